@@ -8,7 +8,11 @@ import { measureHttpWrites } from "./consensus/http-writes.ts";
 import { measureRestart } from "./consensus/restart.ts";
 import { measureSnapshotStall } from "./consensus/snapshot-stall.ts";
 import { StoreCluster } from "./consensus/store-cluster.ts";
-import { measureThroughput, runLoad, type Throughput } from "./consensus/throughput.ts";
+import {
+  type ConsensusThroughput,
+  measureConsensusThroughput,
+  runConsensusLoad,
+} from "./consensus/throughput.ts";
 import { atLeast, atMost, judgeThroughput, WORKLOADS } from "./consensus/verdicts.ts";
 import { measureWal } from "./consensus/wal-append.ts";
 import { withCleanup } from "./support/child-process.ts";
@@ -107,13 +111,17 @@ async function againstPeer(): Promise<void> {
 async function throughput(clusters: readonly StoreCluster[]): Promise<void> {
   const asked = options["concurrency"] && numberList(options["concurrency"]);
   const workloads = WORKLOADS.filter((load) => !asked || asked.includes(load.concurrency));
-  const results = await measureThroughput(clusters, workloads, { rounds, seconds, logFolder });
+  const results = await measureConsensusThroughput(clusters, workloads, {
+    rounds,
+    seconds,
+    logFolder,
+  });
   report["throughput"] = results;
   printThroughput(results);
   verdicts.push(...judgeThroughput(results));
 }
 
-function printThroughput(results: readonly Throughput[]): void {
+function printThroughput(results: readonly ConsensusThroughput[]): void {
   printTable(
     "Puts of 256 bytes and linearizable reads, three members on one core, medians",
     ["load", "calls/s", "p50, ms", "p99, ms", "CPU a call, us", "clients' core", "failed"],
@@ -189,7 +197,12 @@ async function blocked(cluster: StoreCluster): Promise<void> {
 
 async function elections(cluster: StoreCluster): Promise<void> {
   const before = await termOf(cluster);
-  const load = await runLoad(cluster, { op: "put", concurrency: 128 }, minutes * 60, logFolder);
+  const load = await runConsensusLoad(
+    cluster,
+    { op: "put", concurrency: 128 },
+    minutes * 60,
+    logFolder,
+  );
   const count = (await termOf(cluster)) - before;
   report["elections"] = { minutes, count, load };
   const rate = formatNumber(load.perSecond);

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { benchFolder, readOptions, repositoryRoot, writeReport } from "./support/command-line.ts";
-import { freePort } from "./support/origin.ts";
+import { freeOriginPort } from "./support/origin.ts";
 import { median } from "./support/statistics.ts";
 import { printTable, printVerdicts } from "./support/table.ts";
 
@@ -63,7 +63,7 @@ function command(): string[] {
 
 async function startOnce(): Promise<Start> {
   const [program = "", ...args] = command();
-  const place = ["--data", data, "--port", String(await freePort())];
+  const place = ["--data", data, "--port", String(await freeOriginPort())];
   const startedAt = performance.now();
   const at: Partial<Record<keyof Start, number>> = {};
   const mark = (name: keyof Start) => {

@@ -1,7 +1,13 @@
 import { withCleanup } from "./support/child-process.ts";
 import { readOptions, writeReport } from "./support/command-line.ts";
 import { mean, median } from "./support/statistics.ts";
-import { atLeast, formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
+import {
+  atLeastRatio,
+  formatNumber,
+  printTable,
+  printVerdicts,
+  type Verdict,
+} from "./support/table.ts";
 import { measureSteps, type StepFigure } from "./training/compute.ts";
 import { measureDataPlane } from "./training/data-plane.ts";
 import { judgeDataPlane } from "./training/data-plane-bars.ts";
@@ -97,7 +103,7 @@ function judgeAdd(figures: readonly SimdAddFigure[]): Verdict[] {
     figures.map(({ megabytes, ours, c }) => [String(megabytes), ours, c ?? Number.NaN]),
   );
   const large = figures.find(({ megabytes }) => megabytes === 256);
-  return large?.c ? [atLeast("add at 256 MiB, to C", large.ours / large.c, 0.8)] : [];
+  return large?.c ? [atLeastRatio("add at 256 MiB, to C", large.ours / large.c, 0.8)] : [];
 }
 
 /** Both sides' steps, taken one after the other. */
@@ -176,8 +182,8 @@ function judgeWeave(figures: readonly TrainingFigure[]): Verdict[] {
   const beyond = formatNumber((loss(weave) / loss(averaged) - 1) * 100);
   console.log(`weave's loss is ${beyond} % above that of bsp with the same average`);
   return [
-    atLeast("bytes pushed, bsp fp32 to weave", sum(bsp, pushed) / sum(weave, pushed), 100),
-    atLeast("bytes both ways, bsp fp32 to weave", sum(bsp, both) / sum(weave, both), 100),
+    atLeastRatio("bytes pushed, bsp fp32 to weave", sum(bsp, pushed) / sum(weave, pushed), 100),
+    atLeastRatio("bytes both ways, bsp fp32 to weave", sum(bsp, both) / sum(weave, both), 100),
     {
       bar: "weave's loss at most 1 % above bsp's",
       measured: `${formatNumber(difference * 100)} %`,
@@ -211,8 +217,8 @@ function judgePpo(figures: readonly PpoFigure[]): Verdict[] {
     if (environment !== "CartPole-v1") return bars;
     const name = "CartPole steps/s, to CleanRL's 4.6k";
     return [
-      atLeast(name, rate / CLEANRL_STEPS_PER_SECOND, 8),
-      atLeast(`${name}, of processor time`, cpuRate / CLEANRL_STEPS_PER_SECOND, 8),
+      atLeastRatio(name, rate / CLEANRL_STEPS_PER_SECOND, 8),
+      atLeastRatio(`${name}, of processor time`, cpuRate / CLEANRL_STEPS_PER_SECOND, 8),
       ...bars,
     ];
   });

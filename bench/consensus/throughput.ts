@@ -6,13 +6,13 @@ import type { KvLoadResult } from "./load.ts";
 import { clientCore, type StoreCluster } from "./store-cluster.ts";
 
 /** One kind of load: an operation and how many clients do it at once. */
-export interface Workload {
+export interface ConsensusLoad {
   readonly op: "put" | "read";
   readonly concurrency: number;
 }
 
 /** What a store did under a workload, medians over the rounds. */
-export interface Throughput extends Workload {
+export interface ConsensusThroughput extends ConsensusLoad {
   readonly store: string;
   readonly perSecond: number;
   readonly p50Ms: number;
@@ -30,15 +30,15 @@ const program = fileURLToPath(new URL("./load.ts", import.meta.url));
  * Each round visits every store once under each workload, the order turned from round to round, so
  * that drift of the machine meets all.
  */
-export async function measureThroughput(
+export async function measureConsensusThroughput(
   clusters: readonly StoreCluster[],
-  workloads: readonly Workload[],
+  workloads: readonly ConsensusLoad[],
   { rounds, seconds, logFolder }: { rounds: number; seconds: number; logFolder: string },
-): Promise<Throughput[]> {
+): Promise<ConsensusThroughput[]> {
   // Programs that are compiled as they run get as fast as they will be before anything is measured.
   for (const cluster of clusters) {
     for (const concurrency of [64, 1]) {
-      await runLoad(cluster, { op: "put", concurrency }, warmupSeconds, logFolder);
+      await runConsensusLoad(cluster, { op: "put", concurrency }, warmupSeconds, logFolder);
     }
   }
   const results = new Map<string, { result: KvLoadResult; cpuMicros: number }[]>();
@@ -46,7 +46,7 @@ export async function measureThroughput(
     for (const workload of workloads) {
       for (const cluster of round % 2 === 1 ? clusters : clusters.toReversed()) {
         const cpuBefore = cluster.cpuMs();
-        const result = await runLoad(cluster, workload, seconds, logFolder);
+        const result = await runConsensusLoad(cluster, workload, seconds, logFolder);
         const cpuMicros = ((cluster.cpuMs() - cpuBefore) * 1000) / result.calls;
         const key = JSON.stringify([cluster.name, workload]);
         results.set(key, [...(results.get(key) ?? []), { result, cpuMicros }]);
@@ -57,7 +57,7 @@ export async function measureThroughput(
     }
   }
   return [...results].map(([key, runs]) => {
-    const [store, workload] = JSON.parse(key) as [string, Workload];
+    const [store, workload] = JSON.parse(key) as [string, ConsensusLoad];
     const of = (figure: (run: KvLoadResult) => number) =>
       median(runs.map(({ result }) => figure(result)));
     return {
@@ -74,9 +74,9 @@ export async function measureThroughput(
 }
 
 /** Runs the clients in a process of their own against the leader. */
-export async function runLoad(
+export async function runConsensusLoad(
   cluster: StoreCluster,
-  { op, concurrency }: Workload,
+  { op, concurrency }: ConsensusLoad,
   seconds: number,
   logFolder: string,
 ): Promise<KvLoadResult> {

@@ -1,9 +1,9 @@
 import type { Verdict } from "../support/table.ts";
 import { formatNumber } from "../support/table.ts";
-import type { Throughput, Workload } from "./throughput.ts";
+import type { ConsensusLoad, ConsensusThroughput } from "./throughput.ts";
 
 /** Ours over the peer's rate that a workload must reach; the c=1 latency is judged beside it. */
-const RATE_BARS: readonly (Workload & { readonly bar: number })[] = [
+const RATE_BARS: readonly (ConsensusLoad & { readonly bar: number })[] = [
   { op: "put", concurrency: 1, bar: 1 },
   { op: "put", concurrency: 16, bar: 3 },
   { op: "put", concurrency: 128, bar: 5 },
@@ -11,13 +11,13 @@ const RATE_BARS: readonly (Workload & { readonly bar: number })[] = [
 ];
 
 /** All workloads that a bar is about. */
-export const WORKLOADS: readonly Workload[] = RATE_BARS.map(({ op, concurrency }) => ({
+export const WORKLOADS: readonly ConsensusLoad[] = RATE_BARS.map(({ op, concurrency }) => ({
   op,
   concurrency,
 }));
 
 /** Empty where the peer was not measured. */
-export function judgeThroughput(results: readonly Throughput[]): Verdict[] {
+export function judgeThroughput(results: readonly ConsensusThroughput[]): Verdict[] {
   return RATE_BARS.flatMap(({ op, concurrency, bar }) => {
     const find = (store: string) =>
       results.find((r) => r.store === store && r.op === op && r.concurrency === concurrency);

@@ -8,7 +8,7 @@ import { nodeFlags } from "../../apps/cli/src/up/node-flags.ts";
 import { Child } from "../support/child-process.ts";
 import { benchFolder, repositoryRoot } from "../support/command-line.ts";
 import { HeddleApi } from "../support/heddle-api.ts";
-import { freePort, originOf, waitForServer } from "../support/origin.ts";
+import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
 import type { GatewayCores, GatewayUnderTest } from "./gateway-under-test.ts";
 import { mockModel } from "./mock-answer.ts";
 
@@ -20,7 +20,7 @@ export async function startHeddle(
   mkdirSync(join(benchFolder, "data"), { recursive: true });
   const data = mkdtempSync(join(benchFolder, "data/gateway-"));
   const secrets = writeSecrets(data);
-  const [http, grpc] = [await freePort(), await freePort()];
+  const [http, grpc] = [await freeOriginPort(), await freeOriginPort()];
   const master = new Child({
     name: "master",
     command: process.execPath,

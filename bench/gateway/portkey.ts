@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Child } from "../support/child-process.ts";
 import { benchFolder } from "../support/command-line.ts";
-import { freePort, originOf, waitForServer } from "../support/origin.ts";
+import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
 import type { GatewayCores, GatewayUnderTest } from "./gateway-under-test.ts";
 
 const release = "@portkey-ai/gateway@1.15.2";
@@ -17,7 +17,7 @@ export async function startPortkey(
   cores: GatewayCores,
 ): Promise<GatewayUnderTest | undefined> {
   if (!existsSync(program) && !install()) return undefined;
-  const port = await freePort();
+  const port = await freeOriginPort();
   const child = new Child({
     name: "Portkey",
     command: process.execPath,

@@ -1,4 +1,4 @@
-import { type ChatServer, streamChat } from "../support/chat-client.ts";
+import { type ChatServer, measureChat } from "../support/chat-client.ts";
 import { type RunningHeddle, serveTinyModel } from "../support/heddle-up.ts";
 import { HttpConnection } from "../support/http-connection.ts";
 import { randomWords } from "../support/prompts.ts";
@@ -39,7 +39,7 @@ async function alternate(server: ChatServer, session: WorkerSession): Promise<Ov
   for (let i = 0; i < warmupRequests + requests; i += 1) {
     const prompt = (path: number) => randomWords(16, 10_000 * path + i);
     const request = { prompt: prompt(1), maxTokens, temperature: 0, bannedTokens: [] };
-    const { sentAt, textTimes } = await streamChat(server, connection, request);
+    const { sentAt, textTimes } = await measureChat(server, connection, request);
     // A tiny random model may give a token without text first; such an answer is left out of both.
     const { firstTextMs: viaSession } = await session.ask(prompt(2), maxTokens);
     if (i < warmupRequests || textTimes[0] === undefined || viaSession === undefined) continue;

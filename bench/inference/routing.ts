@@ -1,5 +1,5 @@
 import { pathToFileURL } from "node:url";
-import { type ChatServer, streamChat } from "../support/chat-client.ts";
+import { type ChatServer, measureChat } from "../support/chat-client.ts";
 import { heddleUp, type RunningHeddle } from "../support/heddle-up.ts";
 import { HttpConnection } from "../support/http-connection.ts";
 import { randomWords } from "../support/prompts.ts";
@@ -108,7 +108,7 @@ async function askMaster(
   prompt: string,
 ): Promise<SessionAnswer> {
   const request = { prompt, maxTokens, temperature: 0, bannedTokens: [] };
-  const { sentAt, textTimes, usage } = await streamChat(server, connection, request);
+  const { sentAt, textTimes, usage } = await measureChat(server, connection, request);
   const [firstAt] = textTimes;
   return {
     firstTextMs: firstAt === undefined ? undefined : firstAt - sentAt,

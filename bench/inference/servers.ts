@@ -4,7 +4,7 @@ import type { ChatServer } from "../support/chat-client.ts";
 import { Child } from "../support/child-process.ts";
 import { benchFolder } from "../support/command-line.ts";
 import { heddleUp, type RunningHeddle } from "../support/heddle-up.ts";
-import { freePort, originOf, waitForServer } from "../support/origin.ts";
+import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
 import type { WatchedProcess } from "../support/process-sampler.ts";
 
 /** Both sides serve the same file with the same number of threads and the same room. */
@@ -67,7 +67,7 @@ export async function startLlamaServer(
   program: string,
   { modelFile, threads }: Serving,
 ): Promise<InferenceServer> {
-  const port = await freePort();
+  const port = await freeOriginPort();
   const child = new Child({
     name: "llama-server",
     command: program,

@@ -1,8 +1,8 @@
 import {
   askOnce,
   type ChatAnswer,
-  type ChatRequest,
   type ChatServer,
+  type MeasuredChat,
 } from "../support/chat-client.ts";
 import { randomWords } from "../support/prompts.ts";
 import { mean, type Summary, summarize } from "../support/statistics.ts";
@@ -126,7 +126,7 @@ export async function longPromptAmongDecodes(
 async function ask(
   server: ChatServer,
   options: WorkloadOptions,
-  request: Pick<ChatRequest, "prompt" | "maxTokens" | "onText">,
+  request: Pick<MeasuredChat, "prompt" | "maxTokens" | "onText">,
 ): Promise<ChatAnswer> {
   const { bannedTokens } = options;
   const answer = await askOnce(server, { ...request, temperature: 0, bannedTokens });

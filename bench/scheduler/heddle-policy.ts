@@ -15,13 +15,15 @@ import type { TraceNode, TracePod } from "./trace.ts";
 export function heddlePolicy(nodes: readonly TraceNode[], pods: readonly TracePod[]): Policy {
   const snapshots = nodes.map(nodeSnapshot);
   const ledger = Ledger.ofCapacity(new Roster(snapshots), 1);
-  const mix = targetMix(countTargets(pods.map((pod) => ({ request: taskRequest(pod), tasks: 1 }))));
+  const mix = targetMix(
+    countTargets(pods.map((pod) => ({ request: policyRequest(pod), tasks: 1 }))),
+  );
   const placer = new GangPlacer(ledger, new Stranding(mix));
   const shapes = new ShapeTable(new Roster(snapshots));
   const requests = new Map<number, TaskRequest>();
   return {
     place(pod) {
-      const request = requests.get(pod.kind) ?? taskRequest(pod);
+      const request = requests.get(pod.kind) ?? policyRequest(pod);
       requests.set(pod.kind, request);
       const shape = shapes.of(request);
       const gang = { shape, tasks: 1, sameRack: false, strategy: "fragmentation" } as const;
@@ -45,7 +47,7 @@ export function nodeSnapshot({ name, cpuMilli, memoryMib, gpus, model }: TraceNo
   };
 }
 
-export function taskRequest(pod: TracePod): TaskRequest {
+export function policyRequest(pod: TracePod): TaskRequest {
   return {
     gpus: pod.gpus,
     gpuMilli: pod.gpuMilli,

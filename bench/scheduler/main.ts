@@ -19,14 +19,14 @@ import { parseArgs } from "node:util";
 import { measureNodeChanges } from "./node-changes.ts";
 import { type Allocation, measureAllocation, POLICIES, type PolicyName } from "./simulate.ts";
 import { measureThroughRaft, type RaftThroughput } from "./through-raft.ts";
-import { measureThroughput, type Throughput } from "./throughput.ts";
+import { measureSchedulerThroughput, type SchedulerThroughput } from "./throughput.ts";
 import { readTraces } from "./trace.ts";
 import { measureWaitingJobs } from "./waiting-jobs.ts";
 
 /** The file that `--json` names. */
 interface Report {
   readonly traces: Record<string, Record<PolicyName, Allocation>>;
-  readonly placementsPerSecond: Throughput & { readonly raft: RaftThroughput };
+  readonly placementsPerSecond: SchedulerThroughput & { readonly raft: RaftThroughput };
 }
 
 const DEFAULT_SEEDS = "10";
@@ -67,7 +67,7 @@ async function measureOne(asked: Readonly<Record<string, string | boolean | unde
 
 /** Runs everything, printing each line as it is known. */
 async function measure(dir: string, seeds: number): Promise<Report> {
-  const placementsPerSecond = { ...measureThroughput(), raft: await measureThroughRaft() };
+  const placementsPerSecond = { ...measureSchedulerThroughput(), raft: await measureThroughRaft() };
   const { raft } = placementsPerSecond;
   const { nodes, gpus, shapes, placement, schedule } = placementsPerSecond;
   console.log(`${nodes} nodes, ${gpus} GPUs, ${shapes} shapes of request`);

@@ -1,9 +1,9 @@
 import { seededRandom } from "@heddle/base/random";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { ControlCommand } from "@heddle/control/command";
-import { LiveStanding } from "@heddle/control/jobs/scheduling/live-standing";
+import { IncrementalSnapshot } from "@heddle/control/jobs/scheduling/incremental-snapshot";
 import { ReplicatedControl } from "@heddle/control/replicated-control";
-import type { Standing } from "@heddle/scheduler/cycle/round";
+import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import type { NodeSnapshot } from "@heddle/scheduler/model";
 import { decide } from "@heddle/scheduler/schedule";
 import { joinOf, submitOf } from "./control-commands.ts";
@@ -80,7 +80,7 @@ function changesOf(node: NodeSnapshot, added: NodeSnapshot): Record<string, Cont
 class Cluster {
   readonly control = new ReplicatedControl();
   readonly nodes: readonly NodeSnapshot[];
-  readonly #live = new LiveStanding(this.control.state, this.control.jobs);
+  readonly #live = new IncrementalSnapshot(this.control.state, this.control.jobs);
 
   constructor() {
     const random = seededRandom(SEED);
@@ -109,12 +109,12 @@ class Cluster {
     if (!reply.ok) throw new Error(reply.message);
   }
 
-  viewAnew(): Standing {
-    const live = new LiveStanding(this.control.state, this.control.jobs);
+  viewAnew(): SchedulingSnapshot {
+    const live = new IncrementalSnapshot(this.control.state, this.control.jobs);
     return live.view({ index: this.control.index, nowMs: 2_000 });
   }
 
-  view(): Standing {
+  view(): SchedulingSnapshot {
     return this.#live.view({ index: this.control.index, nowMs: 2_000 });
   }
 }

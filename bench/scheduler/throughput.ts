@@ -12,7 +12,7 @@ import { GangPlacer } from "@heddle/scheduler/placement/gang";
 import { Stranding } from "@heddle/scheduler/placement/stranding";
 import { countTargets, targetMix } from "@heddle/scheduler/placement/targets";
 import { schedule } from "@heddle/scheduler/schedule";
-import { nodeSnapshot, taskRequest } from "./heddle-policy.ts";
+import { nodeSnapshot, policyRequest } from "./heddle-policy.ts";
 import type { TracePod } from "./trace.ts";
 
 const NODES = 5_000;
@@ -23,7 +23,7 @@ const SEED = 42;
  * Placements per second of single-task jobs on an empty cluster of 5,000 GPU nodes, in one thread:
  * the fastest of three runs.
  */
-export interface Throughput {
+export interface SchedulerThroughput {
   readonly nodes: number;
   readonly gpus: number;
   readonly jobs: number;
@@ -37,7 +37,7 @@ export interface Throughput {
 }
 
 /** Measures on a synthetic cluster: three kinds of node, jobs of a mix of shapes. */
-export function measureThroughput(): Throughput {
+export function measureSchedulerThroughput(): SchedulerThroughput {
   const random = seededRandom(SEED);
   const nodes = Array.from({ length: NODES }, (_, i) => syntheticNode(i, random));
   const jobs = Array.from({ length: JOBS }, (_, i) => syntheticJob(i, random));
@@ -161,7 +161,7 @@ export function syntheticJob(i: number, random: Random): QueuedJob {
     priority: 0,
     preemptible: true,
     tasks: 1,
-    request: taskRequest(pod),
+    request: policyRequest(pod),
     submittedAtMs: i,
     waitingFor: [],
     notBeforeMs: 0,

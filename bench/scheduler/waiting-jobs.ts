@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { layOut, type Standing } from "@heddle/scheduler/cycle/round";
+import { layOut, type SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { DEFAULT_SETTINGS, type QueuedJob, type RunningJob } from "@heddle/scheduler/model";
 import { decide } from "@heddle/scheduler/schedule";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
@@ -52,7 +52,7 @@ export function measureWaitingJobs(): WaitingCosts {
   };
 }
 
-function started(standing: Standing, jobs: readonly QueuedJob[]): RunningJob[] {
+function started(standing: SchedulingSnapshot, jobs: readonly QueuedJob[]): RunningJob[] {
   const byId = new Map(jobs.map((job) => [job.id, job]));
   return decide(standing).starts.map(({ jobId, placements }, at) => {
     const { shared: _, ...job } = byId.get(jobId)!;
@@ -86,7 +86,7 @@ function queues(hosts: readonly string[]): Record<string, QueuedJob[]> {
   };
 }
 
-function cost(standing: Standing): WaitingCost {
+function cost(standing: SchedulingSnapshot): WaitingCost {
   const times: number[] = [];
   let plan = decide(standing);
   for (let round = 0; round < ROUNDS; round++) {

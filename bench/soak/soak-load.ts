@@ -1,7 +1,7 @@
-import { type ChatAnswer, type ChatServer, streamChat } from "../support/chat-client.ts";
+import { type ChatAnswer, type ChatServer, measureChat } from "../support/chat-client.ts";
 import { HttpConnection } from "../support/http-connection.ts";
 import { randomWords } from "../support/prompts.ts";
-import { seededRandom } from "../support/statistics.ts";
+import { benchRandom } from "../support/statistics.ts";
 
 export interface SoakPlan {
   readonly requests: number;
@@ -53,7 +53,7 @@ async function oneRequest(
   plan: SoakPlan,
   index: number,
 ): Promise<SoakOutcome> {
-  const random = seededRandom(plan.seed * 1_000_003 + index);
+  const random = benchRandom(plan.seed * 1_000_003 + index);
   const meantToCancel = random() < plan.cancelled;
   const requestId = `soak-${plan.seed}-${index}`;
   const patience = new AbortController();
@@ -64,7 +64,7 @@ async function oneRequest(
   const early = meantToCancel && afterTexts === 0 ? random() * 100 : undefined;
   const leaveTimer = early !== undefined && setTimeout(() => leaving.abort(), early);
   let texts = 0;
-  const answer = await streamChat(server, connection, {
+  const answer = await measureChat(server, connection, {
     prompt: randomWords(1 + Math.floor(random() * maxPromptWords), index),
     maxTokens: 1 + Math.floor(random() * maxTokens),
     temperature: random() < 0.5 ? 0 : 1,

@@ -11,7 +11,7 @@ export interface ChatServer {
   readonly model: string;
 }
 
-export interface ChatRequest {
+export interface MeasuredChat {
   readonly prompt: string;
   readonly maxTokens: number;
   readonly temperature: number;
@@ -41,10 +41,10 @@ export interface ChatAnswer {
 }
 
 /** Asks over a connection that is free, and resolves when the answer has ended. Never rejects. */
-export function streamChat(
+export function measureChat(
   server: ChatServer,
   connection: HttpConnection,
-  request: ChatRequest,
+  request: MeasuredChat,
 ): Promise<ChatAnswer> {
   const textTimes: number[] = [];
   const parts: Buffer[] = [];
@@ -92,9 +92,9 @@ function takeWhole(stream: ChatStream, body: string): void {
 }
 
 /** A connection of its own for one answer. */
-export async function askOnce(server: ChatServer, request: ChatRequest): Promise<ChatAnswer> {
+export async function askOnce(server: ChatServer, request: MeasuredChat): Promise<ChatAnswer> {
   const connection = new HttpConnection(server.origin);
-  const answer = await streamChat(server, connection, request);
+  const answer = await measureChat(server, connection, request);
   connection.close();
   return answer;
 }
@@ -105,7 +105,7 @@ function outcomeOf(status: number, stream: ChatStream, body: string): string {
   return stream.done ? "answered" : "the stream ended without [DONE]";
 }
 
-function requestBytes(server: ChatServer, request: ChatRequest): Buffer {
+function requestBytes(server: ChatServer, request: MeasuredChat): Buffer {
   const bias = Object.fromEntries(request.bannedTokens.map((token) => [String(token), -100]));
   const body = JSON.stringify({
     model: server.model,

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { createWriteStream, mkdirSync, type WriteStream } from "node:fs";
 import { dirname } from "node:path";
 import { createInterface } from "node:readline";
-import { processTree, startTicks } from "./proc-files.ts";
+import { processStartTicks, processTree } from "./proc-files.ts";
 
 interface ChildOptions {
   /** Shown in messages. */
@@ -84,7 +84,7 @@ export class Child {
 
   /** Asks the process to end, then ends what is left of it and of its descendants. */
   async stop(): Promise<void> {
-    const tree = processTree(this.pid).map((pid) => ({ pid, start: startTicks(pid) }));
+    const tree = processTree(this.pid).map((pid) => ({ pid, start: processStartTicks(pid) }));
     if (!this.exited) {
       const closed = new Promise((resolve) => this.#process.once("exit", resolve));
       this.#process.kill("SIGTERM");
@@ -149,6 +149,6 @@ function pinned({ command, args, core }: ChildOptions): [string, string[]] {
 
 function killSurvivors(tree: readonly { pid: number; start: string | undefined }[]): void {
   for (const { pid, start } of tree) {
-    if (start !== undefined && startTicks(pid) === start) process.kill(pid, "SIGKILL");
+    if (start !== undefined && processStartTicks(pid) === start) process.kill(pid, "SIGKILL");
   }
 }

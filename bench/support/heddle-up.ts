@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Child } from "./child-process.ts";
 import { benchFolder, repositoryRoot } from "./command-line.ts";
 import { HeddleApi } from "./heddle-api.ts";
-import { freePort } from "./origin.ts";
+import { freeOriginPort } from "./origin.ts";
 import { commandLine, processTree } from "./proc-files.ts";
 import type { WatchedProcess } from "./process-sampler.ts";
 
@@ -23,7 +23,7 @@ export async function heddleUp(flags: readonly string[]): Promise<RunningHeddle>
   if (!existsSync(program)) throw new Error("the workspace is not built: npm run build");
   mkdirSync(join(benchFolder, "data"), { recursive: true });
   const dataDirectory = mkdtempSync(join(benchFolder, "data/up-"));
-  const port = await freePort();
+  const port = await freeOriginPort();
   const child = new Child({
     name: "heddle up",
     command: process.execPath,

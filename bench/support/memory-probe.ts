@@ -1,4 +1,4 @@
-import { seededRandom } from "./statistics.ts";
+import { benchRandom } from "./statistics.ts";
 
 /** 4 MiB: more than a core's own caches hold, and less than the cache that cores share. */
 const TABLE_LENGTH = 2 ** 20;
@@ -25,7 +25,7 @@ export function memoryReadNs(): number {
 
 /** One cycle through all places (Sattolo's shuffle). */
 function shuffledCycle(length: number): Uint32Array {
-  const random = seededRandom(1);
+  const random = benchRandom(1);
   const cycle = Uint32Array.from({ length }, (_, index) => index);
   for (let last = length - 1; last > 0; last--) {
     const other = Math.floor(random() * last);

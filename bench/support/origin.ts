@@ -8,7 +8,7 @@ export function originOf(url: string): Origin {
 }
 
 /** A port that nobody listens on now, for servers that cannot be asked for any. */
-export function freePort(): Promise<number> {
+export function freeOriginPort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once("error", reject);

@@ -60,7 +60,7 @@ export function commandLine(pid: number): readonly string[] {
 }
 
 /** Tells a process from a later one that was given the same pid: ticks from boot to its start. */
-export function startTicks(pid: number): string | undefined {
+export function processStartTicks(pid: number): string | undefined {
   try {
     return statFields(pid)[19];
   } catch {

@@ -1,4 +1,4 @@
-import { seededRandom } from "./statistics.ts";
+import { benchRandom } from "./statistics.ts";
 
 /** Words that are one token each, with the space before them, in the vocabularies we measure. */
 const words =
@@ -8,7 +8,7 @@ const words =
 
 /** Text of so many words that the same seed gives again. */
 export function randomWords(count: number, seed: number): string {
-  const random = seededRandom(seed);
+  const random = benchRandom(seed);
   const pick = () => words[Math.floor(random() * words.length)]!;
   return Array.from({ length: count }, pick).join(" ");
 }

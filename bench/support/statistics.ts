@@ -33,7 +33,7 @@ export function slope(points: readonly { readonly x: number; readonly y: number 
 }
 
 /** A generator of numbers in [0, 1) that gives the same ones for the same seed (mulberry32). */
-export function seededRandom(seed: number): () => number {
+export function benchRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

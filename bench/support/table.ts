@@ -24,7 +24,7 @@ export interface Verdict {
 }
 
 /** The verdict on a ratio that must be so great. */
-export function atLeast(bar: string, ratio: number, wanted: number): Verdict {
+export function atLeastRatio(bar: string, ratio: number, wanted: number): Verdict {
   return {
     bar: `${bar} >= ${wanted}x`,
     measured: `${formatNumber(ratio)}x`,

@@ -4,7 +4,7 @@ import type { DataSide } from "./data-side.ts";
 import { grpcJsSide } from "./grpc-js-side.ts";
 import { type NativePeers, nativeSides } from "./native-side.ts";
 import { ourSide } from "./our-side.ts";
-import { startParameterServer } from "./parameter-process.ts";
+import { startParameterProcess } from "./parameter-process.ts";
 
 /** One direction of one way of moving parameters. */
 export interface DirectionFigure {
@@ -38,7 +38,7 @@ export async function measureDataPlane(
   rounds: number,
   peers: NativePeers,
 ): Promise<DataPlaneFigure[]> {
-  const server = await startParameterServer();
+  const server = await startParameterProcess();
   const figures: DataPlaneFigure[] = [];
   for (const megabytes of [4, 64]) {
     const bytes = megabytes * 2 ** 20;

@@ -2,11 +2,11 @@ import { seededRandom } from "@heddle/base/random";
 import { ThreadedExchange } from "@heddle/parameters/node-group/threaded-exchange";
 import { initialParameters } from "@heddle/training/initialize";
 import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
-import { openJob, startParameterServer } from "./parameter-process.ts";
+import { openJob, startParameterProcess } from "./parameter-process.ts";
 import {
+  evaluationLoss,
   heldOutHalves,
   LOCAL_STEPS,
-  lossOf,
   specs,
   WEAVE_RULES,
   WORKERS,
@@ -38,7 +38,7 @@ export async function measureFragments(
   steps: number,
   seeds: readonly number[],
 ): Promise<FragmentsFigure[]> {
-  const { address: server } = await startParameterServer();
+  const { address: server } = await startParameterProcess();
   const figures: FragmentsFigure[] = [];
   for (const seed of seeds) {
     for (const way of WAYS) figures.push(await train(way, { server, steps, seed }));
@@ -84,8 +84,8 @@ async function train(
   );
   for (const exchange of exchanges) await exchange.close();
   const [choosingLoss = 0, loss = 0] = [
-    await lossOf(copies[0] ?? first, heldOutHalves[0]),
-    await lossOf(copies[0] ?? first, heldOutHalves[1]),
+    await evaluationLoss(copies[0] ?? first, heldOutHalves[0]),
+    await evaluationLoss(copies[0] ?? first, heldOutHalves[1]),
   ];
   console.log(`${name}, seed ${seed}: ${choosingLoss.toFixed(4)} ${loss.toFixed(4)}`);
   return { name, seed, choosingLoss, loss };

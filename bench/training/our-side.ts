@@ -1,5 +1,5 @@
 import { type DataSide, timed } from "./data-side.ts";
-import { joinJob, openJob, type ParameterProcess } from "./parameter-process.ts";
+import { joinBenchJob, openJob, type ParameterProcess } from "./parameter-process.ts";
 
 /**
  * Three ranks of a job at one of our servers. The second's push is timed: its part is taken and added
@@ -16,9 +16,9 @@ export async function ourSide(
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     consistency: { kind: "bsp" },
   });
-  const first = await joinJob(job, 0, [path]);
-  const second = await joinJob(job, 1, [path]);
-  const third = await joinJob(job, 2, [path]);
+  const first = await joinBenchJob(job, 0, [path]);
+  const second = await joinBenchJob(job, 1, [path]);
+  const third = await joinBenchJob(job, 2, [path]);
   const part = { p: new Float32Array(bytes / 4).fill(0.5) };
   const into = { p: new Float32Array(bytes / 4) };
   const terms = { weight: 1, learningRate: 1e-3 };

@@ -11,7 +11,7 @@ import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
 import { Child } from "../support/child-process.ts";
 import { benchFolder, repositoryRoot } from "../support/command-line.ts";
 import { median } from "../support/statistics.ts";
-import { openJob, startParameterServer } from "./parameter-process.ts";
+import { openJob, startParameterProcess } from "./parameter-process.ts";
 
 /** One way of exchanging a model over one link. */
 export interface OverlapFigure {
@@ -47,7 +47,7 @@ const WAYS: readonly Way[] = [
 
 /** A worker whose link is slow, with and without exchanges while it computes; turns are interleaved. */
 export async function measureOverlap(turns: number): Promise<OverlapFigure[]> {
-  const { address: server } = await startParameterServer();
+  const { address: server } = await startParameterProcess();
   const link = await startLink(server);
   const rounds = new Map(WAYS.map((way) => [way, [] as { ms: number; waitedMs: number }[]]));
   const bytes = new Map<Way, number>();

@@ -21,7 +21,7 @@ export interface ParameterProcess {
 }
 
 /** Starts one of our parameter servers. */
-export async function startParameterServer(): Promise<ParameterProcess> {
+export async function startParameterProcess(): Promise<ParameterProcess> {
   const data = join(benchFolder, `parameters-${randomUUID()}`);
   mkdirSync(data, { recursive: true });
   const tokenFile = join(data, "token");
@@ -52,6 +52,10 @@ export async function openJob(
 }
 
 /** A worker of the job in this process, over these ways. */
-export function joinJob(access: ShardSetAccess, rank: number, paths?: ("unix" | "tcp" | "grpc")[]) {
+export function joinBenchJob(
+  access: ShardSetAccess,
+  rank: number,
+  paths?: ("unix" | "tcp" | "grpc")[],
+) {
   return connectParameters({ ...access, rank, host: "127.0.0.1", paths });
 }

@@ -4,7 +4,7 @@ import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { initialParameters } from "@heddle/training/initialize";
 import { PPO_DEFAULTS, type PpoConfig } from "@heddle/training/ppo/ppo-config";
 import { ppoParameters, runPpoWorker } from "@heddle/training/ppo/ppo-worker";
-import { joinJob, openJob, startParameterServer } from "./parameter-process.ts";
+import { joinBenchJob, openJob, startParameterProcess } from "./parameter-process.ts";
 
 /** One run of PPO. */
 export interface PpoFigure {
@@ -42,7 +42,7 @@ export async function measurePpo(
   seeds: number,
   timesteps: number | undefined,
 ): Promise<PpoFigure[]> {
-  const { address: server } = await startParameterServer();
+  const { address: server } = await startParameterProcess();
   const figures: PpoFigure[] = [];
   for (const environment of environments) {
     const config = { ...PPO_DEFAULTS, ...SETTINGS[environment] };
@@ -71,7 +71,7 @@ async function run(
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     consistency: { kind: "bsp" },
   });
-  const client = await joinJob(job, 0);
+  const client = await joinBenchJob(job, 0);
   await client.initialize(parameters);
   let finalReturn = Number.NEGATIVE_INFINITY;
   let bestReturn = Number.NEGATIVE_INFINITY;

@@ -17,7 +17,7 @@ import { textBatches } from "@heddle/training/weave/batches";
 import { ModelAverage } from "@heddle/training/weave/model-average";
 import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
 import { repositoryRoot } from "../support/command-line.ts";
-import { joinJob, openJob, startParameterServer } from "./parameter-process.ts";
+import { joinBenchJob, openJob, startParameterProcess } from "./parameter-process.ts";
 
 /** What a way of training sent, and how well the model does at the end. */
 export interface TrainingFigure {
@@ -67,7 +67,7 @@ export async function measureWeave(
   steps: number,
   seeds: readonly number[],
 ): Promise<TrainingFigure[]> {
-  const { address: server } = await startParameterServer();
+  const { address: server } = await startParameterProcess();
   const figures: TrainingFigure[] = [];
   for (const seed of seeds) {
     const run = { server, steps, seed };
@@ -108,7 +108,7 @@ async function train(run: Run, work: Work, rules: Rules): Promise<TrainingFigure
   });
   const first = initialParameters(specs, seededRandom(seed));
   const clients = await Promise.all(
-    Array.from({ length: WORKERS }, (_, rank) => joinJob(job, rank)),
+    Array.from({ length: WORKERS }, (_, rank) => joinBenchJob(job, rank)),
   );
   await clients[0]?.initialize(first);
   const copies = clients.map(() => structuredClone(first));
@@ -121,8 +121,8 @@ async function train(run: Run, work: Work, rules: Rules): Promise<TrainingFigure
     traffic.reduce((total, one) => total + one[of], 0);
   const bytes = { pushedBytes: sum("bytesPushed"), pulledBytes: sum("bytesPulled") };
   const judge = async (of: string, model: Parameters): Promise<TrainingFigure> => {
-    const choosingLoss = await lossOf(model, heldOutHalves[0]);
-    const loss = await lossOf(model, heldOutHalves[1]);
+    const choosingLoss = await evaluationLoss(model, heldOutHalves[0]);
+    const loss = await evaluationLoss(model, heldOutHalves[1]);
     console.log(`${of}, seed ${seed}: ${choosingLoss.toFixed(4)} ${loss.toFixed(4)}`);
     return { name: of, seed, choosingLoss, loss, ...bytes };
   };
@@ -207,7 +207,7 @@ function batchesOf(seed: number, rank: number) {
 }
 
 /** The mean loss of the same batches of a text that was not trained on, in nats a letter. */
-export async function lossOf(
+export async function evaluationLoss(
   parameters: Parameters,
   text: Int32Array<ArrayBuffer>,
 ): Promise<number> {

@@ -1,5 +1,5 @@
 import { CommandError } from "./directive.ts";
-import type { LogLevel } from "./trace-text.ts";
+import type { TraceLevel } from "./trace-text.ts";
 
 const LEVELS = ["DEBUG", "INFO", "WARN", "ERROR", "FATAL", "NONE"];
 
@@ -27,7 +27,7 @@ export class Output {
     if (!this.quiet) this.#text += text;
   }
 
-  log(level: LogLevel, text: string): void {
+  log(level: TraceLevel, text: string): void {
     if (LEVELS.indexOf(level) >= this.#level) this.write(`${level} ${text}\n`);
   }
 

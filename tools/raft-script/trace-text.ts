@@ -10,7 +10,7 @@ import {
 } from "./describe.ts";
 
 /** How much a log line matters. */
-export type LogLevel = "DEBUG" | "INFO" | "WARN" | "ERROR";
+export type TraceLevel = "DEBUG" | "INFO" | "WARN" | "ERROR";
 
 type Kind = TraceEvent["kind"];
 /** The event of a kind, also where several kinds share one shape. */
@@ -19,7 +19,7 @@ type EventOf<K extends Kind, E = TraceEvent> = E extends { readonly kind: infer 
     ? E
     : never
   : never;
-type Formatters = { readonly [K in Kind]: (event: EventOf<K>) => [LogLevel, string] };
+type Formatters = { readonly [K in Kind]: (event: EventOf<K>) => [TraceLevel, string] };
 
 const ROLE_TEXT = {
   follower: "follower",
@@ -289,8 +289,8 @@ const REPLICATION = {
 const FORMATTERS: Formatters = { ...ELECTION, ...PROPOSALS, ...REPLICATION };
 
 /** A trace event as the log line that the scripts know, with its level. */
-export function traceText(event: TraceEvent): [LogLevel, string] {
+export function traceText(event: TraceEvent): [TraceLevel, string] {
   // The table has one entry per kind that takes that kind's event, which the compiler cannot follow.
-  const format = FORMATTERS[event.kind] as (event: TraceEvent) => [LogLevel, string];
+  const format = FORMATTERS[event.kind] as (event: TraceEvent) => [TraceLevel, string];
   return format(event);
 }

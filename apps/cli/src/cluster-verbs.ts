@@ -32,7 +32,9 @@ function addViews(cluster: Command, lazy: Lazy): void {
     .command("resources")
     .description("what each node offers, and what is in use")
     .action(
-      lazy(async () => (await import("./commands/cluster/cluster-figures.ts")).clusterResources),
+      lazy(
+        async () => (await import("./commands/cluster/cluster-figures.ts")).readClusterResources,
+      ),
     );
 }
 
@@ -61,7 +63,9 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .command("transfer")
     .description("have the leader hand over")
     .argument("[master]", "whom to (else any other)")
-    .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).transferLeadership));
+    .action(
+      lazy(async () => (await import("./commands/cluster/cluster.ts")).transferLeadershipCommand),
+    );
   cluster
     .command("snapshot")
     .description("have the master that answers take a snapshot and shorten its log")

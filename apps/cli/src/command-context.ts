@@ -2,7 +2,7 @@ import { Heddle } from "@heddle/client/heddle";
 import type { Command } from "commander";
 import { type Connection, findConnection } from "./connection.ts";
 import { ApiClient } from "./http/api-client.ts";
-import type { OutputFormat } from "./output/rows.ts";
+import type { RowFormat } from "./output/rows.ts";
 import { type Terminal, terminal } from "./output/terminal.ts";
 
 /** What every command that talks to a cluster works with. */
@@ -12,7 +12,7 @@ export interface CommandContext {
   readonly client: ApiClient;
   /** For jobs, workers and queues. */
   readonly heddle: Heddle;
-  readonly format: OutputFormat;
+  readonly format: RowFormat;
   /** Standard output: data. */
   readonly data: Terminal;
   /** Standard error: messages. */
@@ -23,7 +23,7 @@ export function commandContext(command: Command): CommandContext {
   const flags = command.optsWithGlobals() as {
     endpoint?: string;
     apiKey?: string;
-    output: OutputFormat;
+    output: RowFormat;
   };
   const connection = findConnection(flags);
   const { endpoint, others = [], apiKey } = connection;

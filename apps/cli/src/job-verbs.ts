@@ -34,7 +34,7 @@ function addSubmission(jobs: Command, lazy: Lazy): void {
     .option("--wait", "wait until it has ended; exit code 8 when it failed")
     .option("--dry-run", "say what would become of it, and change nothing")
     .option("--idempotency-key <key>", "submitted again under the same key, it is the same job")
-    .action(lazy(async () => (await import("./commands/jobs/job-submit.ts")).submitJob));
+    .action(lazy(async () => (await import("./commands/jobs/job-submit.ts")).submitJobCommand));
   addSpecFlags(
     jobs.command("explain").description("say why a job waits, or would: a job's id, or a spec"),
   ).action(lazy(async () => (await import("./commands/jobs/job-explain.ts")).explainJob));
@@ -53,7 +53,7 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .option("--since <time>", "submitted then or later, as 2026-01-31T12:00:00Z")
     .option("--limit <n>", "how many at most", "100")
     .option("--watch", "list them again every two seconds")
-    .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).listJobs));
+    .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).listJobsCommand));
   jobs
     .command("get")
     .description("show a job")
@@ -147,7 +147,7 @@ function addQueues(program: Command, lazy: Lazy): void {
       ]),
     )
     .option("--max-length <n>", "how many jobs it holds (else as many as there are)")
-    .action(lazy(async () => (await import("./commands/queues.ts")).setQueue));
+    .action(lazy(async () => (await import("./commands/queues.ts")).setQueueCommand));
 }
 
 function addProjects(program: Command, lazy: Lazy): void {
@@ -171,5 +171,5 @@ function addProjects(program: Command, lazy: Lazy): void {
     .option("--gpus <n>", "GPUs that it may hold at once (else as many as there are)")
     .option("--gpu-hours <n>", "GPU-hours in 30 days (else no bound)")
     .option("--max-jobs <n>", "jobs that may wait or run (else no bound)")
-    .action(lazy(async () => (await import("./commands/projects.ts")).setProject));
+    .action(lazy(async () => (await import("./commands/projects.ts")).setProjectCommand));
 }

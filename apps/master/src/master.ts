@@ -28,7 +28,7 @@ import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
 import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
-import { KeyLimits } from "./http/limits/key-limits.ts";
+import { KeyLimiter } from "./http/limits/key-limiter.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions, type ChatCompletionsParts } from "./inference/chat/chat-completions.ts";
@@ -170,11 +170,11 @@ function reportFor(options: MasterOptions, inFlight: InFlight): ClusterReport {
   return new ClusterReport({ control, directory, inFlight, masterId, version, dataDirectory });
 }
 
-function limitsFor({ control }: MasterOptions): KeyLimits {
+function limitsFor({ control }: MasterOptions): KeyLimiter {
   const now = () => performance.now();
   const limiter = new RateLimiter({ now, maxKeys: MAX_KEYS });
   const { group } = control;
-  return new KeyLimits({ limiter, now, group: group && (() => group.status()) });
+  return new KeyLimiter({ limiter, now, group: group && (() => group.status()) });
 }
 
 function chatFor(

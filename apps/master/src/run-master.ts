@@ -18,7 +18,7 @@ import { VERSION } from "./config/version.ts";
 import { lockDirectory } from "./consensus/lock/directory-lock.ts";
 import { prepareCluster } from "./consensus/prepare-cluster.ts";
 import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
-import { checkBootstrapKey, readClusterToken } from "./consensus/secrets.ts";
+import { checkBootstrapKey, readOrCreateClusterToken } from "./consensus/secrets.ts";
 import { stateRoomMib } from "./consensus/state-memory.ts";
 import { keepStateRoom } from "./control-plane/state-room.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
@@ -34,7 +34,7 @@ import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { startOrchestration } from "./orchestration/orchestration.ts";
 import type { PlanBook } from "./orchestration/scheduling/plan-book.ts";
 import { ProgressBook } from "./orchestration/tasks/progress-book.ts";
-import { startTaskSide } from "./orchestration/tasks/task-side.ts";
+import { startTaskControllers } from "./orchestration/tasks/task-controllers.ts";
 import type { ArtifactReader } from "./task-output/artifact-reader.ts";
 import type { LogReader } from "./task-output/log-reader.ts";
 
@@ -163,7 +163,7 @@ async function startParts(
   const orchestration = startOrchestration({
     ...{ control, directory: link.directory, logger, times: config.jobTimes },
   });
-  const tasks = startTaskSide({
+  const tasks = startTaskControllers({
     ...config,
     ...{ server: server.server, credentials: speaker, control, logger, progress, pepper },
     ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
@@ -210,7 +210,7 @@ async function openCredentials(
 ): Promise<OwnCredentials> {
   const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
   if (!config.tls) {
-    const clusterToken = await readClusterToken(config.clusterTokenFile);
+    const clusterToken = await readOrCreateClusterToken(config.clusterTokenFile);
     return { credentials: plainCredentials(name, clusterToken), authority: undefined };
   }
   const others = [...peers].flatMap(([peer, address]) => (peer === name ? [] : [address]));

@@ -11,7 +11,7 @@ export interface ReadEvent {
 }
 
 /** Reads a stream of events until `enough` says so or the stream ends; then it is hung up. */
-export async function readEvents(
+export async function readTestEvents(
   url: string,
   key: string,
   after: string | undefined,

@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { MasterGroup, type Placement } from "./master-group.ts";
+import { MasterGroup, type MasterPlacement } from "./master-group.ts";
 import { Workload } from "./workload.ts";
 
 /** A group of masters under a workload, and the faults that a seed chooses. */
@@ -22,7 +22,7 @@ export interface FaultRunOptions {
   readonly title: string;
   readonly masters?: number;
   readonly flags?: readonly string[];
-  readonly place?: (name: string) => Placement;
+  readonly place?: (name: string) => MasterPlacement;
   readonly clients?: number;
 }
 

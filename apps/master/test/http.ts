@@ -41,7 +41,7 @@ export function eventsOf(text: string): { event: string | undefined; data: strin
 }
 
 /** Waits for a condition; throws where it does not come true in time. */
-export async function eventually(
+export async function eventuallyWithin(
   condition: () => boolean | Promise<boolean>,
   timeoutMs = 30_000,
 ): Promise<void> {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { TestContext } from "vitest";
-import { eventually, MasterGroup, masterProgram } from "./master-group.ts";
+import { eventuallyAsync, MasterGroup, masterProgram } from "./master-group.ts";
 
 /** Other apps are run as processes, never imported. */
 const workerProgram = fileURLToPath(
@@ -13,7 +13,7 @@ const workerProgram = fileURLToPath(
 );
 
 /** What GET /api/v1/jobs/ID tells, as far as these tests look. */
-export interface JobAnswer {
+export interface JobReply {
   readonly state: string;
   readonly attempt: number;
   readonly failure: { readonly reason: string; readonly message: string } | null;
@@ -106,7 +106,7 @@ export class JobCluster {
   /** Has the worker take jobs again, with all its devices. */
   async #restore(name: string): Promise<void> {
     rmSync(join(this.dataDirectory(name), "gpu-faults"), { force: true });
-    await eventually(`${name} takes jobs again`, async () => {
+    await eventuallyAsync(`${name} takes jobs again`, async () => {
       const { id, jobs } = await this.worker(name);
       if (jobs?.state === "ready" && jobs.quarantined.length === 0) return true;
       await this.call("POST", `/workers/${id}/resume`);
@@ -156,7 +156,7 @@ export class JobCluster {
 
   /** Waits until the worker takes jobs. */
   async takesJobs(name: string): Promise<void> {
-    await eventually(`${name} takes jobs`, async () => {
+    await eventuallyAsync(`${name} takes jobs`, async () => {
       const worker = await this.worker(name).catch(() => undefined);
       return worker?.jobs?.state === "ready";
     });
@@ -169,25 +169,25 @@ export class JobCluster {
     return ((await reply.json()) as { job_id: string }).job_id;
   }
 
-  async job(id: string, master = this.#any()): Promise<JobAnswer> {
+  async job(id: string, master = this.#any()): Promise<JobReply> {
     const reply = await this.masters.request(master, "GET", `/api/v1/jobs/${id}`);
     if (!reply.ok) throw new Error(`${reply.status}: ${await reply.text()}`);
-    return (await reply.json()) as JobAnswer;
+    return (await reply.json()) as JobReply;
   }
 
   /** Waits until the job is in that state, and gives it. */
-  async reaches(id: string, state: string): Promise<JobAnswer> {
-    let job: JobAnswer | undefined;
+  async reaches(id: string, state: string): Promise<JobReply> {
+    let job: JobReply | undefined;
     let refusal: unknown;
     const told = () => `the job is ${state}, and not ${job ? JSON.stringify(job) : refusal}`;
-    await eventually(told, async () => {
+    await eventuallyAsync(told, async () => {
       job = await this.job(id).catch((error: unknown) => {
         refusal = error;
         return undefined;
       });
       return job?.state === state;
     });
-    return job as JobAnswer;
+    return job as JobReply;
   }
 
   /** The logs as plain text. */
@@ -201,7 +201,7 @@ export class JobCluster {
   /** Waits for the first lines of a job, and gives them. */
   async someLog(id: string): Promise<string> {
     let text = "";
-    await eventually("the job has written", async () => {
+    await eventuallyAsync("the job has written", async () => {
       text = await this.logs(id);
       return text !== "";
     });

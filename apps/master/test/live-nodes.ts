@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { eventually, type MasterGroup, masterProgram } from "./master-group.ts";
+import { eventuallyAsync, type MasterGroup, masterProgram } from "./master-group.ts";
 
 /** Other apps are run as processes, never imported. */
 const programOf = (app: string) =>
@@ -67,7 +67,7 @@ export class LiveNodes {
       });
     }
     const ready = () => printed.split("\n").find((line) => line.includes('"msg":"ready"'));
-    await eventually(
+    await eventuallyAsync(
       () => `it is ready: ${printed}`,
       async () => {
         if (child.exitCode !== null) throw new Error(printed);

@@ -43,13 +43,13 @@ interface RunningMaster {
 }
 
 /** How a master ended: its exit code or the signal that ended it, and all that it printed. */
-export interface Ending {
+export interface MasterExit {
   readonly code: number | NodeJS.Signals | null;
   readonly output: string;
 }
 
 /** Where a master runs, if not simply on loopback in the group's folder. */
-export interface Placement {
+export interface MasterPlacement {
   /** What its command line begins with, as `ip netns exec NAME`. */
   readonly wrap?: readonly string[];
   readonly host?: string;
@@ -64,9 +64,9 @@ export class MasterGroup {
   readonly #ports = new Map<string, number>();
   readonly #running = new Map<string, RunningMaster>();
   readonly #flags: readonly string[];
-  readonly #place: (name: string) => Placement;
+  readonly #place: (name: string) => MasterPlacement;
   readonly #program: string;
-  readonly #endings = new Map<string, Promise<Ending>>();
+  readonly #endings = new Map<string, Promise<MasterExit>>();
   /** What each master's latest process has printed so far. */
   readonly #printed = new Map<string, string>();
   #choosing: Promise<void> = Promise.resolve();
@@ -77,7 +77,7 @@ export class MasterGroup {
   constructor(
     count: number,
     flags: readonly string[] = [],
-    place: (name: string) => Placement = () => ({}),
+    place: (name: string) => MasterPlacement = () => ({}),
     program = scriptedProgram,
   ) {
     // Tasks of workers below it are other users.
@@ -142,7 +142,7 @@ export class MasterGroup {
         if (text.includes('"msg":"ready"')) ready.resolve(text);
       });
     }
-    const ended = new Promise<Ending>((resolve) => {
+    const ended = new Promise<MasterExit>((resolve) => {
       child.once("close", (code, signal) => {
         if (this.#running.get(name)?.child === child) this.#running.delete(name);
         resolve({ code: code ?? signal, output });
@@ -180,7 +180,7 @@ export class MasterGroup {
   }
 
   /** Resolves when the master's latest process has ended. */
-  ending(name: string): Promise<Ending> {
+  ending(name: string): Promise<MasterExit> {
     const ending = this.#endings.get(name);
     if (!ending) throw new Error(`${name} was never started`);
     return ending;
@@ -302,7 +302,7 @@ export class MasterGroup {
   /** The name of the leader that all of the given masters agree on, or all that run. */
   async leader(of?: readonly string[]): Promise<string> {
     let found = "";
-    await eventually("a leader that runs is known to all", async () => {
+    await eventuallyAsync("a leader that runs is known to all", async () => {
       const names = of ?? this.runningNames;
       // One that is about to end may answer no more.
       const statuses = names.map((name) => this.status(name).catch(() => undefined));
@@ -325,7 +325,7 @@ export class MasterGroup {
 }
 
 /** Polls until the condition holds; fails after a time that no loaded machine needs. */
-export async function eventually(
+export async function eventuallyAsync(
   what: string | (() => string),
   condition: () => Promise<boolean>,
 ): Promise<void> {

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 const repository = fileURLToPath(new URL("../../../", import.meta.url));
 
 /** What one step printed, and its exit code. */
-export interface StepResult {
+export interface RunbookStepResult {
   readonly code: number;
   readonly output: string;
 }
@@ -46,7 +46,7 @@ export class Runbook {
   }
 
   /** Runs the next block, which must end with the code. */
-  async run(code = 0): Promise<StepResult> {
+  async run(code = 0): Promise<RunbookStepResult> {
     const { text } = this.#next("run");
     const child = this.#spawn(text);
     const output = collect(child);

@@ -30,7 +30,7 @@ export const failed = (code: string): EngineEvent =>
   ({ type: "failed", id: 1, error: { code, message: `it is ${code}`, param: "p" } }) as EngineEvent;
 
 /** One replica; each call gets the next of its answers, and the last of them again and again. */
-export class Replica implements ReadyReplica {
+export class ScriptedReplica implements ReadyReplica {
   readonly node: string;
   readonly holder: string;
   reports = 1;
@@ -70,7 +70,7 @@ export class Replica implements ReadyReplica {
 const LOADING: Outlook = { known: true, loading: true, message: "it loads" };
 
 export function dispatchOver(
-  replicas: Replica[],
+  replicas: ScriptedReplica[],
   options: { maxQueued?: number; maxWaitMs?: number } = {},
 ) {
   const source = { replicas, outlook: LOADING };
@@ -137,4 +137,5 @@ export async function read({ answer }: { answer?: InferenceAnswer }): Promise<st
   return types;
 }
 
-export const full = (name: string) => Object.assign(new Replica(name), { used: 1, calls: 1 });
+export const full = (name: string) =>
+  Object.assign(new ScriptedReplica(name), { used: 1, calls: 1 });

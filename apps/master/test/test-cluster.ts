@@ -183,7 +183,7 @@ export class TestCluster {
   }
 
   async workersReady(deployment: string, count: number): Promise<void> {
-    await eventually(`${count} replicas of ${deployment} are ready`, () => {
+    await eventuallyTrue(`${count} replicas of ${deployment} are ready`, () => {
       const replicas = this.link.directory.nodes().flatMap((node) => node.replicas);
       const ready = replicas.filter((r) => r.deployment === deployment && r.phase === "ready");
       return ready.length === count;
@@ -249,7 +249,7 @@ export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return all;
 }
 
-export function textOf(events: readonly EngineEvent[], choice = 0): string {
+export function deltaText(events: readonly EngineEvent[], choice = 0): string {
   let text = "";
   for (const event of events) {
     if (event.type === "delta" && event.choice === choice) text += event.text;
@@ -263,7 +263,7 @@ export function scriptedText(tokens: number): string {
 }
 
 /** Polls until the condition holds; fails with what was waited for after a time that no loaded machine needs. */
-export async function eventually(what: string, condition: () => boolean): Promise<void> {
+export async function eventuallyTrue(what: string, condition: () => boolean): Promise<void> {
   const end = performance.now() + 50_000;
   while (!condition()) {
     if (performance.now() > end) throw new Error(`it never came true that ${what}`);

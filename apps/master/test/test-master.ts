@@ -33,8 +33,8 @@ function noLogs(control: ControlPlane): LogReader {
   return new LogReader({ store, repair, state: () => control.state, isAttached: () => false });
 }
 
-export const PEPPER = Buffer.alloc(32, 7);
-export const SECRETS = new TaskSecrets(PEPPER, { clusterToken: "unused" }, () => "");
+export const TEST_PEPPER = Buffer.alloc(32, 7);
+export const SECRETS = new TaskSecrets(TEST_PEPPER, { clusterToken: "unused" }, () => "");
 
 /** A control plane without a disk: the real apply on every proposal, at once. */
 export class VolatileControl implements ControlPlane {
@@ -103,7 +103,7 @@ export async function startTestMaster(
   await control.propose({ type: "model.register", atMs: 0, model: MODEL, deployment: DEPLOYMENT });
   const addKey = async (record: Partial<ApiKeyRecord> = {}) => {
     const { id, text } = createApiKey("test");
-    const key = { ...KEY, id, hash: hashApiKey(text, PEPPER), ...record };
+    const key = { ...KEY, id, hash: hashApiKey(text, TEST_PEPPER), ...record };
     const reply = await control.propose({ type: "key.create", atMs: 0, key });
     if (!reply.ok) throw new Error(reply.message);
     return { id, text };
@@ -115,7 +115,7 @@ export async function startTestMaster(
     directory,
     logs: noLogs(control),
     artifacts: new ArtifactReader({ control, directory, credentials: { clusterToken: "unused" } }),
-    pepper: PEPPER,
+    pepper: TEST_PEPPER,
     logger: createLogger({ service: "master-test", level: "silent" }),
     registry: new Registry(),
     queued: () => 0,

@@ -3,7 +3,7 @@ import { seededRandom } from "@heddle/base/random";
 import { checkLinearizability, type Operation } from "@heddle/simulation/linearizability";
 
 /** Where clients send their requests: the masters' URLs now, and the key of an administrator. */
-export interface WorkloadTarget {
+export interface WorkloadEndpoint {
   urls(): readonly string[];
   readonly adminKey: string;
 }
@@ -60,7 +60,7 @@ export class Workload {
   readonly #versions = new Map<string, number[]>();
   readonly #lost = new Map<string, number>();
   readonly #faults: string[] = [];
-  readonly #target: WorkloadTarget;
+  readonly #target: WorkloadEndpoint;
   readonly #options: WorkloadOptions;
   #running: Promise<void>[] = [];
   #nextValue = 1;
@@ -72,7 +72,7 @@ export class Workload {
   replayed = 0;
   retried = 0;
 
-  constructor(target: WorkloadTarget, options: WorkloadOptions) {
+  constructor(target: WorkloadEndpoint, options: WorkloadOptions) {
     this.#target = target;
     this.#options = options;
   }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { joinNode, type NodeClient } from "@heddle/parameters/node-group/node-group";
+import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/node-group";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { startServer, stopServers } from "./testing/server-processes.ts";
@@ -28,7 +28,7 @@ async function twoNodes() {
   const tasks = [0, 1].flatMap((rank) => {
     const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
     return [0, 1].map((member) =>
-      joinNode({ ...job, rank, host: "127.0.0.1" }, { member, members: 2, socketPath }),
+      joinNodeGroup({ ...job, rank, host: "127.0.0.1" }, { member, members: 2, socketPath }),
     );
   });
   clients.push(...(await Promise.all(tasks)));
@@ -92,7 +92,9 @@ test("a server that is lost is told to all tasks of a node with its code, to tho
   await openShards(job);
   const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
   const options = { ...job, rank: 0, host: "127.0.0.1", patienceMs: 300 };
-  const members = [0, 1, 2].map((member) => joinNode(options, { member, members: 3, socketPath }));
+  const members = [0, 1, 2].map((member) =>
+    joinNodeGroup(options, { member, members: 3, socketPath }),
+  );
   const [leader, waiting, late] = await Promise.all(members);
   await leader?.servers?.initialize(tensors(() => 0));
   const own = () => tensors(() => 0);
@@ -118,8 +120,8 @@ test("a task with another model is refused by its node's leader, though its padd
   );
   const other = { ...job, spec: { ...job.spec, parameters } };
   clients.push(
-    await joinNode({ ...job, ...place }, { member: 0, members: 2, socketPath }),
-    await joinNode({ ...other, ...place }, { member: 1, members: 2, socketPath }),
+    await joinNodeGroup({ ...job, ...place }, { member: 0, members: 2, socketPath }),
+    await joinNodeGroup({ ...other, ...place }, { member: 1, members: 2, socketPath }),
   );
   const bias = new Float32Array(8);
   await expect(clients[1]?.pull({ ...tensors(() => 0), bias })).rejects.toMatchObject({

@@ -9,7 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Client, credentials } from "@grpc/grpc-js";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
-import { helloFrame } from "@heddle/parameters/data-plane/data-frames";
+import { dataHelloFrame } from "@heddle/parameters/data-plane/data-frames";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { healthService } from "@heddle/rpc/proto";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
@@ -173,7 +173,7 @@ describe("a parameter server", () => {
     // A data connection without the job's token, and one that sends no request.
     const [status] = await shardStatuses(own);
     const path = /^unix:(.+)$/.exec(status?.dataSocket ?? "")?.[1] ?? "";
-    const hellos = [helloFrame(randomBytes(32)), helloFrame(job.spec.jobToken)];
+    const hellos = [dataHelloFrame(randomBytes(32)), dataHelloFrame(job.spec.jobToken)];
     for (const hello of hellos) {
       const socket = connect(path);
       socket.end(Buffer.concat([hello, Buffer.from([3, 0, 0, 0]), Buffer.from("{]}")]));

@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
-import { type ShardHandle, type ShardSurroundings, startShard } from "./shard/shard-handle.ts";
+import { type ShardHandle, type ShardThreadContext, startShard } from "./shard/shard-handle.ts";
 
 /** Whom a call is for. */
 export interface ShardKey {
@@ -26,12 +26,12 @@ interface Job {
  * comes with a lower one.
  */
 export class ShardRegistry {
-  readonly #options: ShardSurroundings;
+  readonly #options: ShardThreadContext;
   readonly #jobs = new Map<string, Job>();
   /** Opens and closes go one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(options: ShardSurroundings) {
+  constructor(options: ShardThreadContext) {
     this.#options = options;
   }
 

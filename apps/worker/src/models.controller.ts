@@ -36,7 +36,7 @@ class StatusFilter implements RpcExceptionFilter {
 /** WorkerModels of proto/worker.proto. */
 @Controller()
 @UseFilters(StatusFilter)
-export class ModelsController {
+export class ReplicasController {
   readonly #replicas: ReplicaSet;
   readonly #pullWeights: WeightsPuller;
 

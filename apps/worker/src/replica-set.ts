@@ -11,9 +11,9 @@ import type {
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { EnginePorts } from "./engine-ports.ts";
 import {
-  type CallOptions,
   type EventListener,
   type FailedTries,
+  type InferenceCallOptions,
   Replica,
   type ReplicaCall,
 } from "./replica.ts";
@@ -104,7 +104,7 @@ export class ReplicaSet {
   submit(
     key: string,
     request: GenerateRequest,
-    options: CallOptions,
+    options: InferenceCallOptions,
     listener: EventListener,
   ): ReplicaCall | { readonly refused: EngineFailure } {
     const replica = this.#replicas.get(key);

@@ -43,7 +43,7 @@ export interface ReplicaCall {
 }
 
 /** How a request is run, and which master it is from. */
-export interface CallOptions extends SubmitOptions {
+export interface InferenceCallOptions extends SubmitOptions {
   readonly master: string;
 }
 
@@ -155,7 +155,7 @@ export class Replica {
   /** The listener gets every event of the request; a refusal is returned and nothing was started. */
   submit(
     request: GenerateRequest,
-    { master, ...options }: CallOptions,
+    { master, ...options }: InferenceCallOptions,
     listener: EventListener,
   ): ReplicaCall | { readonly refused: EngineFailure } {
     const engine = this.#engine;

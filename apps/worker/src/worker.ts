@@ -28,7 +28,7 @@ import { openReplica } from "./artifacts/open-replica.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { BoundGrpcTransport } from "./grpc-transport.ts";
 import { InferenceSession } from "./inference-session.ts";
-import { ModelsController, PULL_WEIGHTS, REPLICAS } from "./models.controller.ts";
+import { PULL_WEIGHTS, REPLICAS, ReplicasController } from "./models.controller.ts";
 import { ReplicaSet } from "./replica-set.ts";
 import { withSimulatedGpus } from "./simulated-device.ts";
 import { TaskService } from "./tasks/task-service.ts";
@@ -52,7 +52,7 @@ class WorkerModule {
   static of(replicas: ReplicaSet, ports: EnginePorts): DynamicModule {
     return {
       module: WorkerModule,
-      controllers: [ModelsController],
+      controllers: [ReplicasController],
       providers: [
         { provide: REPLICAS, useValue: replicas },
         { provide: PULL_WEIGHTS, useValue: ports.pullWeights },

@@ -42,7 +42,7 @@ export function preparePodman(): string {
  * Removes what a worker that has ended left of its containers, as where it was killed while the engine
  * was at it: no other worker ever comes that would.
  */
-export function removeContainers(nodeId: string): void {
+export function removePodmanContainers(nodeId: string): void {
   const own = ["--filter", `label=heddle.node=${nodeId}`, "--format", "{{.Names}}"];
   const names = execFileSync("podman", ["ps", "--all", ...own], quiet)
     .toString()

@@ -30,7 +30,7 @@ const workerProgram = fileURLToPath(new URL("scripted-worker.ts", import.meta.ur
 export class TestLeader {
   readonly folder = openFolder("heddle-tasks-");
   readonly #workers = new Set<ChildProcess>();
-  readonly #sessions = new Set<TestSession>();
+  readonly #sessions = new Set<LeaderSession>();
   readonly #logs = new Map<string, Buffer>();
   readonly #complete = new Set<string>();
   #server: BoundServer | undefined;
@@ -149,8 +149,8 @@ export class TestLeader {
   }
 
   /** A session with the worker as the leader of that term. */
-  open(term = 1, leaseMs = 30_000, cluster = ""): TestSession {
-    const session = new TestSession(this.register?.address ?? "", { term, leaseMs, cluster });
+  open(term = 1, leaseMs = 30_000, cluster = ""): LeaderSession {
+    const session = new LeaderSession(this.register?.address ?? "", { term, leaseMs, cluster });
     this.#sessions.add(session);
     return session;
   }
@@ -181,7 +181,7 @@ export class TestLeader {
 }
 
 /** One leader's stream to the worker: every status that it reported, latest by task. */
-export class TestSession {
+export class LeaderSession {
   readonly statuses = new Map<string, TaskStatus__Output>();
   /** Every progress line that was told, once. */
   readonly told: string[] = [];

@@ -20,7 +20,7 @@ import { until } from "./test-leader.ts";
 /** What a test's nodes prove themselves with; the same as a TestLeader's. */
 const clusterToken = "a-token-for-tests-only";
 const credentials = { clusterToken, node: { role: "worker", name: "trainer" } } as const;
-export const asMaster = { clusterToken, node: { role: "master", name: "leader" } } as const;
+export const asTrainingMaster = { clusterToken, node: { role: "master", name: "leader" } } as const;
 const serverProgram = fileURLToPath(
   new URL("../../parameter-server/dist/main.js", import.meta.url),
 );

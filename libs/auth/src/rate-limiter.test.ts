@@ -1,14 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { LIMIT_CEILING, RateLimiter, Reservation, shareOfLimits } from "./rate-limiter.ts";
+import { LIMIT_CEILING, RateLimiter, RateReservation, shareOfLimits } from "./rate-limiter.ts";
 
 function setUp(maxKeys = 100) {
   const clock = { now: 1_000_000 };
   return { clock, limiter: new RateLimiter({ now: () => clock.now, maxKeys }) };
 }
 
-function admitted(result: ReturnType<RateLimiter["admit"]>): Reservation {
-  if (result instanceof Reservation) return result;
+function admitted(result: ReturnType<RateLimiter["admit"]>): RateReservation {
+  if (result instanceof RateReservation) return result;
   throw new Error(`refused by ${result.limitedBy}`);
 }
 
@@ -227,7 +227,7 @@ describe("RateLimiter", () => {
           const used: { atMs: number; tokens: number }[] = [];
           for (const [reserve, spendShare, stepMs] of calls) {
             const result = limiter.admit("k", { tokensPerMinute: 1000 }, reserve);
-            if (result instanceof Reservation) {
+            if (result instanceof RateReservation) {
               const tokens = Math.floor((reserve * spendShare) / 500);
               result.finish(tokens);
               used.push({ atMs: clock.now, tokens });

@@ -31,7 +31,7 @@ export interface LimitView {
   readonly resetMs: number;
 }
 
-export interface Refusal {
+export interface RateRefusal {
   readonly ok: false;
   readonly limitedBy: "requests" | "tokens" | "concurrency" | "keys";
   readonly limit: number;
@@ -76,7 +76,7 @@ export class RateLimiter {
   }
 
   /** Admits a call and reserves its tokens, or says what limit stands against it. */
-  admit(id: string, limits: RateLimits, tokens = 0): Reservation | Refusal {
+  admit(id: string, limits: RateLimits, tokens = 0): RateReservation | RateRefusal {
     const now = this.#options.now();
     const usage = this.#usageOf(id, now);
     if (!usage)
@@ -87,7 +87,7 @@ export class RateLimiter {
     const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
     usage.requestsUntilMs = Math.max(usage.requestsUntilMs, now) + WINDOW_MS / requestLimit;
     usage.running++;
-    const reservation = new Reservation(usage, requestLimit, tokenLimit, this.#options.now);
+    const reservation = new RateReservation(usage, requestLimit, tokenLimit, this.#options.now);
     const lacking = tokens > 0 ? reservation.reserve(tokens) : undefined;
     if (lacking) reservation.cancel();
     return lacking ?? reservation;
@@ -133,7 +133,7 @@ interface KeyUsage {
 }
 
 /** An admitted call's share of its key's limits. `finish` must be called once it has ended. */
-export class Reservation {
+export class RateReservation {
   readonly ok = true;
   readonly #usage: KeyUsage;
   readonly #requestLimit: number;
@@ -154,7 +154,7 @@ export class Reservation {
   }
 
   /** Reserves the call's tokens, once; or says why not, and has reserved none then. */
-  reserve(tokens: number): Refusal | undefined {
+  reserve(tokens: number): RateRefusal | undefined {
     const now = this.#now();
     const tokenWaitMs = waitMs(this.#usage.tokensUntilMs, now, this.#tokenLimit, tokens);
     if (tokenWaitMs > 0) return refusal("tokens", this.#tokenLimit, tokens, tokenWaitMs);
@@ -196,7 +196,7 @@ export class Reservation {
   }
 }
 
-function refusedCall(usage: KeyUsage, limits: RateLimits, now: number): Refusal | undefined {
+function refusedCall(usage: KeyUsage, limits: RateLimits, now: number): RateRefusal | undefined {
   const concurrency = limits.concurrency ?? LIMIT_CEILING.concurrency;
   if (usage.running >= concurrency) {
     const retryAfterMs = concurrency > 0 ? 1000 : undefined;
@@ -218,7 +218,7 @@ function refusal(
   limit: number,
   cost: number,
   retryAfterMs: number,
-): Refusal {
+): RateRefusal {
   return { ok: false, limitedBy, limit, retryAfterMs: cost > limit ? undefined : retryAfterMs };
 }
 

@@ -7,7 +7,7 @@ import { Projects } from "./resources/projects.ts";
 import { Queues } from "./resources/queues.ts";
 import { Settings } from "./resources/settings.ts";
 import { Workers } from "./resources/workers.ts";
-import { type HeddleOptions, Transport } from "./transport.ts";
+import { type HeddleOptions, HttpTransport } from "./transport.ts";
 
 /**
  * A cluster, as programs see it:
@@ -28,7 +28,7 @@ export class Heddle {
   readonly models: Models;
 
   constructor(options: HeddleOptions) {
-    const transport = new Transport(options);
+    const transport = new HttpTransport(options);
     this.jobs = new Jobs(transport);
     this.workers = new Workers(transport);
     this.queues = new Queues(transport);

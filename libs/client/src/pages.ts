@@ -1,4 +1,4 @@
-import type { CallOptions, Query, Transport } from "./transport.ts";
+import type { CallOptions, HttpTransport, Query } from "./transport.ts";
 
 /** One page of a list; `next_cursor` is null on the last. */
 export interface Page<T> {
@@ -10,12 +10,12 @@ export interface Page<T> {
 
 /** A list that is read page by page as it is walked through: `for await (const job of list)`. */
 export class Pages<T> implements AsyncIterable<T> {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
   readonly #path: string;
   readonly #query: Query;
   readonly #options: CallOptions;
 
-  constructor(transport: Transport, path: string, query: Query, options: CallOptions = {}) {
+  constructor(transport: HttpTransport, path: string, query: Query, options: CallOptions = {}) {
     this.#transport = transport;
     this.#path = path;
     this.#query = query;

@@ -1,7 +1,7 @@
 import { ConnectionError, HeddleError, NotFoundError } from "./errors.ts";
 import { pause, retryWaitMs } from "./retry.ts";
 import { readServerSentEvents, type ServerSentEvent } from "./server-sent-events.ts";
-import { aborted, type Query, type Transport } from "./transport.ts";
+import { aborted, type HttpTransport, type Query } from "./transport.ts";
 
 /** The cluster's heartbeats come every 15 s: a stream that is silent for longer is dead. */
 const SILENCE_MS = 45_000;
@@ -31,7 +31,7 @@ export type StreamItem = ServerSentEvent | "closed" | "broken";
  * waiting does not lift, or when no master could be reached for two minutes.
  */
 export async function* resumingStream(
-  transport: Transport,
+  transport: HttpTransport,
   request: StreamRequest,
 ): AsyncGenerator<StreamItem, void> {
   const { path, query, signal, confirm } = request;

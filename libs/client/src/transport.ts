@@ -60,7 +60,7 @@ const DEFAULT_RETRIES = 2;
 const ASK_ANOTHER_MS = 10_000;
 
 /** Sends requests, again where that is worth it. Everything that fails is a HeddleError. */
-export class Transport {
+export class HttpTransport {
   readonly #options: HeddleOptions;
   readonly #bases: readonly string[];
   #base = 0;

@@ -5,12 +5,9 @@ import type { Entry } from "@heddle/raft/log/entry";
 import { type ConfChange, encodeConfChange } from "@heddle/raft/membership/conf-change";
 import { RawNode } from "@heddle/raft/raw-node";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
-import { Absence } from "./absence.ts";
 import { Applier } from "./applier.ts";
-import { CatchUp } from "./catch-up.ts";
 import { DurableLog } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
-import { HandOvers, isRefusal, refusalOf } from "./hand-overs.ts";
 import { JointChanges } from "./joint-changes.ts";
 import { learnerToPromote } from "./learner-promotion.ts";
 import { lostLog, shortLog } from "./lost-log.ts";
@@ -18,10 +15,13 @@ import { encodeContext, firstMembership, Membership, type MembershipState } from
 import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
 import type { Member } from "./ports.ts";
+import { isRefusal, ProposalForwarder, refusalOf } from "./proposal-forwarder.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
-import { describeReplica, type ReplicaStatus } from "./replica-status.ts";
+import { describeReplica, type RaftReplicaStatus } from "./replica-status.ts";
+import { ReplicationLag } from "./replication-lag.ts";
 import { SnapshotSender } from "./snapshot-sender.ts";
 import { SnapshotTaker } from "./snapshot-taker.ts";
+import { StaleReadGuard } from "./stale-read-guard.ts";
 
 /** Bytes that are applied at a time: bounds how long the state machine holds the loop. */
 const MAX_APPLYING_BYTES = 256 * 1024;
@@ -44,10 +44,10 @@ export class RaftReplica<Reply> {
   readonly #changes = new PendingProposals<void>();
   readonly #jointChanges = new JointChanges(() => this.#applier.membership.isJoint);
   readonly #pending = [this.#proposals, this.#changes, this.#jointChanges];
-  readonly #handOvers: HandOvers;
+  readonly #handOvers: ProposalForwarder;
   readonly #reads: PendingReads;
-  readonly #catchUp: CatchUp;
-  readonly #absence: Absence;
+  readonly #catchUp: ReplicationLag;
+  readonly #absence: StaleReadGuard;
   readonly #applier: Applier<Reply>;
   readonly #snapshots: SnapshotTaker;
   readonly #snapshotSender: SnapshotSender;
@@ -69,9 +69,9 @@ export class RaftReplica<Reply> {
     this.#options = options;
     this.#log = log;
     this.#reads = new PendingReads(options.incarnation);
-    this.#handOvers = new HandOvers(options);
-    this.#catchUp = new CatchUp(options.electionTicks);
-    this.#absence = new Absence(options, () => this.readBarrier());
+    this.#handOvers = new ProposalForwarder(options);
+    this.#catchUp = new ReplicationLag(options.electionTicks);
+    this.#absence = new StaleReadGuard(options, () => this.readBarrier());
     this.#raw = new RawNode({
       id: options.id,
       electionTicks: options.electionTicks,
@@ -149,7 +149,7 @@ export class RaftReplica<Reply> {
     return this.#applier.membership.nextId;
   }
 
-  status(): ReplicaStatus {
+  status(): RaftReplicaStatus {
     const { index: applied, term: appliedTerm } = this.#applier.applied;
     return describeReplica(this.#raw.status(), this.#applier.membership, {
       ...{ applied, appliedTerm },
@@ -168,7 +168,7 @@ export class RaftReplica<Reply> {
       this.#raw.tick(elapsedTicks);
       for (const pending of this.#pending) pending.rejectExpired(this.#tick);
       this.#reads.tick(this.#tick, this.#options.electionTicks);
-      this.#catchUp.look(this.#raw.status(), this.#tick);
+      this.#catchUp.update(this.#raw.status(), this.#tick);
       if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
     });
   }
@@ -182,7 +182,7 @@ export class RaftReplica<Reply> {
 
   #stepFromMember(message: Message): void {
     try {
-      this.#catchUp.hear(message, this.#applier.applied.index, this.#tick);
+      this.#catchUp.onHeartbeat(message, this.#applier.applied.index, this.#tick);
       if (isRefusal(message)) this.#takeBack(message);
       else if (!this.#raw.step(message).ok) this.#sendBack(message);
     } catch (error) {
@@ -391,7 +391,7 @@ export class RaftReplica<Reply> {
     const byKind = Map.groupBy(messages, ({ type, to }) => (type === "MsgSnap" ? NO_NODE : to));
     for (const [to, batch] of byKind) {
       if (to === NO_NODE) for (const message of batch) this.#sendSnapshot(message);
-      else if (!this.#options.transport.send(to, this.#catchUp.tell(batch, commit))) {
+      else if (!this.#options.transport.send(to, this.#catchUp.annotate(batch, commit))) {
         this.#raw.reportUnreachable(to);
         for (const message of batch) this.#sendBack(message);
       }

@@ -3,7 +3,7 @@ import type { Status } from "@heddle/raft/raw-node";
 import type { Membership } from "./membership.ts";
 
 /** Where a replica stands, as it knows itself. */
-export interface ReplicaStatus {
+export interface RaftReplicaStatus {
   readonly id: number;
   readonly role: Role;
   /**
@@ -40,7 +40,7 @@ export interface MemberStatus {
 }
 
 /** What the replica knows beside Raft. */
-interface Surroundings extends Pick<ReplicaStatus, "applied" | "snapshotIndex" | "isBehind"> {
+interface Surroundings extends Pick<RaftReplicaStatus, "applied" | "snapshotIndex" | "isBehind"> {
   /** Of the last entry that was applied. */
   readonly appliedTerm: number;
   readonly isMemberBehind: (id: number, match: number) => boolean;
@@ -50,7 +50,7 @@ export function describeReplica(
   status: Status,
   membership: Membership,
   { isMemberBehind, appliedTerm, ...own }: Surroundings,
-): ReplicaStatus {
+): RaftReplicaStatus {
   const { id, role, term, lead, commit, progress } = status;
   const { voters: incoming = [], votersOutgoing = [] } = membership.confState ?? {};
   const voters = new Set([...incoming, ...votersOutgoing]);

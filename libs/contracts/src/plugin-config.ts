@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { check, type Fault } from "./validation.ts";
+import { check, type ValidationFault } from "./validation.ts";
 
 /** A schema that is longer is not told to masters, nor looked at by them. */
 export const MAX_SCHEMA_BYTES = 16 * 1024;
@@ -24,7 +24,7 @@ const PLAIN = new Set([
 ]);
 
 /** Finds what is wrong with the fields that a plugin's algorithm has of its own. */
-export type OwnConfigCheck = (own: Readonly<Record<string, unknown>>) => readonly Fault[];
+export type OwnConfigCheck = (own: Readonly<Record<string, unknown>>) => readonly ValidationFault[];
 
 /**
  * How configs are held against a plugin's JSON Schema, which came from another process. Undefined

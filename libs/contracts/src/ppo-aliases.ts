@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { type Fault, RequestFaults } from "./validation.ts";
+import { RequestFaults, type ValidationFault } from "./validation.ts";
 
 /** A config by its fields' names, before it is checked. */
 type Given = ReadonlyMap<string, unknown>;
@@ -84,6 +84,6 @@ const DEFAULTS = { clip_coef: 0.2, num_envs: 4, num_steps: 128 };
 function refused(field: string, why: string): AppError {
   const param = `config.${field}`;
   const message = `Invalid value for '${param}': ${why}.`;
-  const fault: Fault = { param, path: ["config", field], code: "invalid_value", message };
+  const fault: ValidationFault = { param, path: ["config", field], code: "invalid_value", message };
   return new AppError("invalid_value", message, { param, cause: new RequestFaults([fault]) });
 }

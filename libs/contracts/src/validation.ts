@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { nearestField } from "./nearest-field.ts";
 
 /** One fault of a request: where (as `messages[0].content`), what kind, and in words. */
-export interface Fault {
+export interface ValidationFault {
   readonly param: string;
   /** The same as steps, which names with dots in them need; as in `param` where absent. */
   readonly path?: readonly PropertyKey[] | undefined;
@@ -29,7 +29,7 @@ export function validate<S extends z.ZodType>(schema: S, value: unknown): z.outp
 export function check<S extends z.ZodType>(
   schema: S,
   value: unknown,
-): { readonly data: z.output<S> | undefined; readonly faults: readonly Fault[] } {
+): { readonly data: z.output<S> | undefined; readonly faults: readonly ValidationFault[] } {
   const result = schema.safeParse(value);
   if (result.success) return { data: result.data, faults: [] };
   const faults = told(result.error.issues).flatMap((issue) => faultsOf(issue, value, schema));
@@ -41,9 +41,9 @@ const MAX_FAULTS = 20;
 /** All faults found in one request, as the cause of the AppError that reports the first. */
 export class RequestFaults extends Error {
   override readonly name = "RequestFaults";
-  readonly faults: readonly Fault[];
+  readonly faults: readonly ValidationFault[];
 
-  constructor(faults: readonly Fault[]) {
+  constructor(faults: readonly ValidationFault[]) {
     super(`${faults.length} faults`);
     this.faults = faults;
   }
@@ -77,7 +77,7 @@ function isSamePath(path: readonly PropertyKey[], other: readonly PropertyKey[])
   return path.length === other.length && path.every((step, i) => step === other[i]);
 }
 
-function faultsOf(issue: Issue, value: unknown, schema: z.ZodType): Fault[] {
+function faultsOf(issue: Issue, value: unknown, schema: z.ZodType): ValidationFault[] {
   if (issue.code !== "unrecognized_keys") return [faultOf(issue, value)];
   return issue.keys.slice(0, MAX_FAULTS).map((key) => {
     const path = [...issue.path, key];
@@ -93,7 +93,7 @@ function faultsOf(issue: Issue, value: unknown, schema: z.ZodType): Fault[] {
   });
 }
 
-function faultOf(issue: Issue, value: unknown): Fault {
+function faultOf(issue: Issue, value: unknown): ValidationFault {
   const { path, message } = deepest(issue);
   const param = pathText(path);
   if (isMissing(value, path)) {

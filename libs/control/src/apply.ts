@@ -1,6 +1,6 @@
 import { isSettingName, settingFault } from "@heddle/contracts/settings";
 import { HARDENED, versionOf } from "./cluster-version.ts";
-import { type CatalogCommand, type ControlReply, OK, refuse } from "./command.ts";
+import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
 import type {
   ApiKeyRecord,
   ControlState,
@@ -87,7 +87,7 @@ function createKey(state: ControlState, key: ApiKeyRecord): ControlReply {
   if (state.keys.has(key.id)) return refuse("conflict", `a key with id ${key.id} exists`);
   if (state.keys.size >= MAX_KEYS) return refuse("conflict", `the cluster holds ${MAX_KEYS} keys`);
   state.keys.set(key.id, key);
-  return OK;
+  return ACCEPTED;
 }
 
 function keyFault(key: ApiKeyRecord): string | undefined {
@@ -114,13 +114,13 @@ function limitsFault(limits: KeyLimits): string | undefined {
 function revokeKey(state: ControlState, id: string, atMs: number): ControlReply {
   const key = state.keys.get(id);
   if (!key) return refuse("not_found", `no key has the id ${id}`);
-  if (key.revokedAtMs !== undefined) return OK;
+  if (key.revokedAtMs !== undefined) return ACCEPTED;
   if (isAdminAt(key, atMs) && !hasOtherAdmin(state, id, atMs)) {
     const message = `the key ${id} is the last one in use with the scope \`*\`; create another such key first`;
     return refuse("conflict", message);
   }
   state.keys.set(id, { ...key, revokedAtMs: atMs });
-  return OK;
+  return ACCEPTED;
 }
 
 /** The new key may do what the old one may, so that the two can change places at leisure. */
@@ -148,7 +148,7 @@ function rotateKey(
   if (!reply.ok) return reply;
   const endsAtMs = Math.min(expiresAtMs, old.expiresAtMs ?? expiresAtMs);
   state.keys.set(id, { ...old, expiresAtMs: endsAtMs });
-  return OK;
+  return ACCEPTED;
 }
 
 /** The key in use that was made in place of another. */
@@ -196,7 +196,7 @@ function registerModel(
   state.removedModels.delete(model.id);
   state.deployments.set(deployment.spec.key, running ?? deployment);
   if (isChange) dropUnused(state, known.deployment);
-  return OK;
+  return ACCEPTED;
 }
 
 /** A deployment lives as long as a model names it. */
@@ -235,7 +235,7 @@ function removeModel(
   if (!isReplaced) remember(state, id, atMs);
   dropUnused(state, model.deployment);
   forgetFailures(state, model.deployment);
-  return OK;
+  return ACCEPTED;
 }
 
 /** They hold nothing; once nobody wants the deployment, a later one of the same name begins anew. */
@@ -287,7 +287,7 @@ function createJoin(
     return refuse("conflict", `the cluster holds ${MAX_JOINS} unused join tokens`);
   }
   state.joins.set(id, join);
-  return OK;
+  return ACCEPTED;
 }
 
 /** Whatever is wrong with a token, its bearer learns no more than that. */
@@ -301,7 +301,7 @@ function applyJoin(
     return refuse("not_found", message);
   }
   state.joins.delete(id);
-  return OK;
+  return ACCEPTED;
 }
 
 /** Equal as JSON whatever the order of the keys; absent and undefined members are the same. */

@@ -1,4 +1,4 @@
-import { type ControlReply, OK, refuse } from "./command.ts";
+import { ACCEPTED, type ControlReply, refuse } from "./command.ts";
 import type { ControlState } from "./state.ts";
 
 /**
@@ -44,7 +44,7 @@ export function useSecretsKey(state: Versioned, id: string): ControlReply {
     return refuse("invalid_value", `a secrets key has an id of 16 hexadecimal digits, got ${id}`);
   }
   state.cluster.set("secretsKey", id);
-  return OK;
+  return ACCEPTED;
 }
 
 /** Raises the version of the state; one that it has already succeeds and changes nothing. */
@@ -53,5 +53,5 @@ export function raiseVersion(state: Versioned, version: number): ControlReply {
     return refuse("invalid_value", `a cluster version is a whole number from 1 on, got ${version}`);
   }
   if (version > versionOf(state)) state.cluster.set("version", version);
-  return OK;
+  return ACCEPTED;
 }

@@ -101,7 +101,7 @@ type RefusalCode = Extract<
   | "request_too_large"
 >;
 
-export const OK: Made = { ok: true };
+export const ACCEPTED: Made = { ok: true };
 
 /** A refusal; the message is the end of a sentence: lower case, no full stop. */
 export function refuse(code: RefusalCode, message: string, param?: string): Refusal {

@@ -12,7 +12,7 @@ import {
 import type { ControlCommand, ControlReply } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
 import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
-import { isJobsCommand, JobBoard } from "./jobs/commands/job-board.ts";
+import { isJobsCommand, JobsStateMachine } from "./jobs/commands/jobs-state-machine.ts";
 import type { JobIndex } from "./jobs/index/job-index.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
 import { type SessionRequest, Sessions } from "./sessions.ts";
@@ -83,7 +83,7 @@ export class ReplicatedControl {
   readonly #sessions = new Sessions();
   readonly #answers = new KeptAnswers();
   readonly #secrets = new HashedMap<string>();
-  readonly #jobs: JobBoard;
+  readonly #jobs: JobsStateMachine;
   readonly #maxBytes: number;
   #commands = 0;
   #logTimeMs = 0;
@@ -100,7 +100,7 @@ export class ReplicatedControl {
     const state: Record<string, HashedMap<unknown>> = {};
     for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
     this.state = state as unknown as ControlState;
-    this.#jobs = new JobBoard(this.state);
+    this.#jobs = new JobsStateMachine(this.state);
     this.#maps = new Map([
       ...Object.entries(state),
       ["#sessions", this.#sessions.map as HashedMap<unknown>],

@@ -80,11 +80,11 @@ export interface ModelRecord {
   /** True where a smaller or random model stands in for the one that the id promises. */
   readonly standIn: boolean;
   /** Where a model comes from that a job of this cluster has trained. */
-  readonly lineage?: ModelLineage | undefined;
+  readonly lineage?: ModelLineageRecord | undefined;
 }
 
 /** What a trained model was made of. */
-export interface ModelLineage {
+export interface ModelLineageRecord {
   readonly jobId: string;
   readonly jobName: string;
   readonly project: string;

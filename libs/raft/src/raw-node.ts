@@ -6,7 +6,7 @@ import {
   isStorageThread,
   type Message,
 } from "./core/message.ts";
-import { OK, Raft, type StepResult } from "./core/raft.ts";
+import { Raft, STEPPED, type StepResult } from "./core/raft.ts";
 import {
   type Ready,
   storageAppend,
@@ -85,7 +85,7 @@ export class RawNode {
   /** Proposes several commands, which get consecutive places in the log or are all refused. */
   proposeAll(batch: readonly Uint8Array[]): StepResult {
     const payloads = batch.map((data): EntryPayload => ({ type: "EntryNormal", data }));
-    return payloads.length === 0 ? OK : this.#stepPayloads("MsgProp", payloads);
+    return payloads.length === 0 ? STEPPED : this.#stepPayloads("MsgProp", payloads);
   }
 
   /** Proposes a membership change; version 1 takes one step and no transition. */

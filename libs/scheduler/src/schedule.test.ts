@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { holdings } from "./cluster/fair-share.ts";
 import { levelOf, runtimeBoundMs } from "./cluster/precedence.ts";
-import type { SchedulingInput } from "./cycle/round.ts";
+import type { SchedulingInput } from "./cycle/scheduling-cycle.ts";
 import type { NodeSnapshot, Plan, QueuedJob } from "./model.ts";
 import { schedule } from "./schedule.ts";
 import { advance } from "./testing/advance.ts";

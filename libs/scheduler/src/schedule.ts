@@ -5,14 +5,14 @@ import { releaseAll } from "./cycle/releases.ts";
 import {
   gangOf,
   layOut,
-  openRound,
-  type Round,
+  openCycle,
+  type SchedulingCycle,
   type SchedulingInput,
-  type Standing,
-} from "./cycle/round.ts";
+  type SchedulingSnapshot,
+} from "./cycle/scheduling-cycle.ts";
 import type { Blocker, GangStart, PendingJob, Plan, QueuedJob } from "./model.ts";
 import { type GangRequest, gangKey, namePlacements, type PlacedGang } from "./placement/gang.ts";
-import { PromiseLine } from "./reservation/promise-line.ts";
+import { ReservationPlanner } from "./reservation/reservation-planner.ts";
 
 /**
  * Decides what starts, who leaves and what is promised. Pure: the same standing gives the same plan,
@@ -27,7 +27,7 @@ import { PromiseLine } from "./reservation/promise-line.ts";
  *    where the promises hold.
  * 6. Say of every job that stays what blocks it.
  */
-export function decide(standing: Standing): Plan {
+export function decide(standing: SchedulingSnapshot): Plan {
   return inOneTurn(decideInSteps(standing));
 }
 
@@ -43,12 +43,12 @@ function inOneTurn<T>(steps: Generator<void, T>): T {
  * The same job by job. Between two steps other work may be done, but for what reads or changes the
  * layout. Steps that are given up must be told so by `return`.
  */
-export function* decideInSteps(standing: Standing): Generator<void, Plan> {
-  const round = openRound(standing);
+export function* decideInSteps(standing: SchedulingSnapshot): Generator<void, Plan> {
+  const round = openCycle(standing);
   const expired = expiredJobs(standing);
   const { eligible, waiting } = setAside(round);
   yield;
-  const outcome: Outcome = { starts: [], blocked: [], line: new PromiseLine(round) };
+  const outcome: Outcome = { starts: [], blocked: [], line: new ReservationPlanner(round) };
   try {
     yield* startInOrder(round, eligible, outcome);
     const { promises, preemptions, line } = outcome.line;
@@ -77,7 +77,7 @@ export function schedule(input: SchedulingInput): Plan {
 }
 
 /** Leaves the layout as it was found: whether the plan holds is for apply to say. */
-function giveBack({ placer, releases }: Round, { starts }: Outcome): void {
+function giveBack({ placer, releases }: SchedulingCycle, { starts }: Outcome): void {
   for (const { jobId } of starts) {
     releaseAll(placer.ledger, releases.started.get(jobId)!);
   }
@@ -87,7 +87,7 @@ function giveBack({ placer, releases }: Round, { starts }: Outcome): void {
 interface Outcome {
   readonly starts: GangStart[];
   readonly blocked: BlockedJob[];
-  readonly line: PromiseLine;
+  readonly line: ReservationPlanner;
 }
 
 interface BlockedJob {
@@ -99,14 +99,14 @@ interface BlockedJob {
   readonly promisesAhead: number;
 }
 
-function expiredJobs({ layout, nowMs, settings }: Standing): string[] {
+function expiredJobs({ layout, nowMs, settings }: SchedulingSnapshot): string[] {
   return layout.running
     .pastBound(nowMs, settings)
     .map(({ id }) => id)
     .sort();
 }
 
-function setAside({ standing, admission }: Round): {
+function setAside({ standing, admission }: SchedulingCycle): {
   eligible: QueuedJob[];
   waiting: Omit<PendingJob, "promisesAhead">[];
 } {
@@ -124,7 +124,7 @@ function setAside({ standing, admission }: Round): {
 }
 
 function* startInOrder(
-  round: Round,
+  round: SchedulingCycle,
   jobs: readonly QueuedJob[],
   outcome: Outcome,
 ): Generator<void, void> {
@@ -154,7 +154,7 @@ function* startInOrder(
 }
 
 function start(
-  round: Round,
+  round: SchedulingCycle,
   outcome: Outcome,
   job: QueuedJob,
   gang: GangRequest,
@@ -174,7 +174,7 @@ function start(
 }
 
 /** Blockers of every job that stays; jobs alike in what they ask share one look at the cluster. */
-function* explainBlocked(round: Round, outcome: Outcome): Generator<void, PendingJob[]> {
+function* explainBlocked(round: SchedulingCycle, outcome: Outcome): Generator<void, PendingJob[]> {
   const known = new Map<string, readonly Blocker[]>();
   const before = new WantedBefore(round.layout.roster.slots.length);
   const pending: PendingJob[] = [];
@@ -225,7 +225,7 @@ class WantedBefore {
 
 /** What other jobs' claims hold back: those ahead, and the evictions made for this one. */
 function orderBlockers(
-  { layout }: Round,
+  { layout }: SchedulingCycle,
   { line }: Outcome,
   job: QueuedJob,
   ahead: number,

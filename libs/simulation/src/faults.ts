@@ -22,10 +22,10 @@ export const FAULTS = [
   "transfers",
   "splits",
 ] as const;
-export type Fault = (typeof FAULTS)[number];
+export type InjectedFault = (typeof FAULTS)[number];
 
 /** Faults that happen to one member at one time, and how often against each other. */
-const EVENTS: Readonly<Partial<Record<Fault, number>>> = {
+const EVENTS: Readonly<Partial<Record<InjectedFault, number>>> = {
   clogs: 2,
   partitions: 4,
   crashes: 4,
@@ -47,19 +47,24 @@ const MAX_SPLIT_US = 800_000;
 
 /** Makes things go wrong, drawn from the seed, until it is told to stop. */
 export class Faults {
-  readonly active: readonly Fault[];
+  readonly active: readonly InjectedFault[];
   /** How often each kind of event happened. */
-  readonly counts = new Map<Fault, number>();
+  readonly counts = new Map<InjectedFault, number>();
   readonly #world: World;
   readonly #operator: Operator;
   readonly #dice: Dice;
   readonly #meanGapUs: number;
-  readonly #events: readonly Fault[];
+  readonly #events: readonly InjectedFault[];
   #isCalm = false;
   #isSplit = false;
 
   /** `isCertain`: all that are allowed happen, in place of those of them that the seed draws. */
-  constructor(world: World, operator: Operator, allowed: readonly Fault[], isCertain = false) {
+  constructor(
+    world: World,
+    operator: Operator,
+    allowed: readonly InjectedFault[],
+    isCertain = false,
+  ) {
     this.#world = world;
     this.#operator = operator;
     this.#dice = new Dice(world.seed, "faults");
@@ -71,7 +76,7 @@ export class Faults {
     this.#setWeather();
   }
 
-  #has(fault: Fault): boolean {
+  #has(fault: InjectedFault): boolean {
     return this.active.includes(fault);
   }
 
@@ -122,7 +127,7 @@ export class Faults {
     }
   }
 
-  #happen(fault: Fault): boolean {
+  #happen(fault: InjectedFault): boolean {
     const member = this.#pickMember();
     switch (fault) {
       case "clogs":

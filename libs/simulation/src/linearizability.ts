@@ -40,7 +40,7 @@ export interface Operation {
 }
 
 /** What the checker found; `undecided` where the search had to end before it was done. */
-export type Verdict =
+export type HistoryVerdict =
   | { readonly result: "linearizable"; readonly steps: number }
   | { readonly result: "undecided"; readonly key: string; readonly steps: number }
   | {
@@ -65,7 +65,7 @@ const MAX_REDUCTIONS = 400;
 export function checkLinearizability(
   history: readonly Operation[],
   maxSteps: number = MAX_STEPS,
-): Verdict {
+): HistoryVerdict {
   let steps = 0;
   let undecided: string | undefined;
   for (const [key, operations] of groupByKey(history)) {

@@ -8,7 +8,7 @@
  * seed failed.
  */
 import { parseArgs } from "node:util";
-import { FAULTS, type Fault } from "./faults.ts";
+import { FAULTS, type InjectedFault } from "./faults.ts";
 import { SEEDED_BUGS, type SeededBug } from "./seeded-bug.ts";
 import { type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts";
 
@@ -102,7 +102,7 @@ function wholeNumber(name: string, text: string): number {
   throw new Error(`--${name} takes a positive whole number, got ${text}`);
 }
 
-function faultsOf(text: string): readonly Fault[] {
+function faultsOf(text: string): readonly InjectedFault[] {
   return text.split(",").map((name) => oneOf("faults", FAULTS, name));
 }
 

@@ -35,7 +35,7 @@ const TERMS = 2 ** 20;
  * that reach the disks, the messages that leave, each batch of each core, and what is applied; it
  * keeps the first violation.
  */
-export class SafetyChecker {
+export class ClusterSafetyChecker {
   violation: Violation | undefined;
   readonly members = new Map<number, CheckedMember>();
   readonly #leaders = new Map<number, number>();

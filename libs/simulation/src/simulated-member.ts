@@ -7,7 +7,7 @@ import type { EntryId } from "@heddle/raft/log/entry";
 import { Dice } from "./dice.ts";
 import { DurableShadow, lowestTouched } from "./durable-shadow.ts";
 import type { EventQueue } from "./event-queue.ts";
-import type { SafetyChecker } from "./safety-checker.ts";
+import type { ClusterSafetyChecker } from "./safety-checker.ts";
 import type { SeededBug } from "./seeded-bug.ts";
 import { SimulatedDisk } from "./simulated-disk.ts";
 import { SimulatedMachine } from "./simulated-machine.ts";
@@ -18,7 +18,7 @@ export interface World {
   readonly seed: number;
   readonly queue: EventQueue;
   readonly network: SimulatedNetwork;
-  readonly checker: SafetyChecker;
+  readonly checker: ClusterSafetyChecker;
   readonly settings: MemberSettings;
   readonly bug: SeededBug | undefined;
   readonly members: Map<number, SimulatedMember>;

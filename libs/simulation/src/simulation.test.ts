@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { FAULTS, type Fault } from "./faults.ts";
+import { FAULTS, type InjectedFault } from "./faults.ts";
 import { SEEDED_BUGS, type SeededBug } from "./seeded-bug.ts";
 import { type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts";
 
@@ -43,13 +43,13 @@ describe("a cluster in bad weather", () => {
   it(`keeps every promise and heals, for ${SEEDS} seeds, some of them fresh`, {
     timeout: 300_000,
   }, async () => {
-    const faults = new Map<Fault, number>();
+    const faults = new Map<InjectedFault, number>();
     let damagedAndResized = 0;
     const total = { events: 0, committed: 0, answered: 0, changes: 0 };
     for (const seed of seedsOfRun()) {
       const result = await runSeed(seed);
       for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += result[key];
-      const happened = (fault: Fault) => result.faults.has(fault);
+      const happened = (fault: InjectedFault) => result.faults.has(fault);
       const isDamaged = happened("bitFlips") || happened("misdirections");
       if (isDamaged && happened("membership")) damagedAndResized++;
       for (const [fault, count] of result.faults) {

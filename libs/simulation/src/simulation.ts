@@ -2,11 +2,11 @@ import { Clients } from "./clients.ts";
 import { watchCores } from "./core-watch.ts";
 import { Dice } from "./dice.ts";
 import { EventQueue } from "./event-queue.ts";
-import { FAULTS, type Fault, Faults } from "./faults.ts";
+import { FAULTS, Faults, type InjectedFault } from "./faults.ts";
 import { checkLinearizability } from "./linearizability.ts";
 import { Operator } from "./operator.ts";
 import { ReadChecker } from "./read-checker.ts";
-import { SafetyChecker, type Violation } from "./safety-checker.ts";
+import { ClusterSafetyChecker, type Violation } from "./safety-checker.ts";
 import { plant, type SeededBug } from "./seeded-bug.ts";
 import { type MemberSettings, SimulatedMember, type World } from "./simulated-member.ts";
 import { SimulatedNetwork } from "./simulated-network.ts";
@@ -16,7 +16,7 @@ export interface SimulationOptions {
   /** Events until the faults end and the cluster must heal. */
   readonly events?: number | undefined;
   /** The kinds of fault that may happen; all unless told. */
-  readonly faults?: readonly Fault[] | undefined;
+  readonly faults?: readonly InjectedFault[] | undefined;
   /** True where all of them happen, in place of those that the seed draws. */
   readonly isCertain?: boolean | undefined;
   readonly bug?: SeededBug | undefined;
@@ -34,7 +34,7 @@ export interface SimulationResult {
   readonly answered: number;
   readonly committed: number;
   readonly changes: number;
-  readonly faults: ReadonlyMap<Fault, number>;
+  readonly faults: ReadonlyMap<InjectedFault, number>;
   /** A hash of all that happened: equal for runs of one seed. */
   readonly fingerprint: string;
 }
@@ -90,7 +90,7 @@ class Simulation {
     const { seed, bug, onTrace } = options;
     const dice = new Dice(seed, "simulation");
     const queue = new EventQueue();
-    const checker = new SafetyChecker();
+    const checker = new ClusterSafetyChecker();
     const members = new Map<number, SimulatedMember>();
     const network = new SimulatedNetwork(queue, new Dice(seed, "network"), (message) =>
       members.get(message.to)?.deliver(message),

@@ -1,5 +1,5 @@
 import {
-  encodedBytes,
+  recordBytes,
   type StoredRecord,
   sealWalRecord,
   WAL_HEADER_BYTES,
@@ -60,7 +60,7 @@ export function endOfRun(records: readonly WalRecord[], start: number): number {
   for (; end < records.length; end++) {
     const record = records[end] as WalRecord;
     // With their own heads they are larger than in a run, which is the side to err on.
-    bytes += encodedBytes(record);
+    bytes += recordBytes(record);
     if (record.kind !== WAL_KINDS.entry || bytes > MAX_RUN_BYTES) break;
   }
   return Math.max(end, start + 1);

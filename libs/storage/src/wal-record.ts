@@ -58,7 +58,7 @@ export function walRecordBytes(payloadBytes: number): number {
 }
 
 /** The bytes that a record takes in the file. */
-export function encodedBytes({ payload, lead }: WalRecord): number {
+export function recordBytes({ payload, lead }: WalRecord): number {
   return walRecordBytes(payload.byteLength + (lead === undefined ? 0 : 1));
 }
 

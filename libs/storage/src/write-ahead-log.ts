@@ -2,8 +2,8 @@ import { AppError } from "@heddle/base/errors";
 import type { StorageFile, StorageFiles } from "./storage-files.ts";
 import { encodeEntries, endOfRun } from "./wal-entries.ts";
 import {
-  encodedBytes,
   encodeWalRecord,
+  recordBytes,
   WAL_KINDS,
   WAL_MAX_PAYLOAD_BYTES,
   type WalBuffer,
@@ -141,7 +141,7 @@ export class WriteAheadLog {
   append(records: readonly WalRecord[]): Promise<void> {
     if (this.#failure) return Promise.reject(this.#failure);
     let bytes = 0;
-    for (const record of records) bytes += encodedBytes(record);
+    for (const record of records) bytes += recordBytes(record);
     if (this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
       return Promise.reject(new AppError("overloaded", "the disk does not keep up with the log"));
     }
@@ -250,7 +250,7 @@ export class WriteAheadLog {
     else if (record.kind !== WAL_KINDS.segment) this.#standing.set(record.kind, record);
     if (run.length > 1) return encodeEntries(this.#buffer, at, run, link);
     const crc = encodeWalRecord(this.#buffer, at, record, link);
-    return { crc, end: at + encodedBytes(record) };
+    return { crc, end: at + recordBytes(record) };
   }
 
   #noteEntries(run: readonly WalRecord[]): void {
@@ -323,7 +323,7 @@ function walBuffer(size: number): WalBuffer {
 }
 
 function groupBytes(records: readonly WalRecord[]): number {
-  return records.reduce((sum, record) => sum + encodedBytes(record), 0);
+  return records.reduce((sum, record) => sum + recordBytes(record), 0);
 }
 
 async function readSegment(files: StorageFiles, directory: string, name: string) {

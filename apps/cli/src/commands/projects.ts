@@ -31,7 +31,7 @@ export async function getProject(command: Command): Promise<number> {
 }
 
 /** `heddle projects set <name>`: what no flag names is as of a new project. */
-export async function setProject(command: Command): Promise<number> {
+export async function setProjectCommand(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const flags = command.opts() as Record<string, string | undefined>;
   const weight = amountOf(flags, "weight");

@@ -22,7 +22,7 @@ export async function listQueues(command: Command): Promise<number> {
 }
 
 /** `heddle queues set <name>`. */
-export async function setQueue(command: Command): Promise<number> {
+export async function setQueueCommand(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const flags = command.opts() as { strategy?: QueueSettings["strategy"]; maxLength?: string };
   const { strategy, maxLength } = flags;

@@ -2,7 +2,7 @@ import type { ApiClient } from "./api-client.ts";
 import { fieldsOf, listOf, numberOf, recordsOf, textOf, textsOf } from "./json-fields.ts";
 
 /** One copy of a model on one worker. */
-export interface ReplicaView {
+export interface ListedReplica {
   readonly node: string;
   /** pulling, loading, ready, failed or unloading. */
   readonly phase: string;
@@ -12,7 +12,7 @@ export interface ReplicaView {
 }
 
 /** A model as `GET /api/v1/models` lists it. */
-export interface ModelView {
+export interface ListedModel {
   readonly id: string;
   readonly contextWindow: number | undefined;
   /** The name of the weights' file; empty where the cluster does not tell. */
@@ -21,16 +21,16 @@ export interface ModelView {
   readonly backing: string;
   /** True where something smaller than the id promises answers. */
   readonly standIn: boolean;
-  readonly replicas: readonly ReplicaView[];
+  readonly replicas: readonly ListedReplica[];
   /** What holds back a replica that the scheduler is to place. */
   readonly waitingFor: readonly string[];
 }
 
-export async function listModels(client: ApiClient, signal?: AbortSignal): Promise<ModelView[]> {
+export async function listModels(client: ApiClient, signal?: AbortSignal): Promise<ListedModel[]> {
   return parseModelList(await client.json("/api/v1/models", { signal }));
 }
 
-function parseModelList(body: unknown): ModelView[] {
+function parseModelList(body: unknown): ListedModel[] {
   return listOf(body).map((model) => ({
     id: textOf(model["id"]),
     contextWindow: numberOf(model["context_window"]),
@@ -49,21 +49,21 @@ function parseModelList(body: unknown): ModelView[] {
 }
 
 /** The model to talk to where none is named: the first that is ready, else the first. */
-export function defaultModel(models: readonly ModelView[]): ModelView | undefined {
+export function defaultModel(models: readonly ListedModel[]): ListedModel | undefined {
   return models.find(isReady) ?? models[0];
 }
 
 /** True where no replica serves or is on its way, since each has failed. */
-export function hasFailed({ replicas }: ModelView): boolean {
+export function hasFailed({ replicas }: ListedModel): boolean {
   return replicas.length > 0 && replicas.every(({ phase }) => phase === "failed");
 }
 
 /** Why the model's replicas failed, as the end of a sentence: without a full stop, in one line. */
-export function failureOf({ replicas }: ModelView): string {
+export function modelFailure({ replicas }: ListedModel): string {
   const reason = replicas[0]?.message.replace(/[.\s]+$/, "").replace(/\s*\n\s*/g, " ");
   return reason || "the worker did not say why";
 }
 
-export function isReady(model: ModelView): boolean {
+export function isReady(model: ListedModel): boolean {
   return model.replicas.some((replica) => replica.phase === "ready");
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type OutputFormat, printRecord, printRows } from "./rows.ts";
+import { printRecord, printRows, type RowFormat } from "./rows.ts";
 import type { Terminal } from "./terminal.ts";
 
 const ROWS = [
@@ -22,7 +22,7 @@ function written(write: (out: Terminal) => void): string {
   return text;
 }
 
-function print(format: OutputFormat): string {
+function print(format: RowFormat): string {
   const columns = [
     { header: "ID", value: (row: (typeof ROWS)[0]) => row.id },
     { header: "SIZE", value: (row: (typeof ROWS)[0]) => String(row.size) },

@@ -1,6 +1,6 @@
 import { type Terminal, visibleWidth } from "./terminal.ts";
 
-export type OutputFormat = "table" | "wide" | "json" | "yaml" | "name";
+export type RowFormat = "table" | "wide" | "json" | "yaml" | "name";
 
 /** A column of a table; `wide` ones show only where there is room for them. */
 export interface Column<T> {
@@ -16,7 +16,7 @@ export interface Column<T> {
 export function printRows<T>(
   rows: readonly T[],
   columns: readonly Column<T>[],
-  format: OutputFormat,
+  format: RowFormat,
   out: Terminal,
 ): void {
   if (format === "json") out.write(`${JSON.stringify(rows, null, 2)}\n`);
@@ -36,7 +36,7 @@ export function printRows<T>(
 export function printRow<T>(
   row: T,
   columns: readonly Column<T>[],
-  format: OutputFormat,
+  format: RowFormat,
   out: Terminal,
 ): void {
   if (format === "json" || format === "yaml") printRecord(row, "", format, out);
@@ -44,19 +44,14 @@ export function printRow<T>(
 }
 
 /** Prints one record whole as `json` and `yaml`, else its name alone. */
-export function printRecord(
-  record: unknown,
-  name: string,
-  format: OutputFormat,
-  out: Terminal,
-): void {
+export function printRecord(record: unknown, name: string, format: RowFormat, out: Terminal): void {
   if (format === "json") out.write(`${JSON.stringify(record, null, 2)}\n`);
   else out.write(`${format === "yaml" ? toYaml(record) : name}\n`);
 }
 
 /** Where a command writes, and how. */
 interface Printing {
-  readonly format: OutputFormat;
+  readonly format: RowFormat;
   readonly data: Terminal;
   readonly messages: Terminal;
 }

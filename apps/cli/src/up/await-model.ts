@@ -3,11 +3,11 @@ import { AppError } from "@heddle/base/errors";
 import type { ApiClient } from "../http/api-client.ts";
 import {
   defaultModel,
-  failureOf,
   hasFailed,
   isReady,
+  type ListedModel,
   listModels,
-  type ModelView,
+  modelFailure,
 } from "../http/model-list.ts";
 import { LoadProgressView, PullProgressView } from "../output/progress.ts";
 import type { Terminal } from "../output/terminal.ts";
@@ -24,8 +24,12 @@ interface AwaitModelOptions {
 
 /** How the wait ended. `failed` means that no worker could get or load the weights. */
 export type AwaitedModel =
-  | { readonly outcome: "ready"; readonly model: ModelView }
-  | { readonly outcome: "failed"; readonly model: ModelView | undefined; readonly reason: string };
+  | { readonly outcome: "ready"; readonly model: ListedModel }
+  | {
+      readonly outcome: "failed";
+      readonly model: ListedModel | undefined;
+      readonly reason: string;
+    };
 
 const POLL_MS = 50;
 const DEFAULT_STALL_MS = 120_000;
@@ -59,7 +63,7 @@ export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedMod
       hadFailed = failed !== undefined;
       const isFinal = failures >= MAX_FAILURES || nowMs - changedAtMs > FAILED_FOR_MS;
       const failure =
-        failed && isFinal ? failureOf(failed) : stallOf(model, nowMs - changedAtMs, stallMs);
+        failed && isFinal ? modelFailure(failed) : stallOf(model, nowMs - changedAtMs, stallMs);
       if (failure) return { outcome: "failed", model, reason: failure };
       await sleep(POLL_MS, undefined, { signal });
     }
@@ -88,7 +92,7 @@ async function survivingRestart<T>(call: () => Promise<T>, signal: AbortSignal):
 }
 
 function stallOf(
-  model: ModelView | undefined,
+  model: ListedModel | undefined,
   unchangedMs: number,
   stallMs: number,
 ): string | undefined {
@@ -112,7 +116,7 @@ class PullView {
     this.#messages = messages;
   }
 
-  show(model: ModelView | undefined): void {
+  show(model: ListedModel | undefined): void {
     const replicas = model?.replicas ?? [];
     const pulling = replicas.filter(
       ({ phase, totalBytes }) => phase === "pulling" && totalBytes > 0,

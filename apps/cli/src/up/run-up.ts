@@ -5,12 +5,12 @@ import { FIRST_QUESTION } from "@heddle/contracts/catalog";
 import { dataDirectory } from "../connection.ts";
 import { ApiClient } from "../http/api-client.ts";
 import { describeSpeed, streamChat } from "../http/chat-stream.ts";
-import { listModels, type ModelView } from "../http/model-list.ts";
+import { type ListedModel, listModels } from "../http/model-list.ts";
 import type { Terminal } from "../output/terminal.ts";
-import { Admission } from "./admission.ts";
 import { type AwaitedModel, awaitModel } from "./await-model.ts";
 import { checkPrograms, type Programs, planCluster } from "./cluster-plan.ts";
 import { type ClusterSecrets, DataDirectory, type TlsFiles } from "./data-directory.ts";
+import { NodeEnrollment } from "./node-enrollment.ts";
 import type { Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
 import { ProcessLog } from "./process-log.ts";
@@ -149,7 +149,7 @@ class LocalCluster {
   }
 
   /** Everything ends right after, so what only a running cluster does is not shown. */
-  async #finishOnce(model: ModelView | undefined): Promise<number> {
+  async #finishOnce(model: ListedModel | undefined): Promise<number> {
     if (!model) {
       const message = "--once needs a worker for its question; give --workers 1.";
       throw new AppError("unavailable", message);
@@ -159,7 +159,7 @@ class LocalCluster {
   }
 
   /** Starts the processes and has the model answer; on the tiny profile where it must. */
-  async #bringUp(): Promise<ModelView | undefined> {
+  async #bringUp(): Promise<ListedModel | undefined> {
     const { options } = this.#setup;
     await this.#startProcesses(options.profile);
     if (options.workers === 0) {
@@ -214,7 +214,7 @@ class LocalCluster {
   /** Masters that are new to the group wait for their token; under TLS other nodes start with it. */
   #admitted(specs: readonly ProcessSpec[]): ProcessSpec[] {
     const { data, tls } = this.#setup;
-    const admission = new Admission(this.#client, data, this.#stop);
+    const admission = new NodeEnrollment(this.#client, data, this.#stop);
     const masters = specs.filter(({ kind }) => kind === "master").map(({ name }) => name);
     const added = admission.newMasters(masters);
     const add = ({ kind, name }: ProcessSpec) =>
@@ -232,7 +232,7 @@ class LocalCluster {
     return awaitModel({ client: this.#client, messages, model, signal: this.#stop });
   }
 
-  async #fallBack(reason: string, model: string | undefined): Promise<ModelView | undefined> {
+  async #fallBack(reason: string, model: string | undefined): Promise<ListedModel | undefined> {
     const { options } = this.#setup;
     if (options.profile === "small")
       return this.#goOnWithout(`${reason}. ${SMALL_HINT}`, undefined);
@@ -253,7 +253,7 @@ class LocalCluster {
   }
 
   /** The self-check: one question, its answer streamed to the terminal. */
-  async #ask(model: ModelView): Promise<ModelView> {
+  async #ask(model: ListedModel): Promise<ListedModel> {
     const { data, messages } = this.#output;
     messages.write(`${messages.paint("dim", `asking ${model.id}:`)} ${FIRST_QUESTION}\n`);
     const result = await streamChat(
@@ -274,7 +274,7 @@ class LocalCluster {
     return model;
   }
 
-  async #showTable(model: ModelView | undefined): Promise<void> {
+  async #showTable(model: ListedModel | undefined): Promise<void> {
     const { options, ports, secrets } = this.#setup;
     const models = await listModels(this.#client, this.#stop);
     const dataIsDefault = options.dataDir === dataDirectory(undefined, {});

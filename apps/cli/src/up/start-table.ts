@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { FIRST_QUESTION } from "@heddle/contracts/catalog";
-import { failureOf, hasFailed, isReady, type ModelView } from "../http/model-list.ts";
+import { hasFailed, isReady, type ListedModel, modelFailure } from "../http/model-list.ts";
 import { type Terminal, visibleWidth } from "../output/terminal.ts";
 import type { ClusterSecrets } from "./data-directory.ts";
 import type { UpOptions } from "./options.ts";
@@ -13,7 +13,7 @@ interface StartFacts {
   /** Those that run, with their HTTP ports; the commands to try name the first. */
   readonly masters: readonly { readonly name: string; readonly http: number }[];
   readonly secrets: ClusterSecrets;
-  readonly models: readonly ModelView[];
+  readonly models: readonly ListedModel[];
   /** The model that the commands to try name; absent where none is ready. */
   readonly model: string | undefined;
   /** What was to answer and cannot, and what does in its place; absent where all is as asked. */
@@ -92,13 +92,13 @@ function modelTable({ models, notice }: StartFacts, out: Terminal): string {
 }
 
 /** What answers for the model; where nothing does, why, and which others answer. */
-function answerText(model: ModelView, models: readonly ModelView[], out: Terminal): string[] {
+function answerText(model: ListedModel, models: readonly ListedModel[], out: Terminal): string[] {
   const { backing, standIn, replicas } = model;
   if (hasFailed(model)) {
     const ready = models.filter(isReady).map(({ id }) => id);
     const instead = ready.length > 0 ? `These answer: ${ready.join(", ")}.` : "No model answers.";
     const failed = out.paint("red", "FAILED, so nothing answers for it:");
-    return [`${failed} ${failureOf(model)}. ${instead}`, `It was to be ${backing}`];
+    return [`${failed} ${modelFailure(model)}. ${instead}`, `It was to be ${backing}`];
   }
   const answer = standIn ? `${backing} ${out.paint("yellow", "(a stand-in)")}` : backing;
   if (isReady(model)) return [answer];

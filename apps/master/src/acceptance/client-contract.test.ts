@@ -18,7 +18,7 @@ import type { SettingView } from "../api/cluster/setting-view.ts";
 import type { WorkerView } from "../api/cluster/worker-view.ts";
 import type { viewJob, viewWholeJob } from "../api/jobs/job-view.ts";
 import type { ProjectsController } from "../api/jobs/projects.controller.ts";
-import type { dryRun, SubmittedJob as ToldJob } from "../api/jobs/submission.ts";
+import type { dryRun, SubmissionView as ToldJob } from "../api/jobs/submission.ts";
 import type { KeyView } from "../api/keys/key-view.ts";
 import type { RouteInfo } from "../http/route-table.ts";
 import type { ModelView } from "../models/model-view.ts";

@@ -5,7 +5,7 @@ import { Heddle } from "@heddle/client/heddle";
 import type { JobUpdate } from "@heddle/client/resources/job-stream";
 import { describe, expect, it, type TestContext } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually, MasterGroup } from "../../test/master-group.ts";
+import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
 
 /** A real worker is not needed: these jobs wait, and are suspended, resumed and cancelled. */
 const SPEC = { name: "streamed", command: "true" };
@@ -94,7 +94,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await group.leader();
     const heddle = clientOf(group, group.names, opened);
     const { job_id: id } = await heddle.jobs.create(SPEC);
-    await eventually("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
+    await eventuallyAsync("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
     const watched = watch(heddle, id);
     await move(heddle, id, 3);
     // The master that the stream is read from, which is the first of the list, and the others after.
@@ -103,7 +103,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
       await group.end(name, "SIGKILL");
       await group.leader();
       await move(heddle, id, 2);
-      await eventually("updates come", async () => watched.updates.length >= before + 4);
+      await eventuallyAsync("updates come", async () => watched.updates.length >= before + 4);
       await group.start(name);
       await group.leader();
     }
@@ -118,7 +118,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await group.startAll();
     const heddle = clientOf(group);
     const { job_id: id } = await heddle.jobs.create(SPEC);
-    await eventually("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
+    await eventuallyAsync("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
     const watched = watch(heddle, id);
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
       await move(heddle, id, 2);
@@ -128,7 +128,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
       await group.leader();
       await heddle.jobs.suspend(id);
       await heddle.jobs.resume(id);
-      await eventually("the stream goes on", async () => watched.updates.length >= before + 2);
+      await eventuallyAsync("the stream goes on", async () => watched.updates.length >= before + 2);
     }
     await heddle.jobs.cancel(id);
     await watched.ended;
@@ -193,7 +193,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
       });
       for await (const entry of entries) if (entry.type === "line") lines.push(entry.text);
     })();
-    await eventually("lines come", async () => lines.length > 20);
+    await eventuallyAsync("lines come", async () => lines.length > 20);
     await group.end(names[0] ?? "", "SIGKILL");
     writeFileSync(gate, "");
     await read;

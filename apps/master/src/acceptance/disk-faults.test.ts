@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { canCompile, compileFailingSync, ImageDisk, MemoryDisk, whyNot } from "../../test/disks.ts";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Masters whose disks are full, fail, or lose power, under a workload. A part that this machine does
 // not allow is skipped with a line that says why.
@@ -55,16 +55,16 @@ async function seeBehind(
     return masters.some(({ id, behind }) => id === follower && behind === true);
   };
   setDisk(follower, "slow");
-  await eventually("the follower labels what it shows", () => isLabelled(follower));
-  await eventually("the leader tells who lags", isMarked);
+  await eventuallyAsync("the follower labels what it shows", () => isLabelled(follower));
+  await eventuallyAsync("the leader tells who lags", isMarked);
   expect(await isLabelled(leader)).toBe(false);
-  await eventually("the follower's figures say so", async () => {
+  await eventuallyAsync("the follower's figures say so", async () => {
     const metrics = await group.request(follower, "GET", "/metrics");
     return /^heddle_raft_behind(\{[^}]*\})? 1$/m.test(await metrics.text());
   });
   setDisk(follower, "well");
-  await eventually("no label is left", async () => !(await isLabelled(follower)));
-  await eventually("nor is the leader's mark", async () => !(await isMarked()));
+  await eventuallyAsync("no label is left", async () => !(await isLabelled(follower)));
+  await eventuallyAsync("nor is the leader's mark", async () => !(await isMarked()));
 }
 
 describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {

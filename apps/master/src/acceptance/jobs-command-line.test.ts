@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 const MAIN = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../../../../examples/", import.meta.url));
@@ -18,7 +18,7 @@ beforeAll(async () => {
   cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1", { simulatedGpus: simulatedGpus("4xH100-80GB") });
-  await eventually("the worker takes jobs", async () => {
+  await eventuallyAsync("the worker takes jobs", async () => {
     const { stdout } = await heddle(["workers", "list", "-o", "json"]);
     return JSON.parse(stdout || "[]")[0]?.jobs?.state === "ready";
   });
@@ -96,7 +96,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(run.code, run.stderr).toBe(0);
     const id = run.stdout.trim();
     let lines: string[] = [];
-    await eventually("all four have told", async () => {
+    await eventuallyAsync("all four have told", async () => {
       lines = (await heddle(["jobs", "logs", id])).stdout.trim().split("\n").sort();
       return lines.length === 4;
     });
@@ -141,11 +141,11 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     watching.child.stdout.on("data", (piece) => {
       seen += piece;
     });
-    await eventually("it is seen to run", async () => seen.includes("RUNNING"));
+    await eventuallyAsync("it is seen to run", async () => seen.includes("RUNNING"));
     watching.child.kill("SIGINT");
     expect(await watching.ended).toBe(130);
     expect((await heddle(["jobs", "cancel", long])).stderr).toMatch(`${long} is cancel`);
-    await eventually("it is cancelled", async () => (await stateOf(long)) === "cancelled");
+    await eventuallyAsync("it is cancelled", async () => (await stateOf(long)) === "cancelled");
     expect((await heddle(["jobs", "wait", long])).code).toBe(8);
   });
 
@@ -161,13 +161,13 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
       command: "sleep 600",
       resources: { ...SMALL, gpu_count: 3 },
     });
-    await eventually("it runs", async () => (await stateOf(holder)) === "running");
+    await eventuallyAsync("it runs", async () => (await stateOf(holder)) === "running");
     const waits = await submit({
       name: "waits",
       command: "true",
       resources: { ...SMALL, gpu_count: 2 },
     });
-    await eventually("it waits", async () => (await stateOf(waits)) === "pending");
+    await eventuallyAsync("it waits", async () => (await stateOf(waits)) === "pending");
     const explained = await heddle(["jobs", "explain", waits]);
     expect(explained.stdout).toMatch(/^waits is pending\n/);
     expect(explained.stdout).toMatch(/InsufficientGpu/);
@@ -179,7 +179,9 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     listing.child.stdout.on("data", (piece) => {
       painted += piece;
     });
-    await eventually("it is listed twice", async () => painted.startsWith(`${waits}\n${waits}\n`));
+    await eventuallyAsync("it is listed twice", async () =>
+      painted.startsWith(`${waits}\n${waits}\n`),
+    );
     listing.child.kill("SIGINT");
     expect(await listing.ended).toBe(130);
     expect((await heddle(["jobs", "suspend", waits])).stderr).toBe(`${waits} is suspended\n`);

@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Three masters as processes, clients that change and read the cluster's settings through all of
 // them, and what happens to processes. Every history is judged: linearizable, nothing lost, nothing
@@ -71,7 +71,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
       const { term: ledTerm } = await group.status(stopped);
       group.signal(stopped, "SIGSTOP");
       let next = "";
-      await eventually("the others have a new leader", async () => {
+      await eventuallyAsync("the others have a new leader", async () => {
         next = await group.leader(others).catch(() => "");
         return others.includes(next);
       });

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Masters that join and leave a group which works meanwhile.
 
@@ -15,7 +15,7 @@ afterEach(async () => {
 async function join({ group }: FaultRun, name: string): Promise<void> {
   await group.start(name);
   const leader = await group.leader();
-  await eventually(`${name} votes`, async () => {
+  await eventuallyAsync(`${name} votes`, async () => {
     const { masters } = await group.status(leader);
     return masters.some(({ id, role }) => id === name && role !== "learner");
   });
@@ -24,7 +24,7 @@ async function join({ group }: FaultRun, name: string): Promise<void> {
 /** Asks for the removal until it is answered: the leader may change meanwhile, or be handing over. */
 async function askForRemoval({ group }: FaultRun, name: string, through: string): Promise<void> {
   let told = "";
-  await eventually(`the removal of ${name} is answered`, async () => {
+  await eventuallyAsync(`the removal of ${name} is answered`, async () => {
     const to = group.url(through) ? through : (group.runningNames[0] as string);
     const reply = await group.request(to, "DELETE", `/api/v1/cluster/masters/${name}`);
     const isFirst = told === "";
@@ -41,7 +41,7 @@ async function remove(of: FaultRun, name: string, through: string): Promise<void
   const { group } = of;
   const ended = group.ending(name);
   await askForRemoval(of, name, through);
-  await eventually(`${name} has ended`, async () => group.url(name) === undefined).catch(
+  await eventuallyAsync(`${name} has ended`, async () => group.url(name) === undefined).catch(
     async (error: Error) => {
       const status = JSON.stringify(await group.status(name).catch(String));
       const last = group.printed(name).slice(-2_000);

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, type TestContext } from "vitest";
-import { eventually, MasterGroup } from "../../test/master-group.ts";
+import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
 import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
 // Certificates between real processes: a master, workers and further masters. One test waits for a
@@ -88,7 +88,7 @@ describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
     for (const name of ["master-2", "master-3"]) {
       await mintFor(group, token, name);
       await group.start(name);
-      await eventually(`${name} votes`, async () =>
+      await eventuallyAsync(`${name} votes`, async () =>
         (await group.status("master-1")).masters.some(
           ({ id, role }) => id === name && role === "follower",
         ),

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 import { HostNetwork, whyNoNetworks } from "../../test/network.ts";
 
 // Three masters, each in a network namespace of its own; clients reach all of them all the time.
@@ -52,11 +52,11 @@ describe.skipIf(skipped)("a history stays linearizable", { timeout: FAULT_TIMEOU
         network.cut(leader, other);
         network.cut(other, leader);
       }
-      await eventually("the others have a leader of their own", async () =>
+      await eventuallyAsync("the others have a leader of their own", async () =>
         others.includes(await group.leader(others).catch(() => "")),
       );
       await workload.progress(15);
-      await eventually("the one that is cut off has stepped down and says so", async () => {
+      await eventuallyAsync("the one that is cut off has stepped down and says so", async () => {
         const stale = await group.request(leader, "GET", "/api/v1/cluster/settings");
         return stale.headers.get("x-may-be-stale") === "true";
       });

@@ -1,7 +1,7 @@
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Three masters as processes whose cluster version is raised by an upgrade. This build stands in for
 // the older one: it is told to support the version before alone. So the rules of that version as this
@@ -44,7 +44,7 @@ it("a rolling upgrade loses no change, and raises the version at its end", {
     await restart(name, NEW);
     await workload.progress(60);
   }
-  await eventually("all masters have the new version", async () =>
+  await eventuallyAsync("all masters have the new version", async () =>
     (await versions()).every((version) => version === NEW),
   );
   await workload.progress(60);
@@ -61,7 +61,7 @@ it("a master that is too old is refused, with its data and without", {
   group.wipe(name);
   await expect(restart(name, OLD)).rejects.toThrow(refused);
   await restart(name, NEW);
-  await eventually("it has taken over the version", async () =>
+  await eventuallyAsync("it has taken over the version", async () =>
     (await versions()).every((version) => version === NEW),
   );
 });

@@ -4,7 +4,7 @@ import { copyFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { freePort, freePorts } from "@heddle/base/testing/free-ports";
 import { afterEach, describe, expect, it } from "vitest";
-import { eventually, type GroupView, MasterGroup } from "../../test/master-group.ts";
+import { eventuallyAsync, type GroupView, MasterGroup } from "../../test/master-group.ts";
 import { Runbook } from "../../test/runbook.ts";
 
 // Every command of docs/runbooks, as it stands there, against real masters.
@@ -46,7 +46,7 @@ async function keys(): Promise<string[]> {
 }
 
 async function awaitRole(name: string, role: string): Promise<void> {
-  await eventually(`${name} is a ${role}`, async () =>
+  await eventuallyAsync(`${name} is a ${role}`, async () =>
     (await view()).masters.some((master) => master.id === name && master.role === role),
   );
 }
@@ -81,13 +81,13 @@ describe("the runbook", { timeout: 300_000 }, () => {
     group = new MasterGroup(3);
     await group.startAll();
     await group.createKey("master-1", "kept");
-    await eventually("the survivor has it", async () =>
+    await eventuallyAsync("the survivor has it", async () =>
       (await group.keyNames("master-3")).includes("kept"),
     );
     const before = await group.status("master-3");
     await group.end("master-1", "SIGKILL");
     await group.end("master-2", "SIGKILL");
-    await eventually("there is no leader", async () => {
+    await eventuallyAsync("there is no leader", async () => {
       return (await group.status("master-3")).leader === null;
     });
     const [one, two, three] = await Promise.all(group.names.map((name) => group.address(name)));
@@ -137,7 +137,7 @@ describe("the runbook", { timeout: 300_000 }, () => {
     const old = memberOf(await view(), "master-3");
     await runbook.run();
     await runbook.start();
-    await eventually("it votes under another number", async () => {
+    await eventuallyAsync("it votes under another number", async () => {
       const now = (await view()).masters.find(({ id }) => id === "master-3");
       return now?.role === "follower" && now.member !== old;
     });
@@ -183,12 +183,12 @@ describe("the runbook", { timeout: 300_000 }, () => {
 
 /** The page's transfer to master-1 and the removals, each when the one before has taken effect. */
 async function shrink(blocks = 2): Promise<void> {
-  await eventually("the group is whole", async () => (await view()).health === "ok");
+  await eventuallyAsync("the group is whole", async () => (await view()).health === "ok");
   if ((await view()).leader === "master-1") await awayFrom("master-1");
   await runbook.run();
-  await eventually("master-1 leads", async () => (await view()).leader === "master-1");
+  await eventuallyAsync("master-1 leads", async () => (await view()).leader === "master-1");
   for (let block = 0; block < blocks; block++) await runbook.run();
-  await eventually("one master is left", async () => (await view()).masters.length === 1);
+  await eventuallyAsync("one master is left", async () => (await view()).masters.length === 1);
 }
 
 /** So that the page's transfer has something to do. */
@@ -197,7 +197,7 @@ async function awayFrom(leader: string): Promise<void> {
     method: "POST",
     headers: { authorization: `Bearer ${runbook.env["HEDDLE_API_KEY"]}` },
   });
-  await eventually("another leads", async () => {
+  await eventuallyAsync("another leads", async () => {
     const now = (await view()).leader;
     return now !== null && now !== leader;
   });
@@ -211,7 +211,7 @@ async function growUp(data: string, url: string): Promise<void> {
   await stop(alone.child);
   const three = await runbook.start();
   for (const name of ["master-2", "master-3"]) {
-    await eventually(`${name} votes`, async () => {
+    await eventuallyAsync(`${name} votes`, async () => {
       const master = (await view()).masters.find(({ id }) => id === name);
       return master !== undefined && master.role !== "learner";
     });
@@ -250,7 +250,7 @@ function memberOf(status: GroupView, name: string): number | undefined {
 /** One that comes back with what it had is a member of the group before, and stays without this one. */
 async function refusesOldMaster(name: string): Promise<void> {
   await group.start(name);
-  await eventually(`${name} is refused`, async () =>
+  await eventuallyAsync(`${name} is refused`, async () =>
     /belongs to the cluster [0-9a-f]{32}, this one to/.test(group.printed(name)),
   );
   expect((await group.status(name)).leader).toBeNull();

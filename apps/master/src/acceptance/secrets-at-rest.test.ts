@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
 import { afterEach, describe, expect, it } from "vitest";
-import { eventually, MasterGroup, masterProgram } from "../../test/master-group.ts";
+import { eventuallyAsync, MasterGroup, masterProgram } from "../../test/master-group.ts";
 import type { Identity } from "../consensus/identity.ts";
 import { openStoppedMember } from "../offline/stopped-member.ts";
 
@@ -74,7 +74,7 @@ function identity(name: string): Identity {
 }
 
 async function untilClean(names: readonly string[], key: string | undefined): Promise<void> {
-  await eventually("no file is from before the key", async () =>
+  await eventuallyAsync("no file is from before the key", async () =>
     names.every((name) => {
       const { secrets } = identity(name);
       return secrets?.key === key && secrets?.isClean === true;

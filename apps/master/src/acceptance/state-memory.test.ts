@@ -10,7 +10,7 @@ import { jobId, jobSpec } from "@heddle/control/jobs/testing/specs";
 import type { Message } from "@heddle/raft/core/message";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventually } from "../../test/http.ts";
+import { eventuallyWithin } from "../../test/http.ts";
 import { ControlMachine } from "../consensus/control-machine.ts";
 
 // Masters whose heap is small, so that little is much.
@@ -44,7 +44,7 @@ class Master {
   /** The line of its log that says so. */
   async said(message: string): Promise<Record<string, string>> {
     const find = () => this.output.split("\n").find((line) => line.includes(message));
-    await eventually(() => find() !== undefined || this.child.exitCode !== null, PATIENCE_MS);
+    await eventuallyWithin(() => find() !== undefined || this.child.exitCode !== null, PATIENCE_MS);
     const line = find();
     if (line === undefined) throw new Error(`it did not say ${message}: ${this.output}`);
     return JSON.parse(line) as Record<string, string>;

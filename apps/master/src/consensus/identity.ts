@@ -39,7 +39,7 @@ export interface Beginning {
 /** An identity that has found its group. */
 export type FullIdentity = Identity & { readonly cluster: string; readonly id: number };
 
-export function isFull(identity: Identity): identity is FullIdentity {
+export function isJoined(identity: Identity): identity is FullIdentity {
   return identity.cluster !== undefined && identity.id !== undefined;
 }
 
@@ -68,7 +68,7 @@ export async function startIdentity(
     throw new UnsupportedVersionError(directory, clusterVersion, newestVersion);
   }
   keys.checkHolds(known?.secrets?.key, directory);
-  if (!known || !isFull(known)) await checkHoldsNoLog(directory);
+  if (!known || !isJoined(known)) await checkHoldsNoLog(directory);
   const incarnation = (known?.incarnation ?? 0) + 1;
   const identity: Identity = { version: 1, ...(known ?? newMemberKey()), name, incarnation };
   await writeIdentity(directory, identity);

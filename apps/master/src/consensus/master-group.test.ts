@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { eventually, MasterGroup } from "../../test/master-group.ts";
+import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
 import { atLeastFourOfFive } from "../../test/tries.ts";
 
 let group: MasterGroup;
 
 async function seesKey(name: string, label: string): Promise<void> {
-  await eventually(`${name} has the key ${label}`, async () =>
+  await eventuallyAsync(`${name} has the key ${label}`, async () =>
     (await group.keyNames(name)).includes(label),
   );
 }
@@ -33,7 +33,7 @@ describe("three masters", { timeout: 180_000 }, () => {
       expect(models.status).toBe(200);
     }
     await group.createKey(third as string, "through a follower");
-    await eventually("the leader is shown, and no master to be behind it", async () => {
+    await eventuallyAsync("the leader is shown, and no master to be behind it", async () => {
       const { leader, masters } = await group.status(third as string);
       const shown = masters.find(({ id }) => id === leader);
       return shown?.role === "leader" && shown.lag === 0;
@@ -49,7 +49,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     await seesKey("master-3", "kept");
     await group.end("master-1", "SIGKILL");
     await group.end("master-2", "SIGKILL");
-    await eventually("the last one has no leader", async () => {
+    await eventuallyAsync("the last one has no leader", async () => {
       return (await group.status("master-3")).leader === null;
     });
     const refused = await group.request("master-3", "POST", "/api/v1/keys", { name: "lost" });
@@ -102,7 +102,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     group.wipe(wiped);
     await group.start(wiped);
     await seesKey(wiped, "key 59");
-    await eventually("it votes again", async () => {
+    await eventuallyAsync("it votes again", async () => {
       const view = (await group.status(leader)).masters.find(({ id }) => id === wiped);
       return view?.role === "follower" && view.member !== before?.member;
     });
@@ -127,7 +127,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     }
     const asked = await group.request(leader, "POST", "/api/v1/cluster/transfer", { to: next });
     expect(asked.status).toBe(202);
-    await eventually("the other leads", async () => (await group.leader()) === next);
+    await eventuallyAsync("the other leads", async () => (await group.leader()) === next);
     const removed = await group.request(next, "DELETE", `/api/v1/cluster/masters/${next}`);
     expect(removed.status).toBe(200);
     // Nobody tells it any more who leads, and what is committed.
@@ -161,7 +161,7 @@ describe("one master", { timeout: 120_000 }, () => {
     for (const name of ["master-2", "master-3"]) {
       await group.start(name);
       await seesKey(name, "first");
-      await eventually(`${name} votes`, async () =>
+      await eventuallyAsync(`${name} votes`, async () =>
         (await group.status("master-1")).masters.some(
           ({ id, role }) => id === name && role === "follower",
         ),
@@ -176,7 +176,7 @@ describe("one master", { timeout: 120_000 }, () => {
 
 /** The same number of commands must have led to the same state on all. */
 async function expectEqualStates(): Promise<void> {
-  await eventually("all masters have the same state", async () => {
+  await eventuallyAsync("all masters have the same state", async () => {
     const views = await Promise.all(group.runningNames.map((name) => group.status(name)));
     const [first] = views;
     return views.every(

@@ -19,7 +19,7 @@ import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 import { admissionProof } from "./admission.ts";
 import { Formation } from "./formation.ts";
 import { startIdentity } from "./identity.ts";
@@ -201,13 +201,13 @@ test("a second master of a name in use is refused, and the one that runs stays",
     code: "conflict",
     message: expect.stringMatching(/^m3 is a master of this group already, and runs \(member 3 at/),
   });
-  await eventually("all have three members", async () =>
+  await eventuallyAsync("all have three members", async () =>
     members().every((ids) => ids.join() === "1,2,3"),
   );
   await close(third);
   opened = opened.filter((each) => each !== third);
   const token = await add(first.plane, "m3");
-  await eventually("its successor is let in", async () => {
+  await eventuallyAsync("its successor is let in", async () => {
     const found = await find("127.0.0.1:1", token).catch(() => undefined);
     return found?.id === 4;
   });
@@ -251,7 +251,7 @@ test("a master whose state came apart from the others' ends", async () => {
   await second.plane.readBarrier();
   second.plane.state.keys.set("bbbbbbbb", keyOf("bbbbbbbb"));
   for (let at = 0; at < 30; at++) await first.plane.propose(create(`cccccc${10 + at}`));
-  await eventually("the second one ends", async () => second.faults.length > 0);
+  await eventuallyAsync("the second one ends", async () => second.faults.length > 0);
   expect(second.faults[0]).toMatch(/differs from that of a majority/);
   expect([...first.faults, ...third.faults]).toEqual([]);
   await expect(second.plane.propose(create("dddddddd"))).rejects.toMatchObject({
@@ -372,14 +372,14 @@ test("masters under TLS agree, and the Raft thread shows a renewed certificate",
   };
   const before = await shown();
   two.update((await certificate("m2")).material);
-  await eventually("the new one is shown", async () => (await shown()) !== before);
+  await eventuallyAsync("the new one is shown", async () => (await shown()) !== before);
   await second.plane.propose(create("bbbbbbbb"));
 });
 
 test("the counts of the Raft thread and of the main thread are told as one", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");
-  await eventually("the version is raised, which is a proposal too", async () => {
+  await eventuallyAsync("the version is raised, which is a proposal too", async () => {
     const { clusterVersion, supportedVersion } = only.plane.status();
     return clusterVersion === supportedVersion;
   });

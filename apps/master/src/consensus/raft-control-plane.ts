@@ -27,7 +27,7 @@ import { findAdmission } from "./admission.ts";
 import { Agreement } from "./agreement.ts";
 import { ControlMachine, controlCommandOf } from "./control-machine.ts";
 import { Formation } from "./formation.ts";
-import { type FullIdentity, isFull, startIdentity } from "./identity.ts";
+import { type FullIdentity, isJoined, startIdentity } from "./identity.ts";
 import { IdentityMarks } from "./identity-marks.ts";
 import { keyAgreement } from "./key-agreement.ts";
 import { type Backup, takeBackup } from "./live-backup.ts";
@@ -126,7 +126,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const { directory, name, newestVersion, keys } = options;
     await checkLogFits(directory);
     const started = await startIdentity(directory, name, { keys, newestVersion });
-    const identity = isFull(started) ? started : await findGroup(options, started, service, signal);
+    const identity = isJoined(started)
+      ? started
+      : await findGroup(options, started, service, signal);
     const plane = new RaftControlPlane(options, identity);
     await plane.#start(service);
     return plane;

@@ -22,7 +22,7 @@ export async function clusterPepper(control: RaftControlPlane): Promise<Uint8Arr
 }
 
 /** The token that nodes attach with; made where the file is missing. */
-export async function readClusterToken(path: string): Promise<string> {
+export async function readOrCreateClusterToken(path: string): Promise<string> {
   const token = await readOrCreate(path, () => randomBytes(32).toString("base64url"));
   if (token.length >= 16 && /^[\x21-\x7e]+$/.test(token)) return token;
   const message = `${path} must hold a token of at least 16 printable characters without spaces.`;

@@ -3,7 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
-import { PEPPER, VolatileControl } from "../../test/test-master.ts";
+import { TEST_PEPPER, VolatileControl } from "../../test/test-master.ts";
 import { bootstrapAdminKey } from "../consensus/secrets.ts";
 import { profileSeed, seedModels, unseededModels } from "../models/seed.ts";
 import { untilSettled } from "./propose.ts";
@@ -33,10 +33,10 @@ test("a master that starts while the leader changes seeds every model once", asy
 
 test("a master that starts while the leader changes tells the administrator's key that it made", async () => {
   const control = new LosingControl();
-  const text = await bootstrapAdminKey(control, PEPPER, undefined);
+  const text = await bootstrapAdminKey(control, TEST_PEPPER, undefined);
   const [key] = control.state.keys.values();
   expect(control.state.keys.size).toBe(1);
-  expect(key?.hash).toBe(hashApiKey(text ?? "", PEPPER));
+  expect(key?.hash).toBe(hashApiKey(text ?? "", TEST_PEPPER));
 });
 
 test("a change that is refused is not tried again", async () => {

@@ -1,5 +1,5 @@
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
-import type { Reservation } from "@heddle/auth/rate-limiter";
+import type { RateReservation } from "@heddle/auth/rate-limiter";
 import { grants } from "@heddle/auth/scopes";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Permission } from "@heddle/contracts/keys";
@@ -7,7 +7,7 @@ import type { ApiKeyRecord } from "@heddle/control/state";
 import { RouteConfig } from "@nestjs/platform-fastify";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { LastUsed } from "./last-used.ts";
-import type { KeyLimits } from "./limits/key-limits.ts";
+import type { KeyLimiter } from "./limits/key-limiter.ts";
 import type { RouteInput } from "./route-input.ts";
 
 /** A request after the access check; both are null on public routes only. */
@@ -15,7 +15,7 @@ export interface CallerRequest extends FastifyRequest {
   /** Who calls. */
   apiKey: ApiKeyRecord | null;
   /** The call's share of its key's limits; it ends with the answer unless tokens are reserved in it. */
-  reservation: Reservation | null;
+  reservation: RateReservation | null;
 }
 
 /** What a route's Fastify config says of who may call it, and with what. */
@@ -62,13 +62,13 @@ export function permissionOf(handler: object): { permission: string | undefined;
 export class AccessCheck {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
   readonly #lastUsed: LastUsed;
-  readonly #limits: KeyLimits;
+  readonly #limits: KeyLimiter;
   readonly #onLimited: OnLimited;
 
   constructor(
     verifier: KeyVerifier<ApiKeyRecord>,
     lastUsed: LastUsed,
-    limits: KeyLimits,
+    limits: KeyLimiter,
     onLimited: OnLimited,
   ) {
     this.#verifier = verifier;
@@ -94,7 +94,7 @@ export class AccessCheck {
   }
 
   /** Whatever becomes of the call, it counts against its key's limits from here on. */
-  #admit(key: ApiKeyRecord, permission: string | undefined, reply: FastifyReply): Reservation {
+  #admit(key: ApiKeyRecord, permission: string | undefined, reply: FastifyReply): RateReservation {
     try {
       return this.#limits.admit(key);
     } catch (thrown) {

@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import { AppError } from "@heddle/base/errors";
 
 /** Resolves when the response takes more; rejects with `cancelled` where its reader has left. */
-export function drained(raw: ServerResponse): Promise<void> {
+export function responseDrained(raw: ServerResponse): Promise<void> {
   if (raw.destroyed) return Promise.reject(new AppError("cancelled", "the reader left"));
   return new Promise((resolve) => {
     const done = () => {

@@ -8,8 +8,8 @@ import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
 import { answerCors } from "./cors.ts";
 import { errorReply, isOrchestration, shownPath } from "./error-reply.ts";
+import { compensateTimeoutsForEventLoopLag } from "./event-loop-lag-compensation.ts";
 import { answerHalfClosed } from "./half-closed.ts";
-import { forgiveOwnStalls } from "./own-stalls.ts";
 import { requestIdOf } from "./request-id.ts";
 import { checkBody, checkQuery } from "./route-input.ts";
 
@@ -66,7 +66,7 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
   });
   answerUnservable(instance.server);
   answerHalfClosed(instance.server);
-  forgiveOwnStalls(instance.server, limits);
+  compensateTimeoutsForEventLoopLag(instance.server, limits);
   instance.server.maxConnections = limits.maxConnections;
   const bodies = new BodyReader(limits.maxBodyBytes, limits.maxReadingBytes);
   checkAccess(instance, access, bodies);

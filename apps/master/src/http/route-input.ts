@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { type Fault, RequestFaults } from "@heddle/contracts/validation";
+import { RequestFaults, type ValidationFault } from "@heddle/contracts/validation";
 import type { FastifyRequest } from "fastify";
 import { parseJsonBody } from "./json-body.ts";
 
@@ -31,7 +31,7 @@ export function checkBody({ body }: FastifyRequest, input: RouteInput): void {
 const MAX_FAULTS = 20;
 
 function refuse(names: readonly string[], messageOf: (name: string) => string): void {
-  const faults = names.slice(0, MAX_FAULTS).map((name): Fault => {
+  const faults = names.slice(0, MAX_FAULTS).map((name): ValidationFault => {
     return { param: name, path: [name], code: "invalid_value", message: messageOf(name) };
   });
   const [first] = faults;

@@ -1,4 +1,4 @@
-import type { Reservation } from "@heddle/auth/rate-limiter";
+import type { RateReservation } from "@heddle/auth/rate-limiter";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent, Usage } from "@heddle/contracts/engine";
 import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
@@ -9,7 +9,7 @@ export interface CallParts {
   readonly requestId: string;
   readonly key: ApiKeyRecord;
   readonly model: ModelRecord;
-  readonly reservation: Reservation;
+  readonly reservation: RateReservation;
   readonly accounting: Accounting;
   readonly endUser: string | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
@@ -24,7 +24,7 @@ const MAX_KEPT_GAPS = 64;
  * One admitted call from its start to its end: it counts what the engine tells, corrects the
  * key's reservation by it, and writes exactly one usage row when it is closed.
  */
-export class InferenceCall {
+export class AdmittedCall {
   readonly #parts: CallParts;
   readonly #instruments: ModelInstruments;
   readonly #startedAtMs = performance.now();

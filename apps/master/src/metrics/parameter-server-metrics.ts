@@ -1,9 +1,9 @@
 import { Counter, type Registry } from "prom-client";
-import type { NodeDirectory, RefusalCounts } from "../nodes/node-directory.ts";
+import type { NodeDirectory, ParameterServerRefusals } from "../nodes/node-directory.ts";
 
 /** Parameter servers that have series of their own. */
 const MAX_SERVERS = 1_000;
-const REASONS: readonly (keyof RefusalCounts)[] = ["strangers", "invalid", "stale"];
+const REASONS: readonly (keyof ParameterServerRefusals)[] = ["strangers", "invalid", "stale"];
 
 /**
  * `heddle_parameter_server_refusals_total` in /metrics: what the attached parameter servers have not

@@ -1,6 +1,6 @@
 import type { ChatTemplateOrigin, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
-import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
+import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
 
 /** One model in GET /models: OpenAI's four members and the platform's own. */
@@ -120,7 +120,7 @@ function chatTemplateOf(replicas: readonly ReplicaView[]): ChatTemplateOrigin | 
   return telling?.chat_template ?? null;
 }
 
-function viewLineage(lineage: ModelLineage): LineageView {
+function viewLineage(lineage: ModelLineageRecord): LineageView {
   const { jobId, jobName, project, attempt, algorithm, sha256 } = lineage;
   return {
     ...{ job_id: jobId, job_name: jobName, project, attempt, algorithm, sha256 },

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
 import type { RegisterModelRequest } from "@heddle/contracts/models";
-import { parseSource } from "@heddle/contracts/weights-source";
+import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 
@@ -62,7 +62,7 @@ function weightsOf({ source, weights }: RegisterModelRequest): WeightsSpec {
 /** A worker would take the place and fail: what is no source is refused where it is given. */
 function checkSource(text: string, param: string): void {
   try {
-    parseSource(text);
+    parseWeightsSource(text);
   } catch (error) {
     const { code, message } = toAppError(error);
     throw new AppError(code, message, { param, cause: error });
@@ -77,7 +77,7 @@ function fileOf(source: string): string {
 }
 
 /** The name under which weights are kept, from a path or file name that may have any characters. */
-export function fileNameOf(path: string): string {
+export function modelFileName(path: string): string {
   const name = path.slice(path.lastIndexOf("/") + 1).replace(/[^A-Za-z0-9._-]/g, "-");
   return name.replace(/^[^A-Za-z0-9]+/, "").replace(/^\.?gguf$/, "model.gguf");
 }

@@ -13,7 +13,7 @@ import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/contro
 import type { Logger } from "@heddle/observability/logger";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose, untilSettled } from "../control-plane/propose.ts";
-import { fileNameOf, weightsKeyOf } from "./registration.ts";
+import { modelFileName, weightsKeyOf } from "./registration.ts";
 
 /** What a start is to have the shipped models answered by. */
 export interface CatalogSeed {
@@ -31,7 +31,7 @@ export function profileSeed(profile: CatalogProfile): CatalogSeed {
 
 /** The seed by which one GGUF file, an absolute path on every worker's machine, answers for all. */
 export function fileSeed(path: string): CatalogSeed {
-  const file = fileNameOf(path);
+  const file = modelFileName(path);
   const weights = { key: weightsKeyOf(file), file, sources: [pathToFileURL(path).href] };
   const place = createHash("sha256").update(path).digest("hex").slice(0, 8);
   return { name: path, catalog: catalogOfFile(weights, place), replicas: "every-worker" };

@@ -8,10 +8,10 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import {
   clusterToken,
   collect,
-  eventually,
+  deltaText,
+  eventuallyTrue,
   scriptedText,
   TestCluster,
-  textOf,
 } from "../../test/test-cluster.ts";
 import type { ControlGroup } from "../control-plane/control-group.ts";
 
@@ -31,7 +31,7 @@ test("a worker process answers a call over gRPC, from its first event to done", 
   const answer = await cluster.start("m", "@tokens=5");
   const events = await collect(answer.events);
   expect(events.map((event) => event.type)).toContain("started");
-  expect(textOf(events)).toBe(scriptedText(5));
+  expect(deltaText(events)).toBe(scriptedText(5));
   expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 5 } });
   expect(answer.node).toBe(cluster.node("worker-1"));
 });
@@ -47,7 +47,7 @@ test("kill -9 of a worker fails its answer with worker_lost; others serve at onc
   expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "worker_lost" } });
   expect(events.length).toBeGreaterThan(2);
   const next = await cluster.start("m", "@tokens=3");
-  expect(textOf(await collect(next.events))).toBe(scriptedText(3));
+  expect(deltaText(await collect(next.events))).toBe(scriptedText(3));
   expect(next.node).toBe(cluster.node("worker-2"));
   expect(cluster.link.stats().workerLost).toBe(1);
 });
@@ -57,12 +57,12 @@ test("a call that its worker's death meets before the first event moves to anoth
   await cluster.workersReady("m", 1);
   const controller = new AbortController();
   const pending = cluster.start("m", "@hang", { signal: controller.signal });
-  await eventually("the call is on the worker", () => running() === 1);
+  await eventuallyTrue("the call is on the worker", () => running() === 1);
   await cluster.startWorker();
   await cluster.workersReady("m", 2);
   first.kill("SIGKILL");
   await once(first, "exit");
-  await eventually("the call is on the other worker", () => running() === 1);
+  await eventuallyTrue("the call is on the other worker", () => running() === 1);
   expect(cluster.link.stats().retries).toBe(1);
   controller.abort();
   await expect(pending).rejects.toMatchObject({ code: "cancelled" });
@@ -74,12 +74,12 @@ test("a new process is attached under its old id, and its old answers are not wa
   const id = cluster.node("same");
   first.kill("SIGKILL");
   await once(first, "exit");
-  await eventually("the node is gone", () => cluster.link.directory.nodes().length === 0);
+  await eventuallyTrue("the node is gone", () => cluster.link.directory.nodes().length === 0);
   await cluster.startWorker({ name: "same" });
   await cluster.workersReady("m", 1);
   expect(cluster.node("same")).toBe(id);
   const answer = await cluster.start("m", "@tokens=2");
-  expect(textOf(await collect(answer.events))).toBe(scriptedText(2));
+  expect(deltaText(await collect(answer.events))).toBe(scriptedText(2));
 });
 
 const asServer = { clusterToken, node: { role: "parameter-server", name: "ps-1" } } as const;
@@ -99,17 +99,17 @@ test("a node leaves a master that was removed in silence, and finds the one in i
     log: { info: say, warn: say, error: say },
   });
   try {
-    await eventually("it is attached", () => said.includes("attached"));
+    await eventuallyTrue("it is attached", () => said.includes("attached"));
     cluster.control.fault = new AppError("member_removed", "master-1 was removed");
     cluster.link.close();
     const left = "detached from a master that was removed from its group";
-    await eventually("it has left", () => said.includes(left));
+    await eventuallyTrue("it has left", () => said.includes(left));
     await cluster.stopMaster();
     // Long enough for tries that nobody answers; more or fewer of them change nothing.
     await delay(200);
     cluster.control.fault = undefined;
     await cluster.startMaster({ grpcPort: Number(master.split(":")[1]) });
-    await eventually("it is attached again", () => said.at(-1) === "attached");
+    await eventuallyTrue("it is attached again", () => said.at(-1) === "attached");
     expect(said).toEqual(["attached", left, "attached"]);
   } finally {
     await attachment.close();
@@ -145,22 +145,22 @@ test("a node drops the address of a master that was removed while it was gone, u
   const dropped = "not looked for: it was removed from the masters";
   const retrying = "not attached to a master, retrying";
   try {
-    await eventually("it is attached to both", () => said.length === 2);
+    await eventuallyTrue("it is attached to both", () => said.length === 2);
     await other.stopMaster();
-    await eventually("it looks for the one that died", () => ofGone().includes(retrying));
+    await eventuallyTrue("it looks for the one that died", () => ofGone().includes(retrying));
     setMembers("master-1");
-    await eventually("it has dropped its address", () => ofGone().at(-1) === dropped);
+    await eventuallyTrue("it has dropped its address", () => ofGone().at(-1) === dropped);
     await other.startMaster({ masterId: "master-2", grpcPort: Number(gone.split(":")[1]) });
     expect(other.link.directory.nodes()).toEqual([]);
     expect(ofGone().at(-1)).toBe(dropped);
     setMembers("master-1", "master-2");
-    await eventually("it is attached again", () => ofGone().at(-1) === "attached");
+    await eventuallyTrue("it is attached again", () => ofGone().at(-1) === "attached");
     await other.stopMaster();
-    await eventually("it looks for it", () => ofGone().at(-1) === retrying);
+    await eventuallyTrue("it looks for it", () => ofGone().at(-1) === retrying);
     setMembers("master-1");
-    await eventually("it has dropped it again", () => ofGone().at(-1) === dropped);
+    await eventuallyTrue("it has dropped it again", () => ofGone().at(-1) === dropped);
     await cluster.stopMaster();
-    await eventually("without a word from any it tries it", () => ofGone().at(-1) === retrying);
+    await eventuallyTrue("without a word from any it tries it", () => ofGone().at(-1) === retrying);
   } finally {
     await attachments.close();
     await other.close();
@@ -177,9 +177,9 @@ test("workers attach again to a master that restarts, and answer it", async () =
   expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "worker_lost" } });
   await cluster.startMaster({ grpcPort: port });
   await cluster.workersReady("m", 1);
-  await eventually("the lost answer's slot is free", () => running() === 0);
+  await eventuallyTrue("the lost answer's slot is free", () => running() === 0);
   const again = await cluster.start("m", "@tokens=3");
-  expect(textOf(await collect(again.events))).toBe(scriptedText(3));
+  expect(deltaText(await collect(again.events))).toBe(scriptedText(3));
   expect(worker.exitCode).toBeNull();
 });
 
@@ -195,16 +195,16 @@ test("two masters use one worker at once, each on a stream of its own", async ()
     lengths.flatMap((tokens) =>
       [cluster, other].map(async (each) => {
         const answer = await each.start("m", `@tokens=${tokens} @every=1`);
-        return textOf(await collect(answer.events));
+        return deltaText(await collect(answer.events));
       }),
     ),
   );
   expect(texts).toEqual(lengths.flatMap((tokens) => [scriptedText(tokens), scriptedText(tokens)]));
   const open = await other.start("m", "@tokens=100000 @every=5");
-  await eventually("the first master sees the other's load", () => running() === 1);
+  await eventuallyTrue("the first master sees the other's load", () => running() === 1);
   await other.close();
   expect((await collect(open.events)).at(-1)).toMatchObject({ type: "failed" });
-  await eventually("the closed master's requests have ended", () => running() === 0);
+  await eventuallyTrue("the closed master's requests have ended", () => running() === 0);
 });
 
 test("a node with another cluster token is never attached", async () => {
@@ -220,23 +220,23 @@ test("SIGTERM lets the open answer end, sends nothing more to the worker, and ex
   const exited = once(worker, "exit");
   worker.kill("SIGTERM");
   const events = await collect(answer.events);
-  expect(textOf(events)).toBe(scriptedText(100));
+  expect(deltaText(events)).toBe(scriptedText(100));
   expect(events.at(-1)).toMatchObject({ type: "done" });
   expect(await exited).toEqual([0, null]);
-  await eventually("it has left", () => cluster.link.directory.nodes().length === 0);
+  await eventuallyTrue("it has left", () => cluster.link.directory.nodes().length === 0);
 });
 
 test("SIGTERM waits for a reader that is behind its engine, and loses nothing of the answer", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const answer = await cluster.start("m", "@tokens=3000");
-  await eventually("its engine is done", () => {
+  await eventuallyTrue("its engine is done", () => {
     return cluster.link.directory.nodes()[0]?.replicas[0]?.load.generatedTokens === 3_000;
   });
   const exited = once(worker, "exit");
   worker.kill("SIGTERM");
-  await eventually("it has left", () => cluster.link.directory.nodes().length === 0);
-  expect(textOf(await collect(answer.events))).toBe(scriptedText(3_000));
+  await eventuallyTrue("it has left", () => cluster.link.directory.nodes().length === 0);
+  expect(deltaText(await collect(answer.events))).toBe(scriptedText(3_000));
   expect(await exited).toEqual([0, null]);
 });
 
@@ -246,7 +246,7 @@ test("a worker that stops reporting gets no new calls and is dropped, but for it
   const { directory } = cluster.link;
   const { id } = directory.nodes()[0]!;
   worker.kill("SIGSTOP");
-  await eventually("the silent node is dropped", () => directory.nodes().length === 0);
+  await eventuallyTrue("the silent node is dropped", () => directory.nodes().length === 0);
   expect(directory.silentMs(id)).toBeGreaterThan(0);
   // One that never attached is silent since this master began.
   expect(directory.silentMs(id)).toBeLessThan(directory.silentMs("another"));
@@ -269,7 +269,7 @@ test("the directory tells the node's machine, address and replicas", async () =>
 
 test("a parameter server attaches as one and takes no calls", async () => {
   await cluster.startParameterServer("ps");
-  await eventually("it is attached", () => cluster.link.directory.nodes().length === 1);
+  await eventuallyTrue("it is attached", () => cluster.link.directory.nodes().length === 1);
   expect(cluster.link.directory.nodes()[0]).toMatchObject({ kind: "parameter-server", name: "ps" });
   await expect(cluster.start("m", "x")).rejects.toMatchObject({ code: "unavailable" });
 });

@@ -10,7 +10,7 @@ import { type DispatchStats, ReplicaDispatch } from "../inference/dispatch/infer
 import type { InferenceDispatch } from "../inference/dispatch/inference-port.ts";
 import type { NodeDirectory } from "./node-directory.ts";
 import { type AttachStream, NodeRegistry } from "./node-registry.ts";
-import { Placement } from "./replicas/placement.ts";
+import { ReplicaController } from "./replicas/replica-controller.ts";
 import { RegistryReplicas } from "./replicas/replica-source.ts";
 
 export interface ClusterLinkOptions {
@@ -75,7 +75,7 @@ export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
     maxWaitMs: options.maxWaitMs ?? 30_000,
     maxLoadingWaitMs: options.maxLoadingWaitMs ?? 60_000,
   });
-  const placement = new Placement(registry, control, { clock, random, log: logger });
+  const placement = new ReplicaController(registry, control, { clock, random, log: logger });
   const health = new Health();
   health.addTo(server);
   server.addService(clusterService, { attach: (stream: AttachStream) => registry.attach(stream) });

@@ -39,7 +39,7 @@ export interface NodeView {
   /** The memory that the process of a parameter server holds. */
   readonly residentBytes?: number | undefined;
   /** Of a parameter server: what it has not let in since its process began. */
-  readonly refusals?: RefusalCounts | undefined;
+  readonly refusals?: ParameterServerRefusals | undefined;
   /** What it offers to jobs; absent on nodes that run none. */
   readonly offer?: NodeJobOffer | undefined;
 }
@@ -52,7 +52,7 @@ export interface ResourceLimitView {
 }
 
 /** What a parameter server has not let in. */
-export interface RefusalCounts {
+export interface ParameterServerRefusals {
   /** Connections and calls without the token that they need. */
   readonly strangers: number;
   /** Parts and requests that are malformed, hold what is no number, or are of another plan. */

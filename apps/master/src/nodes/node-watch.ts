@@ -11,8 +11,8 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
 import { type MachineShare, machineOffers } from "./machine-offers.ts";
 import type { NodeDirectory, NodeView } from "./node-directory.ts";
+import { NodeLivenessTracker } from "./node-liveness-tracker.ts";
 import { nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
-import { Silences } from "./silences.ts";
 
 export interface NodeWatchOptions {
   readonly control: ControlPlane;
@@ -38,30 +38,30 @@ const FAILURE_SETTLES_MS = 5_000;
  */
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
-  readonly #silences: Silences;
+  readonly #liveness: NodeLivenessTracker;
   /** When more than half of the nodes were last silent. */
   #mostQuietAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: NodeWatchOptions) {
     this.#options = options;
-    this.#silences = new Silences(options.clock);
+    this.#liveness = new NodeLivenessTracker(options.clock);
   }
 
   /** Forgets when nodes were heard of: another master led since, and knew better. */
   reset(): void {
-    this.#silences.reset();
+    this.#liveness.reset();
     this.#mostQuietAtMs = Number.NEGATIVE_INFINITY;
   }
 
   /** One look, and what follows from it in the log. */
   async look(): Promise<void> {
     const { control, directory } = this.#options;
-    this.#silences.begin();
+    this.#liveness.begin();
     // Of the others another leader may have heard later, as of a process that was started since. One that
     // refuses this leader is lost to it as one that is silent.
     const heard = directory
       .nodes()
-      .filter((view) => view.refusesLeader === undefined && this.#silences.isHeard(view));
+      .filter((view) => view.refusesLeader === undefined && this.#liveness.isHeard(view));
     const attached = new Map(heard.map((view) => [view.id, view]));
     await this.#lowerOffers(heard);
     const shares = machineOffers(heard, control);
@@ -97,7 +97,7 @@ export class NodeWatch {
     if (!offer) return [];
     const atMs = clock.wallMs();
     const known = control.state.nodes.get(view.id);
-    const isFresh = this.#silences.of(view.id, view) < this.#options.nodeLostMs;
+    const isFresh = this.#liveness.of(view.id, view) < this.#options.nodeLostMs;
     const commands: ControlCommand[] = [];
     const differs = JSON.stringify(known?.offer) !== JSON.stringify(offer);
     if (isFresh && (differs || known?.state === "lost")) {
@@ -186,9 +186,9 @@ export class NodeWatch {
     const watched = [...control.state.nodes.values()].filter(({ state }) => state !== "lost");
     const silences = watched.map((node) => ({
       id: node.offer.id,
-      ms: this.#silences.of(node.offer.id, attached.get(node.offer.id)),
+      ms: this.#liveness.of(node.offer.id, attached.get(node.offer.id)),
     }));
-    this.#silences.keepOnly(new Set(watched.map(({ offer }) => offer.id)));
+    this.#liveness.keepOnly(new Set(watched.map(({ offer }) => offer.id)));
     const silent = silences.filter(({ ms }) => ms >= nodeLostMs);
     const quiet = silences.filter(({ ms }) => ms >= nodeLostMs * QUIET_SHARE);
     const nowMs = clock.monotonicMs();

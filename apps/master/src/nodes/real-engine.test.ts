@@ -1,7 +1,13 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { collect, eventually, TestCluster, textOf, textRequest } from "../../test/test-cluster.ts";
+import {
+  collect,
+  deltaText,
+  eventuallyTrue,
+  TestCluster,
+  textRequest,
+} from "../../test/test-cluster.ts";
 
 /** The whole path with a real worker, a real engine process and the built-in tiny model. */
 let cluster: TestCluster;
@@ -26,8 +32,8 @@ test("a real engine answers greedily with the same text twice, and finds its pro
   };
   const first = await ask();
   const second = await ask();
-  expect(textOf(first).length).toBeGreaterThan(0);
-  expect(textOf(second)).toBe(textOf(first));
+  expect(deltaText(first).length).toBeGreaterThan(0);
+  expect(deltaText(second)).toBe(deltaText(first));
   expect(second.at(-1)).toMatchObject({ type: "done" });
   const started = second.find((event) => event.type === "started");
   expect(started?.type === "started" && started.cachedTokens).toBeGreaterThan(0);
@@ -100,7 +106,7 @@ test("kill -9 of the worker leaves no engine process behind", async () => {
   expect(children.length).toBeGreaterThan(0);
   worker.kill("SIGKILL");
   await once(worker, "exit");
-  await eventually("its children have ended", () => !children.some(isAlive));
+  await eventuallyTrue("its children have ended", () => !children.some(isAlive));
 });
 
 test("SIGTERM of the worker ends its engines and exits 0", async () => {

@@ -2,7 +2,7 @@ import { nextClusterId } from "@heddle/base/cluster-id";
 import { Attachments } from "@heddle/rpc/node/attachments";
 import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { clusterToken, eventually, TestCluster } from "../../test/test-cluster.ts";
+import { clusterToken, eventuallyTrue, TestCluster } from "../../test/test-cluster.ts";
 import type { ControlGroup } from "../control-plane/control-group.ts";
 
 // The masters of before a restore run beside those of after it, and a node is attached to both.
@@ -48,8 +48,8 @@ test("refusing: a node works for the later incarnation alone, and tells the othe
   isOf(before, formed);
   isOf(after, nextClusterId(formed, 20, "ab"));
   attach();
-  await eventually("it is known which is over", () => stateAt(before) === "refusing");
-  await eventually("it works for the other", () => stateAt(after) === "ready");
+  await eventuallyTrue("it is known which is over", () => stateAt(before) === "refusing");
+  await eventuallyTrue("it works for the other", () => stateAt(after) === "ready");
   expect(before.link.directory.nodes()[0]?.refusesLeader).toMatch(/a later incarnation/);
   expect(after.link.directory.nodes()[0]?.refusesLeader).toBeUndefined();
 });
@@ -60,7 +60,7 @@ test("refusing: two restores of one moment are told apart by who came first, for
   await followed.follow(nextClusterId(formed, 20, "ab"));
   isOf(before, nextClusterId(formed, 20, "cd"));
   attach();
-  await eventually("the other is refused", () => stateAt(before) === "refusing");
-  await eventually("the first is not", () => stateAt(after) === "ready");
+  await eventuallyTrue("the other is refused", () => stateAt(before) === "refusing");
+  await eventuallyTrue("the first is not", () => stateAt(after) === "ready");
   expect(before.link.directory.nodes()[0]?.refusesLeader).toMatch(/at the same moment/);
 });

@@ -3,7 +3,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
 import type { NodeDirectory, NodeView } from "./node-directory.ts";
-import { Silences } from "./silences.ts";
+import { NodeLivenessTracker } from "./node-liveness-tracker.ts";
 
 export interface ServerWatchOptions {
   readonly control: ControlPlane;
@@ -17,30 +17,30 @@ export interface ServerWatchOptions {
 /** Holds the parameter servers that are attached to this master against those of the state. */
 export class ServerWatch {
   readonly #options: ServerWatchOptions;
-  readonly #silences: Silences;
+  readonly #liveness: NodeLivenessTracker;
 
   constructor(options: ServerWatchOptions) {
     this.#options = options;
-    this.#silences = new Silences(options.clock);
+    this.#liveness = new NodeLivenessTracker(options.clock);
   }
 
   reset(): void {
-    this.#silences.reset();
+    this.#liveness.reset();
   }
 
   /** One look, and what follows from it in the log. */
   async look(): Promise<void> {
     const { control, directory, clock } = this.#options;
-    this.#silences.begin();
+    this.#liveness.begin();
     // Of the others another leader may have heard later, as of a process that was started since.
     const nodes = directory
       .nodes()
-      .filter((view) => view.refusesLeader === undefined && this.#silences.isHeard(view));
+      .filter((view) => view.refusesLeader === undefined && this.#liveness.isHeard(view));
     const servers = new Map(
       nodes.filter(({ kind }) => kind === "parameter-server").map((view) => [view.id, view]),
     );
     for (const view of servers.values()) {
-      if (this.#silences.of(view.id, view) < this.#options.serverLostMs) await this.#join(view);
+      if (this.#liveness.of(view.id, view) < this.#options.serverLostMs) await this.#join(view);
     }
     const lost = this.#silent(servers);
     // Where no worker is heard of either, the network or this master is at fault.
@@ -62,9 +62,9 @@ export class ServerWatch {
   #silent(attached: ReadonlyMap<string, NodeView>): string[] {
     const { control, serverLostMs } = this.#options;
     const watched = [...control.state.servers.values()].filter(({ state }) => state === "ready");
-    this.#silences.keepOnly(new Set([...attached.keys(), ...watched.map(({ id }) => id)]));
+    this.#liveness.keepOnly(new Set([...attached.keys(), ...watched.map(({ id }) => id)]));
     return watched
       .map(({ id }) => id)
-      .filter((id) => this.#silences.of(id, attached.get(id)) >= serverLostMs);
+      .filter((id) => this.#liveness.of(id, attached.get(id)) >= serverLostMs);
   }
 }

@@ -4,7 +4,7 @@ import { gunzipSync } from "node:zlib";
 import { SecretKeys } from "@heddle/base/secret-keys";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventually, MasterGroup, masterProgram } from "../../test/master-group.ts";
+import { eventuallyAsync, MasterGroup, masterProgram } from "../../test/master-group.ts";
 import { openStoppedMember } from "./stopped-member.ts";
 
 /** Made by `npm run golden:data` with the build of that version, never made anew. */
@@ -58,7 +58,7 @@ test.each(VERSIONS)(
     const { keys, index } = unpack(version);
     await group.start(NAME);
     expect(await group.keyNames(NAME)).toEqual(keys);
-    await eventually("the version rises", async () => {
+    await eventuallyAsync("the version rises", async () => {
       return (await group.status(NAME)).cluster_version === NEWEST_VERSION;
     });
     await group.createKey(NAME, "a new one");

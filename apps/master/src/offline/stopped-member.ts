@@ -6,7 +6,12 @@ import { lostLog } from "@heddle/consensus/lost-log";
 import { type OfflineState, readOfflineState } from "@heddle/consensus/offline-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { ControlMachine } from "../consensus/control-machine.ts";
-import { checkHoldsNoLog, type FullIdentity, isFull, readIdentity } from "../consensus/identity.ts";
+import {
+  checkHoldsNoLog,
+  type FullIdentity,
+  isJoined,
+  readIdentity,
+} from "../consensus/identity.ts";
 import { type DirectoryLock, lockDirectory } from "../consensus/lock/directory-lock.ts";
 
 /** A master that does not run, as its data directory knows it; `close` lets go of the directory. */
@@ -46,7 +51,7 @@ async function readMember(
   lock: DirectoryLock,
 ): Promise<StoppedMember> {
   const identity = await readIdentity(directory);
-  if (!identity || !isFull(identity)) {
+  if (!identity || !isJoined(identity)) {
     await checkHoldsNoLog(directory);
     const message = `${directory} belongs to a master that never found its group: it holds no state.`;
     throw new AppError("not_found", message);

@@ -3,9 +3,9 @@ import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { readEvents } from "../../test/event-reader.ts";
+import { readTestEvents } from "../../test/event-reader.ts";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 /** Processes start and jobs move slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 120_000 });
@@ -38,7 +38,7 @@ async function holderOf(id: string): Promise<string> {
 
 /** The task has written its first line, which it does when its traps are set. */
 async function hasBegun(id: string, attempt: number): Promise<void> {
-  await eventually("it has begun", async () =>
+  await eventuallyAsync("it has begun", async () =>
     (await cluster.logs(id, `attempt=${attempt}`).catch(() => "")).startsWith("begins"),
   );
 }
@@ -64,7 +64,7 @@ test("a job's stream tells FAILED once, with reason, exit code, rank, node and t
       'if [ $RANK = 0 ]; then sleep 600; fi; i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo "line $i"; done; exit 7',
   });
   for (const name of cluster.masters.runningNames) {
-    await eventually(`${name} knows of it`, async () =>
+    await eventuallyAsync(`${name} knows of it`, async () =>
       cluster.job(id, name).then(
         () => true,
         () => false,
@@ -72,7 +72,7 @@ test("a job's stream tells FAILED once, with reason, exit code, rank, node and t
     );
   }
   const streams = cluster.masters.runningNames.map((name) =>
-    readEvents(
+    readTestEvents(
       `${cluster.masters.url(name)}/api/v1/jobs/${id}/events`,
       cluster.masters.adminKey,
       undefined,
@@ -112,7 +112,7 @@ test("with no spare node a drain puts its job back to pending, from where it goe
   const waiting = await cluster.reaches(moved, "pending");
   expect(waiting).toMatchObject({ failures: 0, attempt: 1 });
   expect(waiting.explanation?.blockers.map(({ reason }) => reason)).toContain("NodesDraining");
-  await eventually("the node is empty", async () => {
+  await eventuallyAsync("the node is empty", async () => {
     return (await cluster.worker(holder)).jobs?.state === "drained";
   });
   await resume(holder);
@@ -123,7 +123,7 @@ test("with no spare node a drain puts its job back to pending, from where it goe
   const saved = join(cluster.masters.folder, "checkpoints", moved);
   expect(readdirSync(saved)).toContain("c1");
   for (const id of ids) await cancel(id);
-  await eventually("its checkpoints are gone with it", async () => !existsSync(saved));
+  await eventuallyAsync("its checkpoints are gone with it", async () => !existsSync(saved));
 });
 
 test("a drain that is cancelled midway leaves the node ready, and its jobs run on", async () => {
@@ -147,7 +147,7 @@ test("a drain that is cancelled midway leaves the node ready, and its jobs run o
   expect((await cluster.worker(holder)).jobs?.state).toBe("ready");
   writeFileSync(gate, "");
   // What was asked to leave has left; it comes back to the only free place, with what it saved.
-  await eventually("it runs again", async () => {
+  await eventuallyAsync("it runs again", async () => {
     const job = await cluster.job(leaving);
     return job.state === "running" && job.attempt === 2;
   });
@@ -170,10 +170,10 @@ test("a drain ends in time: what will not leave is killed at its deadline", asyn
   await hasBegun(id, 1);
   const holder = await holderOf(id);
   await drain(holder, 2);
-  await eventually("the node is empty, long before the job's own grace", async () => {
+  await eventuallyAsync("the node is empty, long before the job's own grace", async () => {
     return (await cluster.worker(holder)).jobs?.state === "drained";
   });
-  await eventually("it runs on the other node", async () => {
+  await eventuallyAsync("it runs on the other node", async () => {
     const job = await cluster.job(id);
     return job.state === "running" && job.attempt === 2;
   });
@@ -193,7 +193,7 @@ test("a sick simulated GPU takes out itself alone; its job moves on, and resume 
   const before = (await cluster.job(hit)).task_list[0]!;
   const file = join(cluster.dataDirectory(before.node_name), "gpu-faults");
   writeFileSync(file, `${before.devices[0]} Xid 79\n`);
-  await eventually("it runs elsewhere", async () => {
+  await eventuallyAsync("it runs elsewhere", async () => {
     const job = await cluster.job(hit);
     return job.state === "running" && job.attempt === 2;
   });
@@ -213,14 +213,14 @@ test("a sick simulated GPU takes out itself alone; its job moves on, and resume 
     ...{ ...all, name: "all", tasks: 8 },
   });
   expect(dry.verdict).toBe("unsatisfiable");
-  await eventually("the master that is asked has heard of the fault", async () => {
+  await eventuallyAsync("the master that is asked has heard of the fault", async () => {
     return (await cluster.worker(before.node_name)).gpus.some(({ fault }) => fault !== null);
   });
   // A device that is still sick is not taken back; one that is well is.
   await resume(before.node_name);
   expect((await cluster.worker(before.node_name)).jobs?.quarantined).toHaveLength(1);
   writeFileSync(file, "");
-  await eventually("it is taken back", async () => {
+  await eventuallyAsync("it is taken back", async () => {
     await resume(before.node_name);
     return (await cluster.worker(before.node_name)).jobs?.quarantined.length === 0;
   });
@@ -234,7 +234,7 @@ test("a job of a higher priority takes the places of one that saves its work fir
   });
   await cluster.reaches(low, "running");
   await hasBegun(low, 1);
-  await eventually("both ranks have begun", async () => {
+  await eventuallyAsync("both ranks have begun", async () => {
     const lines = (await cluster.logs(low, "attempt=1")).trim().split("\n");
     return lines.length === 2;
   });

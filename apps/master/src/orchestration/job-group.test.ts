@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type ReadEvent, readEvents } from "../../test/event-reader.ts";
-import { eventually, MasterGroup } from "../../test/master-group.ts";
+import { type ReadEvent, readTestEvents } from "../../test/event-reader.ts";
+import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
 
 let group: MasterGroup;
 
@@ -39,7 +39,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     const ids: string[] = [];
     for (let n = 0; n < 20; n++) ids.push(await submit(leader, `w${n}`));
     const url = (master: string) => `${group.url(master)}/api/v1/events`;
-    const first = await readEvents(
+    const first = await readTestEvents(
       url(watched),
       group.adminKey,
       "0.0",
@@ -48,17 +48,17 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     await group.end(watched, "SIGKILL");
     const next = group.runningNames[0]!;
     for (const id of ids) {
-      await eventually("it waits", async () => (await stateOf(next, id)) === "pending");
+      await eventuallyAsync("it waits", async () => (await stateOf(next, id)) === "pending");
       await group.change(next, "DELETE", `/api/v1/jobs/${id}`);
     }
-    const rest = await readEvents(url(next), group.adminKey, first.at(-1)?.id, isAllCancelled);
+    const rest = await readTestEvents(url(next), group.adminKey, first.at(-1)?.id, isAllCancelled);
     const events = [...first, ...rest].filter(({ type }) => type === "job");
     expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
     for (const id of ids) {
       const states = events.filter(({ data }) => data.job_id === id).map(({ data }) => data.state);
       expect(states).toEqual(["accepted", "pending", "cancelling", "cancelled"]);
     }
-    const whole = await readEvents(url(next), group.adminKey, "0.0", isAllCancelled);
+    const whole = await readTestEvents(url(next), group.adminKey, "0.0", isAllCancelled);
     expect(whole.filter(({ type }) => type === "job")).toEqual(events);
   });
 
@@ -68,7 +68,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     await group.end(leader, "SIGKILL");
     const next = await group.leader();
     for (const master of group.runningNames) expect(await names(master)).toContain("kept");
-    await eventually("the next leader has looked at it", async () => {
+    await eventuallyAsync("the next leader has looked at it", async () => {
       return (await stateOf(next, id)) === "pending";
     });
   });
@@ -90,13 +90,13 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     const leader = await group.leader();
     const [follower] = followersOf(leader) as [string];
     const id = await submit(leader, "watched");
-    await eventually(
+    await eventuallyAsync(
       "the follower has it",
       async () => (await stateOf(follower, id)) === "pending",
     );
     const path = `/api/v1/jobs/${id}`;
     const waiting = group.request(follower, "GET", `${path}?wait=60`);
-    const stream = readEvents(
+    const stream = readTestEvents(
       `${group.url(follower)}${path}/events`,
       group.adminKey,
       undefined,

@@ -2,8 +2,8 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { isActiveLeader } from "../control-plane/active-leader.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
-import { leads } from "../control-plane/leads.ts";
 
 /** How often a loop looks whether its master leads now, and after a step that failed. */
 const LOOK_MS = 500;
@@ -66,7 +66,7 @@ export class LeaderLoop {
   }
 
   #lookAround(): void {
-    const led = leads(this.#options.control);
+    const led = isActiveLeader(this.#options.control);
     // What changed while another master led was no concern of this one.
     if (led && !this.#led) this.poke();
     this.#led = led;
@@ -83,7 +83,7 @@ export class LeaderLoop {
 
   async #run(): Promise<void> {
     this.#timerAtMs = Number.POSITIVE_INFINITY;
-    if (this.#closed || this.#running || !leads(this.#options.control)) return;
+    if (this.#closed || this.#running || !isActiveLeader(this.#options.control)) return;
     const { clock, log, name, step, pauseMs } = this.#options;
     this.#running = true;
     this.#wanted = false;

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
-import type { Page } from "../api/keys/page.ts";
+import type { PageView } from "../api/keys/page.ts";
 
 /** The longest turn of the event loop that any request may cause, in milliseconds of its CPU time. */
 const MAX_TURN_MS = 50;
@@ -114,7 +114,7 @@ test("event loop: pages of large jobs are short turns, and hold every job", asyn
   for (let pages = 1; ; pages++) {
     const { body } = await api.call("GET", `/jobs?${query}`);
     expect(JSON.stringify(body).length).toBeLessThan(1024 * 1024);
-    const { data, next_cursor } = body as unknown as Page<{ readonly id: string }>;
+    const { data, next_cursor } = body as unknown as PageView<{ readonly id: string }>;
     listed.push(...data.map(({ id }) => id));
     if (next_cursor === null) {
       expect(pages).toBeGreaterThan(2);

@@ -6,7 +6,7 @@ import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { ListedNodes } from "../../test/fixtures.ts";
-import { eventually } from "../../test/http.ts";
+import { eventuallyWithin } from "../../test/http.ts";
 import { lockDirectory } from "../consensus/lock/directory-lock.ts";
 import { RaftControlPlane } from "../consensus/raft-control-plane.ts";
 import { taskUses } from "../nodes/task-uses.ts";
@@ -36,7 +36,7 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
     peers: new Map([["m1", server.address]]),
     snapshotEntries: 20,
   });
-  await eventually(() => plane.status().role === "leader", 90_000);
+  await eventuallyWithin(() => plane.status().role === "leader", 90_000);
   // What the log holds from an earlier start is applied once the new term has committed.
   await plane.readBarrier();
   const directoryOfNodes = new ListedNodes();
@@ -63,8 +63,8 @@ test("jobs are placed through the log, and a restarted master goes on from the s
       await plane.propose({ type: "job.submit", atMs: 1, jobId: jobId(n), spec });
     }
     const isPlaced = () => states(plane).filter(([state]) => state === "scheduled").length === 8;
-    await eventually(isPlaced, 90_000);
-    await eventually(() => states(plane).every(([state]) => state !== "accepted"), 90_000);
+    await eventuallyWithin(isPlaced, 90_000);
+    await eventuallyWithin(() => states(plane).every(([state]) => state !== "accepted"), 90_000);
   });
   await withMaster(async (plane) => {
     expect(states(plane).map(([, attempt]) => attempt)).toEqual([
@@ -81,7 +81,7 @@ test("jobs are placed through the log, and a restarted master goes on from the s
     const report = { jobId: jobId(0), attempt: 1, rank: 0, phase: "exited", exit } as const;
     const { nodeId } = task;
     await plane.propose({ type: "tasks.report", atMs: 2, nodeId, reports: [report] });
-    await eventually(() => plane.state.jobs.get(jobId(8))?.state === "scheduled", 90_000);
+    await eventuallyWithin(() => plane.state.jobs.get(jobId(8))?.state === "scheduled", 90_000);
     expect(plane.state.jobs.get(jobId(0))?.state).toBe("cancelled");
   });
 }, 300_000);

@@ -2,8 +2,8 @@ import { type Clock, systemClock } from "@heddle/base/clock";
 import { nextDueMs } from "@heddle/control/jobs/commands/clock";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { JobTimes } from "../config/config.ts";
+import { isActiveLeader } from "../control-plane/active-leader.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
-import { leads } from "../control-plane/leads.ts";
 import { propose } from "../control-plane/propose.ts";
 import type { NodeDirectory } from "../nodes/node-directory.ts";
 import { NodeWatch } from "../nodes/node-watch.ts";
@@ -58,7 +58,7 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
   let looking = false;
   const timer = setInterval(() => {
     if (looking) return;
-    if (!leads(control)) {
+    if (!isActiveLeader(control)) {
       watch.reset();
       servers.reset();
       return;

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 const leaseMs = 8_000;
 /** Processes start and leases end slowly on a machine that does other things too. */
@@ -33,15 +33,15 @@ async function logOfReplaced(
   await cluster.reaches(id, "running");
   const holder = (await cluster.job(id)).task_list[1]?.node_name ?? "";
   const log = () => cluster.logs(id, "rank=1&stream=stdout");
-  await eventually("it has written", async () => (await log()).includes("line 5\n"));
+  await eventuallyAsync("it has written", async () => (await log()).includes("line 5\n"));
   cluster.signal(holder, "SIGSTOP");
   // A worker that wakes under its lease would still have its task.
   await delay(leaseMs + 1_000);
   if (workers.length === 2) {
-    await eventually("it is lost", async () => (await cluster.job(id)).state === "recovering");
+    await eventuallyAsync("it is lost", async () => (await cluster.job(id)).state === "recovering");
     cluster.signal(holder, "SIGCONT");
   }
-  await eventually("the replacement has written", async () => {
+  await eventuallyAsync("the replacement has written", async () => {
     return ((await log()).split("start of ")[2] ?? "").includes("line 9\n");
   });
   const second = (await cluster.job(id)).task_list[1]?.node_name ?? "";

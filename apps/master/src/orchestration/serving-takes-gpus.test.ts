@@ -1,7 +1,7 @@
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterEach, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 let cluster: JobCluster;
 /** Processes start slowly on a machine that does other things too. */
@@ -35,14 +35,14 @@ test("a model takes the only GPU from a preemptible job, which checkpoints, and 
     resources: { gpu_count: 1, gpu_type: "H100", cpu_cores: 0.2, memory_gb: 0.2 },
   });
   await cluster.reaches(id, "running");
-  await eventually("the job can be asked for a checkpoint", async () =>
+  await eventuallyAsync("the job can be asked for a checkpoint", async () =>
     (await cluster.logs(id)).includes("attempt 1 from []"),
   );
   const registered = await cluster.masters.request("master-1", "POST", "/api/v1/models", {
     ...{ id: "m", source: "builtin://tiny", resources: { gpu_count: 1, gpu_type: "H100" } },
   });
   expect(registered.status).toBe(200);
-  await eventually("the model is ready", async () => (await model()).status === "ready");
+  await eventuallyAsync("the model is ready", async () => (await model()).status === "ready");
   expect((await model()).replicas).toMatchObject([
     { phase: "ready", device: "gpu 0: H100 (simulated, on the CPU)" },
   ]);
@@ -51,7 +51,7 @@ test("a model takes the only GPU from a preemptible job, which checkpoints, and 
   const removed = await cluster.masters.request("master-1", "DELETE", "/api/v1/models/m");
   expect(removed.status).toBe(200);
   await cluster.reaches(id, "running");
-  await eventually("it goes on from its checkpoint", async () =>
+  await eventuallyAsync("it goes on from its checkpoint", async () =>
     (await cluster.logs(id)).includes("attempt 2 from [c1]"),
   );
   // A device that is named by hand is claimed as well: it comes up on the node where that one is free.
@@ -61,10 +61,10 @@ test("a model takes the only GPU from a preemptible job, which checkpoints, and 
   await cluster.masters.request("master-1", "POST", "/api/v1/models", {
     ...{ id: "m", source: "builtin://tiny", options: { device: "0" } },
   });
-  await eventually("the model is ready again", async () => (await model()).status === "ready");
+  await eventuallyAsync("the model is ready again", async () => (await model()).status === "ready");
   const { id: node } = await cluster.worker("worker-2");
   await cluster.call("POST", `/workers/${node}/drain`, { deadline_seconds: 600 });
-  await eventually("the node is empty", async () => {
+  await eventuallyAsync("the node is empty", async () => {
     expect((await model()).status).toBe("ready");
     return (await cluster.worker("worker-2")).jobs?.state === "drained";
   });

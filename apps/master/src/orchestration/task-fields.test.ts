@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 /** Processes start slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 120_000 });
@@ -68,10 +68,10 @@ test("a job that is suspended has its grace to save, and no longer", async () =>
     command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done",
   });
   await cluster.reaches(id, "running");
-  await eventually("it has begun", async () => (await cluster.logs(id)).startsWith("begins"));
+  await eventuallyAsync("it has begun", async () => (await cluster.logs(id)).startsWith("begins"));
   await cluster.call("POST", `/jobs/${id}/suspend`);
   await cluster.reaches(id, "suspended");
-  await eventually("nothing of it is left", async () => {
+  await eventuallyAsync("nothing of it is left", async () => {
     return (await cluster.worker("worker-1")).jobs?.tasks.length === 0;
   });
   await cluster.call("POST", `/jobs/${id}/resume`);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 /** Processes start and leaders change slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 240_000 });
@@ -38,7 +38,7 @@ test.concurrent("a command of two tasks runs through a master and workers; its l
   });
   const job = await cluster.reaches(id, "succeeded");
   expect(job).toMatchObject({ attempt: 1, failure: null });
-  await eventually("all lines are there", async () => {
+  await eventuallyAsync("all lines are there", async () => {
     const lines = (await cluster.logs(id)).trim().split("\n");
     return lines.length === 4 && (await cluster.logs(id, "rank=1&stream=stderr")) === "warn\n";
   });
@@ -62,15 +62,18 @@ test.concurrent("follow over a leader's and a worker's death loses and repeats n
   const id = await cluster.submit({ name: "lines", command: line, resources: small }, reader);
   await cluster.reaches(id, "running");
   const followed = cluster.follow(id, reader);
-  await eventually("lines come", async () => followed.lines.length > 20);
+  await eventuallyAsync("lines come", async () => followed.lines.length > 20);
   await cluster.masters.end(leader, "SIGKILL");
-  await eventually("a new leader has it", async () => (await cluster.masters.leader()) !== leader);
+  await eventuallyAsync(
+    "a new leader has it",
+    async () => (await cluster.masters.leader()) !== leader,
+  );
   gate.open();
   await followed.ended;
   const wanted = Array.from({ length: 250 }, (_, i) => `line ${i + 1}`);
   expect(followed.lines).toEqual(wanted);
   // Each master hears of the end at its own time.
-  await eventually("the other one knows the end as well", async () => {
+  await eventuallyAsync("the other one knows the end as well", async () => {
     return (await cluster.job(id, other)).state === "succeeded";
   });
   expect(await cluster.job(id, other)).toMatchObject({ attempt: 1 });
@@ -147,7 +150,7 @@ test.concurrent("a rank that ends because another's machine is gone uses up no r
   const { task_list: tasks, losses } = await cluster.reaches(id, "running");
   cluster.signal(tasks[0]?.node_name ?? "", "SIGSTOP");
   gate.open();
-  await eventually("it is known what happened", async () => {
+  await eventuallyAsync("it is known what happened", async () => {
     return (await cluster.job(id)).losses > losses;
   });
   const job = await cluster.job(id);
@@ -171,7 +174,7 @@ test.concurrent("progress is live in the status and the stream of every master, 
   // Ten seconds lie between two entries of progress in the log: this many steps come without it.
   for (const master of cluster.masters.names) {
     const seen = new Set<number>();
-    await eventually(`${master} tells of five steps`, async () => {
+    await eventuallyAsync(`${master} tells of five steps`, async () => {
       const step = await stepAt(master);
       if (step > 0) seen.add(step);
       return seen.size >= 5;
@@ -186,8 +189,8 @@ test.concurrent("progress is live in the status and the stream of every master, 
   await cluster.masters.end(other, "SIGKILL");
   const before = await stepAt(left);
   // Nothing can be put into the log any more.
-  await eventually("it goes on", async () => (await stepAt(left)) > before + 5);
-  await eventually("the stream as well", async () => (told.at(-1) ?? 0) > before + 5);
+  await eventuallyAsync("it goes on", async () => (await stepAt(left)) > before + 5);
+  await eventuallyAsync("the stream as well", async () => (told.at(-1) ?? 0) > before + 5);
   watching.abort();
   await watched;
   expect(told).toEqual([...new Set(told)].sort((a, b) => a - b));
@@ -216,13 +219,13 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   const { attempt: first, task_list: tasks } = await cluster.reaches(id, "running");
   const holder = tasks[0]?.node_name ?? "";
   cluster.signal(holder, "SIGSTOP");
-  await eventually("the next attempt runs", async () => {
+  await eventuallyAsync("the next attempt runs", async () => {
     const job = await cluster.job(id);
     return job.attempt > first && job.state === "running";
   });
   const before = await cluster.logs(id, `attempt=${first}`);
   cluster.signal(holder, "SIGCONT");
-  await eventually("its task is dead", async () =>
+  await eventuallyAsync("its task is dead", async () =>
     (cluster.output.get(holder) ?? "").includes("a task is killed"),
   );
   gate.open();

@@ -2,7 +2,7 @@ import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
 import { SECRETS } from "../../test/test-master.ts";
-import { orderFor } from "./tasks/task-orders.ts";
+import { commandForTask } from "./tasks/task-orders.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -198,7 +198,7 @@ describe("a training job", () => {
     const named = { ...task, incarnation: 0 };
     const none = { exit: null, progress: null, cluster: "" };
     const status = { task: named, phase: "leased", rendezvous: "h:1", ...none };
-    const order = record && orderFor(state, record, status, Date.now(), SECRETS);
+    const order = record && commandForTask(state, record, status, Date.now(), SECRETS);
     expect(order?.start?.parameterServers).toHaveLength(1);
     expect(order?.start?.readyServers).toEqual(["p:1", "q:1", "r:1"]);
     await api.call("DELETE", `/jobs/${id}`);

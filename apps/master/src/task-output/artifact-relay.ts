@@ -2,7 +2,7 @@ import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
-import { parseSource } from "@heddle/contracts/weights-source";
+import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ControlState } from "@heddle/control/state";
 import { callerOf } from "@heddle/rpc/credentials";
 import type { NodeClaim } from "@heddle/rpc/pki/node-name";
@@ -70,7 +70,7 @@ function checkMayRead(
 ): void {
   if (role === "master") return;
   const isAsked = (text: string) => {
-    const source = text.startsWith("artifact:") ? parseSource(text) : undefined;
+    const source = text.startsWith("artifact:") ? parseWeightsSource(text) : undefined;
     if (source?.kind !== "artifact" || source.jobId !== task?.jobId) return false;
     return source.attempt === task.attempt && source.rank === task.rank && source.name === name;
   };

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
@@ -42,7 +42,7 @@ async function get(path: string, headers: Record<string, string> = {}, master = 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
 test("are listed with size, digest and where they are once the job has succeeded", async () => {
-  await eventually("every master knows them", async () => {
+  await eventuallyAsync("every master knows them", async () => {
     const answers = await Promise.all(
       cluster.masters.names.map(async (name) => (await get("", {}, name)).text()),
     );
@@ -177,18 +177,18 @@ test("of a task that failed are not kept, and names that could not be had end th
 test("outlive their worker's process, and while it is away the error names it", async () => {
   await cluster.end("worker-1", "SIGKILL");
   let text = "";
-  await eventually("the worker is gone", async () => {
+  await eventuallyAsync("the worker is gone", async () => {
     const reply = await get("/greeting.txt");
     text = await reply.text();
     return reply.status === 503;
   });
-  await eventually("it is known as not attached", async () => {
+  await eventuallyAsync("it is known as not attached", async () => {
     text = await (await get("/greeting.txt")).text();
     return text.includes("not attached");
   });
   expect(text).toMatch(/The artifact greeting.txt lies on the worker worker-1 \(/);
   await cluster.startWorker("worker-1", { artifactReplica: replica() });
-  await eventually("it is back", async () => (await get("/greeting.txt")).status === 200);
+  await eventuallyAsync("it is back", async () => (await get("/greeting.txt")).status === 200);
 });
 
 test("artifacts: those of a worker that is lost with its disk come from the second copy", async () => {
@@ -202,7 +202,7 @@ test("artifacts: those of a worker that is lost with its disk come from the seco
   await cluster.end("worker-2", "SIGKILL");
   rmSync(join(cluster.masters.folder, "worker-2"), { recursive: true, force: true });
   const path = `/api/v1/jobs/${lost}/artifacts/x`;
-  await eventually("every master has it", async () => {
+  await eventuallyAsync("every master has it", async () => {
     const replies = await Promise.all(
       cluster.masters.names.map((name) => cluster.masters.request(name, "GET", path)),
     );

@@ -29,7 +29,7 @@ export function logFileOf({ jobId, attempt, rank, incarnation, stream }: LogName
 }
 
 /** The name of the file in its job's folder, and the key in maps. */
-export function fileNameOf(name: Omit<LogName, "jobId">): string {
+export function logFileName(name: Omit<LogName, "jobId">): string {
   const { attempt, rank, incarnation, stream } = name;
   return `${attempt}.${rank}${incarnation ? `.${incarnation}` : ""}.${stream}`;
 }

@@ -4,7 +4,7 @@ import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import { type JobRecord, type JobsState, taskKey } from "@heddle/control/jobs/records/records";
 import type { LogCursor } from "./log-cursor.ts";
 import { type LogItem, LogLines } from "./log-lines.ts";
-import { fileNameOf, type LogName, type LogStream } from "./log-name.ts";
+import { type LogName, type LogStream, logFileName } from "./log-name.ts";
 import type { LogRepair } from "./log-repair.ts";
 import type { LogStore } from "./log-store.ts";
 
@@ -193,9 +193,9 @@ class Reading {
   /** Finds logs that have come since, and asks others for those that do not come by themselves. */
   async refresh(): Promise<void> {
     for (const name of await this.#names()) {
-      const key = fileNameOf(name);
+      const key = logFileName(name);
       if (this.#logs.has(key)) continue;
-      const known = this.#query.cursor?.positions.find((each) => fileNameOf(each) === key);
+      const known = this.#query.cursor?.positions.find((each) => logFileName(each) === key);
       this.#logs.set(key, new LogLines(name, this.#options.store, known?.offset ?? 0));
     }
     if (performance.now() - this.#repairedMs < repairEveryMs) return;
@@ -260,7 +260,7 @@ class Reading {
   #isBehind({ attempt, rank, incarnation = 0, stream }: LogName): boolean {
     for (let earlier = 0; earlier < incarnation; earlier++) {
       const name = { jobId: this.#query.jobId, attempt, rank, incarnation: earlier, stream };
-      if (this.#logs.get(fileNameOf(name))?.peek()) return true;
+      if (this.#logs.get(logFileName(name))?.peek()) return true;
     }
     return false;
   }
@@ -303,7 +303,7 @@ class Reading {
   async #names(): Promise<LogName[]> {
     const { jobId, attempt, ranks, streams } = this.#query;
     const kept = await this.#options.store.list(jobId);
-    const names = new Map(kept.map((name) => [fileNameOf(name), name]));
+    const names = new Map(kept.map((name) => [logFileName(name), name]));
     const job = this.#options.state().jobs.get(jobId);
     const latest = job?.attempt ?? 0;
     for (let rank = 0; latest > 0 && rank < (job?.tasks ?? 0); rank++) {
@@ -311,7 +311,7 @@ class Reading {
       for (const stream of streams) {
         for (const each of attempt === undefined ? [latest] : [attempt]) {
           for (const name of this.#incarnationsOf({ jobId, attempt: each, rank, stream })) {
-            names.set(fileNameOf(name), name);
+            names.set(logFileName(name), name);
           }
         }
       }
@@ -322,7 +322,7 @@ class Reading {
         (ranks?.includes(name.rank) ?? true) &&
         streams.includes(name.stream),
     );
-    const streamsOfRanks = new Set(chosen.map((name) => fileNameOf({ ...name, incarnation: 0 })));
+    const streamsOfRanks = new Set(chosen.map((name) => logFileName({ ...name, incarnation: 0 })));
     if (streamsOfRanks.size > maxLogs || chosen.length > maxLogsWithReplaced) throw tooMany();
     return chosen.sort((a, b) => (a.incarnation ?? 0) - (b.incarnation ?? 0));
   }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
-import { fileNameOf, type LogName, parseFileName } from "./log-name.ts";
+import { type LogName, logFileName, parseFileName } from "./log-name.ts";
 
 /** Logs that are held open; the one that was used the longest ago is closed first. */
 const maxOpen = 256;
@@ -235,7 +235,7 @@ export class LogStore {
   }
 
   #path(name: LogName): string {
-    return join(this.#options.directory, name.jobId, fileNameOf(name));
+    return join(this.#options.directory, name.jobId, logFileName(name));
   }
 }
 

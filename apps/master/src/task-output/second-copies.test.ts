@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventually } from "../../test/master-group.ts";
+import { eventuallyAsync } from "../../test/master-group.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
@@ -55,7 +55,7 @@ test("second copies in S3: artifacts and checkpoints outlive a worker that is lo
       "cp $HEDDLE_CHECKPOINT_DIR/$HEDDLE_RESUME_FROM/step $HEDDLE_ARTIFACT_DIR/x",
     ].join("\n"),
   });
-  await eventually("its checkpoint is told, and so copied", async () => {
+  await eventuallyAsync("its checkpoint is told, and so copied", async () => {
     const job = await cluster.call<{ checkpoint: unknown }>("GET", `/jobs/${running}`);
     return job.checkpoint !== null;
   });
@@ -64,7 +64,7 @@ test("second copies in S3: artifacts and checkpoints outlive a worker that is lo
   await cluster.reaches(running, "succeeded");
   expect(await artifact(running)).toBe("41\n");
   expect(await artifact(saved)).toBe("kept");
-  await eventually("the copies of its checkpoints go with the job", async () => {
+  await eventuallyAsync("the copies of its checkpoints go with the job", async () => {
     return globSync("copies/checkpoints/**/*_object", { cwd: store.directory }).length === 0;
   });
 });

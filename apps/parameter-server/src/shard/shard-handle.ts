@@ -22,7 +22,7 @@ export interface ShardHandle {
 }
 
 /** What a shard has of the server that it belongs to. */
-export interface ShardSurroundings {
+export interface ShardThreadContext {
   readonly credentials: NodeCredentials;
   readonly host: string;
   readonly refusals: RefusalCounts;
@@ -34,7 +34,7 @@ const freedSlabs = new FreedSlabs();
 /** Starts a shard's thread. Rejects with the AppError that kept it from starting. */
 export async function startShard(
   spec: ShardSpec,
-  { credentials, host, refusals }: ShardSurroundings,
+  { credentials, host, refusals }: ShardThreadContext,
 ): Promise<ShardHandle> {
   // Judged here, so that a shard that is too large is an error and not the end of its thread.
   const plan = slabPlan(spec);

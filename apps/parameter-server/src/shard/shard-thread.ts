@@ -16,7 +16,7 @@ import { PartTaker } from "./part-taker.ts";
 import { Shard } from "./shard.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { pulledPieces, ShardSlab, slabPlan } from "./shard-slab.ts";
-import type { Release } from "./update-gate.ts";
+import type { GateRelease } from "./update-gate.ts";
 
 // The thread of one shard: its slab, its data connections, its rules. All else is in the process's
 // main thread, which calls it by messages and shares the slab's memory.
@@ -33,7 +33,7 @@ const taker = new PartTaker(tls !== undefined);
 const refusals = new RefusalCounts(start.refusals);
 const onInvalid = () => refusals.add("invalid");
 const shard = new Shard(start.spec, slab, { taker, exchangeNorm, onInvalid });
-const leases = new Map<number, Release>();
+const leases = new Map<number, GateRelease>();
 let lastLease = 0;
 let first: { readonly peer: Peer; readonly attempt: number } | undefined;
 

@@ -7,11 +7,11 @@ import { UpdateClock } from "@heddle/training/consistency/update-clock";
 import { PartTaker } from "./part-taker.ts";
 import type { ShardSlab } from "./shard-slab.ts";
 import { SlabFill } from "./slab-fill.ts";
-import { type Release, UpdateGate } from "./update-gate.ts";
+import { type GateRelease, UpdateGate } from "./update-gate.ts";
 import { type PendingPush, UpdateRound } from "./update-round.ts";
 
 /** Adds this shard's part of a squared norm to the others', in bsp; gives the whole. */
-export type NormExchange = (
+export type ExchangeNorm = (
   spec: ShardSpec,
   version: number,
   squares: number,
@@ -19,9 +19,9 @@ export type NormExchange = (
 ) => Promise<number>;
 
 /** What a shard needs of its thread. */
-export interface ShardSurroundings {
+export interface ShardContext {
   readonly taker: PartTaker;
-  readonly exchangeNorm: NormExchange;
+  readonly exchangeNorm: ExchangeNorm;
   /** Hears of each part or request that is refused for what is in it. */
   readonly onInvalid: () => void;
 }
@@ -45,7 +45,7 @@ export class Shard {
   readonly counts: ShardCounts = { pushes: 0, refusedInvalid: 0, bytesPushed: 0, bytesPulled: 0 };
   readonly #slab: ShardSlab;
   readonly #taker: PartTaker;
-  readonly #around: ShardSurroundings;
+  readonly #context: ShardContext;
   #gate = new UpdateGate();
   #round = new UpdateRound();
   #closed = new AbortController();
@@ -68,12 +68,12 @@ export class Shard {
   /** Whether the latest take left slices of a part in the sums of others. */
   #broken = false;
 
-  constructor(spec: ShardSpec, slab: ShardSlab, around: ShardSurroundings) {
+  constructor(spec: ShardSpec, slab: ShardSlab, context: ShardContext) {
     this.#spec = spec;
     this.#plan = planDigest(spec);
     this.#slab = slab;
-    this.#around = around;
-    this.#taker = around.taker;
+    this.#context = context;
+    this.#taker = context.taker;
     this.#clock = new UpdateClock(spec.consistency, spec.workers);
   }
 
@@ -143,7 +143,7 @@ export class Shard {
     rank: number | undefined,
     clock: number,
     signal: AbortSignal,
-  ): Promise<{ readonly version: number; readonly release: Release }> {
+  ): Promise<{ readonly version: number; readonly release: GateRelease }> {
     const limited = AbortSignal.any([signal, this.#closed.signal]);
     if (rank !== undefined && this.#clock.clockOf(rank) === undefined) throw this.#stranger(rank);
     const may = () => this.#ready && (rank === undefined || this.#clock.mayPull(clock));
@@ -155,7 +155,7 @@ export class Shard {
   async readAt(
     version: number,
     signal: AbortSignal,
-  ): Promise<{ readonly version: number; readonly release: Release }> {
+  ): Promise<{ readonly version: number; readonly release: GateRelease }> {
     const limited = AbortSignal.any([signal, this.#closed.signal]);
     const release = await this.#gate.read(() => this.#ready && this.version >= version, limited);
     if (this.version === version) return { version, release };
@@ -353,7 +353,7 @@ export class Shard {
     if (this.#spec.consistency.kind === "bsp") {
       const own = this.#slab.squares() / weights ** 2;
       const version = this.#clock.version;
-      squares = await this.#around.exchangeNorm(this.#spec, version, own, this.#closed.signal);
+      squares = await this.#context.exchangeNorm(this.#spec, version, own, this.#closed.signal);
     }
     return Math.min(1, limit / (Math.sqrt(squares) + 1e-6));
   }
@@ -399,7 +399,7 @@ export class Shard {
   #invalid(error: AppError): AppError {
     if (error.code !== "invalid_value") return error;
     this.counts.refusedInvalid++;
-    this.#around.onInvalid();
+    this.#context.onInvalid();
     return error;
   }
 

@@ -1,5 +1,5 @@
 /** Ends what a `read` began; a second call does nothing. */
-export type Release = () => void;
+export type GateRelease = () => void;
 
 /**
  * Many read a slab at once, or one update changes it. An update that waits keeps new readers out, so
@@ -11,7 +11,7 @@ export class UpdateGate {
   #waiting = new Set<() => void>();
 
   /** Resolves when no update is due and `may` says yes; it is asked again after each `changed`. */
-  async read(may: () => boolean, signal: AbortSignal): Promise<Release> {
+  async read(may: () => boolean, signal: AbortSignal): Promise<GateRelease> {
     while (this.#updating || !may()) await this.#change(signal);
     signal.throwIfAborted();
     this.#readers++;

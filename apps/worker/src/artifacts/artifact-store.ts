@@ -16,7 +16,7 @@ import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import { ARTIFACT_PIECE_BYTES } from "@heddle/rpc/artifact-stream";
 import { openedFile } from "./opened-file.ts";
-import type { OpenedFile, Replica } from "./replica.ts";
+import type { ArtifactReplica, OpenedFile } from "./replica.ts";
 
 /** Files that one task may leave; their list goes into the masters' log. */
 const maxFiles = 256;
@@ -33,7 +33,7 @@ export interface ArtifactStoreOptions {
   readonly maxBytes: number;
   readonly maxAgeMs: number;
   /** A second place, which outlives this worker. */
-  readonly replica?: Replica | undefined;
+  readonly replica?: ArtifactReplica | undefined;
   /** Told of a copy that could not be made; it is tried again with each `prune`. */
   readonly onUncopied?: ((error: unknown) => void) | undefined;
 }

@@ -11,7 +11,7 @@ import {
 } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import { openedFile } from "./opened-file.ts";
-import { CHECKPOINTS, type CopySource, type OpenedFile, type Replica } from "./replica.ts";
+import { type ArtifactReplica, CHECKPOINTS, type CopySource, type OpenedFile } from "./replica.ts";
 
 /** Before the name of a folder that is being written; one that stays so for a day was given up. */
 const DRAFT = ".new-";
@@ -23,7 +23,7 @@ const CREATE = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
  * A second place in a directory that several workers share, as a network file system. A copy appears there
  * as a whole, once each file was read back with the digest of the first.
  */
-export class DirectoryReplica implements Replica {
+export class DirectoryReplica implements ArtifactReplica {
   readonly #root: string;
   readonly #maxAgeMs: number;
 

@@ -1,12 +1,12 @@
 import { resolve } from "node:path";
 import { DirectoryReplica } from "./directory-replica.ts";
-import type { Replica } from "./replica.ts";
+import type { ArtifactReplica } from "./replica.ts";
 import { S3Client } from "./s3-client.ts";
 import { S3Replica } from "./s3-replica.ts";
 import { readS3Settings } from "./s3-settings.ts";
 
 /** `text`: a directory, or `s3://BUCKET/PREFIX`. Throws an AppError that says what is missing. */
-export function openReplica(text: string, maxAgeMs: number, env = process.env): Replica {
+export function openReplica(text: string, maxAgeMs: number, env = process.env): ArtifactReplica {
   if (!text.startsWith("s3://")) return new DirectoryReplica(resolve(text), maxAgeMs);
   return new S3Replica(new S3Client(readS3Settings(text, env)), maxAgeMs);
 }

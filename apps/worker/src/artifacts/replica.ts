@@ -22,7 +22,7 @@ export interface OpenedFile {
  * A second place for what tasks leave, which outlives this worker's disk and which several workers share.
  * A copy has a name, as `JOB/ATTEMPT.RANK`, and is there as a whole or not at all.
  */
-export interface Replica {
+export interface ArtifactReplica {
   /** What is there under the name stays, unless it is to be replaced. */
   copy(from: CopySource, name: string, isReplaced?: boolean): Promise<void>;
   /** Writes the files of a copy below a directory of this worker's own, each checked. */

@@ -17,7 +17,7 @@ import { filesBeneath } from "@heddle/base/beneath";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { openReplica } from "./open-replica.ts";
-import type { Replica } from "./replica.ts";
+import type { ArtifactReplica } from "./replica.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -27,7 +27,7 @@ const LARGE_BYTES = 20 * 2 ** 20 + 17;
 let server: S3Server;
 let folder: string;
 let tests = 0;
-let replica: Replica;
+let replica: ArtifactReplica;
 let prefix: string;
 
 beforeAll(async () => {

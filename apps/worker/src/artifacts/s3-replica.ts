@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { makeDirectoryBeneath, openFileBeneath } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
-import type { CopySource, OpenedFile, Replica } from "./replica.ts";
+import type { ArtifactReplica, CopySource, OpenedFile } from "./replica.ts";
 import { PART_BYTES, type S3Client } from "./s3-client.ts";
 
 const MANIFEST = "manifest.json";
@@ -28,7 +28,7 @@ type StoredFile = Manifest["files"][number];
  * A second place in an S3-compatible store. The files of a copy are objects with plain keys
  * (`NAME/GENERATION/NUMBER`); `NAME/manifest.json` has their names and digests.
  */
-export class S3Replica implements Replica {
+export class S3Replica implements ArtifactReplica {
   readonly #client: S3Client;
   readonly #maxAgeMs: number;
 

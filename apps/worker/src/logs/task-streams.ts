@@ -1,7 +1,7 @@
 import { statfs } from "node:fs/promises";
 import { TaskLog } from "@heddle/storage/task-log";
 import type { StreamName, TaskDirectory } from "../tasks/records/task-directory.ts";
-import { STREAMS } from "../tasks/records/task-directory.ts";
+import { TASK_STREAMS } from "../tasks/records/task-directory.ts";
 
 /** What is looked through for a task's last lines, per stream, and the longest of them. */
 const tailBytes = 16 * 1024;
@@ -53,7 +53,7 @@ export class TaskStreams {
 
   /** What waits for the masters as a share of what may, of the stream of which more does. */
   get waitingShare(): number {
-    const waiting = STREAMS.map((name) => {
+    const waiting = TASK_STREAMS.map((name) => {
       const { end, first } = this.logs[name];
       return end - Math.max(first, this.#shipped[name]);
     });
@@ -66,11 +66,11 @@ export class TaskStreams {
       if (this.#sealed) return false;
       await this.#mark();
       const grown = await Promise.all(
-        STREAMS.map((name) =>
+        TASK_STREAMS.map((name) =>
           this.#kept(this.logs[name].observe(() => (this.#sealed ? undefined : now()))),
         ),
       );
-      for (const name of STREAMS) await this.#kept(this.#bound(name));
+      for (const name of TASK_STREAMS) await this.#kept(this.#bound(name));
       return grown.some(Boolean);
     });
   }
@@ -80,7 +80,7 @@ export class TaskStreams {
     this.#sealed = true;
     await this.#inTurn(async () => {
       await this.#mark();
-      await Promise.all(STREAMS.map((name) => this.#kept(this.logs[name].finish())));
+      await Promise.all(TASK_STREAMS.map((name) => this.#kept(this.logs[name].finish())));
     });
   }
 
@@ -102,7 +102,7 @@ export class TaskStreams {
     if (isFull) this.#isUnmarked = true;
     if (isFull || !this.#isUnmarked) return;
     this.#isUnmarked = false;
-    for (const name of STREAMS) await this.#kept(this.#markIn(this.logs[name]));
+    for (const name of TASK_STREAMS) await this.#kept(this.#markIn(this.logs[name]));
   }
 
   async #markIn(log: TaskLog): Promise<void> {
@@ -116,14 +116,16 @@ export class TaskStreams {
 
   /** The last lines of both streams, oldest first. */
   async lastLines(count: number): Promise<string[]> {
-    const lines = (await Promise.all(STREAMS.map((name) => lastLinesOf(this.logs[name])))).flat();
+    const lines = (
+      await Promise.all(TASK_STREAMS.map((name) => lastLinesOf(this.logs[name])))
+    ).flat();
     // Sorting is stable: lines of one time stay in the order of their stream.
     const sorted = lines.sort((a, b) => a.unixMs - b.unixMs);
     return sorted.slice(-count).map(({ text }) => text);
   }
 
   close(): Promise<unknown> {
-    return this.#inTurn(() => Promise.all(STREAMS.map((name) => this.logs[name].close())));
+    return this.#inTurn(() => Promise.all(TASK_STREAMS.map((name) => this.logs[name].close())));
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

@@ -18,7 +18,7 @@ import { toStatus } from "@heddle/rpc/status";
 import type { TaskLog } from "@heddle/storage/task-log";
 import { serveArtifacts } from "../artifacts/artifact-service.ts";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
-import type { Replica } from "../artifacts/replica.ts";
+import type { ArtifactReplica } from "../artifacts/replica.ts";
 import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
 import { CheckpointCopies } from "./checkpoints/checkpoint-copies.ts";
@@ -30,7 +30,7 @@ import { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
-import { STREAMS, type StreamName } from "./records/task-directory.ts";
+import { type StreamName, TASK_STREAMS } from "./records/task-directory.ts";
 import { checkedId } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
 import { type TaskSessionStream, TaskSessions } from "./task-sessions.ts";
@@ -67,7 +67,7 @@ export interface TaskServiceOptions {
   readonly artifacts: ArtifactStore;
   readonly followed: FollowedCluster;
   /** For second copies of checkpoints, of which none has more bytes. */
-  readonly replica?: Replica | undefined;
+  readonly replica?: ArtifactReplica | undefined;
   readonly maxCopyBytes: number;
   gpus(): readonly Gpu[];
   readonly log: NodeLog;
@@ -251,7 +251,7 @@ export class TaskService {
 
   #logs(): ShippedLog[] {
     return this.#table.tasks().flatMap(({ plan, streams }) =>
-      STREAMS.map((stream) => {
+      TASK_STREAMS.map((stream) => {
         // A master that has left the group since may be one that was waited for.
         this.#tellShipped(streams, stream);
         const { id, logGrant: grant = "" } = plan;
@@ -268,7 +268,7 @@ export class TaskService {
   }): void {
     const { id, stream, end, master } = durable;
     const streams = this.#table.find(id)?.streams;
-    const name = STREAMS.find((each) => each === stream);
+    const name = TASK_STREAMS.find((each) => each === stream);
     if (!streams || !name) return;
     const log = streams.logs[name];
     const ends = this.#durable.get(log) ?? new Map<string, number>();
@@ -312,7 +312,7 @@ export class TaskService {
   async #read(stream: ServerWritableStream<LogRange__Output, LogChunk>): Promise<void> {
     const { file, offset, maxBytes } = stream.request;
     const id = checkedId(file?.task);
-    const name = STREAMS.find((each) => each === file?.stream);
+    const name = TASK_STREAMS.find((each) => each === file?.stream);
     const log = name && this.#table.find(id)?.streams.logs[name];
     if (!log) throw new AppError("not_found", "this worker has no such log");
     let at = offset;

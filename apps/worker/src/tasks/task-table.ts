@@ -10,13 +10,13 @@ import type { CheckpointCopies } from "./checkpoints/checkpoint-copies.ts";
 import { CheckpointFolders } from "./checkpoints/checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
 import { type Executor, type GangPlaces, LaunchError } from "./executors/executor.ts";
-import type { Verdict } from "./executors/exit-reason.ts";
+import type { ExitVerdict } from "./executors/exit-reason.ts";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { TaskDirectory } from "./records/task-directory.ts";
 import { taskMemory } from "./records/task-memory.ts";
 import { keyOf, type TaskPlan } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
-import type { TaskSurroundings } from "./task-surroundings.ts";
+import type { TaskContext } from "./task-context.ts";
 
 /** Tasks that one worker holds at once, and ended ones whose logs wait to be shipped. */
 const maxTasks = 1_024;
@@ -230,12 +230,12 @@ export class TaskTable {
     for (const task of this.#tasks.values()) if (task.phase !== "exited") task.killNow();
   }
 
-  #gpuFault(index: number, fault: string): Verdict {
+  #gpuFault(index: number, fault: string): ExitVerdict {
     const message = `GPU ${index} of ${this.#options.nodeName}: ${fault}`;
     return { reason: "GpuFault", message, sickDevices: [index] };
   }
 
-  #refusal(plan: TaskPlan): Verdict | undefined {
+  #refusal(plan: TaskPlan): ExitVerdict | undefined {
     const { executors, nodeName, gpus } = this.#options;
     const sick = gpus().find(({ index, fault }) => fault && plan.devices.includes(index));
     if (sick) return this.#gpuFault(sick.index, sick.fault);
@@ -323,7 +323,7 @@ export class TaskTable {
     if (!executor) throw new Error(`no executor ${plan.spec.executor}`);
     const checkpointDirectory = join(checkpointRoot, plan.id.jobId);
     const keep = Math.max(1, plan.spec.keepCheckpoints);
-    const around: TaskSurroundings = {
+    const around: TaskContext = {
       executor,
       nodeName,
       host,
@@ -355,7 +355,7 @@ export class TaskTable {
     this.#options.log.info({ task: keyOf(task.plan.id), phase, ...end }, "task");
   }
 
-  #bury(id: TaskId__Output, how: Verdict | { reason: ""; message: string }): void {
+  #bury(id: TaskId__Output, how: ExitVerdict | { reason: ""; message: string }): void {
     const exit = {
       signal: "",
       ...how,

@@ -1,7 +1,7 @@
 import { diskUseBeneath } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import type { TaskHandle } from "./executors/executor.ts";
-import { outOfMemoryAdvice, type Verdict } from "./executors/exit-reason.ts";
+import { type ExitVerdict, outOfMemoryAdvice } from "./executors/exit-reason.ts";
 import type { TaskDirectory } from "./records/task-directory.ts";
 import type { TaskPlan } from "./records/task-plan.ts";
 
@@ -22,7 +22,7 @@ export class TaskWatch {
   #stepAtMs: number;
   #memoryAtMs: number;
   #diskAtMs: number;
-  #diskVerdict: Verdict | undefined;
+  #diskVerdict: ExitVerdict | undefined;
 
   /** Times are this process's monotonic ones; `directory` is what counts as the task's disk. */
   constructor(plan: TaskPlan, directory: TaskDirectory, startedAtMs: number, nowMs: number) {
@@ -47,7 +47,7 @@ export class TaskWatch {
   }
 
   /** The first bound that the task has passed. */
-  async check(handle: TaskHandle, nowMs: number): Promise<Verdict | undefined> {
+  async check(handle: TaskHandle, nowMs: number): Promise<ExitVerdict | undefined> {
     return (
       this.#timeVerdict(nowMs) ??
       (await this.#memoryVerdict(handle, nowMs)) ??
@@ -55,7 +55,7 @@ export class TaskWatch {
     );
   }
 
-  #timeVerdict(nowMs: number): Verdict | undefined {
+  #timeVerdict(nowMs: number): ExitVerdict | undefined {
     const { maxRuntimeMs, hangTimeoutMs } = this.#plan.spec;
     if (maxRuntimeMs > 0 && nowMs - this.#startedAtMs > maxRuntimeMs) {
       const message = `it ran longer than its bound of ${seconds(maxRuntimeMs)}: raise \`max_runtime_hours\``;
@@ -68,7 +68,7 @@ export class TaskWatch {
     return undefined;
   }
 
-  async #memoryVerdict(handle: TaskHandle, nowMs: number): Promise<Verdict | undefined> {
+  async #memoryVerdict(handle: TaskHandle, nowMs: number): Promise<ExitVerdict | undefined> {
     const { memoryBytes } = this.#plan.spec;
     if (memoryBytes === 0 || nowMs - this.#memoryAtMs < memoryEveryMs) return undefined;
     this.#memoryAtMs = nowMs;
@@ -79,7 +79,7 @@ export class TaskWatch {
   }
 
   /** Of the latest look, which may take long and is not waited for. */
-  #lookAtDisk(nowMs: number): Verdict | undefined {
+  #lookAtDisk(nowMs: number): ExitVerdict | undefined {
     const { diskBytes } = this.#plan.spec;
     if (diskBytes === 0 || nowMs - this.#diskAtMs < diskEveryMs) return this.#diskVerdict;
     this.#diskAtMs = Number.POSITIVE_INFINITY;

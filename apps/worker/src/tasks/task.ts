@@ -15,14 +15,14 @@ import {
   type TaskHandle,
   type TaskLaunch,
 } from "./executors/executor.ts";
-import { judge, type Verdict } from "./executors/exit-reason.ts";
+import { type ExitVerdict, judge } from "./executors/exit-reason.ts";
 import { taskEnvironment } from "./executors/task-environment.ts";
 import { PortReservation } from "./port-reservation.ts";
 import { ProgressFile } from "./records/progress-file.ts";
 import type { TaskDirectory } from "./records/task-directory.ts";
 import type { TaskMemory, TaskPhaseName } from "./records/task-memory.ts";
 import type { TaskPlan } from "./records/task-plan.ts";
-import type { TaskSurroundings } from "./task-surroundings.ts";
+import type { TaskContext } from "./task-context.ts";
 import { TaskWatch } from "./task-watch.ts";
 
 /** How often a running task's streams, progress and bounds are looked at. */
@@ -46,7 +46,7 @@ export class Task {
   readonly plan: TaskPlan;
   readonly directory: TaskDirectory;
   readonly streams: TaskStreams;
-  readonly #around: TaskSurroundings;
+  readonly #context: TaskContext;
   readonly #progress: ToldProgress;
   readonly #ending = new AbortController();
   readonly #hold: OutputHold;
@@ -56,7 +56,7 @@ export class Task {
   #handle: TaskHandle | undefined;
   #startedUnixMs: number | undefined;
   #exit: TaskExit | undefined;
-  #verdict: Verdict | undefined;
+  #verdict: ExitVerdict | undefined;
   #stopWhy: string | undefined;
   /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
@@ -70,17 +70,17 @@ export class Task {
     plan: TaskPlan,
     directory: TaskDirectory,
     streams: TaskStreams,
-    around: TaskSurroundings,
+    context: TaskContext,
   ) {
     this.plan = plan;
     this.directory = directory;
     this.streams = streams;
-    this.#around = around;
+    this.#context = context;
     this.#progress = new ToldProgress({
       file: new ProgressFile(directory.root, directory.progressName),
-      checkpoints: around.checkpoints,
+      checkpoints: context.checkpoints,
       intervalMs: plan.spec.progressIntervalMs - progressMs / 2,
-      onFault: around.onFault,
+      onFault: context.onFault,
     });
     this.#hold = new OutputHold(streams);
   }
@@ -107,10 +107,10 @@ export class Task {
 
   /** Takes its place: the directory is there and a port is held. */
   async lease(): Promise<void> {
-    await this.#around.checkpoints.makeDirectory();
+    await this.#context.checkpoints.makeDirectory();
     const { algorithm, config } = this.plan.spec;
     if (algorithm !== "") await this.directory.writeConfig(config);
-    this.#port = await PortReservation.take(this.#around.host);
+    this.#port = await PortReservation.take(this.#context.host);
     this.#rendezvous = this.#port.address;
     await this.#remember();
   }
@@ -133,7 +133,7 @@ export class Task {
     const handle =
       memory.handle === undefined
         ? undefined
-        : await this.#around.executor.adopt(launch, memory.handle);
+        : await this.#context.executor.adopt(launch, memory.handle);
     if (!handle) {
       this.#verdict = { reason: "NodeLost", message: "its worker was restarted before it ran" };
       return this.#onEnd({});
@@ -167,7 +167,7 @@ export class Task {
     const isRunning = this.#handle !== undefined;
     this.#setPhase("stopping");
     this.#ending.abort();
-    if (isRunning) void this.#leave().catch(this.#around.onFault);
+    if (isRunning) void this.#leave().catch(this.#context.onFault);
     else if (!this.#startedUnixMs) this.#run(this.#onEnd({}));
   }
 
@@ -186,7 +186,7 @@ export class Task {
   }
 
   /** Ends it for a reason of this worker's; within the grace it may save what it has. */
-  end(verdict: Verdict, graceMs = 0): void {
+  end(verdict: ExitVerdict, graceMs = 0): void {
     this.#verdict ??= verdict;
     this.stop({ checkpoint: graceMs > 0, graceMs, why: verdict.message });
   }
@@ -195,7 +195,7 @@ export class Task {
   async retire(): Promise<void> {
     this.#forgotten = true;
     await this.#remember();
-    this.#inTurn(() => this.directory.removeWork()).catch(this.#around.onFault);
+    this.#inTurn(() => this.directory.removeWork()).catch(this.#context.onFault);
   }
 
   /** Nothing of it is needed any more. */
@@ -203,7 +203,7 @@ export class Task {
     return this.#inTurn(async () => {
       this.#removed = true;
       await this.streams.close();
-      await this.directory.remove(this.#around.onFault);
+      await this.directory.remove(this.#context.onFault);
     });
   }
 
@@ -212,31 +212,31 @@ export class Task {
   }
 
   async #begin(places: GangPlaces): Promise<void> {
-    const { executor } = this.#around;
+    const { executor } = this.#context;
     this.#startedUnixMs = Date.now();
     try {
       const launch = await this.#launch(places);
-      await this.#around.checkpoints.restore(this.plan.spec.resumeFrom);
+      await this.#context.checkpoints.restore(this.plan.spec.resumeFrom);
       await executor.prepare(this.plan, this.#ending.signal);
       await this.#port?.release();
       if (this.#ending.signal.aborted) return await this.#onEnd({});
       this.#handle = await executor.start(launch);
     } catch (error) {
       if (this.#ending.signal.aborted) return await this.#onEnd({});
-      if (!(error instanceof LaunchError)) this.#around.onFault(error);
+      if (!(error instanceof LaunchError)) this.#context.onFault(error);
       const message = toAppError(error).message;
       const reason = error instanceof LaunchError ? error.reason : "Internal";
       this.#verdict = { reason, message };
       return await this.#onEnd({});
     }
     await this.#remember();
-    if (this.#stop) void this.#leave().catch(this.#around.onFault);
+    if (this.#stop) void this.#leave().catch(this.#context.onFault);
     else this.#setPhase("running");
     await this.#follow(this.#handle);
   }
 
   async #launch(places: GangPlaces): Promise<TaskLaunch> {
-    const { checkpointDirectory, nodeName } = this.#around;
+    const { checkpointDirectory, nodeName } = this.#context;
     const { directory, plan } = this;
     const environment = taskEnvironment({
       plan,
@@ -246,7 +246,7 @@ export class Task {
       progressFile: directory.progress,
       artifactDirectory: directory.artifacts,
       configFile: directory.config,
-      gpus: this.#around.gpus(),
+      gpus: this.#context.gpus(),
       own: process.env,
     });
     return {
@@ -278,10 +278,10 @@ export class Task {
     try {
       const end = await this.#watch(handle);
       await this.#observe();
-      if (!this.#around.isLeaseLive()) this.fence("it ended after the lease was over");
+      if (!this.#context.isLeaseLive()) this.fence("it ended after the lease was over");
       await this.#readProgress();
-      await this.#around.checkpoints.settled();
-      if (this.#around.isLeaseLive()) await this.#copied();
+      await this.#context.checkpoints.settled();
+      if (this.#context.isLeaseLive()) await this.#copied();
       await this.#onEnd(end);
     } catch (error) {
       await this.#onUnwatched(handle, error);
@@ -290,7 +290,7 @@ export class Task {
 
   /** A task that nobody watches would hang for ever, deaf to all: it is killed, and its end is told. */
   async #onUnwatched(handle: TaskHandle, error: unknown): Promise<void> {
-    this.#around.onFault(error);
+    this.#context.onFault(error);
     const message = `its worker could not watch it any more, and killed it: ${toAppError(error).message}`;
     this.#verdict ??= { reason: "Internal", message };
     await handle.kill();
@@ -330,16 +330,16 @@ export class Task {
   /** The masters are told that it is stopped, or that it goes on. */
   #onHold(): void {
     if (!this.#hold.isHeld) this.#progress.goOn();
-    this.#around.onChange("progress");
+    this.#context.onChange("progress");
   }
 
   async #observe(): Promise<void> {
-    const now = () => (this.#around.isLeaseLive() ? Date.now() : undefined);
-    if (await this.streams.observe(now)) this.#around.onChange("output");
+    const now = () => (this.#context.isLeaseLive() ? Date.now() : undefined);
+    if (await this.streams.observe(now)) this.#context.onChange("output");
   }
 
   async #readProgress(watch?: TaskWatch): Promise<void> {
-    const { isLeaseLive, onChange } = this.#around;
+    const { isLeaseLive, onChange } = this.#context;
     const onStep = (step: number) => watch?.onStep(step, performance.now());
     if (await this.#progress.read(isLeaseLive, onStep, watch === undefined)) onChange("progress");
   }
@@ -347,12 +347,12 @@ export class Task {
   /** The last checkpoint is told once its second copy is made, or the time for that is over. */
   async #copied(): Promise<void> {
     const leftMs = this.#stop ? this.#stop.killAtMs - performance.now() : maxCopyMs;
-    if (await this.#progress.settle(leftMs)) this.#around.onChange("progress");
+    if (await this.#progress.settle(leftMs)) this.#context.onChange("progress");
   }
 
   /** The second copy that could not be made before. */
   copyAgain(): void {
-    void this.#around.checkpoints.copyLatest().catch(this.#around.onFault);
+    void this.#context.checkpoints.copyLatest().catch(this.#context.onFault);
   }
 
   /** Checkpoint where asked for, then SIGTERM, then the end. */
@@ -392,7 +392,7 @@ export class Task {
   async #onEnd(end: TaskEnd): Promise<void> {
     if (this.#exit) return;
     const asked = this.#stopWhy !== undefined;
-    const { onFault } = this.#around;
+    const { onFault } = this.#context;
     await this.#port?.release();
     // Nothing that goes wrong with its files keeps the masters from learning of the end.
     await this.streams.seal().catch(onFault);
@@ -415,12 +415,12 @@ export class Task {
     this.#exit = { ...how, lastLines, endedUnixMs, asked };
     this.#phase = "exited";
     await this.#remember().catch(onFault);
-    this.#around.onChange("phase");
+    this.#context.onChange("phase");
   }
 
   /** A task whose artifacts are not on the disk has not done its work. */
   async #keepArtifacts(): Promise<Artifact[]> {
-    const { artifacts, isLeaseLive } = this.#around;
+    const { artifacts, isLeaseLive } = this.#context;
     try {
       const kept = await artifacts.keep(
         this.plan.id,
@@ -439,14 +439,14 @@ export class Task {
 
   #setPhase(phase: TaskPhaseName): void {
     this.#phase = phase;
-    this.#around.onChange("phase");
+    this.#context.onChange("phase");
   }
 
   #run(work: Promise<unknown>): void {
     const before = this.#work;
     this.#work = Promise.all([before, work]).then(
       () => {},
-      (error: unknown) => this.#around.onFault(error),
+      (error: unknown) => this.#context.onFault(error),
     );
   }
 

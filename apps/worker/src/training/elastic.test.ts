@@ -9,7 +9,7 @@ import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { until } from "../../test/test-leader.ts";
 import {
-  asMaster,
+  asTrainingMaster,
   type RunningServer,
   TEXT,
   TINY_MODEL,
@@ -37,7 +37,7 @@ const releaseMethod = method<LostWorker, LostWorker, LostWorkerReply, LostWorker
 /** As the leader does when a task is surely over. */
 async function release(job: TrainingJob, rank: number, incarnation: number): Promise<void> {
   const { spec } = job.access();
-  const peer = new Peer(servers[0]?.address ?? "", asMaster, "parameter-server");
+  const peer = new Peer(servers[0]?.address ?? "", asTrainingMaster, "parameter-server");
   const lost = { jobId: spec.jobId, attempt: 1, rank, incarnation };
   await peer.unary(releaseMethod, lost, { deadlineMs: 10_000 });
   peer.close();

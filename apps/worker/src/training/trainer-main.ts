@@ -1,7 +1,7 @@
 import { text } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import type { TrainerOrders } from "./orders/trainer-orders.ts";
-import { end, endWith, expectPlugins, ownAllEnds } from "./run/own-all-ends.ts";
+import { end, exitWithError, expectPlugins, installExitHandlers } from "./run/exit-handlers.ts";
 
 // The process of one task of a training job. It blocks while it computes, and nothing else lives in
 // it. Its orders come over standard input; SIGUSR1 asks for a checkpoint, SIGTERM to leave.
@@ -15,7 +15,7 @@ const leaving = new AbortController();
 let takeCheckpoint: (() => void) | undefined;
 let isCheckpointAsked = false;
 
-ownAllEnds();
+installExitHandlers();
 for (const signal of CHECKPOINT_SIGNALS) {
   process.on(signal, () => {
     isCheckpointAsked = true;
@@ -44,7 +44,7 @@ try {
     say("left, as it was asked to");
     end(LEFT);
   }
-  endWith(error);
+  exitWithError(error);
 }
 // What a library left open, as a connection that is kept alive, is not to keep the task from ending.
 end(0);

@@ -3,14 +3,14 @@ import type {
   ClusterResourcesReply,
   ClusterStatusReply,
 } from "@heddle/contracts/cluster";
-import type { CallOptions, Transport } from "../transport.ts";
+import type { CallOptions, HttpTransport } from "../transport.ts";
 import type { Route } from "../views.ts";
 
 /** The cluster as a whole: `heddle.cluster`. */
 export class Cluster {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

@@ -1,5 +1,5 @@
 import { resumingStream } from "../resuming.ts";
-import type { CallOptions, Transport } from "../transport.ts";
+import type { CallOptions, HttpTransport } from "../transport.ts";
 import type { JobStateUpdate } from "./job-stream.ts";
 
 /** A job came into a state. */
@@ -34,9 +34,9 @@ export interface EventPage {
 
 /** What happens in the cluster: `heddle.events`. */
 export class Events {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

@@ -1,6 +1,6 @@
 import { ConnectionError, HeddleError } from "../errors.ts";
 import { pause, retryWaitMs } from "../retry.ts";
-import { aborted, type CallOptions, type Transport } from "../transport.ts";
+import { aborted, type CallOptions, type HttpTransport } from "../transport.ts";
 
 /** Which artifact, where several ranks left one of that name. */
 export interface DownloadOptions extends CallOptions {
@@ -16,7 +16,7 @@ const MAX_BREAKS = 4;
  * master where there is one; one of a file that is another by then fails.
  */
 export async function* downloadArtifact(
-  transport: Transport,
+  transport: HttpTransport,
   path: string,
   { rank, signal }: DownloadOptions,
 ): AsyncGenerator<Uint8Array, void> {

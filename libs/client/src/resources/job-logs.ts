@@ -1,6 +1,6 @@
 import { pathPart } from "../path-part.ts";
 import { resumingStream } from "../resuming.ts";
-import type { CallOptions, Query, Transport } from "../transport.ts";
+import type { CallOptions, HttpTransport, Query } from "../transport.ts";
 
 /** Which lines of a job's tasks are wanted. */
 export interface LogOptions extends CallOptions {
@@ -51,7 +51,7 @@ export type LogEntry =
  * last line of each batch: a batch that broke off is asked for again and was not told before.
  */
 export async function* readLogs(
-  transport: Transport,
+  transport: HttpTransport,
   id: string,
   { signal, cursor, rank, ...options }: LogOptions,
 ): AsyncGenerator<LogEntry, void> {

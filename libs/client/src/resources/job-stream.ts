@@ -2,7 +2,7 @@ import type { JobState } from "@heddle/contracts/jobs";
 import { HeddleError } from "../errors.ts";
 import { pathPart } from "../path-part.ts";
 import { resumingStream } from "../resuming.ts";
-import type { CallOptions, Transport } from "../transport.ts";
+import type { CallOptions, HttpTransport } from "../transport.ts";
 import type { Job, JobFailure, JobPhase, JobProgress } from "../views.ts";
 
 /** A job came into a state. */
@@ -50,7 +50,7 @@ export function isTerminalPhase(phase: JobPhase): boolean {
 
 /** Every update of a job once, in order, over whatever masters, up to its end. */
 export async function* streamJob(
-  transport: Transport,
+  transport: HttpTransport,
   id: string,
   { after, signal }: StreamOptions,
 ): AsyncGenerator<JobUpdate, void> {

@@ -2,7 +2,7 @@ import type { JobState } from "@heddle/contracts/jobs";
 import { NotFoundError } from "../errors.ts";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 import type {
   DryRun,
   Job,
@@ -39,9 +39,9 @@ export interface GetOptions extends CallOptions {
 
 /** Jobs: `heddle.jobs`. */
 export class Jobs {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

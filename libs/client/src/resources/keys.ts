@@ -1,7 +1,7 @@
 import type { createKeyRequest, rotateKeyRequest } from "@heddle/contracts/keys";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 import type { ApiKey, CreatedApiKey } from "../views.ts";
 
 /** What `keys.create` takes: the body of POST /keys. */
@@ -11,9 +11,9 @@ export type KeyRotation = (typeof rotateKeyRequest)["_zod"]["input"];
 
 /** API keys: `heddle.keys`. */
 export class Keys {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

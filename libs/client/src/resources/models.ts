@@ -1,6 +1,6 @@
 import type { registerModelRequest } from "@heddle/contracts/models";
 import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 import type { Model } from "../views.ts";
 
 /** What `models.register` takes: the body of POST /models. */
@@ -8,9 +8,9 @@ export type ModelSpec = (typeof registerModelRequest)["_zod"]["input"];
 
 /** Models: `heddle.models`. To ask one, any OpenAI SDK does. */
 export class Models {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

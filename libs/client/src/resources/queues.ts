@@ -1,7 +1,7 @@
 import type { putQueueRequest } from "@heddle/contracts/jobs";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 import type { Queue } from "../views.ts";
 
 /** How the jobs of a queue are placed, and how many it may hold. */
@@ -9,9 +9,9 @@ export type QueueSettings = (typeof putQueueRequest)["_zod"]["input"];
 
 /** Queues: `heddle.queues`. */
 export class Queues {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

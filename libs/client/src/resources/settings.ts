@@ -1,13 +1,13 @@
 import type { SettingName } from "@heddle/contracts/settings";
 import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 import type { Setting } from "../views.ts";
 
 /** Settings that all masters share, as `max_concurrent_jobs`: `heddle.settings`. */
 export class Settings {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

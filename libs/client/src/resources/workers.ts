@@ -1,5 +1,5 @@
 import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 import type { Worker } from "../views.ts";
 
 /** How a node is emptied. */
@@ -10,9 +10,9 @@ export interface DrainOptions extends ChangeOptions {
 
 /** Nodes: `heddle.workers`. */
 export class Workers {
-  readonly #transport: Transport;
+  readonly #transport: HttpTransport;
 
-  constructor(transport: Transport) {
+  constructor(transport: HttpTransport) {
     this.#transport = transport;
   }
 

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
-import { parseSource, type WeightsSource } from "@heddle/contracts/weights-source";
+import { parseWeightsSource, type WeightsSource } from "@heddle/contracts/weights-source";
 import { orAborted } from "./deadline.ts";
 import { type ArtifactBytes, fetchSource, type PullContext } from "./fetch-source.ts";
 import { withFileLock } from "./file-lock.ts";
@@ -319,7 +319,7 @@ function checkSpec(spec: WeightsSpec): WeightsSource[] {
   if (spec.sources.length === 0 || spec.sources.length > MAX_SOURCES) {
     refuse("sources", `there must be 1 to ${MAX_SOURCES} sources`);
   }
-  return spec.sources.map(parseSource);
+  return spec.sources.map(parseWeightsSource);
 }
 
 /** While another process pulls, its part's growth is the progress. */

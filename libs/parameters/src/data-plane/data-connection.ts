@@ -3,8 +3,8 @@ import { connect, type Socket } from "node:net";
 import { AppError, toAppError } from "@heddle/base/errors";
 import {
   type DataHead,
+  dataHelloFrame,
   HEAD_BYTES,
-  helloFrame,
   parseHead,
   requestFrame,
   SLICE_BYTES,
@@ -71,7 +71,7 @@ export class DataConnection {
       socket.destroy();
       throw new AppError("unavailable", `cannot connect to ${target}: ${reason(cause)}`, { cause });
     }
-    socket.write(helloFrame(token));
+    socket.write(dataHelloFrame(token));
     return connection;
   }
 

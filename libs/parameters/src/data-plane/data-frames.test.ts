@@ -1,10 +1,10 @@
 import { AppError } from "@heddle/base/errors";
 import { expect, test } from "vitest";
 import {
+  dataHelloFrame,
   errorFrame,
   HEAD_BYTES,
   headFrame,
-  helloFrame,
   parseHead,
   requestFrame,
   tokenOfHello,
@@ -13,7 +13,7 @@ import {
 
 test("frames: a hello shows its token, and one of another protocol none", () => {
   const token = new Uint8Array(32).map((_, i) => i);
-  const hello = helloFrame(token);
+  const hello = dataHelloFrame(token);
   expect(hello).toHaveLength(40);
   expect([...(tokenOfHello(hello) ?? [])]).toEqual([...token]);
   hello[6] = 0x32;

@@ -27,7 +27,7 @@ const MAX_ERROR_BYTES = 8192;
 /** As JSON a letter takes six bytes at most. */
 const MAX_ERROR_LETTERS = 1_300;
 
-export function helloFrame(token: Uint8Array): Buffer {
+export function dataHelloFrame(token: Uint8Array): Buffer {
   return Buffer.concat([Buffer.from(MAGIC), token]);
 }
 

@@ -4,7 +4,7 @@ import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import { afterEach, expect, test, vi } from "vitest";
 import { DataConnection } from "./data-connection.ts";
-import { HEAD_BYTES, helloFrame, requestFrame } from "./data-frames.ts";
+import { dataHelloFrame, HEAD_BYTES, requestFrame } from "./data-frames.ts";
 import { type DataAnswer, DataListener, type DataListenerOptions } from "./data-listener.ts";
 
 const TOKEN = new Uint8Array(32).fill(7);
@@ -147,7 +147,7 @@ async function raw(path: string): Promise<Socket> {
   const socket = connect(path);
   opened.push({ close: () => socket.destroy() });
   await once(socket, "connect");
-  socket.write(helloFrame(TOKEN));
+  socket.write(dataHelloFrame(TOKEN));
   return socket;
 }
 

@@ -1,5 +1,5 @@
 import type { Kernels } from "@heddle/kernels/kernels";
-import { encodedBytes, SLICE_ELEMENTS, scaleBytes } from "../shards/compression.ts";
+import { compressedBytes, SLICE_ELEMENTS, scaleBytes } from "../shards/compression.ts";
 
 /** All pointers are byte offsets into the kernels' memory, multiples of 16; elements of 256. */
 
@@ -31,6 +31,6 @@ function eachSlice(
   for (let begin = 0; begin < elements; begin += SLICE_ELEMENTS) {
     const count = Math.min(SLICE_ELEMENTS, elements - begin);
     visit(begin, count, offset);
-    offset += encodedBytes("int8", count);
+    offset += compressedBytes("int8", count);
   }
 }

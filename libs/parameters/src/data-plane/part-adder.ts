@@ -2,7 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import type { KernelMemory, Kernels } from "@heddle/kernels/kernels";
 import {
   type Compression,
-  encodedBytes,
+  compressedBytes,
   PAIR_BYTES,
   partBytes,
   SLICE_ELEMENTS,
@@ -107,7 +107,7 @@ export class PartAdder implements DataSink {
 
   #sliceBytes(): number {
     if (this.#compression === "topk") return STAGING_BYTES;
-    return encodedBytes(this.#compression, this.#sliceElements());
+    return compressedBytes(this.#compression, this.#sliceElements());
   }
 
   #sliceElements(): number {

@@ -8,7 +8,7 @@ import { toTopK } from "@heddle/training/compression/top-k";
 import type { Parameters } from "@heddle/training/parameter-client";
 import {
   type Compression,
-  encodedBytes,
+  compressedBytes,
   SLICE_ELEMENTS,
   scaleBytes,
 } from "../shards/compression.ts";
@@ -90,7 +90,7 @@ export class PartEncoder {
         kernels.toInt8(integers, out, residual, count);
         kernels.addInt8(residual, integers, out, count, -1);
       }
-      out += encodedBytes(kind, count);
+      out += compressedBytes(kind, count);
     }
     return out - to;
   }

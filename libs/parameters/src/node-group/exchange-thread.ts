@@ -2,7 +2,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { ParameterTraffic } from "../parameter-server-client.ts";
 import { answerCalls } from "../thread-calls.ts";
 import type { ExchangeApi, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
-import { joinNode, type NodeClient } from "./node-group.ts";
+import { joinNodeGroup, type NodeClient } from "./node-group.ts";
 
 // The thread of a task's exchanges: backends block the one in which they compute, and fragments are
 // sent and fetched meanwhile. Each fragment goes its own way, as if it were a model by itself.
@@ -52,7 +52,7 @@ const api: ExchangeApi = {
   join: ending(async () => {
     const { signal } = ended;
     const joined = groups.map((group, fragment) =>
-      joinNode({ ...options, credentials, signal, fragment }, group),
+      joinNodeGroup({ ...options, credentials, signal, fragment }, group),
     );
     clients = await Promise.all(joined);
     return clients.map(({ servers }) => servers?.clock);

@@ -33,7 +33,7 @@ const PATIENCE_MS = 60_000;
  * their weighted mean once, with the node as `rank` and nodes as the spec's `workers`; it gives the
  * parameters to the others. Within a node tasks go in step, whatever the consistency model says.
  */
-export async function joinNode(
+export async function joinNodeGroup(
   options: ParameterServerClientOptions,
   group: NodeGroup,
 ): Promise<NodeClient> {

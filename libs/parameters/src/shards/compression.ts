@@ -39,7 +39,10 @@ export function parsePullCompression(text: string): PullCompression {
 export const SLICE_ELEMENTS = 128 * 1024;
 
 /** Bytes of a slice: scales of int8 stand before its integers. */
-export function encodedBytes(compression: Exclude<Compression, "topk">, elements: number): number {
+export function compressedBytes(
+  compression: Exclude<Compression, "topk">,
+  elements: number,
+): number {
   if (compression === "none") return elements * 4;
   if (compression === "bf16") return elements * 2;
   return elements + scaleBytes(elements);
@@ -55,7 +58,7 @@ export function partBytes(compression: Compression, elements: number): number {
   if (compression === "topk") return elements * PAIR_BYTES;
   const whole = Math.floor(elements / SLICE_ELEMENTS);
   const rest = elements % SLICE_ELEMENTS;
-  return whole * encodedBytes(compression, SLICE_ELEMENTS) + encodedBytes(compression, rest);
+  return whole * compressedBytes(compression, SLICE_ELEMENTS) + compressedBytes(compression, rest);
 }
 
 /** An index and a value of top-k. */

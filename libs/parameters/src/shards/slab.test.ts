@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { SlabScatter } from "../data-plane/slab-scatter.ts";
 import {
   type Compression,
-  encodedBytes,
+  compressedBytes,
   parseCompression,
   parsePullCompression,
   partBytes,
@@ -90,7 +90,7 @@ test.each([
   ["bf16", 512],
   ["int8", 272],
 ] as const)("compression: bytes of a slice of 256 elements as %s", (kind, bytes) => {
-  expect(encodedBytes(kind, 256)).toBe(bytes);
+  expect(compressedBytes(kind, 256)).toBe(bytes);
 });
 
 test.each<[Compression, number]>([

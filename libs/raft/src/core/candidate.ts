@@ -1,7 +1,7 @@
 import { handleAppend, handleHeartbeat, handleSnapshot } from "./append-handler.ts";
 import { countVote } from "./election.ts";
 import type { Message } from "./message.ts";
-import { dropped, OK, type Raft, type StepResult } from "./raft.ts";
+import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 
 /** What a candidate or pre-candidate does with a message of its term. */
 export function stepCandidate(raft: Raft, message: Message): StepResult {
@@ -17,23 +17,23 @@ export function stepCandidate(raft: Raft, message: Message): StepResult {
     case "MsgApp":
       raft.becomeFollower(message.term, message.from);
       handleAppend(raft, message);
-      return OK;
+      return STEPPED;
     case "MsgHeartbeat":
       raft.becomeFollower(message.term, message.from);
       handleHeartbeat(raft, message);
-      return OK;
+      return STEPPED;
     case "MsgSnap":
       raft.becomeFollower(message.term, message.from);
       handleSnapshot(raft, message);
-      return OK;
+      return STEPPED;
     case "MsgTimeoutNow": {
       const { role } = raft;
       raft.trace?.({ kind: "timeoutNowIgnored", ...raft.stamp, peer: message.from, role });
-      return OK;
+      return STEPPED;
     }
     case awaited:
       countVote(raft, message);
-      return OK;
+      return STEPPED;
   }
-  return OK;
+  return STEPPED;
 }

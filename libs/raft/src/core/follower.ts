@@ -1,7 +1,7 @@
 import { handleAppend, handleHeartbeat, handleSnapshot } from "./append-handler.ts";
 import { startElection } from "./election.ts";
 import type { Message } from "./message.ts";
-import { dropped, OK, type Raft, type StepResult } from "./raft.ts";
+import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { NO_NODE } from "./state.ts";
 
 /** What a follower does with a message of its term. */
@@ -14,32 +14,32 @@ export function stepFollower(raft: Raft, message: Message): StepResult {
     case "MsgApp":
       heardFromLeader(raft, message);
       handleAppend(raft, message);
-      return OK;
+      return STEPPED;
     case "MsgHeartbeat":
       heardFromLeader(raft, message);
       handleHeartbeat(raft, message);
-      return OK;
+      return STEPPED;
     case "MsgSnap":
       heardFromLeader(raft, message);
       handleSnapshot(raft, message);
-      return OK;
+      return STEPPED;
     case "MsgReadIndexResp":
       receiveRead(raft, message);
-      return OK;
+      return STEPPED;
     case "MsgTransferLeader":
       if (raft.lead === NO_NODE) raft.trace?.({ kind: "transferWithoutLeader", ...raft.stamp });
       else raft.send({ ...message, to: raft.lead, term: 0 });
-      return OK;
+      return STEPPED;
     case "MsgForgetLeader":
       forgetLeader(raft);
-      return OK;
+      return STEPPED;
     case "MsgTimeoutNow":
       raft.trace?.({ kind: "timeoutNowReceived", ...raft.stamp, peer: message.from });
       // The old leader vouches for this election, so a pre-vote would only cost a round trip.
       startElection(raft, "transfer");
-      return OK;
+      return STEPPED;
   }
-  return OK;
+  return STEPPED;
 }
 
 function heardFromLeader(raft: Raft, message: Message): void {
@@ -58,7 +58,7 @@ function forwardProposal(raft: Raft, message: Message): StepResult {
     return dropped("notForwarding");
   }
   raft.send({ ...message, to: lead, term: 0 });
-  return OK;
+  return STEPPED;
 }
 
 function forwardRead(raft: Raft, message: Message): StepResult {
@@ -67,7 +67,7 @@ function forwardRead(raft: Raft, message: Message): StepResult {
     return dropped("noLeader");
   }
   raft.send({ ...message, to: raft.lead, term: 0 });
-  return OK;
+  return STEPPED;
 }
 
 function receiveRead(raft: Raft, message: Message): void {

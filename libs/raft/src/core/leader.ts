@@ -9,7 +9,7 @@ import {
   handleUnreachable,
 } from "./append-response.ts";
 import type { Message } from "./message.ts";
-import { dropped, OK, type Raft, type StepResult } from "./raft.ts";
+import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { handleReadIndex } from "./reads.ts";
 import { appendEntries, broadcastAppend, broadcastHeartbeat } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
@@ -20,21 +20,21 @@ export function stepLeader(raft: Raft, message: Message): StepResult {
   switch (message.type) {
     case "MsgBeat":
       broadcastHeartbeat(raft);
-      return OK;
+      return STEPPED;
     case "MsgCheckQuorum":
       checkQuorum(raft);
-      return OK;
+      return STEPPED;
     case "MsgProp":
       return propose(raft, message.entries);
     case "MsgReadIndex":
       return handleReadIndex(raft, message);
     case "MsgForgetLeader":
-      return OK;
+      return STEPPED;
   }
   const progress = raft.tracker.get(message.from);
   if (progress) stepMember(raft, message, progress);
   else raft.trace?.({ kind: "noProgress", ...raft.stamp, from: message.from });
-  return OK;
+  return STEPPED;
 }
 
 function stepMember(raft: Raft, message: Message, progress: Progress): void {
@@ -73,7 +73,7 @@ function propose(raft: Raft, payloads: readonly EntryPayload[]): StepResult {
     : payloads.map((payload, i) => checkConfChange(raft, payload, i));
   if (!appendEntries(raft, checked)) return dropped("tooManyUncommitted");
   broadcastAppend(raft);
-  return OK;
+  return STEPPED;
 }
 
 /** The payload at a position of a proposal, or an empty one if it is a conf change out of turn. */

@@ -23,7 +23,7 @@ export type StepResult =
   | { readonly ok: false; readonly error: "localMessage" | "unknownPeer" };
 
 /** The input was taken in. */
-export const OK: StepResult = { ok: true };
+export const STEPPED: StepResult = { ok: true };
 
 /** The input was refused, and the caller may try again later or elsewhere. */
 export function dropped(reason: DropReason): StepResult {

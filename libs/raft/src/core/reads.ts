@@ -1,5 +1,5 @@
 import type { Message } from "./message.ts";
-import { dropped, OK, type Raft, type StepResult } from "./raft.ts";
+import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { broadcastHeartbeat } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
 
@@ -12,7 +12,7 @@ export function handleReadIndex(raft: Raft, message: Message): StepResult {
   // Until an entry of its term is committed a leader cannot know how far the log is committed.
   if (raft.committedInTerm) confirmRead(raft, message);
   else raft.postponedReads.push(message);
-  return OK;
+  return STEPPED;
 }
 
 /** Starts the reads that waited for the first commit of the term. */

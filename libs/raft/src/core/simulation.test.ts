@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { RaftLog } from "../log/raft-log.ts";
 import { SafetyViolation } from "../testing/safety-checker.ts";
 import { SimulatedCluster } from "../testing/simulated-cluster.ts";
-import type { SeededBug } from "../testing/simulated-node.ts";
+import type { SeededNodeBug } from "../testing/simulated-node.ts";
 
 /** Another first seed, or more of them, come from the environment: HEDDLE_RAFT_SEED=7 vitest run. */
 const FIRST_SEED = Number(process.env["HEDDLE_RAFT_SEED"] ?? 1);
@@ -23,7 +23,7 @@ function runSeed(seed: number): SimulatedCluster["counts"] {
 }
 
 /** The first seed whose run breaks a promise. */
-function firstCaught(bug: SeededBug | undefined, seeds = 300): number | undefined {
+function firstCaught(bug: SeededNodeBug | undefined, seeds = 300): number | undefined {
   for (let seed = 1; seed <= seeds; seed++) {
     const cluster = new SimulatedCluster(seed, bug);
     try {

@@ -4,31 +4,31 @@ import { isTransferVote, startElection } from "./election.ts";
 import { stepFollower } from "./follower.ts";
 import { stepLeader } from "./leader.ts";
 import type { Message } from "./message.ts";
-import { OK, type Raft, type StepResult } from "./raft.ts";
+import { type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { NO_NODE } from "./state.ts";
 
 /** Takes in a message: settles the terms, votes, and leaves the rest to the role. */
 export function step(raft: Raft, message: Message): StepResult {
-  if (message.term > raft.term && !adoptTerm(raft, message)) return OK;
+  if (message.term > raft.term && !adoptTerm(raft, message)) return STEPPED;
   if (message.term !== 0 && message.term < raft.term) {
     handleLowerTerm(raft, message);
-    return OK;
+    return STEPPED;
   }
   switch (message.type) {
     case "MsgHup":
       startElection(raft, raft.config.preVote ? "preElection" : "election");
-      return OK;
+      return STEPPED;
     case "MsgStorageAppendResp":
       if (message.index !== 0) raft.log.stableTo({ term: message.logTerm, index: message.index });
       if (message.snapshot) snapshotApplied(raft, message.snapshot);
-      return OK;
+      return STEPPED;
     case "MsgStorageApplyResp":
       entriesApplied(raft, message.entries);
-      return OK;
+      return STEPPED;
     case "MsgVote":
     case "MsgPreVote":
       handleVote(raft, message);
-      return OK;
+      return STEPPED;
   }
   if (raft.role === "leader") return stepLeader(raft, message);
   if (raft.role === "follower") return stepFollower(raft, message);

@@ -2,7 +2,7 @@ import { type Random, seededRandom } from "@heddle/base/random";
 import type { Message } from "../core/message.ts";
 import type { ConfChangeSingle, ConfChangeTransition } from "../membership/conf-change.ts";
 import { SafetyChecker, SafetyViolation } from "./safety-checker.ts";
-import { type SeededBug, SimulatedNode } from "./simulated-node.ts";
+import { type SeededNodeBug, SimulatedNode } from "./simulated-node.ts";
 
 const NODE_IDS = [1, 2, 3, 4, 5];
 /** The most messages in the network; more are lost, as on an overloaded link. */
@@ -44,7 +44,7 @@ export class SimulatedCluster {
   /** How often things happened, to show that a run was no idle one. */
   readonly counts = { crashes: 0, confChanges: 0, reads: 0, delivered: 0 };
 
-  constructor(seed: number, bug?: SeededBug) {
+  constructor(seed: number, bug?: SeededNodeBug) {
     this.#random = seededRandom(seed);
     const config = {
       asyncStorageWrites: this.#chance(0.5),

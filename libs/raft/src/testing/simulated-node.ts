@@ -9,7 +9,7 @@ import { RawNode } from "../raw-node.ts";
 import type { SafetyChecker } from "./safety-checker.ts";
 
 /** How a simulated node can be made wrong, to see that the checker notices. */
-export type SeededBug = "skipFsync" | "forgetVote" | "leaseRead";
+export type SeededNodeBug = "skipFsync" | "forgetVote" | "leaseRead";
 
 interface SimulatedNodeOptions {
   readonly id: number;
@@ -20,7 +20,7 @@ interface SimulatedNodeOptions {
     RaftConfig,
     "asyncStorageWrites" | "preVote" | "checkQuorum" | "stepDownOnRemoval"
   >;
-  readonly bug?: SeededBug | undefined;
+  readonly bug?: SeededNodeBug | undefined;
   readonly bootstrap?: Snapshot | undefined;
   readonly send: (message: Message) => void;
   readonly onRead: (read: ReadState) => void;

@@ -3,7 +3,7 @@ import { rejectedBy } from "./eligibility.ts";
 import { offered, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
 /** Why a start must be refused. */
-export type Refusal =
+export type CapacityRefusal =
   | "partial_gang"
   | "unknown_node"
   | "node_not_eligible"
@@ -49,7 +49,7 @@ export class CapacityBook {
     tasks: number,
     placements: readonly TaskPlacement[],
     overcommitRatio: number,
-  ): Refusal | undefined {
+  ): CapacityRefusal | undefined {
     if (placements.length !== tasks) return "partial_gang";
     for (const [rank, place] of placements.entries()) {
       const problem = this.#refusal(request, place, overcommitRatio);
@@ -67,7 +67,7 @@ export class CapacityBook {
     request: TaskRequest,
     { nodeId, devices }: TaskPlacement,
     overcommitRatio: number,
-  ): Refusal | undefined {
+  ): CapacityRefusal | undefined {
     const account = this.#accounts.get(nodeId);
     if (!account?.node) return "unknown_node";
     const { node, scalars, gpuMilli } = account;

@@ -4,7 +4,7 @@ import type { NodeScalars, NodeSnapshot, TaskRequest } from "../model.ts";
 import { nodes, requests } from "../testing/arbitraries.ts";
 import { Ledger } from "./ledger.ts";
 import { Roster } from "./roster.ts";
-import { type Shape, ShapeTable } from "./shape.ts";
+import { type RequestShape, ShapeTable } from "./shape.ts";
 
 // The expected amounts are computed anew from the nodes and the tasks that are held. Nothing of the
 // ledger, its units or its shapes is used for them.
@@ -92,7 +92,7 @@ function expectEqual(
   ledger: Ledger,
   at: number,
   free: Free,
-  kinds: readonly { readonly task: TaskRequest; readonly shape: Shape }[],
+  kinds: readonly { readonly task: TaskRequest; readonly shape: RequestShape }[],
 ): void {
   expect(ledger.rowOf(at)).toEqual([...free.gpus, ...NAMES.map((name) => free.scalars[name])]);
   expect(ledger.gpuFreeMilli(at)).toBe(free.gpus.reduce((sum, milli) => sum + milli, 0));

@@ -1,7 +1,7 @@
 import type { NodeSnapshot, SharedAmounts, SharedRequest, TaskPlacement } from "../model.ts";
 import { ChangeLog } from "./change-log.ts";
 import type { Roster } from "./roster.ts";
-import type { Shape } from "./shape.ts";
+import type { RequestShape } from "./shape.ts";
 import { addShared, NOTHING_SHARED, shareOf } from "./shared-amounts.ts";
 import { offered, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
@@ -153,12 +153,12 @@ export class Ledger {
   }
 
   /** Takes one task's amounts; the caller has checked that they fit. */
-  take(node: number, shape: Shape, devices: readonly number[]): void {
+  take(node: number, shape: RequestShape, devices: readonly number[]): void {
     this.#move(node, shape, devices, -1);
   }
 
   /** Gives one task's amounts back; a sick device stays at what it was. */
-  release(node: number, shape: Shape, devices: readonly number[]): void {
+  release(node: number, shape: RequestShape, devices: readonly number[]): void {
     this.#move(node, shape, devices, 1);
   }
 
@@ -174,7 +174,7 @@ export class Ledger {
     this.shared = addShared(this.shared, held, 1);
   }
 
-  #move(node: number, shape: Shape, devices: readonly number[], sign: number): void {
+  #move(node: number, shape: RequestShape, devices: readonly number[], sign: number): void {
     for (const device of devices) {
       if (!this.nodes[node]!.devices[device]?.healthy) continue;
       this.#gpuFree[node * this.#stride + device]! += sign * shape.milli;
@@ -186,7 +186,7 @@ export class Ledger {
     this.changes.push(node);
   }
 
-  scalarsFit(node: number, shape: Shape): boolean {
+  scalarsFit(node: number, shape: RequestShape): boolean {
     const base = node * SCALARS.length;
     for (let column = 0; column < SCALARS.length; column++) {
       const wanted = shape.scalars[column]!;
@@ -196,7 +196,7 @@ export class Ledger {
   }
 
   /** Whether one task of an eligible shape fits on the node now. */
-  fits(node: number, shape: Shape): boolean {
+  fits(node: number, shape: RequestShape): boolean {
     if (!this.scalarsFit(node, shape)) return false;
     if (shape.devices === 0) return true;
     const base = node * this.#stride;
@@ -210,7 +210,7 @@ export class Ledger {
   }
 
   /** How many tasks of an eligible shape fit on the node now, at most `enough`. */
-  copies(node: number, shape: Shape, enough: number): number {
+  copies(node: number, shape: RequestShape, enough: number): number {
     let count = enough;
     const base = node * SCALARS.length;
     for (let column = 0; column < SCALARS.length; column++) {
@@ -223,7 +223,7 @@ export class Ledger {
     return Math.min(count, this.#deviceCopies(node, shape));
   }
 
-  #deviceCopies(node: number, shape: Shape): number {
+  #deviceCopies(node: number, shape: RequestShape): number {
     const base = node * this.#stride;
     if (shape.onlyDevice >= 0) {
       return this.#gpuFree[base + shape.onlyDevice]! >= shape.milli ? 1 : 0;
@@ -246,7 +246,7 @@ export class Ledger {
   }
 
   /** Thousandths of GPU free on an eligible node that the shape may take. */
-  gpuFreeFor(node: number, { onlyDevice }: Shape): number {
+  gpuFreeFor(node: number, { onlyDevice }: RequestShape): number {
     if (onlyDevice < 0) return this.gpuFreeMilli(node);
     return this.#gpuFree[node * this.#stride + onlyDevice]!;
   }

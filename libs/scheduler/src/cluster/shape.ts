@@ -4,7 +4,7 @@ import type { Roster } from "./roster.ts";
 import { SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
 /** A task request made ready for the inner loops; equal requests share one shape. */
-export interface Shape {
+export interface RequestShape {
   /** Position in the table: the index of per-shape caches. */
   readonly id: number;
   readonly request: TaskRequest;
@@ -30,8 +30,8 @@ const FILTERS_PER_JOB = 4;
 /** Interns requests, and follows the nodes that they may go to. */
 export class ShapeTable {
   readonly #eligibility: Eligibility;
-  readonly #byKey = new Map<string, Shape>();
-  readonly #byRequest = new WeakMap<TaskRequest, Shape>();
+  readonly #byKey = new Map<string, RequestShape>();
+  readonly #byRequest = new WeakMap<TaskRequest, RequestShape>();
 
   constructor(roster: Roster) {
     this.#eligibility = new Eligibility(roster);
@@ -51,7 +51,7 @@ export class ShapeTable {
     return isGone || this.#byKey.size > MAX_SHAPES + jobs;
   }
 
-  of(request: TaskRequest): Shape {
+  of(request: TaskRequest): RequestShape {
     const known = this.#byRequest.get(request);
     if (known) return known;
     const filter = this.#eligibility.of(request);
@@ -66,7 +66,7 @@ export class ShapeTable {
   }
 }
 
-function compile(request: TaskRequest, id: number, filter: StaticFilter): Shape {
+function compile(request: TaskRequest, id: number, filter: StaticFilter): RequestShape {
   const { gpus, gpuMilli, gpuIndex } = request;
   if (gpuIndex !== undefined && (gpus !== 1 || gpuMilli !== WHOLE_DEVICE_MILLI)) {
     throw new RangeError(`a named device is one whole: got ${gpus} devices of ${gpuMilli} milli`);

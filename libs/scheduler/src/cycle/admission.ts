@@ -1,13 +1,13 @@
 import { QuotaLedger } from "../cluster/quota-ledger.ts";
 import type { Blocker, ProjectState, QueuedJob, SchedulerSettings } from "../model.ts";
-import type { Layout } from "./layout.ts";
+import type { ClusterView } from "./cluster-view.ts";
 
 /** Dependencies that a blocker names. */
 const MAX_NAMED_JOBS = 16;
 
 /** Keeps quotas and the number of running jobs, and says what they hold back. */
 export class Admission {
-  readonly #running: Layout["running"];
+  readonly #running: ClusterView["running"];
   readonly #projectOf: (project: string) => ProjectState | undefined;
   readonly #nowMs: number;
   readonly #settings: SchedulerSettings;
@@ -18,7 +18,7 @@ export class Admission {
   #waitingJobs = 0;
 
   constructor(
-    running: Layout["running"],
+    running: ClusterView["running"],
     projectOf: (project: string) => ProjectState | undefined,
     nowMs: number,
     settings: SchedulerSettings,

@@ -2,7 +2,7 @@ import { type Ledger, locate } from "../cluster/ledger.ts";
 import { runtimeBoundMs } from "../cluster/precedence.ts";
 import type { Plan, QueuedJob, RunningJob } from "../model.ts";
 import type { Release } from "./releases.ts";
-import { gangOf, type Round } from "./round.ts";
+import { gangOf, type SchedulingCycle } from "./scheduling-cycle.ts";
 
 /** A job that holds something from now on, or did already, and what it gives back when. */
 export interface Holder {
@@ -27,7 +27,11 @@ export interface OtherStarts {
 }
 
 /** A started job is looked at without itself. */
-export function withOtherStarts(round: Round, plan: Plan, { id }: QueuedJob): OtherStarts {
+export function withOtherStarts(
+  round: SchedulingCycle,
+  plan: Plan,
+  { id }: QueuedJob,
+): OtherStarts {
   const { layout, standing, releases } = round;
   const { nowMs, settings, queue } = standing;
   const ledger = layout.free.clone();

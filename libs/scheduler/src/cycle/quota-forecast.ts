@@ -4,10 +4,10 @@ import { gpuHours, QuotaLedger } from "../cluster/quota-ledger.ts";
 import type { QueuedJob } from "../model.ts";
 import { takesQueuePlace } from "./admission.ts";
 import type { Holder } from "./other-starts.ts";
-import type { Standing } from "./round.ts";
+import type { SchedulingSnapshot } from "./scheduling-cycle.ts";
 
 /** A holder, or a job that is promised its start, and when it is taken to end. */
-export interface Ending extends Holder {
+export interface ExpectedEnd extends Holder {
   readonly endsMs: number;
 }
 
@@ -17,9 +17,9 @@ export interface Ending extends Holder {
  * hence the binary search.
  */
 export function quotaAllowsMs(
-  standing: Standing,
+  standing: SchedulingSnapshot,
   job: QueuedJob,
-  endings: readonly Ending[],
+  endings: readonly ExpectedEnd[],
 ): number | undefined {
   const { nowMs, settings } = standing;
   const windowEndsMs = standing.projectOf(job.project)?.windowEndsMs ?? Number.POSITIVE_INFINITY;
@@ -47,7 +47,12 @@ export function quotaAllowsMs(
 }
 
 /** What the quota would hold back at the time, what has ended by then counted as used. */
-function quotaAt(standing: Standing, job: QueuedJob, own: readonly Ending[], atMs: number) {
+function quotaAt(
+  standing: SchedulingSnapshot,
+  job: QueuedJob,
+  own: readonly ExpectedEnd[],
+  atMs: number,
+) {
   const project = standing.projectOf(job.project);
   if (!project) return [];
   const { windowEndsMs = Number.POSITIVE_INFINITY } = project;
@@ -68,7 +73,7 @@ function quotaAt(standing: Standing, job: QueuedJob, own: readonly Ending[], atM
 
 /** The older jobs of the project, less those that a plan starts, of which so many must start before its queue length lets the job be tried. */
 export function aheadInQueue(
-  { queue, nowMs, projectOf }: Standing,
+  { queue, nowMs, projectOf }: SchedulingSnapshot,
   job: QueuedJob,
   begun: ReadonlySet<string>,
 ): { readonly ahead: readonly QueuedJob[]; readonly mustStart: number } {

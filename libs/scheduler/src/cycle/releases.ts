@@ -1,15 +1,15 @@
 import { type Ledger, locate } from "../cluster/ledger.ts";
 import { runtimeBoundMs } from "../cluster/precedence.ts";
-import type { Shape } from "../cluster/shape.ts";
+import type { RequestShape } from "../cluster/shape.ts";
 import { addShared } from "../cluster/shared-amounts.ts";
 import type { RunningJob, SchedulerSettings, SharedAmounts } from "../model.ts";
 import { type GangRequest, gangFits, type PlacedTask } from "../placement/gang.ts";
-import type { Layout } from "./layout.ts";
+import type { ClusterView } from "./cluster-view.ts";
 
 /** A job's tasks and when they are given back at the latest; infinite for one without an end. */
 export interface Release {
   readonly atMs: number;
-  readonly shape: Shape;
+  readonly shape: RequestShape;
   readonly tasks: readonly PlacedTask[];
   /** What it gives back that belongs to no node. */
   readonly shared?: SharedAmounts | undefined;
@@ -26,14 +26,14 @@ function latestEndMs(job: RunningJob, nowMs: number, settings: SchedulerSettings
  * started. It is made when it is first asked for, which only a job that must wait does.
  */
 export class Releases {
-  readonly #layout: Layout;
+  readonly #layout: ClusterView;
   readonly #settings: SchedulerSettings;
   readonly #nowMs: number;
   /** What the decision itself has set. */
   readonly #set = new Map<string, Release>();
   #all: Map<string, Release> | undefined;
 
-  constructor(layout: Layout, settings: SchedulerSettings, nowMs: number) {
+  constructor(layout: ClusterView, settings: SchedulerSettings, nowMs: number) {
     this.#layout = layout;
     this.#settings = settings;
     this.#nowMs = nowMs;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { layOut, type SchedulingInput } from "../cycle/round.ts";
+import { layOut, type SchedulingInput } from "../cycle/scheduling-cycle.ts";
 import type { NodeSnapshot, QueuedJob } from "../model.ts";
 import { schedule } from "../schedule.ts";
 import { nodes, queues } from "../testing/arbitraries.ts";

@@ -1,6 +1,6 @@
 import { countRejected, type NodeFilter } from "../cluster/eligibility.ts";
 import { withOtherStarts } from "../cycle/other-starts.ts";
-import { gangOf, openRound, type Standing } from "../cycle/round.ts";
+import { gangOf, openCycle, type SchedulingSnapshot } from "../cycle/scheduling-cycle.ts";
 import type { Blocker, Plan, QueuedJob } from "../model.ts";
 import { gangFits, tasksThatFit } from "../placement/gang.ts";
 import { type StartEstimate, startEstimate } from "./start-estimate.ts";
@@ -24,8 +24,8 @@ export interface Explanation {
  * Explains one queued job under the latest plan, made on this standing or not long before. Pure, and
  * leaves the layout as it was.
  */
-export function explain(standing: Standing, plan: Plan, job: QueuedJob): Explanation {
-  const round = openRound(standing);
+export function explain(standing: SchedulingSnapshot, plan: Plan, job: QueuedJob): Explanation {
+  const round = openCycle(standing);
   const gang = gangOf(round.standing, job);
   const others = withOtherStarts(round, plan, job);
   const start = startEstimate(round, plan, { job, gang, others });
@@ -47,11 +47,11 @@ export function explain(standing: Standing, plan: Plan, job: QueuedJob): Explana
  * free and what quotas leave of it: everything but the order of the queue.
  */
 export function variantFitter(
-  standing: Standing,
+  standing: SchedulingSnapshot,
   plan: Plan,
   job: QueuedJob,
 ): (variant: QueuedJob) => boolean {
-  const round = openRound(standing);
+  const round = openCycle(standing);
   const { ledger, started } = withOtherStarts(round, plan, job);
   for (const { job: other } of started) round.admission.charge(other);
   return (variant) =>

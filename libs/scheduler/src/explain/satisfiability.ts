@@ -1,8 +1,8 @@
 import type { Roster } from "../cluster/roster.ts";
 import { Admission, blocker } from "../cycle/admission.ts";
 import { capacityBlockers } from "../cycle/capacity-blockers.ts";
-import { Layout } from "../cycle/layout.ts";
-import { gangOf, type Standing } from "../cycle/round.ts";
+import { ClusterView } from "../cycle/cluster-view.ts";
+import { gangOf, type SchedulingSnapshot } from "../cycle/scheduling-cycle.ts";
 import type { Blocker, NodeSnapshot, QueuedJob, SchedulerSettings, TaskRequest } from "../model.ts";
 
 /** Verdicts kept of one request; beyond that they are found anew. */
@@ -13,14 +13,14 @@ export class Satisfiability {
   /** By request, which jobs alike share, then by what else a verdict hangs on. */
   #verdicts = new WeakMap<TaskRequest, Map<string, readonly Blocker[]>>();
   #settings = "";
-  #emptied: { readonly layout: Layout; readonly of: Roster; version: number } | undefined;
+  #emptied: { readonly layout: ClusterView; readonly of: Roster; version: number } | undefined;
 
   /**
    * Why a job can never run here: blockers on the cluster with nothing on it and every drained node
    * back, and quotas smaller than the job. Empty where it could run one day; a job that is accepted
    * with blockers here fails as Unsatisfiable.
    */
-  neverFits(standing: Standing, job: QueuedJob): readonly Blocker[] {
+  neverFits(standing: SchedulingSnapshot, job: QueuedJob): readonly Blocker[] {
     const empty = this.#upToDate(standing);
     const key = keyOf(standing, job);
     const ofRequest = this.#verdicts.get(job.request) ?? new Map<string, readonly Blocker[]>();
@@ -33,7 +33,7 @@ export class Satisfiability {
   }
 
   /** The emptied cluster; where a node or setting has changed, the verdicts count no more. */
-  #upToDate({ layout: { roster, running }, queue, settings }: Standing): Layout {
+  #upToDate({ layout: { roster, running }, queue, settings }: SchedulingSnapshot): ClusterView {
     const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
     const relevant = `${overcommitRatio} ${jobTimeoutMs} ${maxConcurrentJobs}`;
     const known = this.#emptied;
@@ -48,14 +48,14 @@ export class Satisfiability {
       known.version = roster.version;
       return known.layout;
     }
-    const layout = new Layout(roster.present().map(ready), [], overcommitRatio);
+    const layout = new ClusterView(roster.present().map(ready), [], overcommitRatio);
     this.#emptied = { layout, of: roster, version: roster.version };
     return layout;
   }
 }
 
 /** Jobs with the same request and key have the same verdict. */
-function keyOf({ projectOf, shared }: Standing, job: QueuedJob): string {
+function keyOf({ projectOf, shared }: SchedulingSnapshot, job: QueuedJob): string {
   const { tasks, sameRack, kind, maxRuntimeMs } = job;
   const quota = projectOf(job.project)?.quota ?? {};
   const { gpuMilli, gpuHours } = quota;
@@ -76,7 +76,7 @@ export function withDecisive(never: readonly Blocker[], now: readonly Blocker[])
   return [...never, ...now.filter((each) => !isTold(each))];
 }
 
-function follow(empty: Layout, id: string, node: NodeSnapshot | undefined): void {
+function follow(empty: ClusterView, id: string, node: NodeSnapshot | undefined): void {
   if (node) empty.putNode(ready(node));
   else empty.removeNode(id);
 }
@@ -85,7 +85,11 @@ function ready(node: NodeSnapshot): NodeSnapshot {
   return { ...node, state: "ready" };
 }
 
-function judge(standing: Standing, empty: Layout, job: QueuedJob): readonly Blocker[] {
+function judge(
+  standing: SchedulingSnapshot,
+  empty: ClusterView,
+  job: QueuedJob,
+): readonly Blocker[] {
   const { settings, nowMs } = standing;
   const projectOf = (name: string) => {
     const project = standing.projectOf(name);

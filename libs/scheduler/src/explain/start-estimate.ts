@@ -1,9 +1,9 @@
 import { locate } from "../cluster/ledger.ts";
 import { levelOf, runtimeBoundMs } from "../cluster/precedence.ts";
 import type { OtherStarts } from "../cycle/other-starts.ts";
-import { aheadInQueue, type Ending, quotaAllowsMs } from "../cycle/quota-forecast.ts";
+import { aheadInQueue, type ExpectedEnd, quotaAllowsMs } from "../cycle/quota-forecast.ts";
 import { earliestStartMs, type Release, takeAll } from "../cycle/releases.ts";
-import { gangOf, type Round } from "../cycle/round.ts";
+import { gangOf, type SchedulingCycle } from "../cycle/scheduling-cycle.ts";
 import type { Plan, QueuedJob } from "../model.ts";
 import { type GangRequest, gangFits } from "../placement/gang.ts";
 import { QueuePlayback } from "../reservation/queue-playback.ts";
@@ -41,7 +41,7 @@ interface Promised {
  * limit on jobs and the promises to jobs before it: what does not start now is never told "now" for
  * want of one of them.
  */
-export function startEstimate(round: Round, plan: Plan, asked: Asked): StartEstimate {
+export function startEstimate(round: SchedulingCycle, plan: Plan, asked: Asked): StartEstimate {
   const { job, others } = asked;
   const { nowMs } = round.standing;
   if (plan.starts.some(({ jobId }) => jobId === job.id)) {
@@ -62,7 +62,11 @@ export function startEstimate(round: Round, plan: Plan, asked: Asked): StartEsti
 }
 
 /** The promises that were made before the job's turn. */
-function promisesBefore({ standing, layout }: Round, plan: Plan, job: QueuedJob): Promised[] {
+function promisesBefore(
+  { standing, layout }: SchedulingCycle,
+  plan: Plan,
+  job: QueuedJob,
+): Promised[] {
   const pending = plan.pending.find(({ jobId }) => jobId === job.id);
   return plan.reservations.slice(0, pending?.promisesAhead ?? 0).flatMap((reservation) => {
     const holder = standing.queue.find(({ id }) => id === reservation.jobId);
@@ -80,7 +84,7 @@ function promisesBefore({ standing, layout }: Round, plan: Plan, job: QueuedJob)
 /** A promised job as the hopeful estimate has it: it starts as soon as it can, and is gone then. */
 function goneAsSoonAsStarted(
   { others }: Asked,
-  hopeful: readonly Ending[],
+  hopeful: readonly ExpectedEnd[],
   promised: Promised,
 ): Promised {
   const fitsMs = earliestStartMs(others.ledger, releasesOf(hopeful), promised.gang);
@@ -88,14 +92,14 @@ function goneAsSoonAsStarted(
   return { ...promised, startMs, release: { ...promised.release, atMs: startMs } };
 }
 
-function releasesOf(endings: readonly Ending[]): Release[] {
+function releasesOf(endings: readonly ExpectedEnd[]): Release[] {
   return endings.map(({ release, endsMs }) => ({ ...release, atMs: endsMs }));
 }
 
 function soonestMs(
-  round: Round,
+  round: SchedulingCycle,
   asked: Asked,
-  endings: readonly Ending[],
+  endings: readonly ExpectedEnd[],
   before: readonly Promised[],
 ): number | undefined {
   const { job } = asked;
@@ -117,9 +121,9 @@ function soonestMs(
  * later it starts, the more of them bind it.
  */
 function roomMs(
-  { standing }: Round,
+  { standing }: SchedulingCycle,
   { job, gang, others }: Asked,
-  endings: readonly Ending[],
+  endings: readonly ExpectedEnd[],
   before: readonly Promised[],
 ): number | undefined {
   const { nowMs, settings } = standing;
@@ -140,9 +144,9 @@ function roomMs(
 
 /** When enough of those before it in its project's queue can have started. */
 function queueAllowsMs(
-  round: Round,
+  round: SchedulingCycle,
   { job, others }: Asked,
-  endings: readonly Ending[],
+  endings: readonly ExpectedEnd[],
 ): number | undefined {
   const { standing, placer } = round;
   const begun = new Set(others.started.map(({ job: other }) => other.id));
@@ -172,9 +176,9 @@ function least(a: number | undefined, b: number | undefined): number | undefined
 
 /** Each job ahead in turn, to its bound, then this one. */
 function afterThoseAhead(
-  { standing, placer }: Round,
+  { standing, placer }: SchedulingCycle,
   { job, gang, others }: Asked,
-  bounded: readonly Ending[],
+  bounded: readonly ExpectedEnd[],
 ): number | undefined {
   const { queue, nowMs, settings } = standing;
   const begun = new Set(others.started.map(({ job: other }) => other.id));

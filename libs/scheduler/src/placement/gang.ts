@@ -1,5 +1,5 @@
 import type { Ledger } from "../cluster/ledger.ts";
-import type { Shape } from "../cluster/shape.ts";
+import type { RequestShape } from "../cluster/shape.ts";
 import { sharedFits } from "../cluster/shared-amounts.ts";
 import type {
   NodeSnapshot,
@@ -14,7 +14,7 @@ import type { Stranding } from "./stranding.ts";
 
 /** What a gang needs beyond one task's shape. */
 export interface GangRequest {
-  readonly shape: Shape;
+  readonly shape: RequestShape;
   readonly tasks: number;
   readonly sameRack: boolean;
   readonly strategy: Strategy;

@@ -1,5 +1,5 @@
 import type { Ledger } from "../cluster/ledger.ts";
-import type { Shape } from "../cluster/shape.ts";
+import type { RequestShape } from "../cluster/shape.ts";
 import { compareAlike } from "./node-preference.ts";
 import type { Scorer } from "./scorer.ts";
 
@@ -25,7 +25,7 @@ export class PlacementIndex {
   }
 
   /** The best node for one task of the shape, or -1 where none fits. */
-  best(shape: Shape): number {
+  best(shape: RequestShape): number {
     let tournament = this.#tournaments.get(shape.id);
     if (tournament) this.#tournaments.delete(shape.id);
     else tournament = new Tournament(this.#ledger, this.#scorer, shape);
@@ -42,7 +42,7 @@ export class PlacementIndex {
 export function pickWithin(
   ledger: Ledger,
   scorer: Scorer,
-  shape: Shape,
+  shape: RequestShape,
   nodes: readonly number[],
 ): () => number {
   const eligible = new Uint8Array(ledger.nodes.length);
@@ -57,14 +57,14 @@ const NOBODY = -1;
 class Tournament {
   readonly #ledger: Ledger;
   readonly #scorer: Scorer;
-  readonly #shape: Shape;
+  readonly #shape: RequestShape;
   #leaves = 0;
   #scores = new Float64Array(0);
   #winners = new Int32Array(0);
   /** Up to where the ledger's changes are in the tree. */
   #seen = 0;
 
-  constructor(ledger: Ledger, scorer: Scorer, shape: Shape) {
+  constructor(ledger: Ledger, scorer: Scorer, shape: RequestShape) {
     this.#ledger = ledger;
     this.#scorer = scorer;
     this.#shape = shape;

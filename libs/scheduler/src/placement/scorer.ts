@@ -1,5 +1,5 @@
 import { type Ledger, MAX_DEVICES } from "../cluster/ledger.ts";
-import type { Shape } from "../cluster/shape.ts";
+import type { RequestShape } from "../cluster/shape.ts";
 import { CPU, SCALARS, WHOLE_DEVICE_MILLI } from "../cluster/units.ts";
 import type { Strategy } from "../model.ts";
 import type { Stranding } from "./stranding.ts";
@@ -41,7 +41,7 @@ export class Scorer {
   }
 
   /** The choice for a node that fits; valid until the next call. */
-  choose(node: number, shape: Shape): Choice {
+  choose(node: number, shape: RequestShape): Choice {
     const choice = this.#choice;
     choice.device = -1;
     if (this.strategy === "fragmentation") {
@@ -55,7 +55,7 @@ export class Scorer {
   }
 
   /** The devices that one task takes on a node that fits. */
-  devices(node: number, shape: Shape): number[] {
+  devices(node: number, shape: RequestShape): number[] {
     if (shape.devices === 0) return [];
     if (isShare(shape)) return [this.choose(node, shape).device];
     if (shape.onlyDevice >= 0) return [shape.onlyDevice];
@@ -68,7 +68,7 @@ export class Scorer {
   }
 
   /** What would be left of the node, in 0..1: half CPU, half GPU, over the widest node. */
-  #leftOver(node: number, shape: Shape): number {
+  #leftOver(node: number, shape: RequestShape): number {
     const ledger = this.#ledger;
     const cpu = ledger.scalarFree[node * SCALARS.length + CPU]! - shape.scalars[CPU]!;
     const gpu = ledger.gpuFreeMilli(node) - shape.devices * shape.milli;
@@ -76,7 +76,7 @@ export class Scorer {
   }
 
   /** Binpack fills the fullest device that fits, spread the emptiest. */
-  #deviceByFit(node: number, shape: Shape): number {
+  #deviceByFit(node: number, shape: RequestShape): number {
     const { gpuFree, stride, deviceCount } = this.#ledger;
     const sign = this.strategy === "spread" ? -1 : 1;
     let best = -1;
@@ -92,14 +92,14 @@ export class Scorer {
   }
 
   /** The GPUs newly stranded by the task, plus best fit: the lower the better. */
-  #leastStranding(node: number, shape: Shape): void {
+  #leastStranding(node: number, shape: RequestShape): void {
     const before = this.#strandedNow(node, 0);
     const fit = BEST_FIT_WEIGHT * this.#leftOver(node, shape);
     if (isShare(shape)) this.#bestDevice(node, shape, before - fit);
     else this.#choice.score = toSteps(before - fit - this.#afterWhole(node, shape));
   }
 
-  #bestDevice(node: number, shape: Shape, gain: number): void {
+  #bestDevice(node: number, shape: RequestShape, gain: number): void {
     const { gpuFree, stride, deviceCount } = this.#ledger;
     const choice = this.#choice;
     const base = node * stride;
@@ -119,7 +119,7 @@ export class Scorer {
   }
 
   /** Takes the devices in place, looks, and puts them back: a copy for each score would cost more. */
-  #afterWhole(node: number, shape: Shape): number {
+  #afterWhole(node: number, shape: RequestShape): number {
     const { gpuFree, stride } = this.#ledger;
     const base = node * stride;
     const looked = this.#looked;
@@ -151,6 +151,6 @@ function toSteps(gpus: number): number {
   return Math.floor(STEPS_PER_GPU * gpus);
 }
 
-function isShare(shape: Shape): boolean {
+function isShare(shape: RequestShape): boolean {
   return shape.devices === 1 && shape.milli < WHOLE_DEVICE_MILLI;
 }

@@ -1,4 +1,4 @@
-import type { SchedulingInput } from "../cycle/round.ts";
+import type { SchedulingInput } from "../cycle/scheduling-cycle.ts";
 import type { GangStart, Plan, QueuedJob, RunningJob } from "../model.ts";
 import { HOUR_MS } from "./scenarios.ts";
 

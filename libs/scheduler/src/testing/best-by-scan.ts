@@ -1,5 +1,5 @@
 import type { Ledger } from "../cluster/ledger.ts";
-import type { Shape } from "../cluster/shape.ts";
+import type { RequestShape } from "../cluster/shape.ts";
 import { compareAlike } from "../placement/node-preference.ts";
 import type { Scorer } from "../placement/scorer.ts";
 
@@ -10,7 +10,7 @@ import type { Scorer } from "../placement/scorer.ts";
 export function bestByScan(
   ledger: Ledger,
   scorer: Scorer,
-  shape: Shape,
+  shape: RequestShape,
   candidates: Iterable<number>,
 ): number {
   let best = -1;

@@ -1,12 +1,12 @@
-import { CapacityBook, type Refusal } from "../cluster/capacity-book.ts";
-import type { SchedulingInput } from "../cycle/round.ts";
+import { CapacityBook, type CapacityRefusal } from "../cluster/capacity-book.ts";
+import type { SchedulingInput } from "../cycle/scheduling-cycle.ts";
 import type { GangStart } from "../model.ts";
 
 /** The starts that apply would refuse on the input's snapshot, in the plan's order. */
 export function refusals(
   { snapshot, queue, settings }: Omit<SchedulingInput, "nowMs">,
   starts: readonly GangStart[],
-): { readonly jobId: string; readonly problem: Refusal | "unknown_job" }[] {
+): { readonly jobId: string; readonly problem: CapacityRefusal | "unknown_job" }[] {
   const book = new CapacityBook();
   for (const node of snapshot.nodes) book.setNode(node);
   for (const { request, placements } of snapshot.running) {

@@ -1,4 +1,4 @@
-import type { SchedulingInput } from "../cycle/round.ts";
+import type { SchedulingInput } from "../cycle/scheduling-cycle.ts";
 import {
   type ClusterSnapshot,
   DEFAULT_SETTINGS,

@@ -4,7 +4,7 @@ import { BpeTokenizer } from "./bpe-tokenizer.ts";
 import { trainBpe } from "./bpe-trainer.ts";
 import { type BpeVocabulary, vocabularyOf } from "./bpe-vocabulary.ts";
 import { eachWord } from "./pre-tokenizer.ts";
-import { textOf, textOfKinds } from "./testing/random-text.ts";
+import { randomText, textOfKinds } from "./testing/random-text.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
@@ -31,7 +31,7 @@ function byDefinition({ byteTokens, merges }: BpeVocabulary, text: Uint8Array): 
 }
 
 test.each([1, 2, 3])("texts are cut as GPT-2's pattern cuts them (seed %i)", (seed) => {
-  const text = textOf(seededRandom(seed), 5_000);
+  const text = randomText(seededRandom(seed), 5_000);
   const words = wordsOf(bytes(text)).map((word) =>
     new TextDecoder("utf-8", { ignoreBOM: true }).decode(word),
   );

@@ -46,7 +46,7 @@ export async function clusterMetrics(command: Command): Promise<number> {
 }
 
 /** `heddle cluster resources`: a line for each node, and the sums. */
-export async function clusterResources(command: Command): Promise<number> {
+export async function readClusterResources(command: Command): Promise<number> {
   const { client, data, format } = commandContext(command);
   const resources = fieldsOf(await client.json("/api/v1/cluster/resources"));
   if (format === "json" || format === "yaml") {

@@ -51,7 +51,7 @@ export async function clusterMembers(command: Command): Promise<number> {
 }
 
 /** `heddle cluster transfer [master]`. */
-export async function transferLeadership(command: Command): Promise<number> {
+export async function transferLeadershipCommand(command: Command): Promise<number> {
   const context = commandContext(command);
   const [to] = command.args;
   const body = to === undefined ? {} : { to };

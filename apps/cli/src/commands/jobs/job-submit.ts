@@ -13,7 +13,7 @@ interface SubmitFlags {
 }
 
 /** `heddle jobs submit [file]`: prints the job's id, so that scripts can take it. */
-export async function submitJob(command: Command): Promise<number> {
+export async function submitJobCommand(command: Command): Promise<number> {
   const flags = command.opts() as SubmitFlags;
   const spec = await readJobSpec(command);
   const context = commandContext(command);

@@ -41,7 +41,7 @@ interface ListFlags {
 }
 
 /** `heddle jobs list`. */
-export async function listJobs(command: Command): Promise<number> {
+export async function listJobsCommand(command: Command): Promise<number> {
   const context = commandContext(command);
   const { limit: wanted, watch, ...filters } = command.opts() as ListFlags;
   // The cluster refuses what is no such state, with the list of those that there are.

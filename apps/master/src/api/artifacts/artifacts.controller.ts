@@ -3,7 +3,7 @@ import { Controller, Get, Inject, Param, Query, Req, Res, UseInterceptors } from
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
-import { drained } from "../../http/drained.ts";
+import { responseDrained } from "../../http/drained.ts";
 import { ArtifactReader, type KnownArtifact } from "../../task-output/artifact-reader.ts";
 import { byteRange } from "../../task-output/byte-range.ts";
 import type { ByteRange } from "../../task-output/checked-bytes.ts";
@@ -67,7 +67,7 @@ export class ArtifactsController {
     raw.writeHead(range ? 206 : 200, head as Record<string, string>);
     try {
       for (let item = first; !item.done; item = await chunks.next()) {
-        if (!raw.write(item.value)) await drained(raw);
+        if (!raw.write(item.value)) await responseDrained(raw);
       }
       raw.end();
     } catch (error) {

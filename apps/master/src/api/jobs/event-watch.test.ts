@@ -2,7 +2,7 @@ import { GoneError } from "@heddle/client/errors";
 import { Heddle } from "@heddle/client/heddle";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { readEvents } from "../../../test/event-reader.ts";
+import { readTestEvents } from "../../../test/event-reader.ts";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 
@@ -46,12 +46,17 @@ test.each([
 );
 
 test("position 0.0 begins at the oldest that is kept, and a kept one goes on right after itself", async () => {
-  const oldest = await readEvents(`${server.url}/api/v1/events`, server.adminKey, "0.0", (seen) => {
-    return seen.length === 2;
-  });
+  const oldest = await readTestEvents(
+    `${server.url}/api/v1/events`,
+    server.adminKey,
+    "0.0",
+    (seen) => {
+      return seen.length === 2;
+    },
+  );
   const [first, second] = oldest;
   expect(Number.parseInt(first?.id ?? "", 10)).toBeGreaterThan(2);
-  const rest = await readEvents(
+  const rest = await readTestEvents(
     `${server.url}/api/v1/events`,
     server.adminKey,
     first?.id,
@@ -107,7 +112,7 @@ test("a job's stream looks at other jobs' events once, and misses none of its ow
   const url = `${server.url}/api/v1/jobs/${id}/events`;
   const looks = vi.spyOn(events, "after");
   const newest: number[] = [];
-  const watched = readEvents(url, server.adminKey, undefined, () => false);
+  const watched = readTestEvents(url, server.adminKey, undefined, () => false);
   for (let atMs = 4; newest.length < 3; atMs += 2) {
     const before = events.last.index;
     const seen = looks.mock.calls.length;

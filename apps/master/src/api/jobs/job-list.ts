@@ -5,7 +5,7 @@ import { validate } from "@heddle/contracts/validation";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { ControlState } from "@heddle/control/state";
 import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
-import { jsonBytes, MAX_PAGE_BYTES, type Page } from "../keys/page.ts";
+import { jsonBytes, MAX_PAGE_BYTES, type PageView } from "../keys/page.ts";
 import { viewJob } from "./job-view.ts";
 
 const MAC_BYTES = 16;
@@ -18,7 +18,7 @@ export function listJobs(
   query: Record<string, unknown>,
   pepper: Uint8Array,
   progress: ProgressBook,
-): Page<ReturnType<typeof viewJob>> {
+): PageView<ReturnType<typeof viewJob>> {
   const { limit, cursor, ...filters } = validate(listJobsQuery, query);
   const before = cursor === undefined ? undefined : openCursor(cursor, filters, pepper);
   const data: ReturnType<typeof viewJob>[] = [];

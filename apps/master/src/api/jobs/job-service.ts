@@ -20,7 +20,7 @@ import type { StateChanges } from "./state-changes.ts";
 import {
   dryRun,
   requestedSubmission,
-  type SubmittedJob,
+  type SubmissionView,
   type Submitter,
   submitted,
 } from "./submission.ts";
@@ -74,7 +74,7 @@ export class JobService {
   }
 
   /** Resolves when the job is in the log of a majority. */
-  submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
+  submit(request: CallerRequest, reply: FastifyReply): Promise<SubmissionView> {
     const submitter = this.#submitter(request);
     const body = this.#specBody(request);
     const requested = () => requestedSubmission(parseJsonBody(body), submitter);

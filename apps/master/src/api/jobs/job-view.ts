@@ -1,7 +1,8 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { registrationOf } from "@heddle/control/jobs/commands/registration";
+import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
 import {
-  type JobFailure,
+  type JobFailureRecord,
   type JobRecord,
   type ProgressRecord,
   type TaskExitRecord,
@@ -9,7 +10,6 @@ import {
   taskKey,
 } from "@heddle/control/jobs/records/records";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
-import { wantedOf } from "@heddle/control/jobs/records/wanted";
 import type { ControlState } from "@heddle/control/state";
 import { isoOrNull } from "../../orchestration/scheduling/explanation-view.ts";
 import type { SeenProgress } from "../../orchestration/tasks/progress-book.ts";
@@ -120,7 +120,7 @@ function viewTask(state: ControlState, job: JobRecord, task: TaskRecord) {
     gpu_milli: task.gpuMilli,
     simulated: node?.offer.simulated ?? false,
     phase: task.phase,
-    wanted: wantedOf(job, task).order,
+    wanted: desiredTaskState(job, task).order,
     exit: task.exit ? viewExit(task.exit) : null,
   };
 }
@@ -136,7 +136,7 @@ function viewExit({ reason, exitCode, signal, message, endedAtMs }: TaskExitReco
 }
 
 /** A failure with the last lines of the task that failed, where they are at hand. */
-export function viewFailure({ nodes }: ControlState, failure: JobFailure) {
+export function viewFailure({ nodes }: ControlState, failure: JobFailureRecord) {
   const { nodeId } = failure;
   return {
     reason: failure.reason,

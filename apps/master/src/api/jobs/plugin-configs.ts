@@ -1,7 +1,7 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { type OwnConfigCheck, ownConfigCheck } from "@heddle/contracts/plugin-config";
 import { parsePluginTraining } from "@heddle/contracts/training";
-import type { Fault } from "@heddle/contracts/validation";
+import type { ValidationFault } from "@heddle/contracts/validation";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
 import type { NodeDirectory } from "../../nodes/node-directory.ts";
 
@@ -24,13 +24,13 @@ export class PluginConfigs {
    * What no worker that has the algorithm would take, as the first of them says it; nothing where one
    * takes it or does not say. Of a config whose shared fields are well formed.
    */
-  faults(spec: SubmitJob): readonly Fault[] {
+  faults(spec: SubmitJob): readonly ValidationFault[] {
     const { algorithm, config } = spec;
     if (algorithm === undefined || executorOf(spec) !== "training") return [];
     const schemas = this.#schemasOf(algorithm);
     if (!schemas || schemas.size === 0) return [];
     const { own } = parsePluginTraining(algorithm, config);
-    let first: readonly Fault[] | undefined;
+    let first: readonly ValidationFault[] | undefined;
     for (const schema of schemas) {
       const faults = this.#check(schema)?.(own) ?? [];
       if (faults.length === 0) return [];

@@ -2,7 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
 import { isTrainerVariable, TRAINER_VARIABLES } from "@heddle/contracts/trainer-environment";
 import { trainingFaults } from "@heddle/contracts/training-faults";
-import { check, type Fault, RequestFaults } from "@heddle/contracts/validation";
+import { check, RequestFaults, type ValidationFault } from "@heddle/contracts/validation";
 import { offerFaults } from "@heddle/control/jobs/records/offer-faults";
 import { type SpecFault, specFaults } from "@heddle/control/jobs/records/spec-faults";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
@@ -83,11 +83,14 @@ function configFaults(spec: SubmitJob, pluginConfigs: PluginConfigs): SpecFault[
   return own.map(({ param, message }) => ({ param, detail: message, reads }));
 }
 
-function faultOf({ param, detail: message }: SpecFault): Fault {
+function faultOf({ param, detail: message }: SpecFault): ValidationFault {
   return { param, code: "invalid_value", message };
 }
 
-function refusal(code: "unprocessable" | Fault["code"], faults: readonly Fault[]): AppError {
+function refusal(
+  code: "unprocessable" | ValidationFault["code"],
+  faults: readonly ValidationFault[],
+): AppError {
   const { message, param } = faults[0]!;
   return new AppError(code, message, {
     param: param || undefined,
@@ -96,7 +99,7 @@ function refusal(code: "unprocessable" | Fault["code"], faults: readonly Fault[]
 }
 
 /** The field of the spec that a fault lies in; those of `resources` are told apart. */
-function fieldOf({ path = [], param }: Fault): string {
+function fieldOf({ path = [], param }: ValidationFault): string {
   const [first = param, second] = path;
   return first === "resources" && second !== undefined
     ? `resources.${String(second)}`

@@ -4,7 +4,7 @@ import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JobApi } from "../../../test/job-api.ts";
 import { SECRETS } from "../../../test/test-master.ts";
-import { orderFor } from "../../orchestration/tasks/task-orders.ts";
+import { commandForTask } from "../../orchestration/tasks/task-orders.ts";
 
 /**
  * Every field of a job's spec, held against the contract's own list: a value that is refused with a
@@ -86,7 +86,7 @@ async function lease(change: Record<string, unknown>): Promise<NonNullable<Lease
   const id = await api.submit(bodyOf(change));
   await api.reached(id, "scheduled");
   const { state } = api.master.control;
-  const order = orderFor(
+  const order = commandForTask(
     state,
     state.tasks.get(taskKey(id, 1, 0))!,
     undefined,

@@ -25,7 +25,7 @@ import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
 
 /** What POST /jobs answers with. */
-export interface SubmittedJob {
+export interface SubmissionView {
   readonly job_id: string;
   /** `accepted`; of a job that was there already, under the id that the caller gave it, its own. */
   readonly state: JobState;
@@ -36,7 +36,7 @@ export interface SubmittedJob {
 export function requestedSubmission(
   body: Record<string, unknown>,
   submitter: Submitter,
-): RequestedChange<SubmittedJob> {
+): RequestedChange<SubmissionView> {
   const atMs = Date.now();
   const made = newJobId(atMs);
   const { id, ...spec } = readSpec(withName(body, made), submitter);
@@ -64,7 +64,7 @@ export function submitted({
   id,
   state,
   submittedAtMs,
-}: Pick<JobRecord, "id" | "state" | "submittedAtMs">): SubmittedJob {
+}: Pick<JobRecord, "id" | "state" | "submittedAtMs">): SubmissionView {
   return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
 }
 

@@ -26,7 +26,7 @@ import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-c
 import { parseJsonBody } from "../../http/json-body.ts";
 import { LastUsed } from "../../http/last-used.ts";
 import { type KeyView, successors, viewKey } from "./key-view.ts";
-import { type Page, pageOf } from "./page.ts";
+import { type PageView, pageOf } from "./page.ts";
 
 /** The injection token of the cluster's pepper. */
 export const PEPPER = Symbol("pepper");
@@ -126,7 +126,7 @@ export class KeysController {
   @Permit("cluster:admin", "Lists the API keys, newest first, without their texts.", {
     query: ["limit", "cursor", "consistency"],
   })
-  list(@Query() query: Record<string, unknown>): Page<KeyView> {
+  list(@Query() query: Record<string, unknown>): PageView<KeyView> {
     const keys = [...this.#control.state.keys.values()].reverse();
     const page = pageOf(keys, query);
     const rotatedTo = successors(this.#control.state.keys.values());

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 
 /** One page of a list; `next_cursor` is null on the last. */
-export interface Page<T> {
+export interface PageView<T> {
   readonly object: "list";
   readonly data: readonly T[];
   readonly has_more: boolean;
@@ -17,7 +17,7 @@ const MAX_LIMIT = 1000;
 export function pageOf<T extends { readonly id: string }>(
   items: readonly T[],
   query: Record<string, unknown>,
-): Page<T> {
+): PageView<T> {
   const limit = limitOf(query["limit"]);
   const from = startOf(items, query["cursor"]);
   const data = withinBytes(items.slice(from, from + limit));

@@ -4,7 +4,7 @@ import { Controller, Get, Inject, Param, Query, Req, Res, UseInterceptors } from
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
-import { drained } from "../../http/drained.ts";
+import { responseDrained } from "../../http/drained.ts";
 import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
 import { type LogCursor, writeCursor } from "../../task-output/log-cursor.ts";
 import type { LogItem } from "../../task-output/log-lines.ts";
@@ -72,7 +72,7 @@ export class JobLogsController {
           ? this.#structured(items, cursor).join("")
           : plain(items, isAtLineStart);
         isAtLineStart = items.at(-1)?.ended ?? isAtLineStart;
-        if (!raw.write(text)) await drained(raw);
+        if (!raw.write(text)) await responseDrained(raw);
       },
       end: () => raw.end(),
     };

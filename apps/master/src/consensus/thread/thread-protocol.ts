@@ -6,7 +6,7 @@ import {
   writeProposalId,
 } from "@heddle/consensus/entry-codec";
 import type { Command, Member } from "@heddle/consensus/ports";
-import type { ReplicaStatus } from "@heddle/consensus/replica-status";
+import type { RaftReplicaStatus } from "@heddle/consensus/replica-status";
 import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import type { PlainCredentials } from "@heddle/rpc/credentials";
 import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
@@ -77,7 +77,7 @@ export type MachineTask =
   | { readonly kind: "restoreEnd"; readonly complete: boolean };
 
 /** Where the replica stands, and what its transport knows. */
-export interface ThreadStatus extends ReplicaStatus {
+export interface ThreadStatus extends RaftReplicaStatus {
   readonly nextMemberId: number;
   /** The members with all that is known of them. */
   readonly roster: readonly Member[];

@@ -1,6 +1,6 @@
 import { createMessage, type MessageInit } from "@heddle/raft/core/message";
 import { expect, test } from "vitest";
-import { decodeMessages, encodedBytes, encodeMessage } from "./message-codec.ts";
+import { decodeMessages, encodeMessage, messageBytes } from "./message-codec.ts";
 
 const bytes = (text: string) => new Uint8Array(Buffer.from(text));
 
@@ -18,7 +18,7 @@ const samples: readonly MessageInit[] = [
 
 function encode(): Buffer {
   const messages = samples.map((sample) => createMessage(sample));
-  const size = messages.reduce((sum, message) => sum + encodedBytes(message), 0);
+  const size = messages.reduce((sum, message) => sum + messageBytes(message), 0);
   const buffer = Buffer.alloc(size, 0xee);
   let at = 0;
   for (const message of messages) at = encodeMessage(message, buffer, at);
@@ -43,7 +43,7 @@ test("bytes that are cut short anywhere, or of an unknown kind, are refused", ()
   const ends = new Set([0]);
   let at = 0;
   for (const sample of samples) {
-    at += encodedBytes(createMessage(sample));
+    at += messageBytes(createMessage(sample));
     ends.add(at);
   }
   for (let length = 1; length < whole.length; length++) {

@@ -65,7 +65,7 @@ export function encodeMessage(message: Message, into: Buffer, offset: number): n
 }
 
 /** The bytes that `encodeMessage` writes. */
-export function encodedBytes({ entries, context }: Message): number {
+export function messageBytes({ entries, context }: Message): number {
   let bytes = MESSAGE_HEAD_BYTES + context.byteLength;
   for (const { data } of entries) bytes += ENTRY_HEAD_BYTES + data.byteLength;
   return bytes;

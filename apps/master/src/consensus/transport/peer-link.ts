@@ -1,6 +1,6 @@
 import type { Message } from "@heddle/raft/core/message";
 import { FRAME_HEAD_BYTES, FRAME_KINDS, writeFrameHead } from "./frames.ts";
-import { encodedBytes, encodeMessage } from "./message-codec.ts";
+import { encodeMessage, messageBytes } from "./message-codec.ts";
 
 /** Messages and bytes that may wait for one member; more are dropped. */
 const MAX_QUEUED = 4_096;
@@ -78,7 +78,7 @@ export class PeerLink {
 
   /** False if the messages were dropped. */
   send(messages: readonly Message[]): boolean {
-    const added = messages.map((message) => ({ message, bytes: encodedBytes(message) }));
+    const added = messages.map((message) => ({ message, bytes: messageBytes(message) }));
     const bytes = added.reduce((sum, queued) => sum + queued.bytes, 0);
     const isFull =
       this.#queue.length + messages.length > MAX_QUEUED ||

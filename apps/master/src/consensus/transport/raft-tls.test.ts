@@ -13,7 +13,7 @@ import {
 import type { NodeRole } from "@heddle/rpc/pki/node-name";
 import { TlsIdentity, validityOf } from "@heddle/rpc/pki/tls-identity";
 import { afterEach, beforeAll, expect, test, vi } from "vitest";
-import { eventually } from "../../../test/master-group.ts";
+import { eventuallyAsync } from "../../../test/master-group.ts";
 import { type Hello, helloFrame, readHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 import { SocketFrames } from "./socket-frames.ts";
@@ -96,7 +96,7 @@ function acquaint(...all: Node[]): void {
 }
 
 function connected(one: Node, two: Node): Promise<void> {
-  return eventually("both are connected", async () => {
+  return eventuallyAsync("both are connected", async () => {
     return one.transport.connected.includes(2) && two.transport.connected.includes(1);
   });
 }
@@ -124,7 +124,10 @@ test("masters with certificates of one authority carry messages and snapshots", 
   await connected(one, two);
   one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
   two.transport.send(1, [createMessage({ type: "MsgHeartbeatResp", to: 1, from: 2, term: 5 })]);
-  await eventually("both have heard", async () => one.received.length + two.received.length === 2);
+  await eventuallyAsync(
+    "both have heard",
+    async () => one.received.length + two.received.length === 2,
+  );
   const confState = {
     ...{ voters: [1, 2], learners: [], votersOutgoing: [], learnersNext: [], autoLeave: false },
   };
@@ -173,7 +176,7 @@ test("a caller says nothing to a server that is no master of its cluster, or spe
     const one = await open(1, withTls(await certificate("m1")));
     const two = await open(2, credentials);
     one.transport.setMembers(members.filter(({ id }) => id === 2));
-    await eventually("it says why", async () => one.warnings.length > 0);
+    await eventuallyAsync("it says why", async () => one.warnings.length > 0);
     expect(one.warnings[0]).toMatch(reason);
     expect(two.received).toEqual([]);
     expect(two.transport.connected).toEqual([]);
@@ -198,7 +201,7 @@ test("a renewed certificate is shown to whoever connects from then on; open conn
   other.update((await certificate("m2")).material);
   expect(await shown()).not.toBe(first);
   one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
-  await eventually("the open connection stands", async () => two.received.length === 1);
+  await eventuallyAsync("the open connection stands", async () => two.received.length === 1);
 });
 
 test("a master's certificate speaks for that master alone, whoever dials", async () => {
@@ -212,7 +215,7 @@ test("a master's certificate speaks for that master alone, whoever dials", async
   const one = await open(1, withTls(await certificate("m1")));
   const other = await open(2, withTls(await certificate("m3")));
   acquaint(one, other);
-  await eventually("it says why", async () => one.warnings.length > 0);
+  await eventuallyAsync("it says why", async () => one.warnings.length > 0);
   expect(one.warnings[0]).toContain("m3 does not speak for member 2, which is m2");
   expect(one.transport.connected).toEqual([]);
 });
@@ -226,7 +229,7 @@ test("no connection outlives its certificates; the next one is opened by itself"
   const clock = vi.spyOn(Date, "now").mockReturnValue(untilMs - 500);
   acquaint(one, two);
   // Each connection is told of when it comes and when it goes.
-  await eventually("two have come and gone", async () => one.turns.length >= 4);
+  await eventuallyAsync("two have come and gone", async () => one.turns.length >= 4);
   clock.mockRestore();
   await connected(one, two);
 });

@@ -6,7 +6,7 @@ import type { OutgoingSnapshot } from "@heddle/consensus/ports";
 import { createMessage, type Message } from "@heddle/raft/core/message";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { FRAME_KINDS, type Frame, frameOf, writeFrame } from "./frames.ts";
-import { decodeMessages, encodedBytes, encodeMessage } from "./message-codec.ts";
+import { decodeMessages, encodeMessage, messageBytes } from "./message-codec.ts";
 
 const DIGEST_BYTES = 32;
 
@@ -62,7 +62,7 @@ export async function* snapshotChunks(
 function encodeHead(message: Message, { index, term, detail }: SnapshotMeta): Buffer {
   const json = Buffer.from(JSON.stringify({ index, term, detail }));
   const messageAt = 4 + json.length;
-  const head = Buffer.alloc(messageAt + encodedBytes(message));
+  const head = Buffer.alloc(messageAt + messageBytes(message));
   head.writeUInt32LE(json.length);
   head.set(json, 4);
   encodeMessage(message, head, messageAt);

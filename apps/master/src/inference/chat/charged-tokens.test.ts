@@ -1,4 +1,4 @@
-import { RateLimiter, Reservation } from "@heddle/auth/rate-limiter";
+import { RateLimiter, RateReservation } from "@heddle/auth/rate-limiter";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent } from "@heddle/contracts/engine";
 import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
@@ -6,7 +6,7 @@ import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
 import { Accounting, type UsageRow } from "../accounting.ts";
-import { InferenceCall } from "../call.ts";
+import { AdmittedCall } from "../call.ts";
 
 const LIMIT = 1000;
 const RESERVED_OUTPUT = 500;
@@ -17,13 +17,13 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
   // Nothing refills while the clock stands.
   const limiter = new RateLimiter({ now: () => 1, maxKeys: 1 });
   const reservation = limiter.admit("k", limits, 16 + RESERVED_OUTPUT);
-  if (!(reservation instanceof Reservation)) throw new Error("the call was refused");
+  if (!(reservation instanceof RateReservation)) throw new Error("the call was refused");
   const rows: UsageRow[] = [];
   const metrics = new InferenceMetrics(new Registry(), () => ({
     replicas: [],
     kvUsage: new Map(),
   }));
-  const call = new InferenceCall({
+  const call = new AdmittedCall({
     requestId: "r",
     key: { id: "k", limits } as unknown as ApiKeyRecord,
     model: { id: "m" } as ModelRecord,

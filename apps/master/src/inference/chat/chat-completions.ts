@@ -8,12 +8,12 @@ import type { CallerRequest } from "../../http/access.ts";
 import { envelopeBody } from "../../http/error-reply.ts";
 import { EventStream } from "../../http/event-stream.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
-import type { KeyLimits } from "../../http/limits/key-limits.ts";
+import type { KeyLimiter } from "../../http/limits/key-limiter.ts";
 import { rateLimitHeaders } from "../../http/limits/rate-limit-headers.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import type { ModelCatalog } from "../../models/model-catalog.ts";
 import type { Accounting } from "../accounting.ts";
-import { InferenceCall } from "../call.ts";
+import { AdmittedCall } from "../call.ts";
 import type { InferenceAnswer, InferenceDispatch } from "../dispatch/inference-port.ts";
 import { type InFlight, shuttingDown } from "../in-flight.ts";
 import { boundOutput } from "./bound-output.ts";
@@ -23,7 +23,7 @@ import { ReasoningSplitter, type SplitDelta } from "./reasoning.ts";
 
 export interface ChatCompletionsParts {
   readonly models: ModelCatalog;
-  readonly limits: KeyLimits;
+  readonly limits: KeyLimiter;
   readonly accounting: Accounting;
   readonly inFlight: InFlight;
   readonly dispatch: InferenceDispatch;
@@ -39,7 +39,7 @@ export interface ChatCompletionsParts {
 interface Prepared {
   readonly request: ChatCompletionRequest;
   readonly model: ModelRecord;
-  readonly call: InferenceCall;
+  readonly call: AdmittedCall;
   readonly maxTokens: number | undefined;
   readonly headers: Record<string, string>;
   readonly reasoning: ReasoningStyle | undefined;
@@ -118,7 +118,7 @@ export class ChatCompletions {
       throw thrown;
     }
     const headers = rateLimitHeaders(reservation.view());
-    const call = new InferenceCall({
+    const call = new AdmittedCall({
       requestId: http.id,
       key,
       model,
@@ -297,7 +297,7 @@ function addEvent(
   event: ChoiceEvent,
   splitter: ReasoningSplitter,
   choice: ChatChoice,
-  call: InferenceCall,
+  call: AdmittedCall,
 ): void {
   const split = event.type === "delta" ? splitter.push(event) : splitter.finish();
   call.reasoned(split.reasoningTokens);
@@ -337,7 +337,7 @@ function chunksOf(
   event: ChoiceEvent,
   splitter: ReasoningSplitter,
   chunks: ChunkWriter,
-  call: InferenceCall,
+  call: AdmittedCall,
 ): string {
   if (event.type === "delta") return deltaChunks(event.choice, splitter.push(event), chunks, call);
   const rest = deltaChunks(event.choice, splitter.finish(), chunks, call);
@@ -349,7 +349,7 @@ function deltaChunks(
   choice: number,
   { reasoning, content, logprobs, reasoningTokens }: SplitDelta,
   chunks: ChunkWriter,
-  call: InferenceCall,
+  call: AdmittedCall,
 ): string {
   call.reasoned(reasoningTokens);
   const thought = reasoning === "" ? "" : chunks.reasoning(choice, reasoning);

@@ -2,10 +2,10 @@ import type { GenerateRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import {
   collect,
-  eventually,
+  deltaText,
+  eventuallyTrue,
   scriptedText,
   TestCluster,
-  textOf,
 } from "../../../test/test-cluster.ts";
 import { atLeastFourOfFive } from "../../../test/tries.ts";
 import { type ReadyReplica, ReplicaDispatch } from "./inference-dispatch.ts";
@@ -50,7 +50,7 @@ describe("cancellation", () => {
       const answer = await cluster.start("m", "@tokens=100000 @every=2");
       for await (const event of answer.events) if (event.type === "delta") break;
       const leftMs = performance.now();
-      await eventually("the slot is free", () => load().running === 0);
+      await eventuallyTrue("the slot is free", () => load().running === 0);
       expect(performance.now() - leftMs).toBeLessThan(1_000);
     });
   });
@@ -63,7 +63,7 @@ describe("cancellation", () => {
     setTimeout(() => controller.abort(), 20);
     const events = await collect(answer.events);
     expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
-    await eventually("the slot is free", () => load().running === 0);
+    await eventuallyTrue("the slot is free", () => load().running === 0);
   });
 
   test("a call cancelled while it waits leaves the queue", async () => {
@@ -71,7 +71,7 @@ describe("cancellation", () => {
     await cluster.start("m", "@tokens=100000 @every=5");
     const controller = new AbortController();
     const waiting = cluster.start("m", "@tokens=1", { signal: controller.signal });
-    await eventually("it waits", () => cluster.link.stats().queued === 1);
+    await eventuallyTrue("it waits", () => cluster.link.stats().queued === 1);
     controller.abort();
     await expect(waiting).rejects.toMatchObject({ code: "cancelled" });
     expect(cluster.link.stats().queued).toBe(0);
@@ -83,12 +83,12 @@ describe("bounds", () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0, master: { maxQueued: 2 } });
     const running = await cluster.start("m", "@tokens=50 @every=5");
     const waiting = [cluster.start("m", "@tokens=1"), cluster.start("m", "@tokens=1")];
-    await eventually("two wait", () => cluster.link.stats().queued === 2);
+    await eventuallyTrue("two wait", () => cluster.link.stats().queued === 2);
     const error = await cluster.start("m", "@tokens=1").catch((reason: unknown) => reason);
     expect(error).toMatchObject({ code: "overloaded", model: "m" });
     expect((error as { retryAfterMs: number }).retryAfterMs).toBeGreaterThanOrEqual(1_000);
     await collect(running.events);
-    for (const each of waiting) expect(textOf(await collect((await each).events))).toBe("t0 ");
+    for (const each of waiting) expect(deltaText(await collect((await each).events))).toBe("t0 ");
     expect(cluster.link.stats().overloaded).toBe(1);
   });
 
@@ -156,7 +156,7 @@ describe("bounds", () => {
     const texts = await Promise.all(
       lengths.map(async (tokens) => {
         const answer = await cluster.start("m", `@tokens=${tokens} @every=1`);
-        return textOf(await collect(answer.events));
+        return deltaText(await collect(answer.events));
       }),
     );
     expect(texts).toEqual(lengths.map(scriptedText));
@@ -165,11 +165,11 @@ describe("bounds", () => {
   test("a slow reader stalls only itself, holds a bounded window, and gets the whole text", async () => {
     await start({ workers: 1 });
     const slow = await cluster.start("m", "@tokens=3000");
-    await eventually("its engine is done", () => load().generatedTokens === 3_000);
+    await eventuallyTrue("its engine is done", () => load().generatedTokens === 3_000);
     const quick = await cluster.start("m", "@tokens=50");
-    expect(textOf(await collect(quick.events))).toBe(scriptedText(50));
+    expect(deltaText(await collect(quick.events))).toBe(scriptedText(50));
     const events = await collect(slow.events);
-    expect(textOf(events)).toBe(scriptedText(3_000));
+    expect(deltaText(events)).toBe(scriptedText(3_000));
     // A window of single tokens, then the rest folded into few events.
     expect(events.length).toBeLessThan(300);
     expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 3_000 } });
@@ -179,8 +179,8 @@ describe("bounds", () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
     const unread = await cluster.start("m", "@tokens=3000");
     const quick = await cluster.start("m", "@tokens=5");
-    expect(textOf(await collect(quick.events))).toBe(scriptedText(5));
-    expect(textOf(await collect(unread.events))).toBe(scriptedText(3_000));
+    expect(deltaText(await collect(quick.events))).toBe(scriptedText(5));
+    expect(deltaText(await collect(unread.events))).toBe(scriptedText(3_000));
   });
 
   test("one key's calls hold up no other: neither in the engine, nor in the queue, nor a full one", async () => {
@@ -190,21 +190,24 @@ describe("bounds", () => {
     const ofMany = Array.from({ length: 11 }, () =>
       cluster.start("m", "@tokens=100000 @every=5", many).catch((error: unknown) => error),
     );
-    await eventually("its calls fill the queue", () => cluster.link.stats().queued === 3);
-    await eventually("and the engine", () => load().running === 4 && load().waiting === 4);
+    await eventuallyTrue("its calls fill the queue", () => cluster.link.stats().queued === 3);
+    await eventuallyTrue("and the engine", () => load().running === 4 && load().waiting === 4);
     const few = cluster.start("m", "@tokens=5", { fairKey: "few" });
     expect(await ofMany.at(-1)).toMatchObject({ code: "overloaded" });
-    await eventually("the engine has the other key's call", () => load().waiting === 5);
+    await eventuallyTrue("the engine has the other key's call", () => load().waiting === 5);
     expect(cluster.link.stats().queued).toBe(2);
     controller.abort();
-    expect(textOf(await collect((await few).events))).toBe(scriptedText(5));
+    expect(deltaText(await collect((await few).events))).toBe(scriptedText(5));
   });
 
   test("several choices come with their indices and one done", async () => {
     await start({ workers: 1 });
     const answer = await cluster.start("m", "@tokens=3", { request: { choices: 2 } });
     const events = await collect(answer.events);
-    expect([textOf(events, 0), textOf(events, 1)]).toEqual([scriptedText(3), scriptedText(3)]);
+    expect([deltaText(events, 0), deltaText(events, 1)]).toEqual([
+      scriptedText(3),
+      scriptedText(3),
+    ]);
     expect(events.filter(({ type }) => type === "finish")).toHaveLength(2);
     expect(events.filter(({ type }) => type === "done")).toHaveLength(1);
   });
@@ -223,7 +226,7 @@ describe("failures", () => {
     await start({ workers: 2 });
     const answer = await cluster.start("m", "@tokens=9 @fail=oops @after=3");
     const events = await collect(answer.events);
-    expect(textOf(events)).toBe(scriptedText(3));
+    expect(deltaText(events)).toBe(scriptedText(3));
     expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "engine_failed" } });
     expect(cluster.link.stats().retries).toBe(0);
   });
@@ -239,7 +242,7 @@ describe("failures", () => {
     }
     const answer = await cluster.start("m", "@tokens=2");
     expect(performance.now() - beganMs).toBeGreaterThan(500);
-    expect(textOf(await collect(answer.events))).toBe(scriptedText(2));
+    expect(deltaText(await collect(answer.events))).toBe(scriptedText(2));
   });
 
   test("an engine that crashes fails its answers, is started anew, and serves again", async () => {
@@ -248,8 +251,8 @@ describe("failures", () => {
     const last = (await collect(answer.events)).at(-1);
     expect(last).toMatchObject({ type: "failed", error: { code: "engine_failed" } });
     const again = await cluster.start("m", "@tokens=2");
-    expect(textOf(await collect(again.events))).toBe(scriptedText(2));
-    await eventually("the restart is reported", () => {
+    expect(deltaText(await collect(again.events))).toBe(scriptedText(2));
+    await eventuallyTrue("the restart is reported", () => {
       const [node] = cluster.link.directory.nodes();
       return node?.replicas[0]?.load.restarts === 1;
     });
@@ -259,7 +262,7 @@ describe("failures", () => {
     await start({ workers: 1 });
     const stuck = cluster.start("m", "@hang").catch((error: unknown) => error);
     for (const retries of [0, 1, 2]) {
-      await eventually(`the call is in engine ${retries + 1}`, () => {
+      await eventuallyTrue(`the call is in engine ${retries + 1}`, () => {
         const stats = cluster.link.stats();
         return stats.retries === retries && stats.queued === 0 && load().running === 1;
       });
@@ -268,7 +271,7 @@ describe("failures", () => {
     }
     expect(await stuck).toMatchObject({ code: "engine_failed" });
     const next = await cluster.start("m", "@tokens=2");
-    expect(textOf(await collect(next.events))).toBe(scriptedText(2));
+    expect(deltaText(await collect(next.events))).toBe(scriptedText(2));
   });
 
   test("an unknown deployment is model_not_found, one that cannot be brought up model_failed or unavailable", async () => {
@@ -293,7 +296,7 @@ describe("failures", () => {
     await start({ workers: 1, master: { maxLoadingWaitMs: 400 } });
     cluster.control.deploy("soon", "every-worker", {}, "slow-100");
     const answer = await cluster.start("soon", "@tokens=1");
-    expect(textOf(await collect(answer.events))).toBe("t0 ");
+    expect(deltaText(await collect(answer.events))).toBe("t0 ");
     cluster.control.deploy("late", "every-worker", {}, "slow-2000");
     const late = cluster.start("late", "x");
     await expect(late).rejects.toMatchObject({ code: "model_loading", retryAfterMs: 400 });
@@ -310,7 +313,7 @@ describe("placement", () => {
     cluster.control.remove("one");
     await cluster.workersReady("one", 0);
     await cluster.workersReady("m", 2);
-    await eventually("nothing else is left", () => {
+    await eventuallyTrue("nothing else is left", () => {
       const replicas = cluster.link.directory.nodes().flatMap((node) => node.replicas);
       return replicas.map(({ deployment }) => deployment).join() === "m,m";
     });
@@ -319,7 +322,7 @@ describe("placement", () => {
   test("a changed specification restarts the engine with it", async () => {
     await start({ workers: 1, maxSequences: 4 });
     cluster.control.deploy("m", "every-worker", { maxSequences: 7 });
-    await eventually("the engine runs as asked", () => {
+    await eventuallyTrue("the engine runs as asked", () => {
       const replica = cluster.link.directory.nodes()[0]?.replicas[0];
       return replica?.phase === "ready" && replica.load.maxSequences === 7;
     });
@@ -331,11 +334,11 @@ describe("placement", () => {
     cluster.control.deploy("one", 1);
     await cluster.workersReady("one", 1);
     await cluster.startWorker({ name: "second" });
-    await eventually("both are attached", () => cluster.link.directory.nodes().length === 2);
+    await eventuallyTrue("both are attached", () => cluster.link.directory.nodes().length === 2);
     first.kill("SIGKILL");
     const answer = await cluster.start("one", "@tokens=1").catch(() => undefined);
     if (answer) await collect(answer.events);
-    await eventually("the other runs it", () => {
+    await eventuallyTrue("the other runs it", () => {
       const nodes = cluster.link.directory.nodes();
       return nodes.length === 1 && nodes[0]?.replicas[0]?.phase === "ready";
     });

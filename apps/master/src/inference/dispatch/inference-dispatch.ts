@@ -6,7 +6,7 @@ import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
 import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "./inference-port.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { type Candidate, chooseReplica, isFull } from "./routing.ts";
+import { allFull, type Candidate, chooseReplica } from "./routing.ts";
 
 /** A ready replica that requests can be sent to. */
 export interface ReadyReplica extends Candidate {
@@ -323,7 +323,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const first = queue.peek();
     if (!first) return false;
     if (first.place()) return true;
-    if (isFull(this.#options.replicas.ready(deployment))) return false;
+    if (allFull(this.#options.replicas.ready(deployment))) return false;
     return queue.heads().some((waiter) => waiter !== first && waiter.place());
   }
 

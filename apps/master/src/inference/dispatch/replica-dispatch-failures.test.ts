@@ -4,8 +4,8 @@ import {
   dispatchOver,
   failed,
   pass,
-  Replica,
   read,
+  ScriptedReplica,
   STARTED,
   soon,
   useTimesByHand,
@@ -18,7 +18,7 @@ afterEach(() => {
 });
 
 test("dispatch: a failure before the first event is retried on another replica", async () => {
-  const [bad, good] = [new Replica("a"), new Replica("b")];
+  const [bad, good] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
   bad.answers = [[failed("worker_lost")]];
   const { start, dispatch } = dispatchOver([bad, good]);
   const call = start();
@@ -28,7 +28,7 @@ test("dispatch: a failure before the first event is retried on another replica",
 });
 
 test("dispatch: after three failures the last one is told, with its node", async () => {
-  const replicas = ["a", "b", "c", "d"].map((name) => new Replica(name));
+  const replicas = ["a", "b", "c", "d"].map((name) => new ScriptedReplica(name));
   for (const replica of replicas) replica.answers = [[failed("engine_failed")]];
   const { start, dispatch } = dispatchOver(replicas);
   const call = start();
@@ -41,7 +41,7 @@ test("dispatch: after three failures the last one is told, with its node", async
 });
 
 test("dispatch: what is wrong in itself, or given up meanwhile, is told at once", async () => {
-  const [bad, other] = [new Replica("a"), new Replica("b")];
+  const [bad, other] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
   bad.answers = [[failed("context_length_exceeded")]];
   const { start } = dispatchOver([bad, other]);
   const wrong = start();
@@ -57,7 +57,7 @@ test("dispatch: what is wrong in itself, or given up meanwhile, is told at once"
 });
 
 test("dispatch: a replica that refuses is asked again with each report, eight times", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   replica.answers = [[failed("overloaded")]];
   const { start, change, dispatch } = dispatchOver([replica]);
   const call = start();
@@ -75,7 +75,7 @@ test("dispatch: a replica that refuses is asked again with each report, eight ti
 });
 
 test("dispatch: a call that waits for a report holds nobody up", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   replica.answers = [[failed("unavailable")], [STARTED, DONE]];
   const { start } = dispatchOver([replica]);
   const waiting = start();
@@ -86,7 +86,7 @@ test("dispatch: a call that waits for a report holds nobody up", async () => {
 });
 
 test("dispatch: one that failed on the only engine is told once that is known to live", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   replica.answers = [[failed("worker_lost")], [STARTED, DONE]];
   const { start, change } = dispatchOver([replica]);
   const call = start();
@@ -102,7 +102,7 @@ test("dispatch: one that failed on the only engine is told once that is known to
 });
 
 test("dispatch: one that failed on an engine goes to that which takes its place", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   replica.answers = [[failed("engine_failed")]];
   const { start, change, source } = dispatchOver([replica]);
   const call = start();
@@ -110,13 +110,13 @@ test("dispatch: one that failed on an engine goes to that which takes its place"
   source.replicas = [];
   await change();
   expect(call.error).toBeUndefined();
-  source.replicas = [Object.assign(new Replica("a"), { holder: "a/2" })];
+  source.replicas = [Object.assign(new ScriptedReplica("a"), { holder: "a/2" })];
   await change();
   expect(call.answer?.node).toBe("a");
 });
 
 test("dispatch: three failures take a replica out until it may be probed", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   const crash = [STARTED, failed("engine_failed")];
   replica.answers = [crash, crash, crash, [STARTED, DONE]];
   const { start } = dispatchOver([replica], { maxWaitMs: 9_000 });
@@ -134,7 +134,7 @@ test("dispatch: three failures take a replica out until it may be probed", async
 });
 
 test("dispatch: a whole answer between failures makes them count anew", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   const crash = [STARTED, failed("server_error")];
   replica.answers = [crash, crash, [STARTED, DONE], crash, crash, [STARTED, DONE]];
   const { start } = dispatchOver([replica]);
@@ -147,7 +147,7 @@ test("dispatch: a whole answer between failures makes them count anew", async ()
 });
 
 test("dispatch: refusals and cancelled answers do not take a replica out", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   replica.answers = [[STARTED, failed("cancelled")]];
   const { start } = dispatchOver([replica]);
   for (let calls = 0; calls < 5; calls++) {
@@ -159,7 +159,7 @@ test("dispatch: refusals and cancelled answers do not take a replica out", async
 });
 
 test("dispatch: an answer without a first event is a failure of the worker", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   replica.answers = [[]];
   const { start } = dispatchOver([replica]);
   const call = start();
@@ -168,7 +168,7 @@ test("dispatch: an answer without a first event is a failure of the worker", asy
 });
 
 test("dispatch: each engine that a call failed on counts by its own node's reports", async () => {
-  const [a, b] = [new Replica("a"), new Replica("b")];
+  const [a, b] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
   a.reports = 50;
   for (const replica of [a, b]) replica.answers = [[failed("worker_lost")]];
   const { start, change } = dispatchOver([a, b]);
@@ -180,7 +180,7 @@ test("dispatch: each engine that a call failed on counts by its own node's repor
 });
 
 /** A replica that three failures have taken out. */
-async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica: Replica) {
+async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica: ScriptedReplica) {
   replica.answers = Array.from({ length: 3 }, () => [STARTED, failed("engine_failed")]);
   for (let failures = 0; failures < 3; failures++) {
     const call = start();
@@ -191,7 +191,7 @@ async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica
 }
 
 test("dispatch: one call probes a replica, and the next goes once that is answered", async () => {
-  const replica = Object.assign(new Replica("a"), { maxSequences: 4 });
+  const replica = Object.assign(new ScriptedReplica("a"), { maxSequences: 4 });
   const { start, change } = dispatchOver([replica], { maxWaitMs: 9_000 });
   await takenOut(start, replica);
   replica.answers = ["hangs"];
@@ -203,7 +203,7 @@ test("dispatch: one call probes a replica, and the next goes once that is answer
 });
 
 test("dispatch: a replica that is out stays out, until its deployment is forgotten", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   const { start, change, source } = dispatchOver([replica], { maxWaitMs: 100 });
   await takenOut(start, replica);
   await change();
@@ -227,11 +227,11 @@ test("dispatch: a replica that is out stays out, until its deployment is forgott
 
 /** Whether one that was taken out is still out after so many others came and went, two at a time. */
 async function isOutAfter(others: number, stays: boolean): Promise<boolean> {
-  const bad = new Replica("bad");
+  const bad = new ScriptedReplica("bad");
   const { start, change, source } = dispatchOver([bad], { maxWaitMs: 100 });
   await takenOut(start, bad);
   for (let n = 0; n < others; n += 2) {
-    const pair = [n, n + 1].map((name) => new Replica(`r${name}`));
+    const pair = [n, n + 1].map((name) => new ScriptedReplica(`r${name}`));
     source.replicas = stays ? [bad, ...pair] : pair;
     for (const _ of pair) start();
     await soon();

@@ -4,8 +4,8 @@ import {
   dispatchOver,
   full,
   pass,
-  Replica,
   read,
+  ScriptedReplica,
   soon,
   useTimesByHand,
 } from "../../../test/scripted-replicas.ts";
@@ -17,7 +17,7 @@ afterEach(() => {
 });
 
 test("dispatch: an answer has all its events, and tells its node", async () => {
-  const { start, dispatch } = dispatchOver([new Replica("a")]);
+  const { start, dispatch } = dispatchOver([new ScriptedReplica("a")]);
   const call = start();
   await soon();
   expect(call.answer?.node).toBe("a");
@@ -150,7 +150,7 @@ test("dispatch: those that wait go in turn, and none before them", async () => {
 });
 
 test("dispatch: leaving an answer leaves the worker's", async () => {
-  const replica = new Replica("a");
+  const replica = new ScriptedReplica("a");
   const { start } = dispatchOver([replica]);
   const call = start();
   await soon();
@@ -162,7 +162,7 @@ test("dispatch: leaving an answer leaves the worker's", async () => {
 });
 
 test("dispatch: equal replicas take turns, the one chosen longest ago first", async () => {
-  const replicas = ["a", "b", "c"].map((name) => new Replica(name));
+  const replicas = ["a", "b", "c"].map((name) => new ScriptedReplica(name));
   const { start } = dispatchOver(replicas);
   const nodes: (string | undefined)[] = [];
   for (let calls = 0; calls < 6; calls++) {
@@ -174,7 +174,7 @@ test("dispatch: equal replicas take turns, the one chosen longest ago first", as
 });
 
 test("dispatch: a prompt goes where its beginning was served before", async () => {
-  const replicas = ["a", "b"].map((name) => new Replica(name));
+  const replicas = ["a", "b"].map((name) => new ScriptedReplica(name));
   const { start } = dispatchOver(replicas);
   const nodes: (string | undefined)[] = [];
   for (const token of [1, 2, 1, 2, 2, 1]) {

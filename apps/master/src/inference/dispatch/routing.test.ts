@@ -2,7 +2,7 @@ import { seededRandom } from "@heddle/base/random";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { type Candidate, chooseReplica, isFull } from "./routing.ts";
+import { allFull, type Candidate, chooseReplica } from "./routing.ts";
 
 const KEY = "k";
 const candidate = fc.record({
@@ -128,11 +128,11 @@ describe("the choice of a replica: bounds", () => {
 
   test("replicas are full when each holds four more batches, or what it queues", () => {
     const [full, free] = [replica({ used: 20 }), replica({ used: 19 })];
-    expect([isFull([]), isFull([full]), isFull([free]), isFull([full, free])]).toEqual([
+    expect([allFull([]), allFull([full]), allFull([free]), allFull([full, free])]).toEqual([
       ...[true, true, false, false],
     ]);
-    expect(isFull([replica({ used: 5, maxQueued: 1 })])).toBe(true);
-    expect(isFull([replica({ used: 4, maxQueued: 1 })])).toBe(false);
+    expect(allFull([replica({ used: 5, maxQueued: 1 })])).toBe(true);
+    expect(allFull([replica({ used: 4, maxQueued: 1 })])).toBe(false);
   });
 
   test("an idle replica takes a call of more choices than it has room for", () => {

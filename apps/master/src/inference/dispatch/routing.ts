@@ -87,6 +87,6 @@ function roomForAll({ maxSequences, maxQueued }: Candidate): number {
 }
 
 /** Whether no call of any key has room: then the others that wait need not be asked. */
-export function isFull(candidates: readonly Candidate[]): boolean {
+export function allFull(candidates: readonly Candidate[]): boolean {
   return candidates.every((candidate) => candidate.used >= roomForAll(candidate));
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { collect, eventually, TestCluster } from "../../../test/test-cluster.ts";
+import { collect, eventuallyTrue, TestCluster } from "../../../test/test-cluster.ts";
 import { planPlacement } from "./placement-plan.ts";
 
 let cluster: TestCluster;
@@ -33,7 +33,7 @@ test("a draining worker: no new call, its running call ends, then its replica go
   expect(replicas()).toEqual(["one", "two"]);
   const events = await collect(answer.events);
   expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 400 } });
-  await eventually("the replica is gone", () => replicas().length === 1);
+  await eventuallyTrue("the replica is gone", () => replicas().length === 1);
 });
 
 test("a drained worker: its replica moves to another, and alone it takes no call", async () => {
@@ -53,7 +53,7 @@ test("a drained worker: its replica moves to another, and alone it takes no call
     message: expect.stringContaining("drained"),
   });
   await cluster.startWorker({ name: "two" });
-  await eventually("it has moved", () => replicas().join() === "two");
+  await eventuallyTrue("it has moved", () => replicas().join() === "two");
   const moved = await cluster.start("m", "@tokens=1");
   expect(moved.node).toBe(cluster.node("two"));
   await collect(moved.events);

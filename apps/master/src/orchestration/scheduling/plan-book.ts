@@ -8,7 +8,7 @@ import {
 import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records/records";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/records/recovery";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
-import { LiveStanding } from "@heddle/control/jobs/scheduling/live-standing";
+import { IncrementalSnapshot } from "@heddle/control/jobs/scheduling/incremental-snapshot";
 import {
   claimedDeployment,
   claimId,
@@ -22,7 +22,7 @@ import {
   tasksOf,
 } from "@heddle/control/jobs/scheduling/scheduling-input";
 import { runtimeBoundMs } from "@heddle/scheduler/cluster/precedence";
-import type { Standing } from "@heddle/scheduler/cycle/round";
+import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { explain, variantFitter } from "@heddle/scheduler/explain/explain";
 import { Satisfiability, withDecisive } from "@heddle/scheduler/explain/satisfiability";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
@@ -90,7 +90,7 @@ export class PlanBook {
   /** All that looks at the standing: the layout in it is one for all, and changed on the way. */
   readonly work = new StepQueue();
   #isRefreshing = false;
-  #live: LiveStanding | undefined;
+  #live: IncrementalSnapshot | undefined;
   #latest: Entry | undefined;
   /** By job id, the latest last. */
   readonly #explained = new Map<string, Explained>();
@@ -101,10 +101,10 @@ export class PlanBook {
   }
 
   /** What the scheduler decides on now; to be asked for in `work` alone, it holds until the next call. */
-  view(nowMs: number): Standing {
+  view(nowMs: number): SchedulingSnapshot {
     const { state, jobs, appliedIndex: index } = this.#control;
     // After a restore there is another index, and what was kept is of no use.
-    if (this.#live?.index !== jobs) this.#live = new LiveStanding(state, jobs);
+    if (this.#live?.index !== jobs) this.#live = new IncrementalSnapshot(state, jobs);
     const standing = this.#live.view({ index, nowMs });
     return { ...standing, queue: this.#held(this.refusals.delay(standing.queue)) };
   }
@@ -120,7 +120,7 @@ export class PlanBook {
     );
   }
 
-  publish({ nowMs: atMs }: Standing, plan: Plan): void {
+  publish({ nowMs: atMs }: SchedulingSnapshot, plan: Plan): void {
     this.#latest = {
       number: (this.#latest?.number ?? 0) + 1,
       plan,
@@ -258,7 +258,12 @@ export class PlanBook {
    * What of the spec would have the job start now, or make one possible that can never run; empty for
    * one that the plan starts.
    */
-  *#changes(standing: Standing, plan: Plan, spec: SubmitJob, job: QueuedJob): Steps<SpecChange[]> {
+  *#changes(
+    standing: SchedulingSnapshot,
+    plan: Plan,
+    spec: SubmitJob,
+    job: QueuedJob,
+  ): Steps<SpecChange[]> {
     const { id, waitingFor, notBeforeMs } = job;
     if (plan.starts.some(({ jobId }) => jobId === id)) return [];
     if (waitingFor.length > 0 || notBeforeMs > standing.nowMs) return [];
@@ -319,7 +324,11 @@ export class PlanBook {
 }
 
 /** The promises that were made before the job's turn. */
-function promisesBefore({ queue, nowMs }: Standing, plan: Plan, id: string): PromiseBefore[] {
+function promisesBefore(
+  { queue, nowMs }: SchedulingSnapshot,
+  plan: Plan,
+  id: string,
+): PromiseBefore[] {
   const pending = plan.pending.find(({ jobId }) => jobId === id);
   return plan.reservations.slice(0, pending?.promisesAhead ?? 0).flatMap(({ jobId, startAtMs }) => {
     const holder = queue.find((each) => each.id === jobId);

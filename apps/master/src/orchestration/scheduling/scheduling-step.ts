@@ -4,7 +4,7 @@ import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/recor
 import { plannedJobId } from "@heddle/control/jobs/records/recovery";
 import { algorithmFault } from "@heddle/control/jobs/records/task-request";
 import { claimedDeployment } from "@heddle/control/jobs/scheduling/replica-claims";
-import type { Standing } from "@heddle/scheduler/cycle/round";
+import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import type { Blocker, Plan } from "@heddle/scheduler/model";
 import { decideInSteps } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
@@ -79,13 +79,16 @@ function forJob({ forJobId }: CommitPlanCommand["preemptions"][number]): {
 }
 
 interface Admission {
-  readonly standing: Standing;
+  readonly standing: SchedulingSnapshot;
   readonly admitted: readonly string[];
   readonly unsatisfiable: CommitPlanCommand["unsatisfiable"];
 }
 
 /** Tells accepted jobs that may run one day from those that never will. */
-function* admit({ control, plans }: SchedulingStepOptions, standing: Standing): Steps<Admission> {
+function* admit(
+  { control, plans }: SchedulingStepOptions,
+  standing: SchedulingSnapshot,
+): Steps<Admission> {
   const { state } = control;
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
   const unsatisfiable: { jobId: string; message: string }[] = [];
@@ -110,7 +113,7 @@ function neverText(blockers: readonly Blocker[]): string {
 
 function commandOf(
   { acknowledgeMs }: SchedulingStepOptions,
-  { nowMs, settings }: Standing,
+  { nowMs, settings }: SchedulingSnapshot,
   plan: Plan,
   rest: Pick<CommitPlanCommand, "admitted" | "unsatisfiable">,
 ): CommitPlanCommand {
@@ -182,7 +185,7 @@ function isMoved(held: number | undefined, planned: number | undefined): boolean
 }
 
 /** The next moment at which time alone changes what a plan says: a backoff or a bound is over. */
-function nextLookMs({ nowMs, queue, layout, settings }: Standing): number | undefined {
+function nextLookMs({ nowMs, queue, layout, settings }: SchedulingSnapshot): number | undefined {
   let next = layout.running.nextBoundMs(settings);
   for (const { notBeforeMs } of queue) {
     if (notBeforeMs > nowMs) next = Math.min(next, notBeforeMs);

@@ -21,7 +21,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import { inTurns } from "../in-turns.ts";
+import { forEachLimit } from "../for-each-limit.ts";
 
 const listMethod = method<
   ListCheckpointJobs,
@@ -68,7 +68,7 @@ export class CheckpointRelease {
   async step(nowMs: number): Promise<number> {
     const { servers } = this.#options.control.state;
     const ready = [...servers.values()].filter(({ state }) => state === "ready");
-    await inTurns(ready, maxServers, (server) => this.#look(server));
+    await forEachLimit(ready, maxServers, (server) => this.#look(server));
     return nowMs + lookMs;
   }
 

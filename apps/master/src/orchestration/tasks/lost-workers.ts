@@ -15,7 +15,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import { inTurns } from "../in-turns.ts";
+import { forEachLimit } from "../for-each-limit.ts";
 
 const releaseMethod = method<
   LostWorker,
@@ -61,7 +61,7 @@ export class LostWorkers {
     this.#told = told;
     const open = due.filter(({ key }) => !told.has(key));
     const byServer = Map.groupBy(open, ({ serverId }) => serverId);
-    await inTurns(byServer, maxServers, ([id, words]) => this.#tell(id, words));
+    await forEachLimit(byServer, maxServers, ([id, words]) => this.#tell(id, words));
     const isDone = open.every(({ key }) => told.has(key));
     return isDone ? undefined : this.#options.clock.wallMs() + againMs;
   }
@@ -91,7 +91,7 @@ export class LostWorkers {
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
-      await inTurns(words, maxCalls, async ({ serverId: _, key, ...lost }) => {
+      await forEachLimit(words, maxCalls, async ({ serverId: _, key, ...lost }) => {
         await peer.unary(releaseMethod, lost, { deadlineMs: callMs });
         this.#told.add(key);
         log.info({ job: lost.jobId, rank: lost.rank }, "the others go on without a lost task");

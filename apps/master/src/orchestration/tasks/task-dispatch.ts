@@ -10,11 +10,17 @@ import type { NodeDirectory } from "../../nodes/node-directory.ts";
 import { ownsTask } from "../../nodes/ownership.ts";
 import type { TaskSecrets } from "../../task-output/task-secrets.ts";
 import { LeaseHold } from "../scheduling/lease-hold.ts";
-import { checkpointsOver } from "./checkpoints-over.ts";
-import { judgedFailures } from "./judged-failures.ts";
+import { confirmedFailures } from "./confirmed-failures.ts";
+import { expiredCheckpoints } from "./expired-checkpoints.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { statusKey, TaskLink } from "./task-link.ts";
-import { isOfEarlierCluster, lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
+import {
+  commandForTask,
+  commandForUnknownTask,
+  isOfEarlierCluster,
+  missingTaskReport,
+  statusDelta,
+} from "./task-orders.ts";
 
 /** Rounds come at least so often, and after a change no sooner than this. */
 const roundMs = 250;
@@ -141,7 +147,7 @@ export class TaskDispatch {
             this.#progress.take(status);
         },
         checkpointsOver: (jobIds) =>
-          checkpointsOver(control.state, jobIds, this.#options.clock.wallMs()),
+          expiredCheckpoints(control.state, jobIds, this.#options.clock.wallMs()),
       });
       this.#links.set(node, link);
     }
@@ -165,8 +171,8 @@ export class TaskDispatch {
     for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
       const command = record
-        ? orderFor(state, record, status, wallMs, secrets)
-        : status && orderForStranger(status);
+        ? commandForTask(state, record, status, wallMs, secrets)
+        : status && commandForUnknownTask(status);
       if (isHeld && (command?.lease || command?.start)) continue;
       if (command) link.order(key, command, nowMs);
       else link.settle(key);
@@ -206,7 +212,7 @@ export class TaskDispatch {
     const { control, clock, directory, log } = this.#options;
     if (this.#judging || control.jobs.suspected.size === 0) return;
     const views = new Map(directory.nodes().map((view) => [view.id, view]));
-    const entries = judgedFailures(control, (nodeId) => {
+    const entries = confirmedFailures(control, (nodeId) => {
       const link = this.#links.get(nodeId);
       // What it has said comes into the log first.
       if (!link?.isReady || this.#newsOf(link).length > 0) return undefined;
@@ -248,7 +254,9 @@ export class TaskDispatch {
     for (const [key, record] of this.#tasksOf(link)) {
       if (!record) continue;
       const status = link.statuses.get(key);
-      const entry = status ? newsOf(record, status) : lostWord(record, clock.wallMs());
+      const entry = status
+        ? statusDelta(record, status)
+        : missingTaskReport(record, clock.wallMs());
       if (entry) entries.push(entry);
       if (entries.length >= maxEntries) break;
     }

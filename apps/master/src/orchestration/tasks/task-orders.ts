@@ -7,6 +7,7 @@ import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/T
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { FAILURE_REASONS } from "@heddle/contracts/jobs";
 import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
+import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
 import {
   type ArtifactRecord,
   type JobsState,
@@ -15,7 +16,6 @@ import {
   taskKey,
 } from "@heddle/control/jobs/records/records";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
-import { wantedOf } from "@heddle/control/jobs/records/wanted";
 import type { TaskSecrets } from "../../task-output/task-secrets.ts";
 
 const BYTES_PER_GB = 1e9;
@@ -28,7 +28,7 @@ const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"
  * What to tell a worker about one task of its, given what the state wants and what the worker says;
  * undefined where both agree. `status` is undefined for a task that the worker does not have.
  */
-export function orderFor(
+export function commandForTask(
   state: JobsState,
   record: TaskRecord,
   status: TaskStatus__Output | undefined,
@@ -37,7 +37,7 @@ export function orderFor(
 ): TaskCommand | undefined {
   const task = idOf(record);
   const job = state.jobs.get(record.jobId);
-  const wanted = wantedOf(job, record);
+  const wanted = desiredTaskState(job, record);
   const hasEnded = status?.phase === "exited";
   if (wanted.order === "forget") {
     if (!status) return undefined;
@@ -52,7 +52,7 @@ export function orderFor(
   const spec = state.specs.get(record.jobId);
   if (!job || !spec) return undefined;
   if (!status) {
-    // A task that was leased once and is not there any more has ended (`lostWord`).
+    // A task that was leased once and is not there any more has ended (`missingTaskReport`).
     if (record.phase !== "reserved") return undefined;
     const logGrant = secrets.logGrant(record, record.nodeId);
     const lease = leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "");
@@ -100,7 +100,7 @@ export function isOfEarlierCluster(
 }
 
 /** What to tell a worker about a task that the state does not hold at all. */
-export function orderForStranger(status: TaskStatus__Output): TaskCommand | undefined {
+export function commandForUnknownTask(status: TaskStatus__Output): TaskCommand | undefined {
   const { task } = status;
   if (!task) return undefined;
   if (status.phase === "exited") return { forget: { task } };
@@ -108,7 +108,7 @@ export function orderForStranger(status: TaskStatus__Output): TaskCommand | unde
 }
 
 /** What of a worker's word the log does not hold yet. */
-export function newsOf(
+export function statusDelta(
   record: TaskRecord,
   status: TaskStatus__Output,
 ): TaskReportEntry | undefined {
@@ -131,7 +131,7 @@ export function newsOf(
 }
 
 /** The end of a task that its worker had and does not have any more, as after the loss of a disk. */
-export function lostWord(record: TaskRecord, nowMs: number): TaskReportEntry | undefined {
+export function missingTaskReport(record: TaskRecord, nowMs: number): TaskReportEntry | undefined {
   if (record.phase === "reserved" || record.phase === "exited") return undefined;
   const message = "its worker does not have it any more";
   return {

@@ -13,7 +13,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import { inTurns } from "../in-turns.ts";
+import { forEachLimit } from "../for-each-limit.ts";
 
 const closeMethod = method<ShardId, ShardId__Output, CloseShardReply, CloseShardReply__Output>(
   parameterShardsService,
@@ -67,7 +67,7 @@ export class ShardRelease {
     this.#held = held;
     const over = [...before].filter(([key]) => !held.has(key)).map(([, each]) => each);
     const byServer = Map.groupBy(over, ({ serverId }) => serverId);
-    await inTurns(byServer, maxServers, ([id, held]) => this.#close(id, held));
+    await forEachLimit(byServer, maxServers, ([id, held]) => this.#close(id, held));
     if (over.length > 0) this.#options.onFreed();
     return undefined;
   }
@@ -116,7 +116,7 @@ export class ShardRelease {
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
-      await inTurns(over, maxCalls, async ({ jobId, attempt, shards }) => {
+      await forEachLimit(over, maxCalls, async ({ jobId, attempt, shards }) => {
         for (const shard of shards) {
           await peer.unary(closeMethod, { jobId, attempt, shard }, { deadlineMs: closeMs });
         }

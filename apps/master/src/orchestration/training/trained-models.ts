@@ -2,7 +2,7 @@ import type { Clock } from "@heddle/base/clock";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { MODEL_ARTIFACT, registrationOf } from "@heddle/control/jobs/commands/registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
-import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
+import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { z } from "zod";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
@@ -78,7 +78,7 @@ async function recordsOf(
   const known = artifacts.find(job.id, MODEL_ARTIFACT);
   const told = await readLineage(artifacts, job.id);
   const { sha256 } = known.artifact;
-  const lineage: ModelLineage = {
+  const lineage: ModelLineageRecord = {
     ...{ jobId: job.id, jobName: job.name, project: job.project, attempt: job.attempt },
     ...{ algorithm: spec.algorithm ?? "", sha256 },
     ...(told?.data && { dataSha256: told.data.sha256 }),

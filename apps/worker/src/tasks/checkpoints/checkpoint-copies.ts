@@ -10,7 +10,7 @@ import {
   removeBeneath,
 } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
-import { CHECKPOINTS, type Replica } from "../../artifacts/replica.ts";
+import { type ArtifactReplica, CHECKPOINTS } from "../../artifacts/replica.ts";
 import { checkpointPath } from "./prune-checkpoints.ts";
 
 /** Before the name of what is being brought back, beside the jobs' folders; given up after a day. */
@@ -24,11 +24,11 @@ const NAME_CHARS = 32;
  */
 export class CheckpointCopies {
   readonly #root: string;
-  readonly #replica: Replica;
+  readonly #replica: ArtifactReplica;
   readonly #maxBytes: number;
 
   /** `root`: of all jobs' checkpoints; `maxBytes`: of one checkpoint. */
-  constructor(root: string, replica: Replica, maxBytes: number) {
+  constructor(root: string, replica: ArtifactReplica, maxBytes: number) {
     this.#root = root;
     this.#replica = replica;
     this.#maxBytes = maxBytes;

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
-import { type ProgressFile, type ProgressLine, progressText } from "../records/progress-file.ts";
+import { encodeProgress, type ProgressFile, type ProgressLine } from "../records/progress-file.ts";
 import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 
 interface ToldProgressOptions {
@@ -77,7 +77,7 @@ export class ToldProgress {
       latest = { checkpoint: line.checkpoint, checkpointUnixMs: atUnixMs, checkpointStep };
       named.push(line.checkpoint);
     }
-    this.#heard = { ...this.#heard, line: progressText(lines.at(-1)), atUnixMs };
+    this.#heard = { ...this.#heard, line: encodeProgress(lines.at(-1)), atUnixMs };
     if (!latest) return;
     const saved = latest;
     // A list that cannot be kept, as on a full disk, takes nothing from what was saved, nor from the task.

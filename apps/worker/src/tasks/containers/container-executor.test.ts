@@ -14,8 +14,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
-import { forgetPodman, image, preparePodman, removeContainers } from "../../../test/podman.ts";
-import { TestLeader, type TestSession, taskId, until } from "../../../test/test-leader.ts";
+import {
+  forgetPodman,
+  image,
+  preparePodman,
+  removePodmanContainers,
+} from "../../../test/podman.ts";
+import { type LeaderSession, TestLeader, taskId, until } from "../../../test/test-leader.ts";
 import { markedProcesses, readProcess } from "../executors/process-tree.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
@@ -45,11 +50,11 @@ async function newLeader({ onTestFinished }: TestContext): Promise<TestLeader> {
 async function closeLeader(leader: TestLeader): Promise<void> {
   const { nodeId } = leader;
   await leader.close();
-  removeContainers(nodeId);
+  removePodmanContainers(nodeId);
 }
 
 /** Engines are slow on a machine that does other things too. */
-async function start(session: TestSession, what: Partial<TaskSpec>, rank = 0): Promise<void> {
+async function start(session: LeaderSession, what: Partial<TaskSpec>, rank = 0): Promise<void> {
   await session.lease(what, taskId(rank));
   session.send({ start: { task: taskId(rank), peers: [] } });
   await session.reaches("running", taskId(rank), patienceMs);
@@ -76,7 +81,7 @@ function faultyPodman({ onTestFinished }: TestContext) {
 
 describe.skipIf(why !== "")("one worker", () => {
   let leader: TestLeader;
-  let session: TestSession;
+  let session: LeaderSession;
   beforeAll(async () => {
     leader = new TestLeader();
     await leader.listen();

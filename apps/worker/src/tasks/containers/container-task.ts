@@ -15,7 +15,7 @@ import {
   readProcess,
   signalProcess,
 } from "../executors/process-tree.ts";
-import { signalOfStatus } from "../executors/signal-of-status.ts";
+import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { ContainerCli } from "./container-cli.ts";
 
 const callTimeoutMs = 30_000;
@@ -206,7 +206,7 @@ export class ContainerTask implements TaskHandle {
     await this.#tell("rm", "--force"); // The next start of this worker finds what stays.
     // After a restart of the machine the engine has it as never started.
     if (state?.exitCode === undefined || state.status === "created") return {};
-    const signal = signalOfStatus(state.exitCode);
+    const signal = signalFromExitStatus(state.exitCode);
     // Not every engine tells: a SIGKILL that nobody here sent is that of the bound on memory.
     const isSurprise = signal === "SIGKILL" && !this.#killed && this.#options.memoryLimitBytes > 0;
     const isNoted = existsSync(join(this.#options.directory, "oom")) && signal === "SIGKILL";

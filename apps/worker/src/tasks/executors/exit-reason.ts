@@ -1,9 +1,9 @@
 import type { FailureReason } from "@heddle/contracts/jobs";
 import type { TaskEnd } from "./executor.ts";
-import { signalOfStatus } from "./signal-of-status.ts";
+import { signalFromExitStatus } from "./signal-from-exit-status.ts";
 
 /** Why the worker itself ended a task; it outweighs what the exit status says. */
-export interface Verdict {
+export interface ExitVerdict {
   readonly reason: FailureReason;
   readonly message: string;
   /** The devices that are at fault, by index. */
@@ -14,7 +14,7 @@ export interface Verdict {
 export function judge(
   end: TaskEnd,
   lastLines: readonly string[],
-  verdict: Verdict | undefined,
+  verdict: ExitVerdict | undefined,
 ): { readonly reason: FailureReason | ""; readonly message: string } {
   if (verdict) return verdict;
   if (end.outOfMemory) {
@@ -57,7 +57,7 @@ const hostMemory =
 function exitText({ exitCode, signal }: TaskEnd): string {
   if (signal) return `the program was ended by ${signal}`;
   if (exitCode === undefined) return "the program ended while its worker was away";
-  const told = signalOfStatus(exitCode);
+  const told = signalFromExitStatus(exitCode);
   const hint = told ? `, as a shell does whose last command was ended by ${told}` : "";
   return `the program ended with exit code ${exitCode}${hint}`;
 }

@@ -4,7 +4,7 @@ import { closeSync, constants, mkdirSync, openSync, readSync, rmSync } from "nod
 import { join, relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
-import { STREAMS } from "../records/task-directory.ts";
+import { TASK_STREAMS } from "../records/task-directory.ts";
 import { LaunchError, type TaskLaunch } from "./executor.ts";
 import { markedProcesses, signalProcess } from "./process-tree.ts";
 
@@ -71,7 +71,7 @@ export class OutputPipes {
   /** Makes them in the folder, which has no trace of them after that. Rejects with a LaunchError. */
   static async open(directory: string): Promise<OutputPipes> {
     const folder = pipesFolder(directory);
-    const paths = STREAMS.map((name) => join(folder, `${name}.pipe`));
+    const paths = TASK_STREAMS.map((name) => join(folder, `${name}.pipe`));
     try {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       for (const path of paths) rmSync(path, { force: true });
@@ -100,7 +100,7 @@ export class OutputPipes {
    */
   async copyTo(launch: LogFiles, mark: string): Promise<OutputCopier> {
     const { root } = launch;
-    const files = STREAMS.map((name) =>
+    const files = TASK_STREAMS.map((name) =>
       openFileBeneathSync(root, relative(root, launch[name]), APPEND),
     );
     const [readOut, readErr] = this.#readEnds;

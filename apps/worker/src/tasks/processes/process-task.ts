@@ -17,7 +17,7 @@ import {
   signalProcess,
   straysOf,
 } from "../executors/process-tree.ts";
-import { signalOfStatus } from "../executors/signal-of-status.ts";
+import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { Cgroup } from "./cgroup.ts";
 
 /** How often a task that is not our child is looked at. */
@@ -147,7 +147,7 @@ const UNTOLD: ReadonlySet<string> = new Set(["SIGINT", "SIGPIPE"]);
 function endOf(status: number | undefined, seen: TaskEnd, words: number | undefined): TaskEnd {
   const code = status ?? seen.exitCode;
   if (code === undefined) return seen;
-  const signal = signalOfStatus(code);
+  const signal = signalFromExitStatus(code);
   return signal && (words !== 0 || UNTOLD.has(signal)) ? { signal } : { exitCode: code };
 }
 

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { TestLeader, type TestSession, taskId, until } from "../../../test/test-leader.ts";
+import { type LeaderSession, TestLeader, taskId, until } from "../../../test/test-leader.ts";
 import {
   type RunningServer,
   TEXT,
@@ -39,7 +39,7 @@ const training = (algorithm: string, config: object): Partial<TaskSpec> => ({
 });
 
 async function start(
-  session: TestSession,
+  session: LeaderSession,
   spec: Partial<TaskSpec>,
   task = taskId(),
   devices: readonly number[] = [0],

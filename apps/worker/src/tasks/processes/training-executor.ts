@@ -30,7 +30,7 @@ import type { TaskPlan } from "../records/task-plan.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
 
 /** What a trainer must know of the worker that starts it. */
-interface TrainerSurroundings {
+interface TrainerContext {
   readonly credentials: NodeCredentials;
   /** Under which parameter servers reach this machine. */
   readonly host: string;
@@ -63,15 +63,15 @@ export class TrainingExecutor implements Executor {
   readonly environments: readonly string[];
   readonly schemas: Readonly<Record<string, string>>;
   readonly #processes: ProcessExecutor;
-  readonly #around: TrainerSurroundings;
+  readonly #context: TrainerContext;
 
   private constructor(
     processes: ProcessExecutor,
-    around: TrainerSurroundings,
+    context: TrainerContext,
     { algorithms, environments, schemas }: PluginNames,
   ) {
     this.#processes = processes;
-    this.#around = around;
+    this.#context = context;
     this.algorithms = ["ppo", "weave", ...algorithms];
     this.environments = [...ENVIRONMENTS.keys(), ...environments];
     this.schemas = schemas;
@@ -80,21 +80,21 @@ export class TrainingExecutor implements Executor {
   /** Undefined where ONNX Runtime does not load, which is logged. */
   static async find(
     processes: ProcessExecutor,
-    around: TrainerSurroundings,
+    context: TrainerContext,
   ): Promise<TrainingExecutor | undefined> {
     const fault = await deviceFault(["cpu"], process.env);
     if (fault) {
-      around.log.warn({ error: fault.message }, "no training here: ONNX Runtime does not load");
+      context.log.warn({ error: fault.message }, "no training here: ONNX Runtime does not load");
       return undefined;
     }
     try {
-      const added = await describePlugins(around.plugins);
-      if (around.plugins.length > 0) around.log.info({ ...added }, "training plugins");
-      return new TrainingExecutor(processes, around, added);
+      const added = await describePlugins(context.plugins);
+      if (context.plugins.length > 0) context.log.info({ ...added }, "training plugins");
+      return new TrainingExecutor(processes, context, added);
     } catch (error) {
       // One bad file must not keep the node from what it can do without it.
-      around.log.error({ error: toAppError(error).message }, "no training plugins here");
-      return new TrainingExecutor(processes, { ...around, plugins: [] }, NO_PLUGINS);
+      context.log.error({ error: toAppError(error).message }, "no training plugins here");
+      return new TrainingExecutor(processes, { ...context, plugins: [] }, NO_PLUGINS);
     }
   }
 
@@ -150,7 +150,7 @@ export class TrainingExecutor implements Executor {
   #orders({ plan, environment, ...places }: TaskLaunch): TrainerOrders {
     const { id, spec } = plan;
     const { parameterServers, readyServers, jobToken, ticket, nodes } = places;
-    const { credentials, host, version, plugins } = this.#around;
+    const { credentials, host, version, plugins } = this.#context;
     const path = (name: string) => {
       const found = environment[name];
       if (found !== undefined) return found;
@@ -178,7 +178,7 @@ export class TrainingExecutor implements Executor {
   }
 
   #hasGpu({ devices }: TaskPlan): boolean {
-    const real = this.#around.gpus().filter(({ simulated }) => simulated !== true);
+    const real = this.#context.gpus().filter(({ simulated }) => simulated !== true);
     const indexes = new Set(real.map(({ index }) => index));
     return devices.length > 0 && devices.every((index) => indexes.has(index));
   }

@@ -83,7 +83,7 @@ export class ProgressFile {
 }
 
 /** The line as JSON text, as masters are told it. */
-export function progressText(line: ProgressLine | undefined): string {
+export function encodeProgress(line: ProgressLine | undefined): string {
   const text = JSON.stringify(line ?? {});
   if (text.length <= maxToldLength) return text;
   const known = Object.entries(line ?? {}).filter(([name]) => documented.has(name));

@@ -11,8 +11,8 @@ import {
 } from "@heddle/base/beneath";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 
-export const STREAMS = ["stdout", "stderr"] as const;
-export type StreamName = (typeof STREAMS)[number];
+export const TASK_STREAMS = ["stdout", "stderr"] as const;
+export type StreamName = (typeof TASK_STREAMS)[number];
 
 /** Before the name of a directory that is being removed. */
 const OVER = ".over-";

@@ -7,7 +7,7 @@ import { stepRingMemory } from "@heddle/engines/llama/protocol/step-ring";
 import { Tokenizer } from "@heddle/engines/llama/tokenizing/tokenizer";
 import { initialParameters } from "@heddle/training/initialize";
 import { languageModelParameters } from "@heddle/training/language-model/language-model";
-import { textOf } from "@heddle/training/tokenizer/testing/random-text";
+import { randomText } from "@heddle/training/tokenizer/testing/random-text";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { exportLanguageModel } from "../plans/export-language-model.ts";
 import { type TextTokenizer, textTokenizer } from "./text-tokenizer.ts";
@@ -15,7 +15,7 @@ import { tokenizerJson } from "./tokenizer-json.ts";
 
 // Encoders of our own beside llama.cpp's, which reads what was exported.
 
-const LEARNED_FROM = textOf(seededRandom(1), 40_000);
+const LEARNED_FROM = randomText(seededRandom(1), 40_000);
 let loaded: LoadedModel | undefined;
 let folder = "";
 let learned: TextTokenizer;
@@ -53,7 +53,7 @@ function varied(): string[] {
   const seed = 20_261_121;
   console.log(`texts are drawn by the seed ${seed}`);
   const random = seededRandom(seed);
-  const drawn = Array.from({ length: 2_000 }, (_, i) => textOf(random, 1 + (i % 60)));
+  const drawn = Array.from({ length: 2_000 }, (_, i) => randomText(random, 1 + (i % 60)));
   const own = ["", " ", "  ", "a", " a", "\n", "\n\n a", "'s", "it's 'REally'", "a".repeat(5_000)];
   return [...own, ...drawn, LEARNED_FROM];
 }

@@ -5,7 +5,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import { sharedSocketPath } from "@heddle/base/temporary-socket";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
 import {
-  joinNode,
+  joinNodeGroup,
   type NodeClient,
   type NodeGroup,
 } from "@heddle/parameters/node-group/node-group";
@@ -160,7 +160,7 @@ export class JobShards {
     if (!group) throw new Error("a job has no fragment");
     const client =
       plan.fragments === undefined
-        ? onThisThread(await joinNode(options, group))
+        ? onThisThread(await joinNodeGroup(options, group))
         : onItsThread(await ThreadedExchange.start(options, groups));
     if (orders.rank === 0) await client.initialize(initial());
     const begun = await this.#versionsBegun();

@@ -1,9 +1,9 @@
-import { type ControlReply, OK } from "../../command.ts";
+import { ACCEPTED, type ControlReply } from "../../command.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import { accountDueMs } from "../records/account-changes.ts";
 import type { TickCommand } from "../records/commands.ts";
 import type { JobRecord, JobsState, TaskRecord } from "../records/records.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 import { evictReplicas, replicasDueMs } from "./node-changes.ts";
 import { putTasks } from "./task-reports.ts";
 
@@ -12,13 +12,13 @@ const KEEP_ENDED_MS = 7 * 24 * 3_600_000;
 const MAX_ENDED = 100_000;
 
 /** Fires all that is due by the log's time. */
-export function tick(change: Change, _command: TickCommand): ControlReply {
+export function applyClockTick(change: JobsTransaction, _command: TickCommand): ControlReply {
   fenceLostNodes(change);
   fireJobs(change);
   evictReplicas(change);
   forgetEnded(change);
   change.settleAccounts();
-  return OK;
+  return ACCEPTED;
 }
 
 /** When the state wants the next `clock.tick`; undefined where nothing is due ever. */
@@ -39,7 +39,7 @@ export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): numb
 }
 
 /** The leases on a lost node are over: so are its tasks, whatever became of their processes. */
-function fenceLostNodes(change: Change): void {
+function fenceLostNodes(change: JobsTransaction): void {
   const { atMs } = change.now;
   const over: TaskRecord[] = [];
   for (const node of [...change.state.nodes.values()]) {
@@ -56,7 +56,7 @@ function fenceLostNodes(change: Change): void {
   putTasks(change, over);
 }
 
-function fireJobs(change: Change): void {
+function fireJobs(change: JobsTransaction): void {
   const { atMs } = change.now;
   const due: JobRecord[] = [];
   for (const [id, dueMs] of change.index.dues) {
@@ -67,7 +67,7 @@ function fireJobs(change: Change): void {
   for (const job of due) change.move(job, { type: "due" });
 }
 
-function forgetEnded(change: Change): void {
+function forgetEnded(change: JobsTransaction): void {
   const { ended } = change.index;
   const beforeMs = change.now.atMs - KEEP_ENDED_MS;
   while (ended[0] && (ended.length > MAX_ENDED || ended[0].endedAtMs! <= beforeMs)) {

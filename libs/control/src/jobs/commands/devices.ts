@@ -1,11 +1,11 @@
-import { type ControlReply, OK, refuse } from "../../command.ts";
+import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import type { QuarantineDeviceCommand } from "../records/commands.ts";
 import type { DeviceReading, NodeRecord } from "../records/records.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 
 /** A sick device keeps its index and takes nothing new; the others of its node go on. */
 export function quarantineDevice(
-  change: Change,
+  change: JobsTransaction,
   command: Omit<QuarantineDeviceCommand, "type" | "atMs">,
 ): ControlReply {
   const { nodeId, device, why, asOf } = command;
@@ -14,15 +14,15 @@ export function quarantineDevice(
   if (!(Number.isInteger(device) && device >= 0 && device < node.offer.gpuCount)) {
     return refuse("invalid_value", `the node ${nodeId} has no device ${device}`);
   }
-  if (why !== undefined && asOf && isOldWord(node, asOf)) return OK;
+  if (why !== undefined && asOf && isOldWord(node, asOf)) return ACCEPTED;
   const others = node.quarantined.filter((sick) => sick.device !== device);
   const known = others.length < node.quarantined.length;
-  if (known === (why !== undefined)) return OK;
+  if (known === (why !== undefined)) return ACCEPTED;
   const { atMs, index: changedIndex } = change.now;
   const quarantined = why === undefined ? others : [...others, { device, why, atMs }];
   const what = why === undefined ? `device ${device} is well again` : `device ${device}: ${why}`;
   change.putNode({ ...node, quarantined, changedIndex }, what);
-  return OK;
+  return ACCEPTED;
 }
 
 /**

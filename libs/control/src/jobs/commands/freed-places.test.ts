@@ -4,7 +4,7 @@ import { NEWEST_VERSION } from "../../cluster-version.ts";
 import type { JobsCommand } from "../records/commands.ts";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, jobSpec, nodeOffer, scheduledModel } from "../testing/specs.ts";
-import { JobBoard } from "./job-board.ts";
+import { JobsStateMachine } from "./jobs-state-machine.ts";
 
 // What gives its place back gives it back once, and what still holds one is not forgotten.
 
@@ -86,7 +86,7 @@ test("place: the tasks of a node that comes back in time go on", () => {
 
 /** Jobs and nodes without the hashes that a master keeps of them, which make many nodes slow. */
 function plainBoard() {
-  const board = new JobBoard(emptyState());
+  const board = new JobsStateMachine(emptyState());
   let index = 0;
   const apply = (command: Record<string, unknown>, atMs = 1_000) => {
     const now = { index: ++index, atMs, version: NEWEST_VERSION };

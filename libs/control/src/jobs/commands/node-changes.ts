@@ -1,5 +1,5 @@
 import { MAX_DEVICES } from "@heddle/scheduler/cluster/ledger";
-import { type ControlReply, OK, refuse } from "../../command.ts";
+import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import type {
   DrainNodeCommand,
@@ -19,14 +19,14 @@ import {
   type TaskRecord,
 } from "../records/records.ts";
 import { fewestTasks } from "../records/task-request.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { putTasks } from "./task-reports.ts";
 
 const MAX_NODES = 20_000;
 
 /** A node comes, comes back, or offers something else. Its drain and sick devices stay. */
-export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlReply {
+export function applyNodeJoin(change: JobsTransaction, { offer }: JoinNodeCommand): ControlReply {
   const { nodes } = change.state;
   const fault = offerFault(offer);
   if (fault) return refuse("invalid_value", fault);
@@ -47,7 +47,7 @@ export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlRep
   if (isBack) evict(change, offer.id);
   change.finishDrain(offer.id);
   if (!isSame && offer.gpuCount > 0) splitAnew(change);
-  return OK;
+  return ACCEPTED;
 }
 
 function offerFault(offer: NodeOffer): string | undefined {
@@ -65,7 +65,7 @@ function offerFault(offer: NodeOffer): string | undefined {
 }
 
 /** Makes room by forgetting the node that was lost first and of which nothing is left. */
-function forgetLostNode({ state, index }: Change): boolean {
+function forgetLostNode({ state, index }: JobsTransaction): boolean {
   let oldest: NodeRecord | undefined;
   for (const node of state.nodes.values()) {
     if (node.state !== "lost" || index.tasksByNode.has(node.offer.id)) continue;
@@ -78,7 +78,7 @@ function forgetLostNode({ state, index }: Change): boolean {
 }
 
 /** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */
-function splitAnew(change: Change): void {
+function splitAnew(change: JobsTransaction): void {
   const widest = widestNodes(change.state.nodes.values());
   for (const id of change.index.live) {
     const job = change.state.jobs.get(id)!;
@@ -102,29 +102,29 @@ function widestNodes(nodes: Iterable<NodeRecord>): NodeRecord[] {
   return [...widest.values()];
 }
 
-export function setServing(change: Change, command: ServingNodeCommand): ControlReply {
+export function setServing(change: JobsTransaction, command: ServingNodeCommand): ControlReply {
   const node = change.state.nodes.get(command.nodeId);
   if (!node) return unknownNode(command.nodeId);
   change.putNode({ ...node, serving: command.serving, changedIndex: change.now.index });
-  return OK;
+  return ACCEPTED;
 }
 
 /** A replica serves: one that leaves for it may go. */
-export function readyReplica(change: Change, command: ReadyReplicaCommand): ControlReply {
+export function readyReplica(change: JobsTransaction, command: ReadyReplicaCommand): ControlReply {
   const place = change.state.replicas.get(replicaKey(command));
   if (place && !place.failure && place.readyAtMs === undefined) {
     change.putReplica({ ...place, readyAtMs: change.now.atMs });
   }
-  return OK;
+  return ACCEPTED;
 }
 
 /** The replicas that hold devices of the node. */
-function placesOn({ index }: Change, nodeId: string): ReplicaRecord[] {
+function placesOn({ index }: JobsTransaction, nodeId: string): ReplicaRecord[] {
   return [...(index.replicasByNode.get(nodeId)?.values() ?? [])];
 }
 
 /** Replicas go from nodes whose drains' time is over. */
-export function evictReplicas(change: Change): void {
+export function evictReplicas(change: JobsTransaction): void {
   for (const node of change.state.nodes.values()) {
     if ((replicasDueMs(change.index, node) ?? Number.POSITIVE_INFINITY) > change.now.atMs) continue;
     for (const place of placesOn(change, node.offer.id)) {
@@ -146,22 +146,25 @@ export function replicasDueMs(
 }
 
 /** A replica is gone from its place, which others may have then. */
-export function releaseReplica(change: Change, command: ReleaseReplicaCommand): ControlReply {
+export function releaseReplica(
+  change: JobsTransaction,
+  command: ReleaseReplicaCommand,
+): ControlReply {
   const place = change.state.replicas.get(replicaKey(command));
   if (place) change.dropReplica(place);
-  return OK;
+  return ACCEPTED;
 }
 
 /** It gives its devices back and is remembered, so that its deployment takes no others. */
-export function failReplica(change: Change, command: FailReplicaCommand): ControlReply {
+export function failReplica(change: JobsTransaction, command: FailReplicaCommand): ControlReply {
   const place = change.state.replicas.get(replicaKey(command));
   const { code, message, atMs } = command;
   if (place && !place.failure) change.failReplica(place, { code, message, atMs });
-  return OK;
+  return ACCEPTED;
 }
 
 /** Their tasks may still run until `fencedAtMs`: nothing takes their place before. */
-export function loseNodes(change: Change, command: LoseNodesCommand): ControlReply {
+export function loseNodes(change: JobsTransaction, command: LoseNodesCommand): ControlReply {
   const lost: TaskRecord[] = [];
   for (const id of command.nodeIds) {
     const node = change.state.nodes.get(id);
@@ -180,27 +183,30 @@ export function loseNodes(change: Change, command: LoseNodesCommand): ControlRep
     }
   }
   putTasks(change, lost);
-  return OK;
+  return ACCEPTED;
 }
 
 /** Everything on the node checkpoints and moves; the node takes nothing new. */
-export function drainNode(change: Change, { nodeId, byMs }: DrainNodeCommand): ControlReply {
+export function drainNode(
+  change: JobsTransaction,
+  { nodeId, byMs }: DrainNodeCommand,
+): ControlReply {
   const node = change.state.nodes.get(nodeId);
   if (!node) return unknownNode(nodeId);
-  if (node.state === "drained") return OK;
+  if (node.state === "drained") return ACCEPTED;
   const draining = { drainByMs: byMs, changedIndex: change.now.index };
   if (node.state === "lost") {
     change.putNode({ ...node, ...draining, before: "draining" });
-    return OK;
+    return ACCEPTED;
   }
   change.putNode({ ...node, ...draining, state: "draining" });
   evict(change, nodeId);
   change.finishDrain(nodeId);
-  return OK;
+  return ACCEPTED;
 }
 
 /** Has everything leave that goes on on a draining node. */
-function evict(change: Change, nodeId: string): void {
+function evict(change: JobsTransaction, nodeId: string): void {
   const node = change.state.nodes.get(nodeId);
   if (node?.state !== "draining") return;
   const jobs = new Set<string>();
@@ -213,7 +219,7 @@ function evict(change: Change, nodeId: string): void {
 }
 
 /** Ends a drain. Devices that are well again take work again, as do those that never were sick. */
-export function resumeNode(change: Change, command: ResumeNodeCommand): ControlReply {
+export function resumeNode(change: JobsTransaction, command: ResumeNodeCommand): ControlReply {
   const { nodeId, wellDevices = [], wellAsOf } = command;
   const node = change.state.nodes.get(nodeId);
   if (!node) return unknownNode(nodeId);
@@ -226,7 +232,7 @@ export function resumeNode(change: Change, command: ResumeNodeCommand): ControlR
   else if (node.state !== "ready" || why !== undefined) {
     change.putNode({ ...node, ...resumed, state: "ready" }, why);
   }
-  return OK;
+  return ACCEPTED;
 }
 
 function unknownNode(id: string): ControlReply {

@@ -1,6 +1,6 @@
-import type { Refusal as CapacityRefusal } from "@heddle/scheduler/cluster/capacity-book";
+import type { CapacityRefusal } from "@heddle/scheduler/cluster/capacity-book";
 import { runtimeBoundMs } from "@heddle/scheduler/cluster/precedence";
-import { type ControlReply, OK, type RefusedStart } from "../../command.ts";
+import { ACCEPTED, type ControlReply, type RefusedStart } from "../../command.ts";
 import { BOUNDED_FROM, hasRoomForTasks } from "../../state-limits.ts";
 import type { CommitPlanCommand, PlannedPlace, PlannedStart } from "../records/commands.ts";
 import { isUnderWay } from "../records/lifecycle.ts";
@@ -15,7 +15,7 @@ import { sharedRequest } from "../records/task-request.ts";
 import { claimedDeployment, replicaClaim } from "../scheduling/replica-claims.ts";
 import { runningEntry, sharedSupply } from "../scheduling/scheduling-input.ts";
 import { placeShards } from "../scheduling/shard-places.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
 import { leaveWithGrace } from "./requests.ts";
 
@@ -25,7 +25,7 @@ type Preemption = CommitPlanCommand["preemptions"][number];
  * Carries out what still holds of a plan. The rest is dropped and named in the reply, and the next
  * plan sees why.
  */
-export function commitPlan(change: Change, plan: CommitPlanCommand): ControlReply {
+export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): ControlReply {
   const { jobs } = change.state;
   for (const { jobId, message } of plan.unsatisfiable) {
     const job = jobs.get(jobId);
@@ -51,7 +51,7 @@ export function commitPlan(change: Change, plan: CommitPlanCommand): ControlRepl
     if (why) refused.push({ jobId: start.jobId, why });
   }
   setLine(change, plan);
-  return refused.length > 0 ? { ok: true, refused } : OK;
+  return refused.length > 0 ? { ok: true, refused } : ACCEPTED;
 }
 
 /**
@@ -59,7 +59,7 @@ export function commitPlan(change: Change, plan: CommitPlanCommand): ControlRepl
  * what has got a place since, or was cancelled or suspended.
  */
 function preempt(
-  change: Change,
+  change: JobsTransaction,
   { victimId, forJobId }: Preemption,
 ): "victim" | "not_waiting" | undefined {
   const victim = change.state.jobs.get(victimId);
@@ -76,14 +76,14 @@ function preempt(
 }
 
 /** Its present attempt is what counts, which may be another than the plan saw. */
-function isPastBound(change: Change, plan: CommitPlanCommand, job: JobRecord): boolean {
+function isPastBound(change: JobsTransaction, plan: CommitPlanCommand, job: JobRecord): boolean {
   if (!isUnderWay(job.state)) return false;
   const entry = runningEntry(change.state, change.index, job);
   if (!entry || !plan.limits) return true;
   return entry.startedAtMs + runtimeBoundMs(entry, plan.limits) <= plan.atMs;
 }
 
-function expire(change: Change, job: JobRecord): void {
+function expire(change: JobsTransaction, job: JobRecord): void {
   const ranMs = change.now.atMs - (job.startedAtMs ?? job.sinceMs);
   const message = `it ran for ${Math.round(ranMs / 1_000)} s, which is its bound`;
   change.move(job, { type: "doomed", failure: { reason: "DeadlineExceeded", message } });
@@ -100,7 +100,7 @@ type StartRefusal =
 
 /** Starts the job, or says why not and changes nothing. */
 function startJob(
-  change: Change,
+  change: JobsTransaction,
   plan: CommitPlanCommand,
   start: PlannedStart,
   quotas: QuotaCheck | undefined,
@@ -148,14 +148,14 @@ function startJob(
   return undefined;
 }
 
-function lacksStorage({ state, index }: Change, { id }: JobRecord): boolean {
+function lacksStorage({ state, index }: JobsTransaction, { id }: JobRecord): boolean {
   const wanted = sharedRequest(state.specs.get(id)!)?.storageMb ?? 0;
   return wanted > 0 && wanted > sharedSupply(state, index).free.storageMb;
 }
 
 /** Gives a replica its place; the masters' placement loads it there. */
 function placeReplica(
-  change: Change,
+  change: JobsTransaction,
   plan: CommitPlanCommand,
   { placements }: PlannedStart,
   deployment: string,
@@ -175,7 +175,7 @@ function placeReplica(
 
 /** The job that a plan means, and the ranks that want places, while there are any. */
 function waitingJob(
-  change: Change,
+  change: JobsTransaction,
   plannedId: string,
 ): { readonly job: JobRecord; readonly ranks: readonly number[] } | undefined {
   const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
@@ -187,13 +187,13 @@ function waitingJob(
   return ranks.length > 0 ? { job, ranks } : undefined;
 }
 
-function mayStart({ now }: Change, job: JobRecord): boolean {
+function mayStart({ now }: JobsTransaction, job: JobRecord): boolean {
   if (job.state !== "pending" || job.liveTasks > 0 || job.waitingFor.length > 0) return false;
   return (job.notBeforeMs ?? 0) <= now.atMs;
 }
 
 /** Who is not in the plan's line is promised nothing any more. */
-function setLine(change: Change, { line, promise, starts }: CommitPlanCommand): void {
+function setLine(change: JobsTransaction, { line, promise, starts }: CommitPlanCommand): void {
   const { jobs } = change.state;
   const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
   // One whose start was just refused keeps its place for the next plan.

@@ -13,7 +13,7 @@ import {
   queuedFrom,
   runningEntry,
 } from "../scheduling/scheduling-input.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 
 /** Why a quota or a limit refuses a start. */
 export type QuotaRefusal = "quota" | "queue_position" | "concurrent_jobs";
@@ -23,7 +23,7 @@ export type QuotaRefusal = "quota" | "queue_position" | "concurrent_jobs";
  * index, whatever the plan was based on. The same sums as the planner's, over the same jobs.
  */
 export class QuotaCheck {
-  readonly #change: Change;
+  readonly #change: JobsTransaction;
   readonly #limits: PlanLimits;
   /** By project; undefined for one that has no quota. */
   readonly #ledgers = new Map<string, QuotaLedger | undefined>();
@@ -31,7 +31,7 @@ export class QuotaCheck {
   readonly #positions = new Map<string, ReadonlyMap<string, number>>();
   #holding: number;
 
-  constructor(change: Change, limits: PlanLimits) {
+  constructor(change: JobsTransaction, limits: PlanLimits) {
     this.#change = change;
     this.#limits = limits;
     this.#holding = change.index.holdings.size;

@@ -1,7 +1,7 @@
-import { type ControlReply, OK, refuse } from "../../command.ts";
+import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import { newProject } from "../records/account-changes.ts";
 import type { SetProjectCommand, SetQueueCommand } from "../records/commands.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 
 const MAX_PROJECTS = 10_000;
 const MAX_QUEUES = 1_000;
@@ -10,7 +10,10 @@ const NAME_FORM =
   "1 to 63 of a-z (lower case), 0-9, `.`, `_` and `-`, with a letter or digit at both ends";
 
 /** Sets a project's weight and quota; what it has used stays. */
-export function setProject({ state, now }: Change, command: SetProjectCommand): ControlReply {
+export function setProject(
+  { state, now }: JobsTransaction,
+  command: SetProjectCommand,
+): ControlReply {
   const { name, weight, quota } = command;
   if (!NAME.test(name)) return refuse("invalid_value", `a project's name is ${NAME_FORM}`, "name");
   if (!(weight > 0 && weight <= 1e6)) {
@@ -21,10 +24,10 @@ export function setProject({ state, now }: Change, command: SetProjectCommand): 
   }
   const project = state.projects.get(name) ?? newProject(name, now.atMs);
   state.projects.set(name, { ...project, weight, quota });
-  return OK;
+  return ACCEPTED;
 }
 
-export function setQueue({ state }: Change, { queue }: SetQueueCommand): ControlReply {
+export function setQueue({ state }: JobsTransaction, { queue }: SetQueueCommand): ControlReply {
   if (!NAME.test(queue.name)) {
     return refuse("invalid_value", `a queue's name is ${NAME_FORM}`, "name");
   }
@@ -32,5 +35,5 @@ export function setQueue({ state }: Change, { queue }: SetQueueCommand): Control
     return refuse("conflict", `the cluster holds ${MAX_QUEUES} queues`);
   }
   state.queues.set(queue.name, queue);
-  return OK;
+  return ACCEPTED;
 }

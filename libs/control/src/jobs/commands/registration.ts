@@ -1,7 +1,7 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import { type ControlReply, OK, refuse } from "../../command.ts";
+import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import type { RegisteredModelCommand } from "../records/commands.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 
 /** The artifact that becomes a model. */
 export const MODEL_ARTIFACT = "model.gguf";
@@ -16,12 +16,12 @@ export function registrationOf(
 }
 
 /** Notes what became of the model of a job that has succeeded. */
-export function noteModel(change: Change, command: RegisteredModelCommand): ControlReply {
+export function noteModel(change: JobsTransaction, command: RegisteredModelCommand): ControlReply {
   const { jobId, modelId, fault } = command;
   const job = change.state.jobs.get(jobId);
   if (job?.state !== "succeeded") return refuse("not_found", `no job ${jobId} has succeeded`);
   const { index: changedIndex, atMs } = change.now;
   const model = fault === undefined ? { id: modelId, atMs } : { id: modelId, atMs, fault };
   change.putJob({ ...job, model, changedIndex });
-  return OK;
+  return ACCEPTED;
 }

@@ -1,11 +1,11 @@
-import { type ControlReply, OK, refuse } from "../../command.ts";
+import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import type { RequestJobCommand } from "../records/commands.ts";
 import { isTerminal } from "../records/lifecycle.ts";
 import type { JobRecord } from "../records/records.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 
 /** What a user asks of a job; what holds already succeeds. */
-export function requestJob(change: Change, command: RequestJobCommand): ControlReply {
+export function requestJob(change: JobsTransaction, command: RequestJobCommand): ControlReply {
   const { jobId, request, ifIndex } = command;
   const job = change.state.jobs.get(jobId);
   if (!job) return refuse("not_found", `no job has the id ${jobId}`);
@@ -25,27 +25,27 @@ export function requestJob(change: Change, command: RequestJobCommand): ControlR
   }
 }
 
-function cancel(change: Change, job: JobRecord): ControlReply {
-  if (job.state === "cancelled") return OK;
+function cancel(change: JobsTransaction, job: JobRecord): ControlReply {
+  if (job.state === "cancelled") return ACCEPTED;
   if (isTerminal(job.state)) return hasEnded(job);
   change.move(job, { type: "cancel" });
-  return OK;
+  return ACCEPTED;
 }
 
-function suspend(change: Change, job: JobRecord): ControlReply {
+function suspend(change: JobsTransaction, job: JobRecord): ControlReply {
   if (isTerminal(job.state) || job.state === "cancelling") return hasEnded(job);
   if (job.state !== "suspended") leaveWithGrace(change, job, { why: "suspend" });
-  return OK;
+  return ACCEPTED;
 }
 
-function resume(change: Change, job: JobRecord): ControlReply {
+function resume(change: JobsTransaction, job: JobRecord): ControlReply {
   if (isTerminal(job.state) || job.state === "cancelling") return hasEnded(job);
   const isLeaving = job.state === "checkpointing" && job.leaving?.why === "suspend";
   if (isLeaving) {
     // It leaves all the same, and waits for a place again instead of staying away.
     change.putJob({ ...job, leaving: { why: "preempt" }, changedIndex: change.now.index });
   } else change.move(job, { type: "resume" });
-  return OK;
+  return ACCEPTED;
 }
 
 function hasEnded({ id, state }: JobRecord): ControlReply {
@@ -54,7 +54,7 @@ function hasEnded({ id, state }: JobRecord): ControlReply {
 
 /** Has the job leave its places, with the time for a checkpoint that its spec asks for. */
 export function leaveWithGrace(
-  change: Change,
+  change: JobsTransaction,
   job: JobRecord,
   leaving: NonNullable<JobRecord["leaving"]>,
   latestMs = Number.POSITIVE_INFINITY,

@@ -1,12 +1,12 @@
-import { type ControlReply, OK, refuse } from "../../command.ts";
+import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import type { JoinServerCommand, LoseServersCommand } from "../records/commands.ts";
 import type { ServerRecord } from "../records/records.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 
 const MAX_SERVERS = 1_000;
 
 /** A parameter server comes or comes back. Another process than before has none of its shards. */
-export function joinServer(change: Change, { server }: JoinServerCommand): ControlReply {
+export function joinServer(change: JobsTransaction, { server }: JoinServerCommand): ControlReply {
   const { servers } = change.state;
   const { id, name, address, incarnation } = server;
   if (!/^[\x21-\x7e]{1,128}$/.test(id)) {
@@ -23,11 +23,14 @@ export function joinServer(change: Change, { server }: JoinServerCommand): Contr
   const why = hasRestarted ? "it was started anew, without the shards that it held" : undefined;
   change.putServer({ ...record, joinedAtMs, changedIndex }, why);
   if (hasRestarted) endAttempts(change, id, `the parameter server ${name} was started anew`);
-  return OK;
+  return ACCEPTED;
 }
 
 /** Every attempt with a shard there ends, and the next one gets its shards elsewhere. */
-export function loseServers(change: Change, { serverIds }: LoseServersCommand): ControlReply {
+export function loseServers(
+  change: JobsTransaction,
+  { serverIds }: LoseServersCommand,
+): ControlReply {
   for (const id of serverIds) {
     const server = change.state.servers.get(id);
     if (!server || server.state === "lost") continue;
@@ -35,11 +38,11 @@ export function loseServers(change: Change, { serverIds }: LoseServersCommand): 
     change.putServer({ ...server, state: "lost", lostAtMs, changedIndex });
     endAttempts(change, id, `the parameter server ${server.name} is lost`);
   }
-  return OK;
+  return ACCEPTED;
 }
 
 /** A loss of the infrastructure, which uses up no retry; no tolerance of lost tasks covers it. */
-function endAttempts(change: Change, serverId: string, what: string): void {
+function endAttempts(change: JobsTransaction, serverId: string, what: string): void {
   const jobIds = [...(change.index.shardsByServer.get(serverId)?.keys() ?? [])];
   const jobs = jobIds.map((id) => change.state.jobs.get(id)!);
   // The index may have come by its order in another way on another master.
@@ -53,7 +56,7 @@ function endAttempts(change: Change, serverId: string, what: string): void {
 }
 
 /** Makes room by forgetting the server that was lost first. */
-function forgetLostServer({ state: { servers } }: Change): boolean {
+function forgetLostServer({ state: { servers } }: JobsTransaction): boolean {
   let oldest: ServerRecord | undefined;
   for (const server of servers.values()) {
     if (server.state !== "lost") continue;

@@ -1,5 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import { type ControlReply, OK, type Refusal, refuse } from "../../command.ts";
+import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../../command.ts";
 import { BOUNDED_FROM, submissionRefusal } from "../../state-limits.ts";
 import { nameKey } from "../index/job-index.ts";
 import type { SubmitJobCommand } from "../records/commands.ts";
@@ -7,7 +7,7 @@ import { isTerminal } from "../records/lifecycle.ts";
 import type { JobRecord } from "../records/records.ts";
 import { specFaults } from "../records/spec-faults.ts";
 import { fewestTasks } from "../records/task-request.ts";
-import type { Change } from "./change.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 import { registrationOf } from "./registration.ts";
 
 /** Jobs that have not ended, at once. */
@@ -15,15 +15,16 @@ const MAX_LIVE_JOBS = 100_000;
 const JOB_ID = /^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 
 /** Takes a job in. The same submission again succeeds and changes nothing. */
-export function submitJob(change: Change, command: SubmitJobCommand): ControlReply {
+export function submitJob(change: JobsTransaction, command: SubmitJobCommand): ControlReply {
   const { jobId, spec } = command;
   const known = change.state.specs.get(jobId);
-  if (known && JSON.stringify(known) === JSON.stringify(spec)) return { ...OK, wasThere: true };
+  if (known && JSON.stringify(known) === JSON.stringify(spec))
+    return { ...ACCEPTED, wasThere: true };
   const checked = checkSubmission(change, command);
   if (!checked.ok) return checked.refusal;
   change.state.specs.set(jobId, spec);
   change.submit(newJob(change, command, checked.waitingFor));
-  return OK;
+  return ACCEPTED;
 }
 
 /** Whether the job would be taken in now, and what it would wait for. Changes nothing. */
@@ -46,7 +47,7 @@ export function checkSubmission(
   return { ok: true, waitingFor };
 }
 
-type State = Pick<Change, "state" | "index" | "version">;
+type State = Pick<JobsTransaction, "state" | "index" | "version">;
 
 function idRefusal({ state }: State, jobId: string): Refusal | undefined {
   if (!JOB_ID.test(jobId)) return refuse("invalid_value", "expected `job_` and a ULID", "id");
@@ -55,7 +56,7 @@ function idRefusal({ state }: State, jobId: string): Refusal | undefined {
 }
 
 function newJob(
-  { state, now }: Change,
+  { state, now }: JobsTransaction,
   { jobId, spec }: SubmitJobCommand,
   waitingFor: readonly string[],
 ): JobRecord {

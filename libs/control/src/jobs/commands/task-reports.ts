@@ -1,6 +1,6 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { HARDENED } from "../../cluster-version.ts";
-import { type ControlReply, OK } from "../../command.ts";
+import { ACCEPTED, type ControlReply } from "../../command.ts";
 import type {
   JudgeJobsCommand,
   ReportProgressCommand,
@@ -9,7 +9,7 @@ import type {
 } from "../records/commands.ts";
 import { isUnderWay } from "../records/lifecycle.ts";
 import {
-  type JobFailure,
+  type JobFailureRecord,
   type JobRecord,
   type TaskPhase,
   type TaskReading,
@@ -26,8 +26,8 @@ import {
   waitsForWord,
 } from "../records/root-cause.ts";
 import { shardsWanted } from "../records/task-request.ts";
-import type { Change } from "./change.ts";
 import { quarantineDevice } from "./devices.ts";
+import type { JobsTransaction } from "./jobs-transaction.ts";
 
 const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
   reserved: 0,
@@ -39,7 +39,7 @@ const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
 };
 
 /** Takes in what one worker says of its tasks; what is known, fenced or another node's is passed over. */
-export function reportTasks(change: Change, command: ReportTasksCommand): ControlReply {
+export function reportTasks(change: JobsTransaction, command: ReportTasksCommand): ControlReply {
   const changed: TaskRecord[] = [];
   for (const entry of command.reports) {
     const key = taskKey(entry.jobId, entry.attempt, entry.rank);
@@ -53,18 +53,18 @@ export function reportTasks(change: Change, command: ReportTasksCommand): Contro
     }
   }
   putTasks(change, changed, command.wordMs);
-  return OK;
+  return ACCEPTED;
 }
 
 /** Failures that waited for word of the other tasks' nodes, and had it, stand. */
-export function judgeJobs(change: Change, { entries }: JudgeJobsCommand): ControlReply {
+export function judgeJobs(change: JobsTransaction, { entries }: JudgeJobsCommand): ControlReply {
   for (const { jobId, attempt, suspectedMs } of entries) {
     const job = change.state.jobs.get(jobId);
     if (job?.attempt !== attempt || job.suspectedMs !== suspectedMs) continue;
     const failed = rootCause(change.tasksOf(job));
     if (failed) fail(change, job, failed);
   }
-  return OK;
+  return ACCEPTED;
 }
 
 /** Nothing follows a task's end; a lost task's word counts again when its node is back. */
@@ -75,7 +75,11 @@ function isNews({ phase, incarnation = 0 }: TaskRecord, entry: TaskReportEntry):
   return phase === "lost" || PHASE_RANK[entry.phase] > PHASE_RANK[phase];
 }
 
-function reported({ state, now }: Change, task: TaskRecord, entry: TaskReportEntry): TaskRecord {
+function reported(
+  { state, now }: JobsTransaction,
+  task: TaskRecord,
+  entry: TaskReportEntry,
+): TaskRecord {
   const { phase, exit } = entry;
   const isElastic = (state.specs.get(task.jobId)?.failure_tolerance ?? 0) > 0;
   const next: TaskRecord = {
@@ -95,7 +99,11 @@ function reported({ state, now }: Change, task: TaskRecord, entry: TaskReportEnt
  * Writes changed tasks and lets their jobs draw the consequences: first what the tasks together
  * mean, then that those that ended are over.
  */
-export function putTasks(change: Change, tasks: readonly TaskRecord[], wordMs?: number): void {
+export function putTasks(
+  change: JobsTransaction,
+  tasks: readonly TaskRecord[],
+  wordMs?: number,
+): void {
   const overs = new Map<string, number>();
   for (const task of tasks) {
     change.putTask(task);
@@ -111,7 +119,7 @@ export function putTasks(change: Change, tasks: readonly TaskRecord[], wordMs?: 
 }
 
 /** What the tasks of a job's attempt together mean for it. */
-function review(change: Change, job: JobRecord, wordMs: number | undefined): JobRecord {
+function review(change: JobsTransaction, job: JobRecord, wordMs: number | undefined): JobRecord {
   if (!isUnderWay(job.state) && job.state !== "checkpointing") return job;
   const tasks = change.tasksOf(job);
   const spec = change.state.specs.get(job.id)!;
@@ -146,7 +154,7 @@ function review(change: Change, job: JobRecord, wordMs: number | undefined): Job
   return job;
 }
 
-function fail(change: Change, job: JobRecord, failed: TaskRecord): JobRecord {
+function fail(change: JobsTransaction, job: JobRecord, failed: TaskRecord): JobRecord {
   const { retry_limit: retryLimit } = change.state.specs.get(job.id)!;
   return change.move(job, { type: "failed", failure: failureOf(failed), retryLimit });
 }
@@ -169,7 +177,7 @@ function isStopped({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && asked === true;
 }
 
-function stopOf({ rank, nodeId }: TaskRecord): JobFailure {
+function stopOf({ rank, nodeId }: TaskRecord): JobFailureRecord {
   const message = `rank ${rank} was ended on the node ${nodeId}, though the job was to go on`;
   return { reason: "NodeLost", message, rank, nodeId };
 }
@@ -179,7 +187,10 @@ function stopOf({ rank, nodeId }: TaskRecord): JobFailure {
  * was just elected may have heard less than the one before it put into the log: what is earlier than
  * what is known is passed over.
  */
-export function reportProgress(change: Change, command: ReportProgressCommand): ControlReply {
+export function reportProgress(
+  change: JobsTransaction,
+  command: ReportProgressCommand,
+): ControlReply {
   for (const { jobId, attempt, ...told } of command.entries) {
     const job = change.state.jobs.get(jobId);
     if (!job || job.attempt !== attempt || job.liveTasks === 0) continue;
@@ -188,12 +199,12 @@ export function reportProgress(change: Change, command: ReportProgressCommand): 
     if (progress === job.progress && checkpoint === job.checkpoint) continue;
     change.putJob({ ...job, changedIndex: change.now.index, progress, checkpoint });
   }
-  return OK;
+  return ACCEPTED;
 }
 
 /** What is told, unless it is earlier than what is known. Version 1 went by the nodes' clocks alone. */
 function later<Told extends TaskReading>(
-  { version }: Change,
+  { version }: JobsTransaction,
   known: Told | undefined,
   told: Told | undefined,
 ): Told | undefined {

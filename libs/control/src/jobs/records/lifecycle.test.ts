@@ -1,8 +1,8 @@
 import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/jobs";
 import { describe, expect, it, test } from "vitest";
 import { NEWEST_VERSION } from "../../cluster-version.ts";
-import { advance, isTerminal, type JobEvent, MAX_LOSSES } from "./lifecycle.ts";
-import type { JobFailure, JobRecord } from "./records.ts";
+import { isTerminal, type JobTransition, MAX_LOSSES, transition } from "./lifecycle.ts";
+import type { JobFailureRecord, JobRecord } from "./records.ts";
 
 const NOW = { index: 9, atMs: 5_000, version: NEWEST_VERSION };
 
@@ -16,26 +16,26 @@ function job(state: JobState, change: Partial<JobRecord> = {}): JobRecord {
 }
 
 /** The states that the job goes through. */
-const walk = (from: JobRecord, event: JobEvent) =>
-  advance(from, event, NOW).map(({ state }) => state);
+const walk = (from: JobRecord, event: JobTransition) =>
+  transition(from, event, NOW).map(({ state }) => state);
 
-const failure = (reason: JobFailure["reason"]): JobFailure => ({ reason, message: "" });
-const leave = (why: "preempt" | "drain" | "suspend"): JobEvent => ({
+const failure = (reason: JobFailureRecord["reason"]): JobFailureRecord => ({ reason, message: "" });
+const leave = (why: "preempt" | "drain" | "suspend"): JobTransition => ({
   type: "leave",
   leaving: { why },
   byMs: 8_000,
 });
-const failed = (reason: JobFailure["reason"], retryLimit = 0): JobEvent => ({
+const failed = (reason: JobFailureRecord["reason"], retryLimit = 0): JobTransition => ({
   ...{ type: "failed", failure: failure(reason), retryLimit },
 });
-const lost = (within: boolean): JobEvent => ({
+const lost = (within: boolean): JobTransition => ({
   ...{ type: "nodesLost", within, failure: failure("NodeLost") },
 });
 const none = { liveTasks: 0 };
 const one = { liveTasks: 1 };
 
 describe("the table of the lifecycle", () => {
-  it.each<[string, JobRecord, JobEvent, JobState[]]>([
+  it.each<[string, JobRecord, JobTransition, JobState[]]>([
     ["admits an accepted job", job("accepted", none), { type: "admitted" }, ["pending"]],
     ["reserves", job("pending", none), { type: "reserved", tasks: 2, byMs: 1 }, ["scheduled"]],
     ["starts when all is leased", job("scheduled"), { type: "leased" }, ["starting"]],
@@ -102,13 +102,13 @@ describe("the table of the lifecycle", () => {
 });
 
 test("nothing leaves a terminal state", () => {
-  const events: JobEvent[] = [
+  const events: JobTransition[] = [
     ...[{ type: "admitted" }, { type: "leased" }, { type: "rendezvous" }, { type: "due" }],
     ...[{ type: "succeeded" }, { type: "cancel" }, { type: "resume" }],
     { type: "doomed", failure: failure("Internal") },
     { type: "reserved", tasks: 2, byMs: 1 },
     ...[leave("suspend"), lost(true), lost(false), failed("Hang", 9)],
-  ] as JobEvent[];
+  ] as JobTransition[];
   for (const state of JOB_STATES.filter(isTerminal)) {
     for (const event of events) expect(walk(job(state), event), event.type).toEqual([]);
     expect(walk(job(state), { type: "taskOver" })).toEqual([state]);
@@ -116,28 +116,28 @@ test("nothing leaves a terminal state", () => {
 });
 
 test("an attempt is raised by a reservation alone, and never while a task of the last is left", () => {
-  const reserved: JobEvent = { type: "reserved", tasks: 2, byMs: 1 };
-  expect(advance(job("pending", none), reserved, NOW)[0]).toMatchObject({
+  const reserved: JobTransition = { type: "reserved", tasks: 2, byMs: 1 };
+  expect(transition(job("pending", none), reserved, NOW)[0]).toMatchObject({
     attempt: 2,
     liveTasks: 2,
   });
-  expect(advance(job("pending", one), reserved, NOW)).toEqual([]);
-  expect(advance(job("recovering", one), reserved, NOW)[0]).toMatchObject({
+  expect(transition(job("pending", one), reserved, NOW)).toEqual([]);
+  expect(transition(job("recovering", one), reserved, NOW)[0]).toMatchObject({
     attempt: 1,
     liveTasks: 3,
   });
 });
 
 test("what runs again has no failure, and what it went through stays in its counts", () => {
-  const [recovering] = advance(job("running"), lost(true), NOW);
+  const [recovering] = transition(job("running"), lost(true), NOW);
   expect(recovering?.failure).toMatchObject({ reason: "NodeLost" });
-  const [running] = advance(recovering!, { type: "rendezvous" }, NOW);
+  const [running] = transition(recovering!, { type: "rendezvous" }, NOW);
   expect(running).toMatchObject({ state: "running", losses: 1, failure: undefined });
 });
 
 test("lost nodes, sick devices and preemptions use up no retry; they end a job after a hundred", () => {
   for (const event of [lost(false), failed("GpuFault"), failed("NodeLost")]) {
-    const [after] = advance(job("running"), event, NOW);
+    const [after] = transition(job("running"), event, NOW);
     expect(after).toMatchObject({ state: "retrying", failures: 0, losses: 1 });
   }
   expect(walk(job("running", { losses: MAX_LOSSES }), lost(true))).toEqual(["failed"]);
@@ -145,15 +145,15 @@ test("lost nodes, sick devices and preemptions use up no retry; they end a job a
 
 test("retries wait twice as long each time and end at the limit, with the last cause", () => {
   const notBefore = (failures: number) =>
-    advance(job("running", { failures }), failed("Hang", 20), NOW)[0]?.notBeforeMs;
+    transition(job("running", { failures }), failed("Hang", 20), NOW)[0]?.notBeforeMs;
   expect([0, 1, 2, 19].map(notBefore)).toEqual([6_000, 7_000, 9_000, 305_000]);
-  const [last] = advance(job("running", { failures: 2 }), failed("Hang", 2), NOW);
+  const [last] = transition(job("running", { failures: 2 }), failed("Hang", 2), NOW);
   expect(last?.failure).toMatchObject({ reason: "RetryLimitExceeded", cause: "Hang" });
 });
 
 test("starts that nodes do not take wait from the second on, so that losses last", () => {
   const notBefore = (losses: number) =>
-    advance(job("scheduled", { losses }), lost(false), NOW)[0]?.notBeforeMs;
+    transition(job("scheduled", { losses }), lost(false), NOW)[0]?.notBeforeMs;
   expect([0, 1, 2, 3, 99].map(notBefore)).toEqual([undefined, 6_000, 7_000, 9_000, 35_000]);
 });
 

@@ -1,8 +1,8 @@
 import type { FailureReason, JobState } from "@heddle/contracts/jobs";
-import type { JobFailure, JobRecord, Leaving } from "./records.ts";
+import type { JobFailureRecord, JobRecord, Leaving } from "./records.ts";
 
 /** Everything that can happen to a job. */
-export type JobEvent =
+export type JobTransition =
   /** Its quota and dependencies were looked at. */
   | { readonly type: "admitted" }
   /** A plan has reserved places: for the whole gang, or in place of the lost tasks. */
@@ -24,13 +24,13 @@ export type JobEvent =
   /** A task is surely over. */
   | { readonly type: "taskOver" }
   /** Nodes of the attempt are lost; `within` says whether its tolerance covers all that are. */
-  | { readonly type: "nodesLost"; readonly within: boolean; readonly failure: JobFailure }
+  | { readonly type: "nodesLost"; readonly within: boolean; readonly failure: JobFailureRecord }
   /** A task of the attempt has failed. */
-  | { readonly type: "failed"; readonly failure: JobFailure; readonly retryLimit: number }
+  | { readonly type: "failed"; readonly failure: JobFailureRecord; readonly retryLimit: number }
   /** A task has failed, and a node of another that nothing was heard of since may be the cause. */
-  | { readonly type: "suspected"; readonly failure: JobFailure; readonly byMs: number }
+  | { readonly type: "suspected"; readonly failure: JobFailureRecord; readonly byMs: number }
   /** Something that no retry can mend. */
-  | { readonly type: "doomed"; readonly failure: JobFailure }
+  | { readonly type: "doomed"; readonly failure: JobFailureRecord }
   /** Every task has ended well. */
   | { readonly type: "succeeded" }
   | { readonly type: "cancel" }
@@ -83,7 +83,11 @@ export function isUnderWay(state: JobState): boolean {
  * order; none where the event means nothing to it. Nothing leaves a terminal state, an attempt is
  * only ever raised by a reservation, and a reservation needs that no task of an older one is left.
  */
-export function advance(job: JobRecord, event: JobEvent, now: Moment): readonly JobRecord[] {
+export function transition(
+  job: JobRecord,
+  event: JobTransition,
+  now: Moment,
+): readonly JobRecord[] {
   if (isTerminal(job.state)) return event.type === "taskOver" ? [taskOver(job, now)] : [];
   switch (event.type) {
     case "admitted":
@@ -144,7 +148,7 @@ function enter(
 /** What waits no more is promised nothing. */
 const OUT_OF_LINE = { promisedStartMs: undefined, placeInLine: undefined };
 
-function end(job: JobRecord, state: JobState, now: Moment, failure?: JobFailure): JobRecord {
+function end(job: JobRecord, state: JobState, now: Moment, failure?: JobFailureRecord): JobRecord {
   const change = failure ? { failure, endedAtMs: now.atMs } : { endedAtMs: now.atMs };
   return enter(job, state, now, { ...change, notBeforeMs: undefined, ...OUT_OF_LINE });
 }
@@ -155,7 +159,7 @@ function taskOver(job: JobRecord, now: Moment): JobRecord {
 
 function reserve(
   job: JobRecord,
-  { tasks, byMs, shards }: Extract<JobEvent, { type: "reserved" }>,
+  { tasks, byMs, shards }: Extract<JobTransition, { type: "reserved" }>,
   now: Moment,
 ): readonly JobRecord[] {
   if (job.state === "recovering") {
@@ -240,7 +244,7 @@ function settle(trail: readonly JobRecord[], now: Moment): readonly JobRecord[] 
 function loseNodes(
   job: JobRecord,
   within: boolean,
-  failure: JobFailure,
+  failure: JobFailureRecord,
   now: Moment,
 ): readonly JobRecord[] {
   const losses = job.losses + 1;
@@ -261,7 +265,7 @@ function refusedBackoffMs(times: number): number {
 
 function fail(
   job: JobRecord,
-  failure: JobFailure,
+  failure: JobFailureRecord,
   retryLimit: number,
   now: Moment,
 ): readonly JobRecord[] {
@@ -271,7 +275,7 @@ function fail(
   if (LOSS_REASONS.has(reason)) return loseNodes(job, false, failure, now);
   const failures = job.failures + 1;
   if (failures > retryLimit) {
-    const last: JobFailure =
+    const last: JobFailureRecord =
       retryLimit === 0 ? failure : { ...failure, reason: "RetryLimitExceeded", cause: reason };
     return [{ ...end(job, "failed", now, last), failures }];
   }
@@ -283,7 +287,7 @@ function fail(
 /** Its attempt goes on until it is known what the failure was: a lost node, or the task's own. */
 function suspect(
   job: JobRecord,
-  failure: JobFailure,
+  failure: JobFailureRecord,
   byMs: number,
   now: Moment,
 ): readonly JobRecord[] {

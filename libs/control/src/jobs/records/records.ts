@@ -45,7 +45,7 @@ export interface JobRecord {
   /** Since when `failure` waits for word of the other tasks' nodes, one of which may be its cause. */
   readonly suspectedMs?: number | undefined;
   /** The latest failure until it runs again; on a failed job the one that ended it. */
-  readonly failure?: JobFailure | undefined;
+  readonly failure?: JobFailureRecord | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
   /** Of a training job: ids of the parameter servers that hold its latest attempt's shards, by shard. */
@@ -70,7 +70,7 @@ export interface Leaving {
 }
 
 /** One failure, in the shape that the job's status and its `failed` event show. */
-export interface JobFailure {
+export interface JobFailureRecord {
   readonly reason: FailureReason;
   readonly message: string;
   /** Where retries ran out: the reason of the last attempt. */
@@ -355,7 +355,7 @@ export interface JobEventRecord {
   /** The state before; absent at the submission. */
   readonly from?: JobState | undefined;
   readonly attempt: number;
-  readonly failure?: Omit<JobFailure, "lastLines"> | undefined;
+  readonly failure?: Omit<JobFailureRecord, "lastLines"> | undefined;
   readonly why?: Leaving["why"] | undefined;
 }
 

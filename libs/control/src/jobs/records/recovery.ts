@@ -1,4 +1,4 @@
-import type { JobFailure, JobRecord, TaskRecord } from "./records.ts";
+import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 
 /** Ends the id under which the scheduler places a recovering job's lost tasks. */
 export const RECOVERY_SUFFIX = "+recovery";
@@ -33,7 +33,7 @@ export function crashesTakenOver(
 }
 
 /** The job's own failure where a rank crashes again and again, however many may be lost. */
-export function crashLoop(tasks: readonly TaskRecord[]): JobFailure | undefined {
+export function crashLoop(tasks: readonly TaskRecord[]): JobFailureRecord | undefined {
   const task = tasks.find(({ earlyCrashes = 0 }) => earlyCrashes >= MAX_EARLY_CRASHES);
   if (!task?.exit) return undefined;
   const { rank, nodeId, earlyCrashes } = task;

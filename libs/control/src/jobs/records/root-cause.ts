@@ -1,5 +1,5 @@
 import type { FailureReason } from "@heddle/contracts/jobs";
-import type { JobFailure, JobRecord, TaskRecord } from "./records.ts";
+import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 
 /** What the loss of another task's node looks like from a task: its connections break, or nothing comes. */
 const CONSEQUENCES: ReadonlySet<FailureReason> = new Set(["ExitCode", "Hang"]);
@@ -46,7 +46,7 @@ export function othersOf(tasks: readonly TaskRecord[], failed: TaskRecord): Task
 }
 
 /** The failure as it is told while it waits for word. */
-export function suspicionOf(failed: TaskRecord): JobFailure {
+export function suspicionOf(failed: TaskRecord): JobFailureRecord {
   const failure = failureOf(failed);
   const rest = "it counts once the nodes of the other ranks are heard of, one of which may be lost";
   return { ...failure, message: failure.message === "" ? rest : `${failure.message}; ${rest}` };
@@ -56,12 +56,12 @@ export function isLost({ phase, exit }: TaskRecord): boolean {
   return phase === "lost" || exit?.reason === "NodeLost";
 }
 
-export function lossOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
+export function lossOf({ rank, nodeId, exit }: TaskRecord): JobFailureRecord {
   const message = exit?.message || `the node of rank ${rank} is lost`;
   return { reason: "NodeLost", message, rank, nodeId };
 }
 
-export function failureOf(task: TaskRecord): JobFailure {
+export function failureOf(task: TaskRecord): JobFailureRecord {
   if (isLost(task)) return lossOf(task);
   const { rank, nodeId, exit } = task;
   const { reason = "Internal", message = "", exitCode, signal, lastLines } = exit!;

@@ -1,6 +1,6 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { settingValue } from "@heddle/contracts/settings";
-import type { SchedulingInput } from "@heddle/scheduler/cycle/round";
+import type { SchedulingInput } from "@heddle/scheduler/cycle/scheduling-cycle";
 import {
   DEFAULT_SETTINGS,
   type ProjectState,
@@ -32,7 +32,7 @@ const MS_PER_HOUR = 3_600_000;
 export const GPU_MILLI_MS_PER_HOUR = 1_000 * MS_PER_HOUR;
 
 /**
- * What the scheduler decides on, built from the whole state: the definition that `LiveStanding` must
+ * What the scheduler decides on, built from the whole state: the definition that `IncrementalSnapshot` must
  * agree with. Pure; the same state and time give the same input.
  */
 export function schedulingInput(

@@ -1,6 +1,6 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { roomForShards, spreadShards } from "@heddle/scheduler/cluster/shared-amounts";
-import type { Change } from "../commands/change.ts";
+import type { JobsTransaction } from "../commands/jobs-transaction.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import type { JobRecord, JobsState } from "../records/records.ts";
 import type { SpecFault } from "../records/spec-faults.ts";
@@ -15,7 +15,7 @@ export const MAX_SHARDS_PER_SERVER = 256;
  * for a job without shards; `none` where there is no room.
  */
 export function placeShards(
-  { state, index }: Pick<Change, "state" | "index">,
+  { state, index }: Pick<JobsTransaction, "state" | "index">,
   job: JobRecord,
 ): readonly string[] | undefined | "none" {
   const spec = state.specs.get(job.id)!;

@@ -1,7 +1,7 @@
 import { commonLength, type KvCache } from "../kv-cache/kv-cache.ts";
 import type { Sequence } from "../kv-cache/sequence.ts";
 import type { ThreadSubmit } from "../protocol/thread-messages.ts";
-import type { FairQueue } from "./fair-queue.ts";
+import type { SequenceQueue } from "./sequence-queue.ts";
 
 /** A prefix that is being computed is waited for when it saves at least this many tokens. */
 const MIN_AWAITED_TOKENS = 16;
@@ -22,7 +22,7 @@ interface Places {
  * more: nobody holds up others by the length of what it runs. A sequence whose prefix is being
  * computed by another waits for it instead of computing it too.
  */
-export function admitWaiting(queue: FairQueue<Sequence>, cache: KvCache): Sequence[] {
+export function admitWaiting(queue: SequenceQueue<Sequence>, cache: KvCache): Sequence[] {
   const admitted: Sequence[] = [];
   if (queue.size === 0) return admitted;
   const places = placesOf(cache);
@@ -36,7 +36,7 @@ export function admitWaiting(queue: FairQueue<Sequence>, cache: KvCache): Sequen
   return admitted;
 }
 
-function admit(sequence: Sequence, queue: FairQueue<Sequence>, cache: KvCache): boolean {
+function admit(sequence: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): boolean {
   if (!cache.admit(sequence, HEADROOM_TOKENS * (cache.running.size + 1))) return false;
   sequence.blocker = undefined;
   sequence.shared = false;
@@ -45,7 +45,7 @@ function admit(sequence: Sequence, queue: FairQueue<Sequence>, cache: KvCache): 
 }
 
 /** Takes cells of a key that has more slots; at the next step of yet another one if that is too few. */
-function admitForCells(waiting: Sequence, queue: FairQueue<Sequence>, cache: KvCache): boolean {
+function admitForCells(waiting: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): boolean {
   const victim = youngestOfLargestKey(waiting, queue, cache, placesOf(cache));
   if (victim === undefined) return false;
   putBack(victim, queue, cache);
@@ -63,7 +63,7 @@ function placesOf(cache: KvCache): Places {
 }
 
 /** The queue's order where a request's turn is later the more slots it has or is ahead for. */
-function inTurn(queue: FairQueue<Sequence>, { ofRequest }: Places): readonly Sequence[] {
+function inTurn(queue: SequenceQueue<Sequence>, { ofRequest }: Places): readonly Sequence[] {
   const next = new Map(ofRequest);
   const turns = new Map<Sequence, number>();
   for (const sequence of queue.items) {
@@ -79,7 +79,7 @@ function inTurn(queue: FairQueue<Sequence>, { ofRequest }: Places): readonly Seq
  * gets its first, or from the key that has the most; what was taken from goes on later. One a step
  * is soon enough.
  */
-function admitInstead(queue: FairQueue<Sequence>, cache: KvCache, places: Places): Sequence[] {
+function admitInstead(queue: SequenceQueue<Sequence>, cache: KvCache, places: Places): Sequence[] {
   if (!queue.items.some((waiting) => mayTake(waiting, places))) return [];
   for (const waiting of inTurn(queue, places)) {
     if (!mayTake(waiting, places)) continue;
@@ -100,7 +100,7 @@ function mayTake({ request, fairKey }: Sequence, { ofRequest, ofKey }: Places): 
 }
 
 /** Takes the slot of a running sequence, which goes on before those of its key that came later. */
-function putBack(victim: Sequence, queue: FairQueue<Sequence>, cache: KvCache): void {
+function putBack(victim: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): void {
   cache.share(victim, victim.computed);
   cache.release(victim);
   victim.planned = 0;
@@ -110,7 +110,7 @@ function putBack(victim: Sequence, queue: FairQueue<Sequence>, cache: KvCache): 
 /** Whose slot the waiting one may take; a key that was served less than its own keeps its slots. */
 function youngestOfMost(
   waiting: Sequence,
-  queue: FairQueue<Sequence>,
+  queue: SequenceQueue<Sequence>,
   cache: KvCache,
   { ofRequest }: Places,
 ): Sequence | undefined {
@@ -135,7 +135,7 @@ function youngestOfMost(
  */
 function youngestOfLargestKey(
   waiting: Sequence,
-  queue: FairQueue<Sequence>,
+  queue: SequenceQueue<Sequence>,
   cache: KvCache,
   { ofKey }: Places,
 ): Sequence | undefined {

@@ -18,10 +18,10 @@ import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sample
 import { admitWaiting } from "./admission.ts";
 import { Batch } from "./batch.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
-import { FairQueue } from "./fair-queue.ts";
 import { LogitRows } from "./logit-rows.ts";
 import type { LoadedModel } from "./model.ts";
 import { planPrefill } from "./prefill-plan.ts";
+import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
 
 /** `llama_decode` answers: done, and no room in the cache for the batch. */
@@ -47,7 +47,7 @@ export class BatchLoop {
   readonly #model: LoadedModel;
   readonly #batch: Batch;
   readonly #cache: KvCache;
-  readonly #queue = new FairQueue<Sequence>();
+  readonly #queue = new SequenceQueue<Sequence>();
   readonly #sequences = new Map<number, Sequence>();
   /** Whose tokens are in the batch, and those whose next token is sampled from it, in its order. */
   readonly #members: Sequence[] = [];

@@ -2,7 +2,7 @@ import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInput } from "@heddle/contracts/engine";
-import { FairQueue } from "../engine-thread/fair-queue.ts";
+import { SequenceQueue } from "../engine-thread/sequence-queue.ts";
 import type { PromptReading, PromptThreadStart } from "./prompt-thread.ts";
 
 /** What a prompt of many characters costs is paid off the thread that streams: 10 ms for a few thousand. */
@@ -37,7 +37,7 @@ interface LongReading {
 export class LongPrompts {
   readonly #start: PromptThreadStart;
   readonly #onFatal: (error: unknown) => void;
-  readonly #queue = new FairQueue<LongPrompt>();
+  readonly #queue = new SequenceQueue<LongPrompt>();
   #thread: Worker | undefined;
   #current: LongPrompt | undefined;
 

@@ -13,7 +13,7 @@ const KINDS: readonly string[] = [
 ];
 
 /** A text of about so many characters; whole code points alone. */
-export function textOf(random: Random, length: number): string {
+export function randomText(random: Random, length: number): string {
   let text = "";
   while (text.length < length) text += KINDS[Math.floor(random() * KINDS.length)];
   return text;
@@ -21,7 +21,7 @@ export function textOf(random: Random, length: number): string {
 
 /** The same as bytes, with some in it that are no UTF-8. */
 export function textOfKinds(random: Random, length: number): Uint8Array {
-  const text = new TextEncoder().encode(textOf(random, length));
+  const text = new TextEncoder().encode(randomText(random, length));
   for (let i = 0; i < length / 20; i++) {
     text[Math.floor(random() * text.length)] = Math.floor(random() * 256);
   }

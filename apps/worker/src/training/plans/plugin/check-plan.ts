@@ -8,7 +8,7 @@ const MAX_FRAGMENTS = 32;
  * Throws a PluginError where what a plugin gave as its plan is none, with the field or the parameter
  * that is at fault: plugins are JavaScript, in which nothing else has looked at it.
  */
-export function checkPlan(algorithm: string, given: unknown): asserts given is PluginPlan {
+export function checkPluginPlan(algorithm: string, given: unknown): asserts given is PluginPlan {
   const tell: Tell = (what) => {
     throw new PluginError(`the plan of the plugin's algorithm ${algorithm} ${what}`);
   };

@@ -11,7 +11,7 @@ import { PluginError, pluginError } from "../../orders/plugin-error.ts";
 import { environmentNamed, type TaskPlace } from "../ppo-plan.ts";
 import { drawsFor } from "../seeds.ts";
 import type { TrainingPlan } from "../training-plan.ts";
-import { checkArtifacts, checkPlan, checkReport } from "./check-plan.ts";
+import { checkArtifacts, checkPluginPlan, checkReport } from "./check-plan.ts";
 import type { LoadedPlugins } from "./load-plugins.ts";
 
 /** Draws of plugins begin apart from Heddle's own. */
@@ -35,7 +35,7 @@ export function pluginPlan(
       draws: (...uses) => drawsFor(config.seed, PLUGIN_DRAWS, ...uses),
     }),
   );
-  checkPlan(config.algorithm, plan);
+  checkPluginPlan(config.algorithm, plan);
   const { parameters, servers, rounds, pushesPerRound, fragments } = plan;
   return {
     ...{ parameters, servers, rounds, pushesPerRound, fragments },

@@ -1,0 +1,157 @@
+import type { ReplicaPhase } from "@heddle/contracts/engine";
+import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import { expect, test } from "vitest";
+import { TestControl } from "../../../test/test-cluster.ts";
+import type { ControlGroup, GroupStatus } from "../../control-plane/control-group.ts";
+import { AttachedNode } from "../attached-node.ts";
+import type { RegistryChange } from "../node-registry.ts";
+import type { WorkerLink } from "../worker-link.ts";
+import { ReplicaController } from "./replica-controller.ts";
+
+/** One worker whose reports and whose silence the test decides, under a clock of its own. */
+class Bench {
+  readonly control = new TestControl();
+  /** When each load was commanded, in milliseconds. */
+  readonly loads: number[] = [];
+  /** The deployment of each unload that was commanded. */
+  readonly unloads: string[] = [];
+  nowMs = 0;
+  isHeard = true;
+  readonly #node: AttachedNode;
+  #listener: (change: RegistryChange) => void = () => {};
+
+  constructor() {
+    const load = () => {
+      this.loads.push(this.nowMs);
+      return Promise.resolve();
+    };
+    const unload = (deployment: string) => {
+      this.unloads.push(deployment);
+      return Promise.resolve();
+    };
+    const register = { nodeId: "w1", incarnation: "i1", kind: "NODE_KIND_WORKER" };
+    this.#node = new AttachedNode(
+      register as unknown as Register__Output,
+      { load, unload, taken: { sequences: () => 0 } } as unknown as WorkerLink,
+      0,
+    );
+    const nodes = {
+      workers: () => (this.isHeard ? [this.#node] : []),
+      nodes: () => [],
+      *incarnations() {
+        yield "i1";
+      },
+      onChange: (listener: (change: RegistryChange) => void) => {
+        this.#listener = listener;
+        return () => {};
+      },
+    };
+    const clock = { monotonicMs: () => this.nowMs, wallMs: () => this.nowMs };
+    const log = { info() {}, warn() {}, error() {} };
+    new ReplicaController(nodes, this.control, { clock, random: () => 1, log });
+    this.control.deploy("m");
+  }
+
+  /** What this master knows of the group from now on. */
+  knows(status: Pick<GroupStatus, "leads" | "leader">): void {
+    this.control.group = { status: () => status } as unknown as ControlGroup;
+  }
+
+  /** Reports the phase every half second until so much time has passed. */
+  async report(phase: ReplicaPhase | undefined, forMs: number, deployment = "m"): Promise<void> {
+    const replica = {
+      deployment,
+      phase,
+      message: "",
+      failureCode: "",
+      load: null,
+      info: null,
+    };
+    const heartbeat = { replicas: phase ? [{ ...replica, pulledBytes: 0, totalBytes: 0 }] : [] };
+    for (let waitedMs = 0; waitedMs < forMs; waitedMs += 500) {
+      this.nowMs += 500;
+      this.#node.onHeartbeat(heartbeat as never, this.nowMs);
+      await this.changed();
+    }
+  }
+
+  async changed(): Promise<void> {
+    this.#listener("nodes");
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+  }
+}
+
+test("a replica that fails rests from its failure on, however long its load took, and ever longer", async () => {
+  const bench = new Bench();
+  await bench.report(undefined, 500);
+  expect(bench.loads).toEqual([500]);
+  for (const restMs of [1_000, 2_000, 4_000]) {
+    await bench.report("loading", 60_000);
+    const before = bench.loads.length;
+    const failedAtMs = bench.nowMs + 500;
+    await bench.report("failed", restMs + 500);
+    expect(bench.loads.slice(before)).toEqual([failedAtMs + restMs]);
+  }
+});
+
+test("a worker that is silent for a while keeps its rest", async () => {
+  const bench = new Bench();
+  await bench.report(undefined, 500);
+  for (const restMs of [1_000, 2_000, 4_000, 8_000]) {
+    await bench.report("loading", 2_000);
+    await bench.report("failed", restMs + 500);
+  }
+  const { length } = bench.loads;
+  await bench.report("loading", 2_000);
+  await bench.report("failed", 1_000);
+  bench.isHeard = false;
+  await bench.changed();
+  bench.isHeard = true;
+  await bench.report("failed", 14_000);
+  expect(bench.loads).toHaveLength(length);
+  await bench.report("failed", 2_000);
+  expect(bench.loads).toHaveLength(length + 1);
+});
+
+test("a master that follows takes nothing away that the leader has had loaded and it has not heard of", async () => {
+  const bench = new Bench();
+  bench.knows({ leads: false, leader: 2 });
+  await bench.report("loading", 2_000, "of-the-leader");
+  expect(bench.unloads).toEqual([]);
+  expect(bench.loads).toEqual([]);
+  // It is elected, and has not applied what the leader before it has committed.
+  bench.knows({ leads: false, leader: 1 });
+  await bench.report("ready", 2_000, "of-the-leader");
+  expect(bench.unloads).toEqual([]);
+  bench.knows({ leads: true, leader: 1 });
+  await bench.report("ready", 1_000, "of-the-leader");
+  expect(bench.unloads).toEqual(["of-the-leader"]);
+  expect(bench.loads).toHaveLength(1);
+});
+
+test("a worker loads once what it lacks, and keeps what it has, while a majority of the masters is gone", async () => {
+  const bench = new Bench();
+  bench.knows({ leads: false, leader: undefined });
+  // An election takes no longer.
+  await bench.report(undefined, 9_000);
+  expect(bench.loads).toEqual([]);
+  await bench.report("ready", 5_000, "unknown-here");
+  await bench.report(undefined, 10_000);
+  expect(bench.unloads).toEqual([]);
+  expect(bench.loads).toEqual([10_500]);
+});
+
+test("a master that has led waits out the election that follows, however long ago it knew of no leader", async () => {
+  const bench = new Bench();
+  bench.knows({ leads: false, leader: undefined });
+  await bench.report("ready", 2_000);
+  bench.knows({ leads: true, leader: 1 });
+  await bench.report("ready", 60_000);
+  const { length } = bench.loads;
+  bench.knows({ leads: false, leader: undefined });
+  bench.control.deploy("of-the-next-leader");
+  await bench.report("ready", 9_000);
+  expect(bench.loads).toHaveLength(length);
+  await bench.report("ready", 2_000);
+  expect(bench.loads).toHaveLength(length + 1);
+});

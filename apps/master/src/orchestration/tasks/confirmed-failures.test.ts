@@ -1,0 +1,27 @@
+import { PlannedCluster } from "@heddle/control/jobs/testing/planned-cluster";
+import { jobId } from "@heddle/control/jobs/testing/specs";
+import { expect, test } from "vitest";
+import { confirmedFailures } from "./confirmed-failures.ts";
+
+test("a failure stands a second after it at the earliest, once every other node was heard of since", () => {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b", "c"]) cluster.join(id, { gpuCount: 1 });
+  cluster.submit(1, { tasks: 3, resources: { gpu_count: 3 } });
+  cluster.run(1);
+  const tasks = [...cluster.control.state.tasks.values()];
+  const [one = "", two = "", own = ""] = tasks.map(({ nodeId }) => nodeId);
+  const exit = { reason: "ExitCode", endedAtMs: 1 };
+  const reports = [{ jobId: jobId(1), attempt: 1, rank: 2, phase: "exited", exit }];
+  cluster.do({ type: "tasks.report", nodeId: own, reports, wordMs: 60_000 });
+  const suspectedMs = cluster.atMs;
+  const judged = (heard: Record<string, number>) =>
+    confirmedFailures(cluster.control, (nodeId) => heard[nodeId]);
+  const late = suspectedMs + 1_000;
+  expect(judged({ [one]: late, [two]: late - 1 })).toEqual([]);
+  expect(judged({ [one]: late, [own]: late })).toEqual([]);
+  const entries = [{ jobId: jobId(1), attempt: 1, suspectedMs }];
+  expect(judged({ [one]: late, [two]: late })).toEqual(entries);
+  cluster.do({ type: "jobs.judge", entries });
+  expect(cluster.job(1).state).toBe("failed");
+  expect(judged({ [one]: late, [two]: late })).toEqual([]);
+});

@@ -1,0 +1,31 @@
+import type { JudgeJobsCommand } from "@heddle/control/jobs/records/commands";
+import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
+import { othersOf, rootCause } from "@heddle/control/jobs/records/root-cause";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
+
+/** A node's word counts from so long after a failure: what befell both comes in within that. */
+const SETTLE_MS = 1_000;
+
+/**
+ * The failures that stand, because the node of every other task was heard of after them. `heardMs`
+ * is when a node's latest word came, ms since the epoch; undefined where it is not known what it says.
+ */
+export function confirmedFailures(
+  { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
+  heardMs: (nodeId: string) => number | undefined,
+): JudgeJobsCommand["entries"] {
+  const entries: JudgeJobsCommand["entries"][number][] = [];
+  for (const jobId of jobs.suspected) {
+    const { attempt, tasks: count, suspectedMs = 0 } = state.jobs.get(jobId)!;
+    const tasks: TaskRecord[] = [];
+    for (let rank = 0; rank < count; rank++) {
+      const task = state.tasks.get(taskKey(jobId, attempt, rank));
+      if (task) tasks.push(task);
+    }
+    const failed = rootCause(tasks);
+    const nodes = new Set(failed ? othersOf(tasks, failed).map(({ nodeId }) => nodeId) : []);
+    const isHeard = (nodeId: string) => (heardMs(nodeId) ?? 0) >= suspectedMs + SETTLE_MS;
+    if ([...nodes].every(isHeard)) entries.push({ jobId, attempt, suspectedMs });
+  }
+  return entries;
+}

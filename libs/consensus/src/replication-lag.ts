@@ -1,0 +1,73 @@
+import type { Message } from "@heddle/raft/core/message";
+import type { Status } from "@heddle/raft/raw-node";
+
+/** How far one log has come after another that it must follow. */
+interface Course {
+  /** What it must reach; a new goal is set once it is reached. */
+  readonly goal: number;
+  readonly sinceTick: number;
+}
+
+/** A goal that is not reached within so many election timeouts is not a hiccup. */
+const PATIENCE_ELECTIONS = 2;
+
+/**
+ * Tells who does not catch up: a follower of itself, and a leader of each member. Raft's heartbeats
+ * name no more of the commit index than the follower is known to have, so that one which is stuck far
+ * behind could not know; here they carry the whole of it as well.
+ */
+export class ReplicationLag {
+  readonly #patienceTicks: number;
+  #own: Course = { goal: 0, sinceTick: 0 };
+  readonly #members = new Map<number, Course>();
+
+  constructor(electionTicks: number) {
+    this.#patienceTicks = PATIENCE_ELECTIONS * electionTicks;
+  }
+
+  /** The messages of a member at that commit index, with it in the heartbeats, where Raft has no use for `index`. */
+  annotate(messages: readonly Message[], commit: number): readonly Message[] {
+    if (!messages.some(({ type }) => type === "MsgHeartbeat")) return messages;
+    return messages.map((message) =>
+      message.type === "MsgHeartbeat" ? { ...message, index: commit } : message,
+    );
+  }
+
+  /** Takes in what a heartbeat tells; one of a member of an earlier version says 0, which is nothing. */
+  onHeartbeat({ type, index }: Message, applied: number, tick: number): void {
+    if (type === "MsgHeartbeat")
+      this.#own = next(this.#own, { goal: index, reached: applied }, tick);
+  }
+
+  /** Has a leader look at how far its members are; on any other member there is nothing to see. */
+  update({ commit, progress }: Pick<Status, "commit" | "progress">, tick: number): void {
+    for (const id of this.#members.keys()) if (!progress.has(id)) this.#members.delete(id);
+    for (const [id, { match }] of progress) {
+      const course = this.#members.get(id) ?? { goal: 0, sinceTick: 0 };
+      this.#members.set(id, next(course, { goal: commit, reached: match }, tick));
+    }
+  }
+
+  /** True where this member has long not applied what it knows to be committed. */
+  isBehind(applied: number, tick: number): boolean {
+    return this.#isLate(this.#own, applied, tick);
+  }
+
+  /** On a leader: true for a member whose log has long lacked what is committed. */
+  isMemberBehind(id: number, match: number, tick: number): boolean {
+    const course = this.#members.get(id);
+    return course !== undefined && this.#isLate(course, match, tick);
+  }
+
+  #isLate({ goal, sinceTick }: Course, reached: number, tick: number): boolean {
+    return reached < goal && tick - sinceTick > this.#patienceTicks;
+  }
+}
+
+function next(
+  course: Course,
+  { goal, reached }: { readonly goal: number; readonly reached: number },
+  tick: number,
+): Course {
+  return reached >= course.goal ? { goal, sinceTick: tick } : course;
+}

@@ -1,0 +1,46 @@
+/**
+ * Whether this member was away for so long, as a process that was stopped, that the others may have
+ * gone on without it, and has not heard since how far. Whoever has come back asks as a linearizable
+ * read does, which tells a leader whether it still is one.
+ */
+export class StaleReadGuard {
+  readonly #longTicks: number;
+  readonly #ask: () => Promise<void>;
+  #lasts = false;
+  /** The question that is under way. */
+  #asked: Promise<void> | undefined;
+
+  /** Others elect a leader after `electionTicks` of silence at the least. */
+  constructor(
+    { electionTicks, heartbeatTicks }: Record<"electionTicks" | "heartbeatTicks", number>,
+    ask: () => Promise<void>,
+  ) {
+    this.#longTicks = Math.max(1, electionTicks - heartbeatTicks);
+    this.#ask = ask;
+  }
+
+  get lasts(): boolean {
+    return this.#lasts;
+  }
+
+  /** So many ticks have passed at once, in which this member did not run. */
+  tick(elapsedTicks: number): void {
+    const isNew = elapsedTicks >= this.#longTicks;
+    this.#lasts ||= isNew;
+    // What was asked before it went away may have been answered before, too.
+    if (!this.#lasts || (this.#asked && !isNew)) return;
+    const asked = this.#ask();
+    this.#asked = asked;
+    asked.then(
+      () => this.#answered(asked, false),
+      () => this.#answered(asked, true),
+    );
+  }
+
+  /** Nobody answered in time: the next tick asks again. */
+  #answered(asked: Promise<void>, lasts: boolean): void {
+    if (this.#asked !== asked) return;
+    this.#asked = undefined;
+    this.#lasts = lasts;
+  }
+}

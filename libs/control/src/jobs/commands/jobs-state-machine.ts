@@ -1,0 +1,95 @@
+import type { ControlReply } from "../../command.ts";
+import { JobIndex } from "../index/job-index.ts";
+import type { JobsCommand } from "../records/commands.ts";
+import type { Moment } from "../records/lifecycle.ts";
+import type { JobsState } from "../records/records.ts";
+import { applyClockTick } from "./clock.ts";
+import { quarantineDevice } from "./devices.ts";
+import { JobsTransaction } from "./jobs-transaction.ts";
+import {
+  applyNodeJoin,
+  drainNode,
+  failReplica,
+  loseNodes,
+  readyReplica,
+  releaseReplica,
+  resumeNode,
+  setServing,
+} from "./node-changes.ts";
+import { commitPlan } from "./plan-commit.ts";
+import { setProject, setQueue } from "./quotas.ts";
+import { noteModel } from "./registration.ts";
+import { requestJob } from "./requests.ts";
+import { joinServer, loseServers } from "./server-changes.ts";
+import { submitJob } from "./submission.ts";
+import { judgeJobs, reportProgress, reportTasks } from "./task-reports.ts";
+
+/** The jobs' part of the replicated state with its index: the only code that changes either. */
+export class JobsStateMachine {
+  readonly state: JobsState;
+  #index: JobIndex;
+
+  constructor(state: JobsState) {
+    this.state = state;
+    this.#index = new JobIndex(state);
+  }
+
+  /** For reading only. */
+  get index(): JobIndex {
+    return this.#index;
+  }
+
+  /** After the state was replaced as a whole. */
+  rebuild(): void {
+    this.#index = new JobIndex(this.state);
+  }
+
+  /** Deterministic; a refused command changes nothing. */
+  apply(command: JobsCommand, now: Moment): ControlReply {
+    const change = new JobsTransaction(this.state, this.#index, now);
+    const reply = dispatch(change, command);
+    if (reply.ok) change.finish();
+    return reply;
+  }
+}
+
+const COMMANDS: {
+  readonly [T in JobsCommand["type"]]: (
+    change: JobsTransaction,
+    command: Extract<JobsCommand, { type: T }>,
+  ) => ControlReply;
+} = {
+  "job.submit": submitJob,
+  "job.request": requestJob,
+  "plan.commit": commitPlan,
+  "tasks.report": reportTasks,
+  "jobs.judge": judgeJobs,
+  "jobs.progress": reportProgress,
+  "node.join": applyNodeJoin,
+  "node.update": setServing,
+  "replica.ready": readyReplica,
+  "replica.release": releaseReplica,
+  "replica.fail": failReplica,
+  "node.lost": loseNodes,
+  "node.drain": drainNode,
+  "node.resume": resumeNode,
+  "node.quarantine": quarantineDevice,
+  "job.registered": noteModel,
+  "server.join": joinServer,
+  "server.lost": loseServers,
+  "project.set": setProject,
+  "queue.set": setQueue,
+  "clock.tick": applyClockTick,
+};
+
+function dispatch<T extends JobsCommand["type"]>(
+  change: JobsTransaction,
+  command: Extract<JobsCommand, { type: T }>,
+): ControlReply {
+  return COMMANDS[command.type as T](change, command);
+}
+
+/** Whether the command is one of this part. */
+export function isJobsCommand(command: { readonly type: string }): command is JobsCommand {
+  return Object.hasOwn(COMMANDS, command.type);
+}

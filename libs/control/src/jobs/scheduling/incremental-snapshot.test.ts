@@ -1,0 +1,126 @@
+import { seededRandom } from "@heddle/base/random";
+import { layOut, type SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
+import { decide } from "@heddle/scheduler/schedule";
+import { expect, test } from "vitest";
+import type { ControlCommand } from "../../command.ts";
+import { ReplicatedControl } from "../../replicated-control.ts";
+import { RandomCommands } from "../testing/random-commands.ts";
+import { jobId, jobSpec, nodeOffer } from "../testing/specs.ts";
+import { IncrementalSnapshot } from "./incremental-snapshot.ts";
+import { schedulingInput } from "./scheduling-input.ts";
+
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 200);
+const COMMANDS = 60;
+
+/** All that a decision can see of a standing, in an order of its own. */
+function seen({ layout, queue, projectOf, shared, settings }: SchedulingSnapshot) {
+  const { roster } = layout;
+  const running = [...layout.running.values()].sort(byId);
+  return {
+    nodes: roster.present(),
+    free: roster.present().map(({ id }) => layout.free.rowOf(roster.position(id)!)),
+    capacity: roster.present().map(({ id }) => layout.capacity.rowOf(roster.position(id)!)),
+    totals: roster.totals,
+    running,
+    jobs: layout.running.jobs,
+    held: layout.running.heldBy("default"),
+    ofProject: [...layout.running.ofProject("default")].sort(byId),
+    leavingFor: running.map(({ evicting }) => layout.running.leavingFor(evicting?.forJobId ?? "")),
+    targets: layout.running.targets
+      .targets()
+      .map((target) => JSON.stringify(target))
+      .sort(),
+    queue: [...queue].sort(byId),
+    project: projectOf("default"),
+    shared,
+    settings: { ...settings, targets: [] },
+  };
+}
+
+function byId(a: { readonly id: string }, b: { readonly id: string }): number {
+  return a.id < b.id ? -1 : 1;
+}
+
+/** Now and then a job asks for shared storage, or a setting changes. */
+function vary(command: ControlCommand, random: () => number): Record<string, unknown> {
+  if (command.type === "job.submit" && random() < 0.3) {
+    const resources = { ...command.spec.resources, shared_storage_gb: Math.ceil(random() * 60) };
+    return { ...command, spec: { ...command.spec, resources } };
+  }
+  if (command.type !== "clock.tick" || random() > 0.3) return { ...command };
+  const [name, value] =
+    random() < 0.5 ? ["shared_storage_gb", 100] : ["overcommit_ratio", random() < 0.5 ? 0.5 : 2];
+  return { type: "setting.put", atMs: command.atMs, name, value };
+}
+
+function runSequence(seed: number): number {
+  const random = seededRandom(seed);
+  const control = new ReplicatedControl();
+  const commands = new RandomCommands(random, control.state);
+  const live = new IncrementalSnapshot(control.state, control.jobs);
+  let looks = 0;
+  for (let index = 1; index <= COMMANDS; index++) {
+    const command = JSON.parse(JSON.stringify(vary(commands.next(), random)));
+    control.apply({ type: "control", command }, index);
+    // Some looks come after many commands, some after each.
+    if (random() < 0.4) continue;
+    looks++;
+    const at = { index, nowMs: command.atMs + Math.floor(random() * 1_000) };
+    const standing = live.view(at);
+    const built = schedulingInput(control.state, control.jobs, at);
+    const { settings } = standing;
+    const anew = layOut({ ...built, settings });
+    expect(seen(standing)).toEqual(seen(layOut(built)));
+    expect(decide(standing)).toEqual(decide(anew));
+    // The decision has left no trace.
+    expect(seen(standing)).toEqual(seen(anew));
+  }
+  return looks;
+}
+
+test(`the standing that is kept equals the one built from the whole state over ${SEQUENCES} random sequences`, () => {
+  const first = Math.floor(Math.random() * 2 ** 31);
+  console.log(`first seed ${first}`);
+  let looks = 0;
+  for (let n = 0; n < SEQUENCES; n++) {
+    try {
+      looks += runSequence(first + n);
+    } catch (error) {
+      throw new Error(`seed ${first + n}: ${String(error)}`, { cause: error });
+    }
+  }
+  expect(looks).toBeGreaterThan(SEQUENCES * 10);
+}, 300_000);
+
+test("jobs that come, run and end, and nodes that join, drain and are lost, do not have the cluster laid out anew", () => {
+  const control = new ReplicatedControl();
+  const live = new IncrementalSnapshot(control.state, control.jobs);
+  const apply = (command: Record<string, unknown>) => {
+    const made = { atMs: 1_000, ...command } as unknown as ControlCommand;
+    return control.apply({ type: "control", command: made }, control.index + 1);
+  };
+  const view = () => live.view({ index: control.index, nowMs: 1_000 });
+  apply({ type: "node.join", offer: nodeOffer("a") });
+  const { layout } = view();
+  const free = [...layout.free.gpuFree];
+  apply({ type: "job.submit", jobId: jobId(1), spec: jobSpec() });
+  const { starts } = decide(view());
+  const plan = { overcommitRatio: 1, acknowledgeMs: 1_000, admitted: [jobId(1)], starts };
+  apply({ type: "plan.commit", ...plan, unsatisfiable: [], preemptions: [], expired: [] });
+  expect(view().layout).toBe(layout);
+  expect([...layout.free.gpuFree]).not.toEqual(free);
+  const report = { jobId: jobId(1), attempt: 1, rank: 0, phase: "exited", exit: { endedAtMs: 1 } };
+  apply({ type: "tasks.report", nodeId: "a", reports: [{ ...report, phase: "running" }] });
+  apply({ type: "tasks.report", nodeId: "a", reports: [report] });
+  expect(view().layout).toBe(layout);
+  expect([...layout.free.gpuFree]).toEqual(free);
+  apply({ type: "node.join", offer: nodeOffer("b") });
+  apply({ type: "node.drain", nodeId: "a", byMs: 2_000 });
+  apply({ type: "node.lost", nodeIds: ["b"], fencedAtMs: 2_000 });
+  apply({ type: "node.join", offer: nodeOffer("b", { labels: { zone: "x" } }) });
+  expect(view().layout).toBe(layout);
+  expect(layout.roster.present()).toMatchObject([
+    { id: "a", state: "drained" },
+    { id: "b", state: "ready", labels: { zone: "x" } },
+  ]);
+});

@@ -1,0 +1,159 @@
+import { ClusterView } from "@heddle/scheduler/cycle/cluster-view";
+import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
+import type { QueuedJob, WorkloadTarget } from "@heddle/scheduler/model";
+import { steadyTargets } from "@heddle/scheduler/placement/targets";
+import type { ControlState } from "../../state.ts";
+import type { IndexWatcher, JobIndex } from "../index/job-index.ts";
+import { isTerminal } from "../records/lifecycle.ts";
+import { replicaClaims, servingEntries } from "./replica-claims.ts";
+import {
+  projectState,
+  queuedEntry,
+  runningEntry,
+  schedulerSettings,
+  schedulingInput,
+  sharedSupply,
+} from "./scheduling-input.ts";
+
+/** Jobs that may have changed between two looks before all are looked at anew. */
+const MAX_CHANGED = 200_000;
+/** Positions that forgotten nodes have left, beside a quarter of those in use. */
+const MIN_WORN = 64;
+
+/**
+ * The scheduler's standing, kept from one look to the next: only the jobs that have changed are
+ * looked at again, and only the nodes. It equals what `schedulingInput` builds from the whole state.
+ * Another overcommit ratio has the cluster laid out anew.
+ */
+export class IncrementalSnapshot implements IndexWatcher {
+  readonly index: JobIndex;
+  readonly #state: ControlState;
+  readonly #changedJobs = new Set<string>();
+  readonly #changedNodes = new Set<string>();
+  /** Forgotten since the last look; some may have come back as new ones. */
+  readonly #droppedNodes = new Set<string>();
+  /** By job id. */
+  readonly #queue = new Map<string, QueuedJob>();
+  /** By node id: the ids under which its replicas run. */
+  readonly #serving = new Map<string, readonly string[]>();
+  #layout: ClusterView | undefined;
+  #targets: readonly WorkloadTarget[] = [];
+
+  constructor(state: ControlState, index: JobIndex) {
+    this.#state = state;
+    this.index = index;
+    index.watch(this);
+  }
+
+  jobChanged(id: string): void {
+    this.#changedJobs.add(id);
+    if (this.#changedJobs.size > MAX_CHANGED) this.#forget();
+  }
+
+  nodeChanged(id: string): void {
+    this.#changedNodes.add(id);
+  }
+
+  nodeDropped(id: string): void {
+    this.#changedNodes.delete(id);
+    this.#droppedNodes.add(id);
+  }
+
+  /** The standing at this moment; it holds until the state changes or the next look. */
+  view(at: { readonly index: number; readonly nowMs: number }): SchedulingSnapshot {
+    const state = this.#state;
+    const settings = schedulerSettings(state);
+    const layout = this.#upToDate(settings.overcommitRatio);
+    const queue = [...this.#queue.values(), ...replicaClaims(state)];
+    const present = layout.running.targets.with(queue).targets();
+    this.#targets = steadyTargets(this.#targets, present);
+    const projectOf = (name: string) => {
+      const project = state.projects.get(name);
+      return project && projectState(project, at.nowMs);
+    };
+    const asked = { queue, nowMs: at.nowMs, settings: { ...settings, targets: this.#targets } };
+    const shared = sharedSupply(state, this.index);
+    return { index: at.index, layout, projectOf, shared, ...asked };
+  }
+
+  #upToDate(overcommitRatio: number): ClusterView {
+    const layout = this.#layout;
+    const isKept =
+      layout?.overcommitRatio === overcommitRatio && !isWorn(layout, this.index.live.size);
+    if (!isKept) return this.#layOutAnew(overcommitRatio);
+    for (const id of this.#droppedNodes) {
+      this.#followServing(layout, id);
+      layout.removeNode(id);
+    }
+    for (const id of this.#changedNodes) {
+      const snapshot = this.index.snapshotOf(this.#state.nodes.get(id)!);
+      if (layout.roster.get(id) !== snapshot) layout.putNode(snapshot);
+      this.#followServing(layout, id);
+      // When tasks of a lost node are gone hangs on the node.
+      for (const key of this.index.tasksByNode.get(id) ?? []) {
+        this.#changedJobs.add(this.#state.tasks.get(key)!.jobId);
+      }
+    }
+    for (const id of this.#changedJobs) this.#followJob(layout, id);
+    this.#droppedNodes.clear();
+    this.#changedNodes.clear();
+    this.#changedJobs.clear();
+    return layout;
+  }
+
+  #layOutAnew(overcommitRatio: number): ClusterView {
+    this.#forget();
+    this.#droppedNodes.clear();
+    this.#changedNodes.clear();
+    const { snapshot } = schedulingInput(this.#state, this.index, { index: 0, nowMs: 0 });
+    const { nodes, running } = snapshot;
+    const layout = new ClusterView(nodes, running, overcommitRatio);
+    for (const node of this.#state.nodes.values()) this.#noteServing(node.offer.id);
+    for (const id of this.index.live) this.#followQueue(id);
+    this.#layout = layout;
+    return layout;
+  }
+
+  #forget(): void {
+    this.#layout = undefined;
+    this.#changedJobs.clear();
+    this.#queue.clear();
+    this.#serving.clear();
+  }
+
+  #followJob(layout: ClusterView, id: string): void {
+    const job = this.#state.jobs.get(id);
+    const running = job && runningEntry(this.#state, this.index, job);
+    if (running) layout.put(running);
+    else layout.remove(id);
+    this.#followQueue(id);
+  }
+
+  #followQueue(id: string): void {
+    const job = this.#state.jobs.get(id);
+    const isLive = job !== undefined && !isTerminal(job.state);
+    const queued = isLive ? queuedEntry(this.#state, this.index, job) : undefined;
+    if (queued) this.#queue.set(id, queued);
+    else this.#queue.delete(id);
+  }
+
+  #followServing(layout: ClusterView, nodeId: string): void {
+    for (const id of this.#serving.get(nodeId) ?? []) layout.remove(id);
+    const node = this.#state.nodes.get(nodeId);
+    for (const replica of node ? servingEntries(this.index, node) : []) layout.put(replica);
+    this.#noteServing(nodeId);
+  }
+
+  #noteServing(nodeId: string): void {
+    const node = this.#state.nodes.get(nodeId);
+    const ids = node ? servingEntries(this.index, node).map(({ id }) => id) : [];
+    if (ids.length > 0) this.#serving.set(nodeId, ids);
+    else this.#serving.delete(nodeId);
+  }
+}
+
+/** Whether so much of what a layout has learned is gone that one made anew is worth its cost. */
+function isWorn({ shapes, roster }: ClusterView, jobs: number): boolean {
+  const vacant = roster.slots.length - roster.size;
+  return shapes.isWorn(jobs) || vacant > MIN_WORN + roster.size / 4;
+}

@@ -1,0 +1,272 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { gangOf, layOut, type SchedulingInput } from "../cycle/scheduling-cycle.ts";
+import type { Plan, QueuedJob } from "../model.ts";
+import { type GangRequest, gangFits, usableNodes } from "../placement/gang.ts";
+import { schedule } from "../schedule.ts";
+import { advance, endMs, nextChangeMs } from "../testing/advance.ts";
+import { fillers, nodes, pinnedQueues, queues, strategies } from "../testing/arbitraries.ts";
+import { HOUR_MS, input } from "../testing/scenarios.ts";
+import { Ledger } from "./ledger.ts";
+import { levelOf } from "./precedence.ts";
+
+/** Cases of each property: several promises stand in a third of them. */
+const RUNS = 120;
+/** As many promises as there may be at a time. */
+const MAX_PROMISES = 16;
+
+/** Clusters in mid-life on which much may be evicted, some of it leaving already, with a new queue. */
+const inputs: fc.Arbitrary<SchedulingInput> = fc
+  .record({
+    ...{ cluster: nodes, low: fillers, second: queues, third: pinnedQueues },
+    strategy: strategies,
+  })
+  .map(({ cluster, low, second, third, strategy }) => {
+    let at = input({ nodes: cluster }, low, { settings: { defaultStrategy: strategy } });
+    at = advance(at, schedule(at), HOUR_MS / 2);
+    at = { ...at, queue: named("k", second.slice(0, 6), at.nowMs) };
+    at = advance(at, schedule(at), at.nowMs + 1_000);
+    return { ...at, queue: [...at.queue, ...named("m", third, at.nowMs)] };
+  });
+
+/** Each a little later than the one before. */
+function named(prefix: string, jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
+  return jobs.map((job, n) => ({ ...job, id: `${prefix}${job.id}`, submittedAtMs: nowMs + n }));
+}
+
+/** The queue's jobs as the plan had them wait for capacity, in the order of their turns. */
+function waiting(at: SchedulingInput, plan: Plan): QueuedJob[] {
+  return plan.pending.map(({ jobId }) => at.queue.find(({ id }) => id === jobId)!);
+}
+
+/** The cluster emptied, and the gangs that jobs are on it. */
+function emptied(at: SchedulingInput) {
+  const { layout } = layOut(at);
+  const of = (job: QueuedJob): GangRequest => gangOf({ settings: at.settings, layout }, job);
+  return { of, usable: (job: QueuedJob) => usableNodes(layout.capacity, of(job)), layout };
+}
+
+const meet = (a: Uint8Array, b: Uint8Array) => a.some((one, node) => one === 1 && b[node] === 1);
+
+it("no promise is on a node that a job before it may use, and no two are on one node", () => {
+  let several = 0;
+  fc.assert(
+    fc.property(inputs, (at) => {
+      const plan = schedule(at);
+      const { usable, layout } = emptied(at);
+      const turns = waiting(at, plan);
+      several += plan.reservations.length > 1 ? 1 : 0;
+      for (const { jobId, placements } of plan.reservations.slice(1)) {
+        const turn = turns.findIndex(({ id }) => id === jobId);
+        const own = new Uint8Array(layout.roster.slots.length);
+        for (const { nodeId } of placements) own[layout.roster.position(nodeId)!] = 1;
+        for (const before of turns.slice(0, turn)) {
+          const waits = plan.line.includes(before.id) || blocksOthers(at, plan, before);
+          if (waits) expect(meet(own, usable(before))).toBe(false);
+        }
+      }
+    }),
+    { numRuns: RUNS },
+  );
+  expect(several).toBeGreaterThan(5);
+});
+
+/** With the cluster to itself, the job would be promised a start. */
+function blocksOthers(at: SchedulingInput, plan: Plan, job: QueuedJob): boolean {
+  return schedule(alone(at, plan, job)).reservations.length > 0;
+}
+
+/** The cluster after the plan's starts and evictions for others, and the one job that waits. */
+function alone(at: SchedulingInput, plan: Plan, job: QueuedJob): SchedulingInput {
+  const preemptions = plan.preemptions.filter(({ forJobId }) => forJobId !== job.id);
+  const after = advance(at, { ...plan, preemptions }, at.nowMs);
+  return { ...after, queue: [{ ...job, promisedStartMs: undefined, placeInLine: undefined }] };
+}
+
+it("no job waits for an eviction only because a job that cannot use those nodes is before it", () => {
+  let evicting = 0;
+  fc.assert(
+    fc.property(inputs, (at) => {
+      const plan = schedule(at);
+      const { usable, layout } = emptied(at);
+      const taken = new Uint8Array(layout.roster.slots.length);
+      const promised = new Map(plan.reservations.map((each) => [each.jobId, each.startAtMs]));
+      if (promised.size === MAX_PROMISES) return;
+      for (const job of waiting(at, plan)) {
+        const mayUse = usable(job);
+        const isApart = !meet(mayUse, taken);
+        const own = mayUse.map((one, node) => (taken[node] === 0 ? one : 0));
+        const hosts = at.snapshot.nodes.filter((_, node) => own[node] === 1).map(({ id }) => id);
+        const there = pinnedTo(job, hosts);
+        const best = schedule(alone(at, plan, there));
+        const start = promised.get(job.id) ?? Number.POSITIVE_INFINITY;
+        const bestMs = best.reservations[0]?.startAtMs;
+        if (bestMs !== undefined && !findsRoomBeside(at, plan, job, bestMs)) {
+          expect(start).toBeLessThanOrEqual(bestMs);
+          if (best.preemptions.length > 0 && promised.size > 1) evicting++;
+        }
+        if (isApart && !promised.has(job.id)) continue;
+        mayUse.forEach((one, node) => {
+          if (one === 1) taken[node] = 1;
+        });
+      }
+    }),
+    { numRuns: RUNS },
+  );
+  expect(evicting).toBeGreaterThan(5);
+});
+
+function pinnedTo(job: QueuedJob, hosts: readonly string[]): QueuedJob {
+  const { nodeAffinity } = job.request;
+  const here = { key: "host", operator: "in" as const, values: hosts };
+  return { ...job, request: { ...job.request, nodeAffinity: [...nodeAffinity, here] } };
+}
+
+/** Whether it fits by then beside all that is promised before it, so that nobody need leave for it. */
+function findsRoomBeside(at: SchedulingInput, plan: Plan, job: QueuedJob, byMs: number): boolean {
+  const { of, layout } = emptied(at);
+  // What is backfilled behind it may take that room yet, and then it may evict at the next look.
+  const starts = plan.starts.filter(({ backfilled }) => !backfilled);
+  const after = advance(at, { ...plan, starts }, at.nowMs);
+  const then = Ledger.ofCapacity(layout.roster, at.settings.overcommitRatio);
+  const own = new Set(plan.preemptions.filter((each) => each.forJobId === job.id).map(victim));
+  const turn = plan.reservations.findIndex(({ jobId }) => jobId === job.id);
+  const before = plan.reservations.slice(0, turn === -1 ? undefined : turn);
+  for (const each of after.snapshot.running) {
+    const isEvicted = each.evicting !== undefined && !own.has(each.id);
+    if ((isEvicted ? each.evicting!.byMs : endMs(each)) > byMs) take(then, each);
+  }
+  for (const { jobId, placements } of before) {
+    take(then, { ...at.queue.find(({ id }) => id === jobId)!, placements });
+  }
+  return gangFits(then, of(job));
+
+  function take(ledger: Ledger, holder: Pick<QueuedJob, "request"> & Pick<Placed, "placements">) {
+    for (const { nodeId, devices } of holder.placements) {
+      const position = layout.roster.position(nodeId)!;
+      ledger.take(position, layout.shapes.of(holder.request), devices);
+    }
+  }
+}
+
+type Placed = Plan["reservations"][number];
+const victim = ({ victimId }: Plan["preemptions"][number]) => victimId;
+
+it("nobody is evicted in vain: without any one victim the promise would be later", () => {
+  fc.assert(
+    fc.property(inputs, (at) => {
+      const plan = schedule(at);
+      const { of, layout } = emptied(at);
+      const started = advance(at, { ...plan, preemptions: [], reservations: [] }, at.nowMs);
+      for (const { victimId, forJobId } of plan.preemptions) {
+        const { startAtMs, placements } = plan.reservations.find((r) => r.jobId === forJobId)!;
+        const stays = plan.preemptions.filter((each) => each.victimId !== victimId).map(victim);
+        const then = Ledger.ofCapacity(layout.roster, at.settings.overcommitRatio);
+        for (const each of started.snapshot.running) {
+          const byMs = stays.includes(each.id) ? startAtMs : (each.evicting?.byMs ?? endMs(each));
+          if (byMs <= startAtMs) continue;
+          for (const { nodeId, devices } of each.placements) {
+            const position = layout.roster.position(nodeId)!;
+            then.take(position, layout.shapes.of(each.request), devices);
+          }
+        }
+        const hosts = [...new Set(placements.map(({ nodeId }) => nodeId))];
+        const job = pinnedTo(at.queue.find(({ id }) => id === forJobId)!, hosts);
+        expect(gangFits(then, of(job))).toBe(false);
+      }
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+it("a promise is never given away to a job behind it: it moves only forward until it is kept", () => {
+  const steps = fc.array(fc.nat(), { minLength: 10, maxLength: 10 });
+  let kept = 0;
+  fc.assert(
+    fc.property(inputs, queues, steps, (first, late, ends) => {
+      let at = first;
+      const promises = new Map<string, number>();
+      for (const [step, end] of ends.entries()) {
+        const plan = schedule(at);
+        for (const { jobId } of plan.starts) {
+          const promised = promises.get(jobId);
+          if (promised === undefined) continue;
+          expect(at.nowMs).toBeLessThanOrEqual(promised);
+          kept++;
+        }
+        for (const { jobId, startAtMs } of plan.reservations) {
+          expect(startAtMs).toBeLessThanOrEqual(promises.get(jobId) ?? Number.POSITIVE_INFINITY);
+        }
+        const started = new Set(plan.starts.map(({ jobId }) => jobId));
+        const now = new Map(plan.reservations.map((each) => [each.jobId, each.startAtMs]));
+        for (const id of promises.keys()) expect(now.has(id) || started.has(id)).toBe(true);
+        promises.clear();
+        for (const [id, startAtMs] of now) promises.set(id, startAtMs);
+        at = withoutEvicted(at, advance(at, plan, nextChangeMs(at, plan)));
+        at = endedEarly(at, end);
+        if (step === 0) at = { ...at, queue: [...at.queue, ...lowest(late, at.nowMs)] };
+      }
+    }),
+    { numRuns: RUNS },
+  );
+  expect(kept).toBeGreaterThan(20);
+});
+
+/** Jobs that stand behind all others, though their project holds nothing and they are older. */
+function lowest(jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
+  return named("z", jobs, nowMs).map((job) => ({
+    ...job,
+    ...{ project: "p9", kind: "training", qosLevel: "best_effort", priority: -9 },
+    submittedAtMs: 0,
+  }));
+}
+
+/** What was evicted stays away: it would go before those of a lower level that hold a promise. */
+function withoutEvicted(before: SchedulingInput, after: SchedulingInput): SchedulingInput {
+  const known = new Set(before.queue.map(({ id }) => id));
+  return { ...after, queue: after.queue.filter(({ id }) => known.has(id)) };
+}
+
+/** Now and then a job ends before its bound. */
+function endedEarly(at: SchedulingInput, drawn: number): SchedulingInput {
+  const { running } = at.snapshot;
+  const gone = drawn % 3 === 0 ? drawn % Math.max(1, running.length) : -1;
+  const left = running.filter((_, n) => n !== gone);
+  return { ...at, snapshot: { ...at.snapshot, running: left } };
+}
+
+it("jobs of one level that come later never go before one in the line that may use the same", () => {
+  const oneLevel = (jobs: readonly QueuedJob[]) =>
+    jobs.map((job) => ({ ...job, ...{ kind: "training", qosLevel: "standard", priority: 0 } }));
+  fc.assert(
+    fc.property(inputs, queues, (given, late) => {
+      const first = { ...given, queue: oneLevel(given.queue) as QueuedJob[] };
+      const plan = schedule(first);
+      const next = advance(first, plan, first.nowMs + 1_000);
+      const newcomers = (oneLevel(named("z", late, 0)) as QueuedJob[]).map((job) => ({
+        ...job,
+        project: "p9",
+      }));
+      const again = schedule({ ...next, queue: [...newcomers, ...next.queue] });
+      const stayed = plan.line.filter((id) => next.queue.some((job) => job.id === id));
+      const still = again.line.filter((id) => stayed.includes(id));
+      // In the same order, and before all that came.
+      expect(still).toEqual(stayed.filter((id) => still.includes(id)));
+      const came = again.line.findIndex((id) => !stayed.includes(id));
+      const last = again.line.findLastIndex((id) => stayed.includes(id));
+      if (came !== -1 && last !== -1) expect(last).toBeLessThan(came);
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+it("levels stand above the line", () => {
+  fc.assert(
+    fc.property(inputs, (at) => {
+      const plan = schedule(at);
+      const levels = plan.line.map((id) => levelOf(at.queue.find((job) => job.id === id)!));
+      expect(levels).toEqual([...levels].sort((a, b) => b - a));
+    }),
+    { numRuns: RUNS },
+  );
+});
