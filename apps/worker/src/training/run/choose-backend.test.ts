@@ -5,7 +5,7 @@ import { chooseBackend } from "./choose-backend.ts";
 
 // Where the package for GPUs is installed, what becomes of it is the machine's matter.
 const gpuPackage = fileURLToPath(
-  new URL("../../../../node_modules/@tensorflow/tfjs-node-gpu", import.meta.url),
+  new URL("../../../../../node_modules/@tensorflow/tfjs-node-gpu", import.meta.url),
 );
 const hasGpuPackage = existsSync(gpuPackage);
 if (hasGpuPackage) process.stderr.write(`skipped: ${gpuPackage} is installed\n`);

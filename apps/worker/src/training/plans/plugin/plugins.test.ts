@@ -288,7 +288,7 @@ it.each([
 ])("a trainer whose plugin %s has failed, and says so in its last line", (_, text, told) => {
   const file = join(folder, "rude.mjs");
   writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
-  const main = fileURLToPath(new URL("../../trainer-main.js", import.meta.url));
+  const main = fileURLToPath(new URL("../../../../dist/training/trainer-main.js", import.meta.url));
   const input = JSON.stringify({ plugins: [file], algorithm: "mine", config: {} });
   const { status, stderr } = spawnSync(process.execPath, [main], { input, encoding: "utf8" });
   expect(stderr.trim().split("\n").at(-1)).toMatch(told);
@@ -296,7 +296,7 @@ it.each([
 });
 
 test("a trainer without plugins that ends early is no fault of its job, which another attempt may finish", () => {
-  const main = fileURLToPath(new URL("../../trainer-main.js", import.meta.url));
+  const main = fileURLToPath(new URL("../../../../dist/training/trainer-main.js", import.meta.url));
   const fault = `process.on("newListener", (name) => name === "exit" && queueMicrotask(() => process.exit(0)));`;
   const args = ["--import", `data:text/javascript,${fault}`, main];
   const { status, stderr } = spawnSync(process.execPath, args, { input: "{}", encoding: "utf8" });
