@@ -17,7 +17,7 @@ import { atLeast, atMost, judgeThroughput, WORKLOADS } from "./consensus/verdict
 import { measureWal } from "./consensus/wal-append.ts";
 import { withCleanup } from "./support/child-process.ts";
 import { benchFolder, numberList, readOptions, writeReport } from "./support/command-line.ts";
-import { summarize } from "./support/statistics.ts";
+import { summarizeSamples } from "./support/statistics.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
 // The Raft group of masters against etcd: three members of each on one core, clients on another.
@@ -147,15 +147,16 @@ async function failover(clusters: readonly StoreCluster[]): Promise<void> {
   }
   report["failover"] = Object.fromEntries(times);
   const rows = [...times].flatMap(([store, { kill, transfer }]) => [
-    { name: `${store}, kill -9 of the leader`, ...summarize(kill) },
-    { name: `${store}, planned transfer`, ...summarize(transfer) },
+    { name: `${store}, kill -9 of the leader`, ...summarizeSamples(kill) },
+    { name: `${store}, planned transfer`, ...summarizeSamples(transfer) },
   ]);
   printTable(
     "Until a put is answered again, ms",
     ["what", "times", "p50", "p99", "max"],
     rows.map(({ name, count, p50, p99, max }) => [name, count, p50, p99, max]),
   );
-  const p99 = (store: string, what: keyof Times) => summarize(times.get(store)?.[what] ?? []).p99;
+  const p99 = (store: string, what: keyof Times) =>
+    summarizeSamples(times.get(store)?.[what] ?? []).p99;
   verdicts.push(atMost("planned transfer p99, ms", p99("heddle", "transfer"), 150));
   if (version) {
     const peer = p99("etcd", "kill");

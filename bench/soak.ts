@@ -5,7 +5,7 @@ import { withCleanup } from "./support/child-process.ts";
 import { readOptions, writeReport } from "./support/command-line.ts";
 import { heddleUp, type RunningHeddle, serveTinyModel } from "./support/heddle-up.ts";
 import { ProcessSampler, type ProcessTrend } from "./support/process-sampler.ts";
-import { summarize } from "./support/statistics.ts";
+import { summarizeSamples } from "./support/statistics.ts";
 import { printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
 // Many short answers from a whole cluster, some of whose clients hang up: does anything leak?
@@ -125,7 +125,7 @@ function printOutcomes(outcomes: readonly SoakOutcome[], seconds: number): void 
     `${outcomes.length} requests in ${seconds.toFixed(0)} s`,
     ["outcome", "requests", "p50 ms", "p99 ms", "max ms"],
     [...groups].map(([outcome, list]) => {
-      const { count, p50, p99, max } = summarize(list.map(({ totalMs }) => totalMs));
+      const { count, p50, p99, max } = summarizeSamples(list.map(({ totalMs }) => totalMs));
       return [outcome.slice(0, 100), count, p50, p99, max];
     }),
   );

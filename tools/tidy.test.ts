@@ -3,6 +3,15 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { cycles, deadExports, folderSize, layering, purity } from "./tidy/graph-rules.ts";
+import { LANGUAGE_DEBT, SHARED_NAMES } from "./tidy/language-debt.ts";
+import {
+  longSentences,
+  longTitles,
+  namesIn,
+  privatePhrases,
+  sharedNames,
+  unknownNames,
+} from "./tidy/language-rules.ts";
 import { brokenLinks } from "./tidy/link-rules.ts";
 import {
   constructorSize,
@@ -124,6 +133,62 @@ describe("every file", () => {
     expect(fileSize(parseSource(path, lines(600)))).toEqual([]);
   });
 });
+
+describe("language", () => {
+  const path = "libs/base/src/sample.test.ts";
+  const sentence = (words: number) => `// ${"word ".repeat(words - 1)}word.\nf();`;
+  const title = (length: number) => `it("${"t".repeat(length)}", f);`;
+  const written = sources.filter((source) => !source.path.includes("/generated/"));
+
+  it.each([
+    [
+      "sentences",
+      "comment sentences of at most 25 words",
+      longSentences,
+      sentence(26),
+      sentence(25),
+    ],
+    ["titles", "test titles of at most 80 characters", longTitles, title(81), title(80)],
+    [
+      "phrases",
+      "standard terms instead of private idiom",
+      privatePhrases,
+      "// The leader is told.\nf();",
+      "// The leader receives it.\nf();",
+    ],
+  ] as const)("%s: %s", (kind, _, rule, bad, good) => {
+    expect(rule(parseSource(path, bad))).toHaveLength(1);
+    expect(rule(parseSource(path, good))).toEqual([]);
+    const found = Map.groupBy(written.flatMap(rule), ownerOf);
+    const grown = [...found].filter(([owner, problems]) => {
+      return problems.length > (LANGUAGE_DEBT[owner]?.[kind] ?? 0);
+    });
+    expect(grown.flatMap(([, problems]) => problems)).toEqual([]);
+  });
+
+  it("names: a comment names in backticks only what the code has", () => {
+    const text = "// See `someName`.\nf();";
+    const sample = parseSource(path, text);
+    expect(unknownNames(sample, new Set(["f"]))).toHaveLength(1);
+    expect(unknownNames(sample, namesIn([parseSource(path, "const someName = 1;")]))).toEqual([]);
+    const known = namesIn(written);
+    expect(written.flatMap((source) => unknownNames(source, known))).toEqual([]);
+  });
+
+  it("names: two files do not export one name for two things", () => {
+    const one = (at: string) => parseSource(`libs/${at}/src/a.ts`, "export class Queue {}");
+    expect(sharedNames([one("base"), one("raft")])).toHaveLength(1);
+    expect(sharedNames([one("base")])).toEqual([]);
+    expect(sharedNames(sources).filter((each) => !SHARED_NAMES.has(each.split(" ")[0]!))).toEqual(
+      [],
+    );
+  });
+});
+
+/** The package of a problem's file, or its folder at the root. */
+function ownerOf(problem: string): string {
+  return /^(?:(?:apps|libs)\/[^/]+|[^/:]+)/.exec(problem)?.[0] ?? "";
+}
 
 describe("the layers", () => {
   const file = (path: string, text: string) => parseSource(path, text);

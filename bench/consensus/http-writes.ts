@@ -1,5 +1,5 @@
 import { MasterGroup } from "../../apps/master/test/master-group.ts";
-import { summarize } from "../support/statistics.ts";
+import { summarizeSamples } from "../support/statistics.ts";
 
 /** What whole masters did with `POST /api/v1/keys`. */
 export interface HttpWrites {
@@ -31,7 +31,7 @@ export async function measureHttpWrites(
       };
       await Promise.all(Array.from({ length: concurrency }, caller));
       const perSecond = times.length / ((performance.now() - startMs) / 1000);
-      const { p50, p99 } = summarize(times);
+      const { p50, p99 } = summarizeSamples(times);
       results.push({ concurrency, perSecond, p50Ms: p50, p99Ms: p99 });
     }
     return results;

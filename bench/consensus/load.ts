@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { summarize } from "../support/statistics.ts";
+import { summarizeSamples } from "../support/statistics.ts";
 import { EtcdClient } from "./etcd-client.ts";
 import { HeddleClient } from "./heddle-client.ts";
 import type { KvClient } from "./kv-client.ts";
@@ -51,7 +51,7 @@ const callers = Array.from({ length: Number(values.concurrency) }, (_, at) => ca
 await Promise.all(callers);
 const { user, system } = process.cpuUsage(cpuAtStart);
 const seconds = (performance.now() - startMs) / 1000;
-const { p50, p99 } = summarize(latenciesMs);
+const { p50, p99 } = summarizeSamples(latenciesMs);
 const result: KvLoadResult = {
   perSecond: latenciesMs.length / seconds,
   calls,

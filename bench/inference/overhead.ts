@@ -2,7 +2,7 @@ import { type ChatServer, measureChat } from "../support/chat-client.ts";
 import { type RunningHeddle, serveTinyModel } from "../support/heddle-up.ts";
 import { HttpConnection } from "../support/http-connection.ts";
 import { randomWords } from "../support/prompts.ts";
-import { type Summary, summarize } from "../support/statistics.ts";
+import { type Summary, summarizeSamples } from "../support/statistics.ts";
 import { oursAt } from "./servers.ts";
 import { sessionsOf, type WorkerSession } from "./worker-session.ts";
 
@@ -47,5 +47,5 @@ async function alternate(server: ChatServer, session: WorkerSession): Promise<Ov
     direct.push(viaSession);
   }
   connection.close();
-  return { http: summarize(http), session: summarize(direct) };
+  return { http: summarizeSamples(http), session: summarizeSamples(direct) };
 }

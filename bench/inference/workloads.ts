@@ -5,7 +5,7 @@ import {
   type MeasuredChat,
 } from "../support/chat-client.ts";
 import { randomWords } from "../support/prompts.ts";
-import { mean, type Summary, summarize } from "../support/statistics.ts";
+import { mean, type Summary, summarizeSamples } from "../support/statistics.ts";
 
 /** What every workload sends the same way to every server. */
 interface WorkloadOptions {
@@ -47,8 +47,8 @@ export async function decode(
     // An event may stand for several tokens, or for none: usage tells how many there were.
     tokensPerSecond: (between.length * (tokens / frames)) / ((to - from) / 1000),
     wholeTokensPerSecond: tokens / ((ended - started) / 1000),
-    firstTokenMs: summarize(answers.map(firstTokenMs)),
-    gapMs: summarize(answers.flatMap(gaps)),
+    firstTokenMs: summarizeSamples(answers.map(firstTokenMs)),
+    gapMs: summarizeSamples(answers.flatMap(gaps)),
     completionTokens: tokens,
   };
 }
@@ -118,7 +118,7 @@ export async function longPromptAmongDecodes(
     ),
   );
   if (!long) throw new Error(`${server.name} ended its answers before the long prompt was sent`);
-  const gapMs = summarize(answers.flatMap(gaps));
+  const gapMs = summarizeSamples(answers.flatMap(gaps));
   return { worstGapMs: gapMs.max, gapMs, firstTokenMs: firstTokenMs(await long) };
 }
 

@@ -1,6 +1,6 @@
 import { HttpConnection, type Origin, postBytes } from "./http-connection.ts";
 import { ChatStream } from "./sse-reader.ts";
-import { type Summary, summarize } from "./statistics.ts";
+import { type Summary, summarizeSamples } from "./statistics.ts";
 
 /** A closed loop: each of `concurrency` clients sends its next request when the last has ended. */
 export interface LoadSpec {
@@ -72,8 +72,8 @@ class LoadRun {
       failures: this.#failures,
       firstFailure: this.#firstFailure,
       requestsPerSecond: this.#latencies.length / seconds,
-      latencyMs: summarize(this.#latencies),
-      firstTextMs: summarize(this.#firstTexts),
+      latencyMs: summarizeSamples(this.#latencies),
+      firstTextMs: summarizeSamples(this.#firstTexts),
       deltasPerSecond: this.#deltas / seconds,
       framesPerSecond: this.#frames / seconds,
       lostDeltas: this.#lost,

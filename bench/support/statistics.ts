@@ -8,7 +8,7 @@ export interface Summary {
 }
 
 /** All zero for no measurements, so that a round in which everything failed still prints. */
-export function summarize(values: readonly number[]): Summary {
+export function summarizeSamples(values: readonly number[]): Summary {
   if (values.length === 0) return { count: 0, mean: 0, p50: 0, p99: 0, max: 0 };
   const sorted = Float64Array.from(values).sort();
   const at = (fraction: number) => ofSorted(sorted, fraction);

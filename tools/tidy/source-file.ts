@@ -38,6 +38,17 @@ export interface SourceFile {
   readonly body: readonly SyntaxNode[];
   readonly imports: readonly ImportUse[];
   readonly exports: readonly ExportedName[];
+  /** In the order of the text. */
+  readonly comments: readonly Comment[];
+}
+
+export interface Comment {
+  /** Without its slashes and outer stars. */
+  readonly text: string;
+  readonly start: number;
+  readonly end: number;
+  /** True for `//`. */
+  readonly isLine: boolean;
 }
 
 export function parseSource(path: string, text: string): SourceFile {
@@ -52,6 +63,11 @@ export function parseSource(path: string, text: string): SourceFile {
     body,
     imports: [...staticImports(result.module, line), ...loadsAtRunTime(result, text, line)],
     exports: exportedNames(result.module, body, line),
+    comments: result.comments.map(({ type, value, start, end }) => ({
+      text: value,
+      ...{ start, end },
+      isLine: type === "Line",
+    })),
   };
 }
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { ClusterSecrets, DataDirectory, TlsFiles } from "./data-directory.ts";
 import { nodeFlags } from "./node-flags.ts";
-import type { LogLevel, Profile, UpOptions } from "./options.ts";
+import type { ProcessLogLevel, Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts } from "./ports.ts";
 import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
 
@@ -120,7 +120,7 @@ function spec(
 }
 
 /** "ready" is an info line, so a process logs that much even where less of it is shown. */
-function childEnvironment(kind: ProcessKind, shown: LogLevel): NodeJS.ProcessEnv {
+function childEnvironment(kind: ProcessKind, shown: ProcessLogLevel): NodeJS.ProcessEnv {
   const { HEDDLE_SECRETS_KEY: secretsKey, ...env } = process.env;
   return {
     ...env,

@@ -33,11 +33,11 @@ export interface UpOptions {
   /** Stop after the self-check. */
   readonly once: boolean;
   /** The least of the processes' lines that is shown. */
-  readonly logLevel: LogLevel;
+  readonly logLevel: ProcessLogLevel;
 }
 
 export type Profile = CatalogProfile;
-export type LogLevel = "debug" | "info" | "warn" | "error";
+export type ProcessLogLevel = "debug" | "info" | "warn" | "error";
 
 /** The flags as typed. */
 export interface UpFlags {

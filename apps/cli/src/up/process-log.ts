@@ -2,7 +2,7 @@ import { createWriteStream, existsSync, renameSync, statSync, type WriteStream }
 import { join } from "node:path";
 import type { Terminal } from "../output/terminal.ts";
 import { describeLogLine, type LogLine } from "./log-line.ts";
-import type { LogLevel } from "./options.ts";
+import type { ProcessLogLevel } from "./options.ts";
 import type { ProcessEvents, ProcessSpec } from "./supervised-process.ts";
 
 interface ProcessLogOptions {
@@ -10,13 +10,18 @@ interface ProcessLogOptions {
   readonly directory: string;
   readonly messages: Terminal;
   /** The least that is shown; lines that are no records always are. */
-  readonly level: LogLevel;
+  readonly level: ProcessLogLevel;
   /** True for a warning that the caller itself tells in better words: it is kept, not shown. */
   readonly isTold?: (line: Extract<LogLine, { kind: "record" }>) => boolean;
   readonly onGaveUp: (spec: ProcessSpec, why: string) => void;
 }
 
-const LEVELS: Readonly<Record<LogLevel, number>> = { debug: 20, info: 30, warn: 40, error: 50 };
+const LEVELS: Readonly<Record<ProcessLogLevel, number>> = {
+  debug: 20,
+  info: 30,
+  warn: 40,
+  error: 50,
+};
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 const MAX_SHOWN_CHARS = 2_000;
 const PREFIX_STYLES = ["cyan", "magenta", "blue", "green"] as const;

@@ -46,7 +46,7 @@ const TRANSITIONS: readonly ConfChangeTransition[] = ["auto", "implicit", "expli
 
 /**
  * The change as log payload, in the protobuf encoding of etcd's raftpb: a `ConfChange` (version 1,
- * one step, no transition) or a `ConfChangeV2`.
+ * one step, no transition) or a `raftpb.ConfChangeV2`.
  */
 export function encodeConfChange(change: ConfChange, version: 1 | 2 = 2): EntryPayload {
   if (version === 1) return encodeV1(change);

@@ -1,0 +1,183 @@
+import { lineAt, type SourceFile, type SyntaxNode, walk } from "./source-file.ts";
+
+/**
+ * Rules about the English of comments, titles and names. Each takes a file and gives its problems
+ * as `path:line: what is wrong`.
+ */
+
+const MAX_SENTENCE_WORDS = 25;
+const MAX_TITLE_CHARACTERS = 80;
+
+/** Idiom of this project that a reader from elsewhere does not know, with the standard term. */
+const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
+  [/\b(?:tells?|told)\b/i, "reports, sends, says, notifies"],
+  [/\b(?:hears?|heard)\b/i, "receives"],
+  [/\bwords? (?:of|with|from) (?:a |the )?(?:worker|master|node|server)/i, "report, message"],
+  [/\bwho leads\b/i, "the leader"],
+  [/\bwhoever\b/i, "the caller that, each node that"],
+  [/\b(?:nobody|somebody)\b/i, "no caller, no node, another process"],
+  [/\banew\b/i, "again"],
+  [/\b(?:thereof|wherein|hitherto|thither)\b/i, "of it, in which, so far"],
+  [/\bstands? (?:at|in|on|for|as|with)\b/i, "is at, is in"],
+  [/\bcomes? to (?:its|his|their) end\b|\bcame to (?:its|their) end\b/i, "ends"],
+  [/\bhow (?:far|great) (?:it|they) (?:is|are|has|have)\b/i, "its progress, its size"],
+  [/\bso (?:many|great|long|far) (?:bytes|milliseconds|of)\b/i, "this many"],
+];
+
+export function longSentences(file: SourceFile): string[] {
+  return proseOf(file).flatMap(({ text, line }) =>
+    sentences(text)
+      .map((sentence) => ({ sentence, words: sentence.split(/\s+/).filter(hasLetter).length }))
+      .filter(({ words }) => words > MAX_SENTENCE_WORDS)
+      .map(
+        ({ sentence, words }) =>
+          `${file.path}:${line}: a sentence of ${words} words; at most ${MAX_SENTENCE_WORDS}: ${sentence.slice(0, 60)}`,
+      ),
+  );
+}
+
+export function privatePhrases(file: SourceFile): string[] {
+  const titles = titlesOf(file).map(({ text, line }) => ({ text, line }));
+  return [...proseOf(file), ...titles].flatMap(({ text, line }) =>
+    PRIVATE_PHRASES.flatMap(([phrase, instead]) => {
+      const found = phrase.exec(text)?.[0];
+      return found ? [`${file.path}:${line}: "${found}"; say: ${instead}`] : [];
+    }),
+  );
+}
+
+export function longTitles(file: SourceFile): string[] {
+  return titlesOf(file)
+    .filter(({ text }) => text.length > MAX_TITLE_CHARACTERS)
+    .map(
+      ({ text, line }) =>
+        `${file.path}:${line}: a title of ${text.length} characters; at most ${MAX_TITLE_CHARACTERS}`,
+    );
+}
+
+/** Names in backticks of comments that no code, proto file or script has. */
+export function unknownNames(file: SourceFile, known: ReadonlySet<string>): string[] {
+  return proseOf(file).flatMap(({ text, line }) =>
+    [...text.matchAll(/`#?([A-Za-z_$][\w$]*)(?:\(\))?`/g)]
+      .map((match) => match[1]!)
+      .filter((name) => isCompound(name) && !known.has(name))
+      .map((name) => `${file.path}:${line}: no code has a \`${name}\``),
+  );
+}
+
+/** All words of the code of the files, without their comments. */
+export function namesIn(files: readonly SourceFile[]): Set<string> {
+  const names = new Set<string>();
+  for (const { text, comments } of files) {
+    let from = 0;
+    for (const { start, end } of [...comments, { start: text.length, end: text.length }]) {
+      for (const [name] of text.slice(from, start).matchAll(/[A-Za-z_$][\w$]*/g)) names.add(name);
+      from = end;
+    }
+  }
+  return names;
+}
+
+/** Names that two packages export for different things. */
+export function sharedNames(files: readonly SourceFile[]): string[] {
+  const owners = new Map<string, SourceFile[]>();
+  for (const file of files) {
+    if (/\/generated\/|\.test\.ts$|\.d\.mts$/.test(file.path)) continue;
+    for (const name of declaredExports(file)) owners.set(name, [...(owners.get(name) ?? []), file]);
+  }
+  return [...owners]
+    .filter(([, at]) => at.length > 1)
+    .map(([name, at]) => `${name} is exported by ${at.map(({ path }) => path).join(" and ")}`);
+}
+
+function declaredExports(file: SourceFile): Set<string> {
+  const names = new Set<string>();
+  for (const statement of file.body) {
+    if (statement.type !== "ExportNamedDeclaration") continue;
+    const declaration = statement["declaration"] as SyntaxNode | null;
+    if (!declaration) continue;
+    const list = (declaration["declarations"] as SyntaxNode[] | undefined) ?? [declaration];
+    for (const each of list) {
+      const name = (each["id"] as { name?: string } | null)?.name;
+      if (name) names.add(name);
+    }
+  }
+  return names;
+}
+
+interface Prose {
+  readonly text: string;
+  readonly line: number;
+}
+
+/** The text of each comment: lines of `//` that follow each other are one. */
+function proseOf(file: SourceFile): Prose[] {
+  const found: Prose[] = [];
+  let end = -1;
+  for (const comment of file.comments) {
+    const line = lineAt(file.text, comment.start);
+    const text = comment.text.replace(/^[ \t]*\*+ ?/gm, "").trim();
+    const last = found.at(-1);
+    const joins = comment.isLine && last && /^\s*$/.test(file.text.slice(end, comment.start));
+    if (joins && lineAt(file.text, end) === line - 1) {
+      found[found.length - 1] = { text: `${last.text}\n${text}`, line: last.line };
+    } else found.push({ text, line });
+    end = comment.end;
+  }
+  return found;
+}
+
+/** A list entry, a table row or a blank line ends a sentence too. */
+function sentences(text: string): string[] {
+  return text
+    .replace(/```[\s\S]*?```/g, "\n\n")
+    .replace(/`[^`]*`/g, "name")
+    .split(/\n\s*\n|\n\s*(?=[-*|] )|(?<=[.!?:;][)"']?)\s+(?=\S)/);
+}
+
+function hasLetter(word: string): boolean {
+  return /\p{L}/u.test(word);
+}
+
+/** A capital letter after a small one: no word of English. */
+function isCompound(name: string): boolean {
+  return /[a-z][A-Z]/.test(name);
+}
+
+const TESTS = new Set(["it", "test", "describe"]);
+
+function titlesOf(file: SourceFile): Prose[] {
+  const titles: Prose[] = [];
+  if (!file.path.endsWith(".test.ts")) return titles;
+  for (const statement of file.body) {
+    walk(statement, (node) => {
+      if (node.type !== "CallExpression") return;
+      const text = TESTS.has(rootName(node))
+        ? literal((node["arguments"] as SyntaxNode[])[0])
+        : undefined;
+      if (text !== undefined) titles.push({ text, line: lineAt(file.text, node.start) });
+    });
+  }
+  return titles;
+}
+
+function rootName(call: SyntaxNode): string {
+  let callee = call["callee"] as SyntaxNode;
+  while (
+    callee.type === "MemberExpression" ||
+    callee.type === "CallExpression" ||
+    callee.type === "TaggedTemplateExpression"
+  ) {
+    callee = (callee["object"] ?? callee["callee"] ?? callee["tag"]) as SyntaxNode;
+  }
+  return (callee["name"] as string | undefined) ?? "";
+}
+
+function literal(node: SyntaxNode | undefined): string | undefined {
+  if (node?.type === "Literal")
+    return typeof node["value"] === "string" ? node["value"] : undefined;
+  if (node?.type !== "TemplateLiteral") return undefined;
+  return (node["quasis"] as { value: { cooked: string } }[])
+    .map(({ value }) => value.cooked)
+    .join("…");
+}
