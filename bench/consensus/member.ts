@@ -27,7 +27,7 @@ const port = Number(own.address.split(":")[1]);
 const server = await bindServer({ host: "127.0.0.1", port, credentials: benchCredentials });
 const service = new RaftService(server.server);
 const identity = {
-  ...(await startIdentity(directory, own.name)),
+  ...(await startIdentity(directory, own.name, { newestVersion: 1 })),
   ...{ cluster: "bench", id, beginning: { kind: "first" as const, members } },
 };
 await writeIdentity(directory, identity);

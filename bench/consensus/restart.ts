@@ -40,7 +40,7 @@ export async function measureRestart(
 async function fill(directory: string, port: number, entries: number): Promise<void> {
   mkdirSync(directory, { recursive: true });
   await writeIdentity(directory, {
-    ...(await startIdentity(directory, "m1")),
+    ...(await startIdentity(directory, "m1", { newestVersion: 1 })),
     ...{ cluster: "bench", id: 1 },
   });
   const replica = await RaftReplica.open<undefined>({

@@ -1,11 +1,11 @@
 import { AppError } from "@heddle/base/errors";
+import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
 import { apply, emptyState, unknownRefusal } from "./apply.ts";
 import {
   NEWEST_VERSION,
   raiseVersion,
   SEALED,
   secretsKeyOf,
-  UnsupportedVersionError,
   useSecretsKey,
   versionOf,
 } from "./cluster-version.ts";

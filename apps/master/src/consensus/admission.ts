@@ -1,7 +1,13 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Introduction } from "@heddle/contracts/generated/heddle/v1/Introduction";
-import type { JoinRecord } from "@heddle/control/state";
 import { joinSecretId, parseJoinToken } from "@heddle/rpc/pki/join-token";
+
+/** A join token of the replicated state; its id is the hash of its secret. */
+interface JoinToken {
+  readonly role: string;
+  readonly name?: string | undefined;
+  readonly expiresAtMs: number;
+}
 
 type Newcomer = Pick<Introduction, "name" | "nonce" | "address">;
 
@@ -12,7 +18,7 @@ export function admissionProof(token: string, newcomer: Newcomer): Buffer {
 
 /** The id of the join token whose holder made the proof; undefined where there is none that is valid. */
 export function findAdmission(
-  joins: ReadonlyMap<string, JoinRecord>,
+  joins: ReadonlyMap<string, JoinToken>,
   newcomer: Newcomer & { readonly admission: Uint8Array },
   nowMs: number,
 ): string | undefined {

@@ -8,7 +8,6 @@ import type {
   IntroductionReply,
   IntroductionReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
-import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
@@ -37,8 +36,8 @@ export interface FormationOptions {
   readonly joinToken?: (() => string | undefined) | undefined;
   readonly log: NodeLog;
   readonly signal: AbortSignal;
-  /** The highest cluster version that this master supports; this build's newest. */
-  readonly newestVersion?: number | undefined;
+  /** The highest cluster version that this master supports. */
+  readonly newestVersion: number;
   /** How long the group may say that the master of this one's name runs; 10 s. */
   readonly patienceMs?: number | undefined;
 }
@@ -120,7 +119,7 @@ export class Formation {
     const own = peers.get(identity.name) ?? "";
     const peer = new Peer(address, credentials);
     const { name, nonce } = identity;
-    const { newestVersion: supports = NEWEST_VERSION, keys = NO_SECRET_KEYS } = this.#options;
+    const { newestVersion: supports, keys = NO_SECRET_KEYS } = this.#options;
     const token = joinToken?.();
     const admission = token && admissionProof(token, { name, nonce, address: own });
     const shown = admission ? { admission } : {};

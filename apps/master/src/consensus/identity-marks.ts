@@ -1,5 +1,4 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type Identity, writeIdentity } from "./identity.ts";
 
@@ -19,7 +18,10 @@ interface LogFiles {
 interface MarksParts {
   readonly directory: string;
   readonly identity: Identity;
-  readonly control: ReplicatedControl;
+  /** The cluster version, and the id of the key that encrypts the log. */
+  readonly control: { readonly version: number; readonly secretsKey: string | undefined };
+  /** Whether the files may hold secrets in clear. */
+  readonly holdsSecrets: () => boolean;
   readonly log: NodeLog;
   /** Adds an entry that changes nothing to the log. */
   readonly addEntry: () => Promise<unknown>;
@@ -73,11 +75,10 @@ export class IdentityMarks {
   }
 
   #noteKey(key: string, files: LogFiles): void {
-    const { control, onError } = this.#parts;
+    const { holdsSecrets, onError } = this.#parts;
     const { secrets } = this.#stored;
     if (secrets?.key === key && (secrets.isClean || this.#cleaning)) return;
-    // Before its pepper a cluster has nothing to hide.
-    const isClean = control.secret("pepper") === undefined;
+    const isClean = !holdsSecrets();
     if (secrets?.key !== key) this.store({ secrets: { key, isClean } }).catch(onError);
     this.#cleaning?.abort();
     if (isClean) return;

@@ -3,8 +3,8 @@ import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
+import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
 import type { Member } from "@heddle/consensus/ports";
-import { NEWEST_VERSION, UnsupportedVersionError } from "@heddle/control/cluster-version";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { newMemberKey } from "./member-key.ts";
 
@@ -45,7 +45,8 @@ export function isJoined(identity: Identity): identity is FullIdentity {
 
 interface StartOptions {
   readonly keys?: SecretKeys | undefined;
-  readonly newestVersion?: number | undefined;
+  /** The highest cluster version that this build supports. */
+  readonly newestVersion: number;
 }
 
 /**
@@ -56,7 +57,7 @@ interface StartOptions {
 export async function startIdentity(
   directory: string,
   name: string,
-  { keys = NO_SECRET_KEYS, newestVersion = NEWEST_VERSION }: StartOptions = {},
+  { keys = NO_SECRET_KEYS, newestVersion }: StartOptions,
 ): Promise<Identity> {
   const known = await readIdentity(directory);
   if (known && known.name !== name) {

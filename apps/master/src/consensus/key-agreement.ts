@@ -1,6 +1,5 @@
 import { AppError } from "@heddle/base/errors";
 import type { SecretKeys } from "@heddle/base/secret-keys";
-import { SEALED } from "@heddle/control/cluster-version";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { Step } from "./agreement.ts";
 
@@ -8,17 +7,19 @@ interface KeyAgreementParts {
   readonly keys: SecretKeys;
   /** Of the state. */
   readonly control: { readonly version: number; readonly secretsKey: string | undefined };
+  /** From this cluster version on the log can be encrypted. */
+  readonly sinceVersion: number;
   readonly use: (id: string) => Promise<unknown>;
   readonly log: NodeLog;
 }
 
 /** Has the log encrypted with the first of this master's keys, once all members hold it. */
-export function keyAgreement({ keys, control, use, log }: KeyAgreementParts): Step {
+export function keyAgreement({ keys, control, sinceVersion, use, log }: KeyAgreementParts): Step {
   const [key] = keys.ids;
   return {
     waitText: `the log is encrypted with the secrets key ${key} when these masters answer that they hold it`,
     isDone: () => key === undefined || control.secretsKey === key,
-    isDue: () => control.version >= SEALED,
+    isDue: () => control.version >= sinceVersion,
     accepts: (answer) => answer?.secretsKeys.includes(key ?? "") === true,
     take: () => {
       log.info({ key, before: control.secretsKey }, "the log is encrypted with this secrets key");

@@ -1,18 +1,9 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import type { Readable } from "node:stream";
 import { AppError } from "@heddle/base/errors";
 import { listSnapshots, snapshotPath } from "@heddle/storage/snapshot-store";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-
-/** The state at one position of the log, as the bytes of a backup file. */
-export interface Backup {
-  readonly index: number;
-  readonly term: number;
-  readonly bytes: number;
-  /** Must be read to its end or destroyed. */
-  readonly content: Readable;
-}
+import type { Backup } from "../control-plane/control-group.ts";
 
 /** What a backup needs of the replica. */
 interface SnapshotTaker {

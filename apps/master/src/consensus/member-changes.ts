@@ -2,15 +2,33 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
-import type { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { FullIdentity } from "./identity.ts";
-import type { ThreadedReplica } from "./thread/threaded-replica.ts";
 import { supportedBy } from "./version-raise.ts";
 
-interface Surroundings {
-  /** The state, with the cluster version and the key that encrypts the log. */
-  readonly control: ReplicatedControl;
+/** What is needed of the replica of the member that answers. */
+export interface MembershipReplica {
+  /** In the order of their ids. */
+  readonly members: readonly Member[];
+  readonly nextMemberId: number;
+  status(): { readonly members: readonly { readonly id: number; readonly votes: boolean }[] };
+  /** Resolves when the others are as of now. */
+  refresh(): Promise<void>;
+  changeMembers(changes: ConfChange["changes"], members: readonly Member[]): Promise<void>;
+}
+
+/** The replicated state, as far as a new member must fit to it. */
+export interface ClusterRules {
+  /** The cluster version, and the highest that this master supports. */
+  readonly version: number;
+  readonly newest: number;
+  /** The id of the key that encrypts the log. */
+  readonly secretsKey: string | undefined;
+}
+
+interface MemberChangesParts {
+  readonly control: ClusterRules;
   /** The ids of the keys that this master holds. */
   readonly secretsKeys: readonly string[];
   readonly log: NodeLog;
@@ -29,11 +47,11 @@ interface Surroundings {
  * member that asks whether it still is one is only told. Rejects with `conflict` where the member of
  * its name is active, so that it is another master and not that one's successor.
  */
-export async function memberChanges<Reply>(
+export async function memberChanges(
   own: FullIdentity,
-  replica: ThreadedReplica<Reply>,
+  replica: MembershipReplica,
   from: Introduction__Output,
-  { log, isActive, admit, control, secretsKeys }: Surroundings,
+  { log, isActive, admit, control, secretsKeys }: MemberChangesParts,
 ): Promise<IntroductionReply> {
   // Two that join one after the other must not be given one id.
   await replica.refresh();
@@ -100,7 +118,7 @@ function checkHoldsKey({ name, secretsKeys }: Introduction__Output, key: string 
  * learner and finds itself not among them: so it cannot take itself for one of the first members,
  * which begin with a log of their own, and whose votes might elect one of them without the group.
  */
-function votersOf<Reply>(replica: ThreadedReplica<Reply>): Member[] {
+function votersOf(replica: MembershipReplica): Member[] {
   const { members: standing } = replica.status();
   const voters = new Set(standing.flatMap(({ id, votes }) => (votes ? [id] : [])));
   return replica.members.filter(({ id }) => voters.has(id));

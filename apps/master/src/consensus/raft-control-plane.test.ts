@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
-import { NEWEST_VERSION } from "@heddle/control/cluster-version";
+import { NEWEST_VERSION as newestVersion } from "@heddle/control/cluster-version";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -154,11 +154,11 @@ test("a stranger with the cluster token is let in by no means but a token of its
   const peers = new Map([["m1", only.server.address]]);
   const find = async (name: string, token?: string) => {
     const directory = await mkdtemp(join(folder, "stranger-"));
-    const identity = await startIdentity(directory, name);
+    const identity = await startIdentity(directory, name, { newestVersion });
     const { signal } = new AbortController();
     const all = new Map([...peers, [name, "127.0.0.1:1"]]);
     const known = { directory, identity, peers: all, credentials: byToken, joinToken: () => token };
-    return new Formation({ ...known, log: logger, signal, patienceMs: 300 }).find();
+    return new Formation({ ...known, log: logger, signal, patienceMs: 300, newestVersion }).find();
   };
   const refused = { code: "permission_denied", message: expect.stringMatching(/cluster add/) };
   await expect(find("m2")).rejects.toMatchObject(refused);
@@ -184,12 +184,12 @@ test("a second master of a name in use is refused, and the one that runs stays",
   const peers = new Map(group.map(({ name, server }) => [name, server.address]));
   const find = async (own: string, token?: string) => {
     const directory = await mkdtemp(join(folder, "second-"));
-    const identity = await startIdentity(directory, "m3");
+    const identity = await startIdentity(directory, "m3", { newestVersion });
     const { signal } = new AbortController();
     const all = new Map([...peers, ["m3", own]]);
     const known = { directory, identity, peers: all, credentials: byToken };
     const shown = { ...known, joinToken: () => token };
-    return new Formation({ ...shown, log: logger, signal, patienceMs: 400 }).find();
+    return new Formation({ ...shown, log: logger, signal, patienceMs: 400, newestVersion }).find();
   };
   const [first, , third] = group as [Opened, Opened, Opened];
   await expect(find(third.server.address)).rejects.toMatchObject({
@@ -218,7 +218,7 @@ test("a master that was let in and did not hear it asks again, and begins no log
   if (!only) throw new Error("one was to start");
   await only.plane.readBarrier();
   const directory = await mkdtemp(join(folder, "late-"));
-  const identity = await startIdentity(directory, "m2");
+  const identity = await startIdentity(directory, "m2", { newestVersion });
   const peers = new Map([
     ["m1", only.server.address],
     ["m2", "127.0.0.1:1"],
@@ -229,7 +229,7 @@ test("a master that was let in and did not hear it asks again, and begins no log
     nonce: identity.nonce,
     address: "127.0.0.1:1",
     peers: ["m1", "m2"],
-    supports: NEWEST_VERSION,
+    supports: newestVersion,
   };
   const admission = admissionProof(await add(only.plane, "m2"), request);
   // The answer to this one is lost.
@@ -239,7 +239,7 @@ test("a master that was let in and did not hear it asks again, and begins no log
   peer.close();
   const { signal } = new AbortController();
   const known = { directory, identity, peers, credentials: byToken, log: logger, signal };
-  const { id, beginning } = await new Formation(known).find();
+  const { id, beginning } = await new Formation({ ...known, newestVersion }).find();
   expect({ id, kind: beginning?.kind }).toEqual({ id: 2, kind: "joining" });
   expect(beginning?.members.map(({ name }) => name)).toEqual(["m1"]);
 });

@@ -4,6 +4,7 @@ import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import { noLeader } from "@heddle/consensus/pending-proposals";
 import type { Member } from "@heddle/consensus/ports";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
+import { NEWEST_VERSION, SEALED } from "@heddle/control/cluster-version";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { KeptAnswer } from "@heddle/control/idempotency";
@@ -16,6 +17,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
 import type {
+  Backup,
   ControlGroup,
   GroupStatus,
   MemberProgress,
@@ -30,7 +32,7 @@ import { Formation } from "./formation.ts";
 import { type FullIdentity, isJoined, startIdentity } from "./identity.ts";
 import { IdentityMarks } from "./identity-marks.ts";
 import { keyAgreement } from "./key-agreement.ts";
-import { type Backup, takeBackup } from "./live-backup.ts";
+import { takeBackup } from "./live-backup.ts";
 import type { DirectoryLock } from "./lock/directory-lock.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
@@ -110,6 +112,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const { control } = this.#machine;
     this.#marks = new IdentityMarks({
       ...{ directory, identity, control, log: logger, addEntry: () => this.#reportHash() },
+      // Before its pepper a cluster has no secrets.
+      holdsSecrets: () => control.secret("pepper") !== undefined,
       onError: (error) => this.#fail(toAppError(error)),
     });
   }
@@ -123,7 +127,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     signal: AbortSignal = new AbortController().signal,
   ): Promise<RaftControlPlane> {
     const service = new RaftService(options.server.server);
-    const { directory, name, newestVersion, keys } = options;
+    const { directory, name, newestVersion = NEWEST_VERSION, keys } = options;
     await checkLogFits(directory);
     const started = await startIdentity(directory, name, { keys, newestVersion });
     const identity = isJoined(started)
@@ -387,7 +391,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
         raise: (version) => this.#propose({ type: "version.raise", atMs: Date.now(), version }),
       }),
       keyAgreement({
-        ...{ keys: this.#keys, control, log },
+        ...{ keys: this.#keys, control, log, sinceVersion: SEALED },
         use: (id) => this.#propose({ type: "secrets.key", atMs: Date.now(), id }),
       }),
     ];
@@ -484,7 +488,8 @@ async function findGroup(
   service: RaftService,
   signal: AbortSignal,
 ): Promise<FullIdentity> {
-  const { directory, peers, credentials, joinToken, logger: log, newestVersion } = options;
+  const { directory, peers, credentials, joinToken, logger: log } = options;
+  const { newestVersion = NEWEST_VERSION } = options;
   const parts = { directory, identity, peers, credentials, joinToken, log, signal, newestVersion };
   const formation = new Formation({ ...parts, keys: options.keys });
   service.serve({ introduce: (from) => formation.introduce(from) });

@@ -1,7 +1,7 @@
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import { raftService } from "@heddle/rpc/proto";
 import { bindServer } from "@heddle/rpc/server";
 import { afterEach, describe, expect, it } from "vitest";
-import { RaftService } from "./raft-service.ts";
 import { RemovalWatch } from "./removal-watch.ts";
 
 // Member 1 asks the others, who answer over gRPC as masters do.
@@ -15,6 +15,7 @@ const identity = {
   id: 1,
   incarnation: 1,
 } as const;
+type Answer = (error: null, reply: IntroductionReply) => void;
 let closing: (() => void)[] = [];
 afterEach(() => {
   for (const close of closing) close();
@@ -30,7 +31,8 @@ async function confirmedBy(...replies: IntroductionReply[]): Promise<boolean> {
     replies.map(async (reply, at) => {
       const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
       closing.push(() => bound.server.forceShutdown());
-      new RaftService(bound.server).serve({ introduce: () => reply });
+      const introduce = (_call: unknown, answer: Answer) => answer(null, reply);
+      bound.server.addService(raftService, { introduce });
       return memberOf(at + 2, bound.address);
     }),
   );

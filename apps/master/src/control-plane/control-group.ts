@@ -1,5 +1,6 @@
+import type { Readable } from "node:stream";
 import type { StateKind } from "@heddle/control/state-limits";
-import type { Backup } from "../consensus/live-backup.ts";
+import type { ThreadCounts } from "../consensus/thread/thread-counts.ts";
 
 /** The masters as a group, as this one sees it. */
 export interface ControlGroup {
@@ -24,8 +25,17 @@ export interface ControlGroup {
   counts(): RaftCounts;
 }
 
+/** The state at one position of the log, as the bytes of a backup file. */
+export interface Backup {
+  readonly index: number;
+  readonly term: number;
+  readonly bytes: number;
+  /** Must be read to its end or destroyed. */
+  readonly content: Readable;
+}
+
 /** Figures of a master's replica since its start. */
-export interface RaftCounts {
+export interface RaftCounts extends ThreadCounts {
   /** Changes that this master proposed, and those that were not made or not known to be. */
   readonly proposals: number;
   readonly proposalsFailed: number;
@@ -33,22 +43,8 @@ export interface RaftCounts {
   readonly proposalSeconds: number;
   /** Changes that it proposed and that the state had no room for, by the kind of their records. */
   readonly refusedForRoom: Readonly<Record<StateKind, number>>;
-  /** Times that it stood for election. */
-  readonly elections: number;
   readonly snapshotsTaken: number;
   readonly snapshotsInstalled: number;
-  /** Snapshots whose own files could not be read. */
-  readonly snapshotsDamaged: number;
-  /** Durable writes to the log: by the upper bound in seconds (the last is infinite), and their sum. */
-  readonly appends: DurationCounts;
-}
-
-/** A histogram: how many durations were at most each bound, and above the one before. */
-export interface DurationCounts {
-  readonly boundsSeconds: readonly number[];
-  /** One more than there are bounds: the last is of those above all. */
-  readonly counts: readonly number[];
-  readonly sumSeconds: number;
 }
 
 export interface GroupStatus {

@@ -1,10 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
-import type {
-  ControlGroup,
-  DurationCounts,
-  GroupStatus,
-  RaftCounts,
-} from "../control-plane/control-group.ts";
+import type { DurationCounts } from "../consensus/thread/thread-counts.ts";
+import type { ControlGroup, GroupStatus, RaftCounts } from "../control-plane/control-group.ts";
 import { peerLags } from "./cluster-metrics.ts";
 
 const GAUGES: readonly [name: string, help: string, read: (status: GroupStatus) => number][] = [

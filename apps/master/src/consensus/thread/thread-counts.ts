@@ -1,8 +1,22 @@
 import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
-import type { RaftCounts } from "../../control-plane/control-group.ts";
 
-/** What is counted where the log is written and elections are held. */
-export type ThreadCounts = Pick<RaftCounts, "elections" | "appends" | "snapshotsDamaged">;
+/** A histogram: how many durations were at most each bound, and above the one before. */
+export interface DurationCounts {
+  readonly boundsSeconds: readonly number[];
+  /** One more than there are bounds: the last counts those above all of them. */
+  readonly counts: readonly number[];
+  readonly sumSeconds: number;
+}
+
+/** Figures of the Raft thread since its start. */
+export interface ThreadCounts {
+  /** Elections in which this member was a candidate. */
+  readonly elections: number;
+  /** Snapshots whose own files could not be read. */
+  readonly snapshotsDamaged: number;
+  /** Durable writes to the log. */
+  readonly appends: DurationCounts;
+}
 
 /** From 0.1 ms, which a fast disk takes, to 1 s, which a sick one does. */
 const APPEND_BOUNDS_SECONDS = [

@@ -13,11 +13,11 @@ import {
 import type { NodeRole } from "@heddle/rpc/pki/node-name";
 import { TlsIdentity, validityOf } from "@heddle/rpc/pki/tls-identity";
 import { afterEach, beforeAll, expect, test, vi } from "vitest";
-import { eventuallyAsync } from "../../../test/master-group.ts";
 import { type Hello, helloFrame, readHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 import { SocketFrames } from "./socket-frames.ts";
 
+const PATIENT = { timeout: 20_000 };
 const HOUR_MS = 3_600_000;
 const members: readonly Member[] = [1, 2].map((id) => ({
   ...{ id, name: `m${id}`, address: `m${id}`, nonce: "" },
@@ -96,9 +96,9 @@ function acquaint(...all: Node[]): void {
 }
 
 function connected(one: Node, two: Node): Promise<void> {
-  return eventuallyAsync("both are connected", async () => {
-    return one.transport.connected.includes(2) && two.transport.connected.includes(1);
-  });
+  return expect
+    .poll(() => one.transport.connected.includes(2) && two.transport.connected.includes(1), PATIENT)
+    .toBe(true);
 }
 
 const hello: Hello = {
@@ -124,10 +124,7 @@ test("masters with certificates of one authority carry messages and snapshots", 
   await connected(one, two);
   one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
   two.transport.send(1, [createMessage({ type: "MsgHeartbeatResp", to: 1, from: 2, term: 5 })]);
-  await eventuallyAsync(
-    "both have heard",
-    async () => one.received.length + two.received.length === 2,
-  );
+  await expect.poll(() => one.received.length + two.received.length === 2, PATIENT).toBe(true);
   const confState = {
     ...{ voters: [1, 2], learners: [], votersOutgoing: [], learnersNext: [], autoLeave: false },
   };
@@ -176,7 +173,7 @@ test("a caller says nothing to a server that is no master of its cluster, or spe
     const one = await open(1, withTls(await certificate("m1")));
     const two = await open(2, credentials);
     one.transport.setMembers(members.filter(({ id }) => id === 2));
-    await eventuallyAsync("it says why", async () => one.warnings.length > 0);
+    await expect.poll(() => one.warnings.length > 0, PATIENT).toBe(true);
     expect(one.warnings[0]).toMatch(reason);
     expect(two.received).toEqual([]);
     expect(two.transport.connected).toEqual([]);
@@ -201,7 +198,7 @@ test("a renewed certificate is shown to whoever connects from then on; open conn
   other.update((await certificate("m2")).material);
   expect(await shown()).not.toBe(first);
   one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
-  await eventuallyAsync("the open connection stands", async () => two.received.length === 1);
+  await expect.poll(() => two.received.length === 1, PATIENT).toBe(true);
 });
 
 test("a master's certificate speaks for that master alone, whoever dials", async () => {
@@ -215,7 +212,7 @@ test("a master's certificate speaks for that master alone, whoever dials", async
   const one = await open(1, withTls(await certificate("m1")));
   const other = await open(2, withTls(await certificate("m3")));
   acquaint(one, other);
-  await eventuallyAsync("it says why", async () => one.warnings.length > 0);
+  await expect.poll(() => one.warnings.length > 0, PATIENT).toBe(true);
   expect(one.warnings[0]).toContain("m3 does not speak for member 2, which is m2");
   expect(one.transport.connected).toEqual([]);
 });
@@ -229,7 +226,7 @@ test("no connection outlives its certificates; the next one is opened by itself"
   const clock = vi.spyOn(Date, "now").mockReturnValue(untilMs - 500);
   acquaint(one, two);
   // Each connection is told of when it comes and when it goes.
-  await eventuallyAsync("two have come and gone", async () => one.turns.length >= 4);
+  await expect.poll(() => one.turns.length >= 4, PATIENT).toBe(true);
   clock.mockRestore();
   await connected(one, two);
 });

@@ -6,13 +6,13 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { proveToListener, type TokenHolder } from "@heddle/rpc/token/handshake";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
-import { eventuallyAsync } from "../../../test/master-group.ts";
 import { type MemberKey, newMemberKey } from "../member-key.ts";
 import { FRAME_KINDS, frameOf } from "./frames.ts";
 import { type Hello, helloFrame, readHello, signedHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 import { SocketFrames } from "./socket-frames.ts";
 
+const PATIENT = { timeout: 20_000 };
 const clusterToken = "a-token-for-tests-only";
 const byToken = { clusterToken };
 const named = (name: string) => ({ clusterToken, node: { role: "master" as const, name } });
@@ -85,15 +85,12 @@ async function open(
 
 test("one connection for each pair carries messages both ways", async () => {
   const [one, two] = [await open(1), await open(2)];
-  await eventuallyAsync("both are connected", async () => {
-    return one.transport.connected.includes(2) && two.transport.connected.includes(1);
-  });
+  await expect
+    .poll(() => one.transport.connected.includes(2) && two.transport.connected.includes(1), PATIENT)
+    .toBe(true);
   one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
   two.transport.send(1, [createMessage({ type: "MsgHeartbeatResp", to: 1, from: 2, term: 5 })]);
-  await eventuallyAsync(
-    "both have heard",
-    async () => one.received.length + two.received.length === 2,
-  );
+  await expect.poll(() => one.received.length + two.received.length === 2, PATIENT).toBe(true);
   expect(one.received[0]).toMatchObject({ type: "MsgHeartbeatResp", from: 2, term: 5 });
   expect(two.received[0]).toMatchObject({ type: "MsgHeartbeat", from: 1, term: 5 });
   expect(one.transport.send(4, [createMessage({ type: "MsgHeartbeat", to: 4 })])).toBe(false);
@@ -181,14 +178,11 @@ test("strangers, removed members and older processes are told why they may not s
 test("a member that was removed while it was gone is looked for no more", async () => {
   const { transport } = await open(1);
   const times = (address: string) => lookedFor.filter((each) => each === address).length;
-  await eventuallyAsync(
-    "both are looked for again",
-    async () => times("m2") > 1 && times("m4") > 1,
-  );
+  await expect.poll(() => times("m2") > 1 && times("m4") > 1, PATIENT).toBe(true);
   transport.setMembers(members.filter(({ id }) => id === 4));
   // A try that has begun is none after.
   const [gone, stays] = [times("m2"), times("m4")];
-  await eventuallyAsync("the other one is, as before", async () => times("m4") > stays + 3);
+  await expect.poll(() => times("m4") > stays + 3, PATIENT).toBe(true);
   expect(times("m2")).toBe(gone);
 });
 
@@ -226,11 +220,11 @@ test("a member that speaks in another's name is cut off, but for what it forward
   const errors: object[] = [];
   const error = (fields: object) => errors.push(fields);
   const [one, two] = [await open(1), await open(2, byToken, { ...silent, error })];
-  await eventuallyAsync("it is connected", async () => one.transport.connected.includes(2));
+  await expect.poll(() => one.transport.connected.includes(2), PATIENT).toBe(true);
   one.transport.send(2, [createMessage({ type: "MsgReadIndex", to: 2, from: 4 })]);
-  await eventuallyAsync("what is forwarded arrives", async () => two.received.length === 1);
+  await expect.poll(() => two.received.length === 1, PATIENT).toBe(true);
   one.transport.send(2, [createMessage({ type: "MsgApp", to: 2, from: 4, term: 9 })]);
-  await eventuallyAsync("it says so", async () => errors.length > 0);
+  await expect.poll(() => errors.length > 0, PATIENT).toBe(true);
   const what = "member 1 has sent MsgApp in the name of member 4";
   expect(errors).toEqual([{ member: 1, error: what }]);
   expect(two.received).toHaveLength(1);
