@@ -13,7 +13,7 @@ const LONG = [
   "apps/master/src/orchestration/tasks-end-to-end.test.ts",
   "apps/master/src/acceptance/master-faults.test.ts",
   "apps/parameter-server/src/faults.test.ts",
-  "apps/master/src/consensus/master-group.test.ts",
+  "apps/master/src/control-plane/raft/master-group.test.ts",
   "apps/master/src/acceptance/training-jobs.test.ts",
   "apps/master/src/inference/dispatch/inference-dispatch.test.ts",
   "apps/worker/src/tasks/processes/training-executor.test.ts",
@@ -46,8 +46,8 @@ const LONG = [
   "apps/master/src/orchestration/task-fields.test.ts",
   "apps/master/src/acceptance/faults.test.ts",
   "apps/master/src/acceptance/load.test.ts",
-  "apps/master/src/consensus/raft-control-plane.test.ts",
-  "apps/master/src/consensus/transport/raft-tls.test.ts",
+  "apps/master/src/control-plane/raft/raft-control-plane.test.ts",
+  "libs/consensus/src/transport/raft-tls.test.ts",
   "libs/rpc/src/pki/mutual-tls.test.ts",
 ];
 

@@ -1,10 +1,10 @@
 import { mkdirSync } from "node:fs";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { startIdentity, writeIdentity } from "@heddle/consensus/member/identity";
+import { ThreadedReplica } from "@heddle/consensus/thread/threaded-replica";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer } from "@heddle/rpc/server";
-import { startIdentity, writeIdentity } from "../../apps/master/src/consensus/identity.ts";
-import { RaftService } from "../../apps/master/src/consensus/raft-service.ts";
-import { ThreadedReplica } from "../../apps/master/src/consensus/thread/threaded-replica.ts";
+import { RaftService } from "../../apps/master/src/control-plane/raft/raft-service.ts";
 import { benchCredentials } from "./heddle-client.ts";
 import { encodePut, KvMachine } from "./kv-machine.ts";
 import { serveKv } from "./kv-service.ts";

@@ -1,8 +1,8 @@
 import { mkdirSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { RaftReplica } from "@heddle/consensus/raft-replica";
+import { startIdentity, writeIdentity } from "@heddle/consensus/member/identity";
+import { RaftReplica } from "@heddle/consensus/replica/raft-replica";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import { startIdentity, writeIdentity } from "../../apps/master/src/consensus/identity.ts";
 import { Child } from "../support/child-process.ts";
 import { repositoryRoot } from "../support/command-line.ts";
 import { encodePut, KvMachine } from "./kv-machine.ts";

@@ -1,7 +1,7 @@
 import { submitJobRequest } from "@heddle/contracts/jobs";
 import type { ControlCommand } from "@heddle/control/command";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
-import { ControlMachine } from "../../apps/master/src/consensus/control-machine.ts";
+import { ControlMachine } from "../../apps/master/src/control-plane/raft/control-machine.ts";
 
 /** How large the control state was, and how long its snapshot held the main thread, milliseconds. */
 export interface StallFigures {

@@ -14,7 +14,12 @@ export const TARGETS: readonly MutationTarget[] = [
     tests: ["libs/raft/src/**/*.test.ts", "tools/raft-script.test.ts"],
     env: { HEDDLE_RAFT_SEEDS: "3" },
   },
-  ...["consensus", "storage", "training"].map(library),
+  // Without the members' transport and thread, whose tests open connections and processes.
+  ...["proposals", "replica", "snapshots"].map((room) => ({
+    name: `libs/consensus/src/${room}`,
+    tests: ["libs/consensus/src/{proposals,replica,snapshots}/**/*.test.ts"],
+  })),
+  ...["storage", "training"].map(library),
   ...["control", "scheduler"].map((name) => ({
     ...library(name),
     env: { HEDDLE_PROPERTY_RUNS: "12" },

@@ -9,7 +9,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   contracts: ["base"],
   raft: ["base"],
   storage: ["base"],
-  consensus: ["base", "raft", "storage"],
+  consensus: ["base", "contracts", "raft", "rpc", "storage"],
   control: ["base", "contracts", "scheduler"],
   scheduler: ["base", "contracts"],
   training: ["base"],

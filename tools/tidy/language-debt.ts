@@ -7,7 +7,7 @@ interface Debt {
 /** Problems of language that each package may still have. A count falls, or moves with its files. */
 export const LANGUAGE_DEBT: Readonly<Record<string, Debt>> = {
   "apps/cli": { sentences: 6, titles: 15, phrases: 61 },
-  "apps/master": { sentences: 29, titles: 150, phrases: 426 },
+  "apps/master": { sentences: 19, titles: 146, phrases: 365 },
   "apps/parameter-server": { sentences: 3, titles: 24, phrases: 31 },
   "apps/worker": { sentences: 16, titles: 95, phrases: 198 },
   bench: { sentences: 5, titles: 2, phrases: 16 },
@@ -15,7 +15,7 @@ export const LANGUAGE_DEBT: Readonly<Record<string, Debt>> = {
   "libs/backends": { sentences: 0, titles: 3, phrases: 2 },
   "libs/base": { sentences: 2, titles: 7, phrases: 18 },
   "libs/client": { sentences: 1, titles: 2, phrases: 37 },
-  "libs/consensus": { sentences: 5, titles: 10, phrases: 68 },
+  "libs/consensus": { sentences: 15, titles: 14, phrases: 129 },
   "libs/contracts": { sentences: 3, titles: 7, phrases: 23 },
   "libs/control": { sentences: 5, titles: 47, phrases: 84 },
   "libs/engines": { sentences: 20, titles: 9, phrases: 85 },

@@ -5,6 +5,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
+import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
 import { authorityHash, type CertificateAuthority } from "@heddle/rpc/pki/certificate-authority";
@@ -15,11 +16,13 @@ import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
 import { VERSION } from "./config/version.ts";
-import { lockDirectory } from "./consensus/lock/directory-lock.ts";
-import { prepareCluster } from "./consensus/prepare-cluster.ts";
-import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
-import { checkBootstrapKey, readOrCreateClusterToken } from "./consensus/secrets.ts";
-import { stateRoomMib } from "./consensus/state-memory.ts";
+import { prepareCluster } from "./control-plane/raft/prepare-cluster.ts";
+import {
+  RaftControlPlane,
+  type RaftControlPlaneOptions,
+} from "./control-plane/raft/raft-control-plane.ts";
+import { checkBootstrapKey, readOrCreateClusterToken } from "./control-plane/raft/secrets.ts";
+import { stateRoomMib } from "./control-plane/state-memory.ts";
 import { keepStateRoom } from "./control-plane/state-room.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";

@@ -1,6 +1,6 @@
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Member, OutgoingSnapshot, Transport } from "@heddle/consensus/ports";
-import { RaftReplica } from "@heddle/consensus/raft-replica";
+import { RaftReplica } from "@heddle/consensus/replica/raft-replica";
 import type { ControlReply } from "@heddle/control/command";
 import type { Message } from "@heddle/raft/core/message";
 import type { EntryId } from "@heddle/raft/log/entry";

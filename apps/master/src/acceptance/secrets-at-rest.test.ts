@@ -4,9 +4,9 @@ import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "no
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
+import type { Identity } from "@heddle/consensus/member/identity";
 import { afterEach, describe, expect, it } from "vitest";
 import { eventuallyAsync, MasterGroup, masterProgram } from "../../test/master-group.ts";
-import type { Identity } from "../consensus/identity.ts";
 import { openStoppedMember } from "../offline/stopped-member.ts";
 
 // Masters as processes with a secrets key: what their disks and backups hold, and what they refuse.

@@ -4,14 +4,14 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { DurableLog } from "@heddle/consensus/durable-log";
-import { encodeProposal } from "@heddle/consensus/entry-codec";
+import { encodeProposal } from "@heddle/consensus/proposals/entry-codec";
+import { DurableLog } from "@heddle/consensus/replica/durable-log";
 import { jobId, jobSpec } from "@heddle/control/jobs/testing/specs";
 import type { Message } from "@heddle/raft/core/message";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventuallyWithin } from "../../test/http.ts";
-import { ControlMachine } from "../consensus/control-machine.ts";
+import { ControlMachine } from "../control-plane/raft/control-machine.ts";
 
 // Masters whose heap is small, so that little is much.
 

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
+import type { ThreadCounts } from "@heddle/consensus/thread/thread-counts";
 import type { StateKind } from "@heddle/control/state-limits";
-import type { ThreadCounts } from "../consensus/thread/thread-counts.ts";
 
 /** The masters as a group, as this one sees it. */
 export interface ControlGroup {

@@ -1,5 +1,5 @@
+import type { DurationCounts } from "@heddle/consensus/thread/thread-counts";
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
-import type { DurationCounts } from "../consensus/thread/thread-counts.ts";
 import type { ControlGroup, GroupStatus, RaftCounts } from "../control-plane/control-group.ts";
 import { peerLags } from "./cluster-metrics.ts";
 

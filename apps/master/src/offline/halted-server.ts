@@ -3,8 +3,8 @@ import type { AddressInfo } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
 import type { MasterConfig } from "../config/config.ts";
-import { restartWithHeap } from "../consensus/larger-heap.ts";
-import { largestHeapMib, memoryAdvice } from "../consensus/state-memory.ts";
+import { restartWithHeap } from "../control-plane/larger-heap.ts";
+import { largestHeapMib, memoryAdvice } from "../control-plane/state-memory.ts";
 import { errorReply } from "../http/error-reply.ts";
 import { requestIdOf } from "../http/request-id.ts";
 

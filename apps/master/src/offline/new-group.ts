@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { nextClusterId } from "@heddle/base/cluster-id";
-import type { OfflineState } from "@heddle/consensus/offline-state";
-import { foundGroup } from "@heddle/consensus/offline-state";
+import { writeIdentity } from "@heddle/consensus/member/identity";
+import { newMemberKey } from "@heddle/consensus/member/member-key";
+import type { OfflineState } from "@heddle/consensus/replica/offline-state";
+import { foundGroup } from "@heddle/consensus/replica/offline-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import type { ControlMachine } from "../consensus/control-machine.ts";
-import { writeIdentity } from "../consensus/identity.ts";
-import { newMemberKey } from "../consensus/member-key.ts";
+import type { ControlMachine } from "../control-plane/raft/control-machine.ts";
 
 export interface NewGroup {
   /** Will hold the identity, the log and the snapshots; empty or missing. */

@@ -7,7 +7,7 @@ import type { SecretKeys } from "@heddle/base/secret-keys";
 import { keepAuthority, parseAuthority } from "@heddle/rpc/pki/tls-files";
 import { readSnapshotChunks, readSnapshotMeta, snapshotKey } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import { ControlMachine } from "../consensus/control-machine.ts";
+import { ControlMachine } from "../control-plane/raft/control-machine.ts";
 import { makeNewGroup } from "./new-group.ts";
 
 export interface RestoreOptions {

@@ -2,17 +2,17 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { SecretKeys } from "@heddle/base/secret-keys";
-import { lostLog } from "@heddle/consensus/lost-log";
-import { type OfflineState, readOfflineState } from "@heddle/consensus/offline-state";
-import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import { ControlMachine } from "../consensus/control-machine.ts";
+import { type DirectoryLock, lockDirectory } from "@heddle/consensus/member/directory-lock";
 import {
   checkHoldsNoLog,
   type FullIdentity,
   isJoined,
   readIdentity,
-} from "../consensus/identity.ts";
-import { type DirectoryLock, lockDirectory } from "../consensus/lock/directory-lock.ts";
+} from "@heddle/consensus/member/identity";
+import { lostLog } from "@heddle/consensus/replica/lost-log";
+import { type OfflineState, readOfflineState } from "@heddle/consensus/replica/offline-state";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { ControlMachine } from "../control-plane/raft/control-machine.ts";
 
 /** A master that does not run, as its data directory knows it; `close` lets go of the directory. */
 export interface StoppedMember {

@@ -1,14 +1,14 @@
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { ListedNodes } from "../../test/fixtures.ts";
 import { eventuallyWithin } from "../../test/http.ts";
-import { lockDirectory } from "../consensus/lock/directory-lock.ts";
-import { RaftControlPlane } from "../consensus/raft-control-plane.ts";
+import { RaftControlPlane } from "../control-plane/raft/raft-control-plane.ts";
 import { taskUses } from "../nodes/task-uses.ts";
 import { startOrchestration } from "./orchestration.ts";
 

@@ -3,8 +3,8 @@ import type { AppError } from "@heddle/base/errors";
 import { seededRandom } from "@heddle/base/random";
 import type { Message } from "@heddle/raft/core/message";
 import type { Command, Member, OutgoingSnapshot, StateMachine, Transport } from "../ports.ts";
-import { RaftReplica } from "../raft-replica.ts";
-import type { ReplicaOptions } from "../replica-options.ts";
+import { RaftReplica } from "../replica/raft-replica.ts";
+import type { ReplicaOptions } from "../replica/replica-options.ts";
 import { MemoryFiles } from "./memory-files.ts";
 
 /** A state machine that keeps all commands as texts and answers with their number. */

@@ -9,8 +9,8 @@ import {
 import { validate } from "@heddle/contracts/validation";
 import { Controller, Get, Inject, Param, Put, Req, Res, UseInterceptors } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import { heapMibFor, stateRoomMib } from "../../consensus/state-memory.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { heapMibFor, stateRoomMib } from "../../control-plane/state-memory.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";

@@ -1,0 +1,110 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Logger } from "@heddle/observability/logger";
+import { type CatalogSeed, seedModels, unseededModels } from "../../models/seed.ts";
+import type { RaftControlPlane } from "./raft-control-plane.ts";
+import { bootstrapAdminKey, clusterPepper } from "./secrets.ts";
+
+const retryMs = 100;
+
+export interface PrepareOptions {
+  readonly bootstrapKeyFile: string | undefined;
+  /** What the shipped models are answered by; undefined leaves them as they are. */
+  readonly seed: CatalogSeed | undefined;
+  /** The PEM text of what signs the nodes' certificates, which all masters and backups must have. */
+  readonly authority: string | undefined;
+}
+
+/** What every master needs before it can serve. */
+export interface PreparedCluster {
+  readonly pepper: Uint8Array;
+  /** The text of an admin key that was made here and is in no file. */
+  readonly shownKey: string | undefined;
+}
+
+/**
+ * Gives a new cluster its pepper, its first admin key and its shipped models. A cluster that has
+ * a key was prepared before, and is served as it is known here even while there is no leader; a new
+ * one waits for its first leader.
+ */
+export async function prepareCluster(
+  control: RaftControlPlane,
+  options: PrepareOptions,
+  logger: Logger,
+): Promise<PreparedCluster> {
+  for (;;) {
+    try {
+      return await prepareOnce(control, options, logger);
+    } catch (error) {
+      if (control.fault?.code === "member_removed") await control.released;
+      const { code, message } = toAppError(error);
+      // Each step may be made twice, but for a key that is nowhere but in this process.
+      const mayRepeat = options.bootstrapKeyFile !== undefined && !control.fault;
+      if (code !== "unavailable" || !mayRepeat) throw error;
+      logger.info({ why: message }, "the leader changed while the cluster was prepared");
+      await delay(retryMs);
+    }
+  }
+}
+
+async function prepareOnce(
+  control: RaftControlPlane,
+  { bootstrapKeyFile, seed, authority }: PrepareOptions,
+  logger: Logger,
+): Promise<PreparedCluster> {
+  // The only master is its own majority, and soon knows all that was committed.
+  if (control.status().members.length === 1) await awaitLeader(control, logger);
+  const isSeeded = seed === undefined || unseededModels(control.state, seed).length === 0;
+  const hasAuthority = authority === undefined || control.secret("authority") !== undefined;
+  if (hasAuthority) checkAuthority(control, authority);
+  const hasPepper = control.secret("pepper") !== undefined;
+  if (hasPepper && control.state.keys.size > 0 && isSeeded && hasAuthority) {
+    return { pepper: await clusterPepper(control), shownKey: undefined };
+  }
+  await awaitLeader(control, logger);
+  if (!hasPepper) await awaitEncryption(control, logger);
+  const pepper = await clusterPepper(control);
+  if (authority !== undefined) await control.keepSecret("authority", authority);
+  checkAuthority(control, authority);
+  // Without a file each master would make a key of its own, so only the leader does.
+  const { id, leader } = control.status();
+  const shownKey =
+    bootstrapKeyFile === undefined && id !== leader
+      ? undefined
+      : await bootstrapAdminKey(control, pepper, bootstrapKeyFile);
+  if (seed) await seedModels(control, seed, logger);
+  return { pepper, shownKey };
+}
+
+/** Throws `conflict` for a master whose signatures the others would not know. */
+function checkAuthority(control: RaftControlPlane, authority: string | undefined): void {
+  const kept = control.secret("authority");
+  if (authority === undefined || kept === undefined || kept === authority) return;
+  const message =
+    "The --ca-file of this master is not the cluster's: copy it from another master, or remove it and join with a token.";
+  throw new AppError("conflict", message);
+}
+
+/** A new cluster's first secrets go into a log that is encrypted already, where there is a key. */
+async function awaitEncryption(control: RaftControlPlane, logger: Logger): Promise<void> {
+  if (!control.takesSecrets) logger.info("waiting until the log is encrypted with the secrets key");
+  while (!control.takesSecrets) {
+    if (control.fault) throw control.fault;
+    await delay(retryMs);
+  }
+}
+
+async function awaitLeader(control: RaftControlPlane, logger: Logger): Promise<void> {
+  let lastMessage = "";
+  for (;;) {
+    try {
+      return await control.readBarrier();
+    } catch (error) {
+      const { message } = toAppError(error);
+      if (message !== lastMessage) logger.info({ why: message }, "waiting for a leader");
+      lastMessage = message;
+      if (control.fault) throw control.fault;
+      await delay(retryMs);
+    }
+  }
+}

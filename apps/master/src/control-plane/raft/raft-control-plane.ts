@@ -1,0 +1,497 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
+import { findAdmission } from "@heddle/consensus/member/admission";
+import { Agreement } from "@heddle/consensus/member/agreement";
+import type { DirectoryLock } from "@heddle/consensus/member/directory-lock";
+import { Formation } from "@heddle/consensus/member/formation";
+import { type FullIdentity, isJoined, startIdentity } from "@heddle/consensus/member/identity";
+import { IdentityMarks } from "@heddle/consensus/member/identity-marks";
+import { keyAgreement } from "@heddle/consensus/member/key-agreement";
+import { memberChanges } from "@heddle/consensus/member/member-changes";
+import { RemovalWatch } from "@heddle/consensus/member/removal-watch";
+import { versionRaise } from "@heddle/consensus/member/version-raise";
+import type { Member } from "@heddle/consensus/ports";
+import { noLeader } from "@heddle/consensus/proposals/pending-proposals";
+import type { ThreadStatus } from "@heddle/consensus/thread/thread-protocol";
+import { ThreadedReplica } from "@heddle/consensus/thread/threaded-replica";
+import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
+import { NEWEST_VERSION, SEALED } from "@heddle/control/cluster-version";
+import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import { HashCheck } from "@heddle/control/hash-check";
+import type { KeptAnswer } from "@heddle/control/idempotency";
+import type { JobIndex } from "@heddle/control/jobs/index/job-index";
+import type { LogCommand } from "@heddle/control/replicated-control";
+import type { ControlState } from "@heddle/control/state";
+import type { Logger } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { progressMethod } from "@heddle/rpc/proto";
+import type { BoundServer } from "@heddle/rpc/server";
+import type {
+  Backup,
+  ControlGroup,
+  GroupStatus,
+  MemberProgress,
+  RaftCounts,
+} from "../control-group.ts";
+import type { ControlPlane, Once } from "../control-plane.ts";
+import { propose } from "../propose.ts";
+import { checkLogFits } from "../state-memory.ts";
+import { ControlMachine, controlCommandOf } from "./control-machine.ts";
+import { takeBackup } from "./live-backup.ts";
+import { RaftService } from "./raft-service.ts";
+import { ReplicaCounts } from "./replica-counts.ts";
+
+export interface RaftControlPlaneOptions {
+  /** The directory, which this process holds by `lock`; both are let go of at the end. */
+  readonly directory: string;
+  readonly lock: DirectoryLock;
+  readonly name: string;
+  /** host:port by name of all masters, this one's among them. */
+  readonly peers: ReadonlyMap<string, string>;
+  readonly credentials: NodeCredentials;
+  /** The join token with which a new master enters a group, read when it is needed. */
+  readonly joinToken?: (() => string | undefined) | undefined;
+  /** With which secrets are encrypted before they are written; none leaves them in clear. */
+  readonly keys?: SecretKeys | undefined;
+  readonly server: BoundServer;
+  /** Where the other masters' connections are taken, on the server's host; 0 for any free port. */
+  readonly raftPort?: number | undefined;
+  readonly logger: Logger;
+  /** Called when this master must end: its disk failed, or its state differs from the others'. */
+  readonly onFatal: (error: AppError) => void;
+  /** Called when this master was removed from the group and has handed over what it led. */
+  readonly onRemoved: (error: AppError) => void;
+  /** Of the write-ahead log; 64 MiB. */
+  readonly segmentBytes?: number | undefined;
+  readonly snapshotEntries?: number | undefined;
+  /** Commands between two comparisons of the masters' state hashes; 1,000. */
+  readonly hashEveryCommands?: number | undefined;
+  /** The highest cluster version to support; tests of upgrades give an older one than this build's. */
+  readonly newestVersion?: number | undefined;
+}
+
+/** Entries of which identity.json tells the next start. */
+const MARKED: ReadonlySet<string> = new Set(["version.raise", "secrets.key"]);
+const progressDeadlineMs = 1_000;
+/** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
+const HAND_OVER_MS = 1_000;
+/** How long a removed member waits for one that stays to say that it knows; several elections long. */
+const MAX_LINGER_MS = 15_000;
+
+/**
+ * The control plane of a master in a group of one, three or more: a Raft replica whose state machine
+ * is the control state. Reads come from this master's memory; changes go through the log.
+ */
+export class RaftControlPlane implements ControlPlane, ControlGroup {
+  readonly #options: RaftControlPlaneOptions;
+  readonly #identity: FullIdentity;
+  readonly #listeners = new Set<(command: ControlCommand | undefined) => void>();
+  readonly #hashCheck = new HashCheck();
+  readonly #counts = new ReplicaCounts();
+  readonly #machine: ControlMachine;
+  #replica: ThreadedReplica<ControlReply> | undefined;
+  #watch: RemovalWatch | undefined;
+  readonly #keys: SecretKeys;
+  readonly #marks: IdentityMarks;
+  #agreements: readonly Agreement[] = [];
+  #fault: AppError | undefined;
+  #isClosed = false;
+  readonly #removed = Promise.withResolvers<void>();
+  readonly #released = Promise.withResolvers<void>();
+
+  private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
+    this.#options = options;
+    this.#identity = identity;
+    const { directory, logger, newestVersion, keys = NO_SECRET_KEYS } = options;
+    this.#keys = keys;
+    this.#machine = new ControlMachine((entry) => this.#onEntry(entry), {
+      ...{ newestVersion, keys, onSnapshot: () => this.#counts.snapshotsTaken++ },
+    });
+    const { control } = this.#machine;
+    this.#marks = new IdentityMarks({
+      ...{ directory, identity, control, log: logger, addEntry: () => this.#reportHash() },
+      // Before its pepper a cluster has no secrets.
+      holdsSecrets: () => control.secret("pepper") !== undefined,
+      onError: (error) => this.#fail(toAppError(error)),
+    });
+  }
+
+  /**
+   * Finds or forms the group and recovers this master's state. Resolves when it takes part, with or
+   * without a leader. Rejects where the directory is damaged, or another master's.
+   */
+  static async open(
+    options: RaftControlPlaneOptions,
+    signal: AbortSignal = new AbortController().signal,
+  ): Promise<RaftControlPlane> {
+    const service = new RaftService(options.server.server);
+    const { directory, name, newestVersion = NEWEST_VERSION, keys } = options;
+    await checkLogFits(directory);
+    const started = await startIdentity(directory, name, { keys, newestVersion });
+    const identity = isJoined(started)
+      ? started
+      : await findGroup(options, started, service, signal);
+    const plane = new RaftControlPlane(options, identity);
+    await plane.#start(service);
+    return plane;
+  }
+
+  get state(): ControlState {
+    return this.#machine.control.state;
+  }
+
+  get jobs(): JobIndex {
+    return this.#machine.control.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#machine.control.index;
+  }
+
+  get fault(): AppError | undefined {
+    return this.#fault ?? this.#running.fault;
+  }
+
+  /** Resolves when this master was removed from its group and those that stay need it no more. */
+  get released(): Promise<void> {
+    return this.#released.promise;
+  }
+
+  get group(): ControlGroup {
+    return this;
+  }
+
+  async propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
+    const reply = await this.#propose({ type: "control", command, ...once });
+    this.#counts.answered(command, reply);
+    return reply;
+  }
+
+  keptAnswer(id: string): KeptAnswer | undefined {
+    return this.#machine.control.keptAnswer(id);
+  }
+
+  openSession(client: string): Promise<ControlReply> {
+    return this.#propose({ type: "session.open", atMs: Date.now(), client });
+  }
+
+  keepSecret(name: string, value: string): Promise<ControlReply> {
+    return this.#propose({ type: "secret.keep", atMs: Date.now(), name, value });
+  }
+
+  secret(name: string): string | undefined {
+    return this.#machine.control.secret(name);
+  }
+
+  /** Whether secrets may be given to the log: it is encrypted, or there is no key to do it with. */
+  get takesSecrets(): boolean {
+    return this.#keys.ids.length === 0 || this.#machine.control.secretsKey !== undefined;
+  }
+
+  onApplied(listener: (command: ControlCommand | undefined) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  readBarrier(): Promise<void> {
+    if (this.#fault) return Promise.reject(this.#fault);
+    return this.#running.readBarrier();
+  }
+
+  status(): GroupStatus {
+    return this.#view(this.#running.status());
+  }
+
+  async statusAfterPauses(): Promise<GroupStatus> {
+    return this.#view(await this.#running.statusAfterPauses());
+  }
+
+  #view(told: ThreadStatus): GroupStatus {
+    const { connected, roster: _, nextMemberId: __, counts: ___, ...rest } = told;
+    const isConnected = (member: number) => member === rest.id || connected.includes(member);
+    const wasRemoved = this.#fault?.code === "member_removed";
+    return {
+      ...rest,
+      // Nobody tells a removed member who leads, or what is committed.
+      leader: wasRemoved ? undefined : rest.leader,
+      isBehind: rest.isBehind || wasRemoved,
+      cluster: this.#identity.cluster,
+      stateHash: this.#machine.control.hash,
+      commands: this.#machine.control.commands,
+      clusterVersion: this.#machine.control.version,
+      supportedVersion: this.#machine.control.newest,
+      members: rest.members.map((member) => ({ ...member, connected: isConnected(member.id) })),
+    };
+  }
+
+  async progress(): Promise<readonly MemberProgress[]> {
+    // The status that is kept here may be from before the election.
+    await this.#running.refresh();
+    const { leader, role } = this.#running.status();
+    if (role === "leader") return this.#ownProgress();
+    return leader === undefined ? [] : this.#askProgress(leader);
+  }
+
+  async #ownProgress(): Promise<MemberProgress[]> {
+    await this.#running.refresh();
+    const { role, members, connected } = this.#running.status();
+    if (role !== "leader") throw new AppError("unavailable", "this master does not lead");
+    // Until the first quorum check of a term, Raft cannot tell: the connection does.
+    return members.flatMap(({ id, match, active = connected.includes(id), isBehind: behind }) =>
+      match === undefined ? [] : [{ id, match, active, behind }],
+    );
+  }
+
+  async #isActive(id: number): Promise<boolean> {
+    if (id === this.#identity.id || this.#running.status().connected.includes(id)) return true;
+    return (await this.progress()).some((member) => member.id === id && member.active);
+  }
+
+  /** The token may have been made through another master a moment ago, and not be known here yet. */
+  async #admit(from: Introduction__Output) {
+    const find = () => findAdmission(this.state.joins, from, Date.now());
+    if (find() === undefined) await this.readBarrier();
+    const id = find();
+    const join = id === undefined ? undefined : this.state.joins.get(id);
+    if (id === undefined || !join) {
+      const message = `${from.name} shows no join token that is valid: an administrator adds a master by heddle cluster add ${from.name}, which gives it its --join-token-file`;
+      throw new AppError("permission_denied", message);
+    }
+    await propose(this, { type: "join.use", atMs: Date.now(), id, role: "master" });
+    const takeBack = () => propose(this, { type: "join.create", atMs: Date.now(), id, join });
+    return {
+      takeBack: () =>
+        takeBack().then(
+          () => undefined,
+          () => undefined,
+        ),
+    };
+  }
+
+  async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
+    const { peers, credentials } = this.#options;
+    const member = this.#running.members.find(({ id }) => id === leader);
+    const address = member && (peers.get(member.name) ?? member.address);
+    if (!address) throw new AppError("unavailable", "the leader's address is unknown");
+    const peer = new Peer(address, credentials);
+    try {
+      const { members } = await peer.unary(progressMethod, {}, { deadlineMs: progressDeadlineMs });
+      return members;
+    } finally {
+      peer.close();
+    }
+  }
+
+  async transferLeadership(name: string | undefined): Promise<void> {
+    const { members, leader } = this.status();
+    // Who asked would be told that it is under way, and nobody would be there to do it.
+    if (leader === undefined) throw noLeader();
+    const choices = members.filter(({ votes, id }) => votes && id !== leader);
+    const target = name === undefined ? choices[0] : choices.find((member) => member.name === name);
+    if (target) return this.#running.transferLeadership(target.id);
+    const message = `Leadership can go to ${choices.map((member) => member.name).join(", ") || "nobody"}, not to ${name ?? "another master"}.`;
+    throw new AppError("conflict", message);
+  }
+
+  takeSnapshot(): Promise<void> {
+    return this.#running.takeSnapshot();
+  }
+
+  async takeBackup(isStale: boolean): Promise<Backup> {
+    if (!isStale) await this.readBarrier();
+    return takeBackup(this.#running, this.#options.directory);
+  }
+
+  counts(): RaftCounts {
+    return this.#counts.view(this.#running.status().counts);
+  }
+
+  async removeMember(name: string): Promise<void> {
+    const member = this.#running.members.findLast((known) => known.name === name);
+    if (!member) throw new AppError("not_found", `No master has the name ${name}.`);
+    if (this.#running.members.length === 1) {
+      throw new AppError("conflict", "The only master cannot be removed.");
+    }
+    const changed = this.#running.changeMembers([{ type: "removeNode", nodeId: member.id }]);
+    // Of its own removal it may hear from the others only, and never by its log.
+    const removed = this.#removed.promise;
+    await (member.id === this.#identity.id
+      ? Promise.race([changed.then(() => removed), removed])
+      : changed);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#watch?.stop();
+    for (const agreement of this.#agreements) agreement.stop();
+    const settled = this.#marks.settle();
+    await this.#replica?.stop();
+    await settled;
+    await this.#options.lock.close();
+  }
+
+  get #running(): ThreadedReplica<ControlReply> {
+    if (!this.#replica) throw new Error("the replica is used before it was opened");
+    return this.#replica;
+  }
+
+  async #start(service: RaftService): Promise<void> {
+    const { directory, server, credentials, peers: addresses, logger } = this.#options;
+    const { segmentBytes, snapshotEntries, raftPort = 0 } = this.#options;
+    const host = server.address.slice(0, server.address.lastIndexOf(":"));
+    const { replica, port } = await ThreadedReplica.open<ControlReply>({
+      ...{ identity: this.#identity, directory, credentials, addresses },
+      ...{ segmentBytes, snapshotEntries },
+      listen: { host, port: raftPort },
+      machine: this.#machine,
+      log: logger,
+      onFatal: (error) => this.#fail(error),
+      onRemoved: () => this.#onRemoved(),
+    });
+    this.#replica = replica;
+    // From here on an empty log would be a lost one; a joining member may be empty once more.
+    if (this.#identity.beginning?.kind === "first") {
+      await this.#marks.store({ beginning: undefined });
+    }
+    const { control } = this.#machine;
+    const around = () => ({
+      log: logger,
+      isActive: (id: number) => this.#isActive(id),
+      admit: (from: Introduction__Output) => this.#admit(from),
+      ...{ control, secretsKeys: this.#keys.ids },
+    });
+    service.serve({
+      port,
+      introduce: (from) => memberChanges(this.#identity, replica, from, around()),
+      progress: () => this.#ownProgress(),
+    });
+    this.#watch = new RemovalWatch({
+      identity: this.#identity,
+      credentials,
+      hasLeader: () => replica.status().leader !== undefined,
+      others: () => this.#othersNow(),
+      onRemoved: () => this.#onRemoved(),
+    });
+    this.#agreements = this.#startAgreements(replica);
+    this.#marks.begin(replica);
+  }
+
+  #startAgreements(replica: ThreadedReplica<ControlReply>): Agreement[] {
+    const { credentials, logger: log } = this.#options;
+    const { control } = this.#machine;
+    const parts = {
+      ...{ identity: this.#identity, credentials, log, others: () => this.#othersNow() },
+      leads: () => replica.status().leads,
+    };
+    const steps = [
+      versionRaise({
+        ...{ supported: control.newest, version: () => control.version, log },
+        raise: (version) => this.#propose({ type: "version.raise", atMs: Date.now(), version }),
+      }),
+      keyAgreement({
+        ...{ keys: this.#keys, control, log, sinceVersion: SEALED },
+        use: (id) => this.#propose({ type: "secrets.key", atMs: Date.now(), id }),
+      }),
+    ];
+    return steps.map((step) => new Agreement(parts, step));
+  }
+
+  /** The other members, each with the address at which it is reached now. */
+  #othersNow(): Member[] {
+    const { members } = this.#running;
+    // A joining member knows the others by hearsay until their snapshot or log comes.
+    const known = members.length > 0 ? members : (this.#identity.beginning?.members ?? []);
+    return known
+      .filter(({ id }) => id !== this.#identity.id)
+      .map((member) => ({
+        ...member,
+        address: this.#options.peers.get(member.name) ?? member.address,
+      }));
+  }
+
+  /** From here on it takes no changes; the replica runs on for as long as its successor needs. */
+  #onRemoved(): void {
+    if (this.#fault) return;
+    const message = `This master was removed from the group and ends. To have it join anew, empty ${this.#options.directory} and start it again.`;
+    const error = new AppError("member_removed", message);
+    this.#fault = error;
+    this.#removed.resolve();
+    void this.#awaitRelease().then(() => {
+      this.#released.resolve();
+      this.#options.onRemoved(error);
+    });
+  }
+
+  /**
+   * Where two members voted, the one that stays cannot be elected without this one's vote until it has
+   * applied the removal: a crash of this one at that moment, and an end at its next start, would leave
+   * a group that never has a leader again.
+   */
+  async #awaitRelease(): Promise<void> {
+    const endMs = performance.now() + MAX_LINGER_MS;
+    let isOver = false;
+    while (!isOver) {
+      await delay(HAND_OVER_MS);
+      isOver =
+        this.#isClosed || performance.now() > endMs || (await this.#watch?.isConfirmed()) === true;
+    }
+  }
+
+  #propose(entry: LogCommand): Promise<ControlReply> {
+    if (this.#fault) return Promise.reject(this.#fault);
+    return this.#counts.proposal(this.#running.propose(this.#machine.encode(entry)));
+  }
+
+  #onEntry(entry: LogCommand | undefined): void {
+    if (!entry || MARKED.has(entry.type)) this.#marks.note();
+    if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
+    const command = controlCommandOf(entry);
+    if (command || !entry) for (const listener of this.#listeners) listener(command);
+    if (entry?.type === "hash.report") this.#compareHash(entry);
+    const { hashEveryCommands = 1_000 } = this.#options;
+    const isDue = entry && this.#machine.control.commands % hashEveryCommands === 0;
+    // A report that is lost is made up for by the next one; there is none while the log is replayed.
+    if (isDue && this.#replica) this.#reportHash().catch(() => undefined);
+  }
+
+  #reportHash(): Promise<ControlReply> {
+    const { id: node } = this.#identity;
+    const { commands, hash } = this.#machine.control;
+    const report = { type: "hash.report", atMs: Date.now(), node, commands, hash } as const;
+    return this.#running.propose(this.#machine.encode(report));
+  }
+
+  #compareHash(report: { node: number; commands: number; hash: string }): void {
+    // While the log is replayed at the start, nobody knows yet what a majority is.
+    if (!this.#replica) return;
+    const voters = this.#replica.status().members.filter(({ votes }) => votes).length;
+    const diverged = this.#hashCheck.report(report, voters);
+    if (diverged.length === 0) return;
+    this.#options.logger.error({ diverged, commands: report.commands }, "state hashes differ");
+    if (!diverged.includes(this.#identity.id)) return;
+    const message = `After ${report.commands} commands this master's state differs from that of a majority of the masters. Empty ${this.#options.directory} and start it again, and it takes over the others' state.`;
+    this.#fail(new AppError("server_error", message));
+  }
+
+  #fail(error: AppError): void {
+    if (this.#fault) return;
+    this.#fault = error;
+    this.#options.onFatal(error);
+  }
+}
+
+async function findGroup(
+  options: RaftControlPlaneOptions,
+  identity: Awaited<ReturnType<typeof startIdentity>>,
+  service: RaftService,
+  signal: AbortSignal,
+): Promise<FullIdentity> {
+  const { directory, peers, credentials, joinToken, logger: log } = options;
+  const { newestVersion = NEWEST_VERSION } = options;
+  const parts = { directory, identity, peers, credentials, joinToken, log, signal, newestVersion };
+  const formation = new Formation({ ...parts, keys: options.keys });
+  service.serve({ introduce: (from) => formation.introduce(from) });
+  return formation.find();
+}

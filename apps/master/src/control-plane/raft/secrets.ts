@@ -1,0 +1,114 @@
+import { randomBytes } from "node:crypto";
+import { link, mkdir, open, readFile, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+import { createApiKey, hashApiKey, parseApiKey } from "@heddle/auth/api-key";
+import { AppError } from "@heddle/base/errors";
+import type { ControlPlane } from "../control-plane.ts";
+import { propose, untilSettled } from "../propose.ts";
+import type { RaftControlPlane } from "./raft-control-plane.ts";
+
+/**
+ * The secret that keys are hashed with. The cluster keeps it, so that a key works on every master;
+ * the first master to come proposes one.
+ */
+export async function clusterPepper(control: RaftControlPlane): Promise<Uint8Array> {
+  if (control.secret("pepper") === undefined) {
+    const pepper = randomBytes(32).toString("hex");
+    await untilSettled(control, () => control.keepSecret("pepper", pepper));
+  }
+  const text = control.secret("pepper") ?? "";
+  if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, "hex");
+  throw new AppError("server_error", "The cluster's pepper is not 64 hexadecimal digits.");
+}
+
+/** The token that nodes attach with; made where the file is missing. */
+export async function readOrCreateClusterToken(path: string): Promise<string> {
+  const token = await readOrCreate(path, () => randomBytes(32).toString("base64url"));
+  if (token.length >= 16 && /^[\x21-\x7e]+$/.test(token)) return token;
+  const message = `${path} must hold a token of at least 16 printable characters without spaces.`;
+  throw new AppError("invalid_value", message);
+}
+
+/**
+ * Registers the first admin key on a cluster that has none: the one in the file, which is made
+ * where it is missing, or without a file a new one. Returns the text of a key that was made here
+ * and is in no file, to be shown once.
+ */
+export async function bootstrapAdminKey(
+  control: ControlPlane,
+  pepper: Uint8Array,
+  file: string | undefined,
+): Promise<string | undefined> {
+  if (control.state.keys.size > 0) return undefined;
+  const create = (): string => createApiKey("live").text;
+  const text = file === undefined ? create() : await readOrCreate(file, create);
+  const id = keyIdOf(text, file);
+  const hash = hashApiKey(text, pepper);
+  try {
+    await untilSettled(control, () => proposeKey(control, id, hash));
+  } catch (error) {
+    // Another master with the same file may have been faster.
+    if (control.state.keys.get(id)?.hash !== hash) throw error;
+  }
+  return file === undefined ? text : undefined;
+}
+
+/** Throws `invalid_value` for a file that is there and holds no API key; before the master takes part. */
+export async function checkBootstrapKey(file: string | undefined): Promise<void> {
+  const text = file === undefined ? undefined : await readIfThere(file);
+  if (text !== undefined) keyIdOf(text, file);
+}
+
+function keyIdOf(text: string, file: string | undefined): string {
+  const parsed = parseApiKey(text);
+  if (parsed.ok) return parsed.id;
+  const why = parsed.reason === "checksum" ? "its checksum does not match" : "its form is wrong";
+  throw new AppError("invalid_value", `${file} holds no API key: ${why}. Remove it to make one.`);
+}
+
+async function proposeKey(control: ControlPlane, id: string, hash: string): Promise<void> {
+  const now = Date.now();
+  await propose(control, {
+    type: "key.create",
+    atMs: now,
+    key: {
+      id,
+      name: "bootstrap administrator",
+      hash,
+      scopes: ["*"],
+      models: [],
+      limits: {},
+      createdAtMs: now,
+    },
+  });
+}
+
+/** The trimmed text of a file that only its owner may read. */
+async function readOrCreate(path: string, create: () => string): Promise<string> {
+  const known = await readIfThere(path);
+  if (known !== undefined) return known;
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const draft = `${path}.${process.pid}`;
+  const file = await open(draft, "w", 0o600);
+  try {
+    await file.writeFile(`${create()}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  // A link is made whole or not at all; where several processes start at once, one of them wins.
+  await link(draft, path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EEXIST") throw error;
+  });
+  await rm(draft);
+  return (await readFile(path, "utf8")).trim();
+}
+
+async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    return (await readFile(path, "utf8")).trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,125 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
+import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { ConfChange } from "@heddle/raft/membership/conf-change";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Member } from "../ports.ts";
+import type { FullIdentity } from "./identity.ts";
+import { supportedBy } from "./version-raise.ts";
+
+/** What is needed of the replica of the member that answers. */
+export interface MembershipReplica {
+  /** In the order of their ids. */
+  readonly members: readonly Member[];
+  readonly nextMemberId: number;
+  status(): { readonly members: readonly { readonly id: number; readonly votes: boolean }[] };
+  /** Resolves when the others are as of now. */
+  refresh(): Promise<void>;
+  changeMembers(changes: ConfChange["changes"], members: readonly Member[]): Promise<void>;
+}
+
+/** The replicated state, as far as a new member must fit to it. */
+export interface ClusterRules {
+  /** The cluster version, and the highest that this master supports. */
+  readonly version: number;
+  readonly newest: number;
+  /** The id of the key that encrypts the log. */
+  readonly secretsKey: string | undefined;
+}
+
+interface MemberChangesParts {
+  readonly control: ClusterRules;
+  /** The ids of the keys that this master holds. */
+  readonly secretsKeys: readonly string[];
+  readonly log: NodeLog;
+  /** Whether the member is connected here, or has answered the leader of late. */
+  readonly isActive: (id: number) => Promise<boolean>;
+  /** Uses up the join token of a new master; rejects where it shows none that is for it. */
+  readonly admit: (
+    from: Introduction__Output,
+  ) => Promise<{ readonly takeBack: () => Promise<void> }>;
+}
+
+/**
+ * Answers a master without state that asks a member for its place. One that the group knows gets its
+ * id. Any other one needs a join token of its name, and joins under a new id as a learner; it
+ * takes the place of the member of its name, whose data is gone. It asks again until it is in. A
+ * member that asks whether it still is one is only told. Rejects with `conflict` where the member of
+ * its name is active, so that it is another master and not that one's successor.
+ */
+export async function memberChanges(
+  own: FullIdentity,
+  replica: MembershipReplica,
+  from: Introduction__Output,
+  { log, isActive, admit, control, secretsKeys }: MemberChangesParts,
+): Promise<IntroductionReply> {
+  // Two that join one after the other must not be given one id.
+  await replica.refresh();
+  const { name, nonce, cluster } = own;
+  const members = [...replica.members];
+  const lastId = replica.nextMemberId - 1;
+  const told = { name, nonce, cluster, members, lastId };
+  const reply = { ...told, supports: control.newest, secretsKeys: [...secretsKeys] };
+  if (from.member !== 0) {
+    const votes = replica.status().members.some(({ id, votes }) => id === own.id && votes);
+    const id = members.some((member) => member.id === from.member) ? from.member : 0;
+    return { ...reply, id, votes };
+  }
+  // While a change is under way there may be two: one that leaves, and after it its successor.
+  const namesake = members.findLast((member) => member.name === from.name);
+  if (namesake?.nonce === from.nonce) {
+    return { ...reply, id: namesake.id, members: votersOf(replica) };
+  }
+  if (supportedBy(from) < control.version) throw tooOld(from, control.version);
+  checkHoldsKey(from, control.secretsKey);
+  // A member that has not caught up with the group yet cannot tell who belongs to it.
+  if (members.length === 0) return reply;
+  if (namesake && (await isActive(namesake.id))) {
+    const message = `${from.name} is a master of this group already, and runs (member ${namesake.id} at ${namesake.address}). Give the new one another --name; if it is to take that one's place, stop that one first.`;
+    log.warn({ name: from.name, address: from.address }, "a second master of one name is refused");
+    throw new AppError("conflict", message);
+  }
+  const admission = await admit(from);
+  const id = replica.nextMemberId;
+  const joined = { id, name: from.name, address: from.address, nonce: from.nonce };
+  const changes = [
+    ...(namesake ? [{ type: "removeNode" as const, nodeId: namesake.id }] : []),
+    { type: "addLearnerNode" as const, nodeId: id },
+  ];
+  try {
+    await replica.changeMembers(changes, [joined]);
+    log.info({ member: id, name: from.name, replaces: namesake?.id }, "a master joins the group");
+    // Not first in any sense: it must not begin with a log of its own.
+    return { ...reply, id, lastId: id };
+  } catch (error) {
+    const why = toAppError(error).message;
+    await admission.takeBack();
+    // Several that join through several masters at once may be given one id: the first keeps it.
+    log.warn({ name: from.name, error: why }, "a master could not join yet, and asks again");
+    return reply;
+  }
+}
+
+function tooOld(from: Introduction__Output, version: number): AppError {
+  const message = `${from.name} supports cluster versions up to ${supportedBy(from)}, and this cluster has version ${version}. Start it with the build that the other masters run, or a newer one.`;
+  return new AppError("conflict", message);
+}
+
+/** The state would come to it in a form that it cannot read. */
+function checkHoldsKey({ name, secretsKeys }: Introduction__Output, key: string | undefined): void {
+  if (key === undefined || secretsKeys.includes(key)) return;
+  const given = secretsKeys.length === 0 ? "no key" : `the keys ${secretsKeys.join(", ")}`;
+  const message = `The state of this cluster is encrypted with the secrets key ${key}, and ${name} was started with ${given}. Start it with the --secrets-key-file of the other masters.`;
+  throw new AppError("conflict", message);
+}
+
+/**
+ * Whom a member without a log hears of. One that was let in before, and did not hear the answer, is a
+ * learner and finds itself not among them: so it cannot take itself for one of the first members,
+ * which begin with a log of their own, and whose votes might elect one of them without the group.
+ */
+function votersOf(replica: MembershipReplica): Member[] {
+  const { members: standing } = replica.status();
+  const voters = new Set(standing.flatMap(({ id, votes }) => (votes ? [id] : [])));
+  return replica.members.filter(({ id }) => voters.has(id));
+}

@@ -1,0 +1,349 @@
+import { extname } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ConfChange } from "@heddle/raft/membership/conf-change";
+import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Command, Member, StateMachine } from "../ports.ts";
+import { MachineTasks } from "./machine-tasks.ts";
+import {
+  type FromThread,
+  fromPlain,
+  machineMs,
+  packProposals,
+  type RaftThreadOptions,
+  type ThreadCall,
+  type ThreadStatus,
+  type ToThread,
+} from "./thread-protocol.ts";
+
+export interface ThreadedReplicaOptions<Reply> extends Omit<RaftThreadOptions, "credentials"> {
+  /** With TLS the thread hears of each renewal of the certificate. */
+  readonly credentials: NodeCredentials;
+  /** Lives on this thread, and is only called between turns of its event loop. */
+  readonly machine: StateMachine<Reply>;
+  readonly log: NodeLog;
+  /** The log cannot go on; the owner must end the process. While it is opened, `open` rejects instead. */
+  readonly onFatal: (error: AppError) => void;
+  /** As of RaftReplica. */
+  readonly onRemoved?: (() => void) | undefined;
+}
+
+interface Waiter<Result> {
+  resolve(result: Result): void;
+  reject(error: AppError): void;
+}
+
+/** Open proposals; more are refused with `overloaded`. The thread has a smaller limit of its own. */
+const MAX_OPEN = 20_000;
+/** The thread tells something each second; one that is silent for longer hangs, as on its disk. */
+const SILENT_MS = 3_000;
+/** What the thread told longer ago may be of before the others had another leader: below any election. */
+const FRESH_MS = 500;
+/** How long a status may wait for the thread's word, which is else taken to hang. */
+const WORD_MS = 1_000;
+
+/**
+ * A Raft replica in a thread of its own, as the main thread sees it. What is said in one turn of the
+ * event loop crosses over as one message, each way; replies come from the state machine, on this
+ * side, so that a proposal costs no more than two crossings.
+ */
+export class ThreadedReplica<Reply> {
+  readonly #worker: Worker;
+  readonly #options: ThreadedReplicaOptions<Reply>;
+  readonly #tasks: MachineTasks<Reply>;
+  readonly #opened = Promise.withResolvers<number>();
+  readonly #proposals = new Map<number, Waiter<Reply>>();
+  readonly #calls = new Map<number, Waiter<void>>();
+  readonly #forgetRenewals: (() => void) | undefined;
+  #nextProposal = 1;
+  #nextCall = 1;
+  #outgoing: ToThread[] = [];
+  #commands: Uint8Array[] = [];
+  /** The number of the first of them. */
+  #firstCommand = 1;
+  /** Reads of one turn share a question; those that come while it is asked share the next one. */
+  #read: Promise<void> | undefined;
+  #status: ThreadStatus | undefined;
+  /** The latest term in which the state here had all that the leader of that term must know. */
+  #leadsTerm = 0;
+  /** When the thread said something last; of the monotonic clock. */
+  #heardAtMs = performance.now();
+  /** Of when the status is that was heard last, by `machineMs`. */
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+  /** The index of the last entry that was applied here, and whether that is behind the group's. */
+  #applied = 0;
+  #isBehind = false;
+  #fault: AppError | undefined;
+  #isOpen = false;
+  #stopping = false;
+
+  private constructor(options: ThreadedReplicaOptions<Reply>) {
+    const { machine, log, onFatal, onRemoved, credentials, ...rest } = options;
+    const { tls } = credentials;
+    const workerData = { ...rest, credentials: toPlainCredentials(credentials) };
+    this.#options = options;
+    const path = `./raft-thread${extname(import.meta.url)}`;
+    this.#worker = new Worker(new URL(path, import.meta.url), {
+      workerData: workerData satisfies RaftThreadOptions,
+      name: "raft",
+    });
+    this.#forgetRenewals = tls?.onUpdate(() => {
+      this.#post({ kind: "certificate", material: tls.material });
+    });
+    this.#tasks = new MachineTasks(
+      machine,
+      (commands, replies) => this.#onApplied(commands, replies),
+      (answer) => this.#post(answer),
+      (error) => this.#fail(error),
+    );
+    this.#worker.on("message", (messages: readonly FromThread[]) => {
+      this.#heardAtMs = performance.now();
+      for (const message of messages) this.#take(message);
+    });
+    this.#worker.on("error", (error) => this.#fail(toAppError(error)));
+    this.#worker.on("exit", () => {
+      if (!this.#stopping) this.#fail(new AppError("server_error", "the Raft thread has ended"));
+    });
+  }
+
+  /** Resolves when the state is recovered and the others can connect; rejects as the replica does. */
+  static async open<Reply>(
+    options: ThreadedReplicaOptions<Reply>,
+  ): Promise<{ readonly replica: ThreadedReplica<Reply>; readonly port: number }> {
+    const replica = new ThreadedReplica(options);
+    try {
+      return { replica, port: await replica.#opened.promise };
+    } catch (error) {
+      replica.#stopping = true;
+      await replica.#worker.terminate();
+      throw error;
+    }
+  }
+
+  get fault(): AppError | undefined {
+    return this.#fault;
+  }
+
+  get members(): readonly Member[] {
+    return this.status().roster;
+  }
+
+  get nextMemberId(): number {
+    return this.status().nextMemberId;
+  }
+
+  /**
+   * As of at most one tick ago, but for changes of role, leader and members, which come at once. While
+   * the thread hangs nothing comes, and what is known here may be old: that counts as being behind.
+   */
+  status(): ThreadStatus {
+    if (!this.#status) throw new Error("the replica is used before it was opened");
+    const { commit, leads, term } = this.#status;
+    return {
+      ...this.#status,
+      leads: leads && this.#leadsTerm === term,
+      isBehind: this.#isBehind || performance.now() - this.#heardAtMs > SILENT_MS,
+      commit: Math.max(commit, this.#applied),
+      applied: this.#applied,
+    };
+  }
+
+  /**
+   * The same, as of after a pause of this process: both threads were stopped then, and what the other
+   * one told before may be long over.
+   */
+  async statusAfterPauses(): Promise<ThreadStatus> {
+    const isFresh = () => machineMs() - this.#toldAtMs <= FRESH_MS;
+    const status = this.status();
+    if (status.isBehind || status.members.length === 1 || isFresh()) return status;
+    await Promise.race([
+      this.refresh().catch(() => undefined),
+      delay(WORD_MS, undefined, { ref: false }),
+    ]);
+    const { isBehind, ...rest } = this.status();
+    return { ...rest, isBehind: isBehind || !isFresh() };
+  }
+
+  /** Resolves when `status` is as of now. */
+  async refresh(): Promise<void> {
+    const askedAtMs = machineMs();
+    await this.#call({ kind: "refresh" });
+    this.#toldAtMs = Math.max(this.#toldAtMs, askedAtMs);
+  }
+
+  /** As RaftReplica.propose. */
+  propose(command: Uint8Array): Promise<Reply> {
+    if (this.#fault) return Promise.reject(this.#fault);
+    if (this.#proposals.size >= MAX_OPEN) {
+      const message = `${this.#proposals.size} changes are on their way already.`;
+      return Promise.reject(new AppError("overloaded", message, { retryAfterMs: 1000 }));
+    }
+    const number = this.#nextProposal++;
+    if (this.#commands.push(command) === 1) {
+      this.#firstCommand = number;
+      this.#flushSoon();
+    }
+    return new Promise((resolve, reject) => this.#proposals.set(number, { resolve, reject }));
+  }
+
+  /** As RaftReplica.readBarrier. */
+  readBarrier(): Promise<void> {
+    this.#read ??= Promise.resolve().then(() => {
+      this.#read = undefined;
+      return this.#call({ kind: "readBarrier" });
+    });
+    return this.#read;
+  }
+
+  /** As RaftReplica.changeMembers. */
+  changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
+    return this.#call({ kind: "changeMembers", changes, members });
+  }
+
+  /** Asks for leadership to go to a member; whether it went shows in the status. */
+  transferLeadership(to: number): void {
+    this.#post({ kind: "transfer", to });
+  }
+
+  takeSnapshot(): Promise<void> {
+    return this.#call({ kind: "takeSnapshot" });
+  }
+
+  /** As RaftReplica.renewLog. */
+  renewLog(): Promise<void> {
+    return this.#call({ kind: "renewLog" });
+  }
+
+  /** Ends it in good order; what is under way is rejected. */
+  async stop(): Promise<void> {
+    if (!this.#fault) await this.#call({ kind: "stop" }).catch(() => undefined);
+    this.#stopping = true;
+    this.#end(new AppError("unavailable", "this master is shutting down"));
+    await this.#worker.terminate();
+  }
+
+  #call(call: ThreadCall): Promise<void> {
+    if (this.#fault) return Promise.reject(this.#fault);
+    const id = this.#nextCall++;
+    this.#post({ kind: "call", id, call });
+    return new Promise((resolve, reject) => this.#calls.set(id, { resolve, reject }));
+  }
+
+  #post(message: ToThread): void {
+    if (this.#outgoing.push(message) === 1 && this.#commands.length === 0) this.#flushSoon();
+  }
+
+  #flushSoon(): void {
+    queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    const messages = this.#outgoing;
+    const transfer: ArrayBuffer[] = [];
+    if (this.#commands.length > 0) {
+      const { id: node, incarnation } = this.#options.identity;
+      const first = this.#firstCommand;
+      const proposals = packProposals(this.#commands, { node, incarnation, sequence: first });
+      messages.push({ kind: "propose", first, proposals });
+      transfer.push(proposals.buffer);
+    }
+    this.#outgoing = [];
+    this.#commands = [];
+    if (messages.length > 0) this.#worker.postMessage(messages, transfer);
+  }
+
+  #take(message: FromThread): void {
+    switch (message.kind) {
+      case "task":
+        this.#tasks.take(message.id, message.task);
+        break;
+      case "status":
+        this.#onStatus(message.status, message.atMs);
+        break;
+      case "rejected":
+        this.#settle(this.#proposals, message.proposal, fromPlain(message.error));
+        break;
+      case "reply":
+        // What the thread counts as applied may still wait for its turn here.
+        this.#tasks.afterwards(() => {
+          this.#reply(message.id, message.error && fromPlain(message.error));
+        });
+        break;
+      case "opened":
+        this.#tasks.afterwards(() => {
+          this.#isOpen = true;
+          this.#opened.resolve(message.port);
+        });
+        break;
+      case "openFailed":
+        this.#opened.reject(fromPlain(message.error));
+        break;
+      case "fatal":
+        this.#fail(fromPlain(message.error));
+        break;
+      case "removed":
+        this.#options.onRemoved?.();
+        break;
+      case "log":
+        this.#options.log[message.level](message.fields, message.message);
+        break;
+      default:
+        message satisfies never;
+    }
+  }
+
+  /**
+   * What the thread counts as applied may still wait for its turn here: that the lead is lost, and that
+   * the state is behind, counts at once; the opposite when all is applied that was handed over.
+   */
+  #onStatus(status: ThreadStatus, atMs: number): void {
+    this.#status = status;
+    this.#toldAtMs = atMs;
+    this.#isBehind ||= status.isBehind;
+    this.#tasks.afterwards(() => {
+      this.#applied = Math.max(this.#applied, status.applied);
+      if (this.#status === status) this.#isBehind = status.isBehind;
+      if (status.leads) this.#leadsTerm = status.term;
+    });
+  }
+
+  #onApplied(commands: readonly Command[], replies: readonly Reply[]): void {
+    for (let at = 0; at < commands.length; at++) {
+      const { proposal } = commands[at] as Command;
+      if (proposal === undefined) continue;
+      this.#proposals.get(proposal)?.resolve(replies[at] as Reply);
+      this.#proposals.delete(proposal);
+    }
+    this.#applied = Math.max(this.#applied, commands.at(-1)?.index ?? 0);
+  }
+
+  #reply(id: number, error: AppError | undefined): void {
+    if (error) this.#settle(this.#calls, id, error);
+    else this.#calls.get(id)?.resolve();
+    this.#calls.delete(id);
+  }
+
+  #settle(waiters: Map<number, Waiter<never>>, id: number, error: AppError): void {
+    waiters.get(id)?.reject(error);
+    waiters.delete(id);
+  }
+
+  #fail(error: AppError): void {
+    if (this.#fault) return;
+    this.#opened.reject(error);
+    this.#end(error);
+    if (this.#isOpen && !this.#stopping) this.#options.onFatal(error);
+  }
+
+  #end(fault: AppError): void {
+    this.#fault ??= fault;
+    this.#forgetRenewals?.();
+    for (const waiter of [...this.#proposals.values(), ...this.#calls.values()]) {
+      waiter.reject(fault);
+    }
+    this.#proposals.clear();
+    this.#calls.clear();
+  }
+}
