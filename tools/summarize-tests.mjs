@@ -1,21 +1,23 @@
 /**
- * The closing line of a test run, from vitest's JSON report and exit status. A file that could not
- * be loaded counts as one failure, as does a run that ended badly without a failed test. A run
- * without any test is not a success. A test that failed and then passed is named with what it failed
- * of: it is a defect to be mended, and no reason to throw the run away.
+ * The closing line of a test run, from the results of vitest's JSON reports (a test file each) and
+ * the exit status. A file that could not be loaded counts as one failure, as does a run that ended
+ * badly without a failed test. A run without any test is not a success. A test that failed and then
+ * passed is a defect to be mended: it is named with its error, and the run goes on.
  */
-export function summarize(report, status) {
-  const passed = report?.numPassedTests ?? 0;
-  const skipped = (report?.numPendingTests ?? 0) + (report?.numTodoTests ?? 0);
-  const broken = (report?.testResults ?? []).filter(
+export function summarize(files, status) {
+  const tests = files.flatMap(({ assertionResults }) => assertionResults);
+  const count = (...states) => tests.filter((test) => states.includes(test.status)).length;
+  const broken = files.filter(
     (file) => file.status === "failed" && file.assertionResults.every((t) => t.status !== "failed"),
   );
-  let failed = (report?.numFailedTests ?? 0) + broken.length;
+  const passed = count("passed");
+  const skipped = count("pending", "skipped", "todo");
+  let failed = count("failed") + broken.length;
   if (failed === 0 && status !== 0) failed = 1;
   const tail = skipped > 0 ? `, ${skipped} skipped` : "";
   return {
     line: `${passed} passed, ${failed} failed${tail}`,
-    unsteady: (report?.testResults ?? []).flatMap(unsteadyTests),
+    unsteady: files.flatMap(unsteadyTests),
     ok: failed === 0 && passed > 0,
   };
 }

@@ -1,0 +1,64 @@
+// The targets of every package, inferred from where it is: no package.json lists them.
+import { dirname } from "node:path/posix";
+import { reportOf } from "./reports.mjs";
+
+const BUILD = {
+  executor: "./tools/nx:build",
+  cache: true,
+  dependsOn: ["^build"],
+  inputs: ["default", "^default", "toolchain"],
+  outputs: ["{projectRoot}/dist"],
+};
+
+/** Tests of an app start the other apps' programs too; the tools' tests read the whole repository. */
+const TEST_INPUTS = {
+  libs: ["default", "^default"],
+  apps: ["{workspaceRoot}/{apps,libs,proto,examples,bin}/**/*"],
+  bench: ["{workspaceRoot}/{apps,libs,proto,bench}/**/*"],
+  tools: ["{workspaceRoot}/**/*"],
+};
+
+function testTarget(folder) {
+  const kind = folder.split("/")[0];
+  return {
+    executor: "./tools/nx:test",
+    cache: true,
+    inputs: [...TEST_INPUTS[kind], "toolchain", { env: "HEDDLE_TEST_DATA" }],
+    outputs: [`{workspaceRoot}/${reportOf(folder)}`],
+  };
+}
+
+function command(line, inputs) {
+  const options = { command: line, cwd: "{workspaceRoot}" };
+  return { executor: "nx:run-commands", cache: true, inputs, options };
+}
+
+function packageProject(file) {
+  const folder = dirname(file);
+  return { [folder]: { targets: { build: BUILD, test: testTarget(folder) } } };
+}
+
+function rootProjects() {
+  const everything = ["{workspaceRoot}/**/*"];
+  const check = command("tsc -p tsconfig.checks.json", everything);
+  return {
+    tools: { name: "tools", targets: { test: testTarget("tools") } },
+    bench: { name: "bench", targets: { test: testTarget("bench") } },
+    ".": {
+      name: "heddle",
+      targets: {
+        lint: command("biome check .", everything),
+        typecheck: { ...check, dependsOn: [{ projects: "*", target: "build" }] },
+      },
+    },
+  };
+}
+
+export const createNodesV2 = [
+  "{nx.json,{apps,libs}/*/package.json}",
+  (files) =>
+    files.map((file) => {
+      const projects = file === "nx.json" ? rootProjects() : packageProject(file);
+      return [file, { projects }];
+    }),
+];

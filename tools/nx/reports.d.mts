@@ -1,0 +1,2 @@
+/** Where the results of the package in `folder` are, from the repository's root. */
+export function reportOf(folder: string): string;
