@@ -5,7 +5,7 @@ import { dirname, join, relative } from "node:path";
 import { ROOT, setUp } from "./setup.mjs";
 
 const TARGET = join(ROOT, "packaged");
-const APPS = ["cli", "master", "parameter-server", "worker"];
+const APPS = ["cli", "master", "parameter-server", "trainer", "worker"];
 /** A module of a workspace package as compiled code names it. */
 const WORKSPACE_MODULE = /"@heddle\/([a-z-]+)\/([\w./-]+)"/g;
 

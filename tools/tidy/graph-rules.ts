@@ -31,7 +31,7 @@ const PUBLIC = /^libs\/client\/src\//;
 /** Exports whose users are meant to be tests, in every package. */
 const FOR_TESTS = new Set([
   "apps/master/src/nodes/node-offer.ts: gpuTypeOf",
-  "apps/worker/src/training/run/code-version.ts: codeDigest",
+  "apps/trainer/src/run/code-version.ts: codeDigest",
   "libs/contracts/src/jobs.ts: FAILURE_REASONS",
   "libs/contracts/src/jobs.ts: JOB_STATES",
   "libs/control/src/jobs/records/lifecycle.ts: MAX_LOSSES",
@@ -84,7 +84,7 @@ function owner(path: string): Owner | undefined {
   return match ? { kind: match[1] as Owner["kind"], name: match[2] ?? "" } : undefined;
 }
 
-const APPS = new Set(["master", "worker", "parameter-server", "cli"]);
+const APPS = new Set(["master", "worker", "parameter-server", "cli", "trainer"]);
 
 function importedOwner(path: string, specifier: string): Owner | undefined {
   if (specifier.startsWith(".")) return owner(normalize(join(dirname(path), specifier)));

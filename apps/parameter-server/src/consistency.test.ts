@@ -1,8 +1,8 @@
 import { seededRandom } from "@heddle/base/random";
 import { openShards } from "@heddle/parameters/shards/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
+import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
 import { afterAll, afterEach, beforeAll, describe, expect, it, test, vi } from "vitest";
-import { startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // Real server processes and sockets; the workers are clients of this process.

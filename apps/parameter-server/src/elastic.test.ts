@@ -5,15 +5,15 @@ import {
   type ShardSetAccess,
   shardStatuses,
 } from "@heddle/parameters/shards/shard-set";
-import { Peer } from "@heddle/rpc/peer";
-import { method, parameterShardsService } from "@heddle/rpc/proto";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import {
   asMaster,
   type ServerProcess,
   startServer,
   stopServers,
-} from "./testing/server-processes.ts";
+} from "@heddle/parameters/testing/server-processes";
+import { Peer } from "@heddle/rpc/peer";
+import { method, parameterShardsService } from "@heddle/rpc/proto";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // Workers that are lost and come back while a job goes on.

@@ -9,8 +9,12 @@ import {
   restoreShards,
   type ShardSetCheckpoint,
 } from "@heddle/parameters/shards/shard-set";
+import {
+  type ServerProcess,
+  startServer,
+  stopServers,
+} from "@heddle/parameters/testing/server-processes";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
-import { type ServerProcess, startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // Servers that die and disks that lie: real processes, killed with kill -9.

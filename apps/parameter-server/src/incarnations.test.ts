@@ -8,17 +8,17 @@ import type {
   ForgetJobReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/ForgetJobReply";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
-import { issueTicket } from "@heddle/rpc/job-ticket";
-import { Peer } from "@heddle/rpc/peer";
-import { method, parameterShardsService } from "@heddle/rpc/proto";
-import { afterAll, afterEach, expect, test, vi } from "vitest";
 import {
   asMaster,
   credentials,
   type ServerProcess,
   startServer,
   stopServers,
-} from "./testing/server-processes.ts";
+} from "@heddle/parameters/testing/server-processes";
+import { issueTicket } from "@heddle/rpc/job-ticket";
+import { Peer } from "@heddle/rpc/peer";
+import { method, parameterShardsService } from "@heddle/rpc/proto";
+import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // A restored cluster counts the attempts of its jobs from the backup on: the numbers are those of before.

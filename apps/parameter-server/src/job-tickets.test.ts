@@ -8,6 +8,12 @@ import {
   restoreShards,
 } from "@heddle/parameters/shards/shard-set";
 import { encodeShard } from "@heddle/parameters/shards/shard-spec";
+import {
+  credentials,
+  startServer,
+  stopServers,
+  temporaryFolder,
+} from "@heddle/parameters/testing/server-processes";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { issueTicket, TicketVerifier } from "@heddle/rpc/job-ticket";
 import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
@@ -25,12 +31,6 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { ParameterShardsService } from "./parameter-shards-service.ts";
 import { RefusalCounts } from "./refusal-counts.ts";
 import { ShardRegistry } from "./shard-registry.ts";
-import {
-  credentials,
-  startServer,
-  stopServers,
-  temporaryFolder,
-} from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // What a task of a job may do to parameter servers, which it proves by the ticket that a master issued.

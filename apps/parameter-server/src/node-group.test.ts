@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/node-group";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
+import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { startServer, stopServers } from "./testing/server-processes.ts";
 import { jobOn, tensors } from "./testing/training-job.ts";
 
 // Processes and sockets may be slow on a busy machine.

@@ -2,8 +2,8 @@ import type { DataPath } from "@heddle/parameters/data-plane/part-source";
 import { partBytes } from "@heddle/parameters/shards/compression";
 import { shardLayouts } from "@heddle/parameters/shards/shard-layout";
 import { checkpointShards, openShards, restoreShards } from "@heddle/parameters/shards/shard-set";
+import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
 import { afterAll, afterEach, beforeAll, expect, it, test, vi } from "vitest";
-import { startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, SHAPES, tensors } from "./testing/training-job.ts";
 
 // Real server processes and sockets; the workers are clients of this process.

@@ -9,10 +9,10 @@ import { planDigest } from "@heddle/parameters/shards/job-plan";
 import { shardMethods } from "@heddle/parameters/shards/shard-methods";
 import { closeShards, openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { encodeShard } from "@heddle/parameters/shards/shard-spec";
+import { credentials, startServer, stopServers } from "@heddle/parameters/testing/server-processes";
 import { issueTicket } from "@heddle/rpc/job-ticket";
 import { Peer } from "@heddle/rpc/peer";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { credentials, startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // What must not be let in, against real server processes; after each refusal the run goes on.

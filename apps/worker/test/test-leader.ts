@@ -4,9 +4,9 @@ import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { ClientDuplexStream, ServerDuplexStream } from "@grpc/grpc-js";
+import { until } from "@heddle/base/testing/until";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
@@ -291,16 +291,3 @@ const taskSpec: TaskSpec = {
   ...{ jobName: "test", project: "default", executor: "process", tasks: 1 },
   ...{ checkpointSignal: "SIGUSR1", keepCheckpoints: 2, progressIntervalMs: 200 },
 };
-
-/** Polls until the condition holds; fails with what was waited for. */
-export async function until(
-  what: string,
-  condition: () => boolean,
-  timeoutMs = 15_000,
-): Promise<void> {
-  const end = performance.now() + timeoutMs;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error(`it never came true that ${what}`);
-    await delay(10);
-  }
-}

@@ -319,7 +319,7 @@ test("a trainer that is killed within failure_tolerance: the same attempt goes o
   const stepOf = ({ progress }: Job) => progress?.step ?? 0;
   const before = await until(id, "it runs", (job) => job.state === "running" && stepOf(job) > 0);
   const trainers = descendantsOf(cluster.workers[0]?.pid).filter((pid) =>
-    readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("trainer-main"),
+    readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("trainer/dist/main.js"),
   );
   expect(trainers).toHaveLength(2);
   process.kill(trainers[1] ?? 0, "SIGKILL");

@@ -6,7 +6,7 @@ import {
 } from "@heddle/parameters/parameter-server-client";
 import type { ShardSetAccess } from "@heddle/parameters/shards/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
-import { credentials } from "./server-processes.ts";
+import { credentials } from "@heddle/parameters/testing/server-processes";
 
 /** Three tensors, of which the first has a length that no block divides. */
 export const SHAPES = [

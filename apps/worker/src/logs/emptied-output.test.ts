@@ -1,9 +1,10 @@
 import { appendFileSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { until } from "@heddle/base/testing/until";
 import { TaskLog } from "@heddle/storage/task-log";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { shell, TestLeader, until } from "../../test/test-leader.ts";
+import { shell, TestLeader } from "../../test/test-leader.ts";
 import { LogShipper } from "./log-shipper.ts";
 
 /** Processes start slowly on a machine that does other things too. */

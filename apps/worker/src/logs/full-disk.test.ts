@@ -2,8 +2,9 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { until } from "@heddle/base/testing/until";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
+import { shell, TestLeader, taskId } from "../../test/test-leader.ts";
 
 /** Processes start slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 60_000 });

@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { until } from "@heddle/base/testing/until";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
+import { shell, TestLeader, taskId } from "../../test/test-leader.ts";
 import type { TaskHandle } from "../tasks/executors/executor.ts";
 import { TaskDirectory } from "../tasks/records/task-directory.ts";
 import type { TaskPlan } from "../tasks/records/task-plan.ts";

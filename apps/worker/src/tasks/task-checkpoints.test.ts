@@ -1,7 +1,8 @@
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { until } from "@heddle/base/testing/until";
 import { expect, test, vi } from "vitest";
-import { newLeader, shell, taskId, until } from "../../test/test-leader.ts";
+import { newLeader, shell, taskId } from "../../test/test-leader.ts";
 
 /** Processes start slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 90_000 });

@@ -2,8 +2,8 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isProcessAlive } from "@heddle/base/process-alive";
+import { until } from "@heddle/base/testing/until";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { until } from "../../../test/test-leader.ts";
 import { ContainerCli } from "./container-cli.ts";
 import { findContainerEngine, ownLimits } from "./container-engine.ts";
 

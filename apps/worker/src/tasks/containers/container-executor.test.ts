@@ -12,6 +12,7 @@ import {
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "@heddle/base/testing/until";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
 import {
@@ -20,7 +21,7 @@ import {
   preparePodman,
   removePodmanContainers,
 } from "../../../test/podman.ts";
-import { type LeaderSession, TestLeader, taskId, until } from "../../../test/test-leader.ts";
+import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leader.ts";
 import { markedProcesses, readProcess } from "../executors/process-tree.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });

@@ -1,4 +1,5 @@
 import type { FailureReason } from "@heddle/contracts/jobs";
+import { FAILURE_PREFIX } from "@heddle/contracts/trainer/exit-codes";
 import type { TaskEnd } from "./executor.ts";
 import { signalFromExitStatus } from "./signal-from-exit-status.ts";
 
@@ -22,7 +23,7 @@ export function judge(
   }
   if (end.exitCode === 0) return { reason: "", message: "" };
   // Two streams are read by themselves: a line that was said before may come after.
-  const said = lastLines.findLast((line) => line.startsWith(trainersWord)) ?? lastLines.at(-1);
+  const said = lastLines.findLast((line) => line.startsWith(FAILURE_PREFIX)) ?? lastLines.at(-1);
   if (end.lostNode) return { reason: "NodeLost", message: said ?? exitText(end) };
   if (end.isUnusable) return { reason: "Unsatisfiable", message: said ?? exitText(end) };
   if (end.isCheckpointCorrupt) {
@@ -40,9 +41,6 @@ export function judge(
   const message = end.saysWhy ? said : undefined;
   return { reason: "ExitCode", message: message ?? exitText(end) };
 }
-
-/** With what the line begins that says why a trainer failed. */
-const trainersWord = "the trainer failed (";
 
 /** What to do about a task that ran out of memory. */
 export const outOfMemoryAdvice = "memory ran out; ask for more with `resources.memory_gb`";

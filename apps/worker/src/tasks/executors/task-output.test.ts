@@ -11,8 +11,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "@heddle/base/testing/until";
 import { expect, test, vi } from "vitest";
-import { newLeader, shell, taskId, until } from "../../../test/test-leader.ts";
+import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 import { OutputCopier, OutputPipes } from "./output-copier.ts";
 import { markedProcesses } from "./process-tree.ts";
 

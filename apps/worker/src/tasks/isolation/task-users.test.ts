@@ -13,8 +13,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "@heddle/base/testing/until";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { newLeader, shell, taskId, until } from "../../../test/test-leader.ts";
+import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 import { USER_VARIABLE } from "../executors/process-tree.ts";
 import { TaskUsers } from "./task-users.ts";
 

@@ -3,8 +3,8 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { until } from "@heddle/base/testing/until";
 import { afterEach, expect, test, vi } from "vitest";
-import { until } from "../../../test/test-leader.ts";
 import { type Cgroup, CgroupBranch } from "./cgroup.ts";
 
 /** Processes start slowly on a machine that does other things too. */

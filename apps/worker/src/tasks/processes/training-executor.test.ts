@@ -1,16 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { until } from "@heddle/base/testing/until";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type LeaderSession, TestLeader, taskId, until } from "../../../test/test-leader.ts";
 import {
-  type RunningServer,
-  TEXT,
-  TINY_MODEL,
-  TrainingCluster,
+  type ServerProcess,
+  startServer,
+  stopServers,
   ticketOf,
-} from "../../../test/training-cluster.ts";
+} from "@heddle/parameters/testing/server-processes";
+import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leader.ts";
 
 // The executor of training jobs in a whole worker, with a real parameter server.
 
@@ -19,19 +20,17 @@ vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
 const waitMs = 120_000;
 
 let leader: TestLeader;
-let cluster: TrainingCluster;
-let server: RunningServer;
+let server: ServerProcess;
 
 beforeEach(async () => {
   leader = new TestLeader();
-  cluster = new TrainingCluster();
   await leader.listen();
-  server = await cluster.startServer("s0");
+  server = await startServer();
 });
 
 afterEach(async () => {
   await leader.close();
-  await cluster.close();
+  await stopServers();
 });
 
 const training = (algorithm: string, config: object): Partial<TaskSpec> => ({
@@ -53,7 +52,7 @@ async function start(
 
 /** The trainer's processes: those that run its program. */
 function trainers(): number[] {
-  return ourProcesses().filter((pid) => commandOf(pid)[1]?.endsWith("trainer-main.js"));
+  return ourProcesses().filter((pid) => commandOf(pid)[1]?.endsWith("trainer/dist/main.js"));
 }
 
 function ourProcesses(): number[] {

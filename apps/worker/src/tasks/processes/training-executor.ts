@@ -1,25 +1,20 @@
 import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
-import { fileURLToPath } from "node:url";
 import { toAppError } from "@heddle/base/errors";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
-import { trainingFaults } from "@heddle/contracts/training-faults";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
-import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import {
   EXIT_CORRUPT,
   EXIT_FAILED,
   EXIT_SERVER_LOST,
   EXIT_UNUSABLE,
   EXIT_UNWRITABLE,
-} from "../../training/orders/exit-codes.ts";
-import type { TrainerOrders } from "../../training/orders/trainer-orders.ts";
-import {
-  describePlugins,
-  NO_PLUGINS,
-  type PluginNames,
-} from "../../training/plans/plugin/describe-plugins.ts";
+} from "@heddle/contracts/trainer/exit-codes";
+import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
+import type { PluginNames } from "@heddle/contracts/trainer/plugin-names";
+import { trainingFaults } from "@heddle/contracts/training-faults";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import {
   type Executor,
   LaunchError,
@@ -27,7 +22,9 @@ import {
   type TaskLaunch,
 } from "../executors/executor.ts";
 import type { TaskPlan } from "../records/task-plan.ts";
+import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
+import { trainerProgram } from "./trainer-program.ts";
 
 /** What a trainer must know of the worker that starts it. */
 interface TrainerContext {
@@ -47,11 +44,6 @@ interface TrainerContext {
 /** How long a device may take to show that it can be computed on. */
 const checkMs = 120_000;
 const cpuAdvice = "give `config.device` auto, which takes the CPU there and says so";
-
-/** A program beside this file's folder, from its source or as it was built. */
-const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
-const programOf = (name: string) =>
-  fileURLToPath(new URL(`../../training/${name}${extension}`, import.meta.url));
 
 /**
  * Runs tasks of training jobs: each as a process of this project's own trainer, bounded, killed and
@@ -127,7 +119,7 @@ export class TrainingExecutor implements Executor {
         "the leading master gave no ticket for the parameter servers: start masters of this version first";
       throw new LaunchError("LaunchFailed", message);
     }
-    const command = [process.execPath, programOf("trainer-main")];
+    const command = [process.execPath, trainerProgram("main")];
     const input = JSON.stringify(this.#orders(launch));
     const handle = await this.#processes.startProgram(launch, { command, input });
     // One that was killed could not remove its sockets.
@@ -232,7 +224,7 @@ function deviceFault(
   asked: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): Promise<DeviceFault | undefined> {
-  const args = [programOf("run/check-device"), ...asked];
+  const args = [trainerProgram("run/check-device-main"), ...asked];
   const options = { timeout: checkMs, env: environment };
   return new Promise((resolve) => {
     execFile(process.execPath, args, options, (error, _stdout, stderr) => {

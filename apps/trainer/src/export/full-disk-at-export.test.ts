@@ -1,0 +1,98 @@
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
+import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import {
+  distance,
+  TrainingCluster,
+  type TrainingJob,
+  weightsOf,
+} from "../../test/training-cluster.ts";
+
+// Trainers that have learned everything and cannot write it down: real processes.
+
+// Many processes are started, one after the other, on what may be a busy machine.
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
+
+let cluster: TrainingCluster;
+let server: ServerProcess;
+let text = "";
+
+beforeAll(async () => {
+  cluster = new TrainingCluster();
+  server = await cluster.startServer("s0");
+  text = join(cluster.folder, "text.txt");
+  writeFileSync(text, TEXT);
+});
+afterAll(() => cluster.close());
+
+const model = () => ({ ...TINY_MODEL, data: text, total_steps: 60, local_steps: 4 });
+
+/** Where a task's artifacts lie before it has begun. */
+function artifactsOf(job: TrainingJob): string {
+  const folder = join(cluster.folder, job.id, "1.0", "artifacts");
+  mkdirSync(folder, { recursive: true });
+  return folder;
+}
+
+/** Runs an attempt that fails at its export, and gives it with the checkpoint that it has left. */
+async function failedExport(job: TrainingJob) {
+  const trainer = job.start();
+  expect(await trainer.ended(), trainer.output).toBe(74);
+  expect(trainer.output).not.toMatch(/^ +at /m);
+  const resumeFrom = trainer.progress().findLast(({ checkpoint }) => checkpoint)?.checkpoint ?? "";
+  expect(resumeFrom).not.toBe("");
+  return { trainer, resumeFrom };
+}
+
+test("a language model that finds no room is told in a line, and a retry only exports it", async () => {
+  const unbroken = cluster.job("weave", model(), [server]).start();
+  await unbroken.succeeded();
+  const job = cluster.job("weave", model(), [server]);
+  // No file takes the place of a folder that is not empty.
+  const place = join(artifactsOf(job), "model.gguf");
+  mkdirSync(join(place, "full"), { recursive: true });
+  const { trainer, resumeFrom } = await failedExport(job);
+  expect(trainer.output.trimEnd().split("\n").at(-1)).toMatch(
+    /^the trainer failed \(unavailable\): cannot write the artifact \/.*\/model\.gguf: E.*; is the disk full\?$/,
+  );
+  const second = job.start({ attempt: 2, resumeFrom });
+  await second.succeeded();
+  expect(second.metrics()).toEqual([]);
+  expect(second.output).toContain("done at step 60;");
+  const [left, right] = await Promise.all(
+    [second, unbroken].map((each) => weightsOf(each.artifact("model.gguf"))),
+  );
+  expect(distance(left ?? new Map(), right ?? new Map())).toBe(0);
+});
+
+test("without its own state a model is exported as the servers have it", async () => {
+  const job = cluster.job("weave", model(), [server]);
+  mkdirSync(join(artifactsOf(job), "model.gguf", "full"), { recursive: true });
+  writeFileSync(join(cluster.folder, job.id, "checkpoints"), "a file where the folder would be");
+  const { trainer, resumeFrom } = await failedExport(job);
+  expect(trainer.output).toMatch(/^rank 0 cannot keep its own state .*is the disk full\?$/m);
+  const second = job.start({ attempt: 2, resumeFrom });
+  await second.succeeded();
+  expect(existsSync(second.artifact("model.gguf"))).toBe(true);
+});
+
+test("a policy that reached its return and finds no room is left by the retry, without a further round", async () => {
+  const config = { total_timesteps: 400_000, num_steps: 64, seed: 3, target_return: 30 };
+  const unbroken = cluster.job("ppo", config, [server]).start();
+  await unbroken.succeeded();
+  const job = cluster.job("ppo", config, [server]);
+  // A device whose every write finds no room.
+  symlinkSync("/dev/full", join(artifactsOf(job), "policy.onnx"));
+  const { trainer, resumeFrom } = await failedExport(job);
+  expect(trainer.output).toMatch(
+    /cannot write the artifact .*\/policy\.onnx: ENOSPC.*disk full\?$/m,
+  );
+  expect(existsSync(trainer.artifact("policy.onnx"))).toBe(false);
+  const second = job.start({ attempt: 2, resumeFrom });
+  await second.succeeded();
+  expect(second.metrics()).toEqual([]);
+  const policy = (each: typeof trainer) => readFileSync(each.artifact("policy.onnx"));
+  expect(policy(second).equals(policy(unbroken))).toBe(true);
+});

@@ -1,0 +1,365 @@
+import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { sharedSocketPath } from "@heddle/base/temporary-socket";
+import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
+import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
+import {
+  joinNodeGroup,
+  type NodeClient,
+  type NodeGroup,
+} from "@heddle/parameters/node-group/node-group";
+import { ThreadedExchange } from "@heddle/parameters/node-group/threaded-exchange";
+import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
+import {
+  checkpointShards,
+  closeShards,
+  listCheckpoints,
+  openShards,
+  restoreShards,
+  type ShardSetAccess,
+  shardStatuses,
+} from "@heddle/parameters/shards/shard-set";
+import { fragmentsOf, type ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
+import type { JobCredentials } from "@heddle/rpc/job-ticket";
+import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
+import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
+import { checkpointChoices, checkpointName } from "../checkpoints/checkpoint-names.ts";
+import type { TrainingPlan } from "../plans/training-plan.ts";
+import { DamagedCheckpoints } from "../trainer-errors.ts";
+
+/** How long a task waits for rank 0 to open or restore the shards. */
+const OPEN_PATIENCE_MS = 900_000;
+/** How long a server may be away before the job is told, as for pushes and pulls. */
+const AWAY_MS = 30_000;
+
+/** A task's place on its node, and the node's among the job's. */
+export interface NodePlace {
+  /** Of all nodes, in the order of their first ranks. */
+  readonly node: number;
+  readonly nodes: number;
+  readonly member: number;
+  readonly members: number;
+}
+
+/** Where a task stands, given the node ids by rank; without them each is on a node of its own. */
+export function nodePlace(nodes: readonly string[], rank: number, tasks: number): NodePlace {
+  if (nodes.length === 0) return { node: rank, nodes: tasks, member: 0, members: 1 };
+  const own = nodes[rank] ?? "";
+  const distinct = [...new Set(nodes)];
+  return {
+    node: distinct.indexOf(own),
+    nodes: distinct.length,
+    member: nodes.slice(0, rank).filter((id) => id === own).length,
+    members: nodes.filter((id) => id === own).length,
+  };
+}
+
+/** A task's way to its job's parameters. */
+export interface JobClient extends ParameterClient {
+  /** Where the plan has fragments. */
+  readonly exchange: FragmentExchange | undefined;
+  /** By fragment: how often its rank counted as having pushed when it joined. */
+  readonly clocks: readonly (number | undefined)[];
+  /** Where this task leads its node. */
+  traffic(): ParameterTraffic | undefined;
+  initialize(parameters: Parameters): Promise<void>;
+  /** By fragment, the rounds that the shards begin with. */
+  beginAt(rounds: readonly number[]): void;
+  /** As `pull`, for rank 0 when the other tasks of its node are done. */
+  pullAlone(into: Parameters): Promise<void>;
+  /** Tells the other tasks of the node that the job is over. */
+  dismiss(): Promise<void>;
+  close(): Promise<void>;
+}
+
+function onThisThread(client: NodeClient): JobClient {
+  const { servers } = client;
+  return {
+    exchange: undefined,
+    clocks: [servers?.clock],
+    push: (part, terms) => client.push(part, terms),
+    pull: (into) => client.pull(into),
+    traffic: () => servers?.traffic,
+    initialize: async (parameters) => servers?.initialize(parameters),
+    beginAt: () => undefined,
+    pullAlone: async (into) => void (await servers?.pull(into)),
+    dismiss: () => client.dismiss(),
+    close: () => client.close(),
+  };
+}
+
+function onItsThread(exchange: ThreadedExchange): JobClient {
+  return {
+    exchange,
+    clocks: exchange.clocks,
+    push: (part, terms) => exchange.push(part, terms),
+    pull: (into) => exchange.pull(into),
+    traffic: () => exchange.traffic,
+    initialize: (parameters) => exchange.initialize(parameters),
+    beginAt: (rounds) => exchange.beginAt(rounds),
+    pullAlone: (into) => exchange.pullAlone(into),
+    dismiss: () => exchange.dismiss(),
+    close: () => exchange.close(),
+  };
+}
+
+/** Without the first pushes of a round, which its rank has made already. */
+function withoutFirst(client: JobClient, count: number): JobClient {
+  let left = count;
+  const push: JobClient["push"] = async (part, terms) => {
+    if (left === 0) await client.push(part, terms);
+    else left--;
+  };
+  return { ...client, push };
+}
+
+/** What a job's shards are made by. */
+export interface JobShardsOptions {
+  readonly orders: TrainerOrders;
+  readonly config: TrainingConfig | PluginTraining;
+  readonly plan: Pick<
+    TrainingPlan,
+    "parameters" | "servers" | "pushesPerRound" | "fragments" | "tokenizer" | "data"
+  >;
+  readonly credentials: JobCredentials;
+  readonly signal: AbortSignal;
+  /** A line for the job's log. */
+  readonly say: (line: string) => void;
+}
+
+/** The job's parameters on its servers, as the task of one attempt sees them. */
+export class JobShards {
+  readonly #options: JobShardsOptions;
+  readonly #access: ShardSetAccess;
+  readonly #place: NodePlace;
+
+  constructor(options: JobShardsOptions) {
+    const { orders, credentials, signal } = options;
+    this.#options = options;
+    this.#place = nodePlace(orders.nodes, orders.rank, orders.tasks);
+    const holders = orders.readyServers;
+    this.#access = { spec: specOf(options, this.#place), credentials, signal, holders };
+  }
+
+  /**
+   * Rank 0 opens the shards, or restores them from the newest checkpoint that is whole; the others
+   * wait for that. Gives the task's way to them and the rounds that they have behind them.
+   */
+  async join(initial: () => Parameters): Promise<{ client: JobClient; done: number }> {
+    const { orders, plan } = this.#options;
+    if (orders.rank === 0) await this.#openOnce();
+    else await this.#await(({ ready }) => ready);
+    const { spec, credentials, signal } = this.#access;
+    const { host } = orders;
+    const { incarnation } = orders;
+    const options = { spec, credentials, signal, rank: this.#place.node, incarnation, host };
+    const groups = Array.from({ length: fragmentsOf(spec) }, (_, i) => this.#group(i));
+    const [group] = groups;
+    if (!group) throw new Error("a job has no fragment");
+    const client =
+      plan.fragments === undefined
+        ? onThisThread(await joinNodeGroup(options, group))
+        : onItsThread(await ThreadedExchange.start(options, groups));
+    if (orders.rank === 0) await client.initialize(initial());
+    const begun = await this.#versionsBegun();
+    if ((orders.failureTolerance ?? 0) === 0) {
+      const done = begun.map((version) => this.#roundsOf(version));
+      client.beginAt(done);
+      return { client, done: Math.min(...done) };
+    }
+    // Its rank may have pushed already, by a task that was lost.
+    const { pushesPerRound } = plan;
+    const pushed = begun.map((version, fragment) => {
+      const own = (client.clocks[fragment] ?? version) - version;
+      return this.#roundsOf(version) * pushesPerRound + Math.max(0, own);
+    });
+    const rounds = pushed.map((count) => Math.floor(count / pushesPerRound));
+    client.beginAt(rounds);
+    const done = Math.min(...rounds);
+    const first = Math.max(0, Math.min(...pushed) - done * pushesPerRound);
+    if (this.#isReplacement)
+      this.#options.say(`takes the place of a lost task after round ${done}`);
+    return { client: client.exchange ? client : withoutFirst(client, first), done };
+  }
+
+  get #isReplacement(): boolean {
+    return (this.#options.orders.incarnation ?? 0) > 0;
+  }
+
+  /** A task that takes rank 0's place goes on with what that one has opened. */
+  async #openOnce(): Promise<void> {
+    if (this.#isReplacement) {
+      try {
+        const statuses = await shardStatuses(this.#access);
+        if (statuses.every(({ ready }) => ready)) return;
+      } catch (error) {
+        if (toAppError(error).code !== "shard_unavailable") throw error;
+      }
+    }
+    await this.#open();
+  }
+
+  /** Writes a checkpoint of all shards under the round's name. */
+  async checkpoint(round: number): Promise<string> {
+    const { orders, say } = this.#options;
+    const name = this.nameAt(round);
+    const { uncopied } = await checkpointShards(this.#access, name, orders.keepCheckpoints);
+    for (const why of uncopied) say(why);
+    return name;
+  }
+
+  /** The name that a checkpoint of this attempt has after so many rounds. */
+  nameAt(round: number): string {
+    const { attempt, servers } = this.#access.spec;
+    return checkpointName({ attempt, round, pieces: servers.length });
+  }
+
+  /** The rounds that all shards contain now. */
+  async rounds(): Promise<number> {
+    const statuses = await this.#persist(() => shardStatuses(this.#access));
+    const versions = statuses.map(({ version }) => version);
+    return this.#roundsOf(Math.min(...versions));
+  }
+
+  /** Ends the job: whoever still asks for its parameters is told that it is over. */
+  close(): Promise<void> {
+    return this.#persist(() => closeShards(this.#access));
+  }
+
+  async #open(): Promise<void> {
+    const { orders, say } = this.#options;
+    // What an earlier attempt has left is behind its checkpoint, or never had one.
+    // Each step is retried by itself: to close again what this attempt has opened would end it.
+    await this.#persist(() => closeShards(this.#access));
+    if (orders.resumeFrom === "") {
+      await this.#persist(() => openShards(this.#access));
+      return;
+    }
+    const found = await this.#persist(() => listCheckpoints(this.#access));
+    const names = checkpointChoices([...found.keys()], orders.resumeFrom);
+    const candidates = names.map(({ name, pieces }) => ({
+      name,
+      pieces,
+      servers: found.get(name) ?? [],
+    }));
+    const restored = this.#persist(() => restoreShards(this.#access, candidates));
+    const { used, refused } = await restored.catch((cause) => {
+      throw this.#restoreFault(cause);
+    });
+    for (const why of refused) say(`a checkpoint was passed over: ${why}`);
+    say(`resumed from checkpoint ${used.name}`);
+  }
+
+  /** Told so that one knows what to mend: the data, or nothing any more. */
+  #restoreFault(cause: unknown): unknown {
+    const { code, message } = toAppError(cause);
+    if (code === "invalid_value") {
+      const hint = "submit the job again to begin anew";
+      return new DamagedCheckpoints(code, `${message}; ${hint}`, { cause });
+    }
+    if (code !== "unprocessable") return cause;
+    const { tokenizer, data } = this.#options.plan;
+    const what =
+      tokenizer?.type === "bpe"
+        ? "the training data has changed since the job began, and its byte pairs are learned from it"
+        : "the training data, or the plugin, has changed since the job began";
+    const digest = data === undefined ? "" : ` (its SHA-256 is ${data.sha256} now)`;
+    const hint = "put back what was there, or submit the job again to begin anew";
+    return new AppError("invalid_value", `${what}${digest}: ${message}; ${hint}`, { cause });
+  }
+
+  /** By fragment: the version that this attempt began with. */
+  async #versionsBegun(): Promise<number[]> {
+    const statuses = await this.#await(({ ready }) => ready);
+    const versions = statuses.map(({ begunVersion }) => begunVersion);
+    const each = versions.length / fragmentsOf(this.#access.spec);
+    return Array.from({ length: versions.length / each }, (_, fragment) =>
+      Math.min(...versions.slice(fragment * each, (fragment + 1) * each)),
+    );
+  }
+
+  /** Under bsp an update has the parts of all nodes, else of one. */
+  #roundsOf(version: number): number {
+    const { consistency } = this.#access.spec;
+    const parts = consistency.kind === "bsp" ? 1 : this.#place.nodes;
+    return Math.floor(version / parts / this.#options.plan.pushesPerRound);
+  }
+
+  /** A server that is away for a moment is asked again, as pushes and pulls ask it. */
+  async #persist<Result>(work: () => Promise<Result>): Promise<Result> {
+    const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
+    for (const sinceMs = performance.now(); ; ) {
+      try {
+        return await work();
+      } catch (cause) {
+        const { signal } = this.#access;
+        signal.throwIfAborted();
+        if (!isAway(cause)) throw cause;
+        if (performance.now() - sinceMs > AWAY_MS) {
+          const message = `a parameter server is away for ${AWAY_MS} ms`;
+          const { message: told } = toAppError(cause);
+          throw new AppError("unavailable", `${message}: ${told}`, { cause });
+        }
+        await delay(backoff.nextMs(), undefined, { signal });
+      }
+    }
+  }
+
+  async #await(isSo: (status: { readonly ready: boolean }) => boolean) {
+    const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
+    const deadline = performance.now() + OPEN_PATIENCE_MS;
+    for (let last = "rank 0 has not opened them"; ; ) {
+      try {
+        const statuses = await shardStatuses(this.#access);
+        if (statuses.every(isSo)) return statuses;
+      } catch (error) {
+        const { code, message, retryable } = toAppError(error);
+        if (code !== "shard_unavailable" && !retryable) throw error;
+        last = message;
+      }
+      if (performance.now() > deadline) {
+        throw new AppError("shard_unavailable", `the job's shards are not there: ${last}`);
+      }
+      await delay(backoff.nextMs(), undefined, { signal: this.#access.signal });
+    }
+  }
+
+  /** A socket's path is short, and nobody else's: it follows from job, attempt and node. */
+  #group(fragment: number): NodeGroup {
+    const { orders } = this.#options;
+    const { member, members, node } = this.#place;
+    const id = createHash("sha256").update(
+      `${orders.jobId}/${orders.attempt}/${orders.nodes[orders.rank] ?? node}`,
+    );
+    const own = `${id.digest("hex").slice(0, 20)}-${fragment}`;
+    const socketPath = sharedSocketPath(own);
+    return { member, members, socketPath };
+  }
+}
+
+/** Whether what was asked could not be reached, however that was told on. */
+function isAway(error: unknown): boolean {
+  // Under them lies an error of gRPC, whatever the server answered.
+  for (let at = error; at instanceof AppError; at = at.cause) if (at.retryable) return true;
+  return false;
+}
+
+function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace): ShardSetSpec {
+  const { jobId, attempt, parameterServers } = orders;
+  const { consistency: kind, staleness } = config;
+  const fragments = plan.fragments ?? 1;
+  return {
+    ...{ jobId, attempt, workers: nodes, ...plan.servers },
+    // Each fragment has a shard on each of them.
+    servers: Array.from({ length: fragments }, () => parameterServers).flat(),
+    fragments,
+    parameters: plan.parameters.map(({ name, shape }) => ({ name, shape, type: "f32" })),
+    consistency: kind === "ssp" ? { kind, staleness } : { kind },
+    stragglerMs: config.straggler_ms,
+    compression: config.compression,
+    pullCompression: config.pull_compression ?? "none",
+    jobToken: Buffer.from(orders.jobToken, "hex"),
+  };
+}

@@ -1,0 +1,123 @@
+import { appendFileSync } from "node:fs";
+import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
+import type { RoundReport } from "@heddle/training/training-loop";
+import { UnwritableFile } from "../trainer-errors.ts";
+
+/** Lines come no faster than this, but for the last and those of checkpoints. */
+const LINE_MS = 200;
+
+export interface ProgressFacts {
+  /** Where the worker reads how the task does. */
+  readonly progressFile: string;
+  /** Where each round is kept, of rank 0. */
+  readonly metricsFile: string | undefined;
+  /** Of the whole job, where it is not done before. */
+  readonly totalSteps: number;
+  readonly backend: string;
+  readonly device: string;
+  /** Of the node; undefined where another task of the node speaks for it. */
+  traffic(): ParameterTraffic | undefined;
+}
+
+/** Tells of each round: to the worker as a line of progress, and to the artifacts as one of metrics. */
+export class ProgressWriter {
+  readonly #facts: ProgressFacts;
+  #toldAtMs = performance.now();
+  #toldStep: number | undefined;
+  #tokens = 0;
+  #rates: Readonly<Record<string, number>> = {};
+  #latest: RoundReport | undefined;
+
+  constructor(facts: ProgressFacts) {
+    this.#facts = facts;
+  }
+
+  /** The latest round that was told. */
+  get latest(): RoundReport | undefined {
+    return this.#latest;
+  }
+
+  round(report: RoundReport): void {
+    const { metricsFile } = this.#facts;
+    this.#latest = report;
+    const { round, step, loss, reward, metrics } = report;
+    if (metricsFile !== undefined)
+      appendLine(metricsFile, { round, step, loss, reward, ...metrics });
+    if (this.#toldStep === undefined) this.#begin(step);
+    else this.#tokens += report.tokens ?? 0;
+    const isLast = step >= this.#facts.totalSteps || report.reached === true;
+    if (isLast || performance.now() - this.#toldAtMs >= LINE_MS) this.#tell({});
+  }
+
+  /** Says that a checkpoint is durable, and the step that it holds. */
+  checkpoint(name: string, step: number): void {
+    this.#tell({ checkpoint: name, checkpoint_step: step });
+  }
+
+  /** Says that this rank has kept its own of a checkpoint that rank 0 names. */
+  kept(): void {
+    this.#tell({ checkpoint_kept: true });
+  }
+
+  /** Rates are of what comes after the first round, which warms up. */
+  #begin(step: number): void {
+    this.#toldStep = step;
+    this.#toldAtMs = performance.now();
+  }
+
+  #tell(more: Readonly<Record<string, unknown>>): void {
+    const { backend, device, progressFile, totalSteps } = this.#facts;
+    const { round, step, loss, reward, metrics } = this.#latest ?? {};
+    appendLine(progressFile, {
+      ...{ step, total_steps: totalSteps, loss, reward, round },
+      ...(this.#latest?.reached && { progress: 1 }),
+      ...this.#ratesNow(),
+      ...{ backend, device },
+      ...metrics,
+      ...this.#moved(),
+      ...more,
+    });
+  }
+
+  /** Since the line before; a line between two rounds, as of a checkpoint, has those of before. */
+  #ratesNow(): Readonly<Record<string, number>> {
+    const step = this.#latest?.step ?? 0;
+    const nowMs = performance.now();
+    const seconds = (nowMs - this.#toldAtMs) / 1_000;
+    const steps = step - (this.#toldStep ?? step);
+    if (steps <= 0 || seconds <= 0) return this.#rates;
+    const tokens = rounded(this.#tokens / seconds);
+    this.#rates = {
+      steps_per_second: rounded(steps / seconds),
+      ...(tokens > 0 && { tokens_per_second: tokens }),
+    };
+    this.#toldAtMs = nowMs;
+    this.#toldStep = step;
+    this.#tokens = 0;
+    return this.#rates;
+  }
+
+  #moved(): Readonly<Record<string, unknown>> {
+    const traffic = this.#facts.traffic();
+    if (!traffic) return {};
+    const { bytesPushed, bytesPulled, paths } = traffic;
+    const [path] = paths;
+    return {
+      ...{ bytes_pushed: bytesPushed, bytes_pulled: bytesPulled },
+      data_path: path && `push ${path.push || "-"}, pull ${path.pull || "-"}`,
+    };
+  }
+}
+
+function rounded(rate: number): number {
+  return Math.round(rate * 10) / 10;
+}
+
+/** One JSON object; what is undefined is left out, and NaN becomes null. */
+function appendLine(path: string, fields: Readonly<Record<string, unknown>>): void {
+  try {
+    appendFileSync(path, `${JSON.stringify(fields)}\n`);
+  } catch (cause) {
+    throw cause instanceof Error ? new UnwritableFile(`a line of ${path}`, cause) : cause;
+  }
+}

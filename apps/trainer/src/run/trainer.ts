@@ -1,0 +1,299 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { seededRandom } from "@heddle/base/random";
+import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
+import {
+  type PluginTraining,
+  parsePluginTraining,
+  parseTrainingConfig,
+  type TrainingConfig,
+} from "@heddle/contracts/training";
+import { trainingFaults } from "@heddle/contracts/training-faults";
+import type { Backend } from "@heddle/training/backend";
+import { initialParameters } from "@heddle/training/initialize";
+import { elementCount } from "@heddle/training/ir/value";
+import type { Parameters } from "@heddle/training/parameter-client";
+import type { RankState, RoundReport } from "@heddle/training/training-loop";
+import { Checkpointer } from "../checkpoints/checkpointer.ts";
+import { findRankState } from "../checkpoints/rank-state.ts";
+import { writeLineage } from "../data/lineage.ts";
+import { type LoadedPlugins, loadPlugins } from "../plans/plugin/load-plugins.ts";
+import { pluginPlan } from "../plans/plugin/plugin-plan.ts";
+import { ppoPlan } from "../plans/ppo/ppo-plan.ts";
+import type { TrainingPlan } from "../plans/training-plan.ts";
+import { weavePlan } from "../plans/weave/weave-plan.ts";
+import { chooseBackend } from "./choose-backend.ts";
+import { codeVersion } from "./code-version.ts";
+import { type JobClient, JobShards, nodePlace } from "./job-shards.ts";
+import { ProgressWriter } from "./progress-writer.ts";
+
+/** What a trainer is told while it runs. */
+export interface TrainerControl {
+  /** To leave now. */
+  readonly signal: AbortSignal;
+  /** Called with what to do when a checkpoint is asked for. */
+  onCheckpointRequest(take: () => void): void;
+  /** A line for the job's log. */
+  say(line: string): void;
+}
+
+/** How long rank 0 waits, under ssp and asp, for others that push nothing more. */
+const LAST_PARTS_MS = 60_000;
+const LOOK_MS = 100;
+/** In what rank 0 keeps with its last checkpoint: the return was reached, and no round is to come. */
+const REACHED = "heddle.reached";
+
+/**
+ * One task of a training job, from its orders to its artifacts: join the shards, run the algorithm's
+ * loop of pull, compute, push and checkpoint, and leave what it has learned.
+ */
+export async function runTrainer(orders: TrainerOrders, control: TrainerControl): Promise<void> {
+  const plugins = await loadPlugins(orders.plugins ?? []);
+  const config = checkedConfig(orders);
+  const backend = await chooseBackend(config, orders, control.say);
+  const plan = planFor(config, plugins, backend, orders);
+  const { signal, say } = control;
+  const { ticket, authority } = orders;
+  const credentials = { ticket, authority };
+  const shards = new JobShards({ orders, config, plan, credentials, signal, say });
+  say(greeting(orders, plan, backend));
+  const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
+  const joined = await joinOrHear(shards, initial, orders, say);
+  if (!joined) return;
+  const { client, done } = joined;
+  const code = codeVersion(orders.release, orders.plugins ?? []);
+  const run: Run = { orders, control, config, backend, plan, shards, client, done, code };
+  try {
+    await trainAndLeave(run);
+  } finally {
+    await client.close();
+  }
+}
+
+/**
+ * Undefined where rank 0 has ended the job before this task joined: one that takes another's place, or
+ * one that started slowly where nobody waits for all (asp, ssp).
+ */
+async function joinOrHear(
+  shards: JobShards,
+  initial: () => Parameters,
+  { rank }: TrainerOrders,
+  say: (line: string) => void,
+): Promise<Awaited<ReturnType<JobShards["join"]>> | undefined> {
+  try {
+    return await shards.join(initial);
+  } catch (error) {
+    if (toAppError(error).code !== "gone" || rank === 0) throw error;
+    say("the job is done: rank 0 has ended it");
+    return undefined;
+  }
+}
+
+/** What a job is to do, by an algorithm that is built in or a plugin's. */
+type JobConfig = TrainingConfig | PluginTraining;
+
+/** A trainer that has joined its job. */
+interface Run {
+  readonly orders: TrainerOrders;
+  readonly control: TrainerControl;
+  readonly config: JobConfig;
+  readonly backend: Backend;
+  readonly plan: TrainingPlan;
+  readonly shards: JobShards;
+  readonly client: JobClient;
+  readonly done: number;
+  /** What identifies the code that runs. */
+  readonly code: string;
+}
+
+async function trainAndLeave(run: Run): Promise<void> {
+  const { orders, plan, client, shards, control } = run;
+  const parameters = zeros(plan);
+  const progress = await progressOf(run);
+  try {
+    const ending = await train(run, parameters, progress);
+    if (orders.rank !== 0) return;
+    await leaveArtifacts(run, parameters, progress);
+    await shards.close();
+    if (ending === "stopped early") await client.dismiss();
+  } catch (error) {
+    // Rank 0 closes the shards when the job is done, which may be before this task's steps are.
+    if (toAppError(error).code !== "gone" || orders.rank === 0) throw error;
+    control.say("the job is done: rank 0 has ended it");
+    await client.dismiss();
+  }
+}
+
+/** The one loop, which is the algorithm's; between its rounds checkpoints are taken and told. */
+async function train(
+  run: Run,
+  parameters: Parameters,
+  progress: ProgressWriter,
+): Promise<"finished" | "stopped early"> {
+  const { orders, control, plan, shards, client, done } = run;
+  const { signal, say } = control;
+  const state = await ownState(run);
+  if (state && REACHED in state) {
+    await client.pull(parameters);
+    return "stopped early";
+  }
+  const checkpointer = new Checkpointer({
+    ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
+    ...{ shards, say, keep: orders.keepCheckpoints },
+    onDurable: (name, round) => progress.checkpoint(name, plan.stepAfter(round)),
+    onKept: () => progress.kept(),
+    settle: async () => client.exchange?.settle(),
+  });
+  control.onCheckpointRequest(() => checkpointer.request());
+  let ending = "finished" as "finished" | "stopped early";
+  try {
+    await plan.run({
+      ...{ client: checkpointer.watch(client), parameters, done, signal },
+      exchange: client.exchange && checkpointer.watchExchange(client.exchange),
+      state,
+      report: async (round) => {
+        progress.round(round);
+        await checkpointer.atRoundEnd(round);
+        // Signals are heard only where the event loop turns, and a loop on one machine may not.
+        await new Promise((resolve) => setImmediate(resolve));
+        if (!round.reached || orders.rank !== 0) return "go on";
+        say(`the return reached ${round.reward}: done at step ${round.step}`);
+        ending = "stopped early";
+        return "stop";
+      },
+    });
+    // What was reached is what rank 0 holds; the parts that others have yet to give would change it.
+    if (orders.rank === 0 && ending !== "stopped early") {
+      await checkpointer.whileWaiting(() => awaitOthers(run, parameters));
+    }
+    if (orders.rank === 0 && progress.latest) {
+      await checkpointer.atEnd(atEnding(progress.latest, ending));
+    }
+  } finally {
+    checkpointer.close();
+  }
+  return ending;
+}
+
+/** What belongs into the last checkpoint. */
+function atEnding(
+  { round, state }: RoundReport,
+  ending: "finished" | "stopped early",
+): Pick<RoundReport, "round" | "state"> {
+  if (ending === "finished") return { round, state };
+  return { round, state: { ...state, [REACHED]: Float32Array.of(1) } };
+}
+
+/** What this rank kept with the checkpoint that the job resumes from. */
+async function ownState({ orders, plan, done, control }: Run): Promise<RankState | undefined> {
+  if (orders.resumeFrom === "") return undefined;
+  const found = await findRankState(orders.checkpointDirectory, orders.rank, done);
+  if (found?.round === done) return found.state;
+  // No round is left to mend it: an older average would be what the job leaves.
+  if (done >= plan.rounds) return undefined;
+  control.say(
+    found
+      ? `rank ${orders.rank} goes on with what it kept at round ${found.round}, not ${done}`
+      : `rank ${orders.rank} has nothing of its own from before: its optimizer begins anew`,
+  );
+  return found?.state;
+}
+
+/** Under ssp and asp rank 0 may be done before others, whose parts belong to the result. */
+async function awaitOthers(
+  { config, plan, shards, client, control }: Run,
+  parameters: Parameters,
+): Promise<void> {
+  if (config.consistency === "bsp") return;
+  let rounds = await shards.rounds();
+  let movedAtMs = performance.now();
+  while (rounds < plan.rounds) {
+    await delay(LOOK_MS, undefined, { signal: control.signal });
+    const now = await shards.rounds();
+    if (now > rounds) movedAtMs = performance.now();
+    rounds = now;
+    if (performance.now() - movedAtMs < LAST_PARTS_MS) continue;
+    control.say(`going on without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
+    break;
+  }
+  await client.pullAlone(parameters);
+}
+
+async function leaveArtifacts(
+  { orders, config, plan, backend, done, control, code }: Run,
+  parameters: Parameters,
+  progress: ProgressWriter,
+): Promise<void> {
+  const { artifactDirectory: directory, jobId, jobName, attempt } = orders;
+  const { algorithm, ...rest } = config;
+  const { step = plan.stepAfter(done), loss, reward } = progress.latest ?? {};
+  const lineage = {
+    ...{ jobId, jobName, attempt, algorithm, config: rest, data: plan.data, codeVersion: code },
+    tokenizer: plan.tokenizer,
+    ...{ step, loss, reward, backend: backend.name, device: backend.device },
+  };
+  await plan.writeArtifacts(directory, parameters, lineage);
+  await writeLineage(directory, lineage);
+  control.say(`done at step ${step}; artifacts are in ${directory}`);
+}
+
+function checkedConfig(orders: TrainerOrders): JobConfig {
+  const [fault] = trainingFaults(orders.algorithm, orders.config, orders.tasks);
+  if (fault) throw new AppError("invalid_value", fault.detail, { param: fault.param });
+  if (orders.parameterServers.length === 0) {
+    throw new AppError("invalid_value", "the task was started without a parameter server");
+  }
+  if (orders.algorithm === "ppo" || orders.algorithm === "weave") {
+    return parseTrainingConfig(orders.algorithm, orders.config);
+  }
+  return parsePluginTraining(orders.algorithm, orders.config);
+}
+
+function planFor(
+  config: JobConfig,
+  plugins: LoadedPlugins,
+  backend: Backend,
+  { rank, tasks, nodes }: TrainerOrders,
+): TrainingPlan {
+  if ("own" in config) return pluginPlan(config, plugins, backend, { rank, tasks });
+  if (config.algorithm === "ppo") {
+    return ppoPlan(config, plugins.environments, backend, { rank, tasks });
+  }
+  const place = nodePlace(nodes, rank, tasks);
+  return weavePlan(config, backend, { rank, tasks, nodes: place.nodes });
+}
+
+async function progressOf({ orders, plan, backend, client }: Run): Promise<ProgressWriter> {
+  const { artifactDirectory, progressFile, rank } = orders;
+  await mkdir(artifactDirectory, { recursive: true, mode: 0o700 });
+  return new ProgressWriter({
+    progressFile,
+    metricsFile: rank === 0 ? join(artifactDirectory, "metrics.jsonl") : undefined,
+    totalSteps: plan.stepAfter(plan.rounds),
+    backend: backend.name,
+    device: backend.device,
+    traffic: () => client.traffic(),
+  });
+}
+
+function zeros({ parameters }: TrainingPlan): Parameters {
+  return Object.fromEntries(
+    parameters.map(({ name, shape }) => [name, new Float32Array(elementCount(shape))]),
+  );
+}
+
+function greeting(orders: TrainerOrders, plan: TrainingPlan, backend: Backend): string {
+  const { rank, tasks, algorithm, parameterServers } = orders;
+  const numbers = plan.parameters.reduce((sum, { shape }) => sum + elementCount(shape), 0);
+  const shards = `${parameterServers.length} shard${parameterServers.length === 1 ? "" : "s"}`;
+  const { tokenizer } = plan;
+  const tokens = tokenizer?.sha256
+    ? `, ${tokenizer.tokens} ${tokenizer.type} tokens (${tokenizer.sha256.slice(0, 16)})`
+    : "";
+  return (
+    `rank ${rank} of ${tasks}: ${algorithm} with ${numbers} parameters in ${shards}${tokens}, ` +
+    `on ${backend.name} (${backend.device})`
+  );
+}

@@ -1,0 +1,51 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { AppError } from "@heddle/base/errors";
+import { type PluginNames, pluginNamesSchema } from "@heddle/contracts/trainer/plugin-names";
+import { trainerProgram } from "./trainer-program.ts";
+
+/** Of a worker without plugins. */
+export const NO_PLUGINS: PluginNames = {
+  algorithms: [],
+  environments: [],
+  schemas: {},
+  unchecked: [],
+};
+
+const DESCRIBE_MS = 60_000;
+/** Schemas are 64 KiB at most; the rest is what plugins print to standard error. */
+const MAX_OUTPUT = 16 * 2 ** 20;
+const run = promisify(execFile);
+
+/**
+ * Asks a trainer's process what is in these plugins: their code never runs in the worker's own.
+ * Rejects with an AppError `invalid_value` that says which file cannot be used and why.
+ */
+export async function describePlugins(
+  files: readonly string[],
+  limitMs = DESCRIBE_MS,
+): Promise<PluginNames> {
+  if (files.length === 0) return NO_PLUGINS;
+  const program = trainerProgram("plans/plugin/plugin-names-main");
+  // One that will not hear, as it computes for ever, must not keep the worker from its start.
+  const options = { timeout: limitMs, killSignal: "SIGKILL", maxBuffer: MAX_OUTPUT } as const;
+  const told = await run(process.execPath, [program, ...files], options).catch((cause: unknown) => {
+    throw describeFault(files, cause, limitMs);
+  });
+  try {
+    return pluginNamesSchema.parse(JSON.parse(told.stdout));
+  } catch (cause) {
+    const what = `what the plugins ${files.join(", ")} have could not be read`;
+    const message = `${what}: a plugin must not end its process, nor write to descriptors of it`;
+    throw new AppError("invalid_value", message, { cause });
+  }
+}
+
+function describeFault(files: readonly string[], cause: unknown, limitMs: number): AppError {
+  const { stderr = "", killed } = cause as { readonly stderr?: string; readonly killed?: boolean };
+  const bounds = `longer than ${limitMs} ms, or printed more than ${MAX_OUTPUT} bytes`;
+  const late = `describing the plugins ${files.join(", ")} took ${bounds}`;
+  const why = killed ? late : stderr.trim().split("\n").at(-1);
+  const message = why || `plugins cannot be read: ${String(cause)}`;
+  return new AppError("invalid_value", message, { cause });
+}

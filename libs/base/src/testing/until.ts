@@ -1,0 +1,14 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Polls until the condition holds; rejects with what was waited for. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs = 15_000,
+): Promise<void> {
+  const end = performance.now() + timeoutMs;
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`not within ${timeoutMs} ms: ${what}`);
+    await delay(10);
+  }
+}
