@@ -6,7 +6,7 @@ import { jsonLog } from "@heddle/rpc/node/log";
 import { type FlagHelp, nodeUsage, readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
 import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/rpc/node/offer-flags";
 import { runNode } from "@heddle/rpc/node/run-node";
-import { llamaPorts } from "./llama-ports.ts";
+import { llamaPorts } from "./inference/llama-ports.ts";
 import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the weights' cache and hosts, and what engines get by default. */

@@ -25,12 +25,12 @@ import { NestFactory } from "@nestjs/core";
 import { artifactSource } from "./artifacts/artifact-source.ts";
 import { ArtifactStore } from "./artifacts/artifact-store.ts";
 import { openReplica } from "./artifacts/open-replica.ts";
-import type { EnginePorts } from "./engine-ports.ts";
 import { BoundGrpcTransport } from "./grpc-transport.ts";
-import { InferenceSession } from "./inference-session.ts";
-import { PULL_WEIGHTS, REPLICAS, ReplicasController } from "./models.controller.ts";
-import { ReplicaSet } from "./replica-set.ts";
-import { withSimulatedGpus } from "./simulated-device.ts";
+import type { EnginePorts } from "./inference/engine-ports.ts";
+import { InferenceSession } from "./inference/inference-session.ts";
+import { PULL_WEIGHTS, REPLICAS, ReplicasController } from "./inference/models.controller.ts";
+import { ReplicaSet } from "./inference/replica-set.ts";
+import { withSimulatedGpus } from "./inference/simulated-device.ts";
 import { TaskService } from "./tasks/task-service.ts";
 
 export interface WorkerOptions extends NodeFlags, WorkerOffer {

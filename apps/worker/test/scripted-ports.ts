@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
-import type { EnginePorts } from "../src/engine-ports.ts";
+import type { EnginePorts } from "../src/inference/engine-ports.ts";
 import { ScriptedEngine } from "./scripted-engine.ts";
 
 /**

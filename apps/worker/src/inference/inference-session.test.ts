@@ -8,7 +8,7 @@ import { sessionMethod, workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { fromStatus } from "@heddle/rpc/status";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { scriptedPorts } from "../test/scripted-ports.ts";
+import { scriptedPorts } from "../../test/scripted-ports.ts";
 import { InferenceSession } from "./inference-session.ts";
 import { ReplicaSet } from "./replica-set.ts";
 

@@ -1,6 +1,6 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { expect, test } from "vitest";
-import { scriptedPorts } from "../test/scripted-ports.ts";
+import { scriptedPorts } from "../../test/scripted-ports.ts";
 import { withSimulatedGpus } from "./simulated-device.ts";
 
 const gpus = [

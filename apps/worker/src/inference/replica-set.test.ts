@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { expect, test, vi } from "vitest";
-import { scriptedPorts } from "../test/scripted-ports.ts";
+import { scriptedPorts } from "../../test/scripted-ports.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
 
