@@ -4,7 +4,7 @@ import { apply, emptyState } from "./apply.ts";
 import type { CatalogCommand } from "./command.ts";
 import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
 
-/** The state in a form that can be compared, order of insertion included. */
+/** The state as plain JSON, insertion order included. */
 const plain = (state: ControlState) =>
   Object.entries(state).map(([name, map]) => [name, ...(map as Map<string, unknown>)]);
 
@@ -84,7 +84,7 @@ const commands: fc.Arbitrary<CatalogCommand> = fc.oneof(
 );
 
 describe("apply", () => {
-  it("gives the same state and replies when the same commands are replayed, also as JSON", () => {
+  it("replay: gives the same state and replies, also from JSON", () => {
     fc.assert(
       fc.property(fc.array(commands, { maxLength: 60 }), (log) => {
         const first = emptyState();
@@ -99,7 +99,7 @@ describe("apply", () => {
     );
   });
 
-  it("keeps a deployment exactly as long as a model names it, after any commands", () => {
+  it("deployments: one exists exactly while a model names it", () => {
     fc.assert(
       fc.property(fc.array(commands, { maxLength: 60 }), (log) => {
         const state = emptyState();
@@ -110,7 +110,7 @@ describe("apply", () => {
     );
   });
 
-  it("changes nothing where it refuses", () => {
+  it("refusal: changes nothing", () => {
     fc.assert(
       fc.property(fc.array(commands, { maxLength: 40 }), (log) => {
         const state = emptyState();
@@ -123,7 +123,7 @@ describe("apply", () => {
     );
   });
 
-  it("revokes once: the first time stays", () => {
+  it("revoke: the first time stays", () => {
     const state = emptyState();
     apply(state, create(key("aaaaaaaa")));
     apply(state, create(key("bbbbbbbb")));
@@ -132,7 +132,7 @@ describe("apply", () => {
     expect(state.keys.get("aaaaaaaa")?.revokedAtMs).toBe(7);
   });
 
-  it("rotates a key: the old one ends at the time given, or at its own before that", () => {
+  it("rotate: the old key expires at the given time or at its own, if earlier", () => {
     const state = emptyState();
     apply(state, create(key("aaaaaaaa")));
     expect(apply(state, rotate("aaaaaaaa", key("bbbbbbbb"), 10, 50))).toEqual({ ok: true });
@@ -150,7 +150,7 @@ describe("apply", () => {
     expect([...state.keys.keys()]).toEqual(["aaaaaaaa", "bbbbbbbb", "cccccccc"]);
   });
 
-  it("rotates a key once as long as the one in its place is in use, but for commands of before", () => {
+  it("rotate: a key with an active successor is refused, except in old logs", () => {
     const state = emptyState();
     apply(state, create(key("aaaaaaaa")));
     const next = (id: string, more: Partial<ApiKeyRecord> = {}) =>
@@ -160,7 +160,7 @@ describe("apply", () => {
       ...{ ok: false, code: "conflict" },
       message: expect.stringContaining("the key bbbbbbbb has taken its place and is in use"),
     });
-    // Such commands are in the logs of earlier versions, and were answered so.
+    // Logs of earlier versions hold such commands, and apply accepted them.
     expect(apply(state, rotate("aaaaaaaa", key("dddddddd"), 10, 500))).toEqual({ ok: true });
     apply(state, { type: "key.revoke", atMs: 10, id: "bbbbbbbb" });
     expect(apply(state, next("eeeeeeee", { expiresAtMs: 10 }))).toEqual({ ok: true });
@@ -168,7 +168,7 @@ describe("apply", () => {
     expect([...state.keys.keys()].map(([letter]) => letter).join("")).toBe("abdef");
   });
 
-  it("remembers which models were taken out for good, the last thousand, until they are back", () => {
+  it("removed models: the last 1,000 are remembered until they are registered again", () => {
     const state = emptyState();
     const remove = (id: string, isReplaced?: boolean) =>
       apply(state, { type: "model.remove", atMs: 7, id, isReplaced });
@@ -185,7 +185,7 @@ describe("apply", () => {
     expect(state.removedModels.has("m1")).toBe(false);
   });
 
-  it("keeps the last key in use that may do everything", () => {
+  it("revoke: the last active key with all permissions stays", () => {
     const state = emptyState();
     const revoke = (id: string, atMs: number) => apply(state, { type: "key.revoke", atMs, id });
     apply(state, create(key("aaaaaaaa")));
@@ -200,7 +200,7 @@ describe("apply", () => {
     expect(revoke("dddddddd", 12)).toMatchObject({ ok: false, code: "conflict" });
   });
 
-  it("accepts a repeated registration and refuses one that differs", () => {
+  it("register: a repeated one succeeds, one that differs is refused", () => {
     const state = emptyState();
     expect(apply(state, register("m", "d"))).toEqual({ ok: true });
     expect(apply(state, register("m", "d"))).toEqual({ ok: true });
@@ -230,7 +230,7 @@ describe("apply", () => {
     expect(apply(emptyState(), command)).toMatchObject({ ok: false, code: "invalid_value" });
   });
 
-  it("answers not_found for what it does not hold", () => {
+  it("not found: commands on unknown ids are refused with not_found", () => {
     const state = emptyState();
     expect(apply(state, { type: "model.remove", atMs: 1, id: "m" })).toMatchObject({
       code: "not_found",

@@ -9,20 +9,21 @@ import type {
   ModelRecord,
 } from "./state.ts";
 
-/** Bounds of the replicated state; a command that would pass one is refused with `conflict`. */
+/** Bounds of the replicated state. A command that would exceed one is refused with `conflict`. */
 export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
 const MAX_JOINS = 1_000;
-/** Settings that masters of the version before do not know. */
+/** Settings that masters of the previous version do not know. */
 const HARDENED_SETTINGS: ReadonlySet<string> = new Set(["job_spec_kib", "state_mib"]);
-/** Removed models that are remembered; the one removed first is forgotten first. */
+/** How many removed models are remembered; the oldest entry is dropped first. */
 const MAX_REMOVED_MODELS = 1_000;
 
 /**
- * The only code that changes the keys and models of the state; jobs and nodes change in
- * jobs/job-board.ts. Deterministic: the reply and the new state
- * follow from the old state and the command alone. A refused command changes nothing. A rule that
- * differs between cluster versions asks `versionOf(state)`.
+ * The only code that changes keys and models; jobs and nodes change in
+ * jobs/commands/jobs-state-machine.ts.
+ * - Deterministic: reply and new state follow from the old state and the command alone.
+ * - A refused command changes nothing.
+ * - A rule that differs between cluster versions checks `versionOf(state)`.
  */
 export function apply(state: ControlState, command: CatalogCommand): ControlReply {
   switch (command.type) {
@@ -72,8 +73,8 @@ export function emptyState(): ControlState {
 }
 
 /**
- * Answers an entry or command that this build does not know. Since HARDENED whoever proposes a new one
- * has raised the version before, so that to go on would only be to come apart from the other masters.
+ * Handles an entry or command that this build does not know. From HARDENED on it throws: proposers
+ * raise the version first, so continuing would diverge from the other masters.
  */
 export function unknownRefusal(what: string, state: ControlState): ControlReply {
   const message = `this master does not know ${what}; update it`;
@@ -108,8 +109,8 @@ function limitsFault(limits: KeyLimits): string | undefined {
 }
 
 /**
- * Revoking a revoked key succeeds and keeps the first time, so that a retry is harmless. The last
- * key that may do everything stays: without it nobody could make another.
+ * Revoking a revoked key succeeds and keeps the first time, so a retry is safe. The last key with
+ * all permissions stays: without it no further key could be created.
  */
 function revokeKey(state: ControlState, id: string, atMs: number): ControlReply {
   const key = state.keys.get(id);
@@ -123,7 +124,7 @@ function revokeKey(state: ControlState, id: string, atMs: number): ControlReply 
   return ACCEPTED;
 }
 
-/** The new key may do what the old one may, so that the two can change places at leisure. */
+/** The new key has the old one's permissions, and both are valid for a while. */
 function rotateKey(
   state: ControlState,
   { id, key, atMs, expiresAtMs }: CatalogCommand & { readonly type: "key.rotate" },
@@ -151,7 +152,7 @@ function rotateKey(
   return ACCEPTED;
 }
 
-/** The key in use that was made in place of another. */
+/** The active key that replaced another. */
 function successorOf({ keys }: ControlState, id: string, atMs: number): string | undefined {
   for (const key of keys.values()) {
     if (key.rotatedFrom === id && isInUse(key, atMs)) return key.id;
@@ -238,7 +239,10 @@ function removeModel(
   return ACCEPTED;
 }
 
-/** They hold nothing; once nobody wants the deployment, a later one of the same name begins anew. */
+/**
+ * Removes the failed replicas of a deployment that no model names. A later deployment of the same
+ * name starts without them.
+ */
 function forgetFailures({ deployments, replicas }: ControlState, deployment: string): void {
   if (deployments.has(deployment)) return;
   for (const [key, place] of replicas) {
@@ -272,7 +276,7 @@ function putSetting(
   return { ok: true, version: version + 1 };
 }
 
-/** What has expired goes when a further one comes, so that the bound is on those of use. */
+/** Expired tokens are removed when one is added, so the bound counts valid tokens only. */
 function createJoin(
   state: ControlState,
   { id, join, atMs }: Extract<CatalogCommand, { type: "join.create" }>,
@@ -290,7 +294,7 @@ function createJoin(
   return ACCEPTED;
 }
 
-/** Whatever is wrong with a token, its bearer learns no more than that. */
+/** The refusal does not say what is wrong with a token. */
 function applyJoin(
   state: ControlState,
   { id, role, atMs }: Extract<CatalogCommand, { type: "join.use" }>,
@@ -304,7 +308,7 @@ function applyJoin(
   return ACCEPTED;
 }
 
-/** Equal as JSON whatever the order of the keys; absent and undefined members are the same. */
+/** Compares as JSON, regardless of key order; absent and undefined members are equal. */
 function sameJson(left: unknown, right: unknown): boolean {
   if (left === right) return true;
   if (typeof left !== "object" || typeof right !== "object" || !left || !right) return false;

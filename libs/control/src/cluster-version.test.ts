@@ -5,7 +5,9 @@ import { expect, test } from "vitest";
 import { HARDENED, NEWEST_VERSION, SEALED } from "./cluster-version.ts";
 import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
 
-/** A log of one version with what came of it; made by `npm run golden:logs`, never made anew. */
+/**
+ * A log of one version and the expected results. `npm run golden:logs` wrote it; it never changes.
+ */
 interface GoldenLog {
   readonly entries: readonly LogCommand[];
   /** SHA-256 of the replies, one line of JSON each. */
@@ -20,7 +22,7 @@ function goldenLogs(version: number): GoldenLog[] {
   return lines.map((line) => JSON.parse(line) as GoldenLog);
 }
 
-/** An entry, or a command of the catalog, of a build to come. */
+/** A log entry and a catalog command of a future build. */
 const STRANGERS = [
   { type: "robot.join", atMs: 0 },
   { type: "control", command: { type: "robot.join", atMs: 0 } },
@@ -30,7 +32,7 @@ const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0
 
 const GOLDEN = [1, HARDENED];
 
-test.each(GOLDEN)("golden logs: those of version %i replay to the same", (version) => {
+test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {
   const logs = goldenLogs(version);
   for (const [at, { entries, replies, hash, snapshot }] of logs.entries()) {
     const control = new ReplicatedControl();
@@ -45,20 +47,23 @@ test.each(GOLDEN)("golden logs: those of version %i replay to the same", (versio
   expect(logs.length).toBe(100);
 });
 
-test.each(GOLDEN)("golden logs: snapshots of version %i restore to the same", async (version) => {
-  for (const { snapshot, hash } of goldenLogs(version)) {
-    const control = new ReplicatedControl();
-    await control.restore(snapshot);
-    expect(control.hash).toBe(hash);
-    expect(control.version).toBe(version);
-  }
-});
+test.each(GOLDEN)(
+  "golden logs: snapshots of version %i restore to the same state",
+  async (version) => {
+    for (const { snapshot, hash } of goldenLogs(version)) {
+      const control = new ReplicatedControl();
+      await control.restore(snapshot);
+      expect(control.hash).toBe(hash);
+      expect(control.version).toBe(version);
+    }
+  },
+);
 
-test("golden logs: there are some of every version before this one", () => {
+test("golden logs: every earlier version has one", () => {
   expect(GOLDEN).toEqual(Array.from({ length: NEWEST_VERSION - 1 }, (_, before) => before + 1));
 });
 
-test("cluster version: a raise holds from the next entry on and counts in the hash", () => {
+test("cluster version: a raise applies from the next entry on and is hashed", () => {
   const [raised, other] = [new ReplicatedControl(), new ReplicatedControl()];
   expect(raised.version).toBe(1);
   expect(raised.apply(raise(HARDENED), 1)).toEqual({ ok: true });
@@ -87,7 +92,7 @@ test("cluster version: a snapshot keeps it", async () => {
   expect([restored.version, restored.hash]).toEqual([HARDENED, control.hash]);
 });
 
-test("cluster version: a log of an unknown version is refused before it changes anything", () => {
+test("cluster version: a log of an unknown version is refused before any change", () => {
   const control = new ReplicatedControl();
   const before = control.hash;
   const text = /log from entry 7 on has the cluster version 4.*Start this master with the build/;
@@ -108,7 +113,7 @@ test("cluster version: a snapshot of an unknown version is refused", async () =>
 
 const useKey = (id: string): LogCommand => ({ type: "secrets.key", atMs: 0, id });
 
-test("secrets key: the state names it from version 3 on, and counts it in the hash", async () => {
+test("secrets key: the state holds its id from version 3 on, and hashes it", async () => {
   const [key, next] = ["00112233aabbccdd", "ffeeddcc00112233"];
   const control = new ReplicatedControl();
   expect(control.apply(useKey(key), 1)).toMatchObject({ ok: false, code: "invalid_value" });
@@ -124,13 +129,13 @@ test("secrets key: the state names it from version 3 on, and counts it in the ha
   expect([restored.secretsKey, restored.version]).toEqual([next, SEALED]);
 });
 
-test("secrets key: in version 2 it is an entry that nobody knows, as in a build of version 2", () => {
+test("secrets key: version 2 treats it as an unknown entry", () => {
   const control = new ReplicatedControl();
   control.apply(raise(HARDENED), 1);
   expect(() => control.apply(useKey("00112233aabbccdd"), 2)).toThrow(/does not know .*secrets.key/);
 });
 
-test("cluster version: an unknown entry ends the master from version 2 on", () => {
+test("cluster version: an unknown entry stops the master from version 2 on", () => {
   for (const entry of STRANGERS) {
     const control = new ReplicatedControl();
     expect(control.apply(entry, 1)).toMatchObject({ ok: false, code: "invalid_value" });

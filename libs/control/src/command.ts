@@ -3,8 +3,8 @@ import type { JobsCommand } from "./jobs/records/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**
- * Everything that changes the replicated state. `atMs` is stamped by the proposer and is the only
- * time that `apply` knows.
+ * Every command that changes the replicated state. The proposer sets `atMs`, the only clock that
+ * `apply` reads.
  */
 export type ControlCommand = CatalogCommand | JobsCommand;
 
@@ -13,9 +13,9 @@ export type CatalogCommand =
   | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
   /**
-   * Makes `key` in place of the key `id`, which ends at `expiresAtMs` or at its own time before.
-   * Refused where another key in use was made so; only the commands of earlier versions, whose `key`
-   * does not tell what it was rotated from, may do that more than once.
+   * Makes `key` the successor of the key `id`, which expires at `expiresAtMs` or at its own time,
+   * if
+   * earlier. Refused where an active successor exists, unless `key` lacks `rotatedFrom` (old logs).
    */
   | {
       readonly type: "key.rotate";
@@ -29,14 +29,14 @@ export type CatalogCommand =
       readonly atMs: number;
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
-      /** A model of that id that a job has trained gives way to this one. */
+      /** Replaces a model of the same id that a job has trained. */
       readonly replaces?: boolean | undefined;
     }
   | {
       readonly type: "model.remove";
       readonly atMs: number;
       readonly id: string;
-      /** The id gets another registration at once: that it was removed is not remembered. */
+      /** The id is registered again at once, so its removal is not remembered. */
       readonly isReplaced?: boolean | undefined;
     }
   | {
@@ -44,7 +44,7 @@ export type CatalogCommand =
       readonly atMs: number;
       readonly name: string;
       readonly value: number;
-      /** The change is made only where the setting has this version; 0 is one that was never set. */
+      /** Compare-and-set: the setting must have this version; 0 for one that was never set. */
       readonly ifVersion?: number | undefined;
     }
   | {
@@ -53,7 +53,7 @@ export type CatalogCommand =
       readonly id: string;
       readonly join: JoinRecord;
     }
-  /** Uses a join token up; refused unless it is one for that role. */
+  /** Consumes a join token; refused unless the token is for that role. */
   | {
       readonly type: "join.use";
       readonly atMs: number;
@@ -61,20 +61,20 @@ export type CatalogCommand =
       readonly role: JoinRecord["role"];
     };
 
-/** What a command is answered with. */
+/** The reply to a command. */
 export type ControlReply = Made | Refusal;
 
 interface Made {
   readonly ok: true;
-  /** The version that a versioned record now has. */
+  /** The new version of a versioned record. */
   readonly version?: number | undefined;
-  /** The job that was submitted is one that was here before, and so nothing was changed. */
+  /** The job was submitted before, so nothing changed. */
   readonly wasThere?: true | undefined;
-  /** Of a plan: what did not hold any more, and why. */
+  /** Of a plan: the starts that were refused, and why. */
   readonly refused?: readonly RefusedStart[] | undefined;
 }
 
-/** A job that a plan would have started, or made room for, and why that was refused. */
+/** A start or preemption of a plan that was refused, and why. */
 export interface RefusedStart {
   readonly jobId: string;
   readonly why: string;
@@ -84,7 +84,7 @@ export interface Refusal {
   readonly ok: false;
   readonly code: RefusalCode;
   readonly message: string;
-  /** The part of the request at fault, as `resources.gpu_count`. */
+  /** The field of the request at fault, as `resources.gpu_count`. */
   readonly param?: string | undefined;
 }
 
@@ -103,7 +103,7 @@ type RefusalCode = Extract<
 
 export const ACCEPTED: Made = { ok: true };
 
-/** A refusal; the message is the end of a sentence: lower case, no full stop. */
+/** A refusal. The message completes a sentence: lower case, no full stop. */
 export function refuse(code: RefusalCode, message: string, param?: string): Refusal {
   return param === undefined ? { ok: false, code, message } : { ok: false, code, message, param };
 }

@@ -1,17 +1,16 @@
-/** Points at which hashes are remembered. */
+/** Log positions at which hashes are kept. */
 const MAX_POINTS = 16;
 
 /**
- * Finds a master whose state has come apart from the others': after every so many commands each
- * reports the hash of its state through the log, and who disagrees with a majority is wrong.
+ * Detects a master whose state has diverged. At fixed intervals each master reports its state hash
+ * through the log; a member that disagrees with a majority is wrong.
  */
 export class HashCheck {
   /** By number of commands: the hash that each member reported. */
   readonly #points = new Map<number, Map<number, string>>();
 
   /**
-   * Takes in a report. Returns the members whose state differs from that of a majority of the
-   * voters at that point, as far as known.
+   * Records a report. Returns the members whose state differs from the majority's at that point.
    */
   report(
     point: { readonly node: number; readonly commands: number; readonly hash: string },

@@ -1,18 +1,19 @@
 import { MapSnapshot } from "./map-snapshot.ts";
 
 /**
- * A map that knows a hash of its content at all times: the sum, modulo 2^32 in two lanes, of the
- * hashes of its entries. Values are immutable JSON. Two maps with the same entries have the same
- * hash, in whatever order they came. It finds faults, not forgers.
+ * A map with an incremental hash of its content: the sum, modulo 2^32 in two lanes, of the hashes
+ * of
+ * its entries. Values are immutable JSON. Insertion order does not matter. It detects faults, not
+ * forgery.
  */
 export class HashedMap<V> extends Map<string, V> {
   #high = 0;
   #low = 0;
   #bytes = 0;
-  /** Undefined after a change, until somebody asks for it. */
+  /** Undefined after a change, until the next read. */
   #hash: string | undefined;
 
-  /** Those that are being read; undefined nearly always. */
+  /** Open snapshots; undefined if none. */
   #snapshots: Set<MapSnapshot<V>> | undefined;
 
   override set(key: string, value: V): this {
@@ -38,8 +39,8 @@ export class HashedMap<V> extends Map<string, V> {
     this.#hash = undefined;
   }
 
-  /** Takes on the entries and the hash of another map at once. */
-  become(other: HashedMap<V>): void {
+  /** Takes over the entries and the hash of another map at once. */
+  replaceWith(other: HashedMap<V>): void {
     if (this.#snapshots) for (const each of this.#snapshots) each.beforeClear();
     super.clear();
     for (const [key, value] of other) super.set(key, value);
@@ -49,7 +50,7 @@ export class HashedMap<V> extends Map<string, V> {
     this.#hash = undefined;
   }
 
-  /** The entries of this moment, to be read piece by piece, and given back by `end` at last. */
+  /** A snapshot of the present entries, read piece by piece; the reader must call `end`. */
   freeze(): MapSnapshot<V> {
     const snapshot = new MapSnapshot(this);
     this.#snapshots ??= new Set();
@@ -57,18 +58,18 @@ export class HashedMap<V> extends Map<string, V> {
     return snapshot;
   }
 
-  /** Stops keeping what the snapshot needs; it must not be read any more. */
+  /** Releases a snapshot, which must not be read afterwards. */
   end(snapshot: MapSnapshot<V>): void {
     this.#snapshots?.delete(snapshot);
     if (this.#snapshots?.size === 0) this.#snapshots = undefined;
   }
 
-  /** About the memory that the entries take; the same for the same entries. */
+  /** Approximate memory of the entries; a function of the entries alone. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** How many snapshots are kept up. */
+  /** Number of open snapshots. */
   get frozen(): number {
     return this.#snapshots?.size ?? 0;
   }
@@ -82,7 +83,7 @@ export class HashedMap<V> extends Map<string, V> {
   #count(key: string, sign: 1 | -1): void {
     if (!this.has(key)) return;
     const text = `${key}\n${JSON.stringify(this.get(key))}`;
-    // One pass over the text for both lanes and the size: this is most of what a change costs.
+    // One pass over the text for both lanes and the size: most of the cost of a change.
     let high = FNV_BASIS ^ HIGH_SEED;
     let low = FNV_BASIS ^ LOW_SEED;
     let bytes = text.length;
@@ -103,17 +104,17 @@ const HIGH_SEED = 0x9e3779b9;
 const LOW_SEED = 0x85ebca6b;
 const FNV_BASIS = 0x811c9dc5;
 const FNV_PRIME = 0x01000193;
-/** What an element or member of JSON takes in memory beside its text. */
+/** Memory of a JSON element or member beyond its text. */
 const VALUE_BYTES = 24;
 
-/** About the memory that a value takes which has this text as JSON. */
+/** Approximate memory of a value with this JSON text. */
 export function storedBytes(text: string): number {
   let bytes = text.length;
   for (let i = 0; i < text.length; i++) bytes += extraBytes(text.charCodeAt(i));
   return bytes;
 }
 
-/** By character, since `,`, `:`, `[` and `{` stand before each value; a wide character takes two bytes. */
+/** Per character: `,`, `:`, `[` and `{` precede each value; a wide character takes two bytes. */
 const EXTRA_BYTES = Uint8Array.from({ length: 0x100 }, (_, unit) =>
   ",:[{".includes(String.fromCharCode(unit)) ? VALUE_BYTES : 0,
 );

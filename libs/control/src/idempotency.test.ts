@@ -22,7 +22,7 @@ function put(
 
 const setting = (control: ReplicatedControl) => control.state.settings.get("max_concurrent_jobs");
 
-test("a request that comes again is not applied again, and its first answer is kept", () => {
+test("idempotency: a repeated request is not applied again and gets its first answer", () => {
   const control = new ReplicatedControl();
   expect(put(control)).toEqual({ ok: true, version: 1 });
   expect(put(control, { answer: "of the second attempt" })).toEqual({ ok: true, version: 1 });
@@ -33,7 +33,7 @@ test("a request that comes again is not applied again, and its first answer is k
   });
 });
 
-test("a refusal is kept like an answer", () => {
+test("idempotency: a refusal is kept like an answer", () => {
   const control = new ReplicatedControl();
   expect(put(control, { ifVersion: 3 })).toMatchObject({ code: "precondition_failed" });
   put(control, { id: "caller01:other" });
@@ -41,7 +41,7 @@ test("a refusal is kept like an answer", () => {
   expect(setting(control)).toMatchObject({ version: 1 });
 });
 
-test("another request under the same id is refused and changes nothing", () => {
+test("idempotency: another request under the same key is refused", () => {
   const control = new ReplicatedControl();
   put(control);
   const other = put(control, { fingerprint: prints.two, value: 6 });
@@ -49,14 +49,14 @@ test("another request under the same id is refused and changes nothing", () => {
   expect(setting(control)).toMatchObject({ value: 5, version: 1 });
 });
 
-test("what was kept for more than a day, by the time in the log, is forgotten", () => {
+test("idempotency: answers older than a day by the log's time are dropped", () => {
   const control = new ReplicatedControl();
   put(control);
   expect(put(control, { atMs: DAY_MS })).toEqual({ ok: true, version: 1 });
   expect(put(control, { atMs: DAY_MS + 1 })).toEqual({ ok: true, version: 2 });
 });
 
-test("what is malformed or too long to keep is refused and not applied", () => {
+test("idempotency: a malformed or oversized request is refused and not applied", () => {
   const control = new ReplicatedControl();
   for (const bad of [{ id: "a b" }, { fingerprint: "x" }, { answer: "a".repeat(16_385) }]) {
     expect(put(control, bad)).toMatchObject({ ok: false, code: "invalid_value" });
@@ -64,7 +64,7 @@ test("what is malformed or too long to keep is refused and not applied", () => {
   expect(setting(control)).toBeUndefined();
 });
 
-test("the oldest makes room for the 50,001st, on every master alike, after a snapshot too", async () => {
+test("idempotency: the 50,001st drops the oldest, also after a snapshot", async () => {
   const control = new ReplicatedControl();
   for (let at = 0; at < 50_000; at++) put(control, { id: `caller01:${at}` });
   const copy = new ReplicatedControl();
@@ -77,19 +77,19 @@ test("the oldest makes room for the 50,001st, on every master alike, after a sna
   expect(copy.hash).toBe(control.hash);
 });
 
-test("a snapshot of before there were answers and settings is still taken in", async () => {
+test("restore: reads a snapshot from before answers and settings existed", async () => {
   const lines = [
     '{"version":1,"commands":1,"logTimeMs":7,"hash":"HASH"}',
     '["#secrets","pepper","abc"]',
   ];
-  // What version 0.1.0 gave for these lines.
+  // The hash that version 0.1.0 gave for these lines.
   const hash = "21c13934fade2975";
   const control = new ReplicatedControl();
   await control.restore(lines.map((line) => line.replace("HASH", hash)));
   expect(control.secret("pepper")).toBe("abc");
 });
 
-test("a setting is changed only where it has the version that was asked for", () => {
+test("setting: changes only where it has the expected version", () => {
   const control = new ReplicatedControl();
   const change = (value: number, ifVersion?: number, name = "job_timeout") =>
     control.apply(

@@ -2,43 +2,43 @@ import { HARDENED } from "./cluster-version.ts";
 import type { ControlReply } from "./command.ts";
 import { HashedMap } from "./hashed-map.ts";
 
-/** Kept so long after the request was first applied, by the time in the log: a day. */
+/** Retention after the first apply, by the log's time: a day. */
 const KEPT_MS = 86_400_000;
-/** Requests that are remembered at once; the oldest makes room. */
+/** Requests kept at once; the oldest is evicted. */
 const MAX_REQUESTS = 50_000;
-/** About the memory that they take at once; the oldest makes room. */
+/** Approximate memory of all answers; the oldest is evicted. */
 const MAX_ANSWERS_BYTES = 64 * 2 ** 20;
 /** Of one answer, in characters. */
 const MAX_ANSWER_CHARS = 16_384;
 
-/** Names one request of one caller, however often and through whatever master it is sent. */
+/** Identifies one request of one caller over all its retries, through any master. */
 export interface IdempotentRequest {
-  /** The caller and a hash of what it calls the request: letters, digits, `:` and `_`, 8 to 200. */
+  /** The caller and a hash of its idempotency key: letters, digits, `:` and `_`, 8 to 200. */
   readonly id: string;
-  /** A hash of all that was asked for. */
+  /** A hash of the request's content. */
   readonly fingerprint: string;
-  /** What the caller is told where the request succeeds, ready to be told again. */
+  /** The response to send on success, for this request and its retries. */
   readonly answer: string;
 }
 
-/** What the cluster remembers of a request; immutable. */
-export interface KeptAnswer {
+/** What the cluster keeps of a request; immutable. */
+export interface IdempotencyRecord {
   readonly fingerprint: string;
   readonly atMs: number;
   readonly reply: ControlReply;
-  /** As it came with the request that was applied, or refused. */
+  /** The answer that came with the request that was applied or refused. */
   readonly answer: string;
 }
 
 /**
- * Exactly once for callers that have no session: a request that comes again is not applied again,
- * and can be told what it was told the first time. Deterministic; time is the log's.
+ * Idempotency for callers without a session: a repeated request is not applied again and gets its
+ * first answer. Deterministic; time is the log's.
  */
-export class KeptAnswers {
-  /** In the order in which they were applied. */
-  readonly map = new HashedMap<KeptAnswer>();
+export class IdempotencyRecords {
+  /** In the order of their apply. */
+  readonly map = new HashedMap<IdempotencyRecord>();
 
-  /** Applies the request unless it was applied before; another one under its id is refused. */
+  /** Applies the request unless it was applied before; refuses another one under its id. */
   once(
     request: IdempotentRequest,
     logTimeMs: number,

@@ -2,7 +2,7 @@ import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { HashedMap } from "./hashed-map.ts";
 
-/** Changes a map at random: some keys that are there, some that are not. */
+/** Changes a map at random, at existing and at new keys. */
 function change(map: HashedMap<number>, random: () => number): void {
   const key = `k${Math.floor(random() * 60)}`;
   const roll = random();
@@ -11,7 +11,7 @@ function change(map: HashedMap<number>, random: () => number): void {
   else map.set(key, random());
 }
 
-test("has the entries of its moment, in their order, whatever changes while it is read: 500 seeds", () => {
+test("snapshot: has its moment's entries in order, whatever changes: 500 seeds", () => {
   let changed = 0;
   for (let seed = 1; seed <= 500; seed++) {
     const random = seededRandom(seed);

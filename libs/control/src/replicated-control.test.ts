@@ -4,7 +4,7 @@ import { HashCheck } from "./hash-check.ts";
 import { HashedMap } from "./hashed-map.ts";
 import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
 
-/** A log of changes that succeed and fail, from a seed. */
+/** A random log of commands that succeed and fail, from a seed. */
 function randomLog(seed: number, length: number): LogCommand[] {
   const random = seededRandom(seed);
   const id = () => `key0000${Math.floor(random() * 10)}`;
@@ -23,7 +23,7 @@ function randomLog(seed: number, length: number): LogCommand[] {
   });
 }
 
-test("the same log gives the same replies and hash; another log another hash", () => {
+test("replay: one log gives the same replies and hash, another log another hash", () => {
   const log = randomLog(1, 500);
   const [left, right] = [new ReplicatedControl(), new ReplicatedControl()];
   for (const entry of log) {
@@ -35,7 +35,7 @@ test("the same log gives the same replies and hash; another log another hash", (
   expect(other.hash).not.toBe(left.hash);
 });
 
-test("a state restored from a snapshot goes on as the one that it was taken from", async () => {
+test("restore: a restored state goes on like the original", async () => {
   const log = randomLog(3, 400);
   const original = new ReplicatedControl();
   for (const entry of log.slice(0, 200)) original.apply(entry, 1);
@@ -52,7 +52,7 @@ test("a state restored from a snapshot goes on as the one that it was taken from
   expect([...restored.state.keys]).toEqual([...original.state.keys]);
 });
 
-test("a snapshot with a changed, missing or foreign line is refused", async () => {
+test("restore: a changed, missing or unknown line is refused", async () => {
   const control = new ReplicatedControl();
   for (const entry of randomLog(4, 50)) control.apply(entry, 1);
   const lines = [...control.snapshot()];
@@ -63,7 +63,7 @@ test("a snapshot with a changed, missing or foreign line is refused", async () =
   await expect(refused(['{"version":2}'])).rejects.toThrow(/newer master/);
 });
 
-test("who reads while a snapshot comes in sees the state before it, and a refused one changes nothing", async () => {
+test("restore: readers see the old state meanwhile; a refused one changes nothing", async () => {
   const [old, other] = [new ReplicatedControl(), new ReplicatedControl()];
   for (const [at, entry] of randomLog(6, 80).entries()) old.apply(entry, at + 1);
   for (const [at, entry] of randomLog(7, 300).entries()) other.apply(entry, at + 1);
@@ -89,7 +89,7 @@ test("who reads while a snapshot comes in sees the state before it, and a refuse
   expect(old.hash).toBe(other.hash);
 });
 
-test("a secret is kept once", () => {
+test("secrets: the first value of a name stays", () => {
   const control = new ReplicatedControl();
   const keep = (value: string) =>
     control.apply({ type: "secret.keep", atMs: 0, name: "pepper", value }, 1);
@@ -98,7 +98,7 @@ test("a secret is kept once", () => {
   expect(control.secret("pepper")).toBe("a");
 });
 
-test("a hashed map's hash follows its content and not its history", () => {
+test("hashed map: the hash depends on the content, not on the history", () => {
   const [left, right] = [new HashedMap<number>(), new HashedMap<number>()];
   left.set("a", 1).set("b", 2).set("a", 3);
   right.set("b", 2).set("c", 9).set("a", 3);
@@ -109,7 +109,7 @@ test("a hashed map's hash follows its content and not its history", () => {
   expect(left.hash).toBe(new HashedMap().hash);
 });
 
-test("of three masters the one that differs from the other two is found", () => {
+test("hash check: finds the one of three masters that differs", () => {
   const check = new HashCheck();
   expect(check.report({ node: 1, commands: 1000, hash: "a" }, 3)).toEqual([]);
   expect(check.report({ node: 2, commands: 1000, hash: "b" }, 3)).toEqual([]);

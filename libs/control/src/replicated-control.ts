@@ -11,7 +11,11 @@ import {
 } from "./cluster-version.ts";
 import type { ControlCommand, ControlReply } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
-import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
+import {
+  type IdempotencyRecord,
+  IdempotencyRecords,
+  type IdempotentRequest,
+} from "./idempotency.ts";
 import { isJobsCommand, JobsStateMachine } from "./jobs/commands/jobs-state-machine.ts";
 import type { JobIndex } from "./jobs/index/job-index.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
@@ -19,7 +23,7 @@ import { type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 import { BOUNDED_FROM, growthRefusal } from "./state-limits.ts";
 
-/** What stands in an entry of the log: a change, or what the group needs for itself. */
+/** A log entry: a command, or an entry of the group itself. */
 export type LogCommand =
   | {
       readonly type: "control";
@@ -28,14 +32,14 @@ export type LogCommand =
       readonly idempotency?: IdempotentRequest | undefined;
     }
   | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
-  /** Keeps a secret that all masters share, unless there is one of that name. */
+  /** Stores a secret shared by all masters, unless the name exists. */
   | {
       readonly type: "secret.keep";
       readonly atMs: number;
       readonly name: string;
       readonly value: string;
     }
-  /** What a master's state hash was after so many commands; see HashCheck. */
+  /** The hash of a master's state after this many commands; see HashCheck. */
   | {
       readonly type: "hash.report";
       readonly atMs: number;
@@ -43,14 +47,14 @@ export type LogCommand =
       readonly commands: number;
       readonly hash: string;
     }
-  /** Every master supports this cluster version: from the next entry on, its rules hold. */
+  /** Every master supports this cluster version; its rules apply from the next entry on. */
   | { readonly type: "version.raise"; readonly atMs: number; readonly version: number }
-  /** Every master holds this key: from the next entry on, it encrypts the log and the snapshots. */
+  /** Every master has this key; it encrypts the log and the snapshots from the next entry on. */
   | { readonly type: "secrets.key"; readonly atMs: number; readonly id: string };
 
 type ControlEntry = Extract<LogCommand, { type: "control" }>;
 
-/** Those that a snapshot of layout 1 always counted. */
+/** The maps that are always hashed, as in snapshots of layout 1. */
 const FIRST_MAPS: ReadonlySet<string> = new Set([
   "keys",
   "models",
@@ -63,7 +67,7 @@ interface SnapshotHead {
   readonly version: 1;
   readonly commands: number;
   readonly logTimeMs: number;
-  /** The log index of the last entry in it. */
+  /** The log index of the last entry in the snapshot. */
   readonly index?: number | undefined;
   readonly hash: string;
 }
@@ -72,16 +76,16 @@ interface SnapshotHead {
 type SnapshotLine = readonly [map: string, key: string, value: unknown];
 
 /**
- * Everything that the masters replicate: the control state and what surrounds it, as a function of
- * the log. The time is that of the log, which never goes back whatever the proposers' clocks say.
+ * The whole replicated state as a function of the log: the control state, sessions, answers and
+ * secrets. The log's time never decreases, whatever the proposers' clocks say.
  */
 export class ReplicatedControl {
   readonly state: ControlState;
-  /** The highest cluster version that is supported. */
+  /** The highest supported cluster version. */
   readonly newest: number;
   readonly #maps: ReadonlyMap<string, HashedMap<unknown>>;
   readonly #sessions = new Sessions();
-  readonly #answers = new KeptAnswers();
+  readonly #answers = new IdempotencyRecords();
   readonly #secrets = new HashedMap<string>();
   readonly #jobs: JobsStateMachine;
   readonly #maxBytes: number;
@@ -90,9 +94,11 @@ export class ReplicatedControl {
   #index = 0;
 
   /**
-   * `newest`: the highest version to apply; tests of upgrades give an older one than this build's.
-   * `maxBytes`: what the state may take of this process's memory; beyond it, apply and restore throw
-   * `insufficient_memory`, and the state must not be used any more.
+   * `newest`: the highest version to apply; upgrade tests pass an older one. `maxBytes`: bound on
+   * the
+   * state's memory in this process. Beyond it, apply and restore throw `insufficient_memory`, and
+   * the
+   * state must no longer be used.
    */
   constructor(newest: number = NEWEST_VERSION, maxBytes: number = Number.POSITIVE_INFINITY) {
     this.newest = newest;
@@ -114,22 +120,22 @@ export class ReplicatedControl {
     return this.#index;
   }
 
-  /** How many commands were applied since the cluster began. */
+  /** Commands applied since the cluster was created. */
   get commands(): number {
     return this.#commands;
   }
 
-  /** What follows from the jobs of the state; for reading only. */
+  /** The index derived from the jobs' state; read-only. */
   get jobs(): JobIndex {
     return this.#jobs.index;
   }
 
-  /** The cluster version by whose rules the next command is applied. */
+  /** The cluster version whose rules apply to the next command. */
   get version(): number {
     return versionOf(this.state);
   }
 
-  /** The id of the key that encrypts what is written from now on. */
+  /** The id of the key that encrypts the log and the snapshots. */
   get secretsKey(): string | undefined {
     return secretsKeyOf(this.state);
   }
@@ -138,19 +144,20 @@ export class ReplicatedControl {
     return this.#secrets.get(name);
   }
 
-  /** What is remembered of an idempotent request; may lag behind the leader's. */
-  keptAnswer(id: string): KeptAnswer | undefined {
+  /** The answer to an idempotent request; may lag behind the leader. */
+  keptAnswer(id: string): IdempotencyRecord | undefined {
     return this.#answers.map.get(id);
   }
 
-  /** A hash of all that is replicated: sixteen hexadecimal digits, equal on equal masters. */
+  /** A hash of the replicated state: sixteen hexadecimal digits, equal on all masters. */
   get hash(): string {
     return hashOf({ commands: this.#commands, logTimeMs: this.#logTimeMs }, this.#maps);
   }
 
   /**
-   * Applies the entry that stands at `index` of the log. Throws UnsupportedVersionError, before it has
-   * changed anything, where the entry raises the version above what this build supports.
+   * Applies the entry at `index` of the log. Throws UnsupportedVersionError before any change if
+   * the
+   * entry raises the version above what this build supports.
    */
   apply(entry: LogCommand, index: number): ControlReply {
     const reply = this.#apply(entry, index);
@@ -215,8 +222,9 @@ export class ReplicatedControl {
   }
 
   /**
-   * The state as of this call as lines of JSON, which are made as they are asked for. To be read once,
-   * and to its end or to a `return`: until then what it needs of the old state is kept.
+   * The present state as lazy lines of JSON, to be read once. Old values are kept until the
+   * iterator
+   * reaches its end or is closed by `return`.
    */
   snapshot(): IterableIterator<string> {
     const head: SnapshotHead = {
@@ -230,8 +238,8 @@ export class ReplicatedControl {
   }
 
   /**
-   * Replaces the state by that of a snapshot, at once when all of it has come: whoever reads meanwhile
-   * sees the state before. Throws where the lines are not a snapshot, and the state stays.
+   * Replaces the state by a snapshot, atomically once all lines have arrived: readers see the old
+   * state meanwhile. Throws on an invalid snapshot, and the state stays.
    */
   async restore(lines: AsyncIterable<string> | Iterable<string>): Promise<void> {
     const fresh = new Map([...this.#maps.keys()].map((name) => [name, new HashedMap<unknown>()]));
@@ -245,7 +253,7 @@ export class ReplicatedControl {
     if (!head || head.hash !== hash) {
       throw new Error(`the snapshot's state has the hash ${hash}, not ${head?.hash}`);
     }
-    for (const [name, map] of fresh) this.#maps.get(name)?.become(map);
+    for (const [name, map] of fresh) this.#maps.get(name)?.replaceWith(map);
     this.#commands = head.commands;
     this.#logTimeMs = head.logTimeMs;
     this.#index = head.index ?? 0;
@@ -265,8 +273,8 @@ function checkBytes(maps: Maps, most: number): void {
 }
 
 /**
- * A map that came with a later version counts from its first entry on, so that the snapshots of
- * earlier versions still have the hash that they were given.
+ * A map of a later version is hashed only if it has entries, so that snapshots of earlier versions
+ * keep their hash.
  */
 function hashOf(
   { commands, logTimeMs }: Pick<SnapshotHead, "commands" | "logTimeMs">,
@@ -294,7 +302,9 @@ function putLine(maps: Maps, [name, key, value]: SnapshotLine, newest: number): 
   map.set(key, value);
 }
 
-/** The lines of a snapshot; an object of its own since a generator that was not begun runs no `finally`. */
+/**
+ * The lines of a snapshot. Not a generator, because one that was never started runs no `finally`.
+ */
 class StateSnapshot implements IterableIterator<string> {
   readonly #lines: Iterator<string>;
   readonly #open: { name: string; map: HashedMap<unknown>; entries: MapSnapshot<unknown> }[];

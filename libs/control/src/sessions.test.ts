@@ -22,7 +22,7 @@ function createKey(control: ReplicatedControl, sequence: number, atMs = 0, id = 
   return control.apply({ type: "control", command, session: { client, sequence } }, 1);
 }
 
-test("a request that comes again gets its first reply and changes nothing", () => {
+test("session: a repeated request gets its first reply and changes nothing", () => {
   const control = new ReplicatedControl();
   open(control);
   expect(createKey(control, 1)).toEqual({ ok: true });
@@ -32,7 +32,7 @@ test("a request that comes again gets its first reply and changes nothing", () =
   expect(control.state.keys.size).toBe(1);
 });
 
-test("requests may arrive out of order, and a refusal is remembered too", () => {
+test("session: requests may arrive out of order, and refusals are kept too", () => {
   const control = new ReplicatedControl();
   open(control);
   expect(createKey(control, 2)).toEqual({ ok: true });
@@ -40,7 +40,7 @@ test("requests may arrive out of order, and a refusal is remembered too", () => 
   expect(remove(control, 1)).toMatchObject({ code: "not_found" });
 });
 
-test("a request so old that its reply is forgotten is refused, not applied again", () => {
+test("session: a request whose reply was dropped is refused, not applied again", () => {
   const control = new ReplicatedControl();
   open(control);
   for (let sequence = 1; sequence <= 20; sequence++) remove(control, sequence);
@@ -48,7 +48,7 @@ test("a request so old that its reply is forgotten is refused, not applied again
   expect(remove(control, 20)).toMatchObject({ code: "not_found" });
 });
 
-test("a request that all of its successors overtook is made when it comes, once", () => {
+test("session: a request overtaken by all its successors is applied once", () => {
   const control = new ReplicatedControl();
   open(control);
   const slow = [3, 15];
@@ -68,7 +68,7 @@ test("a request that all of its successors overtook is made when it comes, once"
   expect(control.state.keys.size).toBe(2);
 });
 
-test("of requests that are left out for good as many are remembered as may be on their way", () => {
+test("session: remembers only as many gaps as requests may be in flight", () => {
   const control = new ReplicatedControl();
   open(control);
   remove(control, 10 ** 9);
@@ -82,7 +82,7 @@ test("of requests that are left out for good as many are remembered as may be on
   expect(createKey(control, 10 ** 9 - 16)).toEqual({ ok: true });
 });
 
-test("a session ends an hour after its last use, by the time in the log", () => {
+test("session: ends an hour after its last use, by the log's time", () => {
   const control = new ReplicatedControl();
   open(control);
   expect(createKey(control, 1, HOUR_MS)).toEqual({ ok: true });
@@ -92,7 +92,7 @@ test("a session ends an hour after its last use, by the time in the log", () => 
   expect(control.state.keys.size).toBe(1);
 });
 
-test("a proposer's clock that is behind does not turn the log's time back", () => {
+test("session: a proposer's slow clock does not decrease the log's time", () => {
   const control = new ReplicatedControl();
   open(control, 10 * HOUR_MS);
   open(control, 0, "client-0002");

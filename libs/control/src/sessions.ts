@@ -1,39 +1,39 @@
 import type { ControlReply } from "./command.ts";
 import { HashedMap } from "./hashed-map.ts";
 
-/** Sessions at once; the one that was idle longest makes room. */
+/** Sessions at once; the longest idle one is evicted. */
 const MAX_SESSIONS = 10_000;
-/** A session that was not used for so long, by the time in the log, is gone. */
+/** A session idle for this long, by the log's time, ends. */
 const SESSION_IDLE_MS = 3_600_000;
-/** Replies kept for one client: so many of its requests may be on their way at once. */
+/** Replies kept per client, which bounds its requests in flight. */
 const MAX_REPLIES = 16;
-/** Requests that others have overtaken; of more the oldest are taken for answered. */
+/** Gaps in the sequence that are kept; beyond them the oldest count as answered. */
 const MAX_MISSING = MAX_REPLIES;
 
-/** Names one request of one client, whatever number of times it is sent. */
+/** Identifies one request of one client over all its retries. */
 export interface SessionRequest {
   readonly client: string;
-  /** Rises by one with each request of the client. */
+  /** Incremented with each request of the client. */
   readonly sequence: number;
 }
 
-/** What the cluster remembers of a client; immutable, each use replaces it. */
+/** What the cluster keeps of a client; immutable. */
 export interface Session {
   readonly lastUsedMs: number;
-  /** Requests up to here are answered and their replies forgotten, but for those that are missing. */
+  /** Requests up to here are answered and their replies dropped, except for the missing ones. */
   readonly forgottenUpTo: number;
-  /** Those below that were never made, in ascending order: a slow one may come yet. Absent if none. */
+  /** Gaps below, ascending: a slow request may still arrive. Absent if none. */
   readonly missing?: readonly number[];
   /** The latest replies, oldest first. */
   readonly replies: readonly (readonly [sequence: number, reply: ControlReply])[];
 }
 
 /**
- * Exactly once: a request that comes again, through whatever master and leader, gets the reply that
- * it got and is not applied again (Raft thesis, section 6.3). Deterministic; time is the log's.
+ * Exactly-once semantics: a repeated request, through any master and leader, gets its first reply
+ * and is not applied again (Raft thesis, section 6.3). Deterministic; time is the log's.
  */
 export class Sessions {
-  /** In the order of their last use. */
+  /** Least recently used first. */
   readonly map = new HashedMap<Session>();
 
   open(client: string, logTimeMs: number): ControlReply {
@@ -68,7 +68,7 @@ export class Sessions {
       );
     }
     const reply = apply();
-    // Deleted first, so that the map's order is that of the last use.
+    // Delete first: the map's order is that of the last use.
     this.map.delete(client);
     this.map.set(client, { lastUsedMs: logTimeMs, ...withReply(session, sequence, reply) });
     return reply;

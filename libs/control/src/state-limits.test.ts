@@ -6,7 +6,7 @@ import { stateUse } from "./state-limits.ts";
 
 const KIB = 1_024;
 
-/** A cluster whose state may take so many MiB. */
+/** A cluster whose state may take this many MiB. */
 function cluster(stateMib: number): PlannedCluster {
   const made = new PlannedCluster();
   made.do({ type: "setting.put", name: "state_mib", value: stateMib });
@@ -18,7 +18,7 @@ const large = (n: number) => ({
   config: { text: `${n}`.padEnd(200 * KIB, "x") },
 });
 
-/** Submits until it is refused; how many were taken in. */
+/** Submits until one is refused; returns how many were accepted. */
 function fill(made: PlannedCluster): { taken: number; refusal: unknown } {
   for (let n = 1; ; n++) {
     const reply = made.submit(n, large(n));
@@ -33,9 +33,9 @@ test("state: a job is refused before its share of the state is full", () => {
   expect(taken).toBe(45);
   const { jobs } = stateUse(made.control.state);
   expect(jobs.bytes).toBeLessThan(jobs.limit);
-  // The same submission again is answered as before.
+  // Repeating the submission gets the same reply.
   expect(made.submit(1, large(1))).toEqual({ ok: true, wasThere: true });
-  // What was taken in can still run and end, and makes room when it is forgotten.
+  // Accepted jobs can still run and end, and free their room when they are dropped.
   made.join("a", { executors: ["process"], algorithms: ["own"] });
   made.do({ type: "job.request", jobId: jobId(1), request: "cancel" });
   expect(made.job(1).state).toBe("cancelled");
@@ -43,7 +43,7 @@ test("state: a job is refused before its share of the state is full", () => {
   expect(made.submit(9_999, large(9_999))).toEqual({ ok: true });
 });
 
-test("state: the limit holds what structure takes beside text", () => {
+test("state: the limit counts structure beside text", () => {
   const made = cluster(16);
   const config = { list: Array.from({ length: 16_000 }, () => []) };
   for (let n = 1; n < 1_000; n++) {
@@ -55,7 +55,7 @@ test("state: the limit holds what structure takes beside text", () => {
   expect(jobs.bytes).toBeLessThan(jobs.limit);
 });
 
-test("state: a start is refused where its tasks have no room", () => {
+test("state: a start is refused where its tasks' records do not fit", () => {
   const made = cluster(16);
   made.join("a", { cpuMilli: 1e9, memoryMib: 1e9 });
   const resources = { gpu_count: 0, cpu_cores: 5, memory_gb: 5 };
@@ -68,7 +68,7 @@ test("state: a start is refused where its tasks have no room", () => {
   expect(jobs.bytes).toBeLessThan(jobs.limit);
 });
 
-test("state: the oldest events make room by their bytes", () => {
+test("state: the oldest events are dropped above their share of bytes", () => {
   const made = cluster(16);
   made.join("a");
   for (let n = 1; n <= 6_000; n++) {
@@ -83,7 +83,7 @@ test("state: the oldest events make room by their bytes", () => {
   expect([...log.after({ index: 0, ordinal: 0 })]).toHaveLength(events.size);
 });
 
-test("state: a new node is refused where the share of nodes is full, a known one is not", () => {
+test("state: a full share of nodes refuses a new node, but no known one", () => {
   const made = cluster(16);
   let refusal: unknown;
   for (let n = 0; n < 10_000 && !refusal; n++) {
@@ -95,7 +95,7 @@ test("state: a new node is refused where the share of nodes is full, a known one
   expect(made.do({ type: "node.join", offer: nodeOffer("n0") })).toEqual({ ok: true });
 });
 
-test("state: masters agree on the bytes after a snapshot", async () => {
+test("state: masters agree on the bytes after a restore", async () => {
   const made = cluster(16);
   made.join("a");
   for (let n = 1; n <= 20; n++) made.submit(n, large(n));
@@ -105,7 +105,7 @@ test("state: masters agree on the bytes after a snapshot", async () => {
   expect(stateUse(restored.state)).toEqual(stateUse(made.control.state));
 });
 
-test("state: the version before has no such limit and not these settings", () => {
+test("state: version 1 has neither the limit nor these settings", () => {
   const control = new ReplicatedControl();
   const put = { type: "setting.put", atMs: 0, name: "state_mib", value: 16 } as const;
   expect(control.apply({ type: "control", command: put }, 1)).toMatchObject({ code: "not_found" });

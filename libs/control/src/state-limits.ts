@@ -5,8 +5,8 @@ import { HashedMap, storedBytes } from "./hashed-map.ts";
 import type { ControlState } from "./state.ts";
 
 /**
- * What each kind of record may take of the setting `state_mib`. The rest is for the sessions, answers
- * and secrets beside the control state, which have bounds of their own.
+ * Each kind's share of the setting `state_mib`. The remainder is for sessions, answers and secrets,
+ * which have bounds of their own.
  */
 const STATE_KINDS = {
   jobs: { maps: ["jobs", "specs", "tasks", "events"], share: 0.7 },
@@ -22,23 +22,23 @@ const STATE_KINDS = {
 
 export type StateKind = keyof typeof STATE_KINDS;
 
-/** Of the jobs' share, what submissions may fill: the rest is for tasks and events of jobs taken in. */
+/** The part of the jobs' share that submissions may fill; the rest is for tasks and events. */
 const SUBMISSION_SHARE = 0.8;
-/** Of the jobs' share, what events may take before the oldest are dropped. */
+/** The part of the jobs' share that events may fill before the oldest are dropped. */
 const EVENT_SHARE = 0.1;
-/** Kept free for the record and the events of a job beside its spec. */
+/** Reserved per job for its record and events, beside its spec. */
 const JOB_RECORD_BYTES = 4_096;
-/** Kept free for each task of a start, with its exit. */
+/** Reserved per task of a start, for its record with its exit. */
 const TASK_RECORD_BYTES = 1_024;
 
 type MapName = (typeof STATE_KINDS)[StateKind]["maps"][number];
 
-/** The maps of a state; those that are absent take nothing. */
+/** The maps of a state; absent ones take nothing. */
 type Bounded = Readonly<Partial<Record<MapName, ReadonlyMap<string, unknown>>>> & {
   readonly settings: ReadonlyMap<string, { readonly value: number }>;
 };
 
-/** How much of its limit each kind takes, in bytes. */
+/** The use of each kind's limit, in bytes. */
 export function stateUse(
   state: Bounded,
 ): Record<StateKind, { readonly bytes: number; readonly limit: number }> {
@@ -47,30 +47,30 @@ export function stateUse(
   return Object.fromEntries(kinds.map((kind) => [kind, use(kind)])) as ReturnType<typeof stateUse>;
 }
 
-/** Why a job with this spec cannot be taken in for want of room. */
+/** Why a job with this spec does not fit. */
 export function submissionRefusal(state: Bounded, spec: object): Refusal | undefined {
   const wanted = storedBytes(JSON.stringify(spec)) + JOB_RECORD_BYTES;
   return refusalOf(state, "jobs", wanted, SUBMISSION_SHARE);
 }
 
-/** Whether there is room for the records of so many tasks that start. */
+/** Whether the records of this many new tasks fit. */
 export function hasRoomForTasks(state: Bounded, tasks: number): boolean {
   return bytesOf(state, "jobs") + tasks * TASK_RECORD_BYTES <= limitOf(state, "jobs");
 }
 
-/** Whether the events take more than their part, so that the oldest must make room. */
+/** Whether the events exceed their share, so that the oldest must go. */
 export function hasTooManyEvents(state: Bounded): boolean {
   return mapBytes(state.events) > EVENT_SHARE * limitOf(state, "jobs");
 }
 
-/** Why a command that would make a new record of the catalog or the cluster cannot be applied. */
+/** Why a command that adds a record of the catalog or the cluster does not fit. */
 export function growthRefusal(state: ControlState, command: ControlCommand): Refusal | undefined {
   const kind = addsRecord(state, command) ? addedKind(command.type) : undefined;
   if (kind === undefined) return undefined;
   return refusalOf(state, kind, storedBytes(JSON.stringify(command)), 1);
 }
 
-/** The version from which on the state is bounded in bytes. */
+/** The first version with a bound on the state's bytes. */
 export const BOUNDED_FROM = HARDENED;
 
 const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
@@ -85,12 +85,12 @@ const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
   "queue.set": "cluster",
 };
 
-/** Of which kind are the records that such commands add; undefined where they add none. */
+/** The kind of the records that such commands add; undefined if they add none. */
 export function addedKind(type: ControlCommand["type"]): StateKind | undefined {
   return ADDED_KINDS[type];
 }
 
-/** Whether the command would add a record of the catalog or the cluster; jobs are looked at as they come in. */
+/** Whether the command adds a record of the catalog or the cluster; submissions check jobs. */
 function addsRecord(state: ControlState, command: ControlCommand): boolean {
   switch (command.type) {
     case "key.create":

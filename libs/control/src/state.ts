@@ -2,9 +2,10 @@ import type { DeploymentSpec } from "@heddle/contracts/engine";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
 
 /**
- * The cluster's replicated state. It changes only in `apply` (apply.ts, jobs/job-board.ts), which is deterministic:
- * the same commands in the same order give the same state on every master. Records are immutable;
- * a change replaces the record.
+ * The cluster's replicated state. Only `apply` changes it (apply.ts,
+ * jobs/commands/jobs-state-machine.ts).
+ * - Deterministic: the same commands in the same order give the same state on every master.
+ * - Records are immutable; a change replaces the record.
  */
 export interface ControlState extends JobsState {
   /** By key id, the eight characters in the key's text. */
@@ -13,15 +14,16 @@ export interface ControlState extends JobsState {
   readonly models: Map<string, ModelRecord>;
   /** By deployment key. Invariant: every model's deployment is here. */
   readonly deployments: Map<string, DeploymentRecord>;
-  /** By name; a setting that is not here has its default and the version 0. */
+  /** By name; a setting without a record has its default and the version 0. */
   readonly settings: Map<string, SettingRecord>;
-  /** Join tokens that may still be used, by the SHA-256 of their secret. */
+  /** Unused join tokens, by the SHA-256 of their secret. */
   readonly joins: Map<string, JoinRecord>;
-  /** By id, models that an administrator took out: no start registers them anew by itself. */
+  /** Models that an administrator removed, by id: a restart does not register them again. */
   readonly removedModels: Map<string, RemovedModel>;
   /**
-   * `version`: the cluster version, a number, absent in a state that was never raised. `secretsKey`: the id of
-   * the key that encrypts the log, absent while it is in clear. See cluster-version.ts.
+   * The cluster's own values; see cluster-version.ts.
+   * - `version`: the cluster version, a number; absent in a state that was never raised.
+   * - `secretsKey`: the id of the key that encrypts the log; absent while the log is plain text.
    */
   readonly cluster: Map<"version" | "secretsKey", number | string>;
 }
@@ -30,12 +32,12 @@ export interface RemovedModel {
   readonly atMs: number;
 }
 
-/** A single-use token with which a node gets its first certificate, or a master its place. */
+/** A single-use token for a node's first certificate, or a master's membership. */
 export interface JoinRecord {
   readonly role: "master" | "worker" | "parameter-server";
-  /** Whom it is for; absent in records of earlier versions, which are for nobody now. */
+  /** The name it is for; absent in records of earlier versions, which are no longer valid. */
   readonly name?: string | undefined;
-  /** Of a master that has its certificate: what is left is its place in the group. */
+  /** Of a master that has its certificate: only its membership is open. */
   readonly enrolled?: boolean | undefined;
   readonly expiresAtMs: number;
 }
@@ -51,7 +53,7 @@ export interface ApiKeyRecord {
   readonly models: readonly string[];
   readonly limits: KeyLimits;
   readonly createdAtMs: number;
-  /** The key in whose place this one was made. */
+  /** The key that this one replaces. */
   readonly rotatedFrom?: string | undefined;
   readonly expiresAtMs?: number | undefined;
   readonly revokedAtMs?: number | undefined;
@@ -75,15 +77,15 @@ export interface ModelRecord {
   readonly createdAtMs: number;
   /** The key of the deployment that answers. */
   readonly deployment: string;
-  /** What really answers under this id, in words: shown wherever the model is listed. */
+  /** What serves this id, in words: shown wherever the model is listed. */
   readonly backing: string;
-  /** True where a smaller or random model stands in for the one that the id promises. */
+  /** True where a smaller or random model substitutes for the one that the id names. */
   readonly standIn: boolean;
-  /** Where a model comes from that a job of this cluster has trained. */
+  /** The origin of a model that a job of this cluster has trained. */
   readonly lineage?: ModelLineageRecord | undefined;
 }
 
-/** What a trained model was made of. */
+/** The inputs of a trained model. */
 export interface ModelLineageRecord {
   readonly jobId: string;
   readonly jobName: string;
@@ -92,7 +94,7 @@ export interface ModelLineageRecord {
   readonly algorithm: string;
   /** SHA-256 of the model's file, hexadecimal. */
   readonly sha256: string;
-  /** SHA-256 of the training data; absent where the trainer did not tell. */
+  /** SHA-256 of the training data; absent if the trainer did not report it. */
   readonly dataSha256?: string | undefined;
   readonly codeVersion?: string | undefined;
   readonly step?: number | undefined;
@@ -101,16 +103,16 @@ export interface ModelLineageRecord {
 
 export interface DeploymentRecord {
   readonly spec: DeploymentSpec;
-  /** How many workers run it, or one on every worker. */
+  /** The number of workers that run it, or one on every worker. */
   readonly replicas: number | "every-worker";
-  /** What each replica needs of its node's GPUs, where the scheduler is to place it. */
+  /** What each replica needs of its node's GPUs, if the scheduler places it. */
   readonly resources?: ReplicaResources | undefined;
 }
 
-/** A setting of the whole cluster, as it was last set. */
+/** A cluster-wide setting. */
 export interface SettingRecord {
   readonly value: number;
-  /** Rises by one with each change: what a compare-and-set compares. */
+  /** Incremented with each change, for compare-and-set. */
   readonly version: number;
   readonly updatedAtMs: number;
 }

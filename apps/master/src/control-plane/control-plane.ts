@@ -1,6 +1,6 @@
 import type { AppError } from "@heddle/base/errors";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
-import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
+import type { IdempotencyRecord, IdempotentRequest } from "@heddle/control/idempotency";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
@@ -20,7 +20,7 @@ export interface ControlPlane {
    */
   propose(command: ControlCommand, once?: Once): Promise<ControlReply>;
   /** What is remembered of an idempotent request, as far as this master knows. */
-  keptAnswer(id: string): KeptAnswer | undefined;
+  keptAnswer(id: string): IdempotencyRecord | undefined;
   /**
    * Called after each applied command, and with undefined after the state was replaced as a whole.
    * Returns the unsubscribe function.

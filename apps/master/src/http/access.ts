@@ -12,27 +12,32 @@ import type { RouteInput } from "./route-input.ts";
 
 /** A request after the access check; both are null on public routes only. */
 export interface CallerRequest extends FastifyRequest {
-  /** Who calls. */
+  /** The caller's key. */
   apiKey: ApiKeyRecord | null;
-  /** The call's share of its key's limits; it ends with the answer unless tokens are reserved in it. */
+  /**
+   * The call's share of its key's limits; released with the answer unless tokens are reserved in
+   * it.
+   */
   reservation: RateReservation | null;
 }
 
-/** What a route's Fastify config says of who may call it, and with what. */
+/** Who may call a route and with which input, in its Fastify config. */
 export interface AccessConfig {
   readonly permission?: string;
   readonly input?: RouteInput;
 }
 
-/** Hears of a call of a route with that permission that its key's limits refuse. */
+/** Called when a key's limits refuse a call of a route with that permission. */
 export type OnLimited = (permission: string | undefined, error: AppError) => void;
 
 const PERMISSION = Symbol("heddle.permission");
 
 /**
- * Declares what a route's caller must be granted: a permission such as `models:deploy`,
- * `authenticated` for any valid key, or `public`. A route without it is denied to everyone. One of
- * the orchestration API takes the input that is declared here, and refuses all other.
+ * Declares what a route's caller needs: a permission such as `models:deploy`, `authenticated` for
+ * any
+ * valid key, or `public`. A route without it is denied. A route of the orchestration API refuses
+ * all
+ * input that is not declared here.
  */
 export function Permit(
   permission: Permission | "public" | "authenticated",
@@ -56,8 +61,9 @@ export function permissionOf(handler: object): { permission: string | undefined;
 }
 
 /**
- * Authenticates and authorises a call by its headers, before a byte of its body is read. The server
- * runs it ahead of each of its routes, also those that declare nothing, so that no path slips by.
+ * Authenticates and authorises a call by its headers, before its body is read. The server runs it
+ * for
+ * every route, also for those that declare nothing.
  */
 export class AccessCheck {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
@@ -77,7 +83,7 @@ export class AccessCheck {
     this.#onLimited = onLimited;
   }
 
-  /** The check of the routes that need a permission; it throws what a call is refused with. */
+  /** The check for routes that need a permission; it throws the refusal. */
   of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => void {
     if (permission === "public") return () => undefined;
     return (request, reply) => {
@@ -93,7 +99,7 @@ export class AccessCheck {
     };
   }
 
-  /** Whatever becomes of the call, it counts against its key's limits from here on. */
+  /** From here on the call counts against its key's limits, whatever its result. */
   #admit(key: ApiKeyRecord, permission: string | undefined, reply: FastifyReply): RateReservation {
     try {
       return this.#limits.admit(key);

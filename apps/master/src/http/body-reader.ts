@@ -1,14 +1,14 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { AppError } from "@heddle/base/errors";
 
-/** Bytes of an oversize body that are read and dropped, so that its sender gets to read the 413. */
+/** Bytes of an oversize body that are read and dropped, so that its sender can read the 413. */
 const MAX_DROPPED_BYTES = 64 * 1024 * 1024;
-/** What a chunk takes beside its bytes: a body of many small ones is no way around the bound. */
+/** Overhead per chunk, so that a body of many small chunks cannot evade the bound. */
 const CHUNK_OVERHEAD_BYTES = 256;
 
 type Done = (error: AppError | null, body?: Buffer) => void;
 
-/** Reads requests' bodies whole, within a bound for each and one for all that are being read. */
+/** Reads whole request bodies, with a bound per body and one for all that are being read. */
 export class BodyReader {
   readonly #maxBytes: number;
   readonly #maxReadingBytes: number;
@@ -20,8 +20,8 @@ export class BodyReader {
   }
 
   /**
-   * Throws what the headers alone tell: `request_too_large` by the declared length,
-   * `unsupported_media_type` for a compressed body, and `overloaded` where too much is being read.
+   * Throws refusals that follow from the headers: `request_too_large` by the declared length,
+   * `unsupported_media_type` for a compressed body, and `overloaded` at the total bound.
    */
   checkHeaders(headers: IncomingHttpHeaders): void {
     const declared = headers["content-length"];
@@ -35,7 +35,7 @@ export class BodyReader {
     }
   }
 
-  /** Reads a body to its end. What it holds on the way counts until it is whole or given up. */
+  /** Reads a body to its end. Its bytes count until it is complete or abandoned. */
   read(message: IncomingMessage, done: Done): void {
     const chunks: Buffer[] = [];
     let received = 0;

@@ -5,7 +5,7 @@ import { AppError } from "@heddle/base/errors";
 import { errorReply } from "./error-reply.ts";
 import { requestIdOf, uniqueSuffix } from "./request-id.ts";
 
-/** What Node's parser refuses never becomes a request: the answer is written to the socket. */
+/** A request that Node's parser refuses never reaches a route: the answer goes to the socket. */
 export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
@@ -14,10 +14,10 @@ export function answerBrokenRequest(error: Error & { code?: string }, socket: So
   answerAndEnd(socket, refusalOf(error.code), `req_${uniqueSuffix()}`);
 }
 
-/** Answers the requests that Node keeps from the routes: tunnels and unknown expectations. */
+/** Answers the requests that Node does not pass to routes: tunnels and unknown expectations. */
 export function answerUnservable(server: Server): void {
   server.on("connect", (request: IncomingMessage, socket: Duplex) => {
-    // Its client may be gone already; nothing else listens to this socket any more.
+    // Its client may be gone already; no other listener handles this socket any more.
     socket.on("error", () => socket.destroy());
     const refusal = new AppError("method_not_allowed", "CONNECT is not allowed: this is no proxy.");
     answerAndEnd(socket, refusal, requestIdOf(request), { allow: "DELETE, GET, PATCH, POST, PUT" });

@@ -9,9 +9,10 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 
 /**
- * For routes that read the replicated state. `?consistency=strong` answers with everything that was
- * changed before the call, on whatever master, or with 503; the default `stale` answers at once with
- * what this master knows. The answer's headers say which it was and how far the state was applied.
+ * For routes that read the replicated state. `?consistency=strong` includes every change made
+ * before the
+ * call on any master, or answers 503. The default `stale` answers at once from this master's state.
+ * Response headers hold the mode and the applied index.
  */
 export class Consistency implements NestInterceptor {
   readonly #control: ControlPlane;
@@ -34,7 +35,7 @@ export class Consistency implements NestInterceptor {
     if (group) {
       const { applied, leader, isBehind } = await group.statusAfterPauses();
       reply.header("x-raft-index", String(applied));
-      // Without a leader nothing tells whether others have gone on.
+      // Without a leader this master cannot know whether the others have advanced.
       const mayBeStale = leader === undefined || isBehind;
       if (wanted === "stale" && mayBeStale) reply.header("x-may-be-stale", "true");
     }

@@ -30,7 +30,7 @@ it("preflight: answered for a listed origin, without a key", async () => {
   expect(headers.get("access-control-allow-headers")).toBe("authorization,content-type");
 });
 
-it("preflight: refused for other origins, and where none is listed", async () => {
+it("preflight: refused for other origins, and if none is listed", async () => {
   for (const [target, origin] of [
     [server, "https://evil.example.com"],
     [closed, PAGE],
@@ -41,7 +41,7 @@ it("preflight: refused for other origins, and where none is listed", async () =>
   }
 });
 
-it("answers, errors and streams carry the origin", async () => {
+it("responses: answers, errors and streams carry the origin", async () => {
   const body = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
   for (const [more, key] of [
     [{}, server.adminKey],

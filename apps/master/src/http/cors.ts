@@ -1,20 +1,21 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 
-/** How long a browser may keep the answer to a preflight. */
+/** How long a browser may cache the answer to a preflight. */
 const MAX_AGE_SECONDS = 600;
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
-/** What a page's script may read of an answer, besides what it always may. */
+/** Response headers that a page's script may read beyond the default ones. */
 const EXPOSED =
   "x-request-id, x-should-retry, retry-after, retry-after-ms, etag, x-heddle-node, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens";
 
-/** Whether a text names an origin, as `https://app.example.com`, or all of them as `*`. */
+/** Whether a text is an origin, as `https://app.example.com`, or `*`. */
 export function isOrigin(text: string): boolean {
   return text === "*" || /^https?:\/\/[^/\s,]+$/.test(text);
 }
 
 /**
- * Lets scripts of the listed origins read answers. True where the request was a preflight, which is
- * answered then. No cookie is ever taken, so `*` exposes nothing but what a key opens.
+ * Lets scripts of the listed origins read answers. Returns true for a preflight, which it has
+ * answered.
+ * No cookie is used, so `*` exposes nothing without a key.
  */
 export function answerCors(
   { method, headers }: FastifyRequest,
@@ -27,7 +28,7 @@ export function answerCors(
   raw.setHeader("vary", "origin");
   const isAllowed = origins.includes("*") || origins.includes(origin);
   if (!isAllowed) return false;
-  // On the raw answer: streams write their own head.
+  // On the raw response: streams write their own head.
   raw.setHeader("access-control-allow-origin", origins.includes("*") ? "*" : origin);
   raw.setHeader("access-control-expose-headers", EXPOSED);
   const isPreflight = method === "OPTIONS" && headers["access-control-request-method"];

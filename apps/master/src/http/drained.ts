@@ -1,7 +1,9 @@
 import type { ServerResponse } from "node:http";
 import { AppError } from "@heddle/base/errors";
 
-/** Resolves when the response takes more; rejects with `cancelled` where its reader has left. */
+/**
+ * Resolves when the response accepts more; rejects with `cancelled` if its client has disconnected.
+ */
 export function responseDrained(raw: ServerResponse): Promise<void> {
   if (raw.destroyed) return Promise.reject(new AppError("cancelled", "the reader left"));
   return new Promise((resolve) => {

@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { errorReply, shownPath } from "./error-reply.ts";
 import { allowedMethods, isAtBase, pathAtBase, type RouteInfo } from "./route-table.ts";
 
-/** Turns whatever a route, the router or the body parser threw into the answer of its API. */
+/** Converts what a route, the router or the body parser threw into the answer of its API. */
 @Catch()
 export class ErrorFilter implements ExceptionFilter {
   readonly #routes: readonly RouteInfo[];
@@ -51,7 +51,7 @@ export class ErrorFilter implements ExceptionFilter {
     return new AppError("method_not_allowed", message);
   }
 
-  /** A wrong base URL is what most of those did who ask for a route that there is not. */
+  /** Most requests for an unknown route have a wrong base URL. */
   #whereElse(path: string): string {
     const meant = pathAtBase(this.#routes, path);
     if (meant === undefined) {
@@ -68,7 +68,7 @@ function pathOf(url: string): string {
   return end === -1 ? url : url.slice(0, end);
 }
 
-/** Fastify's and Nest's own refusals, by status; undefined for what is a fault of this server. */
+/** Refusals of Fastify and Nest, by status; undefined for an internal error. */
 function ofFramework(thrown: unknown): AppError | undefined {
   const status = statusOf(thrown);
   const message = thrown instanceof Error ? thrown.message : String(thrown);

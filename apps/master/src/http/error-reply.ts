@@ -12,23 +12,23 @@ export interface ErrorReply {
 const ORCHESTRATION =
   /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints|queues|projects)(\/|\?|$)/;
 
-/** Of a path that a message names, characters that are told. */
+/** Characters of a path that a message shows. */
 const MAX_SHOWN_CHARS = 200;
 
-/** The path as a message tells it: a caller who sends kilobytes does not get them back. */
+/** The path as a message shows it: kilobytes are not sent back. */
 export function shownPath(path: string): string {
   return path.length > MAX_SHOWN_CHARS ? `${path.slice(0, MAX_SHOWN_CHARS)}...` : path;
 }
 
 /**
- * Whether the path is of the orchestration API, which answers with RFC 9457. All others use OpenAI's
- * envelope, unknown ones too: whoever asks for a route of OpenAI's that is not here has its SDK.
+ * Whether the path belongs to the orchestration API, which answers with RFC 9457. All others use
+ * OpenAI's envelope, also unknown ones, because their callers use an OpenAI SDK.
  */
 export function isOrchestration(path: string): boolean {
   return ORCHESTRATION.test(path);
 }
 
-/** The answer for an error on a path, in the shape of the API that the path belongs to. */
+/** The answer for an error on a path, in the format of the path's API. */
 export function errorReply(
   error: AppError,
   requestId: string,
@@ -58,7 +58,7 @@ function errorHeaders(error: AppError): Record<string, string> {
   return headers;
 }
 
-/** OpenAI's error body; the first four members are always there. */
+/** OpenAI's error body; the first four members are always present. */
 export function envelopeBody(error: AppError, requestId: string): string {
   return JSON.stringify({
     error: {
@@ -111,7 +111,7 @@ function pointerOf(path: readonly PropertyKey[]): string {
   return ["#", ...escaped].join("/");
 }
 
-/** A limit that waiting cannot lift is told by the missing wait: such a call must not be repeated. */
+/** A limit that waiting cannot lift has no wait time: such a call must not be retried. */
 function canRetry(error: AppError): boolean {
   if (error.code === "rate_limit_exceeded") return error.retryAfterMs !== undefined;
   return error.retryable;

@@ -2,14 +2,15 @@ import type { Server } from "node:http";
 import type { HttpLimits } from "./fastify-server.ts";
 
 const TICK_MS = 100;
-/** The most that is forgiven, and how long after the last stall. */
+/** The maximum compensation, and how long after the last stall it applies. */
 const MAX_FORGIVEN_MS = 60_000;
 
 /**
- * Keeps the limits against slow clients from those whom this process kept waiting. Node measures
- * them on the clock, and looks before it reads: after the event loop stood still, what a client had
- * sent in time lies unread, and it would be told that its request took too long. So the time in which
- * the loop stood still comes on top.
+ * Extends the limits against slow clients by the time in which this process was stalled. Node
+ * checks
+ * them by the clock before it reads: after a stall, a request that arrived in time is still unread
+ * and
+ * would get a timeout.
  */
 export function compensateTimeoutsForEventLoopLag(
   server: Server,
@@ -30,7 +31,7 @@ export function compensateTimeoutsForEventLoopLag(
   };
   const timer = setInterval(tick, TICK_MS).unref();
   server.once("close", () => clearInterval(timer));
-  // Whether this timer or Node's look comes first after a stall is open: what is due counts already.
+  // After a stall either this timer or Node's check may run first, so overdue time counts already.
   const allowanceMs = (): number =>
     Math.min(MAX_FORGIVEN_MS, stalledMs + Math.max(0, performance.now() - dueMs));
   const define = (name: "headersTimeout" | "requestTimeout", limitMs: number): void => {

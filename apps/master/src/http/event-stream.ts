@@ -1,35 +1,37 @@
 import type { ServerResponse } from "node:http";
 import { AppError } from "@heddle/base/errors";
 
-/** How often a silent stream says that it lives, so that proxies keep it open. */
+/** Heartbeat interval of a silent stream, so that proxies keep it open. */
 export const HEARTBEAT_MS = 15_000;
 
-/** How long a client may take nothing of what waits for it, before its stream is cut. */
+/** How long a client may read nothing of its pending data before its stream is cut. */
 const READER_STALL_MS = 60_000;
 
-/** Text that may wait for the end of this turn; more goes to the response, which tells when to stop. */
+/**
+ * Bound on text that waits for the end of this turn; beyond it the response applies back-pressure.
+ */
 const MAX_PENDING_CHARACTERS = 16_384;
 
-/** Responses that are streams of events, into which a comment may be written at any time. */
+/** Responses that are event streams, into which a comment may be written at any time. */
 const opened = new WeakSet<ServerResponse>();
 
-/** Whether the response has begun, as a stream of events. */
+/** Whether the response has started as an event stream. */
 export function isEventStream(response: ServerResponse): boolean {
   return opened.has(response);
 }
 
 export interface EventStreamOptions {
   readonly heartbeatMs: number;
-  /** How long a client may take nothing of it; 60,000 where absent. */
+  /** How long a client may read nothing; 60,000 by default. */
   readonly stallMs?: number | undefined;
-  /** Called once, before the first byte; its headers come besides the content type and caching rules. */
+  /** Called once, before the first byte; returns further headers. */
   readonly onOpen: () => Record<string, string>;
 }
 
 /**
- * Server-sent events written straight to the response: the path of every streamed token. Nothing is
- * sent, and the response can still be used for something else, until the first event is written or
- * a heartbeat is due, whichever comes first.
+ * Server-sent events written directly to the response: the path of every streamed token. Nothing is
+ * sent,
+ * and the response stays usable for another answer, until the first event or heartbeat.
  */
 export class EventStream {
   readonly #response: ServerResponse;
@@ -37,7 +39,7 @@ export class EventStream {
   readonly #heartbeat: NodeJS.Timeout;
   readonly #stallMs: number;
   #isOpen = false;
-  /** What was written in this turn of the event loop: it leaves in one write, the head with it. */
+  /** Text of this turn of the event loop: it is sent in one write, together with the head. */
   #pending = "";
   readonly #flush = (): void => {
     const text = this.#pending;
@@ -53,14 +55,15 @@ export class EventStream {
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs);
   }
 
-  /** Whether the status is decided: from then on a failure can only be told as an event. */
+  /** Whether the status is sent: from then on a failure can only be an event. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
 
   /**
-   * One write for one chunk: Node would hand its length, its text and its end to the system as four
-   * pieces, at several times the cost. What has no chunks, as for HTTP/1.0, it writes itself.
+   * One write per chunk: Node would write its length, text and end as four pieces, at several times
+   * the
+   * cost. Unchunked responses, as for HTTP/1.0, are left to Node.
    */
   #send(text: string): void {
     const response = this.#response;
@@ -73,7 +76,7 @@ export class EventStream {
     response.chunkedEncoding = true;
   }
 
-  /** Writes finished event text. Returns false when the client lags: await `drained` before more. */
+  /** Writes complete event text. Returns false under back-pressure: await `drained` before more. */
   write(text: string): boolean {
     this.#open();
     if (this.#pending === "") process.nextTick(this.#flush);
@@ -84,8 +87,10 @@ export class EventStream {
 
   /**
    * Resolves when the client has caught up or is gone. Rejects with `request_timeout` when it has
-   * taken nothing for as long as it may: what is made for it would be kept for nobody. Node's time
-   * limit of a socket tells a slow reader, of whom some bytes go, from one that does not read.
+   * read
+   * nothing for the stall limit. Node's socket timeout distinguishes a slow reader from one that
+   * does
+   * not read.
    */
   drained(): Promise<void> {
     const response = this.#response;
@@ -113,11 +118,11 @@ export class EventStream {
     clearInterval(this.#heartbeat);
     this.#response.end(this.#pending + lastText);
     this.#pending = "";
-    // Without a listener Node closes the connection: the rest is not kept for one that never reads.
+    // Without a listener Node closes the connection, which drops the pending data.
     if (this.#response.writableLength > 0) this.#response.setTimeout(this.#stallMs);
   }
 
-  /** Leaves the response, of which nothing has been sent, to another answer. */
+  /** Leaves the response, of which nothing was sent, to another answer. */
   abandon(): void {
     clearInterval(this.#heartbeat);
   }
@@ -134,7 +139,7 @@ export class EventStream {
     });
   }
 
-  /** A client that does not read gets no heartbeats: they would only pile up. */
+  /** A client that does not read gets no heartbeats, which would only accumulate. */
   #beat(): void {
     if (!this.#response.writableNeedDrain) this.write(": heartbeat\n\n");
   }

@@ -15,14 +15,14 @@ import { checkBody, checkQuery } from "./route-input.ts";
 
 export interface HttpLimits {
   readonly maxBodyBytes: number;
-  /** Bytes of bodies that are being read at once, over all connections; one that exceeds it is 503. */
+  /** Bytes of bodies being read at once, over all connections; a body beyond it gets 503. */
   readonly maxReadingBytes: number;
-  /** Connections at once; further ones are closed as they come. */
+  /** Connections at once; further ones are closed on arrival. */
   readonly maxConnections: number;
   /** How long a client may take to send its headers, and its whole request. */
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
-  /** Origins whose pages' scripts may read answers, or `*`; none where empty. */
+  /** Origins whose scripts may read answers, or `*`; none if empty. */
   readonly corsOrigins: readonly string[];
 }
 
@@ -46,7 +46,7 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
       headersTimeout: limits.headersTimeoutMs,
       connectionsCheckingInterval: Math.min(1000, limits.headersTimeoutMs),
       keepAliveTimeout: 72_000,
-      // Node refuses such a request without a word; the hook below says what is wrong.
+      // Node would refuse such a request without a reason; the hook below gives one.
       requireHostHeader: false,
     },
     genReqId: requestIdOf,
@@ -78,16 +78,16 @@ function refusalByHead({ headers, raw, is404 }: FastifyRequest): Error | undefin
   if (headers.host === undefined && raw.httpVersion === "1.1") {
     return new AppError("invalid_value", "The header `Host` is missing: HTTP/1.1 asks for it.");
   }
-  // Without this the router would read the whole body before it says that there is no route.
+  // Otherwise the router would read the whole body before it answers 404.
   return is404 ? new NotFoundException() : undefined;
 }
 
-/** Every route that is registered gets its checks; but for that of the body they come before it is read. */
+/** Adds its checks to every route; all but the body's run before the body is read. */
 function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: BodyReader): void {
   instance.addHook("onRoute", (route) => {
     const { permission, input } = (route.config ?? {}) as AccessConfig;
     const check = access.of(permission);
-    // An OpenAI SDK may send what this version does not know: its routes judge for themselves.
+    // OpenAI SDKs may send parameters unknown to this version: those routes check for themselves.
     const declared = isOrchestration(route.url) ? (input ?? {}) : undefined;
     route.onRequest = (request, reply, done) => {
       attempt(done, () => {
@@ -111,7 +111,7 @@ function attempt(done: (error?: Error) => void, check: () => void): void {
   done();
 }
 
-/** JSON is parsed by the route, which may answer a repeated request without it. */
+/** The route parses the JSON, because a repeated request may be answered without it. */
 function readBodiesAsBytes(instance: FastifyInstance, bodies: BodyReader): void {
   instance.removeAllContentTypeParsers();
   instance.addContentTypeParser("application/json", (_request, payload, done) => {
@@ -119,7 +119,7 @@ function readBodiesAsBytes(instance: FastifyInstance, bodies: BodyReader): void 
   });
 }
 
-/** A URL that the router cannot take reaches neither a hook nor a filter: it is answered here. */
+/** A URL that the router refuses reaches no hook or filter: it is answered here. */
 function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
   const isTooLong = (error as { code?: unknown }).code === "FST_ERR_MAX_PARAM_LENGTH";
   const why = isTooLong

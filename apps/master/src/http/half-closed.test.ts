@@ -13,7 +13,7 @@ beforeEach(() => {
   server.dispatch.script = {};
 });
 
-/** Sends a chat call over a socket of its own, which may close its sending side and read on. */
+/** Sends a chat call on a socket of its own, which may close its sending side and read on. */
 async function call(fields: object, version = "1.1"): Promise<Socket> {
   const { hostname, port } = new URL(server.url);
   const socket = connect({ port: Number(port), host: hostname, allowHalfOpen: true });
@@ -28,7 +28,7 @@ async function call(fields: object, version = "1.1"): Promise<Socket> {
   return socket;
 }
 
-/** All that comes until the server closes. */
+/** Everything up to the server's close. */
 async function textOf(socket: Socket): Promise<string> {
   let text = "";
   socket.on("data", (bytes: Buffer) => {
@@ -39,7 +39,7 @@ async function textOf(socket: Socket): Promise<string> {
   return text;
 }
 
-describe("a client that closes its sending side behind the request", () => {
+describe("half-closed: a client that closes its sending side after the request", () => {
   it.each([
     ["1.1", 0],
     ["1.1", 200],
@@ -56,7 +56,7 @@ describe("a client that closes its sending side behind the request", () => {
     },
   );
 
-  it("gets a whole stream, also where its tokens are far apart", async () => {
+  it("gets a whole stream, also if its tokens are far apart", async () => {
     server.dispatch.script = { tokenDelayMs: 400 };
     const socket = await call({ max_tokens: 3, stream: true });
     socket.end();
@@ -65,14 +65,14 @@ describe("a client that closes its sending side behind the request", () => {
     expect(text).toContain(": \n\n");
   });
 
-  it("is answered what its key and its body are refused with", async () => {
+  it("gets the refusals of its key and its body", async () => {
     const socket = await call({ max_tokens: "many" });
     socket.end();
     expect(await textOf(socket)).toMatch(/HTTP\/1\.1 400 .*"param":"max_tokens"/s);
   });
 });
 
-describe("a client that goes", () => {
+describe("half-closed: a client that disconnects", () => {
   const endless = { max_tokens: 5000 };
   const goings: readonly [string, (socket: Socket) => void][] = [
     ["closes", (socket) => socket.destroy()],
@@ -95,7 +95,7 @@ describe("a client that goes", () => {
     );
   }
 
-  it("frees its call over HTTP/1.0, where nobody can ask whether it still reads", async () => {
+  it("frees its call over HTTP/1.0, which has no probe", async () => {
     server.dispatch.script = { tokenDelayMs: 20 };
     const socket = await call(endless, "1.0");
     await eventuallyWithin(() => server.dispatch.running === 1);

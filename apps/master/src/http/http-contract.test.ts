@@ -43,8 +43,8 @@ async function errorOf(reply: Response): Promise<Record<string, unknown>> {
   return body.error;
 }
 
-describe("malformed requests", () => {
-  it("are not those that begin with a mark of the byte order", async () => {
+describe("HTTP: malformed requests", () => {
+  it("do not include those with a byte order mark", async () => {
     const body = `\uFEFF${JSON.stringify(hello)}`;
     const reply = await raw(chatPath, { method: "POST", headers: authorized(), body });
     expect(reply.status).toBe(200);
@@ -65,7 +65,7 @@ describe("malformed requests", () => {
     expect((await errorOf(reply))["code"]).toBe(code);
   });
 
-  it("bytes that are not UTF-8 are 400", async () => {
+  it("that are not UTF-8 are 400", async () => {
     const body = Buffer.concat([
       Buffer.from('{"model":"'),
       Buffer.from([0xff, 0xfe]),
@@ -76,13 +76,13 @@ describe("malformed requests", () => {
     expect((await errorOf(reply))["message"]).toContain("UTF-8");
   });
 
-  it("brackets inside strings do not count as depth", async () => {
+  it("do not include those with brackets inside strings", async () => {
     const content = `${"[{".repeat(500)} \\" \\\\`;
     const reply = await postChat(server, { ...hello, messages: [{ role: "user", content }] });
     expect(reply.status).toBe(200);
   });
 
-  it("a body over the limit is 413, declared or chunked", async () => {
+  it("over the body limit are 413, declared or chunked", async () => {
     const body = JSON.stringify({ ...hello, user: "x".repeat(200_000) });
     const declared = await raw(chatPath, { method: "POST", headers: authorized(), body });
     expect(declared.status).toBe(413);
@@ -93,14 +93,14 @@ describe("malformed requests", () => {
     expect(chunked.status).toBe(413);
   });
 
-  it("another content type is 415, and none at all too", async () => {
+  it("of another content type, or of none, are 415", async () => {
     const headers = authorized({ "content-type": "text/plain" });
     const reply = await raw(chatPath, { method: "POST", headers, body: "{}" });
     expect(reply.status).toBe(415);
     expect((await errorOf(reply))["code"]).toBe("unsupported_media_type");
   });
 
-  it("a compressed body is 415, told by its encoding", async () => {
+  it("with a compressed body are 415, by their encoding", async () => {
     const body = JSON.stringify(hello);
     const gzip = authorized({ "content-encoding": "gzip" });
     const reply = await raw(chatPath, { method: "POST", headers: gzip, body });
@@ -113,13 +113,13 @@ describe("malformed requests", () => {
     expect(plain.status).toBe(200);
   });
 
-  it("a content type with a charset is JSON", async () => {
+  it("with a charset in the content type are JSON", async () => {
     const headers = authorized({ "content-type": "application/json; charset=utf-8" });
     const reply = await raw(chatPath, { method: "POST", headers, body: JSON.stringify(hello) });
     expect(reply.status).toBe(200);
   });
 
-  it("a URL that cannot be decoded is 400 in the API's shape", async () => {
+  it("whose URL cannot be decoded are 400 in the API's shape", async () => {
     const models = await raw("/api/v1/models/%E0%A4%A", { headers: authorized() });
     expect(models.status).toBe(400);
     expect((await errorOf(models))["message"]).toContain("percent-encode");
@@ -129,7 +129,7 @@ describe("malformed requests", () => {
     expect(await keys.json()).toMatchObject({ code: "invalid_value", request_id: "mine" });
   });
 
-  it("a path of kilobytes is refused for its length, and not sent back", async () => {
+  it("with a path of kilobytes are refused, and it is not echoed", async () => {
     for (const [path, status, why] of [
       [`/api/v1/models/${"a".repeat(9_000)}`, 400, "more than 256 characters"],
       [`/${"a/".repeat(4_000)}`, 404, "Unknown route"],
@@ -142,7 +142,7 @@ describe("malformed requests", () => {
     }
   });
 
-  it("an unknown route is 404, a wrong method 405 with Allow", async () => {
+  it("for an unknown route are 404, with a wrong method 405 with Allow", async () => {
     const unknown = await raw("/api/v1/nonsense", { headers: authorized() });
     expect(unknown.status).toBe(404);
     expect((await errorOf(unknown))["code"]).toBe("not_found");
@@ -176,13 +176,13 @@ describe("malformed requests", () => {
     expect(message.length).toBeLessThan(700);
   });
 
-  it("an unknown model is 404 model_not_found", async () => {
+  it("for an unknown model are 404 model_not_found", async () => {
     const reply = await postChat(server, { ...hello, model: "nope" });
     expect(reply.status).toBe(404);
     expect(await errorOf(reply)).toMatchObject({ code: "model_not_found", param: "model" });
   });
 
-  it("what is not HTTP is answered and closed", async () => {
+  it("that are not HTTP are answered and closed", async () => {
     const text = await talk("GARBAGE\r\n\r\n");
     expect(text).toMatch(/^HTTP\/1.1 400 Bad Request/);
     expect(text).toContain('"code":"invalid_value"');
@@ -204,37 +204,37 @@ describe("malformed requests", () => {
     },
   );
 
-  it("an expectation on an orchestration path is a problem of the same status", async () => {
+  it("with an expectation on an orchestration path get a problem of that status", async () => {
     const head = "GET /api/v1/jobs HTTP/1.1\r\nhost: a\r\nexpect: foo\r\nconnection: close\r\n\r\n";
     const text = await talk(head);
     expect(text).toMatch(/^HTTP\/1.1 417 .*application\/problem\+json.*"status":417/s);
   });
 
-  it("HTTP/1.0 needs no Host header, and 100-continue is offered", async () => {
+  it("in HTTP/1.0 need no Host header, and 100-continue is supported", async () => {
     expect(await talk("GET /health HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1.1 200/);
     const head =
       "GET /health HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n";
     expect(await talk(head)).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 200/);
   });
 
-  it("headers that are too large are 413", async () => {
+  it("with headers that are too large are 413", async () => {
     const text = await talk(`GET /health HTTP/1.1\r\nhost: a\r\nx: ${"y".repeat(20_000)}\r\n\r\n`);
     expect(text).toMatch(/^HTTP\/1.1 413/);
   });
 });
 
-describe("slow clients", () => {
-  it("that never finish their headers are cut off with 408", async () => {
+describe("HTTP: slow clients", () => {
+  it("without complete headers are cut off with 408", async () => {
     expect(await talk("POST /x HTTP/1.1\r\nhost: a\r\n")).toMatch(/^HTTP\/1.1 408/);
   });
 
-  it("that never finish their body are cut off", async () => {
+  it("without a complete body are cut off", async () => {
     const head = `POST ${chatPath} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${server.adminKey}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{`;
     expect(await talk(head)).toMatch(/^HTTP\/1.1 408/);
   });
 });
 
-describe("keys", () => {
+describe("HTTP: keys", () => {
   const typo = (text: string): string => text.slice(0, -1) + (text.endsWith("0") ? "1" : "0");
 
   it.each<[string, (server: TestMaster) => Record<string, string>, RegExp]>([
@@ -260,7 +260,7 @@ describe("keys", () => {
     expect((await errorOf(reply))["message"]).toContain("inference:create");
   });
 
-  it("are held to their models", async () => {
+  it("are restricted to their models", async () => {
     const { text } = await server.addKey({ models: ["other"] });
     expect((await postChat(server, hello, { key: text })).status).toBe(403);
     const list = await send(server, "GET", "/api/v1/models", undefined, { key: text });
@@ -273,8 +273,8 @@ describe("keys", () => {
   });
 });
 
-describe("request ids", () => {
-  it("are the client's own where it is safe to repeat", async () => {
+describe("HTTP: request ids", () => {
+  it("are the client's own if that is safe to echo", async () => {
     const own = await raw("/health", { headers: { "x-request-id": "my-id.1" } });
     expect(own.headers.get("x-request-id")).toBe("my-id.1");
     const unsafe = await raw("/health", { headers: { "x-request-id": 'a"b<script>' } });
@@ -285,7 +285,7 @@ describe("request ids", () => {
   });
 });
 
-describe("every route", () => {
+describe("HTTP: every route", () => {
   const routes = listRoutes(CONTROLLERS);
 
   it("declares a permission and a summary", () => {
@@ -294,7 +294,7 @@ describe("every route", () => {
     expect(routes.filter(({ summary }) => summary === "")).toEqual([]);
   });
 
-  it.each(routes)("$method $path lets in who has $permission and nobody else", async (route) => {
+  it.each(routes)("$method $path admits exactly callers with $permission", async (route) => {
     const path = route.path.replace(":id", "none");
     const init = { method: route.method, headers: { "content-type": "application/json" } };
     const anonymous = await raw(path, init);
@@ -313,14 +313,14 @@ describe("every route", () => {
   });
 });
 
-describe("limits", () => {
-  it("let just the burst of 200 concurrent calls through, and tell the others when", async () => {
+describe("HTTP: limits", () => {
+  it("admit just the burst of 200 concurrent calls, and give the others a time", async () => {
     const { text } = await server.addKey({ limits: { requestsPerMinute: 50 } });
     const startMs = performance.now();
     const replies = await Promise.all(
       Array.from({ length: 200 }, () => postChat(server, hello, { key: text })),
     );
-    // One more is let through for each 1.2 s that the calls take.
+    // One more call is admitted per 1.2 s of the test's duration.
     const refilled = Math.ceil((performance.now() - startMs) / 1_200);
     const passed = replies.filter(({ status }) => status === 200).length;
     expect(passed).toBeGreaterThanOrEqual(50);
@@ -340,9 +340,9 @@ describe("limits", () => {
     expect((await errorOf(refused[0] as Response))["code"]).toBe("rate_limit_exceeded");
   });
 
-  it("on the time of a request are not for those whom the master itself kept waiting", async () => {
+  it("on the time of a request exclude the master's own stalls", async () => {
     const replies = Array.from({ length: 50 }, () => postChat(server, hello));
-    // After the first connections were taken and before they are read, nothing runs for long.
+    // Blocks the event loop after the first connections are accepted and before they are read.
     setImmediate(() => setImmediate(() => busyFor(1_300)));
     const statuses = (await Promise.all(replies)).map(({ status }) => status);
     expect(statuses).toEqual(Array(50).fill(200));
@@ -364,12 +364,12 @@ describe("limits", () => {
     const rows = server.rows.slice(before);
     const spent = rows.reduce((sum, row) => sum + row.promptTokens + row.completionTokens, 0);
     expect(spent).toBeGreaterThan(0);
-    // One more is let through for each 30 ms that the calls take.
+    // One more call is admitted per 30 ms of the test's duration.
     expect(spent).toBeLessThanOrEqual(2000 + Math.ceil((performance.now() - startMs) / 30));
     expect(replies.some(({ status }) => status === 429)).toBe(true);
   });
 
-  it("tell a call that can never fit not to come back", async () => {
+  it("refuse a call that can never fit without a retry time", async () => {
     const { text } = await server.addKey({ limits: { tokensPerMinute: 100 } });
     const reply = await postChat(server, { ...hello, max_tokens: 101 }, { key: text });
     expect(reply.status).toBe(429);
@@ -377,7 +377,7 @@ describe("limits", () => {
     expect(reply.headers.get("retry-after")).toBeNull();
   });
 
-  it("bound calls at once per key, and give the place back", async () => {
+  it("bound concurrent calls per key, and release the slots", async () => {
     const { text } = await server.addKey({ limits: { concurrency: 2 } });
     server.dispatch.script.tokenDelayMs = 20;
     const running = [1, 2].map(() => postChat(server, { ...hello, max_tokens: 10 }, { key: text }));
@@ -388,7 +388,7 @@ describe("limits", () => {
     expect((await postChat(server, hello, { key: text })).status).toBe(200);
   });
 
-  it("bound calls at once over all keys with 503 and Retry-After", async () => {
+  it("bound concurrent calls over all keys with 503 and Retry-After", async () => {
     const small = await startTestMaster({ maxCalls: 2, http: DEFAULT_HTTP_LIMITS });
     small.dispatch.script.tokenDelayMs = 20;
     const running = [1, 2].map(() => postChat(small, { ...hello, max_tokens: 10 }));
@@ -402,7 +402,7 @@ describe("limits", () => {
   });
 });
 
-/** Sends bytes on a bare socket and collects what comes until the server closes. */
+/** Sends bytes on a bare socket and collects the answer until the server closes. */
 function talk(bytes: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(server.url);

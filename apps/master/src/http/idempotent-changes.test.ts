@@ -34,8 +34,8 @@ async function change(method: string, path: string, body: unknown, { key, ifMatc
 
 const MODEL = { id: "once", source: "builtin://tiny" };
 
-describe("an Idempotency-Key", () => {
-  it("has a key created once, and shows its text again", async () => {
+describe("Idempotency-Key", () => {
+  it("creates a key once, and replays its text", async () => {
     const before = server.control.state.keys.size;
     const first = await change("POST", "/keys", { name: "a" }, { key: "k-1" });
     const again = await change("POST", "/keys", { name: "a" }, { key: "k-1" });
@@ -45,7 +45,7 @@ describe("an Idempotency-Key", () => {
     expect(server.control.state.keys.size).toBe(before + 1);
   });
 
-  it("goes by what a body says, not by the order of its fields, and is refused with another", async () => {
+  it("compares the content of bodies, not the order of their fields", async () => {
     const limits = { requests_per_minute: 5, tokens_per_minute: 7 };
     const turned = { tokens_per_minute: 7, requests_per_minute: 5 };
     const first = await change("POST", "/keys", { name: "o", limits }, { key: "k-order" });
@@ -56,7 +56,7 @@ describe("an Idempotency-Key", () => {
     expect(other.status).toBe(422);
   });
 
-  it("keeps no secret in the state that could be read there", async () => {
+  it("keeps no readable secret in the state", async () => {
     const made = await change("POST", "/keys", { name: "sealed" }, { key: "k-sealed" });
     const kept = [...server.control.snapshot()].join("\n");
     expect(kept).toContain(String(made.body["id"]));
@@ -64,7 +64,7 @@ describe("an Idempotency-Key", () => {
     expect(kept).not.toContain("k-sealed");
   });
 
-  it("has a model registered once, and replays the answer as it was", async () => {
+  it("registers a model once, and replays the answer unchanged", async () => {
     const first = await change("POST", "/models", MODEL, { key: "m-1" });
     await change("POST", "/models", { ...MODEL, id: "another" }, { key: "m-2" });
     expect(await change("POST", "/models", MODEL, { key: "m-1" })).toEqual({
@@ -85,7 +85,7 @@ describe("an Idempotency-Key", () => {
     );
   });
 
-  it("is the caller's own: another caller's same key is another request", async () => {
+  it("belongs to its caller: another caller's same key is another request", async () => {
     const { text } = await server.addKey();
     const first = await change("POST", "/keys", { name: "d" }, { key: "k-3" });
     const other = await change("POST", "/keys", { name: "d" }, { key: "k-3", as: text });
@@ -93,7 +93,7 @@ describe("an Idempotency-Key", () => {
     expect(other.body["id"]).not.toBe(first.body["id"]);
   });
 
-  it("replays a refusal of the state too, and not one of the request", async () => {
+  it("replays a refusal of the state, and not one of the request", async () => {
     const path = "/cluster/settings/max_concurrent_jobs";
     const sent = { key: "s-2", ifMatch: '"7"' };
     expect(await change("PUT", path, { value: 5 }, sent)).toMatchObject({
@@ -108,7 +108,7 @@ describe("an Idempotency-Key", () => {
     expect((await change("POST", "/keys", { name: "e" }, { key: "k-4" })).status).toBe(200);
   });
 
-  it("makes one change of many that come at once", async () => {
+  it("makes one change of many concurrent requests", async () => {
     const before = server.control.state.keys.size;
     const all = await Promise.all(
       Array.from({ length: 8 }, () => change("POST", "/keys", { name: "f" }, { key: "k-5" })),
@@ -118,7 +118,7 @@ describe("an Idempotency-Key", () => {
     expect(all.filter(({ replayed }) => replayed === null)).toHaveLength(1);
   });
 
-  it("that is empty, too long or has spaces is 400", async () => {
+  it("if empty, too long or with spaces is 400", async () => {
     for (const key of ["", "a b", "x".repeat(256)]) {
       const refused = await change("POST", "/keys", { name: "g" }, { key });
       expect(refused, key).toMatchObject({

@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
-import { differentRequest, type KeptAnswer } from "@heddle/control/idempotency";
+import { differentRequest, type IdempotencyRecord } from "@heddle/control/idempotency";
 import type { FastifyReply } from "fastify";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Accepted, accepted, propose } from "../control-plane/propose.ts";
@@ -11,7 +11,7 @@ import { canonicalJson } from "./json-body.ts";
 /** A change that a request asks for. */
 export interface RequestedChange<Told> {
   readonly command: ControlCommand;
-  /** What the caller is told where the change is made, as JSON, but for what only `apply` knows. */
+  /** The response to a successful change, as JSON, without what only `apply` knows. */
   readonly told: Told;
 }
 
@@ -20,10 +20,11 @@ const IV_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * Makes the changes that requests ask for. One with the header `Idempotency-Key` is made once: sent
- * again within 24 hours, to whatever master, it gets the answer that it got, with the header
- * `Idempotency-Replayed: true`. What was told is kept in the replicated state, under a key that only
- * the header's value leads to: an answer may hold a secret, such as a new API key.
+ * Makes the changes of requests. One with the header `Idempotency-Key` is made once: a retry within
+ * 24
+ * hours, at any master, gets the first response with `Idempotency-Replayed: true`. The response is
+ * encrypted in the replicated state with a key derived from the header, because it may hold a
+ * secret.
  */
 export class IdempotentChanges {
   readonly #control: ControlPlane;
@@ -35,9 +36,11 @@ export class IdempotentChanges {
   }
 
   /**
-   * The answer to a request: `requested` reads and checks it where it was not answered before, and
-   * `answer` makes the whole of what is told. Throws `unprocessable` for another request under the
-   * same key, and what the change is refused with.
+   * The response to a request. `requested` reads and checks it if it was not answered before, and
+   * `answer`
+   * builds the full response. Throws `unprocessable` for another request under the same key, and
+   * the
+   * refusal of the change.
    */
   async make<Told, Answer>(
     request: CallerRequest,
@@ -68,7 +71,7 @@ export class IdempotentChanges {
     return answer(kept ? open<Told>(kept.answer, secret) : told, made);
   }
 
-  /** Under which name the cluster keeps the answer, and what it is sealed with. */
+  /** The record's id in the cluster, and the encryption key of the response. */
   #namesOf(request: CallerRequest, key: string): { id: string; secret: Buffer } {
     const caller = request.apiKey?.id ?? "";
     const derive = (purpose: string) =>
@@ -77,8 +80,12 @@ export class IdempotentChanges {
   }
 }
 
-/** Whether the same request was applied before this one, which came at about the same time. */
-function isOfAnother(kept: KeptAnswer | undefined, fingerprint: string, sealed: string): boolean {
+/** Whether another, concurrent request with this key was applied first. */
+function isOfAnother(
+  kept: IdempotencyRecord | undefined,
+  fingerprint: string,
+  sealed: string,
+): boolean {
   return kept !== undefined && kept.fingerprint === fingerprint && kept.answer !== sealed;
 }
 
@@ -91,7 +98,7 @@ function idempotencyKeyOf(request: CallerRequest): string | undefined {
   throw new AppError("invalid_value", message, { param: "Idempotency-Key" });
 }
 
-/** A hash of what was asked for: another method, URL, precondition or body is another request. */
+/** A hash of the request: method, URL, precondition and body. */
 function fingerprintOf(request: CallerRequest): string {
   const { method, url, headers, body } = request;
   const hash = createHash("sha256").update(

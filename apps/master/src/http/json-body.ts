@@ -2,21 +2,25 @@ import { isUtf8 } from "node:buffer";
 import { AppError } from "@heddle/base/errors";
 import { RequestFaults } from "@heddle/contracts/validation";
 
-/** Arrays and objects within one another that a body may have. */
+/** Maximum nesting of arrays and objects in a body. */
 const MAX_JSON_DEPTH = 64;
 /**
- * Fields and items that a body may have in all: each is checked and copied more than once on its way,
- * which for the millions that fit into megabytes would hold up everybody else.
+ * Maximum fields and items of a body: each is checked and copied several times, and millions of
+ * them
+ * would block the event loop.
  */
 const MAX_JSON_ITEMS = 65_536;
 
-/** The object that a request body holds. Throws `invalid_json` for anything else. Of fields of the
- * same name in one object the last counts, as JSON.parse has it. */
+/**
+ * The object in a request body. Throws `invalid_json` for anything else. Of duplicate fields in one
+ * object
+ * the last counts, as in JSON.parse.
+ */
 export function parseJsonBody(body: Buffer): Record<string, unknown> {
   if (body.length === 0) throw invalid("the body is empty; a JSON object is expected");
   if (!isUtf8(body)) throw invalid("the body is not UTF-8");
   checkShape(body);
-  // A mark of the byte order, which some editors put first, is no part of the text (RFC 8259, 8.1).
+  // A byte order mark, which some editors add, is not part of the text (RFC 8259, 8.1).
   const text = body.toString(
     "utf8",
     body[0] === 0xef && body.indexOf(BYTE_ORDER_MARK) === 0 ? 3 : 0,
@@ -25,12 +29,12 @@ export function parseJsonBody(body: Buffer): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalid("the body must be a JSON object");
   }
-  // The objects that are made of the body would lose such a field without a word.
+  // Objects built from the body would silently lose such a field.
   if (text.includes("__proto__") || text.includes("\\u")) refuseProtoKeys(value, []);
   return value as Record<string, unknown>;
 }
 
-/** The same text for all bodies that say the same, in whatever order their fields stand. */
+/** The same text for all bodies with the same content, regardless of the order of fields. */
 export function canonicalJson(body: Buffer): string {
   return JSON.stringify(parseJsonBody(body), (_name, value: unknown) => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
@@ -70,8 +74,9 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 /**
- * Counts brackets and commas outside of strings, before anything is made of the body. ASCII bytes never
- * occur inside a longer UTF-8 character.
+ * Counts brackets and commas outside of strings before parsing. ASCII bytes never occur inside a
+ * longer
+ * UTF-8 character.
  */
 function checkShape(body: Buffer): void {
   let depth = 0;
@@ -93,7 +98,7 @@ function checkShape(body: Buffer): void {
   }
 }
 
-/** Bytes of a string that are looked at one by one: for more, asking the system is faster. */
+/** Bytes of a string that are scanned one by one; beyond that a native search is faster. */
 const SHORT_STRING_BYTES = 32;
 
 function endOfString(body: Buffer, from: number): number {
@@ -101,7 +106,7 @@ function endOfString(body: Buffer, from: number): number {
   for (let at = from; at < end; at++) {
     const byte = body[at];
     if (byte === QUOTE) return at;
-    // Whatever is escaped, it ends no string.
+    // An escaped character ends no string.
     if (byte === BACKSLASH) at++;
   }
   let at = body.indexOf(QUOTE, from);

@@ -15,10 +15,10 @@ beforeAll(async () => {
 });
 afterAll(() => server.master.close(0));
 
-/** A name that stands wherever one is asked for before the input is read. */
+/** A valid value for any name in a path, which is checked before the input. */
 const NAME = "job_timeout";
 
-/** The refusal's places, as the caller is told them. */
+/** The locations of the refusal, as in its response. */
 async function pointersOf(method: string, path: string, body?: unknown) {
   const reply = await send(server, method, path.replace(/:\w+/g, NAME), body);
   expect(reply.headers.get("content-type"), `${method} ${path}`).toContain("problem+json");
@@ -29,7 +29,7 @@ async function pointersOf(method: string, path: string, body?: unknown) {
   return { route: `${method} ${path}`, status, pointers: errors.map(({ pointer }) => pointer) };
 }
 
-test("every route of the orchestration API refuses each parameter that it does not know", async () => {
+test("route input: orchestration routes refuse unknown query parameters", async () => {
   for (const { method, path } of routes) {
     const { route, status, pointers } = await pointersOf(method, `${path}?bogus=1&fake=2`);
     expect({ route, status }).toEqual({ route, status: 400 });
@@ -37,7 +37,7 @@ test("every route of the orchestration API refuses each parameter that it does n
   }
 });
 
-test("every route that changes something refuses each field of a body that it does not know", async () => {
+test("route input: every changing route refuses unknown fields of a body", async () => {
   for (const { method, path } of routes.filter((each) => each.method !== "GET")) {
     const { route, status, pointers } = await pointersOf(method, path, { bogus: 1 });
     expect({ route, status }).toEqual({ route, status: 400 });
@@ -45,7 +45,7 @@ test("every route that changes something refuses each field of a body that it do
   }
 });
 
-test("a body without fields is none, and the parameters that a route knows are taken", async () => {
+test("route input: an empty body is none, and known parameters are accepted", async () => {
   const empty = await pointersOf("POST", "/api/v1/jobs/:id/suspend", {});
   expect(empty).toMatchObject({ status: 404, pointers: [] });
   const known = await send(server, "GET", "/api/v1/events?after=0.0&limit=1&consistency=strong");

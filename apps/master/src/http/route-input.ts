@@ -3,15 +3,15 @@ import { RequestFaults, type ValidationFault } from "@heddle/contracts/validatio
 import type { FastifyRequest } from "fastify";
 import { parseJsonBody } from "./json-body.ts";
 
-/** What a route of the orchestration API takes beside its path; whatever else comes is refused. */
+/** The input of an orchestration route beside its path; any other input is refused. */
 export interface RouteInput {
-  /** The names of its query parameters; `checked` where the route refuses unknown ones itself. */
+  /** The names of its query parameters; `checked` if the route refuses unknown ones itself. */
   readonly query?: readonly string[] | "checked" | undefined;
   /** Whether it reads a body. */
   readonly body?: boolean | undefined;
 }
 
-/** Refuses query parameters that the route does not know, all of them at once, by throwing. */
+/** Throws if there are query parameters that the route does not know; names all of them. */
 export function checkQuery(request: FastifyRequest, { query = [] }: RouteInput): void {
   if (query === "checked") return;
   const unknown = Object.keys(request.query as object).filter((name) => !query.includes(name));
@@ -20,14 +20,14 @@ export function checkQuery(request: FastifyRequest, { query = [] }: RouteInput):
   refuse(unknown, (name) => `There is no parameter '${name}' here, ${known}.`);
 }
 
-/** Refuses the fields of a body that the route does not read; one without fields says nothing. */
+/** Refuses the fields of a body that the route does not read; an empty body is accepted. */
 export function checkBody({ body }: FastifyRequest, input: RouteInput): void {
   if (input.body || !(body instanceof Buffer) || body.length === 0) return;
   const fields = Object.keys(parseJsonBody(body));
   refuse(fields, (name) => `There is no field '${name}': this route takes no body.`);
 }
 
-/** Faults that are told of one request, at most. */
+/** Maximum faults listed for one request. */
 const MAX_FAULTS = 20;
 
 function refuse(names: readonly string[], messageOf: (name: string) => string): void {

@@ -1,7 +1,7 @@
 import { RequestMethod, type Type } from "@nestjs/common";
 import { permissionOf } from "./access.ts";
 
-/** One route as it is served: the path with `:name` parameters, and what a caller needs for it. */
+/** A served route: its path with `:name` parameters, and its requirements. */
 export interface RouteInfo {
   readonly method: string;
   readonly path: string;
@@ -17,20 +17,21 @@ export function listRoutes(controllers: readonly Type[]): RouteInfo[] {
     .sort((a, b) => a.path.localeCompare(b.path) || a.method.localeCompare(b.method));
 }
 
-/** The methods that a path has, empty where no route knows it. */
+/** The methods of a path; empty if no route has it. */
 export function allowedMethods(routes: readonly RouteInfo[], path: string): string[] {
   const found = routes.filter((route) => patternOf(route.path).test(path));
   return [...new Set(found.map((route) => route.method))];
 }
 
-/** Where both APIs lie; what operators ask for lies beside it. */
+/** The base path of both APIs; operators' routes are outside it. */
 const API_BASE = "/api/v1";
-/** Of a path, the last parts that are looked at: no route has more. */
+/** The last parts of a path that are compared: no route has more. */
 const MAX_ROUTE_PARTS = 6;
 
 /**
- * The path of a route that was asked for at a wrong base: as `/v1/models`, `/models`, or below the
- * path of another route. Undefined where no end of the path is a route's.
+ * The path of a route that was requested at a wrong base: as `/v1/models`, `/models`, or below
+ * another
+ * route. Undefined if no suffix of the path is a route's.
  */
 export function pathAtBase(routes: readonly RouteInfo[], path: string): string | undefined {
   const parts = path.split("/").filter(Boolean).slice(-MAX_ROUTE_PARTS);
@@ -42,7 +43,7 @@ export function pathAtBase(routes: readonly RouteInfo[], path: string): string |
   return undefined;
 }
 
-/** Whether the path lies where both APIs do. */
+/** Whether the path is below the base of both APIs. */
 export function isAtBase(path: string): boolean {
   return path === API_BASE || path.startsWith(`${API_BASE}/`);
 }

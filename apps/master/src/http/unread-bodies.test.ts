@@ -30,7 +30,7 @@ async function open(target: TestMaster, bytes = ""): Promise<Socket> {
   return socket;
 }
 
-/** What is answered to a request whose body never comes whole; it hangs where nothing is. */
+/** The answer to a request whose body never completes; hangs if there is none. */
 async function answerTo(bytes: string): Promise<string> {
   const socket = await open(server, bytes);
   const [data] = (await once(socket, "data")) as [Buffer];
@@ -38,10 +38,10 @@ async function answerTo(bytes: string): Promise<string> {
   return data.toString();
 }
 
-describe("a body that never comes", () => {
+describe("HTTP: a body that never arrives", () => {
   const length = "content-length: 200000";
 
-  it("keeps nobody waiting for 401, 403 and 404", async () => {
+  it("does not delay 401, 403 and 404", async () => {
     expect(await answerTo(head(undefined, length))).toMatch(/^HTTP\/1.1 401 .*x-request-id: /s);
     expect(await answerTo(head("sk-nobody", length))).toMatch(/^HTTP\/1.1 401 /);
     const { text } = await server.addKey({ scopes: ["models:read"] });
@@ -59,7 +59,7 @@ describe("a body that never comes", () => {
     expect(await answerTo(head(server.adminKey, gzip))).toMatch(/^HTTP\/1.1 415 /);
   });
 
-  it("is refused where its key has spent its calls, and spends none", async () => {
+  it("is refused if its key has spent its calls, and spends none", async () => {
     const { text } = await server.addKey({ limits: { requestsPerMinute: 1 } });
     expect((await postChat(server, hello, { key: text })).status).toBe(200);
     const refused = await answerTo(head(text, length));
@@ -68,8 +68,8 @@ describe("a body that never comes", () => {
   });
 });
 
-describe("bodies that are being read", () => {
-  it("are bounded over all connections, and give their place back when given up", async () => {
+describe("HTTP: bodies being read", () => {
+  it("are bounded over all connections, and free their share when abandoned", async () => {
     const stalled = await open(
       server,
       head(server.adminKey, "content-length: 240000") + " ".repeat(200_000),
@@ -95,8 +95,8 @@ describe("bodies that are being read", () => {
   });
 });
 
-describe("connections", () => {
-  it("are bounded; a further one is closed and an ended one leaves its place", async () => {
+describe("HTTP: connections", () => {
+  it("are bounded; a further one is closed, and a closed one frees its place", async () => {
     const http = { ...DEFAULT_HTTP_LIMITS, maxConnections: 2 };
     const small = await startTestMaster({ http });
     const held = [await open(small), await open(small)];

@@ -1,39 +1,41 @@
 import type { InferenceMetrics } from "@heddle/observability/inference-metrics";
 
-/** What one call used, written once when it ends, however it ended. No text of it is kept. */
+/**
+ * The usage of one call, written once when it ends, for any reason. It holds no text of the call.
+ */
 export interface UsageRow {
   readonly atMs: number;
   readonly requestId: string;
   readonly key: string;
   readonly model: string;
-  /** The worker that answered; absent where none was reached. */
+  /** The worker that answered; absent if none was reached. */
   readonly node: string | undefined;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
-  /** Absent for a call that succeeded. */
+  /** Absent for a successful call. */
   readonly errorCode: string | undefined;
-  /** The caller's own user, as it named one. */
+  /** The caller's own user, as in its request. */
   readonly endUser: string | undefined;
   /** The caller's own labels of the call. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
   readonly durationMs: number;
 }
 
-/** Where usage rows go besides the metrics: the ledger that bills are made of. */
+/** Receives usage rows beside the metrics: the ledger for billing. */
 export type UsageSink = (row: UsageRow) => void;
 
-/** Tokens of one call, as far as they are known. */
+/** Tokens of one call, as far as known. */
 export type CallTokens = Pick<UsageRow, "promptTokens" | "cachedTokens" | "completionTokens">;
 
-/** A call under way, which the metrics ask for what it has used since they asked last. */
+/** An open call, which the metrics poll for its usage. */
 interface OpenCall {
   report(): void;
 }
 
 /**
- * Tokens are counted in the metrics while their call goes on, and in all exactly as its row keeps
- * them, so that a scraper sees the rate of long answers, and metrics and ledger agree.
+ * Counts tokens in the metrics while their call goes on, and in total exactly as in its row. So
+ * scrapers see the rate of long answers, and metrics and ledger agree.
  */
 export class Accounting {
   readonly metrics: InferenceMetrics;
@@ -53,7 +55,7 @@ export class Accounting {
     this.#open.add(call);
   }
 
-  /** Counts what was used beyond what has been counted. */
+  /** Adds the usage that is not counted yet. */
   count(model: string, used: CallTokens, counted: CallTokens): void {
     const instruments = this.metrics.of(model);
     const promptTokens = used.promptTokens - counted.promptTokens;

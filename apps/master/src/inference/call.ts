@@ -17,12 +17,12 @@ export interface CallParts {
   readonly reservedOutputTokens: number;
 }
 
-/** Gaps between tokens that wait for the metrics: an instrument costs a lone token more than a list. */
+/** Token gaps are batched for the metrics: recording each alone costs more. */
 const MAX_KEPT_GAPS = 64;
 
 /**
- * One admitted call from its start to its end: it counts what the engine tells, corrects the
- * key's reservation by it, and writes exactly one usage row when it is closed.
+ * One admitted call from start to end. It counts the engine's events, corrects the key's token
+ * reservation, and writes exactly one usage row when it closes.
  */
 export class AdmittedCall {
   readonly #parts: CallParts;
@@ -36,9 +36,9 @@ export class AdmittedCall {
   #cachedTokens = 0;
   #completionTokens = 0;
   #reasoningTokens = 0;
-  /** What the metrics have been told of. */
+  /** The tokens already counted in the metrics. */
   #counted: CallTokens = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
-  /** Seconds between tokens that the metrics have not been told of. */
+  /** Seconds between tokens, not yet recorded in the metrics. */
   #gaps: number[] = [];
   #usage: Usage | undefined;
   #finishReasons: string[] = [];
@@ -53,7 +53,7 @@ export class AdmittedCall {
     parts.accounting.open(this);
   }
 
-  /** The worker that answers, once one has taken the call. */
+  /** The worker that answers, once one has accepted the call. */
   get node(): string | undefined {
     return this.#node;
   }
@@ -66,12 +66,12 @@ export class AdmittedCall {
     this.#overheadMs = overheadMs;
   }
 
-  /** Tokens of the answer that turned out to be reasoning, over all choices. */
+  /** Answer tokens that turned out to be reasoning, over all choices. */
   reasoned(tokens: number): void {
     this.#reasoningTokens += tokens;
   }
 
-  /** Takes note of one event. Throws the AppError of a `failed` one. */
+  /** Counts one event. Throws the AppError of a `failed` one. */
   observe(event: EngineEvent): void {
     switch (event.type) {
       case "started":
@@ -99,26 +99,29 @@ export class AdmittedCall {
     }
   }
 
-  /** The engine's count where it gave one, and else what was seen of the answer. */
+  /** The engine's count if it sent one, otherwise the tokens seen. */
   get usage(): Usage {
     return { ...(this.#usage ?? this.#seen), reasoningTokens: this.#reasoningTokens };
   }
 
-  /** Tells the metrics what came since they were told last. */
+  /** Updates the metrics with what is new since the last update. */
   report(): void {
     this.#count(this.#seen);
     this.#tellGaps();
   }
 
-  /** Frees the call's share of its key's limits and accounts for it; later calls do nothing. */
+  /**
+   * Releases the call's share of its key's limits and records its usage; later calls do nothing.
+   */
   close(error: AppError | undefined): void {
     if (this.#closed) return;
     this.#closed = true;
     (this.#hasStarted ? this.#instruments.running : this.#instruments.waiting).dec();
     this.#tellGaps();
     this.#observeTimes();
-    // What came after the last that was seen, as the ending token, is known now; and what was seen
-    // counts, also where an engine tells of less at the end.
+    // Includes tokens that were not streamed, as the end token. What was seen counts, even if the
+    // engine
+    // reports less.
     this.#count(atLeast(this.#seen, this.#usage));
     const { promptTokens, completionTokens } = this.#counted;
     this.#parts.reservation.finish(promptTokens + completionTokens);
@@ -150,7 +153,7 @@ export class AdmittedCall {
     this.#gaps = [];
   }
 
-  /** A counter never goes down: what was counted stays. */
+  /** Counters never decrease. */
   #count(used: CallTokens): void {
     const before = this.#counted;
     this.#counted = atLeast(before, used);
@@ -168,7 +171,7 @@ export class AdmittedCall {
     this.#lastTokenAtMs = now;
   }
 
-  /** At the call's end, so that no histogram stands between a request and its first token. */
+  /** Recorded at the end of the call, to keep histograms out of the time to first token. */
   #observeTimes(): void {
     const { gatewayOverhead, queueTime, timeToFirstToken } = this.#instruments;
     if (this.#overheadMs !== undefined) gatewayOverhead.observe(this.#overheadMs / 1000);

@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 
-/** The calls that run now: their bound, and how they are ended when the master stops. */
+/** The running calls: their bound, and their end at shutdown. */
 export class InFlight {
   readonly #maxCalls: number;
   readonly #calls = new Set<AbortController>();
@@ -19,7 +19,7 @@ export class InFlight {
     return this.#closing;
   }
 
-  /** Counts a call in; abort its controller to end it. Throws where no more are taken. */
+  /** Registers a call; abort its controller to end it. Throws at the bound and during shutdown. */
   enter(): AbortController {
     if (this.#closing) throw shuttingDown();
     if (this.#calls.size >= this.#maxCalls) {
@@ -36,7 +36,7 @@ export class InFlight {
     if (this.#calls.size === 0) this.#onIdle?.();
   }
 
-  /** Takes no more calls, waits for those that run, and ends what is left after `graceMs`. */
+  /** Admits no more calls, waits for the running ones, and aborts the rest after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true;
     await this.#idleWithin(graceMs);
@@ -56,7 +56,7 @@ export class InFlight {
   }
 }
 
-/** What a call is told that this master takes no more, or ends because it closes. */
+/** The error of a call that is refused or aborted by this master's shutdown. */
 export function shuttingDown(): AppError {
   const message = "This master is shutting down. Send the request to another one, or again later.";
   return new AppError("unavailable", message, { retryAfterMs: 1000 });

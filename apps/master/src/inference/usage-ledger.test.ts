@@ -13,7 +13,7 @@ const row: UsageRow = {
   ...{ errorCode: undefined, endUser: undefined },
 };
 
-it("rows reach the disk while the ledger is open, also after a time without any", async () => {
+it("usage ledger: rows reach the disk while it is open, also after an idle time", async () => {
   const directory = await mkdtemp(join(tmpdir(), "heddle-ledger-"));
   const ledger = new UsageLedger(directory, createLogger({ service: "test", level: "silent" }));
   const written = async () => {
@@ -33,7 +33,7 @@ it("rows reach the disk while the ledger is open, also after a time without any"
   await rm(directory, { recursive: true });
 });
 
-it("a burst of rows is written whole and in order, without a row lost", async () => {
+it("usage ledger: a burst of rows is written completely and in order", async () => {
   const directory = await mkdtemp(join(tmpdir(), "heddle-ledger-"));
   const ledger = new UsageLedger(directory, createLogger({ service: "test", level: "silent" }));
   for (let i = 0; i < 5_000; i++) {

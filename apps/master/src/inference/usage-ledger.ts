@@ -3,20 +3,22 @@ import { join } from "node:path";
 import type { Logger } from "@heddle/observability/logger";
 import type { UsageRow } from "./accounting.ts";
 
-/** Rows that may wait for the disk; beyond it rows are lost and counted, never memory. */
+/** Bound on rows that wait for the disk; beyond it rows are dropped and counted. */
 const MAX_WAITING_ROWS = 100_000;
-/** Characters that callers' labels of waiting rows may have; labels beyond it are left out. */
+/** Bound on the characters of labels in waiting rows; beyond it labels are omitted. */
 const MAX_WAITING_LABEL_CHARS = 16 * 1024 * 1024;
 const FLUSH_MS = 500;
 /**
- * So many rows are written without waiting for the time: under load, rows that lie for half a second
- * are taken for long-lived by the collector, and fill the heap's old part with what is soon garbage.
+ * This many rows are written at once: under load, rows held for half a second would be promoted to
+ * the
+ * heap's old generation and soon be garbage there.
  */
 const FLUSH_ROWS = 256;
 
 /**
- * The usage rows as JSON lines, one file for each UTC day, written in batches: a call never waits
- * for it, and a crash of the process loses at most the last half second.
+ * The usage rows as JSON lines, one file per UTC day, written in batches. A call never waits for
+ * it; a
+ * crash of the process loses at most the last half second.
  */
 export class UsageLedger {
   readonly #directory: string;
@@ -36,7 +38,7 @@ export class UsageLedger {
 
   record(row: UsageRow): void {
     if (this.#rows.length >= MAX_WAITING_ROWS) this.#lost++;
-    // Where rows could not be written they stay, and are tried again when it is time.
+    // After a failed write the rows stay and are retried by the timer.
     else if (this.#rows.push(this.#bounded(row)) === FLUSH_ROWS) this.#startFlush();
   }
 
@@ -47,7 +49,7 @@ export class UsageLedger {
     return row;
   }
 
-  /** Writes what waits. */
+  /** Writes the waiting rows. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
     while (this.#flushing) await this.#flushing;
@@ -58,12 +60,12 @@ export class UsageLedger {
   #startFlush(): void {
     this.#flushing ??= this.#flush().then((isWritten) => {
       this.#flushing = undefined;
-      // What came meanwhile passed the mark without starting anything.
+      // Rows that arrived during the write passed the mark without starting another.
       if (isWritten && this.#rows.length >= FLUSH_ROWS) this.#startFlush();
     });
   }
 
-  /** Usage that cannot be written is told in the log and kept for the next time; false then. */
+  /** A failed write is logged and its rows are kept for the next; false then. */
   async #flush(): Promise<boolean> {
     const rows = this.#rows;
     this.#rows = [];
@@ -101,7 +103,7 @@ function labelChars({ metadata = {} }: UsageRow): number {
 
 const DAY_MS = 86_400_000;
 
-/** Days since the epoch; a day is put into words once for all its rows. */
+/** Days since the epoch; the file name is formatted once per day. */
 function dayOf(row: UsageRow): number {
   return Math.floor(row.atMs / DAY_MS);
 }

@@ -10,7 +10,7 @@ type Report = Parameters<typeof attachMethod.requestSerialize>[0];
 const read = (report: Report) =>
   attachMethod.requestDeserialize(attachMethod.requestSerialize(report));
 
-/** The slots that a master takes for used which has no call of its own on the worker. */
+/** The slots that a master without calls on the worker counts as used. */
 function used(told: Pick<ReplicaStatus, "others">): number {
   const { register } = read({ register: { nodeId: "w", name: "w" } });
   const node = new AttachedNode(register!, undefined, 0);
@@ -24,11 +24,11 @@ function used(told: Pick<ReplicaStatus, "others">): number {
   return node.usedSequences(node.replicas[0]!);
 }
 
-test("slots: a report of before this master's calls ended takes none of them", () => {
+test("slots: a report from before this master's calls ended takes none", () => {
   expect(used({ others: 0 })).toBe(0);
   expect(used({ others: 2 })).toBe(2);
 });
 
-test("slots: where a worker does not tell whose calls they are, all count", () => {
+test("slots: calls without an owner in the report all count", () => {
   expect(used({})).toBe(4);
 });

@@ -6,18 +6,18 @@ import { decodeReplica } from "@heddle/rpc/node-codec";
 import type { GpuView, NodeJobOffer, NodeView } from "./node-directory.ts";
 import type { WorkerLink } from "./worker-link.ts";
 
-/** After so many intervals without a heartbeat a node gets no new work. */
+/** Intervals without a heartbeat after which a node gets no new work. */
 export const SUSPECT_INTERVALS = 3;
 
-/** The characters of a machine's id that count; a boot id has 36. */
+/** Bound on the length of a machine's id; a boot id has 36 characters. */
 const MAX_HOST_ID = 128;
-/** Likewise of why it refuses the leader. */
+/** Bound on the length of the reason for refusing the leader. */
 const MAX_REFUSAL = 1_024;
 
-/** Control groups around a node that count. */
+/** Bound on the control groups of a node. */
 const MAX_LIMITS = 16;
 
-/** What a master knows of one node while its Attach stream stands. */
+/** What a master knows of one node while its Attach stream is open. */
 export class AttachedNode {
   readonly register: Register__Output;
   /** Absent for nodes that serve no inference. */
@@ -27,7 +27,7 @@ export class AttachedNode {
   replicas: readonly ReplicaStatus[] = [];
   /** Report intervals of the master that have passed since the last heartbeat. */
   silentIntervals = 0;
-  /** Heartbeats so far: a command's effect shows in a later one than the last before it. */
+  /** Number of heartbeats so far, to detect the first one after a command. */
   heartbeats = 0;
   #byDeployment: ReadonlyMap<string, ReplicaStatus> = new Map();
   #heartbeat: Heartbeat__Output | undefined;
@@ -53,7 +53,7 @@ export class AttachedNode {
     this.silentIntervals = 0;
   }
 
-  /** Why it does not work for this master's cluster or its leader; undefined where it does. */
+  /** Why it does not work for this master's cluster or its leader; undefined if it does. */
   get refusesLeader(): string | undefined {
     return this.#heartbeat?.refusesLeader.slice(0, MAX_REFUSAL) || undefined;
   }
@@ -68,8 +68,9 @@ export class AttachedNode {
   }
 
   /**
-   * Sequences that the replica holds now: those of this master, which it knows at once, and those of
-   * the others, which the worker counts: a report in which both are one would be older than the first.
+   * Sequences in use on the replica: this master's own count, plus the worker's count of other
+   * masters'.
+   * A count of both from one report would be older than the first.
    */
   usedSequences({ deployment, load, others }: ReplicaStatus): number {
     const own = this.link?.taken.sequences(deployment) ?? 0;
@@ -77,8 +78,8 @@ export class AttachedNode {
   }
 
   /**
-   * Calls that the replica holds now, at most: those of this master, and as many of the others as
-   * they have sequences there, for a report does not tell whose choices these are.
+   * Upper bound on the replica's open calls: this master's, plus one per sequence of other masters,
+   * because a report does not assign sequences to calls.
    */
   openCalls(replica: ReplicaStatus): number {
     const { deployment } = replica;
@@ -86,7 +87,7 @@ export class AttachedNode {
     return others + (this.link?.taken.calls(deployment) ?? 0);
   }
 
-  /** `wallOffsetMs` turns this class's monotonic times into wall-clock ones. */
+  /** `wallOffsetMs` converts monotonic times to wall-clock times. */
   view(wallOffsetMs: number): NodeView {
     const { register } = this;
     const heartbeat = this.#heartbeat;
@@ -123,7 +124,7 @@ export class AttachedNode {
   }
 }
 
-/** A worker that names no executor runs no jobs. */
+/** A worker without executors runs no jobs. */
 function offerOf(register: Register__Output): NodeJobOffer | undefined {
   const { incarnation, labels, taints, rack, fabric, executors, hardware } = register;
   const { algorithms, environments, algorithmSchemas } = register;

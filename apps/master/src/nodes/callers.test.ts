@@ -15,7 +15,7 @@ import { fromStatus } from "@heddle/rpc/status";
 import { afterEach, expect, test } from "vitest";
 import { clusterToken, TestCluster } from "../../test/test-cluster.ts";
 
-// Who may call what: every method of proto/ with every role.
+// Which role may call what: every method of proto/ with every role.
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
@@ -26,7 +26,7 @@ const METHODS = Object.values(packageDefinition).flatMap((definition) =>
   "format" in definition ? [] : Object.values(definition as ServiceDefinition),
 );
 
-/** A server of masters that serves every method with nothing, and says how often it was called. */
+/** A master's server with empty handlers for every method, and a count of calls. */
 async function serveAll(credentials: NodeCredentials): Promise<BoundServer> {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   for (const definition of Object.values(packageDefinition)) {
@@ -67,7 +67,7 @@ async function expectTable(server: string, as: (role: NodeRole) => NodeCredentia
     closing.push(() => peer.close());
     for (const method of METHODS) {
       const callers = CALLERS[method.path];
-      // Without TLS a worker issues tickets by the token that it has.
+      // Without TLS a worker issues tickets with its token.
       const isIssuer = role === "worker" && !as(role).tls && callers?.includes("job");
       const isLetIn = callers === "anyone" || isIssuer || callers?.includes(role);
       const expected = isLetIn ? "served" : "permission_denied";
@@ -76,17 +76,17 @@ async function expectTable(server: string, as: (role: NodeRole) => NodeCredentia
   }
 }
 
-test("callers: each method of proto/ says who may call it", () => {
+test("callers: each method of proto/ declares who may call it", () => {
   expect(Object.keys(CALLERS).sort()).toEqual(METHODS.map(({ path }) => path).sort());
 });
 
-test("callers: by token each role is refused what is not for it", async () => {
+test("callers: by token, each role is refused other roles' methods", async () => {
   const as = (role: NodeRole) => ({ clusterToken, node: { role, name: "n" } });
   const { address } = await serveAll(as("master"));
   await expectTable(address, as);
 });
 
-test("callers: by certificate each role is refused what is not for it", async () => {
+test("callers: by certificate, each role is refused other roles' methods", async () => {
   const authority = await createAuthority();
   const certified = async (role: NodeRole): Promise<NodeCredentials> => {
     const { privateKey, csr } = await requestCertificate();
@@ -101,7 +101,7 @@ test("callers: by certificate each role is refused what is not for it", async ()
   await expectTable(address, as);
 });
 
-test("callers: a node attaches as what it has shown to be, and under no other's id", async () => {
+test("callers: a node attaches in its authenticated role and under its own id only", async () => {
   const cluster = new TestCluster();
   await cluster.startMaster({ heartbeatIntervalMs: 10_000 });
   closing.push(() => cluster.close());

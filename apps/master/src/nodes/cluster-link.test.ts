@@ -25,7 +25,7 @@ beforeEach(async () => {
 
 afterEach(() => cluster.close());
 
-test("a worker process answers a call over gRPC, from its first event to done", async () => {
+test("call: a worker process answers over gRPC, from the first event to done", async () => {
   await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const answer = await cluster.start("m", "@tokens=5");
@@ -36,7 +36,7 @@ test("a worker process answers a call over gRPC, from its first event to done", 
   expect(answer.node).toBe(cluster.node("worker-1"));
 });
 
-test("kill -9 of a worker fails its answer with worker_lost; others serve at once", async () => {
+test("worker kill -9: its answer fails with worker_lost, others serve at once", async () => {
   const first = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const answer = await cluster.start("m", "@tokens=100000 @every=5");
@@ -52,7 +52,7 @@ test("kill -9 of a worker fails its answer with worker_lost; others serve at onc
   expect(cluster.link.stats().workerLost).toBe(1);
 });
 
-test("a call that its worker's death meets before the first event moves to another", async () => {
+test("worker death before the first event: the call moves to another worker", async () => {
   const first = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const controller = new AbortController();
@@ -68,7 +68,7 @@ test("a call that its worker's death meets before the first event moves to anoth
   await expect(pending).rejects.toMatchObject({ code: "cancelled" });
 });
 
-test("a new process is attached under its old id, and its old answers are not waited for", async () => {
+test("worker restart: the new process takes over the id; old answers are dropped", async () => {
   const first = await cluster.startWorker({ name: "same" });
   await cluster.workersReady("m", 1);
   const id = cluster.node("same");
@@ -84,7 +84,7 @@ test("a new process is attached under its old id, and its old answers are not wa
 
 const asServer = { clusterToken, node: { role: "parameter-server", name: "ps-1" } } as const;
 
-test("a node leaves a master that was removed in silence, and finds the one in its place", async () => {
+test("attach: a node leaves a silently removed master and finds its replacement", async () => {
   const said: string[] = [];
   const say = (_fields: object, fact: string) => void said.push(fact);
   const master = cluster.link.grpcAddress;
@@ -105,7 +105,7 @@ test("a node leaves a master that was removed in silence, and finds the one in i
     const left = "detached from a master that was removed from its group";
     await eventuallyTrue("it has left", () => said.includes(left));
     await cluster.stopMaster();
-    // Long enough for tries that nobody answers; more or fewer of them change nothing.
+    // Time for some attempts that get no answer; their number does not matter.
     await delay(200);
     cluster.control.fault = undefined;
     await cluster.startMaster({ grpcPort: Number(master.split(":")[1]) });
@@ -116,7 +116,7 @@ test("a node leaves a master that was removed in silence, and finds the one in i
   }
 });
 
-test("a node drops the address of a master that was removed while it was gone, until it is a member again", async () => {
+test("attach: a node forgets a master removed in its absence until it is a member", async () => {
   const other = new TestCluster();
   await other.startMaster({ masterId: "master-2" });
   const said: { fact: string; master: string }[] = [];
@@ -167,7 +167,7 @@ test("a node drops the address of a master that was removed while it was gone, u
   }
 });
 
-test("workers attach again to a master that restarts, and answer it", async () => {
+test("attach: workers return to a restarted master and answer it", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const port = Number(cluster.link.grpcAddress.split(":")[1]);
@@ -183,7 +183,7 @@ test("workers attach again to a master that restarts, and answer it", async () =
   expect(worker.exitCode).toBeNull();
 });
 
-test("two masters use one worker at once, each on a stream of its own", async () => {
+test("attach: two masters use one worker at once, each on its own stream", async () => {
   const other = new TestCluster();
   await other.startMaster({ masterId: "master-2" });
   other.control.deploy("m");
@@ -207,13 +207,13 @@ test("two masters use one worker at once, each on a stream of its own", async ()
   await eventuallyTrue("the closed master's requests have ended", () => running() === 0);
 });
 
-test("a node with another cluster token is never attached", async () => {
+test("attach: a node with another cluster token is refused", async () => {
   await cluster.startWorker({ clusterToken: "another-token-here" });
   await delay(500);
   expect(cluster.link.directory.nodes()).toEqual([]);
 });
 
-test("SIGTERM lets the open answer end, sends nothing more to the worker, and exits 0", async () => {
+test("SIGTERM: open answers finish, the worker gets no new call, exit code 0", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const answer = await cluster.start("m", "@tokens=100 @every=5");
@@ -226,7 +226,7 @@ test("SIGTERM lets the open answer end, sends nothing more to the worker, and ex
   await eventuallyTrue("it has left", () => cluster.link.directory.nodes().length === 0);
 });
 
-test("SIGTERM waits for a reader that is behind its engine, and loses nothing of the answer", async () => {
+test("SIGTERM: waits for a slow reader and loses nothing of its answer", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const answer = await cluster.start("m", "@tokens=3000");
@@ -240,7 +240,7 @@ test("SIGTERM waits for a reader that is behind its engine, and loses nothing of
   expect(await exited).toEqual([0, null]);
 });
 
-test("a worker that stops reporting gets no new calls and is dropped, but for its silence", async () => {
+test("heartbeats: a worker without them gets no new calls and is dropped", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const { directory } = cluster.link;
@@ -248,15 +248,15 @@ test("a worker that stops reporting gets no new calls and is dropped, but for it
   worker.kill("SIGSTOP");
   await eventuallyTrue("the silent node is dropped", () => directory.nodes().length === 0);
   expect(directory.silentMs(id)).toBeGreaterThan(0);
-  // One that never attached is silent since this master began.
+  // A node that never attached counts as silent since this master started.
   expect(directory.silentMs(id)).toBeLessThan(directory.silentMs("another"));
-  // It may be on its way back, so that a call waits for it.
+  // It may return, so a call waits for it.
   const waiting = cluster.start("m", "@tokens=1");
   worker.kill("SIGCONT");
   await waiting;
 });
 
-test("the directory tells the node's machine, address and replicas", async () => {
+test("directory: lists the node's machine, address and replicas", async () => {
   await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const [node] = cluster.link.directory.nodes();
@@ -267,14 +267,14 @@ test("the directory tells the node's machine, address and replicas", async () =>
   expect(node?.replicas[0]?.info?.engine).toBe("scripted");
 });
 
-test("a parameter server attaches as one and takes no calls", async () => {
+test("attach: a parameter server attaches as one and takes no calls", async () => {
   await cluster.startParameterServer("ps");
   await eventuallyTrue("it is attached", () => cluster.link.directory.nodes().length === 1);
   expect(cluster.link.directory.nodes()[0]).toMatchObject({ kind: "parameter-server", name: "ps" });
   await expect(cluster.start("m", "x")).rejects.toMatchObject({ code: "unavailable" });
 });
 
-test("a pull tells its progress up to done, and its failure with the source's reason", async () => {
+test("pull: reports progress up to done, and failures with the source's reason", async () => {
   const weights = { key: "pull-150", file: "a.gguf", sources: ["builtin://"] };
   const pull = (key: string) => {
     const spec = { key: "m", engine: "llama", weights: { ...weights, key }, options: {} } as const;

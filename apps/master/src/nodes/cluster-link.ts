@@ -14,17 +14,20 @@ import { ReplicaController } from "./replicas/replica-controller.ts";
 import { RegistryReplicas } from "./replicas/replica-source.ts";
 
 export interface ClusterLinkOptions {
-  /** Where the nodes' calls are served; not closed with the link. */
+  /** The server for the nodes' calls; it stays open when the link closes. */
   readonly server: BoundServer;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly control: ControlPlane;
   readonly logger: NodeLog;
-  /** Hears what heartbeats say of running tasks. */
+  /** Receives the progress of running tasks from heartbeats. */
   readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
-  /** How often nodes report; 1,000 where absent. */
+  /** The interval of the nodes' reports; 1,000 by default. */
   readonly heartbeatIntervalMs?: number | undefined;
-  /** Calls that may wait per deployment (1,024), and for how long (30 s; while it loads 60 s). */
+  /**
+   * Bounds of the dispatch queue per deployment: calls (1,024) and wait (30 s, or 60 s while
+   * loading).
+   */
   readonly maxQueued?: number | undefined;
   readonly maxWaitMs?: number | undefined;
   readonly maxLoadingWaitMs?: number | undefined;
@@ -39,7 +42,7 @@ export interface ClusterLink {
   close(): void;
 }
 
-/** Figures for /metrics. */
+/** Values for /metrics. */
 export interface ClusterStats extends DispatchStats {
   /** Calls that failed because their worker was lost, since the start. */
   readonly workerLost: number;

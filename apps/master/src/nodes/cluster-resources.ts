@@ -11,13 +11,13 @@ type NodeResources = ClusterResourcesReply["nodes"][number];
 type Amount = NodeResources["cpu_cores"];
 type GpuPool = NodeResources["gpus"][number];
 
-/** A device as a pool of one, under a name that it has on all nodes that tell of it. */
+/** A device as a pool of one, under an id that is equal on all nodes that report it. */
 interface Device {
   readonly name: string;
   readonly pool: GpuPool;
 }
 
-/** A node's resources, and what it shares with others of its machine. */
+/** A node's resources, and what it shares with other nodes of its machine. */
 interface Counted {
   readonly node: NodeView;
   readonly view: NodeResources;
@@ -25,8 +25,9 @@ interface Counted {
 }
 
 /**
- * What the nodes offer, what is in use and what is left for jobs, for each and in all. In all, what
- * nodes of one machine tell of counts once.
+ * Capacity, use and availability for jobs, per node and in total. The total counts what nodes of
+ * one
+ * machine share once.
  */
 export function clusterResources(
   nodes: readonly NodeView[],
@@ -81,7 +82,7 @@ function nodeResources(node: NodeView, control: ControlPlane): Counted {
 
 type AmountField = "cpu_cores" | "memory_bytes" | "local_ssd_bytes";
 
-/** What the scheduler may still give away there; nothing where the node takes no jobs. */
+/** What the scheduler may still assign there; nothing if the node takes no jobs. */
 function available(
   record: NodeRecord | undefined,
   tasks: readonly ResourceUse[],
@@ -109,8 +110,9 @@ function sharedStorage(control: ControlPlane) {
 }
 
 /**
- * Engines share the cores: a replica is given none of its own, but memory, and a GPU where it is on
- * one. It holds the devices that the scheduler gave it from before it is loaded until it is gone.
+ * Engines share the cores, so a replica reserves only memory and its GPU. It holds the devices of
+ * its
+ * place from before it is loaded until it is gone.
  */
 function replicaUses(
   { replicas }: NodeView,
@@ -141,7 +143,7 @@ function replicaUse(id: string, memoryBytes: number, devices: readonly number[])
   };
 }
 
-/** Engines name the device that they run on as `cpu` or `gpu 0: NAME`. */
+/** Engines report their device as `cpu` or `gpu 0: NAME`. */
 function gpuIndex(device: string | undefined): number | undefined {
   const [, index] = /^gpu (\d+)\b/.exec(device ?? "") ?? [];
   return index === undefined ? undefined : Number(index);
@@ -174,7 +176,7 @@ function devicesOf(
   });
 }
 
-/** Each device once: what any node holds of it is in use. */
+/** Merges reports of one device: it is in use if any node uses it. */
 function mergeDevices(devices: readonly Device[]): GpuPool[] {
   return [...Map.groupBy(devices, ({ name }) => name).values()].flatMap((same) => {
     const pools = same.map(({ pool }) => pool);
@@ -190,7 +192,7 @@ function mergeDevices(devices: readonly Device[]): GpuPool[] {
   });
 }
 
-/** GPUs of one type and memory are one pool; those that do not exist are never among others. */
+/** GPUs of one type and memory form a pool; simulated ones form their own. */
 function mergePools(pools: readonly GpuPool[]): GpuPool[] {
   const merged = new Map<string, GpuPool>();
   for (const pool of pools) {
@@ -208,8 +210,8 @@ function mergePools(pools: readonly GpuPool[]): GpuPool[] {
 }
 
 /**
- * The amounts of all. Those that share an owner offer and measure what one of them does, and divide what is left
- * for jobs.
+ * Sums the amounts. Nodes with a common owner report the same capacity and use, which count once,
+ * and divide what remains for jobs.
  */
 function inAll(
   counted: readonly Counted[],
@@ -235,7 +237,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** To thousandths, as shares and cores are counted. */
+/** To thousandths, the unit of shares and cores. */
 function rounded(value: number): number {
   return Math.round(value * 1_000) / 1_000;
 }

@@ -12,7 +12,7 @@ interface Calls {
   join(call: { request: object }, answer: Answer): void;
 }
 
-/** A follower, which hears of what was made through others when it asks the leader where the log is. */
+/** A follower that applies the leader's entries only when it reads the leader's commit index. */
 class Follower extends VolatileControl {
   readonly coming: Parameters<VolatileControl["propose"]>[0][] = [];
   readonly group = {
@@ -22,7 +22,7 @@ class Follower extends VolatileControl {
   } as unknown as ControlGroup;
 }
 
-test("a token that was made through another master a moment ago is good, and only once", async () => {
+test("enrollment: a token just created through another master is valid, once", async () => {
   const control = new Follower();
   let calls: Calls | undefined;
   const server = { addService: (_: unknown, handlers: Calls) => (calls = handlers) };

@@ -14,7 +14,7 @@ import { toStatus } from "@heddle/rpc/status";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
 
-/** Joining needs no certificate, so that what strangers can keep busy is bounded. */
+/** Joining requires no certificate, so the work of unauthenticated callers is bounded. */
 const MAX_JOINING = 16;
 
 export interface EnrollmentOptions {
@@ -24,7 +24,7 @@ export interface EnrollmentOptions {
   readonly log: NodeLog;
 }
 
-/** Gives nodes their certificates: the first for a join token, later ones for the one before. */
+/** Issues the nodes' certificates: the first for a join token, later ones for the previous one. */
 export class EnrollmentService {
   readonly #options: EnrollmentOptions;
   #control: ControlPlane | undefined;
@@ -44,7 +44,7 @@ export class EnrollmentService {
     });
   }
 
-  /** From now on join tokens can be checked. */
+  /** Enables checks of join tokens. */
   serve(control: ControlPlane): void {
     this.#control = control;
   }
@@ -67,10 +67,10 @@ export class EnrollmentService {
     }
     const id = joinSecretId(secret);
     const join = await this.#known(id, role, name);
-    // Signed before the token is used up, so that a bad request does not cost it.
+    // Sign before the token is consumed, so that a bad request does not use it up.
     const certificate = await signNode(authority, csr, { role, name }, certificateLifetimeMs);
     await this.#useUp(id, role);
-    // What the token gives besides, a place in the group, is still to be had with it.
+    // The token still grants the membership of the group.
     if (role === "master") await this.#keepAdmission(id, join);
     log.info({ role, name }, "a node got its first certificate");
     const authorityKey = role === "master" ? authority.privateKey : "";
@@ -90,8 +90,9 @@ export class EnrollmentService {
   }
 
   /**
-   * Spares the log what a guess would cost. The token may have been made through another master a moment
-   * ago: before it says no, this one hears of all that was made by now.
+   * Looks the token up before anything is proposed, so guesses cost no log entries. Before it
+   * refuses,
+   * it catches up with the log: the token may have been created through another master just now.
    */
   async #known(id: string, role: NodeRole, name: string): Promise<JoinRecord> {
     const { group } = this.#running;

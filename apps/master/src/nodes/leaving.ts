@@ -1,8 +1,9 @@
 import type { ControlState } from "@heddle/control/state";
 
 /**
- * Whether the worker is being drained, or is: no call goes to a drained one, and to a draining one
- * only while no other has the deployment ready.
+ * Whether the worker is draining or drained. A drained one gets no call; a draining one only while
+ * no
+ * other worker has the deployment ready.
  */
 export function leaving(
   { nodes }: Pick<ControlState, "nodes">,

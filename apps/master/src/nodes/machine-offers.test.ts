@@ -7,7 +7,7 @@ import { JobApi } from "../../test/job-api.ts";
 import type { NodeView } from "./node-directory.ts";
 
 const MIB = 2 ** 20;
-/** Less the reserve of a sixteenth this leaves 15 GiB. */
+/** Less the reserve of a sixteenth, 15 GiB remain. */
 const MEMORY_BYTES = 16_384 * MIB;
 const USABLE_MIB = 15_360;
 
@@ -17,7 +17,7 @@ beforeEach(async () => {
 });
 afterEach(() => api.close());
 
-/** A worker that is always heard, with one replica that has so much memory. */
+/** A worker that always reports, with one replica of this size. */
 function worker(id: string, replicaMib: number, hostId: string | undefined = "h"): NodeView {
   const node = replicaOn(id, "tiny", "ready");
   const { labels, taints, rack, fabric, executors, incarnation } = nodeOffer(id);
@@ -34,7 +34,7 @@ function worker(id: string, replicaMib: number, hostId: string | undefined = "h"
   };
 }
 
-/** A parameter server of the machine whose process holds so much memory. */
+/** A parameter server of the machine whose process uses this much memory. */
 function server(mib: number): NodeView {
   const { offer: _, replicas: __, ...node } = worker("ps", 0);
   return { ...node, kind: "parameter-server", replicas: [], residentBytes: mib * MIB };
@@ -74,7 +74,7 @@ async function resources() {
   return clusterResourcesReply.parse(body);
 }
 
-test("one worker: jobs get the memory less the reserve and what replicas hold", async () => {
+test("one worker: jobs get the memory less the reserve and the replicas'", async () => {
   await offersBecome([worker("a", 0)], { a: USABLE_MIB });
   expect(await verdict(USABLE_MIB)).toBe("would_start");
   expect(await verdict(USABLE_MIB + 1)).toBe("unsatisfiable");
@@ -107,7 +107,7 @@ test("two workers of one machine: they divide its memory, others do not", async 
   });
 });
 
-test("a second worker of a machine: it offers no memory that tasks of the first hold", async () => {
+test("second worker: it offers no memory that tasks of the first hold", async () => {
   await offersBecome([worker("a", 0)], { a: USABLE_MIB });
   const id = await api.submit(asks(12_288));
   await api.run(id);
@@ -119,7 +119,7 @@ test("a second worker of a machine: it offers no memory that tasks of the first 
   await offersBecome(views, { a: USABLE_MIB / 2, b: USABLE_MIB / 2 });
 });
 
-test("a silent worker of a machine: once it is lost, only its tasks keep memory", async () => {
+test("silent worker: once it is lost, only its tasks keep memory", async () => {
   await offersBecome([worker("b", 0)], { b: USABLE_MIB });
   await api.run(await api.submit(asks(4_096)));
   const views = [worker("a", 0), worker("b", 0)];
@@ -143,7 +143,7 @@ test("two workers of one machine: they divide its cores, network and disk", asyn
   await offersBecome(views, { a: USABLE_MIB / 2, b: USABLE_MIB / 2, c: USABLE_MIB });
   expect(amounts("cpuMilli")).toEqual({ a: 1_000, b: 1_000, c: 2_000 });
   expect(amounts("networkMbps")).toEqual({ a: 5_000, b: 5_000, c: 10_000 });
-  // On disks of their own each has all of its own.
+  // On separate disks each has all of its own.
   expect(amounts("localSsdGb")).toEqual({ a: 100, b: 100, c: 100 });
   const onDisk = views.map((view) => ({ ...view, diskId: "d" }));
   api.master.directory.views = onDisk;
@@ -154,7 +154,7 @@ test("two workers of one machine: they divide its cores, network and disk", asyn
   expect(totals.cpu_cores).toMatchObject({ offered: 4, available: 4 });
 });
 
-test("a second worker of a machine: cores that tasks of the first hold are not offered again", async () => {
+test("second worker: it offers no cores that tasks of the first hold", async () => {
   await offersBecome([worker("a", 0)], { a: USABLE_MIB });
   const resources = { gpu_count: 0, cpu_cores: 1.5, memory_gb: 0.1 };
   await api.run(await api.submit({ tasks: 1, resources }));
@@ -163,8 +163,8 @@ test("a second worker of a machine: cores that tasks of the first hold are not o
   expect(amounts("cpuMilli")).toEqual({ a: 1_500, b: 500 });
 });
 
-test("workers in containers: what these may use bounds what each offers", async () => {
-  // Less the reserve of a sixteenth, or half a GiB.
+test("workers in containers: the container's limits bound each offer", async () => {
+  // Less the reserve: a sixteenth, or half a GiB.
   const views = [limited(worker("a", 0), "x", 4_096, 500), limited(worker("b", 1_024), "y", 4_096)];
   await offersBecome(views, { a: 3_584, b: 2_560 });
   expect(amounts("cpuMilli")).toEqual({ a: 500, b: 1_000 });
@@ -172,13 +172,13 @@ test("workers in containers: what these may use bounds what each offers", async 
   await offersBecome(together, { a: 3_328, b: 3_328 });
 });
 
-test("a parameter server of the machine: what its shards hold is not offered", async () => {
+test("parameter server: the memory of its shards is not offered", async () => {
   await offersBecome([worker("a", 0), server(256)], { a: USABLE_MIB });
   await offersBecome([worker("a", 0), server(2_304)], { a: USABLE_MIB - 2_048 });
   await offersBecome([worker("a", 0), server(100)], { a: USABLE_MIB });
 });
 
-test("a lost worker of a machine: its replicas keep memory as long as it is in use", async () => {
+test("lost worker: its replicas keep memory while that is in use", async () => {
   const views = [worker("a", 0), worker("b", 2_048)];
   const half = (USABLE_MIB - 2_048) / 2;
   await offersBecome(views, { a: half, b: half });
@@ -191,7 +191,7 @@ test("a lost worker of a machine: its replicas keep memory as long as it is in u
   await offersBecome(using(512), { a: USABLE_MIB - 512, b: half });
 });
 
-/** Registers the model `large`, with weights of that size. */
+/** Registers the model `large` with weights of that size. */
 async function register(mib: number, options: { readonly device?: string }): Promise<void> {
   const weights = { ...DEPLOYMENT.spec.weights, key: "large", sizeBytes: mib * MIB };
   const spec = { ...DEPLOYMENT.spec, key: "large", weights, options };
@@ -200,7 +200,7 @@ async function register(mib: number, options: { readonly device?: string }): Pro
   await api.propose({ type: "model.register", model, deployment });
 }
 
-/** What a model with weights of that size waits for on these workers. */
+/** The reasons for which a model with weights of that size waits on these workers. */
 async function waitsFor(mib: number, views: readonly NodeView[], options = { device: "cpu" }) {
   await register(mib, options);
   api.master.directory.views = [...views];
@@ -209,7 +209,7 @@ async function waitsFor(mib: number, views: readonly NodeView[], options = { dev
   return (body as unknown as { readonly waiting_for: string[] }).waiting_for;
 }
 
-test("a model: it waits, with the reason, where jobs hold the memory that it needs", async () => {
+test("model: it waits, with the reason, while jobs hold the memory it needs", async () => {
   const views = [worker("a", 2_048)];
   await offersBecome(views, { a: USABLE_MIB - 2_048 });
   const free = USABLE_MIB - 2_048 - 8_192;
@@ -218,7 +218,7 @@ test("a model: it waits, with the reason, where jobs hold the memory that it nee
   const full = `a has ${free} MiB of memory beside what jobs and other models hold, and large needs ${free + 1} MiB: end jobs there, or add a worker`;
   expect(await waitsFor(free + 1, views)).toEqual([full]);
   expect(await waitsFor(free + 1, [...views, worker("c", 0, "other")])).toEqual([full]);
-  // Where a GPU may take the weights the memory of the machine says nothing.
+  // The machine's memory does not matter where a GPU may hold the weights.
   const gpu = { index: 0, uuid: "g", name: "H100", memoryBytes: 80e9, simulated: false, fault: "" };
   const figures = {
     memoryUsedBytes: 0,
@@ -230,7 +230,7 @@ test("a model: it waits, with the reason, where jobs hold the memory that it nee
   expect(await waitsFor(free + 1, withGpu, {} as never)).toEqual([]);
 });
 
-test("a replica that is being loaded: what it will hold is offered to no job", async () => {
+test("loading replica: its future memory is offered to no job", async () => {
   await register(4_096, { device: "cpu" });
   const view = worker("a", 0);
   const loading = { deployment: "large", phase: "loading" } as const;

@@ -10,32 +10,32 @@ import { scalarsHeld } from "./task-uses.ts";
 
 const BYTES_PER_MIB = 2 ** 20;
 const BYTES_PER_GB = 1e9;
-/** The share of a machine's memory that the system, the worker and other programs keep. */
+/** The share of a machine's memory reserved for the system, the worker and other programs. */
 const RESERVE_SHARE = 1 / 16;
-/** The reserve is at least this, where that is at most half of the memory. */
+/** The minimum of the reserve, unless that is more than half of the memory. */
 const MIN_RESERVE_MIB = 512;
-/** Memory of other processes counts in such steps: each change of an offer is an entry of the log. */
+/** Memory of other processes is rounded to this, because each change of an offer is a log entry. */
 const STEP_MIB = 256;
-/** Reasons that are told of one deployment. */
+/** Bound on the reasons given for one deployment. */
 const MAX_BLOCKERS = 8;
-/** A parameter server without shards. */
+/** The memory of a parameter server without shards. */
 const BARE_SERVER_BYTES = 256 * BYTES_PER_MIB;
 
 type Amount = keyof NodeScalars;
 
-/** A worker's part of what belongs to its machine. */
+/** A worker's share of its machine's resources. */
 export interface MachineShare extends NodeScalars {
-  /** The memory of its replicas, which is in no part. */
+  /** The memory of its replicas, outside every share. */
   readonly replicasMib: number;
 }
 
-/** A worker of a machine, and what it keeps whatever its share is. */
+/** A worker of a machine, and what it keeps whatever its share. */
 interface Sharer {
   readonly id: string;
   readonly kept: number;
 }
 
-/** A worker of the state that this master does not hear, and what its tasks hold. */
+/** A worker of the state that does not report to this master, and what its tasks hold. */
 interface Silent {
   readonly offer: NodeOffer;
   readonly held: NodeScalars;
@@ -43,34 +43,35 @@ interface Silent {
   readonly isLost: boolean;
 }
 
-/** The nodes that have an amount together. */
+/** The nodes that share an amount. */
 interface Sharing {
   readonly views: readonly NodeView[];
   readonly silent: readonly Silent[];
 }
 
-/** An amount of a machine, without what is not for jobs. */
+/** An amount of a machine, without what is reserved. */
 interface Pool extends Sharing {
   readonly amount: Amount;
   readonly size: number;
 }
 
 /**
- * What each worker offers to jobs of its machine. The workers of a machine divide what it has, less the reserve and
- * the memory of replicas and parameter servers; so do those of a control group. `heard` are the nodes that this master
- * hears.
+ * The offer of each worker to jobs. The workers of a machine divide its capacity, less the reserve
+ * and
+ * the memory of replicas and parameter servers; so do those of a control group. `live` are the
+ * nodes that report to this master.
  */
 export function machineOffers(
-  heard: readonly NodeView[],
+  live: readonly NodeView[],
   control: ControlPlane,
 ): ReadonlyMap<string, MachineShare> {
-  const silent = silentByHost(heard, control);
+  const silent = silentByHost(live, control);
   const offers = new Map<string, MachineShare>();
-  for (const [host, views] of Map.groupBy(heard, hostOf)) {
+  for (const [host, views] of Map.groupBy(live, hostOf)) {
     const machine = { views, silent: silent.get(host) ?? [] };
     const shares = sharesOf(machine, control);
     for (const view of workersOf(machine)) {
-      const share = shares.get(view.id) ?? told(view);
+      const share = shares.get(view.id) ?? reportedAmounts(view);
       const memoryMib = steadyMib(view.id, share.memoryMib, machine, control);
       offers.set(view.id, { ...share, memoryMib, replicasMib: steadyReplicasMib(view, control) });
     }
@@ -78,9 +79,9 @@ export function machineOffers(
   return offers;
 }
 
-/** Of each amount the least part that a worker has in a pool of it, and no more than it says that it has. */
+/** Per amount, a worker's smallest share over its pools, and at most what it reports. */
 function sharesOf(machine: Sharing, control: ControlPlane): Map<string, Record<Amount, number>> {
-  const shares = new Map(workersOf(machine).map((view) => [view.id, told(view)]));
+  const shares = new Map(workersOf(machine).map((view) => [view.id, reportedAmounts(view)]));
   for (const pool of poolsOf(machine, control)) {
     for (const [id, part] of divide(pool, control)) {
       const share = shares.get(id);
@@ -90,7 +91,9 @@ function sharesOf(machine: Sharing, control: ControlPlane): Map<string, Record<A
   return shares;
 }
 
-/** Equal parts. A worker that keeps more than that is given what it keeps, and the others the rest. */
+/**
+ * Equal shares. A worker that keeps more than that gets what it keeps; the others divide the rest.
+ */
 function divide({ amount, size, views, silent }: Pool, control: ControlPlane): Map<string, number> {
   const workers = workersOf({ views });
   const isShared = workers.length + silent.length > 1;
@@ -114,7 +117,7 @@ function divide({ amount, size, views, silent }: Pool, control: ControlPlane): M
   return parts;
 }
 
-/** The memory of other processes varies: an offer does not rise by what the next report may take back. */
+/** Other processes' memory varies: an offer does not rise by what the next report may take back. */
 function steadyMib(
   id: string,
   shareMib: number,
@@ -139,8 +142,8 @@ function steadyReplicasMib(view: NodeView, control: ControlPlane): number {
   return heldMib > 0 && heldMib === knownMib - STEP_MIB ? knownMib : heldMib;
 }
 
-/** What a worker says that it has; its memory is its machine's. */
-function told({ offer, cpuCount }: NodeView): Record<Amount, number> {
+/** What a worker reports; its memory is its machine's. */
+function reportedAmounts({ offer, cpuCount }: NodeView): Record<Amount, number> {
   return {
     memoryMib: Number.MAX_SAFE_INTEGER,
     cpuMilli: cpuCount * 1_000,
@@ -160,7 +163,7 @@ function poolsOf(machine: Sharing, control: ControlPlane): Pool[] {
     { ...machine, amount: "networkMbps", size: mostOf("networkMbps", workers) },
   ];
   for (const views of Map.groupBy(workers, diskOf).values()) {
-    // On which disk of their machine silent workers are is not known.
+    // The disk of a silent worker is unknown.
     for (const amount of ["localSsdGb", "ioOperationsPerSec"] as const) {
       pools.push({ views, silent, amount, size: mostOf(amount, views) });
     }
@@ -168,7 +171,7 @@ function poolsOf(machine: Sharing, control: ControlPlane): Pool[] {
   return [...pools, ...limitedPools(machine, control)];
 }
 
-/** Those of the control groups that bound memory or cores: the workers in one divide what it may have. */
+/** The control groups that limit memory or cores; the workers in one divide its limit. */
 function limitedPools({ views, silent }: Sharing, control: ControlPlane): Pool[] {
   const all = views.flatMap(({ limits = [] }) => limits.map((limit) => [limit.id, limit] as const));
   return [...new Map(all).values()].flatMap(({ id, memoryBytes, cpuMilli }) => {
@@ -190,12 +193,12 @@ function workersOf({ views }: Pick<Sharing, "views">): NodeView[] {
 }
 
 function mostOf(amount: Amount, workers: readonly NodeView[]): number {
-  return Math.max(0, ...workers.map((view) => told(view)[amount]));
+  return Math.max(0, ...workers.map((view) => reportedAmounts(view)[amount]));
 }
 
-/** By machine the workers of the replicated state whose tasks or replicas may run and that are not heard. */
-function silentByHost(heard: readonly NodeView[], control: ControlPlane): Map<string, Silent[]> {
-  const ids = new Set(heard.map(({ id }) => id));
+/** By machine: silent workers of the replicated state whose tasks or replicas may run. */
+function silentByHost(live: readonly NodeView[], control: ControlPlane): Map<string, Silent[]> {
+  const ids = new Set(live.map(({ id }) => id));
   const silent = new Map<string, Silent[]>();
   for (const { offer, state, fencedAtMs } of control.state.nodes.values()) {
     const isLost = state === "lost";
@@ -208,7 +211,7 @@ function silentByHost(heard: readonly NodeView[], control: ControlPlane): Map<st
   return silent;
 }
 
-/** Of so much memory what is left for jobs beside the reserve, replicas and parameter servers. */
+/** The memory that remains for jobs after the reserve, replicas and parameter servers. */
 function jobsMib(totalBytes: number, sharing: Sharing, control: ControlPlane): number {
   const { views } = sharing;
   const totalMib = totalBytes / BYTES_PER_MIB;
@@ -226,7 +229,7 @@ function replicasMib(views: readonly NodeView[], control: ControlPlane): number 
   return inSteps(sizes.reduce((sum, bytes) => sum + bytes, 0));
 }
 
-/** What it holds, or will hold once it is loaded. */
+/** What it uses, or will use once it is loaded. */
 function replicaBytes(
   view: NodeView,
   { deployment, phase, load }: ReplicaStatus,
@@ -237,21 +240,23 @@ function replicaBytes(
   return Math.max(load.residentBytes, isComing ? neededBytes(view, deployment, control) : 0);
 }
 
-/** What a replica needs at least: its weights; 0 where their size is not known, or a GPU may take them. */
+/**
+ * The minimum memory of a replica: its weights. 0 if their size is unknown or a GPU may hold them.
+ */
 function neededBytes({ gpus }: NodeView, deployment: string, { state }: ControlPlane): number {
   const spec = state.deployments.get(deployment)?.spec;
   const mayUseGpu = spec?.options.device !== "cpu" && gpus.some(({ simulated }) => !simulated);
   return mayUseGpu ? 0 : (spec?.weights.sizeBytes ?? 0);
 }
 
-/** Says why a worker has no room for a replica of a deployment; undefined where it has. */
+/** Why a worker has no memory for a replica of a deployment; undefined if it has. */
 export type LoadBlocker = (nodeId: string, deployment: string) => string | undefined;
 
-/** Holds what replicas need against the memory that tasks and other replicas leave of the machines. */
-export function loadBlocker(heard: readonly NodeView[], control: ControlPlane): LoadBlocker {
-  const byId = new Map(heard.map((view) => [view.id, view]));
-  const byHost = Map.groupBy(heard, hostOf);
-  const silent = silentByHost(heard, control);
+/** Compares what replicas need with the memory that tasks and other replicas leave. */
+export function loadBlocker(live: readonly NodeView[], control: ControlPlane): LoadBlocker {
+  const byId = new Map(live.map((view) => [view.id, view]));
+  const byHost = Map.groupBy(live, hostOf);
+  const silent = silentByHost(live, control);
   return (nodeId, deployment) => {
     const view = byId.get(nodeId);
     const neededMib = view && neededBytes(view, deployment, control) / BYTES_PER_MIB;
@@ -261,7 +266,7 @@ export function loadBlocker(heard: readonly NodeView[], control: ControlPlane): 
     const pools = poolsOf(machine, control)
       .filter(({ amount, views }) => amount === "memoryMib" && views.includes(view))
       .map((pool) => ({ heldMib: heldIn(pool, control), size: pool.size }));
-    // Where no job holds any, a file that is larger than the memory is paged by the system.
+    // Without tasks on the machine, the system pages a file that is larger than the memory.
     const short = pools.find(({ heldMib, size }) => heldMib > 0 && size - heldMib < neededMib);
     if (!short) return undefined;
     const freeMib = Math.max(0, short.size - short.heldMib);
@@ -269,22 +274,22 @@ export function loadBlocker(heard: readonly NodeView[], control: ControlPlane): 
   };
 }
 
-/** The workers that a deployment's next replica may wait for. */
+/** The workers that a deployment's next replica may be waiting for. */
 export function loadBlockers(
   deployment: string,
-  heard: readonly NodeView[],
+  live: readonly NodeView[],
   control: ControlPlane,
 ): string[] {
   const { state } = control;
   const wanted = state.deployments.get(deployment)?.replicas ?? 0;
-  // The scheduler has its own reasons.
+  // The scheduler reports its own reasons.
   if (wantedReplicas(state).has(deployment)) return [];
   const runs = ({ replicas }: NodeView) =>
     replicas.some((each) => each.deployment === deployment && each.phase !== "failed");
-  const workers = heard.filter(({ kind }) => kind === "worker");
+  const workers = live.filter(({ kind }) => kind === "worker");
   const running = workers.filter(runs).length;
   if (wanted !== "every-worker" && running >= wanted) return [];
-  const blocker = loadBlocker(heard, control);
+  const blocker = loadBlocker(live, control);
   return workers
     .filter((view) => !runs(view))
     .flatMap(({ id }) => blocker(id, deployment) ?? [])
@@ -293,19 +298,19 @@ export function loadBlockers(
 
 /** What the tasks of all workers of the pool hold of it. */
 function heldIn({ amount, views, silent }: Pool, control: ControlPlane): number {
-  const heard = workersOf({ views }).map(({ id }) => heldOn(control, id));
-  return [...heard, ...silent.map(({ held }) => held)].reduce((sum, held) => sum + held[amount], 0);
+  const live = workersOf({ views }).map(({ id }) => heldOn(control, id));
+  return [...live, ...silent.map(({ held }) => held)].reduce((sum, held) => sum + held[amount], 0);
 }
 
-/** The memory of parameter servers; the reserve has room for what one needs without shards. */
+/** The memory of parameter servers beyond an empty one, which the reserve covers. */
 function serversMib(views: readonly NodeView[]): number {
   const sizes = views.map(({ residentBytes = 0 }) => residentBytes);
   return sizes.reduce((sum, bytes) => sum + inSteps(Math.max(0, bytes - BARE_SERVER_BYTES)), 0);
 }
 
 /**
- * What replicas of silent workers may still hold: what they held when they were last heard of. Of those of lost workers,
- * which may have ended with them, no more than the machine is seen to use beside what is known.
+ * What replicas of silent workers may still use: their last report. Lost workers' replicas may have
+ * ended, so they count at most what the machine uses beyond the known.
  */
 function silentReplicasMib({ views, silent }: Sharing, control: ControlPlane): number {
   const heldMib = (isLost: boolean) =>
@@ -324,7 +329,7 @@ function inSteps(bytes: number): number {
   return Math.ceil(bytes / BYTES_PER_MIB / STEP_MIB) * STEP_MIB;
 }
 
-/** What the node must offer for the tasks that it has. */
+/** What the node must offer for its present tasks. */
 function heldOn(control: ControlPlane, nodeId: string): NodeScalars {
   const ratio =
     control.state.settings.get("overcommit_ratio")?.value ??

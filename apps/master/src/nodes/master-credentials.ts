@@ -23,26 +23,26 @@ import { TlsIdentity, type TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 export interface MasterTlsOptions {
   readonly dataDirectory: string;
   readonly name: string;
-  /** Holds the authority's key and certificate; made by the only master of a new cluster. */
+  /** Holds the authority's key and certificate; created by the first master of a new cluster. */
   readonly authorityFile: string;
   readonly joinTokenFile: string | undefined;
   /** host:port of the other masters. */
   readonly others: readonly string[];
   readonly certificateLifetimeMs: number;
-  /** With which this master's files are encrypted. */
+  /** The keys that encrypt this master's files. */
   readonly keys: SecretKeys;
   readonly log: NodeLog;
 }
 
-/** A master's credentials, and the authority with which it signs those of others. */
+/** A master's credentials, and the authority that signs those of others. */
 export interface MasterTls {
   readonly credentials: RunningCredentials;
   readonly authority: CertificateAuthority;
 }
 
 /**
- * A master's way to its certificate. It has the authority's key (from its file, or else by a join
- * token for a master), so that it signs its own, at the start and before each one's end.
+ * Obtains a master's certificate. It has the authority's key from its file or through a join token.
+ * It signs its own certificate at the start and before each expiry.
  */
 export async function openMasterTls(options: MasterTlsOptions): Promise<MasterTls> {
   const { dataDirectory, authorityFile, keys, log } = options;
@@ -71,7 +71,7 @@ async function findAuthority(options: MasterTlsOptions): Promise<CertificateAuth
     if (!authority) throw new AppError("server_error", "the master sent no key of the authority");
     return keepAuthority(authorityFile, authority, keys);
   }
-  // Several that each made one could never agree.
+  // Several masters that each created one could never agree.
   if (others.length === 0) return ensureAuthority(authorityFile, keys);
   const message = `${authorityFile} is missing: copy it from another master, or join with --join-token-file (heddle cluster add ${name})`;
   throw new AppError("invalid_value", message);

@@ -6,12 +6,12 @@ export interface NodeView {
   readonly name: string;
   readonly address: string;
   readonly version: string;
-  /** How a worker isolates its tasks; absent or empty where it does not say. */
+  /** How a worker isolates its tasks; absent or empty if not reported. */
   readonly taskIsolation?: string | undefined;
   /** Changes with each start of its process. */
   readonly incarnation: string;
   /**
-   * `suspect` has missed its last heartbeats and gets no new work; `refusing` does not work for this
+   * `suspect`: missed its last heartbeats and gets no new work. `refusing`: does not work for this
    * master's cluster or its leader.
    */
   readonly state: "ready" | "suspect" | "refusing";
@@ -19,49 +19,49 @@ export interface NodeView {
   readonly refusesLeader?: string | undefined;
   readonly attachedAtMs: number;
   readonly lastSeenMs: number;
-  /** Of the machine, the same for all nodes on it; absent or empty where it is not known. */
+  /** The machine's id, equal for all nodes on it; absent or empty if unknown. */
   readonly hostId?: string | undefined;
-  /** Of the file system that holds the node's data, among those of its machine. */
+  /** The file system of the node's data, unique within the machine. */
   readonly diskId?: string | undefined;
   readonly cpuPercent: number;
   readonly cpuCount: number;
   readonly memoryBytes: number;
   readonly memoryUsedBytes: number;
-  /** Of the file system that holds the node's data. */
+  /** Size of that file system. */
   readonly diskBytes: number;
   readonly diskUsedBytes: number;
   readonly gpus: readonly GpuView[];
-  /** Counts the worker's readings of its devices since its process began: tells which word is later. */
+  /** Number of device readings since the worker's process started, to order reports. */
   readonly deviceReadings: number;
   readonly replicas: readonly ReplicaStatus[];
-  /** What the control groups around the node allow it; 0 for no bound. */
+  /** The limits of the control groups around the node; 0 for none. */
   readonly limits?: readonly ResourceLimitView[] | undefined;
-  /** The memory that the process of a parameter server holds. */
+  /** The resident memory of a parameter server's process. */
   readonly residentBytes?: number | undefined;
-  /** Of a parameter server: what it has not let in since its process began. */
+  /** Of a parameter server: what it has refused since its process started. */
   readonly refusals?: ParameterServerRefusals | undefined;
   /** What it offers to jobs; absent on nodes that run none. */
   readonly offer?: NodeJobOffer | undefined;
 }
 
 export interface ResourceLimitView {
-  /** The same for all nodes in the group. */
+  /** Equal for all nodes in the group. */
   readonly id: string;
   readonly memoryBytes: number;
   readonly cpuMilli: number;
 }
 
-/** What a parameter server has not let in. */
+/** What a parameter server has refused. */
 export interface ParameterServerRefusals {
-  /** Connections and calls without the token that they need. */
+  /** Connections and calls without the required token. */
   readonly strangers: number;
-  /** Parts and requests that are malformed, hold what is no number, or are of another plan. */
+  /** Parts and requests that are malformed, contain NaN, or belong to another plan. */
   readonly invalid: number;
-  /** What came of attempts that a later one has taken over. */
+  /** From attempts that a newer one has replaced. */
   readonly stale: number;
 }
 
-/** What a worker says of itself, besides its hardware, for jobs to be placed by. */
+/** What a worker reports besides its hardware, for the placement of jobs. */
 export interface NodeJobOffer {
   readonly incarnation: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -71,9 +71,9 @@ export interface NodeJobOffer {
   readonly executors: readonly string[];
   /** Training algorithms. */
   readonly algorithms: readonly string[];
-  /** What `ppo` can train in; empty on a worker that does not say. */
+  /** The environments of `ppo`; empty if not reported. */
   readonly environments: readonly string[];
-  /** By algorithm of a plugin: the JSON Schema of its config, as the worker wrote it. */
+  /** By algorithm of a plugin: the JSON Schema of its config, as the worker sent it. */
   readonly algorithmSchemas: Readonly<Record<string, string>>;
   readonly localSsdBytes: number;
   readonly ioOperationsPerSec: number;
@@ -89,9 +89,9 @@ export interface GpuView {
   readonly utilizationPercent: number;
   readonly temperatureCelsius: number;
   readonly powerWatts: number;
-  /** True where the device does not exist. */
+  /** True for a simulated device. */
   readonly simulated: boolean;
-  /** Why it must not be used; empty while it is well. */
+  /** Why it must not be used; empty while it is healthy. */
   readonly fault: string;
 }
 
@@ -105,16 +105,17 @@ export interface PullProgress {
 /** The nodes attached to this master now; volatile, never in the replicated state. */
 export interface NodeDirectory {
   nodes(): readonly NodeView[];
-  /** For how long this master has not heard of the node; at most since it began, where it never has. */
+  /** Time since the node's last report to this master, or since this master started. */
   silentMs(nodeId: string): number;
-  /** Every replica of a deployment, as last reported; costs no look at other nodes. */
+  /** Every replica of a deployment, as last reported; looks at no other node. */
   replicasOf(deployment: string): readonly ReplicaStatus[];
   /**
-   * Has a worker pull a deployment's weights into its cache, or those workers where it has failed, which
-   * then try it anew. Rejects with `unavailable` where no worker is.
+   * Makes a worker pull a deployment's weights into its cache, or retries on the workers where it
+   * has
+   * failed. Rejects with `unavailable` if there is no worker.
    */
   pull(deployment: DeploymentSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
 }
 
-/** The port's injection token: as an interface it has no value at run time. */
+/** The port's injection token, since an interface has no value at run time. */
 export const NODE_DIRECTORY = Symbol("NodeDirectory");

@@ -1,43 +1,46 @@
 import type { Clock } from "@heddle/base/clock";
 import type { NodeView } from "./node-directory.ts";
 
-/** A gap between two looks that is longer than this says that this process itself stood still. */
+/** A longer gap between two checks means that this process was stalled. */
 const STALL_MS = 1_000;
 
-/** How long nodes have been silent, by the monotonic clock of the master that looks. */
+/** How long nodes have been silent, by this master's monotonic clock. */
 export class NodeLivenessTracker {
   readonly #clock: Clock;
-  /** By node: when it was last heard of; from the first look on. */
-  readonly #heardMs = new Map<string, number>();
+  /** By node: its last report; from the first check on. */
+  readonly #reportedMs = new Map<string, number>();
   #lookedMs: number | undefined;
-  /** When the first look began. */
+  /** When the first check began. */
   #beganMs = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Forgets when nodes were heard of: another master led since, and knew better. */
+  /** Forgets all reports: another master led since, and has newer ones. */
   reset(): void {
-    this.#heardMs.clear();
+    this.#reportedMs.clear();
     this.#lookedMs = undefined;
   }
 
-  /** A look begins. While this process stood still, nobody could be heard: that is no node's silence. */
+  /**
+   * Starts a check. Reports could not arrive while this process was stalled, so that time does not
+   * count as silence.
+   */
   begin(): void {
     const nowMs = this.#clock.monotonicMs();
     if (this.#lookedMs === undefined) this.#beganMs = nowMs;
     const stalledMs = this.#lookedMs === undefined ? 0 : nowMs - this.#lookedMs;
     if (stalledMs > STALL_MS) {
-      for (const [id, heardMs] of this.#heardMs) {
-        this.#heardMs.set(id, Math.min(nowMs, heardMs + stalledMs));
+      for (const [id, reportedMs] of this.#reportedMs) {
+        this.#reportedMs.set(id, Math.min(nowMs, reportedMs + stalledMs));
       }
     }
     this.#lookedMs = nowMs;
   }
 
-  /** Whether the node was heard of since the first look. */
-  isHeard(view: NodeView): boolean {
+  /** Whether the node has reported since the first check. */
+  isLive(view: NodeView): boolean {
     return this.#seenMs(view) >= this.#beganMs;
   }
 
@@ -45,17 +48,17 @@ export class NodeLivenessTracker {
     return this.#clock.monotonicMs() - Math.max(0, this.#clock.wallMs() - lastSeenMs);
   }
 
-  /** How long the node has been silent, from the first time that it was looked for. */
+  /** How long the node has been silent, counted from the first check on. */
   of(id: string, view: NodeView | undefined): number {
     const nowMs = this.#clock.monotonicMs();
     const seenMs = view && this.#seenMs(view);
-    const heardMs = Math.max(this.#heardMs.get(id) ?? seenMs ?? nowMs, seenMs ?? 0);
-    this.#heardMs.set(id, heardMs);
-    return nowMs - heardMs;
+    const reportedMs = Math.max(this.#reportedMs.get(id) ?? seenMs ?? nowMs, seenMs ?? 0);
+    this.#reportedMs.set(id, reportedMs);
+    return nowMs - reportedMs;
   }
 
-  /** Forgets all other nodes. */
+  /** Drops all other nodes. */
   keepOnly(ids: ReadonlySet<string>): void {
-    for (const id of this.#heardMs.keys()) if (!ids.has(id)) this.#heardMs.delete(id);
+    for (const id of this.#reportedMs.keys()) if (!ids.has(id)) this.#reportedMs.delete(id);
   }
 }

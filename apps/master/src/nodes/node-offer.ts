@@ -4,13 +4,14 @@ import type { NodeView } from "./node-directory.ts";
 
 const BYTES_PER_GB = 1e9;
 
-/** Names of devices as jobs ask for them (`gpu_type`), the longer before those they begin with. */
+/** Device names as in a job's `gpu_type`; a name precedes its prefixes. */
 const GPU_TYPE =
   /\b(GB[23]00|B[123]00|GH200|H[128]00|H20|A800|A100|A40|A30|A10G|A10|A16|A2|L40S|L40|L20|L4|V100S?|T4|P100|P40|P4|K80|RTX ?[A-Z]?\d{3,4}(?: ?Ti)?|MI\d{2,3}[AX]?)\b/i;
 
 /**
- * What an attached worker offers to jobs, as the replicated state keeps it; undefined for none.
- * `share` is its part of what belongs to the machine.
+ * An attached worker's offer to jobs as a replicated record; undefined for none. `share` is its
+ * share
+ * of the machine.
  */
 export function nodeOfferOf(view: NodeView, share: MachineShare): NodeOffer | undefined {
   const { offer, gpus } = view;
@@ -43,7 +44,7 @@ export function nodeOfferOf(view: NodeView, share: MachineShare): NodeOffer | un
   };
 }
 
-/** `NVIDIA H100 80GB HBM3` and `H100-80GB` are both an `H100`; an unknown name stays whole. */
+/** `NVIDIA H100 80GB HBM3` and `H100-80GB` are both an `H100`; an unknown name is kept. */
 export function gpuTypeOf(name: string): string {
   return GPU_TYPE.exec(name)?.[1]?.replace(" ", "").toUpperCase() ?? name;
 }

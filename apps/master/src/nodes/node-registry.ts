@@ -19,14 +19,14 @@ import { WorkerLink } from "./worker-link.ts";
 
 export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
 
-/** `nodes`: one came, left or reported; `room`: a call has ended or a stream came or went. */
+/** `nodes`: one attached, left or reported. `room`: a call ended, or a stream opened or closed. */
 export type RegistryChange = "nodes" | "room";
 
-/** After so many intervals without a heartbeat a node is gone. */
+/** Intervals without a heartbeat after which a node is dropped. */
 const goneIntervals = 10;
-/** For so many intervals a worker that left is waited for: its process may be started again. */
+/** Intervals for which calls wait for a worker that left, whose process may be restarting. */
 const returnIntervals = 30;
-/** Nodes that may be attached at once. */
+/** Bound on attached nodes. */
 const maxNodes = 4_096;
 
 export interface RegistryOptions {
@@ -36,30 +36,30 @@ export interface RegistryOptions {
   /** The id of the cluster; empty for a master without a group. */
   readonly cluster: () => string;
   readonly credentials: NodeCredentials;
-  /** Whose nodes and tasks are whose. */
+  /** Source of the nodes' and tasks' owners. */
   readonly control: Pick<ControlPlane, "state">;
   readonly heartbeatIntervalMs: number;
-  /** Hears what heartbeats say of running tasks. */
+  /** Receives the progress of running tasks from heartbeats. */
   readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
   readonly clock: Clock;
   readonly log: NodeLog;
 }
 
-/** The nodes attached to this master, by id: who they are, what they last reported, how to reach them. */
+/** The nodes attached to this master, by id: identity, last report, connection. */
 export class NodeRegistry implements NodeDirectory {
   readonly #options: RegistryOptions;
   readonly #nodes = new Map<string, { node: AttachedNode; stream: AttachStream }>();
   readonly #index = new ReplicaIndex();
-  /** When nodes that left were last heard of, the latest to leave last. */
+  /** When nodes that left last reported, in the order of their leaving. */
   readonly #lastSeenMs = new Map<string, number>();
   readonly #startedAtMs: number;
-  /** Links of nodes that left with answers under way, by incarnation. */
+  /** Links of nodes that left with open answers, by incarnation. */
   readonly #retired = new Map<string, WorkerLink>();
   readonly #listeners = new Set<(change: RegistryChange) => void>();
   readonly #sweep: NodeJS.Timeout;
-  /** The masters that the nodes were told of. */
+  /** The masters last announced to the nodes. */
   #members: readonly string[] = [];
-  /** At first when this master began: until then nobody could attach. */
+  /** Initially the start of this master: before that no worker could attach. */
   #workerLeftAtMs: number;
   #closed: AppError | undefined;
   workersLost = 0;
@@ -93,33 +93,33 @@ export class NodeRegistry implements NodeDirectory {
     return this.#options.clock.monotonicMs() - lastSeenMs;
   }
 
-  /** The workers whose heartbeats come, and that work for this cluster. */
+  /** The workers with recent heartbeats that work for this cluster. */
   workers(): AttachedNode[] {
     const found: AttachedNode[] = [];
     for (const { node } of this.#nodes.values()) {
-      if (isHeard(node) && node.refusesLeader === undefined) found.push(node);
+      if (isLive(node) && node.refusesLeader === undefined) found.push(node);
     }
     return found;
   }
 
-  /** The processes that are attached, whether they are heard or not. */
+  /** The attached processes, silent ones included. */
   *incarnations(): Generator<string> {
     for (const { node } of this.#nodes.values()) yield node.register.incarnation;
   }
 
-  /** Whether a worker is attached, or one that was a short while ago may be on its way back. */
+  /** Whether a worker is attached, or left recently and may return. */
   expectsWorkers(): boolean {
-    for (const { node } of this.#nodes.values()) if (isHeard(node)) return true;
+    for (const { node } of this.#nodes.values()) if (isLive(node)) return true;
     const { clock, heartbeatIntervalMs } = this.#options;
     return clock.monotonicMs() - this.#workerLeftAtMs < returnIntervals * heartbeatIntervalMs;
   }
 
-  /** The workers with a replica of the deployment: those whose heartbeats come, and the others. */
-  holders(deployment: string): { readonly heard: AttachedNode[]; readonly silent: AttachedNode[] } {
-    const heard: AttachedNode[] = [];
+  /** The workers with a replica of the deployment, split by whether their heartbeats arrive. */
+  holders(deployment: string): { readonly live: AttachedNode[]; readonly silent: AttachedNode[] } {
+    const live: AttachedNode[] = [];
     const silent: AttachedNode[] = [];
-    for (const node of this.#index.holders(deployment)) (isHeard(node) ? heard : silent).push(node);
-    return { heard, silent };
+    for (const node of this.#index.holders(deployment)) (isLive(node) ? live : silent).push(node);
+    return { live, silent };
   }
 
   replicasOf(deployment: string): ReplicaStatus[] {
@@ -180,7 +180,7 @@ export class NodeRegistry implements NodeDirectory {
     stream.once("error", leave);
   }
 
-  /** `why` is told to the nodes; that a master was removed keeps them from looking for it. */
+  /** `why` is sent to the nodes; on the removal of a master they stop connecting to it. */
   close(why = new AppError("unavailable", "this master is shutting down")): void {
     clearInterval(this.#sweep);
     this.#closed = why;
@@ -205,7 +205,7 @@ export class NodeRegistry implements NodeDirectory {
     if (!previous && this.#nodes.size >= maxNodes) {
       throw new AppError("overloaded", `${maxNodes} nodes are attached to this master`);
     }
-    // The newer stream wins: the older is of a process that ended or of a connection that broke.
+    // The newer stream wins: the older belongs to a process that ended or a broken connection.
     if (previous) {
       this.#remove(previous.node, previous.stream);
       previous.stream.end();
@@ -219,7 +219,7 @@ export class NodeRegistry implements NodeDirectory {
     return node;
   }
 
-  /** A node registers as what it has shown to be, and under an id that is no other's. */
+  /** A node registers in its authenticated role, and under an id that no other name owns. */
   #checkIdentity({ kind, name, nodeId }: Register__Output, caller: NodeClaim): void {
     const role = kind === "NODE_KIND_WORKER" ? "worker" : "parameter-server";
     const attached = this.#nodes.get(nodeId)?.node.register;
@@ -235,7 +235,7 @@ export class NodeRegistry implements NodeDirectory {
     return { heartbeatIntervalMs, masterId, members: [...members()], cluster: cluster() };
   }
 
-  /** A node that knows who was removed stops looking for it, though it was gone before it could say so. */
+  /** Nodes stop connecting to a removed master even if it stopped before it could announce that. */
   #tellMembers(): void {
     const members = this.#options.members();
     if (`${members}` === `${this.#members}`) return;
@@ -243,7 +243,7 @@ export class NodeRegistry implements NodeDirectory {
     for (const { stream } of this.#nodes.values()) stream.write(this.#reply());
   }
 
-  /** The link of the same process is used again; that of an earlier process is cut. */
+  /** Reuses the link of the same process; cuts that of an earlier process. */
   #linkOf(register: Register__Output): WorkerLink | undefined {
     if (register.kind !== "NODE_KIND_WORKER") return undefined;
     const kept = this.#retired.get(register.incarnation);
@@ -299,8 +299,9 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   /**
-   * Silence is counted in turns of this timer, not in time: while this process itself was held up,
-   * no turn came and no node has aged, though its heartbeats wait unread.
+   * Counts silence in runs of this timer, not in time: while this process was stalled the timer did
+   * not
+   * run, and unread heartbeats age no node.
    */
   #dropSilent(): void {
     const { log } = this.#options;
@@ -325,7 +326,7 @@ export class NodeRegistry implements NodeDirectory {
   }
 }
 
-function isHeard({ link, silentIntervals }: AttachedNode): boolean {
+function isLive({ link, silentIntervals }: AttachedNode): boolean {
   return link !== undefined && silentIntervals <= SUSPECT_INTERVALS;
 }
 

@@ -16,7 +16,7 @@ const gpu: GpuView = {
   ...{ utilizationPercent: 0, temperatureCelsius: 0, powerWatts: 0, simulated: false, fault: "" },
 };
 
-/** A watch whose time the test sets, over nodes that report until they are silenced. */
+/** A watch with a fake clock over nodes that report until they are silenced. */
 class Watched {
   readonly control = new VolatileControl();
   readonly nodes = new Map<string, NodeView>();
@@ -47,7 +47,7 @@ class Watched {
     return [...this.nodes.values()];
   }
 
-  /** Looks every second for so long. */
+  /** Checks every second for this long. */
   async pass(ms: number): Promise<void> {
     for (const end = this.nowMs + ms; this.nowMs < end; ) {
       this.nowMs += 1_000;
@@ -86,7 +86,7 @@ function view(id: string): NodeView {
   } as NodeView;
 }
 
-test("nodes that attach join once, and one whose device is sick has that device taken out", async () => {
+test("join: an attached node joins once, and its sick device is quarantined", async () => {
   const watched = new Watched(["a", "b"]);
   await watched.pass(2_000);
   const index = watched.control.appliedIndex;
@@ -102,7 +102,7 @@ test("nodes that attach join once, and one whose device is sick has that device 
   ]);
 });
 
-test("a device that was taken back is not taken out by an earlier word of its worker", async () => {
+test("devices: an older report does not quarantine one returned to service", async () => {
   const watched = new Watched(["a"]);
   const sick = { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }], deviceReadings: 7 };
   watched.nodes.set("a", sick);
@@ -110,14 +110,14 @@ test("a device that was taken back is not taken out by an earlier word of its wo
   const quarantined = () =>
     watched.control.state.nodes.get("a")?.quarantined.map(({ device }) => device);
   expect(quarantined()).toEqual([0]);
-  // Another master has heard that it is well, and this one has not yet.
+  // Another master has seen that it is healthy, and this one has not yet.
   const wellAsOf = { incarnation: sick.incarnation, reading: 8 };
   await propose(watched.control, {
     ...{ type: "node.resume", atMs: watched.nowMs, nodeId: "a", wellDevices: [0], wellAsOf },
   });
   await watched.pass(2_000);
   expect(quarantined()).toEqual([]);
-  // It falls sick again, in the same process or in the next one, which counts anew.
+  // It falls sick again, in the same process or in the next one, whose count restarts.
   watched.nodes.set("a", { ...sick, deviceReadings: 9 });
   await watched.pass(1_000);
   expect(quarantined()).toEqual([0]);
@@ -129,11 +129,11 @@ test("a device that was taken back is not taken out by an earlier word of its wo
   expect(quarantined()).toEqual([0]);
 });
 
-test("what was heard before this master led says nothing: another leader may have heard later", async () => {
+test("leadership: reports from before it do not count", async () => {
   const watched = new Watched(["a"]);
   await watched.pass(1_000);
   watched.watch.reset();
-  // The worker was started anew and is attached to the leader of now; the stream here is of before.
+  // The worker restarted and is attached to the present leader; the stream here is older.
   watched.silent.add("a");
   const known = watched.control.state.nodes.get("a")!.offer;
   const offer = { ...known, incarnation: "2" };
@@ -146,7 +146,7 @@ test("what was heard before this master led says nothing: another leader may hav
   expect(watched.control.state.nodes.get("a")?.offer.incarnation).not.toBe("2");
 });
 
-test("a silent node is lost after 30 s, its tasks fenced after the lease, and joins again", async () => {
+test("lost: a silent node after 30 s, its tasks fenced after the lease; it rejoins", async () => {
   const watched = new Watched(["a", "b", "c"]);
   await watched.pass(1_000);
   watched.silent.add("a");
@@ -161,7 +161,7 @@ test("a silent node is lost after 30 s, its tasks fenced after the lease, and jo
   expect(watched.states).toMatchObject({ a: "ready" });
 });
 
-test("a node that is no longer attached is lost as well, and a parameter server is never one", async () => {
+test("lost: a detached node is lost too; a parameter server is no node", async () => {
   const watched = new Watched(["a", "b", "c"]);
   watched.nodes.set("p", { ...view("p"), offer: undefined });
   await watched.pass(1_000);
@@ -170,7 +170,7 @@ test("a node that is no longer attached is lost as well, and a parameter server 
   expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
 });
 
-test("where most nodes fall silent none is lost for two minutes, and each once its lease is over", async () => {
+test("mass silence: no node is lost for two minutes, then each after its lease", async () => {
   const watched = new Watched(["a", "b", "c"]);
   await watched.pass(1_000);
   for (const id of ["a", "b", "c"]) watched.silent.add(id);
@@ -189,7 +189,7 @@ test("where most nodes fall silent none is lost for two minutes, and each once i
   expect(all.states).toEqual({ a: "lost", b: "lost" });
 });
 
-test("a replica that failed for good is told so, one that may come up by itself is not", async () => {
+test("replica failure: a permanent one is recorded, a transient one is not", async () => {
   const watched = new Watched(["a", "b"]);
   await watched.pass(1_000);
   const { control } = watched;
@@ -221,7 +221,7 @@ test("a replica that failed for good is told so, one that may come up by itself 
   expect(control.state.replicas.get("m@a")?.devices).toEqual([0]);
 });
 
-test("time in which this process stood still is no node's silence", async () => {
+test("stall: time in which this process stalled is no node's silence", async () => {
   const watched = new Watched(["a", "b", "c"]);
   await watched.pass(1_000);
   watched.nodes.delete("a");
@@ -229,7 +229,7 @@ test("time in which this process stood still is no node's silence", async () => 
   watched.nowMs += 60_000;
   await watched.watch.look();
   expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
-  // Nor are many short times of it together.
+  // Many short stalls do not add up either.
   for (let stall = 0; stall < 20; stall++) {
     watched.nowMs += 2_000;
     await watched.watch.look();
@@ -250,7 +250,7 @@ test.each([
   expect(gpuTypeOf(name)).toBe(type);
 });
 
-test("nodes that fall silent and come back one after the other are not lost either", async () => {
+test("mass silence: nodes that flap one after the other are not lost either", async () => {
   const ids = ["a", "b", "c", "d"];
   const watched = new Watched(ids);
   await watched.pass(1_000);

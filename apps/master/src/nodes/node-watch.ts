@@ -1,7 +1,7 @@
 import type { Clock } from "@heddle/base/clock";
 import { ERROR_TABLE } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
-import { isOldWord } from "@heddle/control/jobs/commands/devices";
+import { isStaleReading } from "@heddle/control/jobs/commands/devices";
 import { replicaKey } from "@heddle/control/jobs/records/records";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -25,16 +25,17 @@ export interface NodeWatchOptions {
   readonly leaseMs: number;
 }
 
-/** Beyond the lease: the steps of two masters' clocks, and how long an old leader may still renew. */
+/** Added to the lease: clock differences between masters, and renewals by a deposed leader. */
 const FENCE_MARGIN_MS = 5_000;
-/** Of the silence that makes a node lost, the part after which it counts among those that are silent. */
+/** The share of `nodeLostMs` after which a node counts as silent. */
 const QUIET_SHARE = 1 / 3;
-/** A node may tell for so long of what an earlier replica of the deployment has died of. */
+/** How long a node may still report the failure of an earlier replica of the deployment. */
 const FAILURE_SETTLES_MS = 5_000;
 
 /**
- * Holds the nodes that are attached to this master against those of the replicated state: who is
- * new, who offers something else, whose devices are sick, who has fallen silent.
+ * Reconciles the attached nodes with the replicated state: new nodes, changed offers, sick devices
+ * and
+ * silent nodes.
  */
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
@@ -47,24 +48,25 @@ export class NodeWatch {
     this.#liveness = new NodeLivenessTracker(options.clock);
   }
 
-  /** Forgets when nodes were heard of: another master led since, and knew better. */
+  /** Forgets all reports: another master led since, and has newer ones. */
   reset(): void {
     this.#liveness.reset();
     this.#mostQuietAtMs = Number.NEGATIVE_INFINITY;
   }
 
-  /** One look, and what follows from it in the log. */
+  /** One check, and the commands that follow from it. */
   async look(): Promise<void> {
     const { control, directory } = this.#options;
     this.#liveness.begin();
-    // Of the others another leader may have heard later, as of a process that was started since. One that
-    // refuses this leader is lost to it as one that is silent.
-    const heard = directory
+    // Another leader may have newer reports of the other nodes. A node that refuses this leader
+    // counts as
+    // silent.
+    const live = directory
       .nodes()
-      .filter((view) => view.refusesLeader === undefined && this.#liveness.isHeard(view));
-    const attached = new Map(heard.map((view) => [view.id, view]));
-    await this.#lowerOffers(heard);
-    const shares = machineOffers(heard, control);
+      .filter((view) => view.refusesLeader === undefined && this.#liveness.isLive(view));
+    const attached = new Map(live.map((view) => [view.id, view]));
+    await this.#lowerOffers(live);
+    const shares = machineOffers(live, control);
     for (const view of attached.values()) {
       for (const command of this.#changesOf(view, shares.get(view.id))) {
         await propose(control, command);
@@ -77,11 +79,11 @@ export class NodeWatch {
     if (lost.length > 0) await this.#lose(lost);
   }
 
-  /** An amount is taken from one worker before another of the machine gets it. */
-  async #lowerOffers(heard: readonly NodeView[]): Promise<void> {
+  /** Lower one worker's offer before another of the machine gets the amount. */
+  async #lowerOffers(live: readonly NodeView[]): Promise<void> {
     const { control } = this.#options;
-    const shares = machineOffers(heard, control);
-    for (const view of heard) {
+    const shares = machineOffers(live, control);
+    for (const view of live) {
       const share = shares.get(view.id);
       const known = control.state.nodes.get(view.id)?.offer;
       if (!share || !known) continue;
@@ -103,7 +105,7 @@ export class NodeWatch {
     if (isFresh && (differs || known?.state === "lost")) {
       commands.push({ type: "node.join", atMs, offer });
     }
-    // One that has its place from the scheduler holds it by that, from before it is loaded.
+    // A replica that the scheduler placed holds its devices by its place, from before it is loaded.
     const serving = servingHoldsOf(view).filter(
       ({ deployment }) => !control.state.replicas.has(replicaKey({ deployment, nodeId: view.id })),
     );
@@ -111,10 +113,10 @@ export class NodeWatch {
       commands.push({ type: "node.update", atMs, nodeId: view.id, serving });
     }
     const asOf = { incarnation: view.incarnation, reading: view.deviceReadings };
-    if (known && isOldWord(known, asOf)) return commands;
+    if (known && isStaleReading(known, asOf)) return commands;
     for (const { index: device, fault } of view.gpus) {
       const sick = known?.quarantined.some((entry) => entry.device === device) ?? false;
-      // A device that was taken out stays out until somebody says that it is well.
+      // A quarantined device stays so until an operator resumes the node.
       if (fault !== "" && !sick) {
         const sickness = { nodeId: view.id, device, why: fault, asOf };
         commands.push({ type: "node.quarantine", atMs, ...sickness });
@@ -123,7 +125,7 @@ export class NodeWatch {
     return commands;
   }
 
-  /** Replicas that have failed, and would again: what they hold is of no use to them. */
+  /** Replicas that failed permanently, whose places are of no use to them. */
   #failedReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
     const { control, clock } = this.#options;
     const atMs = clock.wallMs();
@@ -132,7 +134,7 @@ export class NodeWatch {
       const { replicas = [], lastSeenMs = 0 } = attached.get(nodeId) ?? {};
       if (failure || lastSeenMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
       const replica = replicas.find((each) => each.deployment === deployment);
-      // A load that was cancelled did not fail of itself.
+      // A cancelled load is no failure of the replica.
       const code = replica?.failureCode === "cancelled" ? undefined : replica?.failureCode;
       if (replica?.phase !== "failed" || code === undefined || ERROR_TABLE[code].retryable)
         continue;
@@ -142,7 +144,7 @@ export class NodeWatch {
     return commands;
   }
 
-  /** Replicas that serve since the last look: another that leaves may have waited for them. */
+  /** Replicas that serve since the last check, for which others may be waiting to leave. */
   #readyReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
     const { control, clock } = this.#options;
     const atMs = clock.wallMs();
@@ -157,7 +159,7 @@ export class NodeWatch {
     return commands;
   }
 
-  /** Places of replicas that are not wanted there any more, and that their nodes do not run any more. */
+  /** Places of unwanted replicas that their nodes no longer run. */
   #goneReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
     const { state } = this.#options.control;
     const wanted = wantedReplicas(state);
@@ -166,7 +168,7 @@ export class NodeWatch {
     for (const { deployment, nodeId, failure } of state.replicas.values()) {
       if (failure) continue;
       const view = attached.get(nodeId);
-      // Before its first heartbeat a node says nothing of its replicas.
+      // A node reports its replicas with its first heartbeat.
       if (!view || view.lastSeenMs <= view.attachedAtMs) continue;
       const runs = view.replicas.some((replica) => replica.deployment === deployment);
       if (runs || wanted.get(deployment)?.has(nodeId)) continue;
@@ -176,10 +178,11 @@ export class NodeWatch {
   }
 
   /**
-   * The nodes that are lost now. Where more than half of all have fallen silent, the network or this
-   * master is at fault, and none is lost until their leases are over. They neither fall silent nor
-   * come back at one moment: so silence counts long before it makes a node lost, and who is still
-   * silent when most are back has as long as any to come back too.
+   * The nodes that are lost now. If more than half of all are silent, the network or this master is
+   * at
+   * fault, and none is lost until its lease expires. Nodes do not fall silent or return at one
+   * moment.
+   * So silence counts long before a node is lost, and stragglers get the same time to return.
    */
   #lostNodes(attached: ReadonlyMap<string, NodeView>): string[] {
     const { control, clock, log, nodeLostMs, leaseMs } = this.#options;
@@ -214,7 +217,7 @@ export class NodeWatch {
   }
 }
 
-/** Of each amount the smaller of both. */
+/** The smaller value of each amount. */
 function least(share: MachineShare, known: NodeScalars): MachineShare {
   const amounts = SCALARS.map((amount) => [amount, Math.min(share[amount], known[amount])]);
   return { ...share, ...Object.fromEntries(amounts) };

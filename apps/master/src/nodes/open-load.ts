@@ -1,4 +1,4 @@
-/** What one call takes of the worker that it was sent to. */
+/** The load of one call on its worker. */
 export interface CallLoad {
   readonly deployment: string;
   readonly fairKey: string;
@@ -6,7 +6,7 @@ export interface CallLoad {
   readonly sequences: number;
 }
 
-/** What one master's open calls take of one worker, by deployment. */
+/** The load of one master's open calls on one worker, by deployment. */
 export class OpenLoad {
   readonly #sequences = new Map<string, number>();
   readonly #calls = new Map<string, number>();
@@ -29,7 +29,7 @@ export class OpenLoad {
     this.#change(deployment, fairKey, sequences, 1);
   }
 
-  /** Must follow each `add` once, unless `clear` comes between. */
+  /** Call once per `add`, unless `clear` came between. */
   remove({ deployment, fairKey, sequences }: CallLoad): void {
     this.#change(deployment, fairKey, -sequences, -1);
   }
@@ -50,7 +50,7 @@ export class OpenLoad {
   }
 }
 
-/** What comes to nothing is forgotten. */
+/** Drops entries that reach 0. */
 function change(counts: Map<string, number>, key: string, by: number): void {
   const count = (counts.get(key) ?? 0) + by;
   if (count > 0) counts.set(key, count);

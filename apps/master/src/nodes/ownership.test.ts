@@ -73,7 +73,7 @@ function peerOf(name: string): Peer {
   return peer;
 }
 
-/** What the master answers to one chunk: `kept`, `fenced`, or the error's code. */
+/** The master's answer to one chunk: `kept`, `fenced`, or an error code. */
 function ship(name: string, nodeId: string, task: object = TASK, grant = ""): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const stream = peerOf(name).duplex(shipLogsMethod);
@@ -93,21 +93,21 @@ test("logs: a worker ships no log of another worker's task", async () => {
   expect(`${(await store.read(LOG, 0, 100))?.data}`).toBe("of a\n");
 });
 
-test("logs: nobody writes a log of an attempt or incarnation that is to come", async () => {
+test("logs: a future attempt or incarnation is refused", async () => {
   for (const ahead of [{ attempt: 2 }, { incarnation: 1 }]) {
     expect(await ship("b", "b", ahead)).toBe("unavailable");
     expect(await store.read({ ...LOG, ...ahead }, 0, 100)).toBeUndefined();
   }
 });
 
-/** A task of before: of an attempt or incarnation that another has replaced, or of a forgotten job. */
+/** A stale task: of a replaced attempt or incarnation, or of a removed job. */
 const EARLIER = [
   { ...TASK, attempt: 0 },
   { ...TASK, rank: 1 },
   { ...TASK, jobId: jobId(9) },
 ];
 
-test("logs: those of earlier attempts and forgotten jobs are their own worker's", async () => {
+test("logs: those of past attempts and removed jobs belong to their worker", async () => {
   for (const task of EARLIER) {
     const log = { ...LOG, ...task };
     const grant = SECRETS.logGrant(task, "a");
@@ -122,7 +122,7 @@ test("logs: those of earlier attempts and forgotten jobs are their own worker's"
   }
 });
 
-test("logs: what a worker was given with a task is not enough once the task is another's", async () => {
+test("logs: a task's ticket is not enough once the task has moved", async () => {
   expect(await ship("b", "b", TASK, SECRETS.logGrant(TASK, "b"))).toBe("fenced");
 });
 
@@ -160,7 +160,7 @@ test("artifacts: a worker publishes none for another worker's task", () => {
   expect(task?.exit?.artifacts).toEqual([artifact]);
 });
 
-test("artifacts: a worker reads none that no model is made of", async () => {
+test("artifacts: a worker reads only those that a model is made of", async () => {
   const exit = {
     ...{ exitCode: 0, endedAtMs: 9_000 },
     artifacts: [{ name: "secret.txt", bytes: 1, sha256: "0".repeat(64) }],

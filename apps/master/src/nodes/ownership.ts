@@ -3,10 +3,10 @@ import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskI
 import { type JobsState, taskKey } from "@heddle/control/jobs/records/records";
 import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 
-/** What a node may name in its calls: its own record, and the tasks that the state gives it. */
+/** What a node may name in its calls: its own record, and the tasks assigned to it. */
 type Owners = Pick<JobsState, "nodes" | "servers" | "tasks">;
 
-/** Throws `permission_denied` where the state knows the node id under another name than the caller's. */
+/** Throws `permission_denied` if the node id belongs to another name than the caller's. */
 export function checkOwnsNode(state: Owners, caller: NodeClaim, nodeId: string): void {
   const known =
     caller.role === "worker"
@@ -19,7 +19,7 @@ export function checkOwnsNode(state: Owners, caller: NodeClaim, nodeId: string):
   throw new AppError("permission_denied", message);
 }
 
-/** Whether the state gives that very task to the node. */
+/** Whether the state assigns exactly this task to the node. */
 export function ownsTask(
   state: Pick<Owners, "tasks">,
   nodeId: string,

@@ -22,7 +22,7 @@ beforeAll(async () => {
 
 afterAll(() => cluster.close());
 
-test("a real engine answers greedily with the same text twice, and finds its prompt cached", async () => {
+test("engine: greedy answers are equal, and the second hits the prompt cache", async () => {
   await cluster.startRealWorker("real");
   await cluster.workersReady("tiny", 1);
   const prompt = "The quick brown fox jumps over the lazy dog and runs. ".repeat(4);
@@ -39,12 +39,12 @@ test("a real engine answers greedily with the same text twice, and finds its pro
   expect(started?.type === "started" && started.cachedTokens).toBeGreaterThan(0);
 });
 
-test("what the engine refuses is told with its own code", async () => {
+test("engine: its refusals keep their code", async () => {
   const long = cluster.start("tiny", "x".repeat(4_000));
   await expect(long).rejects.toMatchObject({ code: "context_length_exceeded" });
 });
 
-test("log-probabilities and choices come whole over the wire", async () => {
+test("engine: log-probabilities and choices arrive complete", async () => {
   const answer = await cluster.start("tiny", "Hello", {
     request: {
       maxTokens: 8,
@@ -67,14 +67,14 @@ test("log-probabilities and choices come whole over the wire", async () => {
     const finish = ofChoice.find((event) => event.type === "finish");
     const sampled = deltas.reduce((sum, { tokens }) => sum + tokens, 0);
     const entries = deltas.flatMap(({ logprobs }) => logprobs ?? []);
-    // The token that ends a text is sampled but is not part of it.
+    // The end token is sampled but is not part of the text.
     const ending = finish?.type === "finish" && finish.reason === "stop" ? 1 : 0;
     expect(entries).toHaveLength(sampled - ending);
     for (const entry of entries) expect(entry.top).toHaveLength(3);
   }
 });
 
-test("calls of many choices that hold every place leave short calls their turn", async () => {
+test("fairness: calls of many choices leave short calls their turn", async () => {
   const options = { threads: 1, contextTokens: 4096, maxSequences: 4 };
   cluster.control.deploy("busy", "every-worker", options, "tiny", ["builtin://tiny"]);
   await cluster.workersReady("busy", 1);
@@ -99,7 +99,7 @@ test("calls of many choices that hold every place leave short calls their turn",
   cluster.control.remove("busy");
 });
 
-test("kill -9 of the worker leaves no engine process behind", async () => {
+test("worker kill -9: leaves no engine process behind", async () => {
   const worker = await cluster.startRealWorker("doomed");
   await cluster.workersReady("tiny", 2);
   const children = childrenOf(worker.pid);
@@ -109,7 +109,7 @@ test("kill -9 of the worker leaves no engine process behind", async () => {
   await eventuallyTrue("its children have ended", () => !children.some(isAlive));
 });
 
-test("SIGTERM of the worker ends its engines and exits 0", async () => {
+test("worker SIGTERM: ends its engines and exits 0", async () => {
   const worker = await cluster.startRealWorker("leaving");
   await cluster.workersReady("tiny", 2);
   const children = childrenOf(worker.pid);
@@ -124,7 +124,7 @@ function childrenOf(pid: number | undefined): number[] {
   return text.split(" ").filter(Boolean).map(Number);
 }
 
-/** A process that ended and is not yet reaped counts as ended. */
+/** A zombie process counts as ended. */
 function isAlive(pid: number): boolean {
   try {
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));

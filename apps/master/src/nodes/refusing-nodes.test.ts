@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { clusterToken, eventuallyTrue, TestCluster } from "../../test/test-cluster.ts";
 import type { ControlGroup } from "../control-plane/control-group.ts";
 
-// The masters of before a restore run beside those of after it, and a node is attached to both.
+// Masters from before and after a restore run at once, and a node is attached to both.
 
 const formed = "0123456789abcdef0123456789abcdef";
 let before: TestCluster;
@@ -27,7 +27,7 @@ function isOf(master: TestCluster, cluster: string): void {
   master.control.group = { status } as unknown as ControlGroup;
 }
 
-/** As a process of the node that begins with what the one before has kept. */
+/** Attaches as a new process of the node with the old one's kept identity. */
 function attach(): void {
   attachments = new Attachments({
     masters: [before.link.grpcAddress, after.link.grpcAddress],
@@ -44,7 +44,7 @@ function attach(): void {
 
 const stateAt = ({ link }: TestCluster) => link.directory.nodes()[0]?.state;
 
-test("refusing: a node works for the later incarnation alone, and tells the other why", async () => {
+test("refusing: a node works for the later incarnation, and gives the other a reason", async () => {
   isOf(before, formed);
   isOf(after, nextClusterId(formed, 20, "ab"));
   attach();
@@ -54,7 +54,7 @@ test("refusing: a node works for the later incarnation alone, and tells the othe
   expect(after.link.directory.nodes()[0]?.refusesLeader).toBeUndefined();
 });
 
-test("refusing: two restores of one moment are told apart by who came first, for ever", async () => {
+test("refusing: of two restores from one backup, the first to attach is kept", async () => {
   isOf(after, nextClusterId(formed, 20, "ab"));
   const followed = new FollowedCluster(before.folder);
   await followed.follow(nextClusterId(formed, 20, "ab"));

@@ -51,14 +51,14 @@ function ids(index: ReplicaIndex, deployment: string): string[] {
   return [...index.holders(deployment)].map(({ id }) => id);
 }
 
-test("a deployment among 2,000 nodes is found on its own three, and no other is looked at", () => {
+test("replica index: finds a deployment's 3 nodes of 2,000 and looks at no other", () => {
   const index = new ReplicaIndex();
   for (let id = 0; id < 2_000; id++) index.update(worker(id, [`d${Math.floor(id / 3)}`]));
   expect(ids(index, "d7")).toEqual(["node-21", "node-22", "node-23"]);
   expect(index.holders("none").size).toBe(0);
 });
 
-test("what a node reports anew replaces what it held, and nothing is left of one that is gone", () => {
+test("replica index: a report replaces the last one; a removed node leaves nothing", () => {
   const index = new ReplicaIndex();
   const [first, second] = [worker(1, ["a", "b"]), worker(2, ["b"])];
   index.update(first);

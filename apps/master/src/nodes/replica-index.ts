@@ -1,16 +1,16 @@
 import type { AttachedNode } from "./attached-node.ts";
 
-/** Which workers hold a replica of which deployment, so that a call looks at those alone. */
+/** The workers that hold a replica of each deployment, so that a call looks at those alone. */
 export class ReplicaIndex {
   readonly #holders = new Map<string, Set<AttachedNode>>();
   readonly #held = new Map<AttachedNode, ReadonlySet<string>>();
 
-  /** The workers with a replica in whatever phase, in the order in which they got it. */
+  /** The workers with a replica in any phase, in the order in which they got it. */
   holders(deployment: string): ReadonlySet<AttachedNode> {
     return this.#holders.get(deployment) ?? NONE;
   }
 
-  /** Takes over what the node reported last. */
+  /** Applies the node's latest report. */
   update(node: AttachedNode): void {
     const before = this.#held.get(node) ?? NO_NAMES;
     const now = new Set(node.replicas.map(({ deployment }) => deployment));

@@ -37,7 +37,7 @@ function attach(id: string, kind: NodeView["kind"], change: Partial<NodeView> = 
   nodes.set(id, { ...replicaOn(id, "d", "ready"), kind, lastSeenMs: nowMs, ...change });
 }
 
-/** Looks every second for so long; attached nodes report all the time. */
+/** Checks every second for this long; attached nodes report all the time. */
 async function pass(ms: number) {
   for (const end = nowMs + ms; nowMs < end; ) {
     nowMs += 1_000;
@@ -49,7 +49,7 @@ async function pass(ms: number) {
 const states = () =>
   Object.fromEntries([...control.state.servers].map(([id, { state }]) => [id, state]));
 
-test("a parameter server that attaches joins once, and is lost 10 s after it left", async () => {
+test("parameter server: joins once, and is lost 10 s after it left", async () => {
   attach("w", "worker");
   attach("p", "parameter-server", { address: "p:7" });
   await pass(2_000);
@@ -67,7 +67,7 @@ test("a parameter server that attaches joins once, and is lost 10 s after it lef
   expect(states()).toEqual({ p: "ready" });
 });
 
-test("another process of a server is told to the state at once", async () => {
+test("parameter server: its restart is recorded at once", async () => {
   attach("w", "worker");
   attach("p", "parameter-server", { incarnation: "1" });
   await pass(1_000);
@@ -76,7 +76,7 @@ test("another process of a server is told to the state at once", async () => {
   expect(control.state.servers.get("p")).toMatchObject({ incarnation: "2", state: "ready" });
 });
 
-test("a stream of an earlier process does not bring it back when its master is elected", async () => {
+test("parameter server: a stale stream does not restore it after an election", async () => {
   attach("w", "worker");
   attach("p", "parameter-server", { incarnation: "1" });
   await pass(1_000);
@@ -92,7 +92,7 @@ test("a stream of an earlier process does not bring it back when its master is e
   expect(control.state.servers.get("p")?.incarnation).toBe("1");
 });
 
-test("where no worker is heard of either, no server is held for lost", async () => {
+test("parameter server: none is lost while no worker reports either", async () => {
   attach("w", "worker");
   attach("p", "parameter-server");
   await pass(1_000);

@@ -10,11 +10,11 @@ export interface ServerWatchOptions {
   readonly directory: NodeDirectory;
   readonly clock: Clock;
   readonly log: NodeLog;
-  /** Silence after which a parameter server is lost: less than its workers' patience with it. */
+  /** Silence after which a parameter server is lost: less than its workers' timeout. */
   readonly serverLostMs: number;
 }
 
-/** Holds the parameter servers that are attached to this master against those of the state. */
+/** Reconciles the attached parameter servers with those of the state. */
 export class ServerWatch {
   readonly #options: ServerWatchOptions;
   readonly #liveness: NodeLivenessTracker;
@@ -28,14 +28,14 @@ export class ServerWatch {
     this.#liveness.reset();
   }
 
-  /** One look, and what follows from it in the log. */
+  /** One check, and the commands that follow from it. */
   async look(): Promise<void> {
     const { control, directory, clock } = this.#options;
     this.#liveness.begin();
-    // Of the others another leader may have heard later, as of a process that was started since.
+    // Another leader may have newer reports of the others, as of a restarted process.
     const nodes = directory
       .nodes()
-      .filter((view) => view.refusesLeader === undefined && this.#liveness.isHeard(view));
+      .filter((view) => view.refusesLeader === undefined && this.#liveness.isLive(view));
     const servers = new Map(
       nodes.filter(({ kind }) => kind === "parameter-server").map((view) => [view.id, view]),
     );
@@ -43,9 +43,9 @@ export class ServerWatch {
       if (this.#liveness.of(view.id, view) < this.#options.serverLostMs) await this.#join(view);
     }
     const lost = this.#silent(servers);
-    // Where no worker is heard of either, the network or this master is at fault.
-    const isHeard = nodes.some((view) => view.kind === "worker" && view.state === "ready");
-    if (lost.length === 0 || !isHeard) return;
+    // If no worker reports either, the network or this master is at fault.
+    const isLive = nodes.some((view) => view.kind === "worker" && view.state === "ready");
+    if (lost.length === 0 || !isLive) return;
     this.#options.log.warn({ servers: lost }, "parameter servers are lost");
     await propose(control, { type: "server.lost", atMs: clock.wallMs(), serverIds: lost });
   }

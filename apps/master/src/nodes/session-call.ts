@@ -1,27 +1,31 @@
 import { Channel } from "@heddle/base/channel";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
 
-/** Events that a worker may send ahead of the reader; the bound of a call's memory on the master. */
+/**
+ * Flow-control window: events that a worker may send ahead of the reader, which bounds a call's
+ * memory.
+ */
 export const eventWindow = 256;
-/** Consumption is told to the worker in lots of this size. */
+/** Consumption is reported to the worker in batches of this size. */
 const grantLot = 64;
 
-/** What a call needs of the stream that carries it. */
+/** What a call needs of its stream. */
 export interface CallCarrier {
   grant(id: number, events: number): void;
-  /** The reader has left or the signal fired: the worker is to stop. */
+  /** The reader has left or the signal fired: the worker must stop. */
   cancel(id: number): void;
 }
 
 /**
- * One request on its worker's stream, as the reader sees it: its events in order, ending with
- * exactly one `done` or `failed`, whatever happens to the worker. Leaving the iteration cancels.
+ * One request on its worker's stream, as its reader sees it: events in order, then exactly one
+ * `done` or
+ * `failed`, whatever happens to the worker. Leaving the iteration cancels.
  */
 export class SessionCall implements AsyncIterable<EngineEvent> {
   readonly id: number;
   readonly node: string;
   readonly #carrier: CallCarrier;
-  /** One place is kept for a `failed` that is made here. */
+  /** One place is reserved for a local `failed`. */
   readonly #events = new Channel<EngineEvent>(eventWindow + 1);
   readonly #inner = this.#events[Symbol.asyncIterator]();
   readonly #signal: AbortSignal;
@@ -42,7 +46,7 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
     return this.#events.ended;
   }
 
-  /** An event from the worker, which holds to the window; one that does not is cut off. */
+  /** An event from the worker; one that exceeds the window is cut off. */
   deliver(event: EngineEvent): void {
     if (this.ended) return;
     if (this.#events.size >= eventWindow) {
@@ -55,14 +59,14 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
     if (event.type === "done" || event.type === "failed") this.#close();
   }
 
-  /** Ends the call from this side; what is buffered is still read first. */
+  /** Ends the call from this side; buffered events are still read first. */
   fail(error: EngineFailure): void {
     if (this.ended) return;
     this.#events.push({ type: "failed", id: this.id, error });
     this.#close();
   }
 
-  /** Ends the call because of its deadline, which the worker ought to have done. */
+  /** Ends the call at its deadline, which the worker should have done. */
   expire(): void {
     if (this.ended) return;
     const message = `worker ${this.node} did not answer before the deadline`;
@@ -73,7 +77,7 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
   [Symbol.asyncIterator](): AsyncIterator<EngineEvent> {
     return {
       next: () => {
-        // Who asks for the next has taken the one before: no promise of our own is needed for that.
+        // Requesting the next event consumes the previous one, so no further promise is needed.
         if (this.#isHandedOut) this.#onConsumed();
         this.#isHandedOut = true;
         return this.#inner.next();

@@ -6,7 +6,7 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 const MEBIBYTE = 2 ** 20;
 const GIGABYTE = 1e9;
 
-/** What the tasks of jobs hold of a node, from their reservation until they are surely over. */
+/** What the tasks of jobs hold of a node, from their reservation until they are certainly over. */
 export function taskUses({ state, jobs }: ControlPlane, nodeId: string): ResourceUse[] {
   return [...(jobs.tasksByNode.get(nodeId) ?? [])].flatMap((key) => {
     const task = state.tasks.get(key);
@@ -26,7 +26,7 @@ export function taskUses({ state, jobs }: ControlPlane, nodeId: string): Resourc
   });
 }
 
-/** The same as the scheduler counts it, in sum. */
+/** The same amounts as the scheduler counts, in total. */
 export function scalarsHeld({ state, jobs }: ControlPlane, nodeId: string): NodeScalars {
   const held = { cpuMilli: 0, memoryMib: 0, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 };
   for (const key of jobs.tasksByNode.get(nodeId) ?? []) {
@@ -38,7 +38,7 @@ export function scalarsHeld({ state, jobs }: ControlPlane, nodeId: string): Node
   return held;
 }
 
-/** What jobs that hold places have asked for of the storage that belongs to no node. */
+/** Storage outside all nodes that jobs with places have requested. */
 export function sharedStorageUsedGb({ jobs }: ControlPlane): number {
   return jobs.holdings.sharedStorageMb / 1_000;
 }

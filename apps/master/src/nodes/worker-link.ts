@@ -18,11 +18,11 @@ import { type CallLoad, OpenLoad } from "./open-load.ts";
 import { eventWindow, SessionCall } from "./session-call.ts";
 
 const reconnect = { baseMs: 50, maxMs: 2_000 };
-/** Load and Unload answer when the work has begun. */
+/** Load and Unload respond once the work has started. */
 const commandDeadlineMs = 10_000;
-/** A worker ends calls at their deadline itself; after this much more it is taken for hung. */
+/** A worker ends calls at their deadline itself; after this margin it counts as hung. */
 const deadlineGraceMs = 1_000;
-/** A cancelled call counts as load until the worker says it ended, but no longer than this. */
+/** A cancelled call counts as load until the worker confirms its end, at most this long. */
 const cancelledHoldMs = 5_000;
 /** The largest value of a uint32 field. */
 const maxUint32 = 2 ** 32 - 1;
@@ -30,7 +30,7 @@ const maxUint32 = 2 ** 32 - 1;
 interface OpenCall {
   readonly call: SessionCall;
   readonly load: CallLoad;
-  /** The engine is done with it: what is left of its answer waits for its reader alone. */
+  /** The engine is finished; only the reader still has to take the rest. */
   isComputed: boolean;
   timer: NodeJS.Timeout | undefined;
 }
@@ -40,21 +40,21 @@ export interface WorkerLinkOptions {
   readonly address: string;
   readonly credentials: NodeCredentials;
   readonly log: NodeLog;
-  /** Called when the stream comes or goes and when a call has ended. */
+  /** Called when the stream opens or closes and when a call has ended. */
   readonly onChange: () => void;
   readonly onLost: (calls: number) => void;
 }
 
 /**
- * The master's connection to one worker: one Session stream that carries every request, opened anew
- * with back-off when it breaks, and the unary calls that load models.
+ * The master's connection to one worker: one Session stream for all requests, reopened with backoff
+ * when it breaks, and the unary calls that load models.
  */
 export class WorkerLink {
   readonly #options: WorkerLinkOptions;
   readonly #peer: Peer;
   readonly #closing = new AbortController();
   readonly #open = new Map<number, OpenCall>();
-  /** What the open calls that the worker's engines work on take. */
+  /** The load of the open calls that the worker's engines compute. */
   readonly #load = new OpenLoad();
   #stream: ClientDuplexStream<InferenceCommand, InferenceEvents__Output> | undefined;
   #nextId = 1;
@@ -75,7 +75,7 @@ export class WorkerLink {
     return this.#options.address;
   }
 
-  /** What this master has in the worker's engines. */
+  /** This master's load on the worker's engines. */
   get taken(): Pick<OpenLoad, "sequences" | "calls" | "sequencesOf"> {
     return this.#load;
   }
@@ -146,7 +146,7 @@ export class WorkerLink {
     if (this.#open.size === 0 || !this.#stream) this.close();
   }
 
-  /** Takes requests again: the same process has attached anew. False if the link is closed. */
+  /** Takes requests again: the same process has reattached. False if the link is closed. */
   reinstate(): boolean {
     if (this.closed) return false;
     this.#retired = false;
@@ -177,7 +177,7 @@ export class WorkerLink {
     }
   }
 
-  /** Opens the stream and resolves with the reason when it has ended. */
+  /** Opens the stream; resolves with the reason when it has ended. */
   #session(onOpen: () => void): Promise<AppError> {
     const stream = this.#peer.duplex(sessionMethod);
     const { promise, resolve } = Promise.withResolvers<AppError>();
@@ -225,7 +225,7 @@ export class WorkerLink {
     }
   }
 
-  /** Its slots are free, however long its reader takes. */
+  /** Its slots are free, however slow its reader. */
   #onComputed(id: number): void {
     const open = this.#open.get(id);
     if (!open || open.isComputed) return;
@@ -260,7 +260,7 @@ export class WorkerLink {
     this.#options.onChange();
   }
 
-  /** Ids are uint32 and start anew after the largest; one that is still open is passed over. */
+  /** Ids are uint32 and wrap around; those still open are skipped. */
   #freeId(): number {
     while (this.#open.has(this.#nextId)) this.#nextId = (this.#nextId % maxUint32) + 1;
     const id = this.#nextId;

@@ -19,7 +19,7 @@ import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1
 import { NEWEST_VERSION, SEALED } from "@heddle/control/cluster-version";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
-import type { KeptAnswer } from "@heddle/control/idempotency";
+import type { IdempotencyRecord } from "@heddle/control/idempotency";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ControlState } from "@heddle/control/state";
@@ -169,7 +169,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return reply;
   }
 
-  keptAnswer(id: string): KeptAnswer | undefined {
+  keptAnswer(id: string): IdempotencyRecord | undefined {
     return this.#machine.control.keptAnswer(id);
   }
 

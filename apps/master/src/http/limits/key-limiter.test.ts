@@ -26,7 +26,7 @@ describe("limits of a key over three masters", () => {
       ...{ name: "limited", scopes: ["*"], limits },
     });
     const { key } = (await made.json()) as { key: string };
-    // Each master applies the key by itself.
+    // Each master applies the key separately.
     for (const name of group.names) {
       const path = "/api/v1/keys?consistency=strong&limit=1";
       expect((await group.request(name, "GET", path)).status).toBe(200);
@@ -49,7 +49,7 @@ describe("limits of a key over three masters", () => {
     expect([...passed.values()].sort()).toEqual([1, 2, 2]);
   });
 
-  it("calls at once: streams of any route count until they end", async () => {
+  it("concurrent calls: streams of any route count until they end", async () => {
     const key = await keyWith({ concurrency: 2 });
     const open = await Promise.all(
       [...group.names, ...group.names].map((name) =>
@@ -76,7 +76,7 @@ describe("limits of a key over three masters", () => {
   });
 });
 
-describe("the division of a limit", () => {
+describe("division of a limit", () => {
   const key = { id: "k", limits: { requestsPerMinute: 8, concurrency: 1 } } as ApiKeyRecord;
   const status = (id: number, ids: readonly number[]) =>
     ({
@@ -98,7 +98,7 @@ describe("the division of a limit", () => {
     return { clock, limits, change };
   }
 
-  it("sums to the limit over all masters, and gives none to one that is no member", () => {
+  it("sums to the limit over all masters; a non-member gets none", () => {
     const ids = [3, 5, 9];
     const shares = ids.map((id) => limitsOf(id, ids).limits.limitsOf(key));
     expect(shares.map(({ requestsPerMinute }) => requestsPerMinute)).toEqual([3, 3, 2]);
@@ -107,7 +107,7 @@ describe("the division of a limit", () => {
     expect(limitsOf(7, ids).limits.limitsOf(key)).toMatchObject({ requestsPerMinute: 0 });
   });
 
-  it("shrinks at once where a master joins, grows a minute after one has left", () => {
+  it("shrinks at once when a master joins, grows a minute after one left", () => {
     const { clock, limits, change } = limitsOf(1, [1]);
     const share = () => limits.limitsOf(key).requestsPerMinute;
     expect(share()).toBe(8);
@@ -121,7 +121,7 @@ describe("the division of a limit", () => {
     expect(share()).toBe(8);
   });
 
-  it("charges a call that is refused for its tokens nothing", () => {
+  it("charges nothing for a call that is refused for its tokens", () => {
     const { limits } = limitsOf(1, [1]);
     const small = { id: "s", limits: { requestsPerMinute: 1, tokensPerMinute: 10 } };
     const record = small as unknown as ApiKeyRecord;

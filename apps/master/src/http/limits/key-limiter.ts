@@ -11,18 +11,18 @@ import type { ApiKeyRecord } from "@heddle/control/state";
 import type { GroupStatus } from "../../control-plane/control-group.ts";
 import { rateLimitHeaders } from "./rate-limit-headers.ts";
 
-/** After a change of the masters the smaller share holds for as long as a limit counts back. */
+/** After a change of the masters the smaller share applies for as long as a limit's window. */
 const CHANGE_HOLD_MS = 60_000;
 
-/** Changes that are remembered. */
+/** Changes that are kept. */
 const MAX_CHANGES = 16;
 
 /** The masters that divide the limits, as this one sees them. */
 interface Division {
-  /** By id, learners included: who does not vote yet takes calls all the same. */
+  /** By id, learners included: a non-voter takes calls too. */
   readonly ids: readonly number[];
   readonly names: readonly string[];
-  /** This master's; those that are not in the group have no share. */
+  /** This master's position; a non-member has no share. */
   readonly rank: number;
 }
 
@@ -30,15 +30,15 @@ const ALONE: Division = { ids: [0], names: ["this one"], rank: 0 };
 
 export interface KeyLimitsOptions {
   readonly limiter: RateLimiter;
-  /** The group of masters; absent for a master alone. */
+  /** The group of masters; absent for a single master. */
   readonly group?: (() => GroupStatus) | undefined;
-  /** Milliseconds on a clock that never goes back. */
+  /** A monotonic clock in milliseconds. */
   readonly now: () => number;
 }
 
 /**
  * The limits of API keys, for calls of all routes. Every master counts its share of each limit by
- * itself; the shares of all masters sum to the limit, so that no call waits for another master.
+ * itself; the shares of all masters sum to the limit, so no call waits for another master.
  */
 export class KeyLimiter {
   readonly #options: KeyLimitsOptions;
@@ -50,7 +50,7 @@ export class KeyLimiter {
     this.#options = options;
   }
 
-  /** What of the key's limits this master counts. */
+  /** This master's share of the key's limits. */
   limitsOf({ limits }: Pick<ApiKeyRecord, "limits">): RateLimits {
     this.#look();
     const nowMs = this.#options.now();
@@ -59,14 +59,14 @@ export class KeyLimiter {
     return earlier.reduce(least, shareOf(limits, this.#division));
   }
 
-  /** Counts a call of the key in. Throws `rate_limit_exceeded`, and counts nothing then. */
+  /** Counts a call of the key. Throws `rate_limit_exceeded` without counting it. */
   admit(key: ApiKeyRecord): RateReservation {
     const admitted = this.#options.limiter.admit(key.id, this.limitsOf(key));
     if (admitted instanceof RateReservation) return admitted;
     throw this.#refused(admitted, key, 0);
   }
 
-  /** Reserves the tokens of a call. Throws `rate_limit_exceeded`; the call counts as none then. */
+  /** Reserves the tokens of a call. Throws `rate_limit_exceeded` and no longer counts the call. */
   reserve(reservation: RateReservation, key: ApiKeyRecord, tokens: number): void {
     const refusal = reservation.reserve(tokens);
     if (!refusal) return;
@@ -74,7 +74,7 @@ export class KeyLimiter {
     throw this.#refused(refusal, key, tokens);
   }
 
-  /** The headers that tell a client what is left on this master. */
+  /** The headers with the rest of the limits on this master. */
   headersOf(key: ApiKeyRecord): Record<string, string> {
     return rateLimitHeaders(this.#options.limiter.view(key.id, this.limitsOf(key)));
   }
@@ -113,7 +113,7 @@ export class KeyLimiter {
     return `Try again in ${Math.ceil(retryAfterMs)}ms.`;
   }
 
-  /** Takes note of a change of the masters. */
+  /** Detects a change of the masters. */
   #look(): void {
     const status = this.#options.group?.();
     if (!status || status.members === this.#members) return;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { rateLimitHeaders } from "./rate-limit-headers.ts";
 
-describe("the reset times of rate limits", () => {
+describe("rate limit reset times", () => {
   it.each([
     [0, "0s"],
     [0.2, "1ms"],

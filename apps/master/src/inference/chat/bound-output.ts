@@ -1,9 +1,10 @@
-/** Output reserved for a call that names no bound, per choice. */
+/** Output tokens reserved per choice for a call without a limit. */
 const DEFAULT_OUTPUT_TOKENS = 4096;
 
 /**
- * The output bound of each choice. A key with a limit on tokens gets one even where the request
- * names none: without a bound its calls could overspend what was reserved for them.
+ * The output limit of each choice. A key with a token limit gets one in any case, because an
+ * unlimited
+ * call could exceed its reservation.
  */
 export function boundOutput(
   tokensPerMinute: number | undefined,

@@ -11,10 +11,10 @@ import { AdmittedCall } from "../call.ts";
 const LIMIT = 1000;
 const RESERVED_OUTPUT = 500;
 
-/** Admits a call, gives it the events, ends it, and tells what its key is charged. */
+/** Admits a call, passes it the events, closes it, and returns its key's charge. */
 function chargedFor(events: readonly EngineEvent[], failure: AppError | undefined) {
   const limits = { tokensPerMinute: LIMIT };
-  // Nothing refills while the clock stands.
+  // Nothing refills while the clock is fixed.
   const limiter = new RateLimiter({ now: () => 1, maxKeys: 1 });
   const reservation = limiter.admit("k", limits, 16 + RESERVED_OUTPUT);
   if (!(reservation instanceof RateReservation)) throw new Error("the call was refused");
@@ -53,11 +53,11 @@ const started: EngineEvent = {
 const delta: EngineEvent = { type: "delta", id: 1, choice: 0, text: "x", tokens: 7 };
 const usage = { promptTokens: 30, cachedTokens: 10, completionTokens: 9, reasoningTokens: 0 };
 
-it("a finished call: charged what the engine counted", () => {
+it("finished call: charged what the engine counted", () => {
   expect(chargedFor([started, delta, { type: "done", id: 1, usage }], undefined)).toBe(39);
 });
 
-it("a failed call: charged what the engine counted, or what was seen", () => {
+it("failed call: charged what the engine counted, or what was seen", () => {
   const error = { code: "engine_failed", message: "planned" } as const;
   const failure = new AppError(error.code, error.message);
   const told: EngineEvent = { type: "failed", id: 1, error: { ...error, usage } };
@@ -66,7 +66,7 @@ it("a failed call: charged what the engine counted, or what was seen", () => {
   expect(chargedFor([started, delta, delta, silent], failure)).toBe(44);
 });
 
-it("a call whose client hangs up: charged what was seen until then", () => {
+it("disconnected client: charged what was seen until then", () => {
   const hungUp = new AppError("cancelled", "The client hung up.");
   expect(chargedFor([started, delta, delta, delta], hungUp)).toBe(51);
   expect(chargedFor([started], hungUp)).toBe(30);

@@ -27,15 +27,15 @@ export interface ChatCompletionsParts {
   readonly accounting: Accounting;
   readonly inFlight: InFlight;
   readonly dispatch: InferenceDispatch;
-  /** The longest that a call may take, its answer included. */
+  /** The maximum duration of a call, its answer included. */
   readonly deadlineMs: number;
-  /** How often a silent stream says that it lives; also how long one waits before it opens. */
+  /** Heartbeat interval of a silent stream; also the time after which a waiting one opens. */
   readonly heartbeatMs: number;
-  /** How long a client may take nothing of its stream; the stream's own bound where absent. */
+  /** How long a client may read nothing of its stream; default: the stream's own limit. */
   readonly stallMs?: number | undefined;
 }
 
-/** A prepared call, once its key may make it. */
+/** A prepared call whose key permits it. */
 interface Prepared {
   readonly request: ChatCompletionRequest;
   readonly model: ModelRecord;
@@ -53,7 +53,7 @@ export class ChatCompletions {
     this.#parts = parts;
   }
 
-  /** Answers the request. Throws an AppError only while nothing of an answer has been sent. */
+  /** Answers the request. Throws an AppError only before anything of the answer was sent. */
   async answer(http: CallerRequest, reply: FastifyReply): Promise<void> {
     const abort = this.#enter();
     try {
@@ -63,7 +63,7 @@ export class ChatCompletions {
     }
   }
 
-  /** A call refused here has named no model yet: its body is not worth parsing. */
+  /** Checked before the body is parsed: a call refused here has no model yet. */
   #enter(): AbortController {
     try {
       return this.#parts.inFlight.enter();
@@ -89,11 +89,11 @@ export class ChatCompletions {
     }
   }
 
-  /** Why this side ended the call: that counts, whatever its end then looked like from outside. */
+  /** The reason for which this side ended the call takes precedence over its visible end. */
   #failureOf(thrown: unknown, signal: AbortSignal): AppError {
     if (signal.aborted) return toAppError(signal.reason);
     const failure = toAppError(thrown);
-    // Where a whole cluster ends at once, a worker lost while this master closes is part of it.
+    // When a whole cluster stops, a worker lost during this master's shutdown is part of it.
     const isShutdown = failure.code === "worker_lost" && this.#parts.inFlight.closing;
     return isShutdown ? shuttingDown() : failure;
   }
@@ -132,7 +132,7 @@ export class ChatCompletions {
     return { request, model, call, maxTokens, headers, reasoning };
   }
 
-  /** Resolves with the failure of an answer that had begun, or nothing. */
+  /** Resolves with the failure of a started answer, or undefined. */
   async #run(
     http: CallerRequest,
     reply: FastifyReply,
@@ -167,8 +167,9 @@ export class ChatCompletions {
   }
 
   /**
-   * Throws only while the status is open. Once the head is out, be it for a heartbeat during a long
-   * wait, a failure is told as an event, and `[DONE]` is left out.
+   * Throws only before the head is sent. After that, as for a heartbeat during a long wait, a
+   * failure is
+   * an event, and `[DONE]` is omitted.
    */
   async #stream(
     requestId: string,
@@ -204,20 +205,20 @@ export class ChatCompletions {
       }
       const failure = underId(model, this.#failureOf(thrown, signal));
       stream.end(`event: error\ndata: ${envelopeBody(failure, requestId)}\n\n`);
-      // Whoever does not read is not told; what waits for it is dropped.
+      // A client that does not read gets no error event; its pending data is dropped.
       if (failure.code === "request_timeout") reply.raw.destroy();
       return failure;
     }
   }
 }
 
-/** The headers of an answer; its node is not known where a stream opens before one takes it. */
+/** The headers of an answer; without the node if a stream opens before a worker accepts it. */
 function headersOf({ headers, call }: Prepared, requestId: string): Record<string, string> {
   const node = call.node === undefined ? undefined : { "x-heddle-node": call.node };
   return { ...headers, "x-request-id": requestId, ...node };
 }
 
-/** The output bound that the request names, which the context served now must be able to hold. */
+/** The output limit in the request, which must fit the model's present context. */
 function askedTokens(
   request: ChatCompletionRequest,
   model: ModelRecord,
@@ -241,7 +242,10 @@ function identityOf(model: ModelRecord): ChatIdentity {
   };
 }
 
-/** Ends the call when its client hangs up or its time is over. Returns how to stop watching. */
+/**
+ * Aborts the call when its client disconnects or its time is over. Returns the function that stops
+ * watching.
+ */
 function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number): () => void {
   const onClose = (): void => {
     if (!raw.writableFinished) abort.abort(new AppError("cancelled", "The client hung up."));
@@ -258,7 +262,7 @@ function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number
   };
 }
 
-/** The dispatch knows deployments only; the caller knows the id that it asked for. */
+/** Dispatch knows deployments only; the caller knows the model id of its request. */
 function underId(model: ModelRecord, failure: AppError): AppError {
   if (failure.model === undefined || failure.model === model.id) return failure;
   const { code, param, retryAfterMs, node, cause } = failure;
@@ -344,7 +348,7 @@ function chunksOf(
   return rest + chunks.finish(event.choice, event.reason);
 }
 
-/** A delta without text is a token inside a character: nothing to show unless it has scores. */
+/** A delta without text is a partial character: it is sent only if it has scores. */
 function deltaChunks(
   choice: number,
   { reasoning, content, logprobs, reasoningTokens }: SplitDelta,

@@ -1,16 +1,16 @@
 import type { FinishReason, TokenLogprob, Usage } from "@heddle/contracts/engine";
 
-/** What is the same in every chunk and answer of one call. */
+/** The constant fields of all chunks of one call. */
 export interface ChatIdentity {
   readonly id: string;
   /** Seconds since the epoch. */
   readonly created: number;
   readonly model: string;
-  /** Names what really computes the answer: the deployment, and whether it is a stand-in. */
+  /** Identifies what computes the answer: the deployment, and whether it is a stand-in. */
   readonly fingerprint: string;
 }
 
-/** One choice of an answer that is not streamed. */
+/** One choice of a non-streamed answer. */
 export interface ChatChoice {
   text: string;
   reasoning: string;
@@ -24,8 +24,8 @@ export interface ChunkOptions {
 }
 
 /**
- * The event texts of one streamed answer. All that stays the same is built once, so that a token
- * costs one small JSON string and two concatenations.
+ * The event texts of one streamed answer. Constant parts are built once, so a token costs one small
+ * JSON string and two concatenations.
  */
 export class ChunkWriter {
   readonly #head: string;
@@ -38,7 +38,7 @@ export class ChunkWriter {
     this.#obfuscate = options.includeObfuscation;
   }
 
-  /** The first chunk of a choice, which alone carries the role. */
+  /** The first chunk of a choice, the only one with the role. */
   role(choice: number): string {
     return this.#chunk(choice, '{"role":"assistant","content":"","refusal":null}', "null", "null");
   }
@@ -49,7 +49,7 @@ export class ChunkWriter {
     return this.#chunk(choice, `{"content":${content}}`, scores, "null", text.length);
   }
 
-  /** A piece of what the model thought before its answer, beside the contract as others have it. */
+  /** A piece of the reasoning, in the extension field that other servers use. */
   reasoning(choice: number, text: string): string {
     const delta = `{"reasoning_content":${JSON.stringify(text)}}`;
     return this.#chunk(choice, delta, "null", "null", text.length);
@@ -70,7 +70,7 @@ export class ChunkWriter {
   }
 }
 
-/** The body of an answer that is not streamed. */
+/** The body of a non-streamed answer. */
 export function completionBody(
   identity: ChatIdentity,
   choices: readonly ChatChoice[],
@@ -108,7 +108,7 @@ function logprobsJson(logprobs: readonly TokenLogprob[]): string {
   return `{"content":${JSON.stringify(content)},"refusal":null}`;
 }
 
-/** Sizes of deltas are rounded up to this many characters, so that they tell less of the tokens. */
+/** Deltas are padded to multiples of this many characters, to hide the sizes of tokens. */
 const OBFUSCATION_STEP = 16;
 const PADDING = "aB3dE5gH7jK9mN1pQ2sT4vW6";
 

@@ -21,7 +21,7 @@ async function requestFor(extra: Record<string, unknown>) {
   return server.dispatch.calls.at(-1)?.request;
 }
 
-describe("an honoured parameter reaches the engine", () => {
+describe("parameters: an honoured one reaches the engine", () => {
   it("priority: larger goes later, as in vLLM, and none overtakes ordinary calls", async () => {
     await requestFor({ priority: 7 });
     expect(server.dispatch.calls.at(-1)?.priority).toBe(-7);
@@ -34,13 +34,13 @@ describe("an honoured parameter reaches the engine", () => {
     ]);
   });
 
-  it("metadata: goes to the row of usage", async () => {
+  it("metadata: is in the usage row", async () => {
     const metadata = { team: "search", run: "17" };
     await requestFor({ metadata });
     expect(server.rows.at(-1)).toMatchObject({ metadata });
   });
 
-  it("with OpenAI's defaults where it is absent or null", async () => {
+  it("defaults: OpenAI's apply where a parameter is absent or null", async () => {
     const defaults = {
       sampling: {
         temperature: 1,
@@ -115,7 +115,7 @@ describe("an honoured parameter reaches the engine", () => {
     expect(await requestFor(extra)).toMatchObject(expected);
   });
 
-  it("messages of every role, with parts joined as lines", async () => {
+  it("messages: every role is passed on, with parts joined as lines", async () => {
     const request = await requestFor({
       messages: [
         { role: "developer", content: "be brief", name: "dev" },
@@ -154,7 +154,7 @@ describe("an honoured parameter reaches the engine", () => {
   });
 });
 
-describe("a parameter is tolerated where it says what is done anyway", () => {
+describe("parameters: one without effect is accepted if it asks for the default", () => {
   it.each([
     { tools: [] },
     { tool_choice: "none" },
@@ -178,13 +178,13 @@ describe("a parameter is tolerated where it says what is done anyway", () => {
     expect(await requestFor(extra)).toBeDefined();
   });
 
-  it("and a caller's user is in the usage row", async () => {
+  it("user: the caller's user is in the usage row", async () => {
     await requestFor({ user: "u1", safety_identifier: "s1" });
     expect(server.rows.at(-1)?.endUser).toBe("s1");
   });
 });
 
-describe("what is not honoured is 400 and names the parameter", () => {
+describe("parameters: an unsupported one is 400 and names the parameter", () => {
   it.each<[string, string, Record<string, unknown>]>([
     ["unsupported_parameter", "tools", { tools: [{ type: "function", function: { name: "f" } }] }],
     ["unsupported_parameter", "tool_choice", { tool_choice: "required" }],
@@ -300,9 +300,9 @@ describe("what is not honoured is 400 and names the parameter", () => {
     ["a number", 7, "expected string or array"],
     ["an empty text", "", "Too small: expected string to have >=1 characters"],
     ["five texts", ["a", "b", "c", "d", "e"], "Too big: expected array to have <=4 items"],
-    // More than a text may have characters: zod holds the list against that bound, too.
+    // More items than the text's bound in characters, which zod checks for lists too.
     ["2,000 texts", Array(2_000).fill("a"), "Too big: expected array to have <=4 items"],
-  ])("a stop of %s is told what is allowed", async (_what, stop, allowed) => {
+  ])("stop: %s is refused with what is allowed", async (_what, stop, allowed) => {
     const reply = await postChat(server, { ...base, stop });
     const message = `Invalid value for 'stop': ${allowed}.`;
     expect(await reply.json()).toMatchObject({ error: { message } });

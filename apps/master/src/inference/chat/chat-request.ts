@@ -1,7 +1,7 @@
 import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/chat";
 import type { ChatMessage, GenerateRequest } from "@heddle/contracts/engine";
 
-/** The engine's request for an API request; `maxTokens` is per choice, absent for no bound. */
+/** Converts an API request for the engine. `maxTokens` is per choice; absent: no limit. */
 export function toGenerateRequest(
   request: ChatCompletionRequest,
   maxTokens: number | undefined,
@@ -10,9 +10,9 @@ export function toGenerateRequest(
     input: { kind: "chat", messages: request.messages.map(toChatMessage) },
     sampling: {
       temperature: request.temperature ?? 1,
-      // The engine's nucleus is never empty: the smallest mass leaves the likeliest token alone.
+      // The smallest mass keeps exactly the most likely token; 0 would keep none.
       topP: Math.max(request.top_p ?? 1, 1e-6),
-      // vLLM takes -1 and 0 for all tokens.
+      // In vLLM, -1 and 0 mean all tokens.
       topK: (request.top_k ?? 0) > 0 ? (request.top_k ?? undefined) : undefined,
       minP: request.min_p || undefined,
       repetitionPenalty: request.repetition_penalty ?? undefined,
@@ -32,9 +32,9 @@ export function toGenerateRequest(
 }
 
 /**
- * Tokens that the prompt may have, before a tokenizer has seen it: a token for every three bytes
- * of text is more than English or code needs, and templates add some for each message. The true
- * number replaces it as soon as the engine has counted.
+ * An upper estimate of the prompt's tokens before tokenization: one per three bytes of text, and
+ * some
+ * per message for the template. The engine's count replaces it.
  */
 export function estimatePromptTokens(request: ChatCompletionRequest): number {
   let tokens = 16;
@@ -65,7 +65,7 @@ function toChatMessage(message: ChatRequestMessage): ChatMessage {
   }
 }
 
-/** What a model has refused with is a part of what it said. */
+/** A model's refusal counts as part of its message. */
 function withRefusal(content: string | null, refusal: string | null | undefined): string | null {
   if (refusal == null) return content;
   return content ? `${content}\n${refusal}` : refusal;
@@ -73,7 +73,7 @@ function withRefusal(content: string | null, refusal: string | null | undefined)
 
 type Part = { type: "text"; text: string } | { type: "refusal"; refusal: string };
 
-/** Parts are set on lines of their own, as llama.cpp and vLLM do. */
+/** Parts are joined by line breaks, as in llama.cpp and vLLM. */
 function joinParts(content: string | readonly Part[]): string;
 function joinParts(content: string | readonly Part[] | null): string | null;
 function joinParts(content: string | readonly Part[] | null): string | null {
@@ -82,8 +82,8 @@ function joinParts(content: string | readonly Part[] | null): string | null {
 }
 
 /**
- * The contract's seeds are 64 bits wide, the engine's 32: the upper half is mixed into the lower one.
- * Equal seeds stay equal, and those of 32 bits are what they are.
+ * Maps the API's 64-bit seeds to the engine's 32 bits by mixing in the upper half. Equal seeds stay
+ * equal; 32-bit seeds are unchanged.
  */
 function foldSeed(seed: number): number {
   const lower = ((seed % 2 ** 32) + 2 ** 32) % 2 ** 32;

@@ -22,7 +22,7 @@ const hello = {
   messages: [{ role: "user" as const, content: "one two three" }],
 };
 
-describe("an answer at once", () => {
+describe("chat: an answer at once", () => {
   it("has the contract's shape", async () => {
     const { data, response } = await openai.chat.completions.create(hello).withResponse();
     expect(data.object).toBe("chat.completion");
@@ -60,7 +60,7 @@ describe("an answer at once", () => {
     expect(usage?.completion_tokens).toBe(6);
   });
 
-  it("is an error with node and model where the engine fails on the way", async () => {
+  it("has an error with node and model if the engine fails midway", async () => {
     server.dispatch.script.failAfter = {
       tokens: 2,
       error: new AppError("engine_failed", "the engine crashed"),
@@ -89,7 +89,7 @@ describe("an answer at once", () => {
     expect(await reply.json()).toMatchObject({ error: { code: "worker_lost" } });
   });
 
-  it("passes on what the engine refuses with, its wait included", async () => {
+  it("passes on the engine's refusal with its retry time", async () => {
     server.dispatch.script.refuseWith = new AppError("overloaded", "the queue is full", {
       retryAfterMs: 1500,
       model: "tiny",
@@ -102,7 +102,7 @@ describe("an answer at once", () => {
   });
 });
 
-describe("a streamed answer", () => {
+describe("chat: a streamed answer", () => {
   it("has the same text, role first and the finish reason last", async () => {
     const stream = await openai.chat.completions.create({ ...hello, stream: true });
     const chunks: OpenAI.ChatCompletionChunk[] = [];
@@ -117,7 +117,7 @@ describe("a streamed answer", () => {
     expect(new Set(chunks.map(({ id }) => id)).size).toBe(1);
   });
 
-  it("ends with one [DONE], after a usage chunk without choices where that is asked for", async () => {
+  it("ends with one [DONE], after a usage chunk without choices if requested", async () => {
     const body = { ...hello, stream: true, stream_options: { include_usage: true } };
     const reply = await postChat(server, body);
     expect(reply.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
@@ -131,7 +131,7 @@ describe("a streamed answer", () => {
     expect(chunks.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
   });
 
-  it("carries the same logprobs as the answer at once", async () => {
+  it("has the same logprobs as the answer at once", async () => {
     const asked = { ...hello, logprobs: true, top_logprobs: 2 };
     const whole = await openai.chat.completions.create(asked);
     const parts: unknown[] = [];
@@ -143,7 +143,7 @@ describe("a streamed answer", () => {
     expect((parts[0] as { top_logprobs: unknown[] }).top_logprobs).toHaveLength(2);
   });
 
-  it("pads its chunks only where obfuscation is asked for", async () => {
+  it("pads its chunks only if obfuscation is requested", async () => {
     const options = { include_obfuscation: true };
     const padded = await postChat(server, { ...hello, stream: true, stream_options: options });
     const chunks = eventsOf(await padded.text())
@@ -154,7 +154,7 @@ describe("a streamed answer", () => {
     expect(await plain.text()).not.toContain("obfuscation");
   });
 
-  it("that fails midway ends with an error event and without [DONE]", async () => {
+  it("ends with an error event and without [DONE] if it fails midway", async () => {
     const error = new AppError("worker_lost", "the worker died");
     server.dispatch.script.failAfter = { tokens: 3, error };
     const reply = await postChat(server, { ...hello, stream: true });
@@ -170,7 +170,7 @@ describe("a streamed answer", () => {
     }).rejects.toThrow("the worker died");
   });
 
-  it("that is refused before its first byte is an ordinary error reply", async () => {
+  it("is an ordinary error reply if refused before its first byte", async () => {
     server.dispatch.script.refuseWith = new AppError("model_loading", "the model is loading");
     const reply = await postChat(server, { ...hello, stream: true });
     expect(reply.status).toBe(503);
@@ -192,7 +192,7 @@ describe("a streamed answer", () => {
   });
 });
 
-describe("a client that hangs up", () => {
+describe("chat: a client that disconnects", () => {
   it.each([true, false])("ends its call within a second, stream %s", async (stream) => {
     server.dispatch.script.tokenDelayMs = 20;
     const before = server.dispatch.cancelled;
@@ -211,8 +211,8 @@ describe("a client that hangs up", () => {
   });
 });
 
-describe("a client that reads nothing", () => {
-  it("holds its own call back instead of filling the master's memory", async () => {
+describe("chat: a client that does not read", () => {
+  it("blocks its own call instead of filling the master's memory", async () => {
     const before = server.dispatch.generatedTokens;
     const abort = new AbortController();
     const body = { ...hello, stream: true, max_tokens: 10_000, logprobs: true, top_logprobs: 20 };
@@ -231,7 +231,7 @@ describe("a client that reads nothing", () => {
     await eventuallyWithin(() => server.dispatch.running === 0);
   });
 
-  it("is cut with request_timeout when it takes nothing for too long, and is accounted", async () => {
+  it("is cut with request_timeout after the stall limit, and is accounted", async () => {
     const strict = await startTestMaster({ stallMs: 100 });
     const body = { ...hello, stream: true, max_tokens: 100_000, logprobs: true, top_logprobs: 20 };
     const reply = await postChat(strict, body);
@@ -242,8 +242,8 @@ describe("a client that reads nothing", () => {
   });
 });
 
-describe("a stream that waits long for its first event", () => {
-  /** A stream that has shown a heartbeat and still waits; `start` lets its call begin. */
+describe("chat: a stream that waits long for its first event", () => {
+  /** A stream that has sent a heartbeat and still waits; `start` lets its call begin. */
   async function waiting() {
     const patient = await startTestMaster({ heartbeatMs: 20 });
     const begin = Promise.withResolvers<void>();
@@ -280,7 +280,7 @@ describe("a stream that waits long for its first event", () => {
     );
   });
 
-  it("is told of a refusal by an event, since its status is out", async () => {
+  it("gets a refusal as an event, because its status is sent", async () => {
     const { patient, reply, rest } = await waiting();
     const message = "no replica had room";
     patient.dispatch.script.refuseWith = new AppError("overloaded", message, { model: "tiny" });
@@ -294,7 +294,7 @@ describe("a stream that waits long for its first event", () => {
   });
 });
 
-describe("reasoning", () => {
+describe("chat: reasoning", () => {
   const question = "<think> step step </think> the answer";
   const asked = {
     ...hello,
@@ -302,7 +302,7 @@ describe("reasoning", () => {
     max_tokens: 6,
   };
 
-  it("is a member of its own in an answer, and counted", async () => {
+  it("is a field of its own in an answer, and counted", async () => {
     const { choices, usage } = await openai.chat.completions.create(asked);
     expect(choices[0]?.message).toMatchObject({
       content: "the answer",
@@ -312,7 +312,7 @@ describe("reasoning", () => {
     expect(usage?.completion_tokens).toBe(6);
   });
 
-  it("comes in deltas of its own in a stream, for each choice", async () => {
+  it("has its own deltas in a stream, for each choice", async () => {
     const stream = await openai.chat.completions.create({
       ...asked,
       n: 2,
@@ -334,7 +334,7 @@ describe("reasoning", () => {
     expect(reasoningTokens).toBe(8);
   });
 
-  it("is all there is until its end where the model's template has opened it", async () => {
+  it("starts at once if the model's template has opened it", async () => {
     const node = replicaOn("node-test", "tiny", "ready", 2048);
     const [replica] = node.replicas;
     const info = replica?.info && { ...replica.info, reasoning: "open" as const };
@@ -352,7 +352,7 @@ describe("reasoning", () => {
   });
 });
 
-describe("a call that takes too long", () => {
+describe("chat: a call that takes too long", () => {
   it("is 504 at once, and an error event in a stream", async () => {
     const hasty = await startTestMaster({ deadlineMs: 150 });
     hasty.dispatch.script.tokenDelayMs = 20;
@@ -368,8 +368,8 @@ describe("a call that takes too long", () => {
   });
 });
 
-describe("a master that closes", () => {
-  it("lets a call end, tells a longer stream, and refuses new calls", async () => {
+describe("chat: a master that closes", () => {
+  it("lets a call end, notifies a longer stream, and refuses new calls", async () => {
     const closing = await startTestMaster();
     closing.dispatch.script.tokenDelayMs = 20;
     const short = postChat(closing, { ...hello, max_tokens: 3 });
@@ -384,7 +384,7 @@ describe("a master that closes", () => {
     await closed;
   });
 
-  it("tells a stream of the shutdown where its worker goes at the same time", async () => {
+  it("reports the shutdown even if the worker of the stream stops too", async () => {
     const closing = await startTestMaster();
     closing.dispatch.script = {
       tokenDelayMs: 20,

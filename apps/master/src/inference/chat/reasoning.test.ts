@@ -2,7 +2,7 @@ import type { ReasoningStyle } from "@heddle/contracts/engine";
 import { describe, expect, it } from "vitest";
 import { ReasoningSplitter } from "./reasoning.ts";
 
-/** The parts of an answer that comes in these pieces, one token and one score each. */
+/** The parts of an answer in these pieces, with one token and one score each. */
 function split(pieces: readonly string[], style?: ReasoningStyle) {
   const splitter = new ReasoningSplitter(style);
   const parts = pieces.map((text) =>
@@ -32,7 +32,7 @@ function* cuts(text: string): Generator<string[]> {
 describe("reasoning", () => {
   const thought = "<think>\nis a < b?\n</think>\n\nyes, a < b";
 
-  it("is told from the content wherever the tokens cut the tags", () => {
+  it("is split from the content wherever tokens cut the tags", () => {
     for (const pieces of cuts(thought)) {
       const { reasoning, content } = split(pieces);
       expect({ pieces, reasoning, content }).toEqual({
@@ -44,18 +44,18 @@ describe("reasoning", () => {
     expect(split([...thought])).toMatchObject({ reasoning: "is a < b?\n", content: "yes, a < b" });
   });
 
-  it("has its tokens counted and its scores left out", () => {
+  it("has its tokens counted and its scores omitted", () => {
     const pieces = ["<th", "ink>", " hm", " hm", "</think", ">", "yes", "!"];
     expect(split(pieces)).toMatchObject({ tokens: 6, scored: "yes!", content: "yes!" });
   });
 
-  it("that never ends leaves no content", () => {
+  it("without an end leaves no content", () => {
     expect(split(["<think>", "on and on</thi"])).toEqual({
       ...{ reasoning: "on and on</thi", content: "", tokens: 2, scored: "" },
     });
   });
 
-  it("begins at once where the prompt has opened the tag, which may be written once more", () => {
+  it("starts at once after an open tag in the prompt; the tag may be repeated", () => {
     for (const text of ["a</think>b", "<think>a</think>b", "\n<think>\na</think>\n\nb"]) {
       for (const pieces of cuts(text)) {
         expect(split(pieces, "open")).toMatchObject({ reasoning: "a", content: "b" });
@@ -63,7 +63,7 @@ describe("reasoning", () => {
     }
   });
 
-  it("is found later on where the model is known to reason", () => {
+  it("is found in the middle of the answer if the model is known to reason", () => {
     for (const pieces of cuts("one <think>two</think>three <b>")) {
       expect(split(pieces, "tagged")).toMatchObject({ reasoning: "two", content: "one three <b>" });
     }

@@ -1,12 +1,12 @@
 import type { EngineEvent, ReasoningStyle, TokenLogprob } from "@heddle/contracts/engine";
 
-/** One piece of a choice, its reasoning told from its content. */
+/** One piece of a choice, split into reasoning and content. */
 export interface SplitDelta {
   reasoning: string;
   content: string;
-  /** Scores of the content's tokens; those of reasoning are left out with it. */
+  /** Scores of the content's tokens; those of reasoning are omitted. */
   logprobs: readonly TokenLogprob[] | undefined;
-  /** Tokens of the piece that went into reasoning, its tags included. */
+  /** Reasoning tokens of the piece, tags included. */
   reasoningTokens: number;
 }
 
@@ -14,17 +14,18 @@ const OPEN = "<think>";
 const CLOSE = "</think>";
 
 /**
- * Tells a choice's reasoning, which stands between `<think>` and `</think>`, from its content, as it
- * is streamed: a tag may be split over tokens in any way, so what may be the beginning of one is held
- * back until it is decided. White space behind a tag belongs to neither part.
+ * Splits a choice's stream into reasoning, between `<think>` and `</think>`, and content. Tokens
+ * may cut a
+ * tag anywhere, so text that may be the start of a tag is held back. White space after a tag is
+ * dropped.
  *
- * Any model's answer may begin with the tag. Only where the model is known to reason (`tagged`) is it
- * looked for later on too; with `open` the prompt has opened it, and the answer begins inside.
+ * Any answer may begin with the tag. Only for a model known to reason (`tagged`) is a later tag
+ * recognized too. With `open`, the prompt has opened the tag and the answer begins inside.
  */
 export class ReasoningSplitter {
   readonly #style: ReasoningStyle | undefined;
   #part: "undecided" | "reasoning" | "content";
-  /** Nothing but white space has come behind the last tag. */
+  /** Only white space has followed the last tag. */
   #isBlank: boolean;
   #held = "";
   #heldTokens = 0;
@@ -45,12 +46,12 @@ export class ReasoningSplitter {
     return this.#split(false);
   }
 
-  /** What was held back, now that nothing follows. */
+  /** Flushes the held text at the end of the stream. */
   finish(): SplitDelta {
     return this.#split(true);
   }
 
-  /** Whether all that comes is content, whatever it looks like. */
+  /** Whether all further text is content, whatever it looks like. */
   get #isPlain(): boolean {
     return this.#part === "content" && !this.#isBlank && this.#style === undefined;
   }
@@ -68,14 +69,14 @@ export class ReasoningSplitter {
     return out;
   }
 
-  /** Takes what is decided off the held text; true where a tag was passed and more may follow. */
+  /** Takes the decided part of the held text; true if a tag was passed and more may follow. */
   #take(out: SplitDelta, isLast: boolean): boolean {
     if (this.#part === "undecided") return this.#decide(isLast);
     if (this.#isBlank) this.#held = this.#held.trimStart();
     const isReasoning = this.#part === "reasoning";
     const tag = isReasoning ? CLOSE : OPEN;
     const at = isReasoning || this.#style !== undefined ? this.#held.indexOf(tag) : -1;
-    // A model whose prompt has opened the tag may write it once more.
+    // A model may repeat the tag that its prompt has opened.
     if (isReasoning && this.#isBlank && this.#held.startsWith(OPEN)) return this.#enter(OPEN, 0);
     this.#move(out, at >= 0 ? at : this.#held.length - (isLast ? 0 : this.#undecidedLength(tag)));
     return at >= 0 && this.#enter(tag, 0);
@@ -85,12 +86,12 @@ export class ReasoningSplitter {
     const text = this.#held.trimStart();
     if (text.startsWith(OPEN)) return this.#enter(OPEN, this.#held.length - text.length);
     if (!isLast && OPEN.startsWith(text)) return false;
-    // The content is the model's own from its first character on, white space included.
+    // From the first character on the content is unchanged, white space included.
     this.#part = "content";
     return true;
   }
 
-  /** Goes on behind a tag that stands at the offset. */
+  /** Continues after a tag at the offset. */
   #enter(tag: typeof OPEN | typeof CLOSE, at: number): true {
     this.#held = this.#held.slice(at + tag.length);
     this.#part = tag === OPEN ? "reasoning" : "content";
@@ -107,7 +108,7 @@ export class ReasoningSplitter {
     else out.content += text;
   }
 
-  /** Characters at the end of the held text that may be the beginning of a tag. */
+  /** Characters at the end of the held text that may be the start of a tag. */
   #undecidedLength(tag: string): number {
     if (this.#part === "content" && this.#style === undefined) return 0;
     const again = this.#isBlank && OPEN.startsWith(this.#held) ? this.#held.length : 0;
@@ -115,7 +116,7 @@ export class ReasoningSplitter {
   }
 }
 
-/** The length of the longest beginning of the tag that the text ends with. */
+/** The length of the longest prefix of the tag that the text ends with. */
 function beginningOf(tag: string, text: string): number {
   for (let length = Math.min(tag.length - 1, text.length); length > 0; length--) {
     if (text.endsWith(tag.slice(0, length))) return length;

@@ -6,7 +6,7 @@ const failed = (circuit: Circuit, nowMs: number) => {
   circuit.onFailure(nowMs);
 };
 
-test("three failures in a row take a replica out until a probe after its rest succeeds", () => {
+test("circuit: three failures in a row open it until a probe succeeds", () => {
   const circuit = new Circuit(() => 1);
   failed(circuit, 0);
   failed(circuit, 0);
@@ -21,7 +21,7 @@ test("three failures in a row take a replica out until a probe after its rest su
   expect(circuit.allows(1_000)).toBe(true);
 });
 
-test("a probe that fails doubles the rest", () => {
+test("circuit: a failed probe doubles the time until the next", () => {
   const circuit = new Circuit(() => 1);
   for (let count = 0; count < 3; count += 1) failed(circuit, 0);
   failed(circuit, 1_000);
@@ -29,7 +29,7 @@ test("a probe that fails doubles the rest", () => {
   expect(circuit.allows(3_000)).toBe(true);
 });
 
-test("answers that begin and then fail are no success", () => {
+test("circuit: an answer that starts and then fails is no success", () => {
   const circuit = new Circuit(() => 1);
   for (let count = 0; count < 3; count += 1) {
     circuit.onSent();
@@ -39,7 +39,7 @@ test("answers that begin and then fail are no success", () => {
   expect(circuit.allows(0)).toBe(false);
 });
 
-test("a complete answer between failures starts the count anew", () => {
+test("circuit: a complete answer resets the count of failures", () => {
   const circuit = new Circuit(() => 1);
   failed(circuit, 0);
   failed(circuit, 0);
@@ -48,7 +48,7 @@ test("a complete answer between failures starts the count anew", () => {
   expect(circuit.allows(0)).toBe(true);
 });
 
-test("a cancelled probe lets the next request probe", () => {
+test("circuit: a cancelled probe lets the next request probe", () => {
   const circuit = new Circuit(() => 1);
   for (let count = 0; count < 3; count += 1) failed(circuit, 0);
   circuit.onSent();
@@ -56,7 +56,7 @@ test("a cancelled probe lets the next request probe", () => {
   expect(circuit.allows(1_000)).toBe(true);
 });
 
-test("circuit: tells when it may be probed, and 0 while the replica is in", () => {
+test("circuit: says when it may be probed, and 0 while it is closed", () => {
   const circuit = new Circuit(() => 1);
   failed(circuit, 500);
   failed(circuit, 500);
@@ -67,7 +67,7 @@ test("circuit: tells when it may be probed, and 0 while the replica is in", () =
   expect(circuit.opensAtMs).toBe(0);
 });
 
-test("circuit: a success makes the next rest the first again; rests end at 30 s", () => {
+test("circuit: a success resets the backoff, whose maximum is 30 s", () => {
   const circuit = new Circuit(() => 1);
   for (let count = 0; count < 20; count += 1) failed(circuit, 0);
   expect(circuit.opensAtMs).toBe(30_000);
@@ -76,7 +76,7 @@ test("circuit: a success makes the next rest the first again; rests end at 30 s"
   expect(circuit.opensAtMs).toBe(1_000);
 });
 
-test("circuit: a request that was sent before the failures is no probe", () => {
+test("circuit: a request sent before the failures is no probe", () => {
   const circuit = new Circuit(() => 1);
   circuit.onSent();
   for (let count = 0; count < 3; count += 1) circuit.onFailure(0);
@@ -89,7 +89,7 @@ test("circuit: a request that was sent before the failures is no probe", () => {
   expect(circuit.allows(3_000)).toBe(true);
 });
 
-test("circuit: requests of a replica that is in leave no probe behind", () => {
+test("circuit: requests while it is closed leave no probe behind", () => {
   const circuit = new Circuit(() => 1);
   failed(circuit, 0);
   failed(circuit, 0);

@@ -1,13 +1,14 @@
 import { Backoff } from "@heddle/base/backoff";
 import type { Random } from "@heddle/base/random";
 
-/** Failures in a row that take a replica out. */
+/** Consecutive failures that open the circuit. */
 const threshold = 3;
 const rest = { baseMs: 1_000, maxMs: 30_000 };
 
 /**
- * Takes a replica out after failures in a row and lets one request probe it after a rest that grows;
- * the probe's success brings it back (M. Nygard, "Release It!", 2007: Circuit Breaker).
+ * Opens after consecutive failures and admits one probe after a growing backoff; its success closes
+ * it
+ * (M. Nygard, "Release It!", 2007: Circuit Breaker).
  */
 export class Circuit {
   readonly #backoff: Backoff;
@@ -25,7 +26,7 @@ export class Circuit {
     return nowMs >= this.#openUntilMs && !this.#probing;
   }
 
-  /** When a replica that is out may be probed; 0 where it is not out. */
+  /** When an open circuit may be probed; 0 if it is closed. */
   get opensAtMs(): number {
     return this.#failures < threshold ? 0 : this.#openUntilMs;
   }
@@ -34,7 +35,7 @@ export class Circuit {
     if (this.#failures >= threshold) this.#probing = true;
   }
 
-  /** The answer has begun: the next request may follow, though nothing is forgiven yet. */
+  /** The answer has started: the next request may be sent, but the count of failures stays. */
   onStarted(): void {
     this.#probing = false;
   }
@@ -45,7 +46,7 @@ export class Circuit {
     this.#backoff.reset();
   }
 
-  /** The request told nothing about the replica: it was cancelled, or wrong in itself. */
+  /** The request says nothing about the replica: it was cancelled, or invalid. */
   onNeutral(): void {
     this.#probing = false;
   }

@@ -17,14 +17,14 @@ function drain(queue: FairQueue<Ticket>): Ticket[] {
   return out;
 }
 
-test("keys take turns, so that one with many waiting does not hold up another", () => {
+test("fair queue: keys take turns, so a busy key does not block another", () => {
   const queue = new FairQueue<Ticket>(10);
   for (const order of [0, 1, 2]) queue.push({ fairKey: "many", priority: 0, order });
   queue.push({ fairKey: "few", priority: 0, order: 3 });
   expect(drain(queue).map(({ fairKey }) => fairKey)).toEqual(["many", "few", "many", "many"]);
 });
 
-test("every key has a head, and a key that crowds the queue gives up its last", () => {
+test("fair queue: every key has a head; the key with the most gives up its last", () => {
   const queue = new FairQueue<Ticket>(10);
   for (const order of [0, 1, 2]) queue.push({ fairKey: "many", priority: 0, order });
   queue.push({ fairKey: "few", priority: 0, order: 3 });
@@ -37,14 +37,14 @@ test("every key has a head, and a key that crowds the queue gives up its last", 
   expect(queue.crowding("few", 0)).toBeUndefined();
 });
 
-test("a full queue takes nothing more", () => {
+test("fair queue: a full queue refuses", () => {
   const queue = new FairQueue<Ticket>(1);
   expect(queue.push({ fairKey: "a", priority: 0, order: 0 })).toBe(true);
   expect(queue.push({ fairKey: "b", priority: 9, order: 1 })).toBe(false);
   expect(queue.size).toBe(1);
 });
 
-test("all leave once: by priority, in order within a key, and no key twice while another waits", () => {
+test("fair queue: by priority, in order within a key, keys in turn", () => {
   const spec = fc.array(
     fc.record({ fairKey: fc.constantFrom("a", "b", "c"), priority: fc.nat(2) }),
     { maxLength: 20 },
@@ -69,7 +69,7 @@ test("all leave once: by priority, in order within a key, and no key twice while
   );
 });
 
-test("fair queue: a ticket that leaves before its turn keeps its key's turn", () => {
+test("fair queue: a ticket removed before its turn keeps its key's turn", () => {
   const queue = new FairQueue<Ticket>(10);
   const tickets = [0, 1].map((order) => ({ fairKey: "a", priority: 0, order }));
   const other = { fairKey: "b", priority: 0, order: 2 };
@@ -81,7 +81,7 @@ test("fair queue: a ticket that leaves before its turn keeps its key's turn", ()
   expect(queue.peek()).toBe(tickets[0]);
 });
 
-test("fair queue: a ticket that was never in it is not removed", () => {
+test("fair queue: an unknown ticket is not removed", () => {
   const queue = new FairQueue<Ticket>(10);
   const ticket = { fairKey: "a", priority: 0, order: 0 };
   expect(queue.remove(ticket)).toBe(false);
@@ -92,19 +92,19 @@ test("fair queue: a ticket that was never in it is not removed", () => {
   expect(queue.size).toBe(1);
 });
 
-test("fair queue: empty, it has no head, no ticket and nothing that crowds", () => {
+test("fair queue: an empty one has no head, no ticket and no victim", () => {
   const queue = new FairQueue<Ticket>(10);
   expect([queue.peek(), queue.heads(), queue.tickets()]).toEqual([undefined, [], []]);
   expect(queue.crowding("a", 0)).toBeUndefined();
 });
 
-test("fair queue: heads are of the highest priority, what crowds is of the lowest", () => {
+test("fair queue: heads have the highest priority, victims the lowest", () => {
   const queue = new FairQueue<Ticket>(10);
   for (const order of [0, 1, 2]) queue.push({ fairKey: "low", priority: 0, order });
   for (const order of [3, 4, 5, 6]) queue.push({ fairKey: "high", priority: 1, order });
   expect(queue.heads().map(({ order }) => order)).toEqual([3]);
   expect(queue.crowding("new", 1)?.order).toBe(2);
-  // One of two is kept: the other key would have as many then.
+  // One of two stays, because the other key would then have as many.
   for (const ticket of queue.tickets().filter(({ order }) => order === 2)) queue.remove(ticket);
   expect(queue.crowding("new", 0)?.order).toBe(1);
   for (const ticket of queue.tickets().filter(({ order }) => order === 1)) queue.remove(ticket);

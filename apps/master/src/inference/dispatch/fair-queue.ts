@@ -1,4 +1,4 @@
-/** Who waits, and how far ahead of others. */
+/** A queued call, as far as its order depends on it. */
 export interface QueueTicket {
   /** Keys take turns; within a key the order is that of arrival. */
   readonly fairKey: string;
@@ -6,10 +6,10 @@ export interface QueueTicket {
   readonly priority: number;
 }
 
-/** A bounded queue: by priority, then keys in turn, then first in, first out. */
+/** A bounded queue: by priority, then keys in turn, then FIFO. */
 export class FairQueue<T extends QueueTicket> {
   readonly capacity: number;
-  /** By priority; a lane's keys stand in the order of their next turns. */
+  /** By priority; the keys of a lane are in the order of their next turns. */
   readonly #lanes = new Map<number, Map<string, T[]>>();
   #size = 0;
 
@@ -21,7 +21,7 @@ export class FairQueue<T extends QueueTicket> {
     return this.#size;
   }
 
-  /** False, and the ticket is not taken, where the queue is full. */
+  /** False, without effect, if the queue is full. */
   push(ticket: T): boolean {
     if (this.#size >= this.capacity) return false;
     let lane = this.#lanes.get(ticket.priority);
@@ -36,7 +36,7 @@ export class FairQueue<T extends QueueTicket> {
     return true;
   }
 
-  /** The ticket whose turn it is; it stays in the queue. */
+  /** The next ticket; it stays in the queue. */
   peek(): T | undefined {
     const lane = this.#lanes.get(Math.max(...this.#lanes.keys()));
     return lane?.values().next().value?.[0];
@@ -49,8 +49,9 @@ export class FairQueue<T extends QueueTicket> {
   }
 
   /**
-   * The last ticket of the key that has the most of them, at the lowest priority: the one to make
-   * room for one of another key. None where that key would have as many then.
+   * The victim for a ticket of another key: the last ticket of the key with the most tickets at the
+   * lowest
+   * priority. None if the new ticket's key would then have as many.
    */
   crowding(fairKey: string, priority: number): T | undefined {
     const least = Math.min(...this.#lanes.keys());
@@ -62,7 +63,7 @@ export class FairQueue<T extends QueueTicket> {
     return most.length > own + 1 ? most.at(-1) : undefined;
   }
 
-  /** Takes a ticket out. If it was its turn, its key goes behind the others. */
+  /** Removes a ticket. If it was the next, its key moves to the end. */
   remove(ticket: T): boolean {
     const lane = this.#lanes.get(ticket.priority);
     const waiting = lane?.get(ticket.fairKey);

@@ -45,7 +45,7 @@ function load(): { running: number; waiting: number; generatedTokens: number } {
 describe("cancellation", () => {
   test("leaving the answer frees its slot within a second", async () => {
     await start({ workers: 1 });
-    // A machine that stands still may make one try of five late.
+    // A stalled machine may delay one attempt of five.
     await atLeastFourOfFive(async () => {
       const answer = await cluster.start("m", "@tokens=100000 @every=2");
       for await (const event of answer.events) if (event.type === "delta") break;
@@ -66,7 +66,7 @@ describe("cancellation", () => {
     await eventuallyTrue("the slot is free", () => load().running === 0);
   });
 
-  test("a call cancelled while it waits leaves the queue", async () => {
+  test("a call cancelled in the queue leaves it", async () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
     await cluster.start("m", "@tokens=100000 @every=5");
     const controller = new AbortController();
@@ -78,8 +78,8 @@ describe("cancellation", () => {
   });
 });
 
-describe("bounds", () => {
-  test("a full queue refuses with overloaded and a wait, and what waits is served in turn", async () => {
+describe("limits", () => {
+  test("a full queue refuses with overloaded and a wait; queued calls go in turn", async () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0, master: { maxQueued: 2 } });
     const running = await cluster.start("m", "@tokens=50 @every=5");
     const waiting = [cluster.start("m", "@tokens=1"), cluster.start("m", "@tokens=1")];
@@ -92,13 +92,13 @@ describe("bounds", () => {
     expect(cluster.link.stats().overloaded).toBe(1);
   });
 
-  test("a wait that lasts too long ends with overloaded", async () => {
+  test("a queue wait above the limit ends with overloaded", async () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0, master: { maxWaitMs: 50 } });
     await cluster.start("m", "@tokens=100000 @every=5");
     await expect(cluster.start("m", "x")).rejects.toMatchObject({ code: "overloaded" });
   });
 
-  test("the deadline holds in the queue, in the engine, and against an engine that hangs", async () => {
+  test("the deadline applies in the queue, in the engine, and to a hanging engine", async () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
     const answer = await cluster.start("m", "@tokens=100000 @every=5", { deadlineMs: 150 });
     const queued = cluster.start("m", "x", { deadlineMs: 50 });
@@ -109,7 +109,7 @@ describe("bounds", () => {
     await expect(hung).rejects.toMatchObject({ code: "deadline_exceeded" });
   });
 
-  test("a worker gets what the wait in the queue has left of the deadline", async () => {
+  test("a worker gets the deadline less the wait in the queue", async () => {
     const room = { used: 1 };
     const given: number[] = [];
     let changed: () => void = () => undefined;
@@ -150,7 +150,7 @@ describe("bounds", () => {
     expect(given).toEqual([2_500]);
   });
 
-  test("64 answers stream at once, each whole and its own", async () => {
+  test("64 answers stream at once, each complete and its own", async () => {
     await start({ workers: 2, maxSequences: 32, maxQueued: 0 });
     const lengths = Array.from({ length: 64 }, (_, index) => 20 + index);
     const texts = await Promise.all(
@@ -162,7 +162,7 @@ describe("bounds", () => {
     expect(texts).toEqual(lengths.map(scriptedText));
   });
 
-  test("a slow reader stalls only itself, holds a bounded window, and gets the whole text", async () => {
+  test("a slow reader stalls only itself, in a bounded window, and loses nothing", async () => {
     await start({ workers: 1 });
     const slow = await cluster.start("m", "@tokens=3000");
     await eventuallyTrue("its engine is done", () => load().generatedTokens === 3_000);
@@ -170,12 +170,12 @@ describe("bounds", () => {
     expect(deltaText(await collect(quick.events))).toBe(scriptedText(50));
     const events = await collect(slow.events);
     expect(deltaText(events)).toBe(scriptedText(3_000));
-    // A window of single tokens, then the rest folded into few events.
+    // A window of single tokens, then the rest merged into few events.
     expect(events.length).toBeLessThan(300);
     expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 3_000 } });
   });
 
-  test("an answer that its reader leaves unread holds no place once the engine is done with it", async () => {
+  test("an unread answer holds no slot once the engine has finished it", async () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
     const unread = await cluster.start("m", "@tokens=3000");
     const quick = await cluster.start("m", "@tokens=5");
@@ -183,7 +183,7 @@ describe("bounds", () => {
     expect(deltaText(await collect(unread.events))).toBe(scriptedText(3_000));
   });
 
-  test("one key's calls hold up no other: neither in the engine, nor in the queue, nor a full one", async () => {
+  test("fairness: one key's calls block no other, in engine and queue", async () => {
     await start({ workers: 1, maxSequences: 4, maxQueued: 64, master: { maxQueued: 3 } });
     const controller = new AbortController();
     const many = { fairKey: "many", signal: controller.signal };
@@ -200,7 +200,7 @@ describe("bounds", () => {
     expect(deltaText(await collect((await few).events))).toBe(scriptedText(5));
   });
 
-  test("several choices come with their indices and one done", async () => {
+  test("several choices arrive with their indices and one done", async () => {
     await start({ workers: 1 });
     const answer = await cluster.start("m", "@tokens=3", { request: { choices: 2 } });
     const events = await collect(answer.events);
@@ -214,15 +214,15 @@ describe("bounds", () => {
 });
 
 describe("failures", () => {
-  test("an engine that fails at once is tried on another replica, then its code is told", async () => {
-    // Ten missed heartbeats take a worker away: here 10 s instead of the 1 s of other tests.
+  test("an engine's immediate failure is retried elsewhere, then reported", async () => {
+    // Ten missed heartbeats drop a worker: here 10 s instead of the 1 s of other tests.
     await start({ workers: 2, master: { heartbeatIntervalMs: 1_000 } });
     const failing = cluster.start("m", "@fail=oops");
     await expect(failing).rejects.toMatchObject({ code: "engine_failed", model: "m" });
     expect(cluster.link.stats().retries).toBe(1);
   });
 
-  test("a failure after the first event is told in the answer and not retried", async () => {
+  test("a failure after the first event is reported in the answer, not retried", async () => {
     await start({ workers: 2 });
     const answer = await cluster.start("m", "@tokens=9 @fail=oops @after=3");
     const events = await collect(answer.events);
@@ -231,7 +231,7 @@ describe("failures", () => {
     expect(cluster.link.stats().retries).toBe(0);
   });
 
-  test("a replica that fails thrice is taken out and probed back in", async () => {
+  test("three failures take a replica out, and a probe returns it", async () => {
     await start({ workers: 1 });
     let beganMs = 0;
     for (let count = 0; count < 3; count += 1) {
@@ -245,7 +245,7 @@ describe("failures", () => {
     expect(deltaText(await collect(answer.events))).toBe(scriptedText(2));
   });
 
-  test("an engine that crashes fails its answers, is started anew, and serves again", async () => {
+  test("a crashed engine fails its answers, restarts, and serves again", async () => {
     await start({ workers: 1 });
     const answer = await cluster.start("m", "@tokens=9 @crash @after=2");
     const last = (await collect(answer.events)).at(-1);
@@ -258,7 +258,7 @@ describe("failures", () => {
     });
   });
 
-  test("a call that the only engine's death meets before its first event waits for the restart, but not for ever", async () => {
+  test("a call on the only engine's crash waits for its restart, within a limit", async () => {
     await start({ workers: 1 });
     const stuck = cluster.start("m", "@hang").catch((error: unknown) => error);
     for (const retries of [0, 1, 2]) {
@@ -274,7 +274,7 @@ describe("failures", () => {
     expect(deltaText(await collect(next.events))).toBe(scriptedText(2));
   });
 
-  test("an unknown deployment is model_not_found, one that cannot be brought up model_failed or unavailable", async () => {
+  test("an unknown deployment is model_not_found, a broken one model_failed", async () => {
     await start({ workers: 1 });
     await expect(cluster.start("no", "x")).rejects.toMatchObject({ code: "model_not_found" });
     cluster.control.deploy("broken", "every-worker", {}, "missing-weights");
@@ -292,7 +292,7 @@ describe("failures", () => {
     });
   });
 
-  test("calls wait for a model that loads, and are told model_loading when it takes too long", async () => {
+  test("calls wait for a loading model, and end with model_loading at the limit", async () => {
     await start({ workers: 1, master: { maxLoadingWaitMs: 400 } });
     cluster.control.deploy("soon", "every-worker", {}, "slow-100");
     const answer = await cluster.start("soon", "@tokens=1");
@@ -304,7 +304,7 @@ describe("failures", () => {
 });
 
 describe("placement", () => {
-  test("loads what is asked, moves with the number asked, and unloads what is not", async () => {
+  test("loads the wanted number of replicas and unloads the others", async () => {
     await start({ workers: 2 });
     cluster.control.deploy("one", 1);
     await cluster.workersReady("one", 1);
@@ -346,7 +346,7 @@ describe("placement", () => {
   });
 });
 
-test("prefix routing finds more cached tokens than turns do, on conversations that share prompts", async () => {
+test("prefix routing: finds more cached tokens than round-robin on shared prompts", async () => {
   await start({ workers: 2, maxSequences: 8 });
   const system = (group: number) => `You are assistant number ${group}. `.repeat(20);
   let cached = 0;
@@ -360,7 +360,7 @@ test("prefix routing finds more cached tokens than turns do, on conversations th
       if (event.type !== "started") continue;
       cached += event.cachedTokens;
       prompt += event.promptTokens;
-      // What the same trace would have found, had the two workers been taken in turn.
+      // Round-robin on the same trace, for comparison.
       const worker = index % 2;
       const key = group * 2 + worker;
       if (lastTurn.has(key)) cachedInTurn += Math.floor(system(group).length / 64) * 16;

@@ -8,20 +8,20 @@ import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "./infere
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
 import { allFull, type Candidate, chooseReplica } from "./routing.ts";
 
-/** A ready replica that requests can be sent to. */
+/** A ready replica that accepts requests. */
 export interface ReadyReplica extends Candidate {
   readonly node: string;
-  /** Grows with every report of the node. */
+  /** Incremented with every report of the node. */
   readonly reports: number;
-  /** The events end with exactly one `done` or `failed`; leaving them cancels. */
+  /** The events end with exactly one `done` or `failed`; leaving the iteration cancels. */
   start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }
 
-/** What is to be expected of a deployment without a ready replica. */
+/** What to expect of a deployment without a ready replica. */
 export interface Outlook {
   readonly known: boolean;
   readonly loading: boolean;
-  /** It fails until someone mends it: calls are not to be repeated. */
+  /** It fails until an operator acts: clients must not retry. */
   readonly broken?: boolean;
   readonly message: string;
 }
@@ -29,7 +29,7 @@ export interface Outlook {
 /** What dispatch knows of a deployment's replicas. */
 export interface ReplicaSource {
   ready(deployment: string): readonly ReadyReplica[];
-  /** Why none is ready: one is on its way, or none will come by waiting; `known` of the id. */
+  /** Why none is ready: one is loading, or none will be; `known` says whether the id exists. */
   outlook(deployment: string): Outlook;
   /** Called whenever any of this may have changed. */
   onChange(listener: () => void): () => void;
@@ -39,30 +39,30 @@ export interface DispatchOptions {
   readonly replicas: ReplicaSource;
   readonly clock: Clock;
   readonly random: Random;
-  /** Calls that may wait per deployment. */
+  /** Queue length per deployment. */
   readonly maxQueued: number;
-  /** How long a call waits for room, and for a replica that is being brought up. */
+  /** Maximum wait for a slot, and for a replica that is loading. */
   readonly maxWaitMs: number;
   readonly maxLoadingWaitMs: number;
 }
 
-/** Counters since the start and the queue's length now. */
+/** Counters since the start and the present queue length. */
 export interface DispatchStats {
   readonly queued: number;
   readonly started: number;
   readonly retries: number;
-  /** Calls that were refused because the queue was full or the wait too long. */
+  /** Calls refused because of a full queue or a long wait. */
   readonly overloaded: number;
 }
 
-/** Times that a call is sent before its first event: until so many failures or refusals. */
+/** Attempts per call before its first event, by failures or refusals. */
 const maxFailures = 3;
 const maxRefusals = 8;
-/** Chunks remembered per deployment: 4 million characters. */
+/** Chunks kept per deployment: 4 million characters. */
 const maxPrefixChunks = 65_536;
 /** The replica failed: the call goes to another. */
 const failureCodes: ReadonlySet<ErrorCode> = new Set(["worker_lost", "engine_failed"]);
-/** The replica is not as it was last reported: until it reports again it is left out. */
+/** The replica differs from its last report: it is skipped until the next one. */
 const refusalCodes: ReadonlySet<ErrorCode> = new Set([
   "overloaded",
   "unavailable",
@@ -71,9 +71,11 @@ const refusalCodes: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /**
- * Replicas that a call was sent to, by holder. One that refused it is left out until its node has
- * sent more reports; one on which it failed, for good: an engine that starts anew is another holder,
- * and one that by then still reports as the same has not crashed.
+ * Replicas that a call was sent to, by holder. One that refused is skipped until its node sends
+ * more
+ * reports. One that failed is skipped for good: a restarted engine has another holder, and one with
+ * the
+ * same holder by then has not crashed.
  */
 type Tried = Map<string, { readonly reports: number; readonly failure: EngineFailure | undefined }>;
 
@@ -90,17 +92,17 @@ interface Started {
   readonly iterator: AsyncIterator<EngineEvent>;
 }
 
-/** What is kept per deployment. */
+/** State per deployment. */
 interface Lane {
   readonly queue: FairQueue<Waiter>;
-  /** Calls that were sent before: they wait for a report, and hold nobody up who waits for room. */
+  /** Calls to be retried: they wait for a report and block no call that waits for room. */
   readonly retries: Set<Waiter>;
   readonly prefixes: PrefixIndex;
-  /** By holder; those of replicas that are gone are dropped now and then. */
+  /** By holder; entries of removed replicas are dropped from time to time. */
   readonly replicas: Map<string, { readonly circuit: Circuit; chosenAtTurn: number }>;
 }
 
-/** Sends inference calls to replicas: routes, queues, retries, and takes failing replicas out. */
+/** Sends inference calls to replicas: routing, queues, retries, circuit breakers. */
 export class ReplicaDispatch implements InferenceDispatch {
   readonly #options: DispatchOptions;
   readonly #lanes = new Map<string, Lane>();
@@ -157,7 +159,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     }
   }
 
-  /** Resolves when the call was sent to a replica that is not among the tried ones. */
+  /** Resolves once the call was sent to an untried replica. */
   async #acquire(
     call: InferenceCall,
     chunks: () => readonly number[],
@@ -220,7 +222,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     return promise;
   }
 
-  /** Chooses a replica with room and sends the call; nothing where none has room. */
+  /** Chooses a replica with room and sends the call; undefined if none has room. */
   #send(
     lane: Lane,
     call: InferenceCall,
@@ -231,7 +233,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   ): Started | undefined {
     const nowMs = this.#nowMs();
     const ready = this.#options.replicas.ready(call.deployment);
-    // With one replica there is no choice to inform, and a prompt may be long.
+    // With one replica there is no choice, and hashing a long prompt would be wasted.
     const prefix = ready.length > 1 ? chunks() : [];
     const candidates = ready
       .filter(({ holder, reports }) => mayTry(tried.get(holder), reports))
@@ -254,7 +256,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     return { replica, iterator: events[Symbol.asyncIterator]() };
   }
 
-  /** The answer from its first event on; failures on the way count against the replica. */
+  /** The answer from its first event on; failures count against the replica. */
   #resume(
     call: InferenceCall,
     replica: ReadyReplica,
@@ -293,7 +295,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     } else circuit.onNeutral();
   }
 
-  /** One pass over the queues in this turn of the event loop, however much changed in it. */
+  /** One pass over the queues per turn of the event loop. */
   #queueDrain(): void {
     if (this.#drainQueued) return;
     this.#drainQueued = true;
@@ -318,7 +320,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     }
   }
 
-  /** The first in turn that has room: a key that has all of its share holds up no other. */
+  /** Sends the first call in turn that has room: a key that has used its share blocks no other. */
   #placeOne(deployment: string, { queue }: Lane): boolean {
     const first = queue.peek();
     if (!first) return false;
@@ -327,7 +329,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     return queue.heads().some((waiter) => waiter !== first && waiter.place());
   }
 
-  /** Throws where waiting cannot help: the deployment is unknown, or nothing brings it up. */
+  /** Throws if waiting cannot help: the deployment is unknown, or nothing will load it. */
   #refuseHopeless(deployment: string): void {
     if (this.#options.replicas.ready(deployment).length > 0) return;
     const outlook = this.#options.replicas.outlook(deployment);
@@ -337,15 +339,16 @@ export class ReplicaDispatch implements InferenceDispatch {
     throw new AppError(code, outlook.message, { model: deployment });
   }
 
-  /** Reports of the replica's node so far; one more may have been sent before the call failed. */
+  /** Reports of the replica's node so far; one may have been sent before the call failed. */
   #reportsOf(call: InferenceCall, { holder, reports }: ReadyReplica): number {
     const ready = this.#options.replicas.ready(call.deployment);
     return ready.find((replica) => replica.holder === holder)?.reports ?? reports;
   }
 
   /**
-   * Ends the wait of a call that failed on every ready replica, once their nodes have reported that
-   * those engines still run: then it was not their end that failed it, and none will come anew.
+   * Fails a call that failed on every ready replica, once later reports show that those engines
+   * run:
+   * then no restart will produce another replica.
    */
   #giveUpVain(call: InferenceCall, tried: Tried, waiter: Waiter): void {
     let last: { readonly failure: EngineFailure; readonly node: string } | undefined;
@@ -381,7 +384,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     return new AppError("overloaded", message, { model: call.deployment, retryAfterMs });
   }
 
-  /** A second for every time that the waiting calls would fill all replicas; 1 to 30 seconds. */
+  /** One second per full load of all replicas in the queue; 1 to 30 seconds. */
   #retryAfterMs(deployment: string): number {
     let slots = 0;
     for (const replica of this.#options.replicas.ready(deployment)) slots += replica.maxSequences;
@@ -422,7 +425,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     return known;
   }
 
-  /** Drops what is kept about deployments and replicas that are gone. */
+  /** Drops the state of removed deployments and replicas. */
   #tidy(deployment: string, lane: Lane): void {
     if (waiting(lane) > 0) return;
     const ready = this.#options.replicas.ready(deployment);
@@ -441,7 +444,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 }
 
-/** Calls that wait, whatever for. */
+/** All waiting calls. */
 function waiting({ queue, retries }: Lane): number {
   return queue.size + retries.size;
 }
@@ -450,7 +453,7 @@ function tickets({ queue, retries }: Lane): Waiter[] {
   return [...retries, ...queue.tickets()];
 }
 
-/** Whether a call may go to a replica whose node has sent so many reports. */
+/** Whether a call may go to a replica at this number of its node's reports. */
 function mayTry(
   before: { readonly reports: number; readonly failure: EngineFailure | undefined } | undefined,
   reports: number,

@@ -10,7 +10,7 @@ export interface InferenceCall {
   readonly priority: number;
 }
 
-/** A started call: which worker answers, and its events. Leaving the iteration cancels the call. */
+/** A started call: its worker and its events. Leaving the iteration cancels the call. */
 export interface InferenceAnswer {
   readonly node: string;
   readonly events: AsyncIterable<EngineEvent>;
@@ -18,10 +18,13 @@ export interface InferenceAnswer {
 
 export interface InferenceDispatch {
   /**
-   * Picks a replica, waiting in a bounded queue while none can take the call, and resolves with the
-   * first event at hand (so that a refusal still has its HTTP status). Retries another replica only
-   * before that. Rejects with an AppError: `overloaded` (with retryAfterMs), `model_loading`,
-   * `unavailable`, `deadline_exceeded`, `cancelled`, or what the engine refused with.
+   * Chooses a replica, queueing while none has room, and resolves when the first event is there, so
+   * that
+   * a refusal still has its HTTP status. Retries on another replica only before that. Rejects with
+   * an
+   * AppError: `overloaded` (with retryAfterMs), `model_loading`, `unavailable`,
+   * `deadline_exceeded`,
+   * `cancelled`, or the engine's refusal.
    */
   start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer>;
 }

@@ -2,16 +2,15 @@ import type { EngineInput } from "@heddle/contracts/engine";
 
 /** Units (UTF-16 code units of text, or token ids) per chunk. */
 const chunkUnits = { text: 64, tokens: 16 };
-/** A prompt's chunks beyond this are not looked at: 64k characters or 16k tokens. */
+/** Maximum chunks of a prompt that are indexed: 64k characters or 16k tokens. */
 const maxChunks = 1_024;
-/** Replicas remembered per chunk, the most recent ones. */
+/** Replicas kept per chunk, the most recent ones. */
 const maxHoldersPerChunk = 8;
 
 /**
  * Which replicas have recently served which prefix: an approximate radix tree, kept flat. A chunk's
- * key is the hash of the whole prefix up to its end, so that a path of the tree is a run of keys and
- * no node needs a pointer. Bounded by `maxEntries`; the least recently used go first, and within a
- * path the deepest, for a path is touched from its end.
+ * key is the hash of the whole prefix up to its end, so a path is a run of keys without pointers.
+ * Bounded by `maxEntries` with LRU eviction; within a path the deepest chunk goes first.
  */
 export class PrefixIndex {
   readonly #maxEntries: number;
@@ -25,7 +24,9 @@ export class PrefixIndex {
     return this.#holders.size;
   }
 
-  /** By replica, how many leading chunks of the prompt it has served; replicas with none are absent. */
+  /**
+   * By replica, how many leading chunks of the prompt it has served; replicas with none are absent.
+   */
   match(chunks: readonly number[]): Map<string, number> {
     const depths = new Map<string, number>();
     for (const [index, chunk] of chunks.entries()) {
@@ -55,7 +56,7 @@ export class PrefixIndex {
   }
 }
 
-/** The keys of the prompt's whole chunks: equal prefixes give equal runs of keys. */
+/** The keys of the prompt's complete chunks: equal prefixes give equal runs of keys. */
 export function promptChunks(input: EngineInput): number[] {
   switch (input.kind) {
     case "tokens":
@@ -77,8 +78,9 @@ export function promptChunks(input: EngineInput): number[] {
 }
 
 /**
- * Two 32-bit multiplicative hashes run over the units; their 53 leading bits are read at the end of
- * each chunk. A collision only sends a request to a less suitable replica.
+ * Two 32-bit multiplicative hashes run over the units; 53 bits of them form a key at each chunk's
+ * end.
+ * A collision only routes a request to a less suitable replica.
  */
 function chain(length: number, unit: (index: number) => number, size: number): number[] {
   const chunks: number[] = [];

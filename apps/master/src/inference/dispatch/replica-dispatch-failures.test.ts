@@ -27,7 +27,7 @@ test("dispatch: a failure before the first event is retried on another replica",
   expect(dispatch.stats()).toMatchObject({ started: 1, retries: 1 });
 });
 
-test("dispatch: after three failures the last one is told, with its node", async () => {
+test("dispatch: after three failures the last one is reported, with its node", async () => {
   const replicas = ["a", "b", "c", "d"].map((name) => new ScriptedReplica(name));
   for (const replica of replicas) replica.answers = [[failed("engine_failed")]];
   const { start, dispatch } = dispatchOver(replicas);
@@ -40,7 +40,7 @@ test("dispatch: after three failures the last one is told, with its node", async
   expect(dispatch.stats()).toMatchObject({ started: 0, retries: 2 });
 });
 
-test("dispatch: what is wrong in itself, or given up meanwhile, is told at once", async () => {
+test("dispatch: an invalid or cancelled call fails at once", async () => {
   const [bad, other] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
   bad.answers = [[failed("context_length_exceeded")]];
   const { start } = dispatchOver([bad, other]);
@@ -56,7 +56,7 @@ test("dispatch: what is wrong in itself, or given up meanwhile, is told at once"
   expect(left.error).toMatchObject({ code: "worker_lost" });
 });
 
-test("dispatch: a replica that refuses is asked again with each report, eight times", async () => {
+test("dispatch: a refusing replica is retried with each report, eight times", async () => {
   const replica = new ScriptedReplica("a");
   replica.answers = [[failed("overloaded")]];
   const { start, change, dispatch } = dispatchOver([replica]);
@@ -74,7 +74,7 @@ test("dispatch: a replica that refuses is asked again with each report, eight ti
   expect(call.error).toMatchObject({ code: "overloaded", node: "a", retryAfterMs: 1_000 });
 });
 
-test("dispatch: a call that waits for a report holds nobody up", async () => {
+test("dispatch: a call that waits for a report blocks no other", async () => {
   const replica = new ScriptedReplica("a");
   replica.answers = [[failed("unavailable")], [STARTED, DONE]];
   const { start } = dispatchOver([replica]);
@@ -85,7 +85,7 @@ test("dispatch: a call that waits for a report holds nobody up", async () => {
   expect([waiting.answer, next.answer?.node]).toEqual([undefined, "a"]);
 });
 
-test("dispatch: one that failed on the only engine is told once that is known to live", async () => {
+test("dispatch: a failure on the only engine is final once the engine is known to run", async () => {
   const replica = new ScriptedReplica("a");
   replica.answers = [[failed("worker_lost")], [STARTED, DONE]];
   const { start, change } = dispatchOver([replica]);
@@ -101,7 +101,7 @@ test("dispatch: one that failed on the only engine is told once that is known to
   expect(replica.deadlines).toHaveLength(1);
 });
 
-test("dispatch: one that failed on an engine goes to that which takes its place", async () => {
+test("dispatch: a call that failed on an engine goes to its replacement", async () => {
   const replica = new ScriptedReplica("a");
   replica.answers = [[failed("engine_failed")]];
   const { start, change, source } = dispatchOver([replica]);
@@ -115,7 +115,7 @@ test("dispatch: one that failed on an engine goes to that which takes its place"
   expect(call.answer?.node).toBe("a");
 });
 
-test("dispatch: three failures take a replica out until it may be probed", async () => {
+test("dispatch: three failures open a replica's circuit until its probe", async () => {
   const replica = new ScriptedReplica("a");
   const crash = [STARTED, failed("engine_failed")];
   replica.answers = [crash, crash, crash, [STARTED, DONE]];
@@ -133,7 +133,7 @@ test("dispatch: three failures take a replica out until it may be probed", async
   expect(await read(probe)).toEqual(["started", "done"]);
 });
 
-test("dispatch: a whole answer between failures makes them count anew", async () => {
+test("dispatch: a complete answer resets the count of failures", async () => {
   const replica = new ScriptedReplica("a");
   const crash = [STARTED, failed("server_error")];
   replica.answers = [crash, crash, [STARTED, DONE], crash, crash, [STARTED, DONE]];
@@ -146,7 +146,7 @@ test("dispatch: a whole answer between failures makes them count anew", async ()
   expect(replica.deadlines).toHaveLength(6);
 });
 
-test("dispatch: refusals and cancelled answers do not take a replica out", async () => {
+test("dispatch: refusals and cancelled answers open no circuit", async () => {
   const replica = new ScriptedReplica("a");
   replica.answers = [[STARTED, failed("cancelled")]];
   const { start } = dispatchOver([replica]);
@@ -167,7 +167,7 @@ test("dispatch: an answer without a first event is a failure of the worker", asy
   expect(call.error).toMatchObject({ code: "server_error", node: "a" });
 });
 
-test("dispatch: each engine that a call failed on counts by its own node's reports", async () => {
+test("dispatch: each failed engine counts by its own node's reports", async () => {
   const [a, b] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
   a.reports = 50;
   for (const replica of [a, b]) replica.answers = [[failed("worker_lost")]];
@@ -179,7 +179,7 @@ test("dispatch: each engine that a call failed on counts by its own node's repor
   expect(call.error).toMatchObject({ code: "worker_lost" });
 });
 
-/** A replica that three failures have taken out. */
+/** A replica whose circuit three failures have opened. */
 async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica: ScriptedReplica) {
   replica.answers = Array.from({ length: 3 }, () => [STARTED, failed("engine_failed")]);
   for (let failures = 0; failures < 3; failures++) {
@@ -190,7 +190,7 @@ async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica
   replica.answers = [[STARTED, DONE]];
 }
 
-test("dispatch: one call probes a replica, and the next goes once that is answered", async () => {
+test("dispatch: one call probes a replica, the next follows its answer", async () => {
   const replica = Object.assign(new ScriptedReplica("a"), { maxSequences: 4 });
   const { start, change } = dispatchOver([replica], { maxWaitMs: 9_000 });
   await takenOut(start, replica);
@@ -202,7 +202,7 @@ test("dispatch: one call probes a replica, and the next goes once that is answer
   expect(replica.deadlines).toHaveLength(4);
 });
 
-test("dispatch: a replica that is out stays out, until its deployment is forgotten", async () => {
+test("dispatch: an open circuit stays until its deployment is dropped", async () => {
   const replica = new ScriptedReplica("a");
   const { start, change, source } = dispatchOver([replica], { maxWaitMs: 100 });
   await takenOut(start, replica);
@@ -225,7 +225,7 @@ test("dispatch: a replica that is out stays out, until its deployment is forgott
   expect(anew.answer?.node).toBe("a");
 });
 
-/** Whether one that was taken out is still out after so many others came and went, two at a time. */
+/** Whether an open circuit stays open after this many other replicas were added and removed. */
 async function isOutAfter(others: number, stays: boolean): Promise<boolean> {
   const bad = new ScriptedReplica("bad");
   const { start, change, source } = dispatchOver([bad], { maxWaitMs: 100 });
@@ -243,7 +243,7 @@ async function isOutAfter(others: number, stays: boolean): Promise<boolean> {
   return call.answer === undefined;
 }
 
-test("dispatch: failures of replicas that are there are never forgotten", async () => {
+test("dispatch: failures of present replicas are never dropped", async () => {
   expect(await isOutAfter(18, false)).toBe(true);
   expect(await isOutAfter(20, false)).toBe(false);
   expect(await isOutAfter(60, true)).toBe(true);

@@ -16,7 +16,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("dispatch: an answer has all its events, and tells its node", async () => {
+test("dispatch: an answer has all its events and its node", async () => {
   const { start, dispatch } = dispatchOver([new ScriptedReplica("a")]);
   const call = start();
   await soon();
@@ -25,7 +25,7 @@ test("dispatch: an answer has all its events, and tells its node", async () => {
   expect(dispatch.stats()).toEqual({ queued: 0, started: 1, retries: 0, overloaded: 0 });
 });
 
-test("dispatch: the worker gets what is left of the deadline", async () => {
+test("dispatch: the worker gets the rest of the deadline", async () => {
   const replica = full("a");
   const { start, change } = dispatchOver([replica]);
   const calls = [start({ deadlineMs: 900 }), start()];
@@ -49,7 +49,7 @@ test("dispatch: a wait ends at its limit, or at the deadline", async () => {
   expect(dispatch.stats()).toMatchObject({ queued: 0, overloaded: 1 });
 });
 
-test("dispatch: for a model that loads the wait is longer, and says so at its end", async () => {
+test("dispatch: the wait for a loading model is longer, with its own error", async () => {
   const { start } = dispatchOver([]);
   const call = start();
   await pass(4_999);
@@ -79,7 +79,7 @@ test.each([
   ]);
 });
 
-test("dispatch: a full queue refuses, with when to come again", async () => {
+test("dispatch: a full queue refuses with a retry time", async () => {
   const replica = Object.assign(full("a"), { maxSequences: 2, used: 2, calls: 2 });
   const { start, dispatch } = dispatchOver([replica], { maxQueued: 3 });
   const waiting = [start(), start(), start()];
@@ -100,7 +100,7 @@ test("dispatch: a key that crowds a full queue makes room for another", async ()
   expect(dispatch.stats()).toMatchObject({ queued: 2 });
 });
 
-test("dispatch: a call that is given up leaves the queue, or is never sent", async () => {
+test("dispatch: a cancelled call leaves the queue, or is never sent", async () => {
   const replica = full("a");
   const { start, dispatch, change } = dispatchOver([replica]);
   const caller = new AbortController();
@@ -118,7 +118,7 @@ test("dispatch: a call that is given up leaves the queue, or is never sent", asy
   expect(replica.deadlines).toEqual([]);
 });
 
-test("dispatch: what has got its answer is not failed by the end of its wait", async () => {
+test("dispatch: an answered call does not fail at the end of its wait", async () => {
   const replica = full("a");
   const { start, change, dispatch } = dispatchOver([replica]);
   const caller = new AbortController();
@@ -133,7 +133,7 @@ test("dispatch: what has got its answer is not failed by the end of its wait", a
   expect(await read(call)).toEqual(["started", "done"]);
 });
 
-test("dispatch: those that wait go in turn, and none before them", async () => {
+test("dispatch: queued calls go in turn, and new ones after them", async () => {
   const replica = full("a");
   const { start, change } = dispatchOver([replica], { maxQueued: 9 });
   const [first, second] = [start(), start()];
@@ -149,7 +149,7 @@ test("dispatch: those that wait go in turn, and none before them", async () => {
   ]);
 });
 
-test("dispatch: leaving an answer leaves the worker's", async () => {
+test("dispatch: leaving an answer cancels it on the worker", async () => {
   const replica = new ScriptedReplica("a");
   const { start } = dispatchOver([replica]);
   const call = start();
@@ -161,7 +161,7 @@ test("dispatch: leaving an answer leaves the worker's", async () => {
   expect(replica.left).toBe(1);
 });
 
-test("dispatch: equal replicas take turns, the one chosen longest ago first", async () => {
+test("dispatch: equal replicas take turns, least recently chosen first", async () => {
   const replicas = ["a", "b", "c"].map((name) => new ScriptedReplica(name));
   const { start } = dispatchOver(replicas);
   const nodes: (string | undefined)[] = [];
@@ -173,7 +173,7 @@ test("dispatch: equal replicas take turns, the one chosen longest ago first", as
   expect(nodes).toEqual(["a", "b", "c", "a", "b", "c"]);
 });
 
-test("dispatch: a prompt goes where its beginning was served before", async () => {
+test("dispatch: a prompt goes to the replica that has served its prefix", async () => {
   const replicas = ["a", "b"].map((name) => new ScriptedReplica(name));
   const { start } = dispatchOver(replicas);
   const nodes: (string | undefined)[] = [];
@@ -186,7 +186,7 @@ test("dispatch: a prompt goes where its beginning was served before", async () =
   expect(nodes).toEqual(["a", "b", "a", "b", "b", "a"]);
 });
 
-test("dispatch: at its end those that wait are told, and changes mean nothing to it", async () => {
+test("dispatch: closing fails the queued calls and ignores later changes", async () => {
   const replica = full("a");
   const { start, dispatch, listeners } = dispatchOver([replica]);
   const call = start();
@@ -197,7 +197,7 @@ test("dispatch: at its end those that wait are told, and changes mean nothing to
   expect(listeners.size).toBe(0);
 });
 
-test("dispatch: deployments have queues of their own", async () => {
+test("dispatch: deployments have separate queues", async () => {
   const { start, dispatch } = dispatchOver([full("a")]);
   const calls = [start(), start(), start({ deployment: "n" })];
   await soon();
@@ -205,7 +205,7 @@ test("dispatch: deployments have queues of their own", async () => {
   expect(dispatch.stats().queued).toBe(3);
 });
 
-test("dispatch: a key that has its share waits, and holds up no other that comes", async () => {
+test("dispatch: a key that has used its share waits and blocks no other", async () => {
   const replica = Object.assign(full("a"), { maxSequences: 2, maxQueued: 8, used: 4, calls: 4 });
   const { start } = dispatchOver([replica]);
   const waiting = start();

@@ -27,8 +27,8 @@ const fits = (c: Candidate, sequences: number) =>
     c.used + Math.min(sequences, shareOf(c)) <=
       c.maxSequences + Math.min(c.maxQueued, 4 * c.maxSequences));
 
-describe("the choice of a replica", () => {
-  test("never falls on one without room, nor on a full one while another starts at once", () => {
+describe("replica choice", () => {
+  test("never takes one without room, nor a full one while another starts at once", () => {
     fc.assert(
       fc.property(
         candidates,
@@ -70,7 +70,7 @@ describe("the choice of a replica", () => {
       ({ holder }) => last.get(holder) ?? 0,
     )?.holder;
 
-  test("lets a call in where few calls of many choices hold every place, but not into a full queue", () => {
+  test("admits a call where few calls hold all slots, but not into a full queue", () => {
     const full = { ...replica("a", 64), calls: 2 };
     const roomFor = (candidate: Candidate, sequences: number) =>
       chooseReplica([candidate], call(sequences), { chunks: 0, matched: new Map() }, () => 0)
@@ -82,7 +82,7 @@ describe("the choice of a replica", () => {
     expect(roomFor({ ...full, maxQueued: 0 }, 1)).toBeUndefined();
   });
 
-  test("lets a key have half a batch where another key has all places, as far as the engine takes it", () => {
+  test("gives a key half a batch where another key has all slots", () => {
     const roomFor = (used: number, own: number, maxQueued = 64) => {
       const full = { ...replica("a", used), calls: used, maxQueued, usedBy: () => own };
       return chooseReplica([full], call(1), { chunks: 0, matched: new Map() }, () => 0)?.holder;
@@ -95,7 +95,7 @@ describe("the choice of a replica", () => {
     expect(roomFor(16, 0, 8)).toBeUndefined();
   });
 
-  test("does not keep a call of many choices, and all behind it, until a replica is idle", () => {
+  test("does not hold a call of many choices until a replica is idle", () => {
     const roomFor = (used: number) =>
       chooseReplica([replica("a", used)], call(128), { chunks: 0, matched: new Map() }, () => 0)
         ?.holder;
@@ -103,12 +103,12 @@ describe("the choice of a replica", () => {
     expect(roomFor(13)).toBeUndefined();
   });
 
-  test("follows a cached prefix to a busier replica until its batch is full, then spills", () => {
+  test("follows a cached prefix until the replica's batch is full, then spills", () => {
     expect(choose([replica("a", 6), replica("b", 0)], [["a", 9]])).toBe("a");
     expect(choose([replica("a", 8), replica("b", 0)], [["a", 9]])).toBe("b");
   });
 
-  test("takes the least loaded where nothing is cached, and turns between equals", () => {
+  test("takes the least loaded without a cached prefix, and equals in turn", () => {
     expect(choose([replica("a", 3), replica("b", 2)])).toBe("b");
     const last = new Map([
       ["a", 7],
@@ -118,7 +118,7 @@ describe("the choice of a replica", () => {
   });
 });
 
-describe("the choice of a replica: bounds", () => {
+describe("replica choice: bounds", () => {
   const replica = (more: Partial<Candidate>): Candidate => ({
     ...{ holder: "a", used: 0, calls: 0, maxSequences: 4, maxQueued: 100, usedBy: () => 0 },
     ...more,
@@ -126,7 +126,7 @@ describe("the choice of a replica: bounds", () => {
   const choose = (all: readonly Candidate[], sequences = 1) =>
     chooseReplica(all, call(sequences), { chunks: 0, matched: new Map() }, () => 0)?.holder;
 
-  test("replicas are full when each holds four more batches, or what it queues", () => {
+  test("replicas are full when each holds four more batches, or its queue bound", () => {
     const [full, free] = [replica({ used: 20 }), replica({ used: 19 })];
     expect([allFull([]), allFull([full]), allFull([free]), allFull([full, free])]).toEqual([
       ...[true, true, false, false],
@@ -135,7 +135,7 @@ describe("the choice of a replica: bounds", () => {
     expect(allFull([replica({ used: 4, maxQueued: 1 })])).toBe(false);
   });
 
-  test("an idle replica takes a call of more choices than it has room for", () => {
+  test("an idle replica takes a call of more choices than it has slots", () => {
     expect(choose([replica({ maxSequences: 1, maxQueued: 0 })], 128)).toBe("a");
     expect(choose([replica({ maxSequences: 1, maxQueued: 0, used: 1, calls: 1 })])).toBeUndefined();
   });
@@ -159,8 +159,8 @@ describe("the choice of a replica: bounds", () => {
   });
 });
 
-describe("the index of prefixes", () => {
-  test("finds how much of a prompt each replica served, as a plain comparison does", () => {
+describe("prefix index", () => {
+  test("finds each replica's share of a prompt, like a direct comparison", () => {
     const word = fc.constantFrom("a".repeat(64), "b".repeat(64), "c".repeat(64));
     const prompt = fc.array(word, { maxLength: 6 });
     const served = fc.array(fc.tuple(prompt, fc.constantFrom("x", "y", "z")), { maxLength: 12 });
@@ -179,7 +179,7 @@ describe("the index of prefixes", () => {
     );
   });
 
-  test("holds to its bound and forgets the least recently used first", () => {
+  test("stays within its bound and evicts the least recently used", () => {
     const index = new PrefixIndex(8);
     const prompt = (name: string) => chunks(name.repeat(64 * 4));
     index.remember(prompt("a"), "x");
@@ -192,7 +192,7 @@ describe("the index of prefixes", () => {
     expect(index.match(prompt("c")).get("x")).toBe(4);
   });
 
-  test("remembers the eight latest replicas of a chunk", () => {
+  test("keeps the eight latest replicas of a chunk", () => {
     const index = new PrefixIndex(10);
     const prompt = chunks("p".repeat(64));
     for (let i = 0; i < 9; i += 1) index.remember(prompt, `r${i}`);
@@ -201,7 +201,7 @@ describe("the index of prefixes", () => {
     expect(held).toEqual(["r3", "r8", "r7", "r6", "r5", "r4", "r2", "r1"]);
   });
 
-  test("whole chunks count alone: 64 characters, 16 tokens, and 1,024 chunks at most", () => {
+  test("only complete chunks count: 64 characters, 16 tokens, at most 1,024 chunks", () => {
     const counts = [0, 63, 64, 127, 128, 64 * 1_024 + 64].map((n) => chunks("x".repeat(n)).length);
     expect(counts).toEqual([0, 0, 1, 1, 2, 1_024]);
     const tokens = [15, 16, 16 * 1_025].map(
@@ -210,7 +210,7 @@ describe("the index of prefixes", () => {
     expect(tokens).toEqual([0, 1, 1_024]);
   });
 
-  test("equal prefixes have equal chunks, and one unit makes all that follow differ", () => {
+  test("equal prefixes have equal chunks; one unit changes all that follow", () => {
     const text = "abcdefgh".repeat(32);
     const whole = chunks(text);
     expect(chunks(text.slice(0, 200))).toEqual(whole.slice(0, 3));

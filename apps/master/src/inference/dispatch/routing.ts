@@ -1,14 +1,14 @@
-/** A replica that could take a request. */
+/** A replica that may take a request. */
 export interface Candidate {
-  /** The node and the start of its engine: what the prefix index remembers. */
+  /** The node and the start of its engine: the prefix index's key. */
   readonly holder: string;
   /** Sequences that run or wait there. */
   readonly used: number;
-  /** Requests that these belong to, at most; each of them can have a place of its own. */
+  /** Upper bound on the requests of these sequences; each can have a slot of its own. */
   readonly calls: number;
   readonly maxSequences: number;
   readonly maxQueued: number;
-  /** Sequences among the used ones that belong to calls of a key. */
+  /** Sequences in use by calls of a key. */
   usedBy(fairKey: string): number;
 }
 
@@ -18,25 +18,27 @@ interface Placement {
   readonly fairKey: string;
 }
 
-/** How much a full batch counts against a wholly cached prompt. */
+/** The weight of a full batch against a fully cached prompt. */
 const loadWeight = 0.5;
-/** Batches that may wait in an engine where several keys want it; one key alone may have one. */
+/** Batches that may wait in an engine for several keys; a single key may have one. */
 const maxBatchesAhead = 4;
 
 /**
- * Chooses the replica for a request of a key, or none where no replica has room for it.
+ * Chooses the replica for a request of a key; undefined if no replica has room.
  *
- * Replicas where the request starts at once (used + sequences <= maxSequences) come before those
- * where it waits in the engine, which takes one more batch at most (<= maxSequences +
- * min(maxQueued, maxSequences)), unless few requests of many choices fill it, or one key does: a key
- * that has less than half a batch there goes even so, for the engine lets keys share its slots. That
- * keeps it from ever idling, while what waits longer waits here, where it can still go to whichever
- * replica is free first. Others are out. Within a class
- * the highest `share - 0.5 * load` wins, with
- *   share = leading chunks of the prompt that the replica served before / all its chunks (0 of none),
- *   load  = used / maxSequences.
- * So a cached prefix draws requests until the replica's batch is full; then they spill to the next,
- * which holds the prefix from then on. Equal scores go to the replica chosen longest ago.
+ * 1. Replicas where it starts at once (used + sequences <= maxSequences).
+ * 2. Replicas where it waits in the engine (<= maxSequences + min(maxQueued, maxSequences)), which
+ *    keeps the engine busy. There are two exceptions above that bound: few requests of many choices
+ *    fill it, or other keys do and this key has less than half a batch. The engine then shares slots.
+ * 3. Others have no room: the call waits here, where it can still go to the first free replica.
+ *
+ * Within a class the highest `share - 0.5 * load` wins:
+ *
+ * - share = leading chunks of the prompt that the replica served before / all its chunks,
+ * - load = used / maxSequences.
+ *
+ * So a cached prefix attracts requests until the replica's batch is full. Then they spill to the
+ * next, which holds the prefix from then on. Equal scores go to the least recently chosen replica.
  */
 export function chooseReplica<C extends Candidate>(
   candidates: readonly C[],
@@ -62,31 +64,29 @@ export function chooseReplica<C extends Candidate>(
   return best?.candidate;
 }
 
-/**
- * 2 where the request starts at once, 1 where it waits in the engine or others make place for it, 0
- * where it is refused.
- */
+/** 2: starts at once. 1: waits in the engine, or other calls yield slots. 0: no room. */
 function roomRank(candidate: Candidate, { sequences, fairKey }: Placement): 0 | 1 | 2 {
   const { used, calls, maxSequences, maxQueued } = candidate;
   if (used + sequences <= maxSequences) return 2;
-  // However many choices a request has, it needs no more room than its share of a busy engine:
-  // those beyond it wait there, for one that was to wait here until all fit would hold up others.
+  // A request needs no more room than its share of a busy engine, however many choices it has: the
+  // other
+  // choices wait there. Holding it until all fit would block the queue.
   const share = Math.max(1, Math.floor(maxSequences / 2));
   const needed = Math.min(sequences, share);
   const room = maxSequences + Math.min(maxQueued, maxSequences);
   if (used + needed <= room || used === 0) return 1;
-  // The engine gives each request a place before any has two of them.
+  // The engine gives each request one slot before any gets a second.
   if (calls < maxSequences && sequences <= share && maxQueued > 0) return 1;
   const isWithinShare = candidate.usedBy(fairKey) + needed <= share;
   return isWithinShare && used + needed <= roomForAll(candidate) ? 1 : 0;
 }
 
-/** Sequences that a replica holds at most, so that each of several keys has its share of it. */
+/** Maximum sequences on a replica, so that each of several keys has its share of it. */
 function roomForAll({ maxSequences, maxQueued }: Candidate): number {
   return maxSequences + Math.min(maxQueued, maxBatchesAhead * maxSequences);
 }
 
-/** Whether no call of any key has room: then the others that wait need not be asked. */
+/** Whether no call of any key has room: then no other queued call needs a try. */
 export function allFull(candidates: readonly Candidate[]): boolean {
   return candidates.every((candidate) => candidate.used >= roomForAll(candidate));
 }

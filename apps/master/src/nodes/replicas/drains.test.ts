@@ -18,7 +18,7 @@ function replicas(): string[] {
     .sort();
 }
 
-test("a draining worker: no new call, its running call ends, then its replica goes", async () => {
+test("draining worker: no new call, its running call ends, then its replica goes", async () => {
   await cluster.startMaster();
   cluster.control.deploy("m", "every-worker", { maxSequences: 4, maxQueued: 4 });
   for (const name of ["one", "two"]) await cluster.startWorker({ name });
@@ -36,13 +36,13 @@ test("a draining worker: no new call, its running call ends, then its replica go
   await eventuallyTrue("the replica is gone", () => replicas().length === 1);
 });
 
-test("a drained worker: its replica moves to another, and alone it takes no call", async () => {
+test("drained worker: its replica moves to another; alone it takes no call", async () => {
   await cluster.startMaster();
   cluster.control.deploy("m", 1);
   await cluster.startWorker({ name: "one" });
   await cluster.workersReady("m", 1);
   const one = cluster.node("one");
-  // While it drains and no other has the model it serves on.
+  // While it drains, and no other worker has the model, it serves on.
   cluster.control.drain(one, "draining", Date.now() + HOUR_MS);
   const still = await cluster.start("m", "@tokens=1");
   expect(still.node).toBe(one);
@@ -59,7 +59,7 @@ test("a drained worker: its replica moves to another, and alone it takes no call
   await collect(moved.events);
 });
 
-test("placement: a leaving worker counts for no number of replicas", () => {
+test("placement: a leaving worker does not count towards the number of replicas", () => {
   const spec = { key: "m", engine: "llama" as const, options: {} };
   const weights = { key: "m", file: "m.gguf", sources: [] };
   const deployments = new Map([["m", { spec: { ...spec, weights }, replicas: 1 }]]);

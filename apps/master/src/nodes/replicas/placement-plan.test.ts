@@ -23,7 +23,7 @@ const worker = (id: string, replicas: Record<string, ReplicaPhase> = {}): Placem
   replicas: Object.entries(replicas).map(([key, phase]) => ({ deployment: key, phase })),
 });
 
-test("every-worker loads where it is missing and nowhere else", () => {
+test("every-worker: loads where it is missing and nowhere else", () => {
   const plan = planPlacement(new Map([deployment("m", "every-worker")]), [
     worker("a", { m: "ready" }),
     worker("b"),
@@ -32,7 +32,7 @@ test("every-worker loads where it is missing and nowhere else", () => {
   expect(plan).toEqual([{ type: "load", worker: "b", deployment: "m" }]);
 });
 
-test("a number of replicas goes to the workers with the fewest deployments", () => {
+test("number of replicas: goes to the workers with the fewest deployments", () => {
   const plan = planPlacement(new Map([deployment("m", 2), deployment("x", "every-worker")]), [
     worker("a", { x: "ready", y: "unloading" }),
     worker("b", { x: "ready" }),
@@ -44,7 +44,7 @@ test("a number of replicas goes to the workers with the fewest deployments", () 
   ]);
 });
 
-test("a worker without room gets no replica, and another that has room gets it", () => {
+test("room: a worker without room gets no replica, another with room gets it", () => {
   const full = { ...worker("a"), hasRoom: () => false };
   const load = (id: string) => ({ type: "load", worker: id, deployment: "m" });
   expect(planPlacement(new Map([deployment("m", 1)]), [full, worker("b", { x: "ready" })])).toEqual(
@@ -58,7 +58,7 @@ test("a worker without room gets no replica, and another that has room gets it",
   expect(planPlacement(new Map([deployment("m", 1)]), [serving, worker("b")])).toEqual([]);
 });
 
-test("what nobody asks for and what is too many is unloaded, the readiest is kept", () => {
+test("unload: unwanted and surplus replicas go, the most ready one stays", () => {
   const plan = planPlacement(new Map([deployment("m", 1)]), [
     worker("a", { m: "loading" }),
     worker("b", { m: "ready", old: "ready" }),
@@ -69,7 +69,7 @@ test("what nobody asks for and what is too many is unloaded, the readiest is kep
   ]);
 });
 
-test("a replica that failed is tried on a worker without it, and stays to tell why until one is ready", () => {
+test("failed replica: retried elsewhere, and kept for its reason until one is ready", () => {
   const wanted = new Map([deployment("m", 1)]);
   expect(planPlacement(wanted, [worker("a", { m: "failed" }), worker("b")])).toEqual([
     { type: "load", worker: "b", deployment: "m" },
@@ -84,7 +84,7 @@ test("a replica that failed is tried on a worker without it, and stays to tell w
   ]);
 });
 
-test("where it has failed on every worker, it is tried again where it has failed the fewest times", () => {
+test("failed everywhere: retried where it has failed the fewest times", () => {
   const failedTimes = (id: string, failures: number): PlacementWorker => ({
     ...worker(id),
     replicas: [{ deployment: "m", phase: "failed", failures }],
@@ -97,7 +97,7 @@ test("where it has failed on every worker, it is tried again where it has failed
   expect(triedOn(failedTimes("a", 2), failedTimes("b", 1))).toEqual(on("b"));
 });
 
-test("replicas that the scheduler places run where it has put them and nowhere else", () => {
+test("scheduled replicas: run exactly where the scheduler has placed them", () => {
   const wanted = new Map([deployment("m", 2)]);
   const workers = [worker("a", { m: "ready" }), worker("b"), worker("c", { m: "unloading" })];
   expect(planPlacement(wanted, workers, new Map([["m", new Map()]]))).toEqual([
@@ -110,7 +110,7 @@ test("replicas that the scheduler places run where it has put them and nowhere e
   ]);
 });
 
-test("carrying a plan out leaves nothing to do, from any state without failures", () => {
+test("convergence: a plan carried out leaves no action, from any healthy state", () => {
   const phase = fc.constantFrom<ReplicaPhase>("ready", "loading", "pulling");
   const keys = ["m", "n", "o"];
   const state = fc.array(fc.dictionary(fc.constantFrom(...keys), phase), { maxLength: 5 });

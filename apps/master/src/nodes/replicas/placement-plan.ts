@@ -6,20 +6,20 @@ export interface PlacementWorker {
   readonly id: string;
   readonly memoryBytes: number;
   readonly replicas: readonly PlacedReplica[];
-  /** Whether its machine has memory for a replica of the deployment; absent: for each. */
+  /** Whether its machine has memory for a replica of the deployment; absent: always. */
   readonly hasRoom?: ((deployment: string) => boolean) | undefined;
-  /** Set while it is drained: it gets no replica, and loses those that others have. */
+  /** Set while it is drained: it gets no replica, and loses those that run elsewhere. */
   readonly leaving?: "draining" | "drained" | undefined;
 }
 
 interface PlacedReplica {
   readonly deployment: string;
   readonly phase: ReplicaPhase;
-  /** Times that it has failed here in a row; 0 where absent. */
+  /** Consecutive failures here; 0 if absent. */
   readonly failures?: number | undefined;
 }
 
-/** What is to be done now; doing it twice does no harm. */
+/** What to do now; idempotent. */
 export interface PlacementAction {
   readonly type: "load" | "unload";
   readonly worker: string;
@@ -27,12 +27,14 @@ export interface PlacementAction {
 }
 
 /**
- * What makes the workers run what is asked: each deployment on every worker or on a number of them,
- * keeping replicas where they are, adding them where the fewest deployments are, and taking away
- * what nobody asks for. One that failed stays, and tells why, until as many as are wanted are ready
- * elsewhere: taken away, it would be tried anew there as if it had never failed. The replicas of a deployment that is named in `places` (by deployment, then
- * worker) run where the scheduler has put them and nowhere else. Deterministic: the same view gives
- * the same actions.
+ * Plans the actions that bring the workers to the desired state.
+ * - Each deployment runs on every worker or on a number of them.
+ * - Replicas stay where they are; new ones go to workers with the fewest deployments.
+ * - A failed replica stays, with its reason, until enough others are ready; unloading it would
+ *   forget
+ * its failures.
+ * - Deployments in `places` (by deployment, then worker) run only where the scheduler placed them.
+ * - Deterministic: the same view gives the same actions.
  */
 export function planPlacement(
   deployments: ReadonlyMap<string, DeploymentRecord>,
@@ -57,7 +59,7 @@ export function planPlacement(
       const phase = phaseOn(worker, deployment);
       const isMissing = phase === undefined || phase === "failed";
       if (placed < wanted) {
-        // It is waited for, unless another has room.
+        // Wait for it, unless another worker has room.
         if (isMissing && worker.hasRoom?.(deployment) === false) continue;
         placed++;
         if (!isMissing) continue;
@@ -72,7 +74,7 @@ export function planPlacement(
   return [...actions, ...unwanted(deployments, all)];
 }
 
-/** Replicas that go with their workers; one that alone is ready stays as long as its worker drains. */
+/** Replicas that leave with their workers. The only ready one stays while its worker drains. */
 function leavers(deployment: string, all: readonly PlacementWorker[]): PlacementAction[] {
   const isReady = (worker: PlacementWorker) => phaseOn(worker, deployment) === "ready";
   const isServed = all.some((worker) => worker.leaving === undefined && isReady(worker));
@@ -100,8 +102,9 @@ function scheduled(
 }
 
 /**
- * The further on the way a replica is, the rather it is kept; a failed one comes after an empty worker,
- * and before one that has failed more often.
+ * The more advanced replica is kept. A failed one ranks after an empty worker, and before one that
+ * has
+ * failed more often.
  */
 const keepOrder: Record<ReplicaPhase | "none", number> = {
   ready: 0,

@@ -8,7 +8,7 @@ import type { RegistryChange } from "../node-registry.ts";
 import type { WorkerLink } from "../worker-link.ts";
 import { ReplicaController } from "./replica-controller.ts";
 
-/** One worker whose reports and whose silence the test decides, under a clock of its own. */
+/** One worker whose reports the test controls, under a fake clock. */
 class Bench {
   readonly control = new TestControl();
   /** When each load was commanded, in milliseconds. */
@@ -16,7 +16,7 @@ class Bench {
   /** The deployment of each unload that was commanded. */
   readonly unloads: string[] = [];
   nowMs = 0;
-  isHeard = true;
+  isLive = true;
   readonly #node: AttachedNode;
   #listener: (change: RegistryChange) => void = () => {};
 
@@ -36,7 +36,7 @@ class Bench {
       0,
     );
     const nodes = {
-      workers: () => (this.isHeard ? [this.#node] : []),
+      workers: () => (this.isLive ? [this.#node] : []),
       nodes: () => [],
       *incarnations() {
         yield "i1";
@@ -57,7 +57,7 @@ class Bench {
     this.control.group = { status: () => status } as unknown as ControlGroup;
   }
 
-  /** Reports the phase every half second until so much time has passed. */
+  /** Reports the phase every half second for this long. */
   async report(phase: ReplicaPhase | undefined, forMs: number, deployment = "m"): Promise<void> {
     const replica = {
       deployment,
@@ -81,7 +81,7 @@ class Bench {
   }
 }
 
-test("a replica that fails rests from its failure on, however long its load took, and ever longer", async () => {
+test("backoff: starts at a replica's failure, whatever its load took, and grows", async () => {
   const bench = new Bench();
   await bench.report(undefined, 500);
   expect(bench.loads).toEqual([500]);
@@ -94,7 +94,7 @@ test("a replica that fails rests from its failure on, however long its load took
   }
 });
 
-test("a worker that is silent for a while keeps its rest", async () => {
+test("backoff: stays while a worker is silent for a while", async () => {
   const bench = new Bench();
   await bench.report(undefined, 500);
   for (const restMs of [1_000, 2_000, 4_000, 8_000]) {
@@ -104,22 +104,22 @@ test("a worker that is silent for a while keeps its rest", async () => {
   const { length } = bench.loads;
   await bench.report("loading", 2_000);
   await bench.report("failed", 1_000);
-  bench.isHeard = false;
+  bench.isLive = false;
   await bench.changed();
-  bench.isHeard = true;
+  bench.isLive = true;
   await bench.report("failed", 14_000);
   expect(bench.loads).toHaveLength(length);
   await bench.report("failed", 2_000);
   expect(bench.loads).toHaveLength(length + 1);
 });
 
-test("a master that follows takes nothing away that the leader has had loaded and it has not heard of", async () => {
+test("follower: unloads nothing that the leader has had loaded", async () => {
   const bench = new Bench();
   bench.knows({ leads: false, leader: 2 });
   await bench.report("loading", 2_000, "of-the-leader");
   expect(bench.unloads).toEqual([]);
   expect(bench.loads).toEqual([]);
-  // It is elected, and has not applied what the leader before it has committed.
+  // It is elected, and has not applied all entries of the previous leader.
   bench.knows({ leads: false, leader: 1 });
   await bench.report("ready", 2_000, "of-the-leader");
   expect(bench.unloads).toEqual([]);
@@ -129,7 +129,7 @@ test("a master that follows takes nothing away that the leader has had loaded an
   expect(bench.loads).toHaveLength(1);
 });
 
-test("a worker loads once what it lacks, and keeps what it has, while a majority of the masters is gone", async () => {
+test("without a majority: a worker loads once what it lacks, and keeps the rest", async () => {
   const bench = new Bench();
   bench.knows({ leads: false, leader: undefined });
   // An election takes no longer.
@@ -141,7 +141,7 @@ test("a worker loads once what it lacks, and keeps what it has, while a majority
   expect(bench.loads).toEqual([10_500]);
 });
 
-test("a master that has led waits out the election that follows, however long ago it knew of no leader", async () => {
+test("former leader: waits out the next election before it acts alone", async () => {
   const bench = new Bench();
   bench.knows({ leads: false, leader: undefined });
   await bench.report("ready", 2_000);

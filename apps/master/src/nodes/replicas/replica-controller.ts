@@ -15,46 +15,45 @@ import type { NodeRegistry } from "../node-registry.ts";
 import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
-/** What was done in a process is remembered so long after it was last attached: it may come again. */
+/** How long the attempts in a process are kept after it detached, since it may return. */
 const rememberedMs = 600_000;
-/** Without a leader for so long a majority of the masters is gone; an election takes a few seconds. */
+/** After this long without a leader a majority of the masters is gone; elections take seconds. */
 const leaderlessMs = 10_000;
 
-/** What placement needs to know of the nodes. */
+/** What placement needs of the nodes. */
 type PlacedNodes = Pick<NodeRegistry, "workers" | "nodes" | "incarnations" | "onChange">;
 
-/** What this master last did about one deployment in one process of a worker. */
+/** This master's last action for one deployment in one process of a worker. */
 interface Attempt {
   readonly backoff: Backoff;
-  /** Nothing is done before this time: the last command failed, or the replica did. */
+  /** Backoff: no action before this time, after a failed command or replica. */
   notBeforeMs: number;
-  /** The rest after the replica's last failure has begun: it counts from there, not from the load. */
+  /** Whether the backoff for the replica's last failure has started; it counts from the failure. */
   isResting: boolean;
-  /** Rests that have begun since it was ready, or since another specification was sent. */
+  /** Failures since it was ready, or since another specification was sent. */
   failures: number;
   /** When the process was last attached. */
   seenAtMs: number;
-  /** Nothing is done before the worker has reported so often: its reports lag the command. */
+  /** No action before this heartbeat: reports lag behind commands. */
   notBeforeHeartbeat: number;
   /** The specification that was sent last. */
   sent: DeploymentSpec | undefined;
 }
 
-/** A deployment's specification for one place, and what it was made of. */
+/** A deployment's specification for one place, and the deployment that it was derived from. */
 interface PlacedSpec {
   readonly of: DeploymentSpec;
   readonly spec: DeploymentSpec;
 }
 
 /**
- * Makes the workers run what the replicated state asks for: on every report and every applied
- * command the wanted is held against the reported, and what differs is commanded. It keeps no state
- * that matters: a new leader comes to the same commands, and they are idempotent.
- *
- * The leader alone commands. Another master may not have applied yet what the leader has had loaded,
- * which to it nobody asks for; one that was away for a day knows nothing of what was deployed since.
- * Where a majority of the masters is gone nothing is decided any more: then each that is left has workers
- * load what they lack, once a process, and takes nothing away.
+ * Reconciles the workers with the replicated state. After every report and every applied command it
+ * compares desired and reported replicas and commands the difference.
+ * - It keeps no state that matters: a new leader derives the same, idempotent commands.
+ * - Only the leader commands, because another master may lag behind and would unload what is new.
+ * - Without a majority of the masters no state changes: each remaining master loads what its
+ *   workers
+ * lack, once per process, and unloads nothing.
  */
 export class ReplicaController {
   readonly #registry: PlacedNodes;
@@ -65,11 +64,11 @@ export class ReplicaController {
   readonly #unsubscribes: readonly (() => void)[];
   /** By incarnation and deployment. */
   readonly #attempts = new Map<string, Attempt>();
-  /** By deployment that the scheduler places, then worker: the places that it gave. */
+  /** By scheduled deployment, then worker: the places. */
   #places: ReturnType<typeof wantedReplicas> = new Map();
-  /** By the devices of a place: the same object for the same place, so that a change of it shows. */
+  /** By the devices of a place: the same object for the same place, so that a change is visible. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
-  /** Since when no leader is known; undefined where one is. */
+  /** Since when no leader is known; undefined if one is. */
   #leaderlessFromMs: number | undefined;
   #queued = false;
   #closed = false;
@@ -143,7 +142,7 @@ export class ReplicaController {
     return this.#leaderlessFromMs !== undefined && nowMs - this.#leaderlessFromMs >= leaderlessMs;
   }
 
-  /** Whether this master has not had the process load the deployment yet. */
+  /** Whether this master has not made the process load the deployment yet. */
   #isFirstLoad(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
     return type === "load" && !this.#attempts.get(attemptKey(worker, deployment))?.sent;
   }
@@ -165,8 +164,9 @@ export class ReplicaController {
   }
 
   /**
-   * True for a replica that serves, of which the replicated state has yet to hear: whether it is to go
-   * before another is up is decided when it has.
+   * True for a serving replica that the replicated state does not know as ready yet. Whether it
+   * must
+   * leave before its replacement is up is decided after that.
    */
   #servesUntold(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
     if (type !== "unload" || worker.replica(deployment)?.phase !== "ready") return false;
@@ -175,7 +175,7 @@ export class ReplicaController {
     return place !== undefined && !place.failure && !place.evicted && !place.readyAtMs;
   }
 
-  /** True for a replica that is to leave a drained worker and has calls, until the drain's time is over. */
+  /** True for a replica with calls on a drained worker, until the drain's deadline. */
   #finishesCalls(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
     const { state } = this.#control;
     if (type !== "unload" || !state.deployments.has(deployment)) return false;
@@ -187,7 +187,7 @@ export class ReplicaController {
     return replica.load.running + replica.load.waiting + worker.openCalls(replica) > 0;
   }
 
-  /** Replicas whose deployment's specification is not the one that was sent to them last. */
+  /** Replicas whose deployment's specification differs from the one sent last. */
   #changedSpecs(workers: readonly AttachedNode[]): PlacementAction[] {
     const actions: PlacementAction[] = [];
     for (const worker of workers) {
@@ -223,7 +223,7 @@ export class ReplicaController {
     void this.#send(worker, action, spec);
   }
 
-  /** Begins the rest after a failure, each time a longer one; false where it is over. */
+  /** Starts the backoff after a failure, longer each time; false once it is over. */
   #rest(attempt: Attempt, nowMs: number): boolean {
     if (attempt.isResting) return false;
     attempt.isResting = true;
@@ -232,7 +232,7 @@ export class ReplicaController {
     return true;
   }
 
-  /** What the worker is to run: with the device that the scheduler gave, where it gave one. */
+  /** The specification for the worker, with the device from the scheduler, if any. */
   #specFor({ id }: AttachedNode, deployment: string): DeploymentSpec | undefined {
     const record = this.#control.state.deployments.get(deployment);
     const places = this.#places.get(deployment);
@@ -280,7 +280,7 @@ export class ReplicaController {
     return attempt;
   }
 
-  /** One that is silent, or was attached a while ago, keeps its rests. */
+  /** A silent worker, or one that detached recently, keeps its backoff. */
   #forgetGone(): void {
     const nowMs = this.#clock.monotonicMs();
     const attached = new Set(this.#registry.incarnations());

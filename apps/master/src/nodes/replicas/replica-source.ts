@@ -11,7 +11,7 @@ import { leaving } from "../leaving.ts";
 import { loadBlockers } from "../machine-offers.ts";
 import type { NodeRegistry } from "../node-registry.ts";
 
-/** Dispatch's view of the attached nodes and of what the cluster is asked to run. */
+/** Dispatch's view of the attached nodes and the desired deployments. */
 export class RegistryReplicas implements ReplicaSource {
   readonly #registry: NodeRegistry;
   readonly #control: ControlPlane;
@@ -24,7 +24,7 @@ export class RegistryReplicas implements ReplicaSource {
   ready(deployment: string): readonly ReadyReplica[] {
     const found: ReadyReplica[] = [];
     const draining: ReadyReplica[] = [];
-    for (const node of this.#registry.holders(deployment).heard) {
+    for (const node of this.#registry.holders(deployment).live) {
       const how = leaving(this.#control.state, node.id);
       const replica = how === "drained" ? undefined : readyReplica(node, deployment);
       if (replica) (how === "draining" ? draining : found).push(replica);
@@ -37,20 +37,20 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `no deployment ${deployment} is registered`;
       return { known: false, loading: false, message };
     }
-    const { heard: holders, silent } = this.#registry.holders(deployment);
-    const heard = holders.filter(({ id }) => leaving(this.#control.state, id) !== "drained");
+    const { live: holders, silent } = this.#registry.holders(deployment);
+    const live = holders.filter(({ id }) => leaving(this.#control.state, id) !== "drained");
     if (silent[0]) {
       const message = `worker ${silent[0].id}, which runs ${deployment}, does not report`;
       return { known: true, loading: true, message };
     }
-    const states = heard.map((node) => node.replica(deployment));
+    const states = live.map((node) => node.replica(deployment));
     const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
     if (coming) {
       const done =
         coming.totalBytes > 0 ? ` (${coming.pulledBytes} of ${coming.totalBytes} bytes)` : "";
       return { known: true, loading: true, message: `${deployment} is ${coming.phase}${done}` };
     }
-    const cut = heard.find((node) => node.replica(deployment)?.phase === "ready");
+    const cut = live.find((node) => node.replica(deployment)?.phase === "ready");
     if (cut) {
       const { name, address } = cut.register;
       const message = `worker ${name} runs ${deployment} but is not reached at ${address} yet: check its --advertise`;
@@ -71,7 +71,7 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `no worker is attached that could run ${deployment}: start one`;
       return { known: true, loading: false, message };
     }
-    // Workers without a replica: placement is about to give them one, or waits for memory.
+    // Workers without a replica: placement is about to load one, or waits for memory.
     const [blocker = `${deployment} is about to be placed`] = loadBlockers(
       deployment,
       this.#registry.nodes(),
@@ -95,7 +95,7 @@ function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | un
   if (!link?.connected || replica?.phase !== "ready") return undefined;
   return {
     node: node.id,
-    // A new process or a restarted engine has none of the prefixes that the old one held.
+    // A new process or a restarted engine has an empty prefix cache.
     holder: `${node.register.incarnation}/${replica.load.restarts}`,
     reports: node.heartbeats,
     used: node.usedSequences(replica),

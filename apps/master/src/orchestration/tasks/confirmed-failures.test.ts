@@ -14,8 +14,8 @@ test("a failure stands a second after it at the earliest, once every other node 
   const reports = [{ jobId: jobId(1), attempt: 1, rank: 2, phase: "exited", exit }];
   cluster.do({ type: "tasks.report", nodeId: own, reports, wordMs: 60_000 });
   const suspectedMs = cluster.atMs;
-  const judged = (heard: Record<string, number>) =>
-    confirmedFailures(cluster.control, (nodeId) => heard[nodeId]);
+  const judged = (live: Record<string, number>) =>
+    confirmedFailures(cluster.control, (nodeId) => live[nodeId]);
   const late = suspectedMs + 1_000;
   expect(judged({ [one]: late, [two]: late - 1 })).toEqual([]);
   expect(judged({ [one]: late, [own]: late })).toEqual([]);

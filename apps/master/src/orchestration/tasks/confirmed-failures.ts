@@ -1,4 +1,4 @@
-import type { JudgeJobsCommand } from "@heddle/control/jobs/records/commands";
+import type { ConfirmFailuresCommand } from "@heddle/control/jobs/records/commands";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import { othersOf, rootCause } from "@heddle/control/jobs/records/root-cause";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
@@ -7,14 +7,14 @@ import type { ControlPlane } from "../../control-plane/control-plane.ts";
 const SETTLE_MS = 1_000;
 
 /**
- * The failures that stand, because the node of every other task was heard of after them. `heardMs`
+ * The failures that stand, because the node of every other task was heard of after them. `reportedMs`
  * is when a node's latest word came, ms since the epoch; undefined where it is not known what it says.
  */
 export function confirmedFailures(
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
-  heardMs: (nodeId: string) => number | undefined,
-): JudgeJobsCommand["entries"] {
-  const entries: JudgeJobsCommand["entries"][number][] = [];
+  reportedMs: (nodeId: string) => number | undefined,
+): ConfirmFailuresCommand["entries"] {
+  const entries: ConfirmFailuresCommand["entries"][number][] = [];
   for (const jobId of jobs.suspected) {
     const { attempt, tasks: count, suspectedMs = 0 } = state.jobs.get(jobId)!;
     const tasks: TaskRecord[] = [];
@@ -24,8 +24,8 @@ export function confirmedFailures(
     }
     const failed = rootCause(tasks);
     const nodes = new Set(failed ? othersOf(tasks, failed).map(({ nodeId }) => nodeId) : []);
-    const isHeard = (nodeId: string) => (heardMs(nodeId) ?? 0) >= suspectedMs + SETTLE_MS;
-    if ([...nodes].every(isHeard)) entries.push({ jobId, attempt, suspectedMs });
+    const isLive = (nodeId: string) => (reportedMs(nodeId) ?? 0) >= suspectedMs + SETTLE_MS;
+    if ([...nodes].every(isLive)) entries.push({ jobId, attempt, suspectedMs });
   }
   return entries;
 }

@@ -7,7 +7,7 @@ import type {
 import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
-import { fragmentsWanted } from "@heddle/control/jobs/records/task-request";
+import { requestedFragments } from "@heddle/control/jobs/records/task-request";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
@@ -103,7 +103,7 @@ export class ShardRelease {
   ): void {
     const all = shards ?? [];
     const spec = this.#options.control.state.specs.get(jobId);
-    const count = all.length * (spec ? fragmentsWanted(spec) : 1);
+    const count = all.length * (spec ? requestedFragments(spec) : 1);
     const own = Array.from({ length: count }, (_, shard) => shard).filter(
       (shard) => all[shard % all.length] === serverId,
     );

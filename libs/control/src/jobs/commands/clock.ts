@@ -7,11 +7,11 @@ import type { JobsTransaction } from "./jobs-transaction.ts";
 import { evictReplicas, replicasDueMs } from "./node-changes.ts";
 import { putTasks } from "./task-reports.ts";
 
-/** How long an ended job is kept, and how many of them. */
+/** Retention of ended jobs: age and count. */
 const KEEP_ENDED_MS = 7 * 24 * 3_600_000;
 const MAX_ENDED = 100_000;
 
-/** Fires all that is due by the log's time. */
+/** Fires every timer that is due by the log's time. */
 export function applyClockTick(change: JobsTransaction, _command: TickCommand): ControlReply {
   fenceLostNodes(change);
   fireJobs(change);
@@ -21,7 +21,7 @@ export function applyClockTick(change: JobsTransaction, _command: TickCommand): 
   return ACCEPTED;
 }
 
-/** When the state wants the next `clock.tick`; undefined where nothing is due ever. */
+/** When the state needs the next `clock.tick`; undefined if no timer is pending. */
 export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): number | undefined {
   let due = Number.POSITIVE_INFINITY;
   for (const dueMs of index.dues.values()) due = Math.min(due, dueMs);
@@ -38,7 +38,7 @@ export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): numb
   return Number.isFinite(due) ? due : undefined;
 }
 
-/** The leases on a lost node are over: so are its tasks, whatever became of their processes. */
+/** The leases on a lost node have expired, so its tasks are over whatever their processes do. */
 function fenceLostNodes(change: JobsTransaction): void {
   const { atMs } = change.now;
   const over: TaskRecord[] = [];
@@ -46,7 +46,7 @@ function fenceLostNodes(change: JobsTransaction): void {
     if (node.fencedAtMs === undefined || node.fencedAtMs > atMs) continue;
     for (const key of change.index.tasksByNode.get(node.offer.id) ?? []) {
       const task = change.state.tasks.get(key)!;
-      // One that has reported since its node came back goes on.
+      // A task that reported since its node returned goes on.
       if (task.phase !== "lost") continue;
       const exit = { reason: "NodeLost" as const, message: "its node is lost", endedAtMs: atMs };
       over.push({ ...task, phase: "exited", exit });
@@ -62,7 +62,7 @@ function fireJobs(change: JobsTransaction): void {
   for (const [id, dueMs] of change.index.dues) {
     if (dueMs <= atMs) due.push(change.state.jobs.get(id)!);
   }
-  // The index may have come by its order in another way on another master.
+  // The index's order depends on how it was built, so it may differ between masters.
   due.sort((a, b) => a.submittedIndex - b.submittedIndex);
   for (const job of due) change.move(job, { type: "due" });
 }

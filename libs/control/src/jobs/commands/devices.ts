@@ -3,7 +3,7 @@ import type { QuarantineDeviceCommand } from "../records/commands.ts";
 import type { DeviceReading, NodeRecord } from "../records/records.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 
-/** A sick device keeps its index and takes nothing new; the others of its node go on. */
+/** A sick device keeps its index and takes no new work; the node's other devices go on. */
 export function quarantineDevice(
   change: JobsTransaction,
   command: Omit<QuarantineDeviceCommand, "type" | "atMs">,
@@ -14,7 +14,7 @@ export function quarantineDevice(
   if (!(Number.isInteger(device) && device >= 0 && device < node.offer.gpuCount)) {
     return refuse("invalid_value", `the node ${nodeId} has no device ${device}`);
   }
-  if (why !== undefined && asOf && isOldWord(node, asOf)) return ACCEPTED;
+  if (why !== undefined && asOf && isStaleReading(node, asOf)) return ACCEPTED;
   const others = node.quarantined.filter((sick) => sick.device !== device);
   const known = others.length < node.quarantined.length;
   if (known === (why !== undefined)) return ACCEPTED;
@@ -26,10 +26,10 @@ export function quarantineDevice(
 }
 
 /**
- * Whether devices of the node were taken back by a later word of its worker than this one: each master
- * hears of it at another time, and the earlier word may come to the log last.
+ * Whether a later reading of the same worker has already returned devices of the node to service.
+ * Reports can reach the log out of order, because each master receives them separately.
  */
-export function isOldWord(
+export function isStaleReading(
   { wellAsOf }: Pick<NodeRecord, "wellAsOf">,
   { incarnation, reading }: DeviceReading,
 ): boolean {

@@ -6,7 +6,7 @@ import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, jobSpec, nodeOffer, scheduledModel } from "../testing/specs.ts";
 import { JobsStateMachine } from "./jobs-state-machine.ts";
 
-// What gives its place back gives it back once, and what still holds one is not forgotten.
+// Each place is released exactly once, and no place that is still held is forgotten.
 
 const start = (id: string, device = 0) => {
   return { jobId: id, placements: [{ nodeId: "a", devices: [device] }] };
@@ -20,7 +20,7 @@ const planPart = {
 const commit = (cluster: PlannedCluster, change: Record<string, unknown>) =>
   cluster.do({ ...planPart, ...change });
 
-/** A node with one GPU, and two jobs of one GPU that were admitted. */
+/** A node with one GPU, and two admitted jobs of one GPU. */
 function oneGpu() {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
@@ -31,7 +31,7 @@ function oneGpu() {
 
 const over = (id: string) => ({ ok: true, refused: [{ jobId: id, why: "over_capacity" }] });
 
-test("place: a replica that failed has given its device back, and that once", () => {
+test("replica: a failed one releases its device once", () => {
   const cluster = oneGpu();
   cluster.do({ ...scheduledModel("m", 1, cluster.atMs) });
   expect(commit(cluster, { starts: [start("serving:m")] })).toEqual({ ok: true });
@@ -45,7 +45,7 @@ test("place: a replica that failed has given its device back, and that once", ()
   expect(commit(cluster, { starts: [start(jobId(2))] })).toEqual(over(jobId(2)));
 });
 
-test("place: a task's is free when it is over, however often that is told", () => {
+test("task: its place is free once it is over, however often that is reported", () => {
   const cluster = oneGpu();
   expect(commit(cluster, { starts: [start(jobId(1))] })).toEqual({ ok: true });
   for (const _ of [1, 2]) cluster.report(1, "exited", { endedAtMs: 1 });
@@ -55,7 +55,7 @@ test("place: a task's is free when it is over, however often that is told", () =
   expect(commit(cluster, { starts: [start(jobId(3))] })).toEqual(over(jobId(3)));
 });
 
-test("place: of a lost node it is taken until the leases there are over", () => {
+test("lost node: its places are held until the leases there expire", () => {
   const cluster = oneGpu();
   cluster.run(1);
   const fencedAtMs = cluster.atMs + 50_000;
@@ -69,7 +69,7 @@ test("place: of a lost node it is taken until the leases there are over", () => 
   expect(cluster.control.state.nodes.get("a")).not.toHaveProperty("fencedAtMs");
 });
 
-test("place: the tasks of a node that comes back in time go on", () => {
+test("lost node: tasks go on where it returns in time", () => {
   const cluster = new PlannedCluster();
   for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
   cluster.submit(4, { tasks: 2, resources: { gpu_count: 2 }, failure_tolerance: 1 });
@@ -84,7 +84,7 @@ test("place: the tasks of a node that comes back in time go on", () => {
   expect(cluster.job(4)).toMatchObject({ state: "running", liveTasks: 2 });
 });
 
-/** Jobs and nodes without the hashes that a master keeps of them, which make many nodes slow. */
+/** Jobs and nodes in plain maps without hashes, which are slow for many nodes. */
 function plainBoard() {
   const board = new JobsStateMachine(emptyState());
   let index = 0;
@@ -97,7 +97,7 @@ function plainBoard() {
   return { apply, join, state: board.state };
 }
 
-test("nodes: of 20,000 the first lost makes room, unless its tasks may live", () => {
+test("nodes: the first lost of 20,000 is dropped, unless its tasks may be alive", () => {
   const { apply, join, state } = plainBoard();
   join("a", 1);
   apply({ type: "job.submit", jobId: jobId(1), spec: jobSpec({ name: "n1" }) });

@@ -1,7 +1,7 @@
 import type { ControlReply } from "../../command.ts";
 import { JobIndex } from "../index/job-index.ts";
 import type { JobsCommand } from "../records/commands.ts";
-import type { Moment } from "../records/lifecycle.ts";
+import type { ApplyContext } from "../records/lifecycle.ts";
 import type { JobsState } from "../records/records.ts";
 import { applyClockTick } from "./clock.ts";
 import { quarantineDevice } from "./devices.ts";
@@ -22,9 +22,9 @@ import { noteModel } from "./registration.ts";
 import { requestJob } from "./requests.ts";
 import { joinServer, loseServers } from "./server-changes.ts";
 import { submitJob } from "./submission.ts";
-import { judgeJobs, reportProgress, reportTasks } from "./task-reports.ts";
+import { confirmFailures, reportProgress, reportTasks } from "./task-reports.ts";
 
-/** The jobs' part of the replicated state with its index: the only code that changes either. */
+/** The jobs' part of the replicated state and its index: the only code that changes either. */
 export class JobsStateMachine {
   readonly state: JobsState;
   #index: JobIndex;
@@ -34,18 +34,18 @@ export class JobsStateMachine {
     this.#index = new JobIndex(state);
   }
 
-  /** For reading only. */
+  /** Read-only. */
   get index(): JobIndex {
     return this.#index;
   }
 
-  /** After the state was replaced as a whole. */
+  /** Rebuilds the index after the whole state was replaced. */
   rebuild(): void {
     this.#index = new JobIndex(this.state);
   }
 
   /** Deterministic; a refused command changes nothing. */
-  apply(command: JobsCommand, now: Moment): ControlReply {
+  apply(command: JobsCommand, now: ApplyContext): ControlReply {
     const change = new JobsTransaction(this.state, this.#index, now);
     const reply = dispatch(change, command);
     if (reply.ok) change.finish();
@@ -63,7 +63,7 @@ const COMMANDS: {
   "job.request": requestJob,
   "plan.commit": commitPlan,
   "tasks.report": reportTasks,
-  "jobs.judge": judgeJobs,
+  "jobs.judge": confirmFailures,
   "jobs.progress": reportProgress,
   "node.join": applyNodeJoin,
   "node.update": setServing,
@@ -89,7 +89,7 @@ function dispatch<T extends JobsCommand["type"]>(
   return COMMANDS[command.type as T](change, command);
 }
 
-/** Whether the command is one of this part. */
+/** Whether the command changes jobs or nodes. */
 export function isJobsCommand(command: { readonly type: string }): command is JobsCommand {
   return Object.hasOwn(COMMANDS, command.type);
 }

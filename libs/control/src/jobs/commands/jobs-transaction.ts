@@ -2,7 +2,12 @@ import { BOUNDED_FROM, hasTooManyEvents } from "../../state-limits.ts";
 import { positionText } from "../index/event-log.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import { AccountChanges } from "../records/account-changes.ts";
-import { isTerminal, type JobTransition, type Moment, transition } from "../records/lifecycle.ts";
+import {
+  type ApplyContext,
+  isTerminal,
+  type JobTransition,
+  transition,
+} from "../records/lifecycle.ts";
 import {
   type EventRecord,
   type JobFailureRecord,
@@ -19,31 +24,31 @@ import {
 import { SERVING_PROJECT, servingRequest } from "../records/task-request.ts";
 
 /**
- * One command's work on the state: every write goes through here, which keeps the index, makes the
- * events and keeps the projects' accounts.
+ * The effect of one command on the state. Every write goes through here, which maintains the index,
+ * the events and the projects' accounts.
  */
 export class JobsTransaction {
   readonly state: JobsState;
   readonly index: JobIndex;
-  readonly now: Moment;
+  readonly now: ApplyContext;
   readonly #accounts: AccountChanges;
-  /** Jobs that have ended in this command, whose dependents are to be told. */
+  /** Jobs that ended in this command, whose dependents must be updated. */
   readonly #ended: JobRecord[] = [];
   #ordinal = 0;
 
-  constructor(state: JobsState, index: JobIndex, now: Moment) {
+  constructor(state: JobsState, index: JobIndex, now: ApplyContext) {
     this.state = state;
     this.index = index;
     this.now = now;
     this.#accounts = new AccountChanges(state.projects, now.atMs);
   }
 
-  /** The cluster version by whose rules the command is applied; see cluster-version.ts. */
+  /** The cluster version whose rules apply; see cluster-version.ts. */
   get version(): number {
     return this.now.version;
   }
 
-  /** Lets something happen to the job, as the lifecycle has it. Returns the job after it. */
+  /** Applies a transition of the lifecycle to the job. Returns the new job. */
   move(job: JobRecord, event: JobTransition): JobRecord {
     let last = job;
     for (const next of transition(job, event, this.now)) {
@@ -61,7 +66,7 @@ export class JobsTransaction {
     this.#emitJob(undefined, job);
   }
 
-  /** Writes what is no step of the lifecycle. */
+  /** Writes a change that is no transition of the lifecycle. */
   putJob(written: JobRecord): void {
     const job = withoutAbsent(written);
     const before = this.state.jobs.get(job.id);
@@ -69,7 +74,7 @@ export class JobsTransaction {
     this.index.onJob(before, job);
   }
 
-  /** Forgets an ended job and all of it. */
+  /** Removes an ended job and everything of it. */
   dropJob(job: JobRecord): void {
     this.dropTasks(job);
     this.index.onJob(job, undefined);
@@ -88,7 +93,7 @@ export class JobsTransaction {
     return tasks;
   }
 
-  /** Forgets the tasks of an attempt of which none is left. */
+  /** Removes the tasks of an attempt once none of them is live. */
   dropTasks(job: JobRecord): void {
     if (job.attempt === 0) return;
     for (let rank = 0; rank < job.tasks; rank++) {
@@ -96,10 +101,10 @@ export class JobsTransaction {
     }
   }
 
-  /** A task of a start that was checked, and so holds its place in the capacity already. */
+  /** A task of a start that was checked, so the capacity already counts it. */
   startTask(job: JobRecord, task: TaskRecord): void {
     const key = taskKey(task.jobId, task.attempt, task.rank);
-    // Deleted first: a replacement stands where it would stand after a snapshot.
+    // Delete first: the replacement then has the same position as after a restore.
     if (task.incarnation !== undefined) this.state.tasks.delete(key);
     this.state.tasks.set(key, task);
     this.index.onTask(key, undefined, task);
@@ -119,7 +124,7 @@ export class JobsTransaction {
     this.finishDrain(task.nodeId);
   }
 
-  /** A draining node of which the last task is over and the last replica gone is drained. */
+  /** A draining node without tasks and replicas is drained. */
   finishDrain(nodeId: string): void {
     const node = this.state.nodes.get(nodeId);
     if (node?.state !== "draining" || this.index.tasksByNode.has(nodeId)) return;
@@ -127,7 +132,7 @@ export class JobsTransaction {
     this.putNode({ ...node, state: "drained", changedIndex: this.now.index });
   }
 
-  /** A replica's place that was checked, and so holds its devices already. */
+  /** A replica's place that was checked, so its devices are already counted. */
   placeReplica(place: ReplicaRecord): void {
     this.state.replicas.set(replicaKey(place), place);
     this.index.onReplica(place, 1);
@@ -144,13 +149,13 @@ export class JobsTransaction {
     this.finishDrain(place.nodeId);
   }
 
-  /** The same place, of which something else is known. */
+  /** Updates a replica that keeps its place. */
   putReplica(place: ReplicaRecord): void {
     this.state.replicas.set(replicaKey(place), place);
     this.index.onReplicaChange(place);
   }
 
-  /** The place holds nothing more; what is left says why. */
+  /** Releases the place; the record that remains holds the reason. */
   failReplica(place: ReplicaRecord, failure: ReplicaFailure): void {
     this.dropReplica(place);
     this.state.replicas.set(replicaKey(place), { ...place, devices: [], failure });
@@ -166,7 +171,7 @@ export class JobsTransaction {
     this.#emit({ type: "node", nodeId: id, state: node.state, why });
   }
 
-  /** `why`: what has become of its shards, where that is worth an event. */
+  /** `why`: what happened to its shards, where an event should say so. */
   putServer(written: ServerRecord, why?: string): void {
     const server = withoutAbsent(written);
     const { id, state } = server;
@@ -176,18 +181,18 @@ export class JobsTransaction {
     this.#emit({ type: "node", nodeId: id, state, why });
   }
 
-  /** Brings the accounts up to date of projects that hold something for long. */
+  /** Updates the accounts of projects that have long-running holdings. */
   settleAccounts(): void {
     this.#accounts.settle();
   }
 
-  /** Ends the command: dependents of what has ended, then the accounts. */
+  /** Completes the command: dependents of ended jobs first, then the accounts. */
   finish(): void {
-    for (let at = 0; at < this.#ended.length; at++) this.#tellDependents(this.#ended[at]!);
+    for (let at = 0; at < this.#ended.length; at++) this.#updateDependents(this.#ended[at]!);
     this.#accounts.write();
   }
 
-  #tellDependents({ id, state }: JobRecord): void {
+  #updateDependents({ id, state }: JobRecord): void {
     for (const waiting of [...(this.index.dependents.get(id) ?? [])]) {
       const job = this.state.jobs.get(waiting)!;
       if (state === "succeeded") {
@@ -214,7 +219,7 @@ export class JobsTransaction {
     });
   }
 
-  /** The oldest events make room where all of them take too much. */
+  /** Drops the oldest events above the limit on their bytes. */
   #boundEvents(): void {
     const { events } = this.state;
     while (events.size > 1 && hasTooManyEvents(this.state)) {
@@ -234,8 +239,8 @@ export class JobsTransaction {
 }
 
 /**
- * The record without members that are undefined, as it comes back from JSON: else a member set later
- * would stand in another place on a master that has read it from a snapshot, and hash otherwise.
+ * The record without undefined members, as it comes back from JSON. Otherwise a member set later
+ * would have another position after a restore, and another hash.
  */
 function withoutAbsent<T extends object>(record: T): T {
   const kept = {} as T;

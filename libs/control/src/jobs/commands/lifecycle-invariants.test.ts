@@ -7,19 +7,19 @@ import { isTerminal, isUnderWay } from "../records/lifecycle.ts";
 import type { JobRecord, JobsState } from "../records/records.ts";
 import { RANDOM_LIMITS, RandomCommands } from "../testing/random-commands.ts";
 
-/** They are short: beside others they run many times as often. */
+/** Sequences are short; the nightly run multiplies their number. */
 const SEQUENCES = 25 * Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 4_000);
 const MAX_COMMANDS = 40;
 const WITH_PLACES = new Set(["scheduled", "starting", "running"]);
 
-/** What was seen of a job so far in one sequence. */
+/** What one sequence has shown of a job so far. */
 interface Seen {
   readonly state: string;
   readonly attempt: number;
   readonly terminalEvents: number;
 }
 
-/** Holds the invariants at one log index; throws with what is broken. */
+/** Checks the invariants at one log index; throws with the one that is broken. */
 function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
   for (const event of [...state.events.values()].slice(-64)) {
     if (event.index !== index || event.what.type !== "job") continue;
@@ -52,7 +52,7 @@ function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
   checkCapacity(state);
 }
 
-/** A failure that waits to be judged is told, ends by itself, and only where an attempt goes on. */
+/** An unconfirmed failure is visible, times out, and exists only while an attempt goes on. */
 function checkSuspicion({ id, state, suspectedMs, dueMs, failure }: JobRecord): void {
   if (suspectedMs === undefined) return;
   reached.set("suspected", (reached.get("suspected") ?? 0) + 1);
@@ -60,7 +60,7 @@ function checkSuspicion({ id, state, suspectedMs, dueMs, failure }: JobRecord): 
   if (!goesOn || dueMs === undefined || !failure) throw new Error(`${id} waits for ever`);
 }
 
-/** Nothing goes on where a drain was ordered, also of nodes that were lost meanwhile. */
+/** Nothing runs on a node whose drain was ordered, also if it was lost in between. */
 function checkDrain(state: JobsState, job: JobRecord): void {
   if (!isUnderWay(job.state)) return;
   for (let rank = 0; rank < job.tasks; rank++) {
@@ -73,7 +73,7 @@ function checkDrain(state: JobsState, job: JobRecord): void {
   }
 }
 
-/** GPUs held by the project that all jobs are of, and the jobs that hold something. */
+/** GPUs held by the one project of all jobs, and the jobs that hold something. */
 function heldOf(state: JobsState) {
   const holding = [...state.jobs.values()].filter(({ liveTasks }) => liveTasks > 0);
   let gpuMilli = 0;
@@ -87,7 +87,7 @@ function heldOf(state: JobsState) {
   return { gpuMilli, jobs: holding.length };
 }
 
-/** GPU-hours used, and those that what runs may still use up to its bound. */
+/** GPU-hours used, plus those that running work may still use up to its bound. */
 function committedHours(state: JobsState, atMs: number): number {
   const { usage } = state.projects.get("default")!;
   let milliMs =
@@ -102,14 +102,14 @@ function committedHours(state: JobsState, atMs: number): number {
     milliMs += 1_000 * devices.length * leftMs(grantedAtMs);
   }
   for (const { serving, joinedAtMs, offer } of state.nodes.values()) {
-    // A replica that the scheduler has placed is counted by its place.
+    // A replica that the scheduler placed is counted by its place.
     if (state.replicas.has(`m@${offer.id}`)) continue;
     for (const { devices } of serving) milliMs += 1_000 * devices.length * leftMs(joinedAtMs);
   }
   return milliMs / 3.6e9;
 }
 
-/** Where a plan has started something, every quota and limit holds, whatever the plan said. */
+/** After a plan started something, every quota and limit holds, whatever the plan said. */
 function checkQuota(state: JobsState, atMs: number, before: ReturnType<typeof heldOf>): void {
   const held = heldOf(state);
   if (held.jobs > before.jobs && held.jobs > RANDOM_LIMITS.maxConcurrentJobs) {
@@ -147,19 +147,19 @@ function checkShards(state: JobsState, job: JobRecord): void {
   }
 }
 
-/** Every rank of a job that has its places is there: held, or ended well, but not all of them. */
+/** A job with reserved places has every rank: live, or ended well, but not all of them. */
 function checkGang(state: JobsState, job: JobRecord): void {
   if (job.liveTasks === 0) throw new Error(`${job.id} is ${job.state}, and nothing of it goes on`);
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(`${job.id}/${job.attempt}/${rank}`);
     const isThere = task && task.phase !== "lost" && task.exit?.reason === undefined;
-    // What failed may be what the loss of another rank's node looks like: then it is to be told.
+    // A failure that looks like the loss of another rank's node stays unconfirmed.
     if (job.suspectedMs !== undefined && task?.exit?.reason !== undefined) continue;
     if (!isThere) throw new Error(`a partial gang: rank ${rank} of ${job.id} in ${job.state}`);
   }
 }
 
-/** Every task ended well; of training rank 0 did, and no more than the tolerance were lost for good. */
+/** Every task ended well. For training: rank 0 did, and the losses are within the tolerance. */
 function checkSuccess(state: JobsState, job: JobRecord): void {
   const { failure_tolerance: tolerance, command } = state.specs.get(job.id)!;
   const tasks = Array.from({ length: job.tasks }, (_, rank) =>
@@ -206,12 +206,12 @@ function replay(log: readonly ControlCommand[], version: number): ReplicatedCont
   return control;
 }
 
-/** The states that the sequences reached, to see that they reach them all. */
+/** The states that the sequences reached, to check that they reach all. */
 const reached = new Map<string, number>();
 
 async function runSequence(seed: number): Promise<void> {
   const random = seededRandom(seed);
-  // One in ten by the rules of an earlier version.
+  // One in ten runs by the rules of version 1.
   const version = seed % 10 === 0 ? 1 : NEWEST_VERSION;
   const control = controlOf(version);
   const commands = new RandomCommands(random, control.state);
@@ -221,7 +221,7 @@ async function runSequence(seed: number): Promise<void> {
   const cut = Math.floor(random() * length);
   let snapshot: string[] = [];
   for (let index = 1; index <= length; index++) {
-    // As JSON, as it is in the log.
+    // As JSON, as in the log.
     const command = JSON.parse(JSON.stringify(commands.next())) as ControlCommand;
     log.push(command);
     const held = command.type === "plan.commit" ? heldOf(control.state) : undefined;
@@ -246,7 +246,7 @@ async function runSequence(seed: number): Promise<void> {
   if (differs.length > 0) throw new Error(`a restored master differs: ${differs.join("; ")}`);
 }
 
-test(`the lifecycle's invariants hold at every index of ${SEQUENCES} random sequences`, async () => {
+test(`lifecycle: its invariants hold at every index of ${SEQUENCES} random sequences`, async () => {
   const first = Math.floor(Math.random() * 2 ** 31);
   console.log(`first seed ${first}`);
   for (let n = 0; n < SEQUENCES; n++) {
@@ -272,5 +272,5 @@ test(`the lifecycle's invariants hold at every index of ${SEQUENCES} random sequ
   for (const state of [...states, ...rare, ...ends]) {
     expect(reached.get(state) ?? 0, state).toBeGreaterThan(SEQUENCES / 1_000);
   }
-  // It computes and waits for nothing: only a machine that does much else is slow here.
+  // Pure computation: only a loaded machine is slow here.
 }, 3_600_000);

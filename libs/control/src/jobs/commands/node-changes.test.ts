@@ -4,7 +4,7 @@ import { jobId } from "../testing/specs.ts";
 
 const GRACE_MS = 30_000;
 
-/** A gang of two on the nodes `a` and `b` that tolerates a loss, and has lost `b`. */
+/** A gang of two on the nodes `a` and `b` that tolerates a loss and has lost `b`. */
 function recoveringGang() {
   const cluster = new PlannedCluster();
   for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
@@ -18,7 +18,7 @@ function recoveringGang() {
   return cluster;
 }
 
-/** The ends of both tasks, which were asked to leave. */
+/** Both tasks end after they were asked to leave. */
 function bothLeave(cluster: PlannedCluster) {
   for (const { jobId: id, attempt, rank, nodeId } of [...cluster.control.state.tasks.values()]) {
     const exit = { endedAtMs: 1 };
@@ -29,7 +29,7 @@ function bothLeave(cluster: PlannedCluster) {
   }
 }
 
-test("a drain that was ordered while a node was lost begins when it is back, with what is left of its time", () => {
+test("drain: one ordered while the node was lost starts at its return, time reduced", () => {
   const cluster = recoveringGang();
   const byMs = cluster.atMs + 20_000;
   cluster.do({ type: "node.drain", nodeId: "b", byMs });
@@ -42,7 +42,7 @@ test("a drain that was ordered while a node was lost begins when it is back, wit
   expect(cluster.control.state.nodes.get("b")?.state).toBe("drained");
 });
 
-test("a drain that was taken back while its node was lost has nobody leave", () => {
+test("drain: one cancelled while the node was lost evicts nothing", () => {
   const cluster = recoveringGang();
   cluster.do({ type: "node.drain", nodeId: "b", byMs: cluster.atMs + 20_000 });
   cluster.do({ type: "node.resume", nodeId: "b" });
@@ -54,7 +54,7 @@ test("a drain that was taken back while its node was lost has nobody leave", () 
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1 });
 });
 
-test("a job that recovers and must leave has its grace for a checkpoint, as one that runs", () => {
+test("drain: a recovering job has its grace period for a checkpoint", () => {
   const cluster = recoveringGang();
   cluster.do({ type: "job.request", jobId: jobId(1), request: "suspend" });
   const dueMs = cluster.atMs + GRACE_MS;
@@ -64,20 +64,20 @@ test("a job that recovers and must leave has its grace for a checkpoint, as one 
   expect(cluster.job(1)).toMatchObject({ state: "suspended", liveTasks: 2 });
 });
 
-test("a word of a device's fault that comes to the log after a later one that it is well counts for nothing", () => {
+test("devices: a fault report that reaches the log after a newer recovery is ignored", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
-  const told = (reading: number, incarnation = "i") => ({ incarnation, reading });
+  const at = (reading: number, incarnation = "i") => ({ incarnation, reading });
   const sick = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
   const quarantined = () => cluster.control.state.nodes.get("a")?.quarantined.length;
-  cluster.do({ ...sick, asOf: told(7) });
-  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: told(8) });
+  cluster.do({ ...sick, asOf: at(7) });
+  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: at(8) });
   // The leader proposed it before it had applied the resume.
-  cluster.do({ ...sick, asOf: told(7) });
+  cluster.do({ ...sick, asOf: at(7) });
   expect(quarantined()).toBe(0);
-  cluster.do({ ...sick, asOf: told(8) });
+  cluster.do({ ...sick, asOf: at(8) });
   expect(quarantined()).toBe(1);
-  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: told(9) });
-  cluster.do({ ...sick, asOf: told(1, "the next process") });
+  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: at(9) });
+  cluster.do({ ...sick, asOf: at(1, "the next process") });
   expect(quarantined()).toBe(1);
 });

@@ -25,7 +25,7 @@ import { putTasks } from "./task-reports.ts";
 
 const MAX_NODES = 20_000;
 
-/** A node comes, comes back, or offers something else. Its drain and sick devices stay. */
+/** A node joins, returns, or changes its offer. Its drain and its sick devices stay. */
 export function applyNodeJoin(change: JobsTransaction, { offer }: JoinNodeCommand): ControlReply {
   const { nodes } = change.state;
   const fault = offerFault(offer);
@@ -43,10 +43,10 @@ export function applyNodeJoin(change: JobsTransaction, { offer }: JoinNodeComman
     ...(isBack ? { state: known.before ?? "ready", before: undefined, lostAtMs: undefined } : {}),
   });
   const isSame = known?.offer.gpuCount === offer.gpuCount && known.offer.gpuType === offer.gpuType;
-  // A drain that was ordered while it was lost begins now; its time may be over already.
+  // A drain that was ordered while the node was lost starts now; its deadline may have passed.
   if (isBack) evict(change, offer.id);
   change.finishDrain(offer.id);
-  if (!isSame && offer.gpuCount > 0) splitAnew(change);
+  if (!isSame && offer.gpuCount > 0) resplitQueuedJobs(change);
   return ACCEPTED;
 }
 
@@ -64,7 +64,7 @@ function offerFault(offer: NodeOffer): string | undefined {
   return undefined;
 }
 
-/** Makes room by forgetting the node that was lost first and of which nothing is left. */
+/** Makes room: drops the node that was lost first and that holds nothing. */
 function forgetLostNode({ state, index }: JobsTransaction): boolean {
   let oldest: NodeRecord | undefined;
   for (const node of state.nodes.values()) {
@@ -77,8 +77,8 @@ function forgetLostNode({ state, index }: JobsTransaction): boolean {
   return true;
 }
 
-/** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */
-function splitAnew(change: JobsTransaction): void {
+/** Queued jobs without a fixed number of tasks are split again for the new nodes. */
+function resplitQueuedJobs(change: JobsTransaction): void {
   const widest = widestNodes(change.state.nodes.values());
   for (const id of change.index.live) {
     const job = change.state.jobs.get(id)!;
@@ -92,7 +92,7 @@ function splitAnew(change: JobsTransaction): void {
   }
 }
 
-/** Of each type of GPU a node that has the most: all that the number of tasks hangs on. */
+/** Per GPU type a node with the most GPUs, which decides the number of tasks. */
 function widestNodes(nodes: Iterable<NodeRecord>): NodeRecord[] {
   const widest = new Map<string, NodeRecord>();
   for (const node of nodes) {
@@ -109,7 +109,7 @@ export function setServing(change: JobsTransaction, command: ServingNodeCommand)
   return ACCEPTED;
 }
 
-/** A replica serves: one that leaves for it may go. */
+/** A replica serves; one that it replaces may stop. */
 export function readyReplica(change: JobsTransaction, command: ReadyReplicaCommand): ControlReply {
   const place = change.state.replicas.get(replicaKey(command));
   if (place && !place.failure && place.readyAtMs === undefined) {
@@ -123,7 +123,7 @@ function placesOn({ index }: JobsTransaction, nodeId: string): ReplicaRecord[] {
   return [...(index.replicasByNode.get(nodeId)?.values() ?? [])];
 }
 
-/** Replicas go from nodes whose drains' time is over. */
+/** Evicts replicas from nodes whose drain deadline has passed. */
 export function evictReplicas(change: JobsTransaction): void {
   for (const node of change.state.nodes.values()) {
     if ((replicasDueMs(change.index, node) ?? Number.POSITIVE_INFINITY) > change.now.atMs) continue;
@@ -133,7 +133,7 @@ export function evictReplicas(change: JobsTransaction): void {
   }
 }
 
-/** When the replicas on a draining node must go; undefined where none waits for that. */
+/** When replicas on draining nodes must stop; undefined if none is pending. */
 export function replicasDueMs(
   { replicasByNode }: JobIndex,
   { offer, state, drainByMs }: NodeRecord,
@@ -145,7 +145,7 @@ export function replicasDueMs(
   return undefined;
 }
 
-/** A replica is gone from its place, which others may have then. */
+/** A replica has left its place, which becomes free. */
 export function releaseReplica(
   change: JobsTransaction,
   command: ReleaseReplicaCommand,
@@ -155,7 +155,7 @@ export function releaseReplica(
   return ACCEPTED;
 }
 
-/** It gives its devices back and is remembered, so that its deployment takes no others. */
+/** Releases the devices and keeps the record, so that the deployment gets no further place. */
 export function failReplica(change: JobsTransaction, command: FailReplicaCommand): ControlReply {
   const place = change.state.replicas.get(replicaKey(command));
   const { code, message, atMs } = command;
@@ -163,7 +163,7 @@ export function failReplica(change: JobsTransaction, command: FailReplicaCommand
   return ACCEPTED;
 }
 
-/** Their tasks may still run until `fencedAtMs`: nothing takes their place before. */
+/** Tasks may run until `fencedAtMs`: nothing takes their place before. */
 export function loseNodes(change: JobsTransaction, command: LoseNodesCommand): ControlReply {
   const lost: TaskRecord[] = [];
   for (const id of command.nodeIds) {
@@ -186,7 +186,7 @@ export function loseNodes(change: JobsTransaction, command: LoseNodesCommand): C
   return ACCEPTED;
 }
 
-/** Everything on the node checkpoints and moves; the node takes nothing new. */
+/** All work on the node checkpoints and moves; the node takes nothing new. */
 export function drainNode(
   change: JobsTransaction,
   { nodeId, byMs }: DrainNodeCommand,
@@ -205,7 +205,7 @@ export function drainNode(
   return ACCEPTED;
 }
 
-/** Has everything leave that goes on on a draining node. */
+/** Evicts all running work from a draining node. */
 function evict(change: JobsTransaction, nodeId: string): void {
   const node = change.state.nodes.get(nodeId);
   if (node?.state !== "draining") return;
@@ -218,7 +218,7 @@ function evict(change: JobsTransaction, nodeId: string): void {
   }
 }
 
-/** Ends a drain. Devices that are well again take work again, as do those that never were sick. */
+/** Ends a drain. Healthy devices take work again. */
 export function resumeNode(change: JobsTransaction, command: ResumeNodeCommand): ControlReply {
   const { nodeId, wellDevices = [], wellAsOf } = command;
   const node = change.state.nodes.get(nodeId);

@@ -19,7 +19,7 @@ beforeEach(() => {
   });
 });
 
-/** One command, a second after the one before. */
+/** Applies one command, a second after the previous one. */
 function act(command: Record<string, unknown>) {
   atMs += 1_000;
   const made = { atMs, ...command } as unknown as JobsCommand;
@@ -37,7 +37,7 @@ function submit(n: number, shards?: number) {
   act({ type: "job.submit", jobId: jobId(n), spec });
 }
 
-/** Has the scheduler plan, and commits it. */
+/** Runs the scheduler and commits its plan. */
 function plan() {
   const view = schedulingInput(control.state, control.jobs, {
     index: control.index,
@@ -66,7 +66,7 @@ function run(n: number) {
 
 const job = (n: number) => control.state.jobs.get(jobId(n))!;
 
-test("shards are given out with the places of the gang, each where the fewest are", () => {
+test("shards: are placed with the gang, each on the least loaded server", () => {
   for (const id of ["q", "p", "r"]) serverJoins(id);
   submit(1, 4);
   submit(2);
@@ -77,7 +77,7 @@ test("shards are given out with the places of the gang, each where the fewest ar
   expect(job(3).shards).toEqual(["r", "p", "q"]);
 });
 
-test("a job that trains nothing has no shards, and needs no parameter server", () => {
+test("shards: a job that does not train needs no parameter server", () => {
   act({ type: "node.join", offer: nodeOffer("b") });
   act({ type: "job.submit", jobId: jobId(1), spec: jobSpec({ algorithm: "ppo" }) });
   plan();
@@ -85,7 +85,7 @@ test("a job that trains nothing has no shards, and needs no parameter server", (
   expect(job(1)).not.toHaveProperty("shards");
 });
 
-test("without a parameter server a job waits and is told so with numbers, until one attaches", () => {
+test("shards: without a server a job waits, and the reason has the numbers", () => {
   submit(1, 2);
   const blocker = { reason: "AffinityNoMatch", resource: "parameter_server_shards" };
   const blockers = [{ ...blocker, requested: 2, free: 0, limit: 0 }];
@@ -96,7 +96,7 @@ test("without a parameter server a job waits and is told so with numbers, until 
   expect(job(1)).toMatchObject({ state: "scheduled", shards: ["p", "p"] });
 });
 
-test("a plan that was made before the server was lost starts nothing", () => {
+test("shards: a plan from before the loss of the server starts nothing", () => {
   serverJoins("p");
   submit(1);
   const view = schedulingInput(control.state, control.jobs, { index: control.index, nowMs: atMs });
@@ -111,7 +111,7 @@ test("a plan that was made before the server was lost starts nothing", () => {
   expect(control.state.tasks.size).toBe(0);
 });
 
-test("a lost parameter server ends the attempt without a retry, and the next has its shards elsewhere", () => {
+test("server loss: ends the attempt without a retry; shards move to another server", () => {
   serverJoins("p");
   submit(1, 2);
   plan();
@@ -132,7 +132,7 @@ test("a lost parameter server ends the attempt without a retry, and the next has
   expect(job(1)).toMatchObject({ state: "scheduled", attempt: 2, shards: ["q", "q"] });
 });
 
-test("a parameter server that was started anew has lost its shards; one that only moved has not", () => {
+test("server restart: a new process has lost its shards, a new address has not", () => {
   serverJoins("p");
   submit(1);
   plan();
@@ -147,7 +147,7 @@ test("a parameter server that was started anew has lost its shards; one that onl
   expect(job(1).failure?.message).toMatch(/^the parameter server p was started anew/);
 });
 
-test("the shards of what has ended are free again", () => {
+test("shards: are free again once the job has ended", () => {
   serverJoins("p");
   submit(1, 256);
   submit(2);
@@ -161,14 +161,14 @@ test("the shards of what has ended are free again", () => {
   expect(job(2)).toMatchObject({ state: "scheduled", shards: ["p"] });
 });
 
-/** A language model in fragments, each of which has its own shards. */
+/** A language model in fragments, each with its own shards. */
 function submitFragments(n: number, shards: number, fragments: number) {
   const config = { parameter_servers: shards, fragments };
   const spec = jobSpec({ name: `n${n}`, command: undefined, algorithm: "weave", config });
   act({ type: "job.submit", jobId: jobId(n), spec });
 }
 
-test("the shards of each fragment take places, those of one shard on one server", async () => {
+test("shards: each fragment takes places, those of one shard on one server", async () => {
   act({
     ...{ type: "node.join" },
     offer: nodeOffer("a", { executors: ["training"], algorithms: ["ppo", "weave"] }),
@@ -178,12 +178,12 @@ test("the shards of each fragment take places, those of one shard on one server"
   plan();
   expect(job(1).shards).toEqual(["p", "q", "p"]);
   expect(shardsOn(control.jobs, "p")).toBe(64);
-  // 192 and 224 places are left: 6 and 7 shards of 32 fragments.
+  // 192 and 224 places are free: 6 and 7 shards of 32 fragments.
   submitFragments(2, 14, 32);
   expect(plan()).toMatchObject([
     { jobId: jobId(2), blockers: [{ requested: 448, free: 416, limit: 512 }] },
   ]);
-  // One that waits for places has them kept for it.
+  // A waiting job has free places reserved for it.
   act({ type: "job.request", jobId: jobId(2), request: "cancel" });
   submitFragments(3, 13, 32);
   plan();
@@ -194,7 +194,7 @@ test("the shards of each fragment take places, those of one shard on one server"
   expect(shardsOn(restored.jobs, "p")).toBe(256);
 });
 
-test("shards that all servers together could not hold are a fault of the field that asks for them", () => {
+test("shards: more than all servers can hold is a fault of the field that sets it", () => {
   const faults = (shards: number, fragments: number) => {
     const config = { parameter_servers: shards, fragments };
     const spec = jobSpec({ command: undefined, algorithm: "weave", config });
@@ -203,7 +203,7 @@ test("shards that all servers together could not hold are a fault of the field t
   expect(faults(1_024, 32)).toEqual([]);
   serverJoins("p");
   expect(faults(8, 32)).toEqual([]);
-  // 36 of 7 shards would be 252 of 256 places: those of a shard are on one server.
+  // 36 fragments of 7 shards need 252 of 256 places, but all fragments of a shard share a server.
   expect(faults(36, 7)).toEqual([]);
   expect(faults(9, 32)).toEqual([
     {
@@ -219,7 +219,7 @@ test("shards that all servers together could not hold are a fault of the field t
   expect(faults(8, 32)).toEqual([]);
 });
 
-test("a master restored from a snapshot knows the servers and who holds shards there", async () => {
+test("restore: a snapshot holds the servers and their shards", async () => {
   serverJoins("p");
   submit(1, 2);
   plan();
@@ -235,7 +235,7 @@ test("a master restored from a snapshot knows the servers and who holds shards t
   expect(restored.hash).toBe(control.hash);
 });
 
-test("an algorithm that no worker offers is named with those that they do offer", () => {
+test("algorithm: one that no worker offers is refused with those on offer", () => {
   const spec = jobSpec({ command: undefined, algorithm: "sac" });
   act({ type: "job.submit", jobId: jobId(1), spec });
   expect(algorithmFault(control.state, jobId(1))).toBe(
@@ -245,7 +245,7 @@ test("an algorithm that no worker offers is named with those that they do offer"
   expect(algorithmFault(control.state, jobId(2))).toBeUndefined();
 });
 
-/** Says of several ranks of job 1, each of its present incarnation, that they are in this phase. */
+/** Reports this phase for several ranks of job 1, each with its present incarnation. */
 function reportRanks(
   ranks: readonly number[],
   phase: TaskReportEntry["phase"],
@@ -262,7 +262,7 @@ function reportRanks(
 const WELL = { exitCode: 0, endedAtMs: 0 };
 const LOST = { reason: "NodeLost", message: "SIGKILL", endedAtMs: 0 } as const;
 
-/** Job 1 with three tasks that run, of which one may be lost. */
+/** Job 1 with three running tasks, of which one may be lost. */
 function runThree(more: Partial<SubmitJob> = {}) {
   serverJoins("p");
   const gang = { tasks: 3, failure_tolerance: 1, resources: { gpu_count: 3 } };
@@ -274,7 +274,7 @@ function runThree(more: Partial<SubmitJob> = {}) {
   expect(job(1)).toMatchObject({ state: "running", attempt: 1, shards: ["p"] });
 }
 
-test("a lost task within the tolerance is placed anew in the same attempt, its shards stay", () => {
+test("recovery: a lost task within the tolerance restarts in the same attempt", () => {
   runThree();
   reportRanks([2], "exited", LOST);
   expect(job(1)).toMatchObject({ state: "recovering", attempt: 1, losses: 1 });
@@ -285,7 +285,7 @@ test("a lost task within the tolerance is placed anew in the same attempt, its s
   expect(job(1)).toMatchObject({ state: "running", attempt: 1, shards: ["p"], failures: 0 });
 });
 
-test("training succeeds with rank 0, also without a lost task; not without rank 0", () => {
+test("training: succeeds with rank 0, also without a lost task; not without rank 0", () => {
   runThree();
   reportRanks([2], "exited", LOST);
   reportRanks([0], "exited", WELL);
@@ -295,7 +295,7 @@ test("training succeeds with rank 0, also without a lost task; not without rank 
   expect(job(1)).not.toHaveProperty("failure.reason");
 });
 
-test("where rank 0 is the lost one the others' ends are not the job's", () => {
+test("training: where rank 0 is lost, the ends of the others do not end the job", () => {
   runThree();
   reportRanks([0], "exited", LOST);
   reportRanks([1, 2], "exited", WELL);
@@ -307,17 +307,17 @@ test("where rank 0 is the lost one the others' ends are not the job's", () => {
   expect(job(1)).toMatchObject({ state: "succeeded", attempt: 1 });
 });
 
-test("losses beyond the tolerance end the attempt, without a retry charged", () => {
+test("recovery: losses above the tolerance end the attempt without a retry", () => {
   runThree();
   reportRanks([2], "exited", LOST);
   reportRanks([1], "exited", LOST);
   expect(job(1)).toMatchObject({ state: "retrying", attempt: 1, failures: 0 });
 });
 
-/** As a worker tells it of a trainer that a signal has ended. */
+/** As a worker reports a trainer that a signal ended. */
 const CRASHED = { ...LOST, signal: "SIGSEGV", lastLines: ["a bad kernel"] };
 
-/** Job 1's lost ranks get other places and run. */
+/** Job 1's lost ranks get new places and run. */
 function replace(ranks: readonly number[]) {
   plan();
   reportRanks(ranks, "leased");
@@ -325,7 +325,7 @@ function replace(ranks: readonly number[]) {
   expect(job(1).state).toBe("running");
 }
 
-test("a rank that crashes three times, each time soon after its start, is the job's own failure", () => {
+test("crash loop: a rank that crashes early three times fails the job", () => {
   runThree({ retry_limit: 1 });
   for (let crash = 1; crash <= 2; crash++) {
     reportRanks([2], "exited", CRASHED);
@@ -342,7 +342,7 @@ test("a rank that crashes three times, each time soon after its start, is the jo
       "rank 2 was ended by SIGSEGV 3 times in a row, each within 60 s of its start; " +
       "the last time: SIGKILL",
   });
-  // The next attempt counts anew.
+  // The count restarts with the next attempt.
   reportRanks([0, 1], "exited", WELL);
   atMs += 1_000;
   replace([0, 1, 2]);
@@ -351,7 +351,7 @@ test("a rank that crashes three times, each time soon after its start, is the jo
   expect(job(1)).toMatchObject({ state: "recovering", attempt: 2, failures: 1 });
 });
 
-test("crashes of a rank that ran for a minute in between, and lost nodes, are losses however many", () => {
+test("crash loop: crashes after a minute and lost nodes count as losses", () => {
   runThree();
   for (let loss = 1; loss <= 6; loss++) {
     atMs += loss % 3 === 0 ? 60_000 : 0;
@@ -361,7 +361,7 @@ test("crashes of a rank that ran for a minute in between, and lost nodes, are lo
   }
 });
 
-test("tasks that crash together, beyond the tolerance, are counted over their attempts", () => {
+test("crash loop: joint crashes above the tolerance count over attempts", () => {
   runThree();
   for (let attempt = 1; attempt <= 2; attempt++) {
     reportRanks([1], "exited", CRASHED);

@@ -7,7 +7,7 @@ import { jobId, scheduledModel } from "../testing/specs.ts";
 
 const HOUR_MS = 3_600_000;
 
-/** A plan of the cluster's limits that says nothing but what is given. */
+/** A plan with the cluster's limits and only the given decisions. */
 const plan = (cluster: PlannedCluster, change: Record<string, unknown>) =>
   cluster.do({
     ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
@@ -27,7 +27,7 @@ function contended() {
   return cluster;
 }
 
-test("nobody is evicted for a job that does not wait any more, and the plan is told", () => {
+test("preemption: none for a job that no longer waits, and the reply says so", () => {
   for (const request of ["cancel", "suspend"]) {
     const cluster = contended();
     cluster.do({ type: "job.request", jobId: jobId(2), request });
@@ -38,7 +38,7 @@ test("nobody is evicted for a job that does not wait any more, and the plan is t
   }
 });
 
-test("nobody is evicted for a model that was removed, but for one whose replica waits", () => {
+test("preemption: none for a removed model, but for one whose replica waits", () => {
   const cluster = contended();
   const preemptions = [{ victimId: jobId(1), forJobId: "serving:m" }];
   expect(plan(cluster, { preemptions })).toMatchObject({ refused: [{ why: "not_waiting" }] });
@@ -47,7 +47,7 @@ test("nobody is evicted for a model that was removed, but for one whose replica 
   expect(cluster.job(1).state).toBe("checkpointing");
 });
 
-test("a bound holds for the attempt that runs, not for the one that the plan saw", () => {
+test("time limit: applies to the running attempt, not to the one that the plan saw", () => {
   const cluster = contended();
   cluster.atMs += 2 * HOUR_MS;
   plan(cluster, { preemptions: [{ victimId: jobId(1), forJobId: jobId(2) }] });
@@ -63,7 +63,7 @@ test("a bound holds for the attempt that runs, not for the one that the plan saw
   expect(cluster.job(1)).toMatchObject({ failure: { reason: "DeadlineExceeded" } });
 });
 
-test("a job that was suspended before it was admitted is still to be admitted when it is resumed", () => {
+test("suspend: a job suspended before admission is admitted after its resume", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { resources: { gpu_count: 99 }, tasks: 99 });
@@ -81,7 +81,7 @@ test("a job that was suspended before it was admitted is still to be admitted wh
   expect(cluster.job(2).state).toBe("pending");
 });
 
-/** Jobs 1 and 2 run on a and b; 3 and 4 wait for a alone, 5 for anything. */
+/** Jobs 1 and 2 run on a and b; 3 and 4 wait for a alone, 5 for either. */
 function inLine() {
   const cluster = new PlannedCluster();
   const on = (host: string, change: object) => {
@@ -98,7 +98,7 @@ function inLine() {
   return cluster;
 }
 
-test("the line of a plan is kept in the next, by a master that was restored, and until a job starts", async () => {
+test("reservations: the next plan and a restored master keep them until the start", async () => {
   const cluster = inLine();
   const held = () => [3, 4, 5].map((n) => cluster.job(n).placeInLine);
   const { placeInLine, promisedStartMs } = cluster.job(4);
@@ -113,14 +113,14 @@ test("the line of a plan is kept in the next, by a master that was restored, and
   expect(line).toEqual([3, 4, 5].map(jobId));
   cluster.do({ type: "job.request", jobId: jobId(3), request: "suspend" });
   expect(cluster.plan().plan.line).toEqual([4, 5].map(jobId));
-  // What goes on keeps its place, so that only what has changed is written.
+  // Entries that stay keep their rank, so only changes are written.
   expect(held()).toEqual([undefined, 1, 2]);
   cluster.report(2, "exited", { endedAtMs: 1 });
   expect(cluster.plan().plan.starts).toMatchObject([{ jobId: jobId(5) }]);
   expect([held(), [...cluster.control.jobs.line]]).toEqual([[undefined, 1, undefined], [jobId(4)]]);
 });
 
-test("who stands in no plan's line is promised nothing; an earlier version's plan made one promise", () => {
+test("reservations: a job that the plan leaves out loses its own", () => {
   const cluster = inLine();
   plan(cluster, { promise: { jobId: jobId(4), startAtMs: 5 } });
   expect(cluster.job(4)).toMatchObject({ promisedStartMs: 5 });
@@ -130,7 +130,7 @@ test("who stands in no plan's line is promised nothing; an earlier version's pla
   expect(cluster.control.jobs.line.size).toBe(0);
 });
 
-test("lost tasks that rejoin their job keep their place in the line, before who came later", () => {
+test("reservations: lost tasks that rejoin keep their rank before later jobs", () => {
   const cluster = new PlannedCluster();
   const on = (hosts: string[], priority: number, count = 1) => {
     const here = { key: "name", operator: "in", values: hosts };
@@ -161,7 +161,7 @@ test("lost tasks that rejoin their job keep their place in the line, before who 
   expect([...cluster.control.jobs.line]).toEqual([jobId(4)]);
 });
 
-test("a job whose start is refused, since its plan was of an older state, keeps its place", () => {
+test("reservations: a job whose start a stale plan refuses keeps its rank", () => {
   const cluster = inLine();
   const starts = [{ jobId: jobId(3), placements: [{ nodeId: "a", devices: [0] }] }];
   const line = [4, 5].map((n) => ({ jobId: jobId(n) }));
@@ -171,7 +171,7 @@ test("a job whose start is refused, since its plan was of an older state, keeps 
   expect(cluster.job(3)).not.toHaveProperty("placeInLine");
 });
 
-test("apply: a job whose dependencies have not succeeded is not started by a plan", () => {
+test("start: refused while dependencies have not succeeded", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { resources: { gpu_count: 1 } });
@@ -188,7 +188,7 @@ test("apply: a job whose dependencies have not succeeded is not started by a pla
   expect(cluster.job(2)).toMatchObject({ state: "scheduled", attempt: 1 });
 });
 
-test("apply: a job that waits after a failure is not started by a plan before its time", () => {
+test("start: refused before the backoff of a failed job ends", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { resources: { gpu_count: 1 }, retry_limit: 9 });
@@ -209,7 +209,7 @@ test("apply: a job that waits after a failure is not started by a plan before it
   expect(cluster.job(1)).toMatchObject({ state: "scheduled", attempt: 5 });
 });
 
-test("apply: a job that is not preemptible is not evicted by a plan, whatever its state", () => {
+test("preemption: a job that is not preemptible stays, whatever its state", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
   cluster.submit(1, { resources: { gpu_count: 1, preemptible: false } });

@@ -22,8 +22,9 @@ import { leaveWithGrace } from "./requests.ts";
 type Preemption = CommitPlanCommand["preemptions"][number];
 
 /**
- * Carries out what still holds of a plan. The rest is dropped and named in the reply, and the next
- * plan sees why.
+ * Applies the decisions of a plan that are still valid. The reply names the others, so that the
+ * next
+ * plan can consider them.
  */
 export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): ControlReply {
   const { jobs } = change.state;
@@ -55,8 +56,8 @@ export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): Co
 }
 
 /**
- * What runs leaves with a checkpoint, what is still on its way to run at once. Nobody leaves for
- * what has got a place since, or was cancelled or suspended.
+ * Running jobs leave with a checkpoint, starting ones at once. No job is preempted for one that has
+ * started, or was cancelled or suspended since.
  */
 function preempt(
   change: JobsTransaction,
@@ -75,7 +76,7 @@ function preempt(
   return undefined;
 }
 
-/** Its present attempt is what counts, which may be another than the plan saw. */
+/** Checks the present attempt, which may be newer than the one that the plan saw. */
 function isPastBound(change: JobsTransaction, plan: CommitPlanCommand, job: JobRecord): boolean {
   if (!isUnderWay(job.state)) return false;
   const entry = runningEntry(change.state, change.index, job);
@@ -89,7 +90,7 @@ function expire(change: JobsTransaction, job: JobRecord): void {
   change.move(job, { type: "doomed", failure: { reason: "DeadlineExceeded", message } });
 }
 
-/** Why a start does not hold any more. */
+/** Why a start is no longer valid. */
 type StartRefusal =
   | CapacityRefusal
   | QuotaRefusal
@@ -98,7 +99,7 @@ type StartRefusal =
   | "state_full"
   | "shared_storage";
 
-/** Starts the job, or says why not and changes nothing. */
+/** Starts the job, or returns the reason and changes nothing. */
 function startJob(
   change: JobsTransaction,
   plan: CommitPlanCommand,
@@ -153,7 +154,7 @@ function lacksStorage({ state, index }: JobsTransaction, { id }: JobRecord): boo
   return wanted > 0 && wanted > sharedSupply(state, index).free.storageMb;
 }
 
-/** Gives a replica its place; the masters' placement loads it there. */
+/** Reserves a replica's place; the masters' placement loads it there. */
 function placeReplica(
   change: JobsTransaction,
   plan: CommitPlanCommand,
@@ -173,7 +174,7 @@ function placeReplica(
   return undefined;
 }
 
-/** The job that a plan means, and the ranks that want places, while there are any. */
+/** The job that a plan entry means and the ranks to place, if there are any. */
 function waitingJob(
   change: JobsTransaction,
   plannedId: string,
@@ -192,11 +193,11 @@ function mayStart({ now }: JobsTransaction, job: JobRecord): boolean {
   return (job.notBeforeMs ?? 0) <= now.atMs;
 }
 
-/** Who is not in the plan's line is promised nothing any more. */
+/** A job that is not in the plan's line loses its reservation. */
 function setLine(change: JobsTransaction, { line, promise, starts }: CommitPlanCommand): void {
   const { jobs } = change.state;
   const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
-  // One whose start was just refused keeps its place for the next plan.
+  // A job whose start was just refused keeps its rank for the next plan.
   const kept = line ? [...line, ...starts] : planned;
   const stay = new Set(kept.map(({ jobId }) => plannedJobId(jobId)));
   for (const id of [...change.index.line].sort()) {
@@ -209,7 +210,7 @@ function setLine(change: JobsTransaction, { line, promise, starts }: CommitPlanC
   for (const { jobId, startAtMs } of planned) {
     const job = jobs.get(plannedJobId(jobId));
     if (job?.state !== "pending" && job?.state !== "recovering") continue;
-    // Who has a place keeps it as long as it is behind the one before.
+    // A rank stays as long as it is greater than the one before it.
     const placeInLine = line && Math.max(job.placeInLine ?? 0, last + 1);
     last = placeInLine ?? last;
     const isMoved = job.promisedStartMs !== startAtMs;

@@ -19,15 +19,15 @@ import type { JobsTransaction } from "./jobs-transaction.ts";
 export type QuotaRefusal = "quota" | "queue_position" | "concurrent_jobs";
 
 /**
- * Holds the starts of one command against the quotas and limits as they are in the log at that
- * index, whatever the plan was based on. The same sums as the planner's, over the same jobs.
+ * Checks the starts of one command against the quotas and limits in the log at that index,
+ * independent of the plan's base. Same sums as the planner's, over the same jobs.
  */
 export class QuotaCheck {
   readonly #change: JobsTransaction;
   readonly #limits: PlanLimits;
-  /** By project; undefined for one that has no quota. */
+  /** By project; undefined for one without a quota. */
   readonly #ledgers = new Map<string, QuotaLedger | undefined>();
-  /** By project, the places of its waiting jobs before the command started any. */
+  /** By project: the queue positions of its waiting jobs before the command's first start. */
   readonly #positions = new Map<string, ReadonlyMap<string, number>>();
   #holding: number;
 
@@ -37,7 +37,7 @@ export class QuotaCheck {
     this.#holding = change.index.holdings.size;
   }
 
-  /** Why so many tasks of the job must not start now. */
+  /** Why this number of the job's tasks must not start now. */
   refusal(job: JobRecord, tasks: number): QuotaRefusal | undefined {
     const { maxConcurrentJobs } = this.#limits;
     if (job.liveTasks === 0 && this.#holding >= maxConcurrentJobs) return "concurrent_jobs";
@@ -87,7 +87,7 @@ export class QuotaCheck {
     return ledger;
   }
 
-  /** What holds something for the project, as the planner counts it. */
+  /** All running work of the project, as the planner counts it. */
   *#running(project: string): Generator<RunningJob> {
     const { state, index } = this.#change;
     for (const id of index.holdings.jobs(project)) {

@@ -3,12 +3,12 @@ import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, scheduledModel } from "../testing/specs.ts";
 import { isEarlier } from "./task-reports.ts";
 
-// Apply holds quotas and limits against all starts of one plan together, whatever the plan says.
+// Apply checks quotas and limits against all starts of a plan together, whatever the plan says.
 
 const HOUR_MS = 3_600_000;
 const LIMITS = { jobTimeoutMs: 2 * HOUR_MS, maxConcurrentJobs: 1_000 };
 
-/** A node with four GPUs, and so many jobs of one GPU that were admitted. */
+/** A node with four GPUs, and this many admitted jobs of one GPU. */
 function clusterWith(jobs: number, quota?: object) {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -33,7 +33,7 @@ function commit(cluster: PlannedCluster, change: Record<string, unknown>) {
   });
 }
 
-/** Starts of these, each on the device of its place in the list. */
+/** Starts of these jobs, each on the device of its list position. */
 const starts = (...ids: string[]) =>
   ids.map((id, device) => ({ jobId: id, placements: [{ nodeId: "a", devices: [device] }] }));
 
@@ -44,7 +44,7 @@ test("quota: starts of one plan count together", () => {
   expect([1, 2, 3].map((n) => cluster.job(n).state)).toEqual(["scheduled", "scheduled", "pending"]);
 });
 
-test("quota: each start is charged its whole bound of hours", () => {
+test("quota: each start is charged its maximum hours", () => {
   const cluster = clusterWith(3, { gpuHours: 4 });
   const reply = commit(cluster, { starts: starts(jobId(1), jobId(2), jobId(3)) });
   expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "quota" }] });
@@ -75,7 +75,7 @@ test("quota: replicas count with each other, and with the jobs of their project"
   });
 });
 
-test("quota: hours that replicas may still use count for the jobs of their project", () => {
+test("quota: hours that replicas may still use are charged with the jobs'", () => {
   const cluster = clusterWith(1, { gpuHours: 3 });
   cluster.do({ ...scheduledModel("m", 1, cluster.atMs) });
   expect(commit(cluster, { starts: starts("serving:m") })).toEqual({ ok: true });
@@ -83,7 +83,7 @@ test("quota: hours that replicas may still use count for the jobs of their proje
   expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] });
 });
 
-test("quota: the first jobs of a project's queue start, as many as its length says", () => {
+test("quota: a project's queue starts from its head, as many as its length allows", () => {
   const cluster = clusterWith(3, { queueLength: 2 });
   const late = commit(cluster, { starts: starts("", "", jobId(3)).slice(2) });
   expect(late).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "queue_position" }] });
@@ -91,7 +91,7 @@ test("quota: the first jobs of a project's queue start, as many as its length sa
   expect(commit(cluster, { starts: starts("", "", jobId(3)).slice(2) })).toEqual({ ok: true });
 });
 
-test("quota: what other projects hold does not count", () => {
+test("quota: holdings of other projects do not count", () => {
   const cluster = clusterWith(2, { gpuMilli: 1_000 });
   cluster.submit(3, { project: "other" });
   commit(cluster, { admitted: [jobId(3)] });
@@ -99,7 +99,7 @@ test("quota: what other projects hold does not count", () => {
   expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(2), why: "quota" }] });
 });
 
-test("recovery: each task in a lost one's place is a further incarnation of its rank", () => {
+test("recovery: each replacement of a lost task is a new incarnation of its rank", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { tasks: 2, resources: { gpu_count: 2 }, failure_tolerance: 1 });
@@ -108,7 +108,7 @@ test("recovery: each task in a lost one's place is a further incarnation of its 
     [...cluster.control.state.tasks.values()].map(({ incarnation }) => incarnation);
   for (const round of [1, 2, 3]) {
     const { attempt } = cluster.job(1);
-    // By its signal, but late enough to be no crash loop.
+    // A crash by signal, but too late for a crash loop.
     cluster.atMs += 120_000;
     const exit = { reason: "NodeLost", signal: "SIGKILL", endedAtMs: cluster.atMs };
     const reports = [
@@ -120,7 +120,7 @@ test("recovery: each task in a lost one's place is a further incarnation of its 
   }
 });
 
-test("readings: of one attempt the later is what comes later, or has the higher step", () => {
+test("readings: of one attempt, the later arrival or the higher step wins", () => {
   const known = { atMs: 100, attempt: 1, rank: 0, step: 5 };
   expect(isEarlier({ ...known, atMs: 100, step: 1 }, known)).toBe(false);
   expect(isEarlier({ ...known, atMs: 99 }, known)).toBe(true);
@@ -128,7 +128,7 @@ test("readings: of one attempt the later is what comes later, or has the higher 
   expect(isEarlier({ ...known, atMs: 99, step: 6 }, known)).toBe(false);
   expect(isEarlier({ ...known, atMs: 99, rank: 1 }, known)).toBe(false);
   expect(isEarlier({ ...known, atMs: 99, incarnation: 1 }, known)).toBe(false);
-  const { step: _, ...told } = known;
-  expect(isEarlier({ ...told, atMs: 99 }, known)).toBe(true);
-  expect(isEarlier({ ...told, atMs: 99, rank: 1 }, known)).toBe(false);
+  const { step: _, ...reading } = known;
+  expect(isEarlier({ ...reading, atMs: 99 }, known)).toBe(true);
+  expect(isEarlier({ ...reading, atMs: 99, rank: 1 }, known)).toBe(false);
 });

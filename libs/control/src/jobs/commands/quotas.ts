@@ -9,7 +9,7 @@ const NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
 const NAME_FORM =
   "1 to 63 of a-z (lower case), 0-9, `.`, `_` and `-`, with a letter or digit at both ends";
 
-/** Sets a project's weight and quota; what it has used stays. */
+/** Sets a project's weight and quota; its past usage stays. */
 export function setProject(
   { state, now }: JobsTransaction,
   command: SetProjectCommand,

@@ -6,7 +6,7 @@ import type { JobsTransaction } from "./jobs-transaction.ts";
 /** The artifact that becomes a model. */
 export const MODEL_ARTIFACT = "model.gguf";
 
-/** As which model what the job leaves is to be served; undefined for a job that says nothing of it. */
+/** The id under which the job's model is to be served; undefined if the job names none. */
 export function registrationOf(
   spec: SubmitJob,
 ): { readonly modelId: string; readonly replaces: boolean } | undefined {
@@ -15,7 +15,7 @@ export function registrationOf(
   return { modelId, replaces: replaces === true };
 }
 
-/** Notes what became of the model of a job that has succeeded. */
+/** Records the registered model of a succeeded job, or why there is none. */
 export function noteModel(change: JobsTransaction, command: RegisteredModelCommand): ControlReply {
   const { jobId, modelId, fault } = command;
   const job = change.state.jobs.get(jobId);

@@ -4,7 +4,7 @@ import { isTerminal } from "../records/lifecycle.ts";
 import type { JobRecord } from "../records/records.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 
-/** What a user asks of a job; what holds already succeeds. */
+/** A user's request on a job; a request that is already fulfilled succeeds. */
 export function requestJob(change: JobsTransaction, command: RequestJobCommand): ControlReply {
   const { jobId, request, ifIndex } = command;
   const job = change.state.jobs.get(jobId);
@@ -42,7 +42,7 @@ function resume(change: JobsTransaction, job: JobRecord): ControlReply {
   if (isTerminal(job.state) || job.state === "cancelling") return hasEnded(job);
   const isLeaving = job.state === "checkpointing" && job.leaving?.why === "suspend";
   if (isLeaving) {
-    // It leaves all the same, and waits for a place again instead of staying away.
+    // It still leaves, but queues again instead of staying suspended.
     change.putJob({ ...job, leaving: { why: "preempt" }, changedIndex: change.now.index });
   } else change.move(job, { type: "resume" });
   return ACCEPTED;
@@ -52,7 +52,7 @@ function hasEnded({ id, state }: JobRecord): ControlReply {
   return refuse("conflict", `the job ${id} is ${state}`);
 }
 
-/** Has the job leave its places, with the time for a checkpoint that its spec asks for. */
+/** Makes the job leave its places, with the grace period of its spec for a checkpoint. */
 export function leaveWithGrace(
   change: JobsTransaction,
   job: JobRecord,

@@ -5,7 +5,7 @@ import type { JobsTransaction } from "./jobs-transaction.ts";
 
 const MAX_SERVERS = 1_000;
 
-/** A parameter server comes or comes back. Another process than before has none of its shards. */
+/** A parameter server joins or returns. A new process has none of the old one's shards. */
 export function joinServer(change: JobsTransaction, { server }: JoinServerCommand): ControlReply {
   const { servers } = change.state;
   const { id, name, address, incarnation } = server;
@@ -26,7 +26,7 @@ export function joinServer(change: JobsTransaction, { server }: JoinServerComman
   return ACCEPTED;
 }
 
-/** Every attempt with a shard there ends, and the next one gets its shards elsewhere. */
+/** Ends every attempt with a shard there; the next attempt places its shards elsewhere. */
 export function loseServers(
   change: JobsTransaction,
   { serverIds }: LoseServersCommand,
@@ -41,11 +41,11 @@ export function loseServers(
   return ACCEPTED;
 }
 
-/** A loss of the infrastructure, which uses up no retry; no tolerance of lost tasks covers it. */
+/** An infrastructure loss: it uses no retry, and no loss tolerance covers it. */
 function endAttempts(change: JobsTransaction, serverId: string, what: string): void {
   const jobIds = [...(change.index.shardsByServer.get(serverId)?.keys() ?? [])];
   const jobs = jobIds.map((id) => change.state.jobs.get(id)!);
-  // The index may have come by its order in another way on another master.
+  // The index's order depends on how it was built, so it may differ between masters.
   jobs.sort((a, b) => a.submittedIndex - b.submittedIndex);
   for (const job of jobs) {
     const shard = job.shards?.indexOf(serverId) ?? 0;
@@ -55,7 +55,7 @@ function endAttempts(change: JobsTransaction, serverId: string, what: string): v
   }
 }
 
-/** Makes room by forgetting the server that was lost first. */
+/** Makes room: drops the server that was lost first. */
 function forgetLostServer({ state: { servers } }: JobsTransaction): boolean {
   let oldest: ServerRecord | undefined;
   for (const server of servers.values()) {

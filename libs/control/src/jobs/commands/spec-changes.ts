@@ -2,37 +2,39 @@ import type { SubmitJob } from "@heddle/contracts/jobs";
 import { specFaults } from "../records/spec-faults.ts";
 import { splitLevel } from "../records/task-request.ts";
 
-/** One change of a job's spec after which it would start now, or at least could run one day. */
+/** One change of a job's spec that would let it start now, or at least run at some time. */
 export interface SpecChange extends Candidate {
-  /** `would_wait` is told only of a job that can never run as it is. */
+  /** `would_wait` is used only for a job that can never run as it is. */
   readonly outcome: "would_start" | "would_wait";
 }
 
 interface Candidate {
-  /** The field as the spec names it; `all_amounts` scales the job's GPUs, CPU, memory and the like. */
+  /**
+   * The field's name in the spec; `all_amounts` scales the job's GPUs, CPU, memory and the like.
+   */
   readonly field: string;
   readonly from: string | number | boolean;
-  /** In the units of the spec, of the whole job; null: the field is to be left out. */
+  /** In the units of the spec, for the whole job; null removes the field. */
   readonly to: string | number | boolean | null;
-  /** How much of the field is given up, in 0..1; a constraint that is dropped counts as a half. */
+  /** The share of the field that is given up, in 0..1; a dropped constraint counts as a half. */
   readonly cost: number;
 }
 
-/** What a changed spec is tried on. */
+/** How a changed spec is tried. */
 export interface SpecTrial {
-  /** Whether all that it asks for is free now and within quotas; asked often. */
+  /** Whether everything that it requests is free now and within quotas; called often. */
   fits(spec: SubmitJob): boolean;
-  /** Whether the scheduler would start it now, with all that stands in its way; in steps. */
+  /** Whether the scheduler would start it now, considering everything before it; in steps. */
   starts(spec: SubmitJob): Steps<boolean>;
-  /** Whether it could run on the emptied cluster; only where the job as it is never can. */
+  /** Whether it could run on an empty cluster; only where the job as it is never can. */
   readonly isPossible?: ((spec: SubmitJob) => boolean) | undefined;
-  /** How long the job may run at most, by its own bound or by the cluster's. */
+  /** The job's time limit: its own or the cluster's. */
   readonly boundHours: number;
-  /** The promises to jobs before it, which it must not delay. */
+  /** Reservations of jobs before it, which it must not delay. */
   readonly promises: readonly PromiseBefore[];
 }
 
-/** Where a job that holds a promise stands, and when it is to start. */
+/** The rank of a job with a reservation, and its reserved start. */
 export interface PromiseBefore {
   readonly qosLevel: Resources["qos_level"];
   readonly priority: number;
@@ -40,29 +42,29 @@ export interface PromiseBefore {
 }
 
 type Resources = SubmitJob["resources"];
-/** Work between the steps of which other work may be done. */
+/** Work in steps; other work may run between them. */
 type Steps<T> = Generator<void, T>;
 type Fits = (spec: SubmitJob) => Steps<boolean>;
 
 /**
- * What giving up a constraint weighs beside giving up a share of an amount; so does going before
- * others.
+ * The cost of a dropped constraint relative to a share of an amount; also that of a higher
+ * priority.
  */
 const DROPPED_CONSTRAINT_COST = 0.5;
 const MAX_PRIORITY = 1_000;
 const QOS_LEVELS = ["best_effort", "standard", "guaranteed"] as const;
-/** Of the time until a promised start, what a job that is to end before is to take. */
+/** The share of the time until a reserved start that a shorter run may use. */
 const SHARE_UNTIL_PROMISE = 0.95;
-/** A run is proposed in hundredths of an hour. */
+/** Run times are proposed in hundredths of an hour. */
 const RUNS_PER_HOUR = 100;
 /** Amounts are searched in thousandths. */
 const UNIT = 1_000;
-/** Values of a field that is not the harder the larger it is, tried from the asked one on. */
+/** Bound on the values tried of a field where larger is not always harder. */
 const MAX_SCANNED = 128;
-/** Questions of either kind that one explanation asks at most; what was found until then is told. */
+/** Bounds on the trials of one explanation; beyond them it reports what it has found. */
 const MAX_FITS = 2_000;
 const MAX_STARTS = 64;
-/** Scales of all amounts together that are tried in earnest. */
+/** Bound on full scheduler trials of scaled amounts. */
 const MAX_SCALES_STARTED = 4;
 
 /** The shards of a job that trains. */
@@ -89,10 +91,10 @@ const OPTIONAL = [
 ] as const satisfies readonly (keyof Resources)[];
 
 /**
- * The changes of a single field that would let the job start now, the smallest first; where no single
- * one does, the least shrinking of all amounts together. Of a job that can never run, those too after
- * which it could and would wait. Empty where nothing helps. Each is tried on the changed spec as a
- * whole, split over its tasks anew.
+ * The changes of a single field that would let the job start now, smallest first. If none does, the
+ * least scaling of all amounts. For a job that can never run, also changes after which it would
+ * wait.
+ * Each is tried on the changed spec as a whole, split over its tasks again.
  */
 export function* specChanges(spec: SubmitJob, given: SpecTrial): Steps<SpecChange[]> {
   const trial = bounded(given);
@@ -117,7 +119,7 @@ export function* specChanges(spec: SubmitJob, given: SpecTrial): Steps<SpecChang
   return changes.sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
 }
 
-/** The trial, which says no once it was asked so often that what was found must do. */
+/** The trial with a bound on its calls, after which it answers no. */
 function bounded(trial: SpecTrial): SpecTrial {
   let fits = 0;
   let starts = 0;
@@ -141,13 +143,13 @@ function inOneStep(test: (spec: SubmitJob) => boolean) {
   };
 }
 
-/** The changes of a single field that the trial is content with, or else of all amounts together. */
+/** The single-field changes that pass the trial, or else one of all amounts together. */
 function* changesUnder(spec: SubmitJob, trial: SpecTrial): Steps<Candidate[]> {
   const fits: Fits = inOneStep(
     (changed) => specFaults(changed).length === 0 && trial.fits(changed),
   );
   const isFree = trial.fits(spec);
-  // Where all that it asks for is free, it waits for its turn, and less of it is no help.
+  // If everything it requests is free, it waits for its turn, and requesting less does not help.
   const candidates = isFree
     ? [...(yield* shorterRuns(spec, fits, trial)), ...earlierTurns(spec, trial)]
     : [
@@ -160,7 +162,7 @@ function* changesUnder(spec: SubmitJob, trial: SpecTrial): Steps<Candidate[]> {
       ];
   const changes: Candidate[] = [];
   for (const change of candidates) {
-    // The first of a field that helps is the smallest.
+    // The first change of a field that helps is the smallest.
     if (changes.some(({ field }) => field === change.field)) continue;
     if (yield* trial.starts(withChange(spec, change))) changes.push(change);
   }
@@ -180,7 +182,7 @@ function withChange(spec: SubmitJob, { field, to }: Candidate): SubmitJob {
   return { ...spec, resources: resources as Resources };
 }
 
-/** The nearest other number of tasks over which what is asked for fits. */
+/** The nearest other number of tasks over which the request fits. */
 function* taskChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const from = spec.tasks;
   if (from === undefined) return [];
@@ -194,7 +196,7 @@ function* taskChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   return [];
 }
 
-/** The most GPUs below what is asked for that can be split and fit. */
+/** The most GPUs below the request that can be split and fit. */
 function* gpuChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const { gpu_count: from } = spec.resources;
   const changed = (to: number): Candidate => {
@@ -208,13 +210,13 @@ function* gpuChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const level = yield* largestThatFits(below, (each) => fitsWith(at(each)));
   if (level === undefined) return [];
   const found = at(level);
-  // Without `tasks` their number hangs on the GPUs, and more may fit where fewer do not.
+  // Without `tasks` their number depends on the GPUs, so more may fit where fewer do not.
   const most = spec.tasks === undefined ? Math.min(Math.ceil(from) - 1, found + MAX_SCANNED) : 0;
   for (let to = most; to > found; to--) if (yield* fitsWith(to)) return [changed(to)];
   return [changed(found)];
 }
 
-/** For each amount, the largest smaller value that fits, the others as they are. */
+/** For each amount, the largest smaller value that fits, with the others unchanged. */
 function* amountChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const changes: Candidate[] = [];
   for (const field of AMOUNTS) {
@@ -231,7 +233,7 @@ function* amountChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   return changes;
 }
 
-/** Fewer shards, where the parameter servers have no room for all. */
+/** Fewer shards, if the parameter servers lack places for all. */
 function* shardChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const { parameter_servers: from } = spec.config;
   if (typeof from !== "number") return [];
@@ -242,7 +244,7 @@ function* shardChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   return to === undefined ? [] : [changed(to)];
 }
 
-/** The longest runs that are within the quota of GPU-hours, and that end before a promised start. */
+/** The longest runs within the quota of GPU-hours, and those that end before a reserved start. */
 function* shorterRuns(
   spec: SubmitJob,
   fits: Fits,
@@ -269,7 +271,7 @@ function* shorterRuns(
   return [...runs].map(changed);
 }
 
-/** What would have it go before a job that holds a promise: just above it, or a level up. */
+/** The changes that move it before a job with a reservation: just above it, or a level up. */
 function earlierTurns({ resources }: SubmitJob, { promises }: SpecTrial): Candidate[] {
   if (promises.length === 0) return [];
   const { qos_level: level, priority: from } = resources;
@@ -286,7 +288,7 @@ function earlierTurns({ resources }: SubmitJob, { promises }: SpecTrial): Candid
   return [...levels, ...turns];
 }
 
-/** Less is never harder to place, hence the binary search; undefined where even 1 is not placed. */
+/** Binary search: a smaller amount is never harder to place. Undefined if even 1 does not fit. */
 function* largestThatFits(
   most: number,
   fits: (value: number) => Steps<boolean>,

@@ -10,11 +10,11 @@ import { fewestTasks } from "../records/task-request.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 import { registrationOf } from "./registration.ts";
 
-/** Jobs that have not ended, at once. */
+/** Live jobs at once. */
 const MAX_LIVE_JOBS = 100_000;
 const JOB_ID = /^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 
-/** Takes a job in. The same submission again succeeds and changes nothing. */
+/** Accepts a job. Repeating the submission succeeds and changes nothing. */
 export function submitJob(change: JobsTransaction, command: SubmitJobCommand): ControlReply {
   const { jobId, spec } = command;
   const known = change.state.specs.get(jobId);
@@ -27,7 +27,7 @@ export function submitJob(change: JobsTransaction, command: SubmitJobCommand): C
   return ACCEPTED;
 }
 
-/** Whether the job would be taken in now, and what it would wait for. Changes nothing. */
+/** Whether the job would be accepted now, and what it would wait for. Changes nothing. */
 export function checkSubmission(
   change: State,
   { jobId, spec }: Pick<SubmitJobCommand, "jobId" | "spec">,
@@ -108,7 +108,7 @@ function nameRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefi
   return refuse("conflict", message, "name");
 }
 
-/** Two jobs at once would leave it to chance which of them is served. */
+/** With two such jobs, chance would decide which of their models is served. */
 function modelRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefined {
   const wanted = registrationOf(spec);
   if (!wanted) return undefined;
@@ -120,7 +120,7 @@ function modelRefusal({ state, index }: State, spec: SubmitJob): Refusal | undef
   return undefined;
 }
 
-/** The ids of the dependencies that have not succeeded yet, or why they cannot stand. */
+/** The ids of the dependencies that have not succeeded, or why they are invalid. */
 function dependenciesOf(
   change: State,
   jobId: string,
@@ -132,7 +132,7 @@ function dependenciesOf(
     const param = `dependencies[${at}]`;
     const named = index.byName.get(nameKey({ project: spec.project, name: dependency }));
     const own = dependency === spec.name ? jobId : undefined;
-    // An earlier job that had this one's name and has ended is meant, where there is one.
+    // A name means the latest ended job of that name, if there is one.
     const id = JOB_ID.test(dependency) ? dependency : (named ?? own);
     if (id === undefined) {
       const message = `no job of the project ${spec.project} has the name ${dependency}`;
@@ -157,7 +157,7 @@ function dependenciesOf(
   return [...waitingFor];
 }
 
-/** The way from one job to another over what each waits for, both ends included. */
+/** The path of dependencies from one job to another, both included. */
 function pathTo({ state }: State, from: string, target: string): readonly string[] | undefined {
   const cameFrom = new Map<string, string | undefined>([[from, undefined]]);
   for (const id of cameFrom.keys()) {

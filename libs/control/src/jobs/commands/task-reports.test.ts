@@ -5,14 +5,14 @@ import { newestControl } from "../../testing/newest-control.ts";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId } from "../testing/specs.ts";
 
-/** What one master puts into the log of how far the job is. */
+/** The job's progress as one master proposes it. */
 function tell(cluster: PlannedCluster, attempt: number, step: number, atMs: number): void {
   const checkpoint = { name: `c${step}`, attempt, step, atMs };
   const entries = [{ jobId: jobId(1), attempt, progress: { atMs, attempt, step }, checkpoint }];
   cluster.do({ type: "jobs.progress", entries });
 }
 
-test("a new leader that has heard less than the one before it sets no job back to an older checkpoint", () => {
+test("progress: a new leader with older readings sets no job back", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1);
@@ -24,7 +24,7 @@ test("a new leader that has heard less than the one before it sets no job back t
   expect(cluster.job(1).changedIndex).toBe(changedIndex);
   tell(cluster, 1, 30, 3_000);
   expect(cluster.job(1)).toMatchObject({ progress: { step: 30 }, checkpoint: { name: "c30" } });
-  // The next attempt may run where the clock is behind.
+  // The next attempt may run on a node whose clock is behind.
   cluster.report(1, "exited", { reason: "GpuFault", endedAtMs: 4_000 });
   cluster.run(1);
   tell(cluster, 2, 31, 500);
@@ -32,7 +32,7 @@ test("a new leader that has heard less than the one before it sets no job back t
   expect(cluster.job(1).checkpoint).toMatchObject({ name: "c31" });
 });
 
-test("progress of a rank whose clock is behind is taken, since the hardened version", () => {
+test("progress: a rank whose clock is behind counts, since the hardened version", () => {
   for (const control of [new ReplicatedControl(), newestControl()]) {
     const cluster = new PlannedCluster(control);
     cluster.join("a");
@@ -50,14 +50,14 @@ test("progress of a rank whose clock is behind is taken, since the hardened vers
     // An hour behind; a lower step of another task is older all the same.
     expect(say(1, 10, 10)).toEqual([3_600_000, 3_600_000]);
     expect(say(1, 20, 30)).toEqual(isHardened ? [20, 20] : [3_600_000, 3_600_000]);
-    // Without steps, what another task tells is taken as it comes, and a task's own by its clock.
+    // Without steps, another task's reading counts on arrival, and a task's own by its clock.
     say(0, 7_200_000);
     expect(say(1, 40)).toEqual(isHardened ? [40, 40] : [7_200_000, 7_200_000]);
     expect(say(1, 39)).toEqual(isHardened ? [40, 40] : [7_200_000, 7_200_000]);
   }
 });
 
-test("progress in the log of an earlier version, which names no attempt, is taken as that version took it", () => {
+test("progress: a log of version 1, without attempts, applies by its old rule", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1);
@@ -72,7 +72,7 @@ test("progress in the log of an earlier version, which names no attempt, is take
   }
 });
 
-test("progress and checkpoints of an older attempt are not taken", () => {
+test("progress: readings of an older attempt are ignored", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { retry_limit: 1 });

@@ -2,7 +2,7 @@ import type { SubmitJob } from "@heddle/contracts/jobs";
 import { HARDENED } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply } from "../../command.ts";
 import type {
-  JudgeJobsCommand,
+  ConfirmFailuresCommand,
   ReportProgressCommand,
   ReportTasksCommand,
   TaskReportEntry,
@@ -20,12 +20,12 @@ import { crashLoop, earlyCrashes } from "../records/recovery.ts";
 import {
   failureOf,
   isLost,
+  isUnconfirmed,
   lossOf,
   rootCause,
-  suspicionOf,
-  waitsForWord,
+  unconfirmedFailure,
 } from "../records/root-cause.ts";
-import { shardsWanted } from "../records/task-request.ts";
+import { requestedShards } from "../records/task-request.ts";
 import { quarantineDevice } from "./devices.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 
@@ -38,15 +38,18 @@ const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
   exited: 5,
 };
 
-/** Takes in what one worker says of its tasks; what is known, fenced or another node's is passed over. */
+/**
+ * Applies one worker's report of its tasks. Known states, fenced tasks and tasks of other nodes are
+ * ignored.
+ */
 export function reportTasks(change: JobsTransaction, command: ReportTasksCommand): ControlReply {
   const changed: TaskRecord[] = [];
   for (const entry of command.reports) {
     const key = taskKey(entry.jobId, entry.attempt, entry.rank);
     const task = change.state.tasks.get(key);
-    if (!task || task.nodeId !== command.nodeId || !isNews(task, entry)) continue;
+    if (!task || task.nodeId !== command.nodeId || !changesTask(task, entry)) continue;
     changed.push(reported(change, task, entry));
-    // Before its job looks for another place, which would else be the same one.
+    // Before the job is placed again, which could choose the same device.
     for (const device of entry.sickDevices ?? []) {
       const why = entry.exit?.message ?? "a task ended for it";
       quarantineDevice(change, { nodeId: command.nodeId, device, why });
@@ -56,8 +59,11 @@ export function reportTasks(change: JobsTransaction, command: ReportTasksCommand
   return ACCEPTED;
 }
 
-/** Failures that waited for word of the other tasks' nodes, and had it, stand. */
-export function judgeJobs(change: JobsTransaction, { entries }: JudgeJobsCommand): ControlReply {
+/** Confirms suspected failures once all other nodes of the job have reported since. */
+export function confirmFailures(
+  change: JobsTransaction,
+  { entries }: ConfirmFailuresCommand,
+): ControlReply {
   for (const { jobId, attempt, suspectedMs } of entries) {
     const job = change.state.jobs.get(jobId);
     if (job?.attempt !== attempt || job.suspectedMs !== suspectedMs) continue;
@@ -67,9 +73,9 @@ export function judgeJobs(change: JobsTransaction, { entries }: JudgeJobsCommand
   return ACCEPTED;
 }
 
-/** Nothing follows a task's end; a lost task's word counts again when its node is back. */
-function isNews({ phase, incarnation = 0 }: TaskRecord, entry: TaskReportEntry): boolean {
-  // A word of the task that this one has replaced came late.
+/** Nothing follows a task's exit; a lost task's report counts again once its node is back. */
+function changesTask({ phase, incarnation = 0 }: TaskRecord, entry: TaskReportEntry): boolean {
+  // A late report of the incarnation that this one replaced.
   if ((entry.incarnation ?? incarnation) !== incarnation) return false;
   if (phase === "exited") return false;
   return phase === "lost" || PHASE_RANK[entry.phase] > PHASE_RANK[phase];
@@ -96,8 +102,8 @@ function reported(
 }
 
 /**
- * Writes changed tasks and lets their jobs draw the consequences: first what the tasks together
- * mean, then that those that ended are over.
+ * Writes changed tasks and updates their jobs: first what the tasks together mean, then which of
+ * them are over.
  */
 export function putTasks(
   change: JobsTransaction,
@@ -112,13 +118,13 @@ export function putTasks(
   for (const [jobId, over] of overs) {
     let job = review(change, change.state.jobs.get(jobId)!, wordMs);
     for (let count = 0; count < over; count++) job = change.move(job, { type: "taskOver" });
-    // Whoever watches the job sees its tasks with it.
+    // Watchers of the job see its tasks, so the job changes too.
     const { index: changedIndex } = change.now;
     if (job.changedIndex !== changedIndex) change.putJob({ ...job, changedIndex });
   }
 }
 
-/** What the tasks of a job's attempt together mean for it. */
+/** Derives the job's next state from all tasks of its attempt. */
 function review(change: JobsTransaction, job: JobRecord, wordMs: number | undefined): JobRecord {
   if (!isUnderWay(job.state) && job.state !== "checkpointing") return job;
   const tasks = change.tasksOf(job);
@@ -135,9 +141,9 @@ function review(change: JobsTransaction, job: JobRecord, wordMs: number | undefi
     return change.move(job, { type: "nodesLost", within: false, failure: stopOf(stopped) });
   }
   const failed = rootCause(tasks);
-  if (failed && waitsForWord(job, tasks, failed, wordMs)) {
+  if (failed && isUnconfirmed(job, tasks, failed, wordMs)) {
     const byMs = change.now.atMs + (wordMs ?? 0);
-    return change.move(job, { type: "suspected", failure: suspicionOf(failed), byMs });
+    return change.move(job, { type: "suspected", failure: unconfirmedFailure(failed), byMs });
   }
   if (failed) return fail(change, job, failed);
   const lost = tasks.filter(isLost);
@@ -159,20 +165,20 @@ function fail(change: JobsTransaction, job: JobRecord, failed: TaskRecord): JobR
   return change.move(job, { type: "failed", failure: failureOf(failed), retryLimit });
 }
 
-/** Training is done where rank 0 is, also without tasks that were lost and not replaced. */
+/** Training is done once rank 0 is, also without tasks that were lost and not replaced. */
 function isDoneWithout(tasks: readonly TaskRecord[], spec: SubmitJob): boolean {
-  if (shardsWanted(spec) === 0 || !tasks[0] || !isDone(tasks[0])) return false;
+  if (requestedShards(spec) === 0 || !tasks[0] || !isDone(tasks[0])) return false;
   const missing = tasks.filter((task) => !isDone(task));
   const areLost = missing.every((task) => task.phase === "exited" && isLost(task));
   return areLost && missing.length <= spec.failure_tolerance;
 }
 
-/** Ended well and of itself. */
+/** Succeeded without being asked to stop. */
 function isDone({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && !asked;
 }
 
-/** Ended well, but because it was asked to: of a job that is to go on, nobody who goes by the log asks that. */
+/** Succeeded because it was asked to stop, which no command requests of a job that goes on. */
 function isStopped({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && asked === true;
 }
@@ -183,44 +189,45 @@ function stopOf({ rank, nodeId }: TaskRecord): JobFailureRecord {
 }
 
 /**
- * The latest progress and checkpoint of running jobs; of older attempts they mean nothing. A leader that
- * was just elected may have heard less than the one before it put into the log: what is earlier than
- * what is known is passed over.
+ * Updates progress and checkpoints of running jobs; readings of older attempts are dropped. A new
+ * leader may hold older readings than the log, so readings earlier than the known ones are ignored.
  */
 export function reportProgress(
   change: JobsTransaction,
   command: ReportProgressCommand,
 ): ControlReply {
-  for (const { jobId, attempt, ...told } of command.entries) {
+  for (const { jobId, attempt, ...reading } of command.entries) {
     const job = change.state.jobs.get(jobId);
     if (!job || job.attempt !== attempt || job.liveTasks === 0) continue;
-    const progress = later(change, job.progress, told.progress);
-    const checkpoint = later(change, job.checkpoint, told.checkpoint);
+    const progress = later(change, job.progress, reading.progress);
+    const checkpoint = later(change, job.checkpoint, reading.checkpoint);
     if (progress === job.progress && checkpoint === job.checkpoint) continue;
     change.putJob({ ...job, changedIndex: change.now.index, progress, checkpoint });
   }
   return ACCEPTED;
 }
 
-/** What is told, unless it is earlier than what is known. Version 1 went by the nodes' clocks alone. */
-function later<Told extends TaskReading>(
+/**
+ * The reading, unless it is earlier than the known one. Version 1 compared the nodes' clocks only.
+ */
+function later<Reading extends TaskReading>(
   { version }: JobsTransaction,
-  known: Told | undefined,
-  told: Told | undefined,
-): Told | undefined {
-  if (!known || !told) return told ?? known;
-  const isOfOne = told.attempt !== undefined && told.attempt === known.attempt;
-  if (!isOfOne || told.atMs >= known.atMs) return told;
-  return version < HARDENED || isEarlier(told, known) ? known : told;
+  known: Reading | undefined,
+  reading: Reading | undefined,
+): Reading | undefined {
+  if (!known || !reading) return reading ?? known;
+  const isOfOne = reading.attempt !== undefined && reading.attempt === known.attempt;
+  if (!isOfOne || reading.atMs >= known.atMs) return reading;
+  return version < HARDENED || isEarlier(reading, known) ? known : reading;
 }
 
 /**
- * Whether a reading is earlier than another one of the same attempt. The clocks of two nodes say
- * nothing where the steps or the tasks differ: then a higher step is later, else what comes later.
+ * Whether a reading is earlier than another of the same attempt. Clocks of two nodes are not
+ * comparable: there the higher step is later, or else the later arrival.
  */
-export function isEarlier(told: TaskReading, known: TaskReading): boolean {
-  if (told.atMs >= known.atMs) return false;
-  const isSameTask = told.rank === known.rank && told.incarnation === known.incarnation;
-  if (told.step === undefined || known.step === undefined) return isSameTask;
-  return told.step < known.step || (isSameTask && told.step === known.step);
+export function isEarlier(reading: TaskReading, known: TaskReading): boolean {
+  if (reading.atMs >= known.atMs) return false;
+  const isSameTask = reading.rank === known.rank && reading.incarnation === known.incarnation;
+  if (reading.step === undefined || known.step === undefined) return isSameTask;
+  return reading.step < known.step || (isSameTask && reading.step === known.step);
 }

@@ -1,14 +1,14 @@
 import type { EventRecord } from "../records/records.ts";
 
-/** Events kept for watchers; the oldest make room. */
+/** Events kept for watchers; the oldest are dropped. */
 const MAX_EVENTS = 100_000;
-/** Dropped entries that are let stand before the array is cut. */
+/** Dropped entries that the array may hold before it is compacted. */
 const SLACK = 10_000;
 
 /** A place in the log of events: the log index, and the ordinal within that entry. */
 export type Position = Pick<EventRecord, "index" | "ordinal">;
 
-/** The kept events in their order, found by position. */
+/** The kept events in order, searchable by position. */
 export class EventLog {
   #events: EventRecord[];
   #first = 0;
@@ -17,7 +17,7 @@ export class EventLog {
     this.#events = [...events];
   }
 
-  /** Adds the newest event. Returns the one that makes room for it, if one must. */
+  /** Appends an event. Returns the one that it evicts, if any. */
   push(event: EventRecord): EventRecord | undefined {
     this.#events.push(event);
     return this.#events.length - this.#first > MAX_EVENTS ? this.shift() : undefined;
@@ -34,11 +34,11 @@ export class EventLog {
     return oldest;
   }
 
-  /** Whether events after the position may be gone. */
+  /** Whether events after the position may have been dropped. */
   isCompacted(after: Position): boolean {
     const oldest = this.#events[this.#first];
     if (!oldest || comparePositions(after, oldest) >= 0) return false;
-    // A position is that of an event, but for the one before all.
+    // Positions are those of events, except the one before all.
     return after.index > 0 || this.#events.length - this.#first >= MAX_EVENTS;
   }
 
@@ -60,7 +60,7 @@ export class EventLog {
   }
 }
 
-/** Below 0 where `a` comes before `b`. */
+/** Negative if `a` precedes `b`. */
 export function comparePositions(a: Position, b: Position): number {
   return a.index - b.index || a.ordinal - b.ordinal;
 }
@@ -70,7 +70,7 @@ export function positionText({ index, ordinal }: Position): string {
   return `${index}.${ordinal}`;
 }
 
-/** The position that a text holds; undefined where it holds none. */
+/** The position that a text holds; undefined if it is malformed. */
 export function parsePosition(text: string): Position | undefined {
   const [, index, ordinal] = /^(\d{1,15})\.(\d{1,9})$/.exec(text) ?? [];
   if (index === undefined || ordinal === undefined) return undefined;

@@ -1,19 +1,22 @@
 import type { TaskRecord } from "../records/records.ts";
 
-/** What each project's tasks and replicas hold of GPUs, and all of shared storage, brought up to date with each. */
+/**
+ * GPUs held by each project's tasks and replicas, and all shared storage in use; updated per
+ * change.
+ */
 export class Holdings {
   readonly #gpuMilli = new Map<string, number>();
-  /** By project, then job: its tasks that may hold something. */
+  /** By project, then job: its tasks that may hold resources. */
   readonly #jobs = new Map<string, Map<string, number>>();
   #size = 0;
   #sharedStorageMb = 0;
 
-  /** Jobs of which a task may hold something. */
+  /** Jobs of which a task may hold resources. */
   get size(): number {
     return this.#size;
   }
 
-  /** What jobs of which a task may hold something have of the shared storage, in MB. */
+  /** Shared storage of jobs with a task that may hold resources, in MB. */
   get sharedStorageMb(): number {
     return this.#sharedStorageMb;
   }
@@ -23,12 +26,12 @@ export class Holdings {
     return this.#gpuMilli.get(project) ?? 0;
   }
 
-  /** The project's jobs of which a task may hold something. */
+  /** The project's jobs of which a task may hold resources. */
   jobs(project: string): Iterable<string> {
     return this.#jobs.get(project)?.keys() ?? [];
   }
 
-  /** `storageMb` is what the task's job has of the shared storage, once for all its tasks. */
+  /** `storageMb` is the job's shared storage, counted once for all its tasks. */
   moveTask(
     project: string,
     { jobId, devices, gpuMilli }: TaskRecord,

@@ -10,8 +10,8 @@ import type {
   TaskRecord,
 } from "../records/records.ts";
 import {
-  fragmentsWanted,
   nodeLabels,
+  requestedFragments,
   SERVING_PROJECT,
   servingRequest,
   sharedRequest,
@@ -20,20 +20,20 @@ import {
 import { EventLog } from "./event-log.ts";
 import { Holdings } from "./holdings.ts";
 
-/** Who follows the index from one look to the next. */
+/** A reader that processes the changes since its last read. */
 export interface IndexWatcher {
   jobChanged(id: string): void;
   nodeChanged(id: string): void;
-  /** The node is forgotten; should it come back, it is a new one. */
+  /** The node's record was removed; a node that returns under its id is a new one. */
   nodeDropped(id: string): void;
 }
 
-/** A node's snapshot and what of the record it was made of. */
+/** A node's snapshot, and the parts of the record that it was built from. */
 interface NodeSeen extends Pick<NodeRecord, "offer" | "state" | "quarantined"> {
   readonly snapshot: NodeSnapshot;
 }
 
-/** A request, and how many jobs it is of. */
+/** A request and the number of jobs that share it. */
 interface SharedTaskRequest {
   readonly key: string;
   readonly request: TaskRequest;
@@ -41,9 +41,8 @@ interface SharedTaskRequest {
 }
 
 /**
- * What follows from the jobs' state and would be slow to find in it. It is no part of what is
- * replicated: it is kept beside the state and built anew after a snapshot. Where its order decides
- * something, that order is the same however it was built.
+ * Derived data that would be slow to compute from the jobs' state. It is not replicated: a restore
+ * rebuilds it. Where its order decides something, the order does not depend on how it was built.
  */
 export class JobIndex {
   readonly #state: JobsState;
@@ -51,37 +50,37 @@ export class JobIndex {
   readonly holdings = new Holdings();
   /** Ids of the nodes on which replicas of deployed models hold devices. */
   readonly servingNodes = new Set<string>();
-  /** By node id, then deployment: the replicas that were given a place there. */
+  /** By node id, then deployment: the replicas with a place there. */
   readonly replicasByNode = new Map<string, Map<string, ReplicaRecord>>();
   /** Jobs that have not ended, in the order of their submission. */
   readonly live = new Set<string>();
   /** By `project/name`: the latest job of that name. */
   readonly byName = new Map<string, string>();
-  /** By job id: the live jobs that wait for it. */
+  /** By job id: the live jobs that depend on it. */
   readonly dependents = new Map<string, Set<string>>();
-  /** By node id: the keys of its tasks that are not surely over. */
+  /** By node id: the keys of its tasks that may be alive. */
   readonly tasksByNode = new Map<string, Set<string>>();
-  /** By job id: when its state ends by itself. */
+  /** By job id: when its state times out. */
   readonly dues = new Map<string, number>();
-  /** Jobs with a failure that waits for word of their nodes. */
+  /** Jobs with an unconfirmed failure. */
   readonly suspected = new Set<string>();
-  /** By parameter server: how many shards each job holds there, those of each fragment counted. */
+  /** By parameter server: the shards of each job there, counted per fragment. */
   readonly shardsByServer = new Map<string, Map<string, number>>();
   /** Jobs that have succeeded and whose model is not registered yet. */
   readonly unregistered = new Set<string>();
   /** By queue: its live jobs. */
   readonly queueLengths = new Map<string, number>();
-  /** Ended jobs of which no task is left, the longest ended first. */
+  /** Ended jobs without live tasks, in the order in which they ended. */
   readonly ended: JobRecord[] = [];
   readonly events: EventLog;
-  /** Live jobs with the promise of a start, or with a place in the line. */
+  /** Live jobs with a reservation or a rank in the line. */
   readonly line = new Set<string>();
   /** Requests by job; equal ones are the same object. */
   readonly #requests = new Map<
     string,
     { readonly tasks: number; readonly shared: SharedTaskRequest }
   >();
-  /** By their JSON; those of jobs that are not forgotten. */
+  /** By their JSON; only those of known jobs. */
   readonly #interned = new Map<string, SharedTaskRequest>();
   readonly #snapshots = new Map<string, NodeSeen>();
   readonly #watchers = new Set<IndexWatcher>();
@@ -103,7 +102,7 @@ export class JobIndex {
     }
   }
 
-  /** Tells the watcher of each job and node that changes from now on, for as long as this lives. */
+  /** Notifies the watcher of each job and node that changes, for the lifetime of the index. */
   watch(watcher: IndexWatcher): void {
     this.#watchers.add(watcher);
   }
@@ -127,7 +126,7 @@ export class JobIndex {
     else this.servingNodes.delete(nodeId);
   }
 
-  /** A node of which nothing is left. */
+  /** A node that holds nothing. */
   dropNode(node: NodeRecord): void {
     const { id } = node.offer;
     this.#setServing(id, node, undefined);
@@ -136,7 +135,7 @@ export class JobIndex {
     for (const watcher of this.#watchers) watcher.nodeDropped(id);
   }
 
-  /** A job was submitted, has changed, or is forgotten. */
+  /** A job was submitted, changed or removed. */
   onJob(before: JobRecord | undefined, after: JobRecord | undefined): void {
     const job = (after ?? before)!;
     for (const watcher of this.#watchers) watcher.jobChanged(job.id);
@@ -160,7 +159,7 @@ export class JobIndex {
     if (!after) this.#forget(job);
   }
 
-  /** The caller moves what the task holds: a start that was checked has taken it already. */
+  /** The caller updates the holdings, since a checked start has already changed them. */
   onTask(key: string, before: TaskRecord | undefined, after: TaskRecord | undefined): void {
     const held = before !== undefined && before.phase !== "exited";
     const holds = after !== undefined && after.phase !== "exited";
@@ -177,7 +176,7 @@ export class JobIndex {
     else this.tasksByNode.delete(nodeId);
   }
 
-  /** A replica has got its place or is gone from it. The caller moves what the place holds. */
+  /** A replica got or lost its place. The caller updates the holdings. */
   onReplica(place: ReplicaRecord, sign: 1 | -1): void {
     const { nodeId, devices } = place;
     const places = this.replicasByNode.get(nodeId) ?? new Map<string, ReplicaRecord>();
@@ -189,7 +188,7 @@ export class JobIndex {
     for (const watcher of this.#watchers) watcher.nodeChanged(nodeId);
   }
 
-  /** Something else is known of a replica that keeps its place. */
+  /** The record of a replica that keeps its place changed. */
   onReplicaChange(place: ReplicaRecord): void {
     this.replicasByNode.get(place.nodeId)?.set(place.deployment, place);
   }
@@ -214,7 +213,7 @@ export class JobIndex {
     this.#requests.delete(jobId);
   }
 
-  /** The node as the scheduler sees it; the same object as long as that is the same. */
+  /** The node as the scheduler sees it; the same object until that changes. */
   snapshotOf(record: NodeRecord): NodeSnapshot {
     const { offer, state, quarantined } = record;
     const known = this.#snapshots.get(offer.id);
@@ -277,7 +276,7 @@ export class JobIndex {
       if (this.shardsByServer.get(server)?.size === 0) this.shardsByServer.delete(server);
     }
     if (after.length === 0) return;
-    const each = fragmentsWanted(this.#state.specs.get(id)!);
+    const each = requestedFragments(this.#state.specs.get(id)!);
     for (const server of after) {
       const jobs = this.shardsByServer.get(server) ?? new Map<string, number>();
       this.shardsByServer.set(server, jobs.set(id, (jobs.get(id) ?? 0) + each));
@@ -296,7 +295,7 @@ export class JobIndex {
     if (this.byName.get(name) === job.id) this.byName.delete(name);
   }
 
-  /** Where the job stands or belongs among the ended ones. */
+  /** The job's position among the ended jobs. */
   #endedPlace(job: JobRecord): number {
     let low = 0;
     let high = this.ended.length;
@@ -311,14 +310,14 @@ export class JobIndex {
 
 const WHOLE_DEVICE_MILLI = 1_000;
 
-/** The key of a job's name among those of its project. */
+/** The key of a job's name within its project. */
 export function nameKey({ project, name }: Pick<JobRecord, "project" | "name">): string {
   return `${project}/${name}`;
 }
 
 const NO_SHARDS: readonly string[] = [];
 
-/** Where a job holds shards: as long as its attempt goes on, or a task of it may live. */
+/** Where a job holds shards, while its attempt goes on or one of its tasks may be alive. */
 function shardsHeld(job: JobRecord | undefined): readonly string[] {
   if (!job?.shards) return NO_SHARDS;
   return isUnderWay(job.state) || job.liveTasks > 0 ? job.shards : NO_SHARDS;

@@ -5,15 +5,15 @@ import type { ProjectRecord, UsageRecord } from "./records.ts";
 /** The window over which GPU-hours are counted. */
 export const ACCOUNTING_WINDOW_MS = 30 * 24 * 3_600_000;
 const HALF_LIFE_MS = DEFAULT_SETTINGS.fairShareHalfLifeMs;
-/** Accounts of those that hold something are brought up to date so often, while a master leads. */
+/** How often the accounts of projects with holdings are brought up to date by an active leader. */
 const SETTLE_EVERY_MS = 60_000;
 /**
- * One that was not for so long has had no master: what it held is counted no further, for workers end
- * their tasks when their leases are over.
+ * A longer gap means that there was no leader. Usage after it is not counted, because workers end
+ * their tasks when their leases expire.
  */
 const MAX_UNSETTLED_MS = 300_000;
 
-/** What the tasks of one command begin or cease to hold, written once per project at its end. */
+/** The holdings that one command starts or ends, written once per project at its end. */
 export class AccountChanges {
   readonly #projects: Map<string, ProjectRecord>;
   readonly #atMs: number;
@@ -32,7 +32,7 @@ export class AccountChanges {
     this.#held.set(project, held);
   }
 
-  /** Brings accounts up to date of which something was held for long. */
+  /** Updates accounts with long-running holdings. */
   settle(): void {
     for (const { name, usage } of this.#projects.values()) {
       if ((accountDueMs(usage) ?? Number.POSITIVE_INFINITY) > this.#atMs) continue;
@@ -57,13 +57,13 @@ export class AccountChanges {
   }
 }
 
-/** When the account is to be brought up to date; undefined for one that holds nothing. */
+/** When the account must be updated; undefined if it holds nothing. */
 export function accountDueMs(usage: UsageRecord): number | undefined {
   const holds = usage.heldGpuMilli > 0 || usage.heldCpuMilli > 0 || usage.heldMemoryMib > 0;
   return holds ? usage.asOfMs + SETTLE_EVERY_MS : undefined;
 }
 
-/** A project that nobody has set up: weight 1 and no quota. */
+/** A project without configuration: weight 1 and no quota. */
 export function newProject(name: string, atMs: number): ProjectRecord {
   return {
     name,
@@ -84,8 +84,8 @@ export function newProject(name: string, atMs: number): ProjectRecord {
 }
 
 /**
- * The account brought up to date: what was held since counts as used, for as long as there was a
- * master. Amounts are whole.
+ * The account up to date: holdings count as used for as long as there was a leader. Amounts are
+ * integers.
  */
 export function usageAt(usage: UsageRecord, atMs: number): UsageRecord {
   const elapsedMs = Math.max(0, atMs - usage.asOfMs);

@@ -12,15 +12,15 @@ import type {
 } from "./records.ts";
 
 /**
- * Everything that changes the state of jobs and nodes. Spans of time come with the command, from
- * the leader's settings, so that apply needs none of its own; `atMs` is the proposer's clock.
+ * Every command that changes jobs and nodes. Time spans come from the leader's settings with the
+ * command; `atMs` is the proposer's clock.
  */
 export type JobsCommand =
   | SubmitJobCommand
   | RequestJobCommand
   | CommitPlanCommand
   | ReportTasksCommand
-  | JudgeJobsCommand
+  | ConfirmFailuresCommand
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
@@ -42,48 +42,48 @@ export interface SubmitJobCommand {
   readonly type: "job.submit";
   readonly atMs: number;
   readonly jobId: string;
-  /** As parsed: every default filled in. */
+  /** Parsed, with all defaults. */
   readonly spec: SubmitJob;
 }
 
-/** Repeating one that is done already succeeds. */
+/** Repeating a fulfilled request succeeds. */
 export interface RequestJobCommand {
   readonly type: "job.request";
   readonly atMs: number;
   readonly jobId: string;
   readonly request: "cancel" | "suspend" | "resume";
-  /** Refused with `precondition_failed` unless the job's latest change is of this log index. */
+  /** Refused with `precondition_failed` unless the job last changed at this log index. */
   readonly ifIndex?: number | undefined;
 }
 
-/** What the scheduler decided on the state at `basedOnIndex`; what no longer holds is dropped. */
+/** The scheduler's decisions on the state at `basedOnIndex`; those no longer valid are dropped. */
 export interface CommitPlanCommand {
   readonly type: "plan.commit";
   readonly atMs: number;
   readonly basedOnIndex: number;
-  /** CPU and memory handed out, in multiples of what is present. */
+  /** The factor by which CPU and memory may be oversubscribed. */
   readonly overcommitRatio: number;
-  /** The cluster's limits, by which quotas are checked again; absent in logs of earlier versions. */
+  /** The cluster's limits, for the quota check in apply; absent in logs of earlier versions. */
   readonly limits?: PlanLimits | undefined;
   /** How long the workers may take to acknowledge their leases. */
   readonly acknowledgeMs: number;
-  /** Accepted jobs whose quota and dependencies were looked at. */
+  /** Accepted jobs that passed the checks of quota and dependencies. */
   readonly admitted: readonly string[];
   readonly unsatisfiable: readonly { readonly jobId: string; readonly message: string }[];
   readonly starts: readonly PlannedStart[];
   readonly preemptions: readonly { readonly victimId: string; readonly forJobId: string }[];
-  /** Running jobs past their bound. */
+  /** Running jobs past their time limit. */
   readonly expired: readonly string[];
-  /** The jobs that keep their places in the queue, in order. */
+  /** The jobs that keep their rank in the queue, in order. */
   readonly line?: readonly PlannedPlace[] | undefined;
-  /** The one promise of a plan in logs of earlier versions, which have no line. */
+  /** The single reservation of a plan in logs of earlier versions, which have no line. */
   readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
 }
 
-/** A job, or lost tasks that rejoin theirs, with a place in the queue that is kept until they start. */
+/** A job, or lost tasks that rejoin theirs, whose rank in the queue is kept until the start. */
 export interface PlannedPlace {
   readonly jobId: string;
-  /** The start that it is promised; absent for one that a promise behind it passes over. */
+  /** The reserved start; absent for a job that a reservation behind it overtakes. */
   readonly startAtMs?: number | undefined;
 }
 
@@ -94,34 +94,34 @@ export interface PlanLimits {
 
 export interface PlannedStart {
   readonly jobId: string;
-  /** One place a task in the order of ranks; of a recovering job, of its lost ranks only. */
+  /** One place per task in the order of ranks; for a recovering job, of its lost ranks only. */
   readonly placements: readonly {
     readonly nodeId: string;
     readonly devices: readonly number[];
   }[];
 }
 
-/** What one worker says of its tasks. Older attempts and tasks of other nodes are passed over. */
+/** One worker's report of its tasks. Older attempts and tasks of other nodes are ignored. */
 export interface ReportTasksCommand {
   readonly type: "tasks.report";
   readonly atMs: number;
   readonly nodeId: string;
   readonly reports: readonly TaskReportEntry[];
   /**
-   * How long a failure that a lost node may have caused waits for word of the other tasks' nodes;
-   * absent: not at all.
+   * How long an unconfirmed failure waits for a report of the other tasks' nodes. Absent: not at
+   * all.
    */
   readonly wordMs?: number | undefined;
 }
 
-/** The nodes of all tasks of these jobs were heard of since the failures that wait for that. */
-export interface JudgeJobsCommand {
+/** All nodes of these jobs have reported since the unconfirmed failure. */
+export interface ConfirmFailuresCommand {
   readonly type: "jobs.judge";
   readonly atMs: number;
   readonly entries: readonly {
     readonly jobId: string;
     readonly attempt: number;
-    /** Of the failure that was looked at. */
+    /** Identifies the failure that was checked. */
     readonly suspectedMs: number;
   }[];
 }
@@ -130,13 +130,13 @@ export interface TaskReportEntry {
   readonly jobId: string;
   readonly attempt: number;
   readonly rank: number;
-  /** Of the task that the worker speaks of, 0 for the first; absent: the one that is known. */
+  /** The task's incarnation, 0 for the first; absent: the known one. */
   readonly incarnation?: number | undefined;
   readonly phase: "leased" | "starting" | "running" | "stopping" | "exited";
   readonly rendezvous?: string | undefined;
   /** With phase `exited`. */
   readonly exit?: TaskExitRecord | undefined;
-  /** Devices of its node that ended it: they are taken out in the same entry of the log. */
+  /** Devices of its node that caused the exit; the same log entry quarantines them. */
   readonly sickDevices?: readonly number[] | undefined;
 }
 
@@ -151,14 +151,14 @@ export interface ReportProgressCommand {
   }[];
 }
 
-/** A node has attached, or offers something else than before. */
+/** A node has attached, or its offer has changed. */
 export interface JoinNodeCommand {
   readonly type: "node.join";
   readonly atMs: number;
   readonly offer: NodeOffer;
 }
 
-/** Which replicas hold devices of a node that they did not get from the scheduler. */
+/** Which replicas hold devices of a node without a place from the scheduler. */
 export interface ServingNodeCommand {
   readonly type: "node.update";
   readonly atMs: number;
@@ -166,7 +166,7 @@ export interface ServingNodeCommand {
   readonly serving: readonly ServingHold[];
 }
 
-/** A replica that had its place from the scheduler serves. */
+/** A replica with a place from the scheduler serves. */
 export interface ReadyReplicaCommand {
   readonly type: "replica.ready";
   readonly atMs: number;
@@ -174,7 +174,7 @@ export interface ReadyReplicaCommand {
   readonly deployment: string;
 }
 
-/** A replica that had its place from the scheduler is gone from the node. */
+/** A replica with a place from the scheduler has left the node. */
 export interface ReleaseReplicaCommand {
   readonly type: "replica.release";
   readonly atMs: number;
@@ -182,7 +182,7 @@ export interface ReleaseReplicaCommand {
   readonly deployment: string;
 }
 
-/** A replica that had its place from the scheduler has failed in a way that no further try mends. */
+/** A replica with a place from the scheduler failed for a reason that a retry cannot fix. */
 export interface FailReplicaCommand {
   readonly type: "replica.fail";
   readonly atMs: number;
@@ -196,7 +196,7 @@ export interface LoseNodesCommand {
   readonly type: "node.lost";
   readonly atMs: number;
   readonly nodeIds: readonly string[];
-  /** From here on every lease on them is over. */
+  /** From here on every lease on the nodes has expired. */
   readonly fencedAtMs: number;
 }
 
@@ -205,18 +205,18 @@ export interface DrainNodeCommand {
   readonly type: "node.drain";
   readonly atMs: number;
   readonly nodeId: string;
-  /** When its tasks are ended whether they have checkpointed or not. */
+  /** When its tasks are killed, with or without a checkpoint. */
   readonly byMs: number;
 }
 
-/** Ends a drain, midway or done, and takes devices back that are well again. */
+/** Cancels or ends a drain, and returns healthy devices to service. */
 export interface ResumeNodeCommand {
   readonly type: "node.resume";
   readonly atMs: number;
   readonly nodeId: string;
-  /** Devices that were taken out and that their worker no longer calls sick. */
+  /** Quarantined devices that their worker no longer reports as sick. */
   readonly wellDevices?: readonly number[] | undefined;
-  /** The reading that they are well by. */
+  /** The device reading that shows them healthy. */
   readonly wellAsOf?: DeviceReading | undefined;
 }
 
@@ -225,13 +225,13 @@ export interface QuarantineDeviceCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly device: number;
-  /** Absent: the device is well again. */
+  /** Absent: the device is healthy again. */
   readonly why?: string | undefined;
-  /** The reading that it is sick by; nothing comes of one before that by which it was taken back. */
+  /** The device reading that shows it sick; ignored if older than the one that returned it. */
   readonly asOf?: DeviceReading | undefined;
 }
 
-/** A parameter server has attached; as another process than before, it has lost its shards. */
+/** A parameter server has attached; a new process has lost its shards. */
 export interface JoinServerCommand {
   readonly type: "server.join";
   readonly atMs: number;
@@ -244,7 +244,7 @@ export interface LoseServersCommand {
   readonly serverIds: readonly string[];
 }
 
-/** The model of a job that has succeeded is registered, or cannot be. */
+/** The model of a succeeded job is registered, or cannot be. */
 export interface RegisteredModelCommand {
   readonly type: "job.registered";
   readonly atMs: number;
@@ -267,7 +267,7 @@ export interface SetQueueCommand {
   readonly queue: QueueRecord;
 }
 
-/** Fires all that is due at `atMs`. */
+/** Fires every timer that is due at `atMs`. */
 export interface TickCommand {
   readonly type: "clock.tick";
   readonly atMs: number;

@@ -1,22 +1,23 @@
 import type { JobRecord, TaskRecord } from "./records.ts";
 
 /**
- * What the state wants of a task on its worker: hold its place (`lease`), run (`start`, with the
- * peers' addresses from the task records), leave, or be forgotten because its end is in the log.
+ * The desired state of a task on its worker: hold its place (`lease`), run (`start`, with the
+ * peers'
+ * addresses from the task records), stop, or be forgotten because its exit is in the log.
  */
-export type WantedTask =
+export type DesiredTask =
   | { readonly order: "lease" | "start" | "forget" }
   | {
       readonly order: "stop";
       /** Ask for a checkpoint first. */
       readonly checkpoint: boolean;
-      /** When it is to be killed, ms since the epoch; absent: at once. */
+      /** When it is killed, ms since the epoch; absent: at once. */
       readonly byMs?: number | undefined;
       readonly why: string;
     };
 
-/** A task that the state does not hold at all is wanted as `stop`, then `forget`. */
-export function desiredTaskState(job: JobRecord | undefined, task: TaskRecord): WantedTask {
+/** A task without a record is stopped, then forgotten. */
+export function desiredTaskState(job: JobRecord | undefined, task: TaskRecord): DesiredTask {
   if (task.phase === "exited") return { order: "forget" };
   if (!job || task.attempt !== job.attempt) return stopNow("the attempt is over");
   switch (job.state) {
@@ -26,7 +27,7 @@ export function desiredTaskState(job: JobRecord | undefined, task: TaskRecord): 
     case "running":
       return { order: "start" };
     case "recovering":
-      // A replacement joins the tasks that run as soon as it has its lease.
+      // A replacement joins the running tasks as soon as it has its lease.
       return { order: task.phase === "reserved" ? "lease" : "start" };
     case "checkpointing": {
       const why = job.leaving?.why ?? "preempt";
@@ -37,6 +38,6 @@ export function desiredTaskState(job: JobRecord | undefined, task: TaskRecord): 
   }
 }
 
-function stopNow(why: string): WantedTask {
+function stopNow(why: string): DesiredTask {
   return { order: "stop", checkpoint: false, why };
 }

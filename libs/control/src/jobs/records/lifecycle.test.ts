@@ -15,7 +15,7 @@ function job(state: JobState, change: Partial<JobRecord> = {}): JobRecord {
   };
 }
 
-/** The states that the job goes through. */
+/** The states that the job passes through. */
 const walk = (from: JobRecord, event: JobTransition) =>
   transition(from, event, NOW).map(({ state }) => state);
 
@@ -34,7 +34,7 @@ const lost = (within: boolean): JobTransition => ({
 const none = { liveTasks: 0 };
 const one = { liveTasks: 1 };
 
-describe("the table of the lifecycle", () => {
+describe("lifecycle: the transition table", () => {
   it.each<[string, JobRecord, JobTransition, JobState[]]>([
     ["admits an accepted job", job("accepted", none), { type: "admitted" }, ["pending"]],
     ["reserves", job("pending", none), { type: "reserved", tasks: 2, byMs: 1 }, ["scheduled"]],
@@ -101,7 +101,7 @@ describe("the table of the lifecycle", () => {
   });
 });
 
-test("nothing leaves a terminal state", () => {
+test("lifecycle: nothing leaves a terminal state", () => {
   const events: JobTransition[] = [
     ...[{ type: "admitted" }, { type: "leased" }, { type: "rendezvous" }, { type: "due" }],
     ...[{ type: "succeeded" }, { type: "cancel" }, { type: "resume" }],
@@ -115,7 +115,7 @@ test("nothing leaves a terminal state", () => {
   }
 });
 
-test("an attempt is raised by a reservation alone, and never while a task of the last is left", () => {
+test("attempt: only a reservation raises it, once no task of the last is live", () => {
   const reserved: JobTransition = { type: "reserved", tasks: 2, byMs: 1 };
   expect(transition(job("pending", none), reserved, NOW)[0]).toMatchObject({
     attempt: 2,
@@ -128,14 +128,14 @@ test("an attempt is raised by a reservation alone, and never while a task of the
   });
 });
 
-test("what runs again has no failure, and what it went through stays in its counts", () => {
+test("failure: a running job has none; its counters keep the past ones", () => {
   const [recovering] = transition(job("running"), lost(true), NOW);
   expect(recovering?.failure).toMatchObject({ reason: "NodeLost" });
   const [running] = transition(recovering!, { type: "rendezvous" }, NOW);
   expect(running).toMatchObject({ state: "running", losses: 1, failure: undefined });
 });
 
-test("lost nodes, sick devices and preemptions use up no retry; they end a job after a hundred", () => {
+test("losses: nodes, devices and preemptions use no retry; 100 fail the job", () => {
   for (const event of [lost(false), failed("GpuFault"), failed("NodeLost")]) {
     const [after] = transition(job("running"), event, NOW);
     expect(after).toMatchObject({ state: "retrying", failures: 0, losses: 1 });
@@ -143,7 +143,7 @@ test("lost nodes, sick devices and preemptions use up no retry; they end a job a
   expect(walk(job("running", { losses: MAX_LOSSES }), lost(true))).toEqual(["failed"]);
 });
 
-test("retries wait twice as long each time and end at the limit, with the last cause", () => {
+test("retries: the backoff doubles, and the last cause is kept at the limit", () => {
   const notBefore = (failures: number) =>
     transition(job("running", { failures }), failed("Hang", 20), NOW)[0]?.notBeforeMs;
   expect([0, 1, 2, 19].map(notBefore)).toEqual([6_000, 7_000, 9_000, 305_000]);
@@ -151,13 +151,13 @@ test("retries wait twice as long each time and end at the limit, with the last c
   expect(last?.failure).toMatchObject({ reason: "RetryLimitExceeded", cause: "Hang" });
 });
 
-test("starts that nodes do not take wait from the second on, so that losses last", () => {
+test("refused starts: the backoff starts with the second", () => {
   const notBefore = (losses: number) =>
     transition(job("scheduled", { losses }), lost(false), NOW)[0]?.notBeforeMs;
   expect([0, 1, 2, 3, 99].map(notBefore)).toEqual([undefined, 6_000, 7_000, 9_000, 35_000]);
 });
 
-test("every reason of a failure has its consequence, with retries left", () => {
+test("failure reasons: each has its consequence while retries are left", () => {
   const final = ["DeadlineExceeded", "DependencyFailed", "CheckpointCorrupt", "Unsatisfiable"];
   for (const reason of FAILURE_REASONS) {
     const expected = final.includes(reason) ? "failed" : "retrying";

@@ -1,92 +1,94 @@
 import type { FailureReason, JobState } from "@heddle/contracts/jobs";
 import type { JobFailureRecord, JobRecord, Leaving } from "./records.ts";
 
-/** Everything that can happen to a job. */
+/** The events of a job's lifecycle. */
 export type JobTransition =
-  /** Its quota and dependencies were looked at. */
+  /** Its quota and dependencies were checked. */
   | { readonly type: "admitted" }
-  /** A plan has reserved places: for the whole gang, or in place of the lost tasks. */
+  /** A plan has reserved places: for the whole gang, or for the lost tasks. */
   | {
       readonly type: "reserved";
       readonly tasks: number;
       readonly byMs: number;
-      /** Parameter servers by shard; those of a gang that is made whole again stay. */
+      /** Parameter servers by shard; a gang that gets replacements keeps its own. */
       readonly shards?: readonly string[] | undefined;
     }
   /** Every worker has acknowledged its lease. */
   | { readonly type: "leased" }
-  /** Every task runs, or has ended well already. */
+  /** Every task runs, or has already succeeded. */
   | { readonly type: "rendezvous" }
   /** It must leave its places. */
   | { readonly type: "leave"; readonly leaving: Leaving; readonly byMs: number }
-  /** The time of the present state is over: acknowledgement, grace. */
+  /** The present state has timed out: acknowledgement or grace period. */
   | { readonly type: "due" }
-  /** A task is surely over. */
+  /** A task is certainly over. */
   | { readonly type: "taskOver" }
-  /** Nodes of the attempt are lost; `within` says whether its tolerance covers all that are. */
+  /** Nodes of the attempt are lost; `within` says whether the tolerance covers all losses. */
   | { readonly type: "nodesLost"; readonly within: boolean; readonly failure: JobFailureRecord }
   /** A task of the attempt has failed. */
   | { readonly type: "failed"; readonly failure: JobFailureRecord; readonly retryLimit: number }
-  /** A task has failed, and a node of another that nothing was heard of since may be the cause. */
+  /** A task has failed, possibly because of another task's node that has not reported since. */
   | { readonly type: "suspected"; readonly failure: JobFailureRecord; readonly byMs: number }
-  /** Something that no retry can mend. */
+  /** A failure that no retry can fix. */
   | { readonly type: "doomed"; readonly failure: JobFailureRecord }
-  /** Every task has ended well. */
+  /** Every task has succeeded. */
   | { readonly type: "succeeded" }
   | { readonly type: "cancel" }
   | { readonly type: "resume" };
 
-/** When, by the log, and by which version's rules. */
-export interface Moment {
+/** Time and log index of the command, and the cluster version whose rules apply. */
+export interface ApplyContext {
   readonly index: number;
   readonly atMs: number;
   /** The cluster version; see cluster-version.ts. */
   readonly version: number;
 }
 
-/** Losses of nodes and devices until the job is given up as NodeLost. */
+/** Losses of nodes and devices before the job fails as NodeLost. */
 export const MAX_LOSSES = 100;
 const FIRST_BACKOFF_MS = 1_000;
 const MAX_BACKOFF_MS = 300_000;
-/** The same for starts that a node did not take. */
+/** The same for starts that a node refused. */
 const MAX_REFUSED_BACKOFF_MS = 30_000;
 
 const TERMINAL: ReadonlySet<JobState> = new Set(["succeeded", "failed", "cancelled"]);
-/** States whose attempt goes on. */
+/** States of an attempt in progress. */
 const UNDER_WAY: ReadonlySet<JobState> = new Set([
   "scheduled",
   "starting",
   "running",
   "recovering",
 ]);
-/** Failures that a further attempt would meet again. */
+/** Failures that would recur in another attempt. */
 const FINAL_REASONS: ReadonlySet<FailureReason> = new Set([
   "DeadlineExceeded",
   "DependencyFailed",
   "CheckpointCorrupt",
   "Unsatisfiable",
 ]);
-/** Failures of the infrastructure: they use up no retry. */
+/** Infrastructure failures, which use no retry. */
 const LOSS_REASONS: ReadonlySet<FailureReason> = new Set(["NodeLost", "GpuFault"]);
 
 export function isTerminal(state: JobState): boolean {
   return TERMINAL.has(state);
 }
 
-/** Whether the tasks of the present attempt are to go on. */
+/** Whether the tasks of the present attempt should go on. */
 export function isUnderWay(state: JobState): boolean {
   return UNDER_WAY.has(state);
 }
 
 /**
- * The one table of the lifecycle: every state that the job goes through because of the event, in
- * order; none where the event means nothing to it. Nothing leaves a terminal state, an attempt is
- * only ever raised by a reservation, and a reservation needs that no task of an older one is left.
+ * The lifecycle's transition table: the states that an event leads through, in order; none if the
+ * event does not apply.
+ * - Nothing leaves a terminal state.
+ * - Only a reservation raises the attempt.
+ * - A reservation requires that no task of an older attempt is live.
  */
 export function transition(
   job: JobRecord,
   event: JobTransition,
-  now: Moment,
+  now: ApplyContext,
 ): readonly JobRecord[] {
   if (isTerminal(job.state)) return event.type === "taskOver" ? [taskOver(job, now)] : [];
   switch (event.type) {
@@ -118,7 +120,7 @@ export function transition(
       if (job.state === "cancelling") return [];
       return settle([enter(job, "cancelling", now)], now);
     case "resume":
-      // One that was never admitted has that before it still.
+      // A job that was never admitted must still be admitted.
       return job.state === "suspended" ? [enter(job, job.leaving?.from ?? "pending", now)] : [];
     default:
       return event satisfies never;
@@ -128,7 +130,7 @@ export function transition(
 function enter(
   job: JobRecord,
   state: JobState,
-  now: Moment,
+  now: ApplyContext,
   change: Partial<JobRecord> = {},
 ): JobRecord {
   return {
@@ -138,29 +140,34 @@ function enter(
     changedIndex: now.index,
     dueMs: undefined,
     suspectedMs: undefined,
-    // What nobody has judged yet is no failure of what comes.
+    // An unconfirmed failure is not kept for the next attempt.
     failure: job.suspectedMs === undefined ? job.failure : undefined,
     leaving: undefined,
     ...change,
   };
 }
 
-/** What waits no more is promised nothing. */
+/** Only a waiting job has a reservation. */
 const OUT_OF_LINE = { promisedStartMs: undefined, placeInLine: undefined };
 
-function end(job: JobRecord, state: JobState, now: Moment, failure?: JobFailureRecord): JobRecord {
+function end(
+  job: JobRecord,
+  state: JobState,
+  now: ApplyContext,
+  failure?: JobFailureRecord,
+): JobRecord {
   const change = failure ? { failure, endedAtMs: now.atMs } : { endedAtMs: now.atMs };
   return enter(job, state, now, { ...change, notBeforeMs: undefined, ...OUT_OF_LINE });
 }
 
-function taskOver(job: JobRecord, now: Moment): JobRecord {
+function taskOver(job: JobRecord, now: ApplyContext): JobRecord {
   return { ...job, liveTasks: job.liveTasks - 1, changedIndex: now.index };
 }
 
 function reserve(
   job: JobRecord,
   { tasks, byMs, shards }: Extract<JobTransition, { type: "reserved" }>,
-  now: Moment,
+  now: ApplyContext,
 ): readonly JobRecord[] {
   if (job.state === "recovering") {
     const liveTasks = job.liveTasks + tasks;
@@ -180,16 +187,21 @@ function reserve(
   return [enter(job, "scheduled", now, change)];
 }
 
-function rendezvous(job: JobRecord, now: Moment): readonly JobRecord[] {
+function rendezvous(job: JobRecord, now: ApplyContext): readonly JobRecord[] {
   if (job.state !== "starting" && job.state !== "recovering") return [];
   const startedAtMs = job.startedAtMs ?? now.atMs;
   const firstStartedAtMs = job.firstStartedAtMs ?? now.atMs;
-  // What it has got over is no failure of what runs now; its events tell of it.
+  // A running job has no failure; its events keep the past ones.
   return [enter(job, "running", now, { startedAtMs, firstStartedAtMs, failure: undefined })];
 }
 
-/** What has run may checkpoint first; what has not begun leaves at once. */
-function leave(job: JobRecord, leaving: Leaving, byMs: number, now: Moment): readonly JobRecord[] {
+/** A job that has run may checkpoint first; one that has not started stops at once. */
+function leave(
+  job: JobRecord,
+  leaving: Leaving,
+  byMs: number,
+  now: ApplyContext,
+): readonly JobRecord[] {
   const isSuspend = leaving.why === "suspend";
   if (hasRun(job)) return [enter(job, "checkpointing", now, { leaving, dueMs: byMs })];
   if (job.state === "checkpointing") {
@@ -203,18 +215,18 @@ function leave(job: JobRecord, leaving: Leaving, byMs: number, now: Moment): rea
   return [enter(job, "suspended", now, { leaving: { ...leaving, from }, ...OUT_OF_LINE })];
 }
 
-/** Also one that recovers: the tasks that it has not lost may have much to save. */
+/** Also a recovering job: its remaining tasks may have much to save. */
 function hasRun({ state, startedAtMs }: JobRecord): boolean {
   return state === "running" || (state === "recovering" && startedAtMs !== undefined);
 }
 
-/** Its places are given up; the tasks that still hold some are ended. */
-function left(job: JobRecord, leaving: Leaving, now: Moment): JobRecord {
+/** Gives up its places; the tasks that still hold some are stopped. */
+function left(job: JobRecord, leaving: Leaving, now: ApplyContext): JobRecord {
   if (leaving.why === "suspend") return enter(job, "suspended", now, { leaving });
   return enter(job, "preempted", now, { leaving, preemptions: job.preemptions + 1 });
 }
 
-function due(job: JobRecord, now: Moment): readonly JobRecord[] {
+function due(job: JobRecord, now: ApplyContext): readonly JobRecord[] {
   if (job.state === "scheduled") return [enter(job, "pending", now)];
   if (job.suspectedMs !== undefined) {
     const message = `after the end of rank ${job.failure?.rank}, the node of another was not heard of until its lease was over`;
@@ -224,8 +236,8 @@ function due(job: JobRecord, now: Moment): readonly JobRecord[] {
   return settle([left(job, job.leaving, now)], now);
 }
 
-/** Goes on from states that only wait until every task is over. */
-function settle(trail: readonly JobRecord[], now: Moment): readonly JobRecord[] {
+/** Leaves states that only wait for the last task to end. */
+function settle(trail: readonly JobRecord[], now: ApplyContext): readonly JobRecord[] {
   const job = trail.at(-1)!;
   if (job.liveTasks > 0) return trail;
   switch (job.state) {
@@ -245,7 +257,7 @@ function loseNodes(
   job: JobRecord,
   within: boolean,
   failure: JobFailureRecord,
-  now: Moment,
+  now: ApplyContext,
 ): readonly JobRecord[] {
   const losses = job.losses + 1;
   if (!isUnderWay(job.state)) return [];
@@ -258,7 +270,7 @@ function loseNodes(
   return settle([enter(job, "retrying", now, { losses, failure })], now);
 }
 
-/** A worker that cannot take the task may be chosen again at once, until all losses are used up. */
+/** The scheduler may choose the same worker again at once, until all losses are used up. */
 function refusedBackoffMs(times: number): number {
   return Math.min(MAX_REFUSED_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (times - 1));
 }
@@ -267,7 +279,7 @@ function fail(
   job: JobRecord,
   failure: JobFailureRecord,
   retryLimit: number,
-  now: Moment,
+  now: ApplyContext,
 ): readonly JobRecord[] {
   if (!isUnderWay(job.state)) return [];
   const { reason } = failure;
@@ -284,12 +296,12 @@ function fail(
   return settle([enter(job, "retrying", now, change)], now);
 }
 
-/** Its attempt goes on until it is known what the failure was: a lost node, or the task's own. */
+/** The attempt goes on until the cause is known: a lost node, or the task itself. */
 function suspect(
   job: JobRecord,
   failure: JobFailureRecord,
   byMs: number,
-  now: Moment,
+  now: ApplyContext,
 ): readonly JobRecord[] {
   if (!isUnderWay(job.state) || job.state === "scheduled" || job.suspectedMs !== undefined) {
     return [];
@@ -298,8 +310,8 @@ function suspect(
   return [{ ...job, failure, suspectedMs, dueMs: byMs, changedIndex }];
 }
 
-/** A job whose tasks ended before all were seen to run has run all the same. */
-function succeed(job: JobRecord, now: Moment): readonly JobRecord[] {
+/** A job whose tasks ended before all of them were seen running has still run. */
+function succeed(job: JobRecord, now: ApplyContext): readonly JobRecord[] {
   if (job.state === "scheduled") {
     const starting = enter(job, "starting", now);
     return [starting, ...succeed(starting, now)];

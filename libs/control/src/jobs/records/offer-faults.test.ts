@@ -23,19 +23,19 @@ function faults(
 const sac = { algorithm: "sac" };
 const atlantis = { algorithm: "ppo", config: { env: "Atlantis-v1" } };
 
-test("what no worker has is told by its field", () => {
+test("offer: what no worker has is a fault of its field", () => {
   expect(faults(sac, TRAINER)).toEqual(["algorithm"]);
   expect(faults(atlantis, TRAINER)).toEqual(["config.env"]);
   expect(faults({ algorithm: "ppo" }, TRAINER)).toEqual([]);
 });
 
-test("a worker that has it is enough, also one that is lost for now", () => {
+test("offer: one worker is enough, also one that is lost for now", () => {
   const other = { ...TRAINER, algorithms: ["sac"], environments: ["Atlantis-v1"] };
   expect(faults(sac, TRAINER, { ...other, state: "lost" })).toEqual([]);
   expect(faults(atlantis, TRAINER, { ...other, state: "lost" })).toEqual([]);
 });
 
-test("nothing is said where no worker trains, or one has not told what it has", () => {
+test("offer: no fault where no worker trains, or one has not reported its offer", () => {
   expect(faults(sac)).toEqual([]);
   expect(faults(sac, { executors: ["process"] })).toEqual([]);
   const silent = { executors: ["training"], algorithms: undefined, environments: undefined };

@@ -5,8 +5,8 @@ import type { SpecFault } from "./spec-faults.ts";
 import { executorOf } from "./task-request.ts";
 
 /**
- * What the job names and no worker has, lost and drained ones included, which may come back. Nothing
- * where no worker trains, or where one that does has not said what it has.
+ * What the job names and no worker has, including lost and drained workers, which may return. None
+ * where no worker trains, or a worker that trains has not reported its offer.
  */
 export function offerFaults(spec: SubmitJob, nodes: JobsState["nodes"]): SpecFault[] {
   const { algorithm } = spec;
@@ -27,7 +27,7 @@ export function offerFaults(spec: SubmitJob, nodes: JobsState["nodes"]): SpecFau
 
 const READS = ["algorithm", "command", "container_image", "config"];
 
-/** Undefined where it is not known of all, or of none. */
+/** Undefined if some worker has not reported it, or none exists. */
 function offeredBy(
   trainers: readonly NodeOffer[],
   namesOf: (offer: NodeOffer) => readonly string[] | undefined,

@@ -1,12 +1,13 @@
 import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/jobs";
 
 /**
- * The replicated records of jobs, nodes, projects and queues. All are immutable JSON, kept small
- * because each change of one hashes it whole: what never changes (the spec) and what changes apart
- * (tasks) has records of its own. Times are milliseconds since the Unix epoch, from the log.
+ * The replicated records of jobs, nodes, projects and queues.
+ * - All are immutable JSON. A change hashes the whole record, so records are small.
+ * - Constant parts (the spec) and parts that change separately (tasks) have their own records.
+ * - Times are milliseconds since the Unix epoch, from the log.
  */
 
-/** A job as it moves. Its spec is in `specs` under the same id. */
+/** The mutable part of a job. Its spec is in `specs` under the same id. */
 export interface JobRecord {
   readonly id: string;
   readonly name: string;
@@ -20,43 +21,43 @@ export interface JobRecord {
   readonly changedIndex: number;
   /** When the state was entered. */
   readonly sinceMs: number;
-  /** Tasks of the gang; follows from the nodes until the first start where the spec names none. */
+  /** Tasks of the gang; derived from the nodes until the first start if the spec sets none. */
   readonly tasks: number;
-  /** The fencing token: 0 before the first reservation, one more with each. */
+  /** The fencing token: 0 before the first reservation; each reservation increments it. */
   readonly attempt: number;
-  /** Failures of its own so far: each uses up one of `retry_limit`. */
+  /** Failures of its own; each uses one of `retry_limit`. */
   readonly failures: number;
-  /** Lost nodes and sick devices so far; they use up no retry. */
+  /** Lost nodes and sick devices; they use no retry. */
   readonly losses: number;
   readonly preemptions: number;
-  /** Tasks that may still run or hold devices, of whatever attempt: no start while there are any. */
+  /** Tasks of any attempt that may run or hold devices; no start while there are any. */
   readonly liveTasks: number;
-  /** When the running of the present attempt began. */
+  /** When the present attempt started running. */
   readonly startedAtMs?: number | undefined;
-  /** Of the first attempt that ran. */
+  /** When the first attempt started running. */
   readonly firstStartedAtMs?: number | undefined;
   readonly endedAtMs?: number | undefined;
-  /** When the present state ends by itself: acknowledgement, grace. */
+  /** When the present state times out: acknowledgement, grace period. */
   readonly dueMs?: number | undefined;
-  /** Backoff: no start before. */
+  /** Backoff: no start before this time. */
   readonly notBeforeMs?: number | undefined;
-  /** Why it leaves or left its place. */
+  /** Why it is leaving or left its place. */
   readonly leaving?: Leaving | undefined;
-  /** Since when `failure` waits for word of the other tasks' nodes, one of which may be its cause. */
+  /** Since when `failure` is unconfirmed: the loss of another task's node may be its cause. */
   readonly suspectedMs?: number | undefined;
   /** The latest failure until it runs again; on a failed job the one that ended it. */
   readonly failure?: JobFailureRecord | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
-  /** Of a training job: ids of the parameter servers that hold its latest attempt's shards, by shard. */
+  /** Of a training job: the parameter server of each shard of the latest attempt, by shard. */
   readonly shards?: readonly string[] | undefined;
-  /** Once it has succeeded: the model that it was registered as, or why it was not. */
+  /** Of a succeeded job: the registered model, or why there is none. */
   readonly model?:
     | { readonly id: string; readonly atMs: number; readonly fault?: string | undefined }
     | undefined;
-  /** The start that a plan promised to it. */
+  /** The reserved start. */
   readonly promisedStartMs?: number | undefined;
-  /** In the line of those that go before others of their level: the lower, the sooner. */
+  /** Rank in the reservation line, within its priority level: the lower, the sooner. */
   readonly placeInLine?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
   readonly waitingFor: readonly string[];
@@ -65,25 +66,25 @@ export interface JobRecord {
 export interface Leaving {
   readonly why: "preempt" | "drain" | "suspend";
   readonly forJobId?: string | undefined;
-  /** On a suspended job: the state that it goes back to, where that is not `pending`. */
+  /** Of a suspended job: the state that a resume restores, if not `pending`. */
   readonly from?: "accepted" | undefined;
 }
 
-/** One failure, in the shape that the job's status and its `failed` event show. */
+/** One failure, as in the job's status and its `failed` event. */
 export interface JobFailureRecord {
   readonly reason: FailureReason;
   readonly message: string;
-  /** Where retries ran out: the reason of the last attempt. */
+  /** The last attempt's reason, once retries are used up. */
   readonly cause?: FailureReason | undefined;
   readonly exitCode?: number | undefined;
   readonly signal?: string | undefined;
   readonly rank?: number | undefined;
   readonly nodeId?: string | undefined;
-  /** The last lines of the task's streams, oldest first; at most 50. */
+  /** The last output lines, oldest first; at most 50. */
   readonly lastLines?: readonly string[] | undefined;
 }
 
-/** What a task tells of its attempt, by the clock of its node. */
+/** What a task reports of its attempt, by its node's clock. */
 export interface TaskReading {
   readonly atMs: number;
   /** Absent in logs of earlier versions, as are `rank` and `incarnation`. */
@@ -94,12 +95,12 @@ export interface TaskReading {
 }
 
 export interface CheckpointRecord extends TaskReading {
-  /** What the task named it; empty where only its time is known. */
+  /** As the task named it; empty if only its time is known. */
   readonly name: string;
   readonly attempt: number;
 }
 
-/** The latest progress line, as far as it is of use to a client. */
+/** The latest progress line, reduced to what clients use. */
 export interface ProgressRecord extends TaskReading {
   readonly totalSteps?: number | undefined;
   /** 0..1 */
@@ -111,14 +112,17 @@ export interface ProgressRecord extends TaskReading {
   readonly backend?: string | undefined;
   readonly device?: string | undefined;
   readonly bytesPushed?: number | undefined;
-  /** Further numbers that the program tells, as `entropy`; at most 32. */
+  /** Further numbers that the program reports, as `entropy`; at most 32. */
   readonly metrics?: Readonly<Record<string, number>> | undefined;
   readonly message?: string | undefined;
 }
 
 /**
- * Where a task of an attempt is on its way. `reserved`: has its place; `leased`: its worker has
- * acknowledged; `lost`: its node is lost and its lease may still run; `exited`: it is surely over.
+ * The phase of a task.
+ * - `reserved`: it has its place.
+ * - `leased`: its worker has acknowledged the lease.
+ * - `lost`: its node is lost, and its lease may not have expired.
+ * - `exited`: it is certainly over.
  */
 export type TaskPhase =
   | "reserved"
@@ -136,9 +140,9 @@ export interface TaskRecord {
   readonly rank: number;
   /** How often the rank was replaced within its attempt; absent: never. */
   readonly incarnation?: number | undefined;
-  /** When it was told to run, by the log; only where its job goes on without lost tasks. */
+  /** When it was ordered to run, by the log; only where its job goes on without lost tasks. */
   readonly runningAtMs?: number | undefined;
-  /** How often in a row the rank was ended by a signal soon after its start; absent: never. */
+  /** Consecutive crashes of the rank soon after its start; absent: none. */
   readonly earlyCrashes?: number | undefined;
   readonly nodeId: string;
   /** Device indexes on the node, each holding `gpuMilli`. */
@@ -146,7 +150,7 @@ export interface TaskRecord {
   /** Thousandths of each device; 0 without devices. */
   readonly gpuMilli: number;
   readonly phase: TaskPhase;
-  /** It was asked to leave: then an end without a fault is not the job's end. */
+  /** It was asked to stop, so an exit without an error does not end the job. */
   readonly asked?: true | undefined;
   /** `host:port` where the other tasks reach it. */
   readonly rendezvous?: string | undefined;
@@ -161,22 +165,22 @@ export interface TaskExitRecord {
   readonly message?: string | undefined;
   readonly lastLines?: readonly string[] | undefined;
   readonly endedAtMs: number;
-  /** What a task that ended well has left, durable on its node; absent where that is nothing. */
+  /** What a succeeded task has left, durable on its node; absent for none. */
   readonly artifacts?: readonly ArtifactRecord[] | undefined;
 }
 
-/** A file that a task has left; it is known by its job, attempt, rank and name. */
+/** A file that a task has left, identified by job, attempt, rank and name. */
 export interface ArtifactRecord {
-  /** Relative, with `/` between folders. */
+  /** Relative path with `/` as separator. */
   readonly name: string;
   readonly bytes: number;
   /** Lower-case hexadecimal. */
   readonly sha256: string;
-  /** The SHA-256 of the SHA-256s of its pieces; absent where it is one piece, or of before they were told. */
+  /** The SHA-256 of its pieces' SHA-256s; absent for a single piece and in earlier versions. */
   readonly pieces?: string | undefined;
 }
 
-/** What a node offers to jobs; it says so itself when it attaches. */
+/** What a node offers to jobs, from its registration. */
 export interface NodeOffer {
   readonly id: string;
   readonly name: string;
@@ -185,7 +189,7 @@ export interface NodeOffer {
   /** Changes with each start of its process. */
   readonly incarnation: string;
   readonly cpuMilli: number;
-  /** Its share of its machine's memory, without what the system and replicas have. */
+  /** Its share of its machine's memory, less what the system and replicas use. */
   readonly memoryMib: number;
   readonly localSsdGb: number;
   readonly ioOperationsPerSec: number;
@@ -194,41 +198,41 @@ export interface NodeOffer {
   readonly gpuType: string;
   readonly gpuMemoryGb: number;
   readonly gpuCount: number;
-  /** True where the devices do not exist. */
+  /** True for simulated devices. */
   readonly simulated: boolean;
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly string[];
   readonly rack: string;
   readonly fabric: string;
-  /** What can run there: `process`, `container`, `training`. */
+  /** Its executors: `process`, `container`, `training`. */
   readonly executors: readonly string[];
-  /** What `training` can run there; absent in the records of earlier versions. */
+  /** The algorithms of `training` there; absent in the records of earlier versions. */
   readonly algorithms?: readonly string[] | undefined;
-  /** What its `ppo` can train in; absent where the worker has not said. */
+  /** The environments of `ppo` there; absent if the worker has not reported them. */
   readonly environments?: readonly string[] | undefined;
-  /** The same on all nodes of a machine; absent where the node does not say. */
+  /** Equal for all nodes of a machine; absent if the node does not report it. */
   readonly hostId?: string | undefined;
-  /** The control groups that bound it, as a container's; absent for none. */
+  /** The control groups that limit it, as a container's; absent for none. */
   readonly limitIds?: readonly string[] | undefined;
-  /** The memory that its replicas hold beside the offer; absent for none. */
+  /** The memory that its replicas use beyond the offer; absent for none. */
   readonly replicasMib?: number | undefined;
 }
 
 export interface NodeRecord {
   readonly offer: NodeOffer;
   readonly state: "ready" | "draining" | "drained" | "lost";
-  /** What it was before it was lost, and is again when it comes back. */
+  /** Its state before it was lost, which its return restores. */
   readonly before?: "ready" | "draining" | "drained" | undefined;
   readonly joinedAtMs: number;
   readonly changedIndex: number;
   readonly lostAtMs?: number | undefined;
-  /** On a lost node: from here on its tasks are surely over. */
+  /** Of a lost node: from here on its tasks are certainly over. */
   readonly fencedAtMs?: number | undefined;
-  /** While draining: when it must be empty. */
+  /** Deadline of the drain. */
   readonly drainByMs?: number | undefined;
   /** Sick devices by index. */
   readonly quarantined: readonly QuarantinedDevice[];
-  /** The worker's word by which devices were taken back: an earlier one takes none out again. */
+  /** The worker's reading by which devices returned to service: an earlier one quarantines none. */
   readonly wellAsOf?: DeviceReading | undefined;
   /** Replicas of deployed models that hold devices here. */
   readonly serving: readonly ServingHold[];
@@ -240,7 +244,7 @@ export interface ServerRecord {
   readonly name: string;
   /** `host:port` of its gRPC server. */
   readonly address: string;
-  /** Changes with each start of its process, which has none of the shards of the one before. */
+  /** Changes with each start of its process, which loses all shards. */
   readonly incarnation: string;
   readonly state: "ready" | "lost";
   readonly joinedAtMs: number;
@@ -254,11 +258,11 @@ export interface QuarantinedDevice {
   readonly atMs: number;
 }
 
-/** Which of a worker's readings of its devices a word of them comes from. */
+/** Identifies one device reading of a worker. */
 export interface DeviceReading {
   /** Of the worker's process. */
   readonly incarnation: string;
-  /** Counts the readings since that process began. */
+  /** Counts the readings of that process. */
   readonly reading: number;
 }
 
@@ -267,34 +271,34 @@ export interface ServingHold {
   readonly devices: readonly number[];
 }
 
-/** What each replica of a deployment needs of a node: the scheduler finds it a place. */
+/** What each replica of a deployment needs of a node, for the scheduler. */
 export interface ReplicaResources {
   /** Whole devices, at least 1. */
   readonly gpuCount: number;
   /** Accepted device types; empty accepts any. */
   readonly gpuTypes: readonly string[];
-  /** The least memory of each device; 0 accepts any. */
+  /** The minimum memory of each device; 0 accepts any. */
   readonly gpuMemoryGb: number;
-  /** Whether replicas run on CPUs, placed without the scheduler, as long as no node has GPUs. */
+  /** Whether replicas run on CPUs, placed without the scheduler, while no node has GPUs. */
   readonly orCpu?: true | undefined;
 }
 
-/** The place that the scheduler gave a replica; held until the replica is gone from it. */
+/** A replica's place from the scheduler, held until the replica has left it. */
 export interface ReplicaRecord {
   readonly deployment: string;
   readonly nodeId: string;
-  /** Empty once it has failed for good. */
+  /** Empty after a permanent failure. */
   readonly devices: readonly number[];
   readonly grantedAtMs: number;
-  /** When it was first seen to serve. */
+  /** When it first served. */
   readonly readyAtMs?: number | undefined;
-  /** The time of its node's drain is over: it goes, whether another is up or not. */
+  /** Its node's drain deadline has passed: it stops, whether another one is ready or not. */
   readonly evicted?: true | undefined;
-  /** Why it came down and comes up no more: the deployment gets no further place meanwhile. */
+  /** Its permanent failure: the deployment gets no other place meanwhile. */
   readonly failure?: ReplicaFailure | undefined;
 }
 
-/** A fault of a replica that another try cannot mend. */
+/** A fault of a replica that a retry cannot fix. */
 export interface ReplicaFailure {
   readonly code: string;
   readonly message: string;
@@ -316,7 +320,7 @@ export interface QuotaRecord {
   readonly queueLength?: number | undefined;
 }
 
-/** What a project's jobs hold and have held, up to `asOfMs`. */
+/** What a project's jobs hold and have used, up to `asOfMs`. */
 export interface UsageRecord {
   readonly asOfMs: number;
   readonly heldGpuMilli: number;
@@ -326,7 +330,7 @@ export interface UsageRecord {
   readonly decayedGpuMilliMs: number;
   readonly decayedCpuMilliMs: number;
   readonly decayedMemoryMibMs: number;
-  /** The accounting window and what was used in it, in GPU-milli-milliseconds. */
+  /** Start of the accounting window and the usage in it, in GPU-milli-milliseconds. */
   readonly windowStartMs: number;
   readonly windowGpuMilliMs: number;
 }
@@ -334,11 +338,11 @@ export interface UsageRecord {
 export interface QueueRecord {
   readonly name: string;
   readonly strategy: "binpack" | "spread" | "fragmentation";
-  /** Jobs that may wait in it; absent: no bound of its own. */
+  /** Maximum number of waiting jobs; absent: no bound of its own. */
   readonly maxLength?: number | undefined;
 }
 
-/** One thing that happened, kept for watchers; its position is (log index, ordinal). */
+/** An event for watchers; its position is (log index, ordinal). */
 export interface EventRecord {
   readonly index: number;
   readonly ordinal: number;
@@ -346,13 +350,13 @@ export interface EventRecord {
   readonly what: JobEventRecord | NodeEventRecord;
 }
 
-/** A job has entered a state. Progress makes no event: it would drive the others out. */
+/** A job has entered a state. Progress makes no event: it would displace the others. */
 export interface JobEventRecord {
   readonly type: "job";
   readonly jobId: string;
   readonly project: string;
   readonly state: JobState;
-  /** The state before; absent at the submission. */
+  /** The previous state; absent at submission. */
   readonly from?: JobState | undefined;
   readonly attempt: number;
   readonly failure?: Omit<JobFailureRecord, "lastLines"> | undefined;
@@ -366,10 +370,10 @@ export interface NodeEventRecord {
   readonly why?: string | undefined;
 }
 
-/** A deployment as far as the scheduler's part looks at it. */
+/** The part of a deployment that the scheduler reads. */
 export interface ScheduledDeployment {
   readonly replicas: number | "every-worker";
-  /** What it asks for of the scheduler; a GPU that `options.device` names is asked for as well. */
+  /** Its request to the scheduler; a GPU in `options.device` is requested as well. */
   readonly resources?: ReplicaResources | undefined;
   readonly spec: { readonly options: { readonly device?: string | undefined } };
 }
@@ -387,11 +391,11 @@ export interface JobsState {
   readonly events: Map<string, EventRecord>;
   /** Parameter servers by node id. */
   readonly servers: Map<string, ServerRecord>;
-  /** By deployment and node, as `replicaKey` has it. */
+  /** By deployment and node; see `replicaKey`. */
   readonly replicas: Map<string, ReplicaRecord>;
-  /** By name, for reading only: other commands change them. */
+  /** By name; read-only here, since other commands change them. */
   readonly settings: ReadonlyMap<string, { readonly value: number }>;
-  /** By key, for reading only. */
+  /** By key; read-only here. */
   readonly deployments: ReadonlyMap<string, ScheduledDeployment>;
 }
 
@@ -400,7 +404,7 @@ export function taskKey(jobId: string, attempt: number, rank: number): string {
   return `${jobId}/${attempt}/${rank}`;
 }
 
-/** The key of a replica's place in `replicas`: a node runs one of a deployment at most. */
+/** The key of a replica's place in `replicas`: a node runs at most one of a deployment. */
 export function replicaKey({
   deployment,
   nodeId,

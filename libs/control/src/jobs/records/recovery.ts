@@ -1,38 +1,38 @@
 import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 
-/** Ends the id under which the scheduler places a recovering job's lost tasks. */
+/** Suffix of the id under which the scheduler places a recovering job's lost tasks. */
 export const RECOVERY_SUFFIX = "+recovery";
 
-/** The id of the job that a plan means by this one. */
+/** The job id of a plan entry's id. */
 export function plannedJobId(plannedId: string): string {
   const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
   return isRecovery ? plannedId.slice(0, -RECOVERY_SUFFIX.length) : plannedId;
 }
 
-/** A rank that so often in a row is ended by a signal soon after its start is lost by its own fault. */
+/** After this many consecutive early crashes, the rank's loss is its own failure. */
 const MAX_EARLY_CRASHES = 3;
-/** After its start, by the log: a crash is early before. */
+/** A crash within this time after the start, by the log, is early. */
 const EARLY_MS = 60_000;
 
 /**
- * What a task's end adds to the count of its rank: a crash is a loss by a signal, not by its node.
- * None once the rank has run for longer, so that only what never gets anywhere adds up.
+ * The rank's count of early crashes after the task's exit: losses by a signal, not of the node. A
+ * longer run resets it, so only a rank without progress reaches the limit.
  */
 export function earlyCrashes(task: TaskRecord, atMs: number): number | undefined {
   const { runningAtMs = atMs, earlyCrashes: before = 0 } = task;
   return hasCrashed(task) && atMs - runningAtMs < EARLY_MS ? before + 1 : undefined;
 }
 
-/** What the task in the place of a lost one takes over, also in the next attempt. */
+/** The count that a replacement inherits, also in the next attempt. */
 export function crashesTakenOver(
   lost: TaskRecord | undefined,
 ): Pick<TaskRecord, "earlyCrashes"> | undefined {
   const count = (lost && hasCrashed(lost) && lost.earlyCrashes) || 0;
-  // A failure was made of it, after which counting begins anew.
+  // A failure was recorded, so the count restarts.
   return count > 0 && count < MAX_EARLY_CRASHES ? { earlyCrashes: count } : undefined;
 }
 
-/** The job's own failure where a rank crashes again and again, however many may be lost. */
+/** The job's own failure if a rank crashes repeatedly, whatever the tolerance. */
 export function crashLoop(tasks: readonly TaskRecord[]): JobFailureRecord | undefined {
   const task = tasks.find(({ earlyCrashes = 0 }) => earlyCrashes >= MAX_EARLY_CRASHES);
   if (!task?.exit) return undefined;
@@ -47,7 +47,7 @@ function hasCrashed({ exit }: TaskRecord): boolean {
   return exit?.reason === "NodeLost" && exit.signal !== undefined;
 }
 
-/** Ranks of a recovering job that were lost and are surely over. */
+/** Ranks of a recovering job that were lost and are certainly over. */
 export function missingRanks(
   tasks: { tasksOf(job: JobRecord): readonly TaskRecord[] },
   job: JobRecord,

@@ -4,7 +4,7 @@ import { jobId } from "../testing/specs.ts";
 
 const WORD_MS = 160_000;
 
-/** A gang of two that runs, a rank on each of the nodes `a` and `b`; which is which is told. */
+/** A running gang of two on the nodes `a` and `b`; returns the rank on each. */
 function runningGang(change: Record<string, unknown> = {}) {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
@@ -27,8 +27,8 @@ function runningGang(change: Record<string, unknown> = {}) {
   return { cluster, ends, lose, judge };
 }
 
-describe("a rank that exits with another code than 0", () => {
-  test("waits for word of the other's node, visibly, and is the failure once that has come", () => {
+describe("root cause: a rank that exits with a non-zero code", () => {
+  test("stays unconfirmed until the other's node has reported", () => {
     const { cluster, ends, judge } = runningGang();
     ends(1, "ExitCode");
     const held = cluster.job(1);
@@ -44,7 +44,7 @@ describe("a rank that exits with another code than 0", () => {
     expect(cluster.control.jobs.suspected.size).toBe(0);
   });
 
-  test("is a lost node, and no retry is used, where the other's node turns out to be lost", () => {
+  test("is a lost node, without a retry, if the other's node is lost", () => {
     const { cluster, ends, lose } = runningGang();
     ends(1, "ExitCode");
     lose(0);
@@ -52,14 +52,14 @@ describe("a rank that exits with another code than 0", () => {
     expect(cluster.job(1)).toMatchObject({ state: "retrying", failures: 0, losses: 1, failure });
   });
 
-  test("is a lost node to a job that tolerates one: the rank that ended is lost with it", () => {
+  test("counts as a lost rank for a job that tolerates one", () => {
     const { cluster, ends, lose } = runningGang({ failure_tolerance: 1 });
     ends(1, "Hang");
     lose(0);
     expect(cluster.job(1)).toMatchObject({ state: "retrying", failures: 0, losses: 1 });
   });
 
-  test("is a lost node where no word has come until the lease is over", () => {
+  test("is a lost node if the other's node does not report until the lease expires", () => {
     const { cluster, ends } = runningGang();
     ends(1, "ExitCode");
     cluster.atMs += WORD_MS;
@@ -68,7 +68,7 @@ describe("a rank that exits with another code than 0", () => {
     expect(cluster.job(1).failure).toMatchObject({ reason: "NodeLost" });
   });
 
-  test("is laid to the sick device of another rank that is told later", () => {
+  test("is the sick device of another rank that is reported later", () => {
     const { cluster, ends } = runningGang();
     ends(1, "ExitCode");
     ends(0, "GpuFault");
@@ -76,7 +76,7 @@ describe("a rank that exits with another code than 0", () => {
     expect(cluster.job(1)).toMatchObject({ state: "pending", failures: 0, losses: 1, failure });
   });
 
-  test("is the failure at once where the other has ended too, the first by time", () => {
+  test("is confirmed at once if the other has exited too; the first exit counts", () => {
     const { cluster, ends } = runningGang();
     ends(0, "ExitCode", 7);
     expect(cluster.job(1).state).toBe("running");
@@ -84,7 +84,7 @@ describe("a rank that exits with another code than 0", () => {
     expect(cluster.job(1)).toMatchObject({ state: "failed", failure: { rank: 1 } });
   });
 
-  test("is the failure at once on one node, and where the reason is the rank's own", () => {
+  test("is confirmed at once on one node, and if the reason is the rank's own", () => {
     const cluster = new PlannedCluster();
     cluster.join("a");
     cluster.submit(1, { tasks: 2, resources: { gpu_count: 2 } });
@@ -98,7 +98,7 @@ describe("a rank that exits with another code than 0", () => {
     expect(own.cluster.job(1)).toMatchObject({ state: "failed", failures: 1 });
   });
 
-  test("is no failure of a job that is asked to leave or cancelled meanwhile", () => {
+  test("is no failure of a job that is preempted or cancelled meanwhile", () => {
     for (const request of ["suspend", "cancel"]) {
       const { cluster, ends, judge } = runningGang();
       ends(1, "ExitCode");

@@ -1,13 +1,14 @@
 import type { FailureReason } from "@heddle/contracts/jobs";
 import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 
-/** What the loss of another task's node looks like from a task: its connections break, or nothing comes. */
+/**
+ * How the loss of another task's node appears to a task: broken connections or missing messages.
+ */
 const CONSEQUENCES: ReadonlySet<FailureReason> = new Set(["ExitCode", "Hang"]);
 
 /**
- * The task to which the failure of an attempt is laid: one that failed for a reason of its own, else
- * one that was lost with its node or device, else the first that ended. Undefined where none has
- * failed but by the loss of its node.
+ * The task that caused an attempt's failure: one that failed for a reason of its own, else one lost
+ * with its node or device, else the first to exit. Undefined if all failures are node losses.
  */
 export function rootCause(tasks: readonly TaskRecord[]): TaskRecord | undefined {
   if (!tasks.some((task) => task.exit?.reason !== undefined && !isLost(task))) return undefined;
@@ -25,11 +26,10 @@ function endedAtMs({ exit }: TaskRecord): number {
 }
 
 /**
- * Whether nothing can be said of the failure yet: tasks on other nodes live by the log, and only word
- * of those nodes from after it tells that they do. `wordMs` is how long that may take; undefined
- * where it is not to be waited for.
+ * Whether the failure is unconfirmed: tasks on other nodes are alive by the log, and only a later
+ * report from those nodes proves it. `wordMs` bounds the wait; undefined: no wait.
  */
-export function waitsForWord(
+export function isUnconfirmed(
   job: JobRecord,
   tasks: readonly TaskRecord[],
   failed: TaskRecord,
@@ -40,13 +40,13 @@ export function waitsForWord(
   return othersOf(tasks, failed).length > 0;
 }
 
-/** The tasks that live, by the log, on other nodes than the failed one. */
+/** The tasks on other nodes than the failed one that are alive by the log. */
 export function othersOf(tasks: readonly TaskRecord[], failed: TaskRecord): TaskRecord[] {
   return tasks.filter(({ phase, nodeId }) => phase !== "exited" && nodeId !== failed.nodeId);
 }
 
-/** The failure as it is told while it waits for word. */
-export function suspicionOf(failed: TaskRecord): JobFailureRecord {
+/** The failure as clients see it while it is unconfirmed. */
+export function unconfirmedFailure(failed: TaskRecord): JobFailureRecord {
   const failure = failureOf(failed);
   const rest = "it counts once the nodes of the other ranks are heard of, one of which may be lost";
   return { ...failure, message: failure.message === "" ? rest : `${failure.message}; ${rest}` };

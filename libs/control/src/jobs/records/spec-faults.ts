@@ -1,16 +1,16 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { splitFault } from "./task-request.ts";
 
-/** One thing that is wrong with a spec whose fields are each well formed. */
+/** One fault of a spec whose fields are each valid. */
 export interface SpecFault {
   /** The field as a path, `resources.gpu_count`. */
   readonly param: string;
   readonly detail: string;
-  /** The fields that it goes by, each as `tasks` or `resources.gpu_count`. */
+  /** The fields that it depends on, each as `tasks` or `resources.gpu_count`. */
   readonly reads: readonly string[];
 }
 
-/** What does not fit together in a job's spec, all of it; empty for one that can be taken in. */
+/** All inconsistencies between the fields of a job's spec; empty for a valid one. */
 export function specFaults(spec: SubmitJob): readonly SpecFault[] {
   return [...programFaults(spec), ...gpuFaults(spec), ...gangFaults(spec)];
 }
@@ -59,7 +59,7 @@ function gangFaults(spec: SubmitJob): SpecFault[] {
   const split = splitFault(spec.resources.gpu_count, tasks ?? 1);
   const reads = ["resources.gpu_count", "tasks"];
   if (split) faults.push({ param: "resources.gpu_count", detail: split, reads });
-  // Where `tasks` is absent, each task has at least one GPU.
+  // Without `tasks`, each task has at least one GPU.
   const most = tasks ?? Math.max(1, Math.floor(spec.resources.gpu_count));
   if (tolerance > 0 && tolerance >= most) {
     const param = "failure_tolerance";

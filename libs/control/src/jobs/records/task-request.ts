@@ -11,23 +11,23 @@ const BYTES_PER_GB = 1e9;
 const MB_PER_GB = 1_000;
 const BYTES_PER_MIB = 2 ** 20;
 const WHOLE_DEVICE_MILLI = 1_000;
-/** Tasks of a job at most, as in the contract. */
+/** Maximum tasks of a job, as in the contract. */
 const MAX_TASKS = 4_096;
 
-/** Whose quota the replicas of deployed models count against. */
+/** The project whose quota covers the replicas of deployed models. */
 export const SERVING_PROJECT = "default";
 
-/** The label by which one node is told from all others. */
+/** The label that identifies a single node. */
 export const NODE_LABEL = "heddle/node";
 
-/** The label under which the scheduler finds the nodes that can run a job at all. */
+/** Prefix of the labels that name a node's executors. */
 const EXECUTOR_LABEL = "heddle/executor-";
-/** The same for training algorithms. */
+/** Prefix of the labels that name its training algorithms. */
 const ALGORITHM_LABEL = "heddle/algorithm-";
 
 /**
- * Which executor runs the job on its worker. A program that comes with an `algorithm` runs as what
- * it is, and is told the algorithm and its `config`.
+ * The executor of the job on its worker. A program with an `algorithm` runs in the program's own
+ * executor and receives the algorithm and its `config`.
  */
 export function executorOf(spec: SubmitJob): "process" | "container" | "training" {
   if (spec.container_image !== undefined) return "container";
@@ -35,8 +35,9 @@ export function executorOf(spec: SubmitJob): "process" | "container" | "training
 }
 
 /**
- * The node's own labels, and one for each executor and algorithm; its name is the label `name` where
- * it has no other of its own.
+ * The node's own labels, and one per executor and algorithm. Its name is the label `name`, unless
+ * it
+ * sets another.
  */
 export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
   const { id, name, labels, executors, algorithms = [] } = offer;
@@ -50,9 +51,10 @@ export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
 }
 
 /**
- * What each of so many tasks needs: the job's amounts split evenly, rounded up; those of a device
- * and the network bandwidth are of each task. Fractions of a job's GPUs must come out as whole
- * devices or as one share (see `splitFault`).
+ * The needs of each of `tasks` tasks: the job's amounts divided evenly, rounded up. Device
+ * properties
+ * and network bandwidth are per task. GPUs per task are whole devices or one share of a device (see
+ * `splitFault`).
  */
 export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
   const { resources } = spec;
@@ -79,35 +81,35 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
   };
 }
 
-/** What the whole job takes that belongs to no node; undefined for nothing. */
+/** The job's resources that belong to no node; undefined for none. */
 export function sharedRequest(spec: SubmitJob): SharedRequest | undefined {
   const storageMb = Math.ceil(sharedStorageMb(spec.resources.shared_storage_gb ?? 0));
-  const shards = shardsWanted(spec);
+  const shards = requestedShards(spec);
   if (storageMb === 0 && shards === 0) return undefined;
-  return { storageMb, shards, placesPerShard: fragmentsWanted(spec) };
+  return { storageMb, shards, placesPerShard: requestedFragments(spec) };
 }
 
-/** In MB, without what only binary fractions make of it. */
+/** In MB, without binary rounding errors. */
 export function sharedStorageMb(gb: number): number {
   return gb === 0 ? 0 : Number((gb * MB_PER_GB).toFixed(6));
 }
 
-/** Shards that the job needs on parameter servers; 0 for one that does not train. */
-export function shardsWanted(spec: SubmitJob): number {
+/** Shards that the job needs on parameter servers; 0 without training. */
+export function requestedShards(spec: SubmitJob): number {
   if (executorOf(spec) !== "training") return 0;
   const { parameter_servers: shards } = spec.config;
   return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;
 }
 
-/** Into how many fragments the model of a job that trains is cut; each has its own shards. */
-export function fragmentsWanted({ algorithm, config }: SubmitJob): number {
+/** The number of fragments of a training job's model; each has its own shards. */
+export function requestedFragments({ algorithm, config }: SubmitJob): number {
   const { fragments } = config;
-  // Another algorithm, as a plugin's, may mean something else by the name.
+  // Another algorithm, as a plugin's, may use the field for something else.
   const isCut = algorithm === "weave" && typeof fragments === "number" && fragments >= 1;
   return isCut ? Math.floor(fragments) : 1;
 }
 
-/** What a node must offer to run the job's program, or its algorithm. */
+/** What a node must offer to run the job's program or its algorithm. */
 function offersNeeded(spec: SubmitJob): NeededOffer[] {
   const executor = executorOf(spec);
   const needed: NeededOffer[] = [{ kind: "executor", name: executor, labelPrefix: EXECUTOR_LABEL }];
@@ -118,7 +120,7 @@ function offersNeeded(spec: SubmitJob): NeededOffer[] {
   return needed;
 }
 
-/** What a replica of a deployed model holds: whole devices, and nothing else that is counted. */
+/** What a replica of a deployed model holds: whole devices only. */
 export function servingRequest(gpus: number): TaskRequest {
   return {
     gpus,
@@ -139,7 +141,7 @@ export function servingRequest(gpus: number): TaskRequest {
   };
 }
 
-/** Where no node offers the algorithm that the job trains with: that, and what they do offer. */
+/** The fault of an algorithm that no node offers, with those on offer. */
 export function algorithmFault(
   { specs, nodes }: Pick<JobsState, "specs" | "nodes">,
   jobId: string,
@@ -152,7 +154,7 @@ export function algorithmFault(
   return `AlgorithmUnavailable: no worker offers the algorithm ${spec.algorithm}; the workers offer: ${list}`;
 }
 
-/** Why the GPUs cannot be split over so many tasks, if they cannot. */
+/** Why the GPUs cannot be divided among this many tasks, if so. */
 export function splitFault(gpuCount: number, tasks: number): string | undefined {
   const milli = gpuMilliPerTask(gpuCount, tasks);
   const isWhole = Number.isInteger(milli) && (milli > 0 || gpuCount === 0);
@@ -161,8 +163,8 @@ export function splitFault(gpuCount: number, tasks: number): string | undefined 
 }
 
 /**
- * What a task may hold of GPUs, in thousandths, by rank from 1 on: each share of one device, then
- * whole devices.
+ * GPU sizes of a task in thousandths, by level from 1 on: the shares of a device, then whole
+ * devices.
  */
 export function splitLevel(level: number): number {
   if (level < WHOLE_DEVICE_MILLI) return level;
@@ -170,8 +172,8 @@ export function splitLevel(level: number): number {
 }
 
 /**
- * The fewest tasks such that the GPUs of each fit the largest node; 1 where no split does. Nodes of
- * other types than the job accepts do not count.
+ * The fewest tasks such that the GPUs of each fit the largest node; 1 if no split does. Nodes of
+ * GPU types that the job does not accept do not count.
  */
 export function fewestTasks(
   spec: SubmitJob,
@@ -193,14 +195,14 @@ export function fewestTasks(
   return 1;
 }
 
-/** Rounded where only binary fractions make the difference. */
+/** Rounded only to remove binary rounding errors. */
 function gpuMilliPerTask(gpuCount: number, tasks: number): number {
   const milli = (gpuCount * WHOLE_DEVICE_MILLI) / tasks;
   const rounded = Math.round(milli);
   return Math.abs(milli - rounded) < 1e-6 ? rounded : milli;
 }
 
-/** By the map that they were made of, so that the variants of a spec share them. */
+/** By the map that they were built from, so that the variants of a spec share them. */
 const selectorsOfMaps = new WeakMap<object, readonly LabelSelector[]>();
 
 function selectorsOf(affinity: SubmitJob["resources"]["node_affinity"]): readonly LabelSelector[] {

@@ -24,7 +24,7 @@ import {
   taskKey,
 } from "../records/records.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "../records/recovery.ts";
-import { fragmentsWanted, sharedRequest, sharedStorageMb } from "../records/task-request.ts";
+import { requestedFragments, sharedRequest, sharedStorageMb } from "../records/task-request.ts";
 import { replicaClaims, servingEntries } from "./replica-claims.ts";
 import { shardSupply } from "./shard-places.ts";
 
@@ -137,7 +137,7 @@ export function runningEntry(
 function sharedHolding(spec: SubmitJob, { shards = [] }: JobRecord): SharedAmounts | undefined {
   const storageMb = sharedRequest(spec)?.storageMb ?? 0;
   if (storageMb === 0 && shards.length === 0) return undefined;
-  const each = fragmentsWanted(spec);
+  const each = requestedFragments(spec);
   const places = new Map<string, number>();
   for (const server of shards) places.set(server, (places.get(server) ?? 0) + each);
   return { storageMb, places };

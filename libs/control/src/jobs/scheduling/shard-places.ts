@@ -4,7 +4,7 @@ import type { JobsTransaction } from "../commands/jobs-transaction.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import type { JobRecord, JobsState } from "../records/records.ts";
 import type { SpecFault } from "../records/spec-faults.ts";
-import { fragmentsWanted, shardsWanted } from "../records/task-request.ts";
+import { requestedFragments, requestedShards } from "../records/task-request.ts";
 
 /** Shards that one parameter server holds at most, as it has it too. */
 export const MAX_SHARDS_PER_SERVER = 256;
@@ -19,9 +19,9 @@ export function placeShards(
   job: JobRecord,
 ): readonly string[] | undefined | "none" {
   const spec = state.specs.get(job.id)!;
-  const shards = shardsWanted(spec);
+  const shards = requestedShards(spec);
   if (shards === 0) return undefined;
-  const placesPerShard = fragmentsWanted(spec);
+  const placesPerShard = requestedFragments(spec);
   const { free } = shardSupply(state, index);
   if (shards > roomForShards(free.values(), placesPerShard)) return "none";
   return spreadShards(free, { shards, placesPerShard });
@@ -32,8 +32,8 @@ export function placeShards(
  * may come back. Nothing where no server has ever attached.
  */
 export function shardFaults(spec: SubmitJob, servers: JobsState["servers"]): SpecFault[] {
-  const each = fragmentsWanted(spec);
-  const shards = shardsWanted(spec);
+  const each = requestedFragments(spec);
+  const shards = requestedShards(spec);
   const empty = Array.from(servers, () => MAX_SHARDS_PER_SERVER);
   const room = each * roomForShards(empty, each);
   if (servers.size === 0 || shards * each <= room) return [];

@@ -6,7 +6,7 @@ import type { JobsCommand, TaskReportEntry } from "../records/commands.ts";
 import { schedulingInput } from "../scheduling/scheduling-input.ts";
 import { jobId, jobSpec, nodeOffer } from "./specs.ts";
 
-/** A cluster whose commands follow each other by one second. */
+/** A cluster whose commands are one second apart. */
 export class PlannedCluster {
   readonly control: ReplicatedControl;
   atMs = 0;
@@ -21,7 +21,7 @@ export class PlannedCluster {
     return this.control.apply({ type: "control", command: made }, this.control.index + 1);
   }
 
-  /** Lets time go by with a master that fires what is due. */
+  /** Advances the time, with a leader that fires due timers. */
   pass(ms: number): void {
     const endMs = this.atMs + ms;
     for (;;) {
@@ -47,7 +47,7 @@ export class PlannedCluster {
     return schedulingInput(this.control.state, this.control.jobs, at);
   }
 
-  /** Has the scheduler plan, and commits it. */
+  /** Runs the scheduler and commits its plan. */
   plan() {
     const input = this.view();
     const plan = schedule(input);
@@ -70,7 +70,7 @@ export class PlannedCluster {
     return { plan, reply };
   }
 
-  /** Every task of the job, where it is, in a phase. */
+  /** Reports every task of the job, on its node, in this phase. */
   report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
     for (const task of [...this.control.state.tasks.values()]) {
       const { jobId: id, attempt, rank, nodeId } = task;

@@ -21,28 +21,28 @@ const PHASES = [
   "stopping",
   "exited",
 ] as const;
-/** The cluster's limits in all drawn plans. */
+/** The cluster's limits in all random plans. */
 export const RANDOM_LIMITS = { jobTimeoutMs: 3_600_000, maxConcurrentJobs: 4 };
 const REASONS = ["ExitCode", "Hang", "GpuFault", "NodeLost", "CheckpointCorrupt"] as const;
 
 const TRAINING = { command: undefined, algorithm: "ppo", config: { parameter_servers: 3 } };
 
 /**
- * Draws commands that are apt to do something in the state they meet, and some that are wrong:
- * stale reports, places that are taken, parts of gangs.
+ * Draws commands that are likely to change the present state, and some invalid ones: stale reports,
+ * taken places, incomplete gangs.
  */
 export class RandomCommands {
   readonly #random: Random;
   readonly #state: JobsState;
   #atMs = 1_000;
   #jobs = 0;
-  /** What comes first. */
+  /** Commands that precede the random ones. */
   readonly #script: (() => JobsCommand)[];
 
   constructor(random: Random, state: JobsState) {
     this.#random = random;
     this.#state = state;
-    // Blind draws seldom lead to a gang that runs: a quarter of the sequences begin with one.
+    // Random draws rarely produce a running gang, so a quarter of the sequences start with one.
     this.#script = this.#below(4) === 0 ? this.#runningGang() : [];
   }
 
@@ -119,14 +119,14 @@ export class RandomCommands {
     return { type: "job.submit", atMs: this.#atMs, jobId: jobId(n), spec };
   }
 
-  #plan(wanted?: PlannedStart[]): JobsCommand {
+  #plan(chosen?: PlannedStart[]): JobsCommand {
     const jobs = [...this.#state.jobs.values()];
     const drawn = jobs.filter(() => this.#below(3) > 0).map((job) => this.#start(job));
-    const starts = wanted ?? [...drawn, ...this.#replicas()];
+    const starts = chosen ?? [...drawn, ...this.#replicas()];
     const some = (of: number) => jobs.filter(() => this.#below(of) === 0).map(({ id }) => id);
     const waiting = jobs.find(({ state }) => state === "pending") ?? jobs[0];
     const forJobId = (this.#below(4) === 0 ? jobs[0] : waiting)?.id ?? "";
-    // By a bound that all have passed nothing could start.
+    // A limit that all jobs have passed would prevent every start.
     const isLate = starts.length === 0 && this.#below(2) === 0;
     return {
       type: "plan.commit",
@@ -144,7 +144,7 @@ export class RandomCommands {
     };
   }
 
-  /** In one of four plans the promise of an earlier version; else a line in any order. */
+  /** One plan in four has the reservation of an earlier version; the others a line in any order. */
   #line(jobId: string): Partial<CommitPlanCommand> {
     const promise = { jobId, startAtMs: this.#atMs + 5 };
     if (this.#below(4) === 0) return { promise };
@@ -155,7 +155,7 @@ export class RandomCommands {
     return { line: this.#below(4) === 0 ? [] : line };
   }
 
-  /** Bounds that some starts pass and some do not; now and then below what is held. */
+  /** Bounds that some starts exceed and some do not; sometimes below the present holdings. */
   #setQuota(): JobsCommand {
     const quota = {
       gpuMilli: this.#below(2) === 0 ? 1_000 * this.#below(9) : undefined,
@@ -171,7 +171,9 @@ export class RandomCommands {
     return { type: "node.update", atMs: this.#atMs, nodeId: this.#pick(NODES), serving };
   }
 
-  /** A model whose replicas the scheduler places, its removal, or that one is gone from a node. */
+  /**
+   * Deploys a model whose replicas the scheduler places, removes it, or reports a replica's exit.
+   */
   #deploy(): ControlCommand {
     const atMs = this.#atMs;
     const place = [...this.#state.replicas.values()].at(0);
@@ -184,7 +186,7 @@ export class RandomCommands {
     return scheduledModel("m", 1 + this.#below(2), atMs);
   }
 
-  /** Places drawn blindly: most are refused when the nodes are full. */
+  /** Random places: most are refused when the nodes are full. */
   #start(job: JobRecord): PlannedStart {
     const isRecovery = job.state === "recovering";
     const tasksOf = () => this.#tasksOf(job);
@@ -217,7 +219,7 @@ export class RandomCommands {
     ).filter((task) => task !== undefined);
   }
 
-  /** One node speaks of its tasks; now and then of an attempt that is over. */
+  /** One node reports its tasks, sometimes of an attempt that is over. */
   #report(): JobsCommand {
     const live = [...this.#state.tasks.values()].filter(({ phase }) => phase !== "exited");
     const nodeId = live.length === 0 ? "a" : this.#pick(live).nodeId;
@@ -238,7 +240,7 @@ export class RandomCommands {
     return { type: "tasks.report", atMs: this.#atMs, nodeId, reports, wordMs };
   }
 
-  /** Failures that waited for word stand; now and then one that was looked at before. */
+  /** Confirms unconfirmed failures, sometimes one that was already checked. */
   #judge(): JobsCommand {
     const entries = [...this.#state.jobs.values()]
       .filter((job) => job.suspectedMs !== undefined || this.#below(10) === 0)
@@ -279,7 +281,7 @@ export class RandomCommands {
     }
   }
 
-  /** A node that is lost comes back, or is to be drained then. */
+  /** A lost node returns, or gets a drain for its return. */
   #awayCommand(): JobsCommand | undefined {
     const lost = [...this.#state.nodes.values()].find(({ state }) => state === "lost");
     if (!lost) return undefined;

@@ -4,7 +4,7 @@ import type { ControlCommand } from "../../command.ts";
 import type { DeploymentRecord } from "../../state.ts";
 import type { NodeOffer, ReplicaResources } from "../records/records.ts";
 
-/** A job's spec as the API would parse it: a shell line on one GPU where nothing else is said. */
+/** A job's spec as the API parses it; by default a shell command on one GPU. */
 export function jobSpec(change: Record<string, unknown> = {}): SubmitJob {
   return submitJobRequest.parse({
     name: "job",
@@ -45,7 +45,7 @@ export function nodeOffer(id: string, change: Partial<NodeOffer> = {}): NodeOffe
   };
 }
 
-/** A registered model whose replicas need a GPU each, which the scheduler finds. */
+/** A registered model whose replicas need one GPU each, placed by the scheduler. */
 export function scheduledModel(
   id: string,
   replicas: number,
@@ -56,7 +56,7 @@ export function scheduledModel(
   return modelCommand(id, atMs, {}, { replicas, resources });
 }
 
-/** A registered model that names the device of each replica by hand. */
+/** A registered model whose options name the device of each replica. */
 export function modelOnDevice(
   id: string,
   device: string,

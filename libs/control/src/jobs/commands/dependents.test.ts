@@ -5,7 +5,7 @@ import { jobId } from "../testing/specs.ts";
 const states = (cluster: PlannedCluster, ...jobs: number[]) =>
   jobs.map((n) => cluster.job(n).state);
 
-test("dependents: all of those that end in one command are told, and theirs in turn", () => {
+test("dependents: all that fail in one command fail theirs, transitively", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   for (const n of [1, 2]) cluster.submit(n);
@@ -26,7 +26,7 @@ test("dependents: all of those that end in one command are told, and theirs in t
   });
 });
 
-test("request: one that goes by another look at the job than the last is refused", () => {
+test("request: refused where the job has changed since the given version", () => {
   const cluster = new PlannedCluster();
   cluster.submit(1);
   const { changedIndex } = cluster.job(1);
@@ -41,7 +41,7 @@ test("request: one that goes by another look at the job than the last is refused
 
 const ID = "a".repeat(64);
 
-test("join: a token is used once, by its role, until the moment it expires", () => {
+test("join: a token is valid once, for its role, until it expires", () => {
   const cluster = new PlannedCluster();
   const join = { role: "worker", name: "w", expiresAtMs: 50_000 };
   const use = (atMs: number, role = "worker") =>
