@@ -7,7 +7,7 @@ interface Debt {
 /** Problems of language that each package may still have. A count falls, or moves with its files. */
 export const LANGUAGE_DEBT: Readonly<Record<string, Debt>> = {
   "apps/cli": { sentences: 6, titles: 15, phrases: 61 },
-  "apps/master": { sentences: 19, titles: 146, phrases: 365 },
+  "apps/master": { sentences: 6, titles: 109, phrases: 240 },
   "apps/parameter-server": { sentences: 3, titles: 24, phrases: 31 },
   "apps/trainer": { sentences: 4, titles: 39, phrases: 53 },
   "apps/worker": { sentences: 12, titles: 55, phrases: 141 },
@@ -18,7 +18,7 @@ export const LANGUAGE_DEBT: Readonly<Record<string, Debt>> = {
   "libs/client": { sentences: 1, titles: 2, phrases: 37 },
   "libs/consensus": { sentences: 15, titles: 14, phrases: 129 },
   "libs/contracts": { sentences: 3, titles: 7, phrases: 23 },
-  "libs/control": { sentences: 5, titles: 47, phrases: 84 },
+  "libs/control": { sentences: 0, titles: 15, phrases: 15 },
   "libs/engines": { sentences: 20, titles: 9, phrases: 85 },
   "libs/kernels": { sentences: 0, titles: 0, phrases: 1 },
   "libs/observability": { sentences: 0, titles: 1, phrases: 5 },
