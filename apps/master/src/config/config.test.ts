@@ -11,18 +11,18 @@ describe("readConfig", () => {
     });
   });
 
-  it("refuses a bound on bodies being read that the largest body would fill", () => {
+  it("refuses a bound on bodies being read that one maximum body would fill", () => {
     const args = ["--max-body-bytes", "4096", "--max-reading-bytes"];
     expect(() => readConfig([...args, "8191"], {})).toThrow(/twice --max-body-bytes/);
     expect(readConfig([...args, "8192"], {}).maxReadingBytes).toBe(8192);
   });
 
-  it("takes flags before the environment before the defaults", () => {
+  it("prefers flags to the environment and that to the defaults", () => {
     const env = { HEDDLE_HTTP_PORT: "1", HEDDLE_GRPC_PORT: "2" };
     expect(readConfig(["--http-port", "3"], env)).toMatchObject({ httpPort: 3, grpcPort: 2 });
   });
 
-  it("keeps the cluster token in the data directory unless told where it is", () => {
+  it("keeps the cluster token in the data directory by default", () => {
     expect(readConfig(["--data", "/x"], {}).clusterTokenFile).toBe("/x/cluster-token");
     expect(readConfig(["--cluster-token-file", "/t"], {}).clusterTokenFile).toBe("/t");
   });

@@ -6,60 +6,60 @@ import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog
 import type { LogLevel } from "@heddle/observability/logger";
 import { isOrigin } from "../http/cors.ts";
 
-/** How this process runs. Flags beat environment variables, which beat the defaults. */
+/** This process's configuration. Flags take precedence over environment variables and defaults. */
 export interface MasterConfig {
   readonly dataDirectory: string;
   readonly httpHost: string;
   readonly httpPort: number;
   readonly grpcHost: string;
   readonly grpcPort: number;
-  /** Where the other masters' connections are taken, on the gRPC host; 0 takes a free port. */
+  /** The port for the other masters' connections on the gRPC host; 0 chooses a free one. */
   readonly raftPort: number;
-  /** Holds the token that nodes attach with; made in the data directory where absent. */
+  /** The file with the nodes' token; created in the data directory if absent. */
   readonly clusterTokenFile: string;
-  /** Holds the keys with which secrets are encrypted before they are written. */
+  /** The file with the keys that encrypt secrets at rest. */
   readonly secretsKeyFile: string | undefined;
-  /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
+  /** The file with the first admin key of an empty cluster; created if absent. */
   readonly bootstrapKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
-  /** A GGUF file, absolute, that answers for the shipped models instead of a profile. */
+  /** A GGUF file (absolute path) that serves the shipped models instead of a profile. */
   readonly modelFile: string | undefined;
   /** This master's name in the cluster. */
   readonly masterId: string;
-  /** host:port of the gRPC servers of all masters, by name; empty where this is the only one. */
+  /** host:port of the gRPC servers of all masters, by name; empty for a single master. */
   readonly peers: ReadonlyMap<string, string>;
-  /** What this master keeps of the logs of jobs' tasks. */
+  /** Bounds of this master's task logs. */
   readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
   readonly insecureBind: boolean;
-  /** Whether nodes prove who they are by certificates, over TLS. */
+  /** Whether nodes authenticate by certificates over TLS. */
   readonly tls: boolean;
-  /** Holds the key and the certificate that sign the nodes' certificates. */
+  /** The file with the key and certificate that sign the nodes' certificates. */
   readonly authorityFile: string;
-  /** Holds a token with which this master joins a cluster with TLS. */
+  /** The file with a token with which this master joins a cluster with TLS. */
   readonly joinTokenFile: string | undefined;
   readonly certificateLifetimeMs: number;
   readonly logLevel: LogLevel;
   readonly maxCalls: number;
-  /** Calls that may wait for a replica, per deployment, and for how long. */
+  /** Queue length per deployment, and the maximum wait. */
   readonly maxQueued: number;
   readonly maxWaitMs: number;
   readonly deadlineMs: number;
   readonly maxBodyBytes: number;
-  /** Bytes of bodies that are being read at once, and connections at once. */
+  /** Bytes of bodies being read at once, and connections at once. */
   readonly maxReadingBytes: number;
-  /** Origins whose pages' scripts may read answers. */
+  /** Origins whose scripts may read answers. */
   readonly corsOrigins: readonly string[];
   readonly maxConnections: number;
-  /** The largest heap to start again with where the state needs it; 0 for a share of the memory. */
+  /** The largest heap for a restart when the state needs more; 0: a share of the memory. */
   readonly maxHeapMib: number;
-  /** How long running calls may go on after SIGTERM. */
+  /** How long running calls may continue after SIGTERM. */
   readonly drainMs: number;
   readonly jobTimes: JobTimes;
 }
 
-/** Times of the lifecycle of jobs; alike on all masters. */
+/** Timeouts of the lifecycle of jobs; equal on all masters. */
 export interface JobTimes {
   /** How long a worker keeps its tasks without a renewal. */
   readonly leaseMs: number;
@@ -124,7 +124,7 @@ const NAMES = Object.keys(SETTINGS) as SettingName[];
 const LOG_LEVELS: readonly string[] = ["debug", "info", "warn", "error", "silent"];
 const PROFILES: readonly string[] = CATALOG_PROFILES;
 
-/** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
+/** Reads the configuration, or throws one `invalid_value` that lists every fault. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
   const { values, insecureBind, tls } = readValues(args, env);
   const faults: string[] = [];
@@ -178,7 +178,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
       acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
     },
   };
-  // Off loopback nodes speak TLS unless they are told to speak in the clear.
+  // Off loopback nodes use TLS unless plain text is configured.
   const config = { ...read, tls: tls || (leavesLoopback(read) && !insecureBind) };
   faults.push(...choiceFaults(config), ...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
@@ -194,7 +194,7 @@ function readOrigins(text: string, faults: string[]): string[] {
   return origins;
 }
 
-/** `a=host:1,b=host:2` as a map; what is wrong with it is added to the faults. */
+/** Parses `a=host:1,b=host:2`; faults are added to the list. */
 function readPeers(text: string, own: string, faults: string[]): ReadonlyMap<string, string> {
   const peers = new Map<string, string>();
   for (const part of text.split(",").filter(Boolean)) {
@@ -276,7 +276,7 @@ function choiceFaults(config: MasterConfig): string[] {
   return faults;
 }
 
-/** Keys and tokens would cross the network in the clear. */
+/** Keys and tokens would cross the network in plain text. */
 function bindFaults({ httpHost, insecureBind }: MasterConfig): string[] {
   if (insecureBind) return [];
   const faults: string[] = [];
@@ -288,7 +288,7 @@ function bindFaults({ httpHost, insecureBind }: MasterConfig): string[] {
   return faults;
 }
 
-/** Whether nodes of other machines can be, or are to be, reached. */
+/** Whether nodes of other machines can or must be reached. */
 function leavesLoopback({ grpcHost, peers }: MasterConfig): boolean {
   const hosts = [...peers.values()].map((address) => address.replace(/:\d+$/, ""));
   return [grpcHost, ...hosts].some((host) => !isLoopback(host.replace(/^\[|\]$/g, "")));

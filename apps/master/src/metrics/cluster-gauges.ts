@@ -4,7 +4,7 @@ import type { ClusterFigures, ClusterMetrics } from "./cluster-metrics.ts";
 interface Figure {
   readonly name: string;
   readonly help: string;
-  /** The label and its values' figures, or one figure. */
+  /** The label and its values, or one value. */
   readonly read: (figures: ClusterFigures) => number | Readonly<Record<string, number | null>>;
   readonly label?: string;
 }
@@ -151,7 +151,7 @@ function mapped<T>(
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, read(value)]));
 }
 
-/** Projects that have a series of their own. */
+/** Projects with a series of their own. */
 const MAX_PROJECTS = 1_000;
 
 function largest(hours: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
@@ -163,10 +163,10 @@ function secondsOf({ p50, p99 }: ClusterFigures["jobs"]["admission_ms"]) {
   return { "0.5": p50 === null ? null : p50 / 1_000, "0.99": p99 === null ? null : p99 / 1_000 };
 }
 
-/** Puts the figures of GET /cluster/metrics into /metrics as `heddle_cluster_*`. */
+/** Exposes the values of GET /cluster/metrics in /metrics as `heddle_cluster_*`. */
 export function exposeClusterMetrics(registry: Registry, source: ClusterMetrics): void {
   let figures: ClusterFigures | undefined;
-  // All gauges are read in one turn of the event loop: one reckoning does for all of them.
+  // All gauges are read in one turn of the event loop, so one computation serves all.
   const reckoned = (): ClusterFigures => {
     if (figures === undefined) setImmediate(() => (figures = undefined));
     figures ??= source.figures();

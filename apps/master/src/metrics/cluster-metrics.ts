@@ -24,7 +24,7 @@ function isRefusing({ refusesLeader }: NodeView): boolean {
   return refusesLeader !== undefined;
 }
 
-/** How much of its limit each kind of record takes. */
+/** Each kind of record's use of its limit. */
 function stateFigures({ state }: ControlPlane): ClusterMetricsReply["state"] {
   const kinds = Object.entries(stateUse(state));
   return Object.fromEntries(
@@ -32,7 +32,7 @@ function stateFigures({ state }: ControlPlane): ClusterMetricsReply["state"] {
   );
 }
 
-/** The cluster's figures as of now; GET /cluster/metrics and /metrics both show these. */
+/** The cluster's present values, for GET /cluster/metrics and /metrics. */
 export class ClusterMetrics {
   readonly #parts: ClusterMetricsParts;
 
@@ -48,7 +48,7 @@ export class ClusterMetrics {
     return { ...this.figures(), raft: await this.#raft() };
   }
 
-  /** All but what only the leader knows. */
+  /** All values except those of the leader. */
   figures(): ClusterFigures {
     const { control, directory, throughput, queued, jobs } = this.#parts;
     const nodes = directory.nodes();
@@ -113,7 +113,7 @@ export class ClusterMetrics {
   }
 }
 
-/** Entries that each other master lacks, by the leader's word; empty where no leader answers. */
+/** The other masters' lag in entries, from the leader; empty if none answers. */
 export async function peerLags(group: ControlGroup): Promise<{ master: string; lag: number }[]> {
   const { members, leader, commit } = group.status();
   const progress = (await group.progress().catch(() => undefined)) ?? [];

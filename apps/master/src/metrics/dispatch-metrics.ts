@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Registry } from "prom-client";
 import type { ClusterStats } from "../nodes/cluster-link.ts";
 
-/** Puts what the dispatch counts into /metrics; the figures are read at every scrape. */
+/** Exposes the dispatch's counters in /metrics; read at every scrape. */
 export function exposeDispatchMetrics(registry: Registry, stats: () => ClusterStats): void {
   new Gauge({
     name: "heddle_dispatch_queued_requests",

@@ -11,7 +11,7 @@ import { WaitingTimes } from "./waiting-times.ts";
 const WHOLE_DEVICE_MILLI = 1_000;
 const GPU_MILLI_MS_PER_HOUR = 3.6e9;
 
-/** Figures of jobs for GET /cluster/metrics and /metrics. */
+/** Metrics of jobs for GET /cluster/metrics and /metrics. */
 export class JobFigures {
   readonly #control: ControlPlane;
   readonly #plans: PlanBook;
@@ -23,7 +23,7 @@ export class JobFigures {
     this.#waits = new WaitingTimes(control);
   }
 
-  /** All from the replicated state, but `scheduler`: of the rounds that this master led. */
+  /** All from the replicated state; only `scheduler` covers this master's own rounds. */
   figures(nowMs: number): ClusterMetricsReply["jobs"] {
     const { state, jobs } = this.#control;
     const { rounds, starts, roundP50Ms, roundP99Ms } = this.#plans.rounds.figures();
@@ -65,8 +65,9 @@ function countReasons(blockers: ReadonlyMap<string, readonly Blocker[]>): Record
 }
 
 /**
- * Devices of nodes that take work. Idle: the share that nothing holds. Fragmentation: of what is
- * free, the share on devices of which a part is held, which no whole-device task can use.
+ * Devices of nodes that take work. Idle: the free share. Fragmentation: the part of the free share
+ * that is
+ * on partly used devices, where no whole-device task fits.
  */
 function gpuFigures(state: JobsState, index: JobIndex) {
   let total = 0;

@@ -1,13 +1,14 @@
 import { Counter, type Registry } from "prom-client";
 import type { NodeDirectory, ParameterServerRefusals } from "../nodes/node-directory.ts";
 
-/** Parameter servers that have series of their own. */
+/** Parameter servers with a series of their own. */
 const MAX_SERVERS = 1_000;
 const REASONS: readonly (keyof ParameterServerRefusals)[] = ["strangers", "invalid", "stale"];
 
 /**
- * `heddle_parameter_server_refusals_total` in /metrics: what the attached parameter servers have not
- * let in, as they last told. One that is started anew counts from 0 again, as counters do.
+ * `heddle_parameter_server_refusals_total` in /metrics: refusals of the attached parameter servers
+ * by their
+ * last report. A restarted server counts from 0, as counters do.
  */
 export function exposeParameterServerMetrics(
   registry: Registry,

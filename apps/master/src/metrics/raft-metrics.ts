@@ -48,7 +48,7 @@ const COUNTERS: readonly [name: string, help: string, read: (counts: RaftCounts)
   ],
 ];
 
-/** Puts what the master's replica does into /metrics as `heddle_raft_*`, read at every scrape. */
+/** Exposes the replica's counters in /metrics as `heddle_raft_*`, read at every scrape. */
 export function exposeRaftMetrics(registry: Registry, group: ControlGroup): void {
   const registers = [registry];
   for (const [name, help, read] of GAUGES) {
@@ -96,7 +96,7 @@ export function exposeRaftMetrics(registry: Registry, group: ControlGroup): void
   registry.registerMetric(new ReadHistogram(fsync, help, () => group.counts().appends));
 }
 
-/** A histogram whose counts another part keeps: it is read, never observed. */
+/** A histogram whose counts are kept elsewhere: it is read, never observed. */
 class ReadHistogram extends Histogram {
   readonly #name: string;
   readonly #help: string;
@@ -109,7 +109,7 @@ class ReadHistogram extends Histogram {
     this.#read = read;
   }
 
-  /** What prom-client asks of a histogram for the text format. */
+  /** prom-client calls this for the text format. */
   getForPromString() {
     const { boundsSeconds, counts, sumSeconds } = this.#read();
     let total = 0;

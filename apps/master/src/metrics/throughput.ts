@@ -1,7 +1,7 @@
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { NodeDirectory } from "../nodes/node-directory.ts";
 
-/** Totals that only grow, read at one time. */
+/** Monotonic totals at one time. */
 interface Totals {
   readonly promptTokens: number;
   readonly generatedTokens: number;
@@ -10,13 +10,13 @@ interface Totals {
   readonly proposalSeconds: number;
 }
 
-/** What happened each second, over the last seconds. */
+/** Rates per second over the window. */
 export interface Rates {
   readonly windowSeconds: number;
   readonly promptTokensPerSecond: number;
   readonly generatedTokensPerSecond: number;
   readonly proposalsPerSecond: number;
-  /** Undefined where no proposal was answered in the window. */
+  /** Undefined if no proposal was answered in the window. */
   readonly proposalSeconds: number | undefined;
 }
 
@@ -24,14 +24,15 @@ const SAMPLE_EVERY_MS = 1_000;
 const WINDOW_SAMPLES = 10;
 
 /**
- * Rates over a sliding window of 10 s, and totals that survive the restart of an engine, whose own
- * counters begin again at zero. Sampled in the background, so that a reader changes nothing.
+ * Rates over a sliding window of 10 s, and totals that survive an engine's restart, which resets
+ * its
+ * counters. Sampled in the background, so that reading changes nothing.
  */
 export class Throughput {
   readonly #control: ControlPlane;
   readonly #directory: NodeDirectory;
   readonly #timer: NodeJS.Timeout;
-  /** By node and deployment: what its engine last reported. */
+  /** By node and deployment: its engine's last report. */
   #engines = new Map<string, { prompt: number; generated: number }>();
   #promptTokens = 0;
   #generatedTokens = 0;
@@ -45,7 +46,7 @@ export class Throughput {
     this.#timer.unref();
   }
 
-  /** Tokens that the engines of this master's nodes worked on since this master knows them. */
+  /** Tokens that the engines of this master's nodes have processed since they attached. */
   tokens(): { readonly prompt: number; readonly generated: number } {
     this.#countTokens();
     return { prompt: this.#promptTokens, generated: this.#generatedTokens };
@@ -113,7 +114,7 @@ const NO_RATES: Rates = {
   proposalSeconds: undefined,
 };
 
-/** A counter that is lower than before has begun anew. */
+/** A counter that has decreased was reset. */
 function grown(before: number, now: number): number {
   return now >= before ? now - before : now;
 }

@@ -4,7 +4,7 @@ import { Gauge, type Registry } from "prom-client";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 
-/** Jobs shown at once, the latest submitted first: each is a set of labels of its own. */
+/** Maximum jobs with labels, the latest submitted first. */
 const MAX_JOBS = 100;
 
 interface Figure {
@@ -42,8 +42,8 @@ const FIGURES: readonly Figure[] = [
 ];
 
 /**
- * `heddle_training_*` in /metrics: how the jobs with an algorithm do that have not ended, as far as
- * this master hears. A job that has ended is shown no more.
+ * `heddle_training_*` in /metrics: progress of live jobs with an algorithm, as known to this
+ * master.
  */
 export function exposeTrainingMetrics(
   registry: Registry,

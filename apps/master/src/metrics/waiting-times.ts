@@ -2,15 +2,16 @@ import { comparePositions, type Position } from "@heddle/control/jobs/index/even
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { keepLatest, quantile } from "../orchestration/scheduling/round-figures.ts";
 
-/** The quantiles of a duration in milliseconds; null where none was seen. */
+/** The quantiles of a duration in milliseconds; null without values. */
 export interface Quantiles {
   readonly p50: number | null;
   readonly p99: number | null;
 }
 
 /**
- * How long the latest jobs waited, by the log's times: to be admitted, and for their first places. It
- * reads the replicated events on from where it last was, so that each master tells the same.
+ * Waiting times of the latest jobs by the log's time: until admission, and until their first
+ * places. Derived
+ * from the replicated events, so every master reports the same.
  */
 export class WaitingTimes {
   readonly #control: ControlPlane;
@@ -30,7 +31,7 @@ export class WaitingTimes {
   #readOn(): void {
     const { jobs, state } = this.#control;
     const { events } = jobs;
-    // A state that was restored from a backup may be older than what was read.
+    // A restore may set the state back behind the position.
     if (comparePositions(events.last, this.#read) < 0) {
       this.#read = { index: 0, ordinal: 0 };
       this.#admissionsMs = [];

@@ -12,7 +12,7 @@ export class ModelCatalog {
   readonly #directory: NodeDirectory;
   readonly #waitsFor: (deployment: string) => readonly string[];
 
-  /** `waitsFor` tells what holds back a deployment's next replica. */
+  /** `waitsFor` returns what blocks a deployment's next replica. */
   constructor(
     control: ControlPlane,
     directory: NodeDirectory,
@@ -23,7 +23,9 @@ export class ModelCatalog {
     this.#waitsFor = waitsFor;
   }
 
-  /** The model that a caller names. Throws `model_not_found`, or `permission_denied` off its list. */
+  /**
+   * The model that a caller names. Throws `model_not_found`, or `permission_denied` off its list.
+   */
   resolve(id: string, key: ApiKeyRecord): ModelRecord {
     const model = this.#control.state.models.get(id);
     if (!model) {
@@ -41,13 +43,13 @@ export class ModelCatalog {
     return models.map((model) => this.#show(model, deployments.get(model.deployment), nodes));
   }
 
-  /** Tokens that a call of the model can hold now: its promise, or less where replicas serve less. */
+  /** Context tokens of a call now: the registered number, or less if replicas serve less. */
   contextTokens(model: ModelRecord): number {
     const served = servedContextTokens(this.#directory.replicasOf(model.deployment));
     return Math.min(model.contextWindow, served ?? model.contextWindow);
   }
 
-  /** How the model marks its reasoning; undefined where nothing tells that it reasons. */
+  /** How the model marks its reasoning; undefined if it is not known to reason. */
   reasoningStyle(model: ModelRecord): ReasoningStyle | undefined {
     const replicas = this.#directory.replicasOf(model.deployment);
     const told = replicas.find(({ info }) => info?.reasoning !== undefined)?.info?.reasoning;
@@ -59,7 +61,7 @@ export class ModelCatalog {
     return this.viewOf(model, this.#control.state.deployments.get(model.deployment));
   }
 
-  /** A model whose registration may still be on its way. */
+  /** A model that may have no deployment yet. */
   viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): ModelView {
     return this.#show(model, deployment, this.#directory.nodes());
   }
@@ -74,7 +76,7 @@ export class ModelCatalog {
   }
 }
 
-/** Throws `permission_denied` where the key has a list of models and the id is not on it. */
+/** Throws `permission_denied` if the key has a list of models and the id is not on it. */
 export function requireListed(
   id: string,
   key: Pick<ApiKeyRecord, "id" | "models">,

@@ -10,11 +10,11 @@ export interface ModelView {
   readonly created: number;
   readonly owned_by: string;
   readonly family: string;
-  /** What the id promises, in tokens. */
+  /** The registered context, in tokens. */
   readonly context_window: number;
-  /** What every ready replica really serves, in tokens; null while none tells. */
+  /** The context of every ready replica, in tokens; null if unknown. */
   readonly served_context_tokens: number | null;
-  /** Where the chat template of the ready replicas is from; null while none tells. */
+  /** The origin of the ready replicas' chat template; null if unknown. */
   readonly chat_template: ChatTemplateOrigin | null;
   readonly availability: string;
   readonly intended_use: string;
@@ -22,12 +22,12 @@ export interface ModelView {
   readonly backing: string;
   readonly stand_in: boolean;
   readonly deployment: string;
-  /** What a model that a job has trained was made of; null for others. */
+  /** The inputs of a model that a job has trained; null for others. */
   readonly lineage: LineageView | null;
-  /** The best phase of any replica; `unplaced` where there is none. */
+  /** The best phase of any replica; `unplaced` if there is none. */
   readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
   readonly replicas: readonly ReplicaView[];
-  /** What holds back a replica that the scheduler is to place, and why one failed for good. */
+  /** What blocks a replica from being placed, and the reason of a permanent failure. */
   readonly waiting_for: readonly string[];
   readonly weights: {
     readonly file: string;
@@ -64,10 +64,10 @@ export interface ReplicaView {
   readonly chat_template: ChatTemplateOrigin | null;
 }
 
-/** What keeps a deployment's replicas from serving. */
+/** What prevents a deployment's replicas from serving. */
 interface HeldBack {
   readonly waitsFor: (deployment: string) => readonly string[];
-  /** Replicas that failed for good. */
+  /** Replicas that failed permanently. */
   readonly failures: readonly ReplicaRecord[];
 }
 
@@ -114,7 +114,9 @@ export function viewModel(
   };
 }
 
-/** Replicas of a deployment have the same file and options; one of an older worker tells nothing. */
+/**
+ * Replicas of a deployment have the same file and options; those of an older worker report none.
+ */
 function chatTemplateOf(replicas: readonly ReplicaView[]): ChatTemplateOrigin | null {
   const telling = replicas.find((replica) => replica.phase === "ready" && replica.chat_template);
   return telling?.chat_template ?? null;
@@ -157,7 +159,7 @@ export function viewReplica(node: string, replica: ReplicaStatus): ReplicaView {
   };
 }
 
-/** What came down for good has given its place back, and is told all the same. */
+/** A permanently failed replica has released its place and is still listed. */
 function failureText({ nodeId, failure }: ReplicaRecord): string {
   return `Failed: on ${nodeId}: ${failure?.message} (${failure?.code}); it is not tried again and holds no GPU: remove the model, and register it with what works`;
 }

@@ -6,7 +6,7 @@ import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 
-/** The records of a registration: a deployment that runs the same weights alike is shared. */
+/** The records of a registration: a deployment with the same weights and options is shared. */
 export function toRecords(
   request: RegisterModelRequest,
   state: ControlState,
@@ -59,7 +59,7 @@ function weightsOf({ source, weights }: RegisterModelRequest): WeightsSpec {
   };
 }
 
-/** A worker would take the place and fail: what is no source is refused where it is given. */
+/** Refused at registration, because a worker would take the place and then fail. */
 function checkSource(text: string, param: string): void {
   try {
     parseWeightsSource(text);
@@ -76,7 +76,7 @@ function fileOf(source: string): string {
   throw invalid("weights.file", "the source does not end in a .gguf file's name; give it here");
 }
 
-/** The name under which weights are kept, from a path or file name that may have any characters. */
+/** A file name for weights, from a path or name with any characters. */
 export function modelFileName(path: string): string {
   const name = path.slice(path.lastIndexOf("/") + 1).replace(/[^A-Za-z0-9._-]/g, "-");
   return name.replace(/^[^A-Za-z0-9]+/, "").replace(/^\.?gguf$/, "model.gguf");
@@ -86,7 +86,7 @@ export function weightsKeyOf(file: string): string {
   return file.replace(/\.gguf$/, "").toLowerCase();
 }
 
-/** What comes over a network must be told to be right; a local file is the owner's own. */
+/** A remote source requires a digest; a local file is the owner's own. */
 function requireDigest(sources: readonly string[], sha256: string | undefined): void {
   const remote = sources.find((source) => !/^(file|builtin):\/\//.test(source));
   if (remote === undefined || sha256 !== undefined) return;
@@ -108,7 +108,7 @@ function optionsOf(options: RegisterModelRequest["options"]): EngineOptions {
   };
 }
 
-/** What the scheduler is to find for each replica; then it also says on which device. */
+/** What the scheduler must find for each replica; it then also chooses the device. */
 function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefined {
   const { resources, replicas, options } = request;
   if (!resources) return undefined;
@@ -150,7 +150,7 @@ function fresh(
   return resources ? { replicas, spec, resources } : { replicas, spec };
 }
 
-/** The same text for the same weights and options, whatever the order of their members. */
+/** The same text for the same weights and options, regardless of the order of members. */
 function canonical(
   weights: WeightsSpec,
   options: EngineOptions,

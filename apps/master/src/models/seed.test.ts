@@ -13,7 +13,7 @@ beforeEach(() => {
   control = new VolatileControl();
 });
 
-/** A start of a master with this seed on what is there. */
+/** A master's start with this seed on the present state. */
 async function start(seed: CatalogSeed): Promise<void> {
   await seedModels(control, seed, logger);
   expect(unseededModels(control.state, seed)).toEqual([]);
@@ -23,8 +23,8 @@ const remove = (id: string) => control.propose({ type: "model.remove", atMs: 5, 
 const backings = () => new Set([...control.state.models.values()].map(({ backing }) => backing));
 const ids = () => [...control.state.models.keys()].sort();
 
-describe("a start", () => {
-  it("on a file has the five ids answered by it, and says so", async () => {
+describe("seed", () => {
+  it("file: the five ids are served by it, and their records say so", async () => {
     await start(file);
     expect(ids()).toEqual(IDS);
     expect([...backings()]).toEqual([
@@ -38,7 +38,7 @@ describe("a start", () => {
     expect(control.state.deployments.size).toBe(1);
   });
 
-  it("under a profile after one on a file, and the other way, takes the ids over", async () => {
+  it("profile after file, and the reverse: takes the ids over", async () => {
     await start(file);
     await start(demo);
     expect(ids()).toEqual(IDS);
@@ -50,12 +50,12 @@ describe("a start", () => {
     expect(control.state.removedModels.size).toBe(0);
   });
 
-  it("under the profile gpu asks a GPU for each replica, also where an earlier version asked none", async () => {
+  it("profile gpu: requests a GPU per replica, also for older records", async () => {
     const gpu = profileSeed("gpu");
     for (const shipped of gpu.catalog.models) {
       const known = gpu.catalog.deployments.find(({ spec }) => spec.key === shipped.deployment);
       if (!known) throw new Error("a model lacks its deployment");
-      // So it called and recorded them.
+      // The path with which it registered them.
       const { key } = known.spec.weights;
       const model = { ...shipped, deployment: key, createdAtMs: 1 };
       const deployment = { spec: { ...known.spec, key }, replicas: 1 } as const;
@@ -77,7 +77,7 @@ describe("a start", () => {
     expect([...deployments.values()][0]).not.toHaveProperty("resources");
   });
 
-  it("fills up what an earlier one lacks, on a cluster that has other models", async () => {
+  it("adds missing ids on a cluster with other models", async () => {
     const [model] = file.catalog.models;
     const spec = file.catalog.deployments[0]?.spec;
     if (!model || !spec) throw new Error("the seed is empty");
@@ -88,7 +88,7 @@ describe("a start", () => {
     expect(ids()).toEqual([...IDS, "my-model"]);
   });
 
-  it("brings nothing back that an administrator removed, were it all of them", async () => {
+  it("restores no id that an administrator removed", async () => {
     await start(demo);
     await remove("FamilyA-1-2B");
     for (const seed of [demo, profileSeed("tiny"), file]) {
@@ -100,7 +100,7 @@ describe("a start", () => {
     expect(ids()).toEqual([]);
   });
 
-  it("leaves an id alone that was registered by hand, also after it was removed", async () => {
+  it("leaves a manually registered id unchanged, also after its removal", async () => {
     await start(demo);
     await remove("FamilyA-1-2B");
     const [model] = demo.catalog.models;

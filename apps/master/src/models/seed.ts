@@ -15,7 +15,7 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose, untilSettled } from "../control-plane/propose.ts";
 import { modelFileName, weightsKeyOf } from "./registration.ts";
 
-/** What a start is to have the shipped models answered by. */
+/** What serves the shipped models after a start. */
 export interface CatalogSeed {
   /** The profile, or the file's path. */
   readonly name: string;
@@ -23,13 +23,13 @@ export interface CatalogSeed {
   readonly replicas: DeploymentRecord["replicas"];
 }
 
-/** The seed of a profile. A small model runs wherever there is a worker; five large ones would not fit. */
+/** A profile's seed. A small model runs on every worker; five large ones would not fit. */
 export function profileSeed(profile: CatalogProfile): CatalogSeed {
   const replicas = profile === "gpu" ? 1 : "every-worker";
   return { name: profile, catalog: catalogOf(profile), replicas };
 }
 
-/** The seed by which one GGUF file, an absolute path on every worker's machine, answers for all. */
+/** The seed of one GGUF file for all ids: an absolute path, present on every worker's machine. */
 export function fileSeed(path: string): CatalogSeed {
   const file = modelFileName(path);
   const weights = { key: weightsKeyOf(file), file, sources: [pathToFileURL(path).href] };
@@ -38,9 +38,10 @@ export function fileSeed(path: string): CatalogSeed {
 }
 
 /**
- * Registers the shipped models. Keys and other models stay: an id that another profile's weights or
- * an earlier start's file answer for goes over to this seed's; one that was registered by hand stays
- * as it is, and one that an administrator removed stays away.
+ * Registers the shipped models.
+ * - Keys and other models stay.
+ * - An id that an earlier seed registered moves to this one.
+ * - An id that was registered manually stays; one that an administrator removed is not restored.
  */
 export async function seedModels(
   control: ControlPlane,
@@ -96,7 +97,7 @@ async function register(
   }
 }
 
-/** Removes the id, or finds that another master just did. */
+/** Removes the id, unless another master just did. */
 async function removed(control: ControlPlane, id: string): Promise<void> {
   try {
     const command = { type: "model.remove" as const, atMs: Date.now(), id, isReplaced: true };

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { forEachLimit } from "./for-each-limit.ts";
 
-test("no more than so many are under way at once, each is done once, and an end by error is told", async () => {
+test("forEachLimit: bounds the concurrency, runs each item once, reports an error", async () => {
   let underWay = 0;
   let most = 0;
   const done: number[] = [];

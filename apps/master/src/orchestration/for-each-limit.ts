@@ -1,4 +1,4 @@
-/** Does it for each item, so many at a time; the first that rejects ends it. */
+/** Runs it for each item with bounded concurrency; the first rejection ends it. */
 export async function forEachLimit<T>(
   items: Iterable<T>,
   atOnce: number,

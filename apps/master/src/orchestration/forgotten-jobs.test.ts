@@ -6,14 +6,14 @@ import { VolatileControl } from "../../test/test-master.ts";
 import { PlanBook } from "./scheduling/plan-book.ts";
 import { schedulingStep } from "./scheduling/scheduling-step.ts";
 
-/** Jobs that are submitted and forgotten; docs/benchmarks.md has the figures of 200,000. */
+/** Jobs that are submitted and dropped; docs/benchmarks.md has the results of 200,000. */
 const JOBS = Number(process.env["HEDDLE_SOAK_JOBS"] ?? 2_400);
 const BATCH = 100;
 const FORGOTTEN_AFTER_MS = 8 * 24 * 3_600_000;
-/** About the distinct bytes of one job. */
+/** Approximate distinct bytes of one job. */
 const JOB_BYTES = 8_192;
 const MAX_GROWTH_BYTES = 12 * 2 ** 20;
-/** Looks at the heap; until so many of them caches may fill. */
+/** Heap samples; caches may fill during the first ones. */
 const SAMPLES = 6;
 const WARM_SAMPLES = 3;
 
@@ -44,7 +44,7 @@ function distinct(n: number) {
   });
 }
 
-test("memory: jobs that are forgotten leave nothing behind", async () => {
+test("memory: dropped jobs leave nothing behind", async () => {
   const control = new VolatileControl();
   const plans = new PlanBook(control);
   let atMs = Date.now();

@@ -7,7 +7,7 @@ import { readTestEvents } from "../../test/event-reader.ts";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
-/** Processes start and jobs move slowly on a machine that does other things too. */
+/** Processes start slowly on a loaded machine. */
 vi.setConfig({ testTimeout: 120_000 });
 
 let cluster: JobCluster;
@@ -25,7 +25,9 @@ beforeAll(async () => {
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
-/** Runs until it is asked to checkpoint; once the gate is there, if it has one, it names what it saved. */
+/**
+ * Runs until it is asked to checkpoint, waits for the gate if it has one, then names what it saved.
+ */
 function checkpointing(gate?: string): string {
   const wait = gate === undefined ? "" : `until [ -e ${gate} ]; do sleep 0.05; done; `;
   const save = `${wait}touch $HEDDLE_CHECKPOINT_DIR/c1; echo "{\\"step\\": 1, \\"checkpoint\\": \\"c1\\"}" >> $HEDDLE_PROGRESS_FILE`;
@@ -36,7 +38,7 @@ async function holderOf(id: string): Promise<string> {
   return (await cluster.job(id)).task_list[0]?.node_name ?? "";
 }
 
-/** The task has written its first line, which it does when its traps are set. */
+/** The task has written its first line, which follows its traps. */
 async function hasBegun(id: string, attempt: number): Promise<void> {
   await eventuallyAsync("it has begun", async () =>
     (await cluster.logs(id, `attempt=${attempt}`).catch(() => "")).startsWith("begins"),
@@ -57,7 +59,7 @@ async function cancel(id: string): Promise<void> {
   await cluster.reaches(id, "cancelled");
 }
 
-test("a job's stream tells FAILED once, with reason, exit code, rank, node and the last 50 lines", async () => {
+test("event stream: FAILED once, with reason, exit code, rank, node and last lines", async () => {
   const id = await cluster.submit({
     ...{ name: "fails", tasks: 2, resources: small },
     command:
@@ -99,7 +101,7 @@ test("a job's stream tells FAILED once, with reason, exit code, rank, node and t
   }
 });
 
-test("with no spare node a drain puts its job back to pending, from where it goes on at its checkpoint", async () => {
+test("drain without a spare node: the job is pending, then resumes its checkpoint", async () => {
   const resources = { ...small, gpu_count: 4 };
   const ids = await Promise.all(
     workers.map((name) => cluster.submit({ name, command: checkpointing(), resources })),
@@ -126,7 +128,7 @@ test("with no spare node a drain puts its job back to pending, from where it goe
   await eventuallyAsync("its checkpoints are gone with it", async () => !existsSync(saved));
 });
 
-test("a drain that is cancelled midway leaves the node ready, and its jobs run on", async () => {
+test("drain cancelled midway: the node is ready, and its jobs run on", async () => {
   const gate = join(cluster.masters.folder, randomUUID());
   const grace = { checkpoint_config: { grace_seconds: 600 } };
   const resources = { ...small, gpu_count: 4 };
@@ -146,7 +148,7 @@ test("a drain that is cancelled midway leaves the node ready, and its jobs run o
   await resume(holder);
   expect((await cluster.worker(holder)).jobs?.state).toBe("ready");
   writeFileSync(gate, "");
-  // What was asked to leave has left; it comes back to the only free place, with what it saved.
+  // The preempted job has left and returns to the only free place with its checkpoint.
   await eventuallyAsync("it runs again", async () => {
     const job = await cluster.job(leaving);
     return job.state === "running" && job.attempt === 2;
@@ -160,7 +162,7 @@ test("a drain that is cancelled midway leaves the node ready, and its jobs run o
   for (const id of ids) await cancel(id);
 });
 
-test("a drain ends in time: what will not leave is killed at its deadline", async () => {
+test("drain deadline: tasks that do not leave are killed", async () => {
   const id = await cluster.submit({
     ...{ name: "stubborn", resources: small },
     ...{ command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done" },
@@ -182,7 +184,7 @@ test("a drain ends in time: what will not leave is killed at its deadline", asyn
   await cancel(id);
 });
 
-test("a sick simulated GPU takes out itself alone; its job moves on, and resume takes it back", async () => {
+test("sick simulated GPU: only it is quarantined, and resume returns it", async () => {
   const ids: string[] = [];
   for (const n of [1, 2, 3, 4, 5]) {
     const resources = { ...small, gpu_count: 1, node_affinity: {} };
@@ -216,7 +218,7 @@ test("a sick simulated GPU takes out itself alone; its job moves on, and resume 
   await eventuallyAsync("the master that is asked has heard of the fault", async () => {
     return (await cluster.worker(before.node_name)).gpus.some(({ fault }) => fault !== null);
   });
-  // A device that is still sick is not taken back; one that is well is.
+  // A device that is still sick stays quarantined; a healthy one returns.
   await resume(before.node_name);
   expect((await cluster.worker(before.node_name)).jobs?.quarantined).toHaveLength(1);
   writeFileSync(file, "");
@@ -227,7 +229,7 @@ test("a sick simulated GPU takes out itself alone; its job moves on, and resume 
   for (const id of ids) await cancel(id);
 });
 
-test("a job of a higher priority takes the places of one that saves its work first and goes on after it", async () => {
+test("preemption: the lower-priority job checkpoints, leaves, and resumes later", async () => {
   const resources = { ...small, gpu_count: 8 };
   const low = await cluster.submit({
     ...{ name: "low", tasks: 2, command: checkpointing(), resources },
@@ -261,7 +263,7 @@ test("a job of a higher priority takes the places of one that saves its work fir
   await cancel(low);
 });
 
-test("bounds fire: time, steps that stay out, memory, disk, retries; each with its reason", async () => {
+test("limits: time, missing steps, memory, disk, retries; each with its reason", async () => {
   const cases: readonly (readonly [string, string, Record<string, unknown>])[] = [
     ["DeadlineExceeded", "sleep 600", { max_runtime_hours: 0.0005 }],
     ["Hang", "sleep 600", { monitoring_config: { hang_timeout_seconds: 2 } }],

@@ -7,7 +7,7 @@ let group: MasterGroup;
 beforeAll(() => {
   group = new MasterGroup(3);
 });
-// What a test has killed runs again for the next.
+// Restarts what a test has killed.
 beforeEach(async () => {
   await group.startMissing();
 }, 180_000);
@@ -32,8 +32,8 @@ async function names(master: string): Promise<string[]> {
 const followersOf = (leader: string) => group.runningNames.filter((name) => name !== leader);
 
 describe("jobs on three masters", { timeout: 180_000 }, () => {
-  // The first, so that from its beginning the stream tells of this test alone.
-  it("are watched on without gap or repeat through another master when one is killed", async () => {
+  // First, so that the stream holds only this test's events.
+  it("are watched without gap or repeat over another master after a kill", async () => {
     const leader = await group.leader();
     const watched = followersOf(leader)[0]!;
     const ids: string[] = [];
@@ -62,7 +62,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     expect(whole.filter(({ type }) => type === "job")).toEqual(events);
   });
 
-  it("are there when the leader is killed right after the 202, and go on under the next", async () => {
+  it("survive the leader's kill right after the 202, and go on under the next", async () => {
     const leader = await group.leader();
     const id = await submit(leader, "kept");
     await group.end(leader, "SIGKILL");
@@ -73,7 +73,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     });
   });
 
-  it("are all taken in, 200 at once through every master, in one order everywhere", async () => {
+  it("are all accepted, 200 at once through every master, in one order", async () => {
     const leader = await group.leader();
     const masters = group.runningNames;
     const ids = await Promise.all(
@@ -86,7 +86,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     for (const master of followersOf(leader)) expect(await own(master)).toEqual(expected);
   });
 
-  it("are waited for on a follower, and their streams end with their end", async () => {
+  it("are waited for on a follower, and their streams end with them", async () => {
     const leader = await group.leader();
     const [follower] = followersOf(leader) as [string];
     const id = await submit(leader, "watched");

@@ -3,7 +3,7 @@ import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
 
-// What jobs have to do with the cluster around them: workers, queues, projects and metrics.
+// Jobs and the cluster around them: workers, queues, projects and metrics.
 
 let api: JobApi;
 
@@ -14,7 +14,7 @@ beforeEach(async () => {
 
 afterEach(() => api.close());
 
-test("a drained worker's job moves to another, and a resumed worker takes work again", async () => {
+test("drain: the job moves to another worker; a resumed worker takes work again", async () => {
   const id = await api.submit();
   await api.run(id);
   await api.join("b");
@@ -31,7 +31,7 @@ test("a drained worker's job moves to another, and a resumed worker takes work a
   expect((await api.call("POST", "/workers/x/drain")).status).toBe(404);
 });
 
-test("a worker that is not heard of is suspect, and says for how long, until the cluster knows better", async () => {
+test("silent worker: suspect, with the time of its silence, until it is lost", async () => {
   const { silences } = api.master.directory;
   const seen = async () => (await api.call("GET", "/workers/a")).body;
   expect(await seen()).toMatchObject({ status: "ready", silent_seconds: 0 });
@@ -43,7 +43,7 @@ test("a worker that is not heard of is suspect, and says for how long, until the
   expect(await seen()).toMatchObject({ status: "lost", silent_seconds: 45 });
 });
 
-test("a device that ends a task is taken out in the same entry: the next attempt has another", async () => {
+test("sick device: quarantined with the task's exit; the next attempt has another", async () => {
   const id = await api.submit();
   await api.run(id);
   const { state } = api.master.control;
@@ -58,7 +58,7 @@ test("a device that ends a task is taken out in the same entry: the next attempt
   expect(state.jobs.get(id)).toMatchObject({ losses: 1, failures: 0 });
 });
 
-test("a parameter server is no worker to drain, and is said to be none", async () => {
+test("parameter server: cannot be drained as a worker, and the error says so", async () => {
   const offer = { id: "ps-1", name: "ps-1", address: "127.0.0.1:1", incarnation: "a" };
   await api.propose({ type: "server.join", server: offer });
   expect([...api.master.control.state.servers.keys()]).toEqual(["ps-1"]);
@@ -69,7 +69,7 @@ test("a parameter server is no worker to drain, and is said to be none", async (
   }
 });
 
-test("queues and projects are set, shown and kept to", async () => {
+test("queues and projects: are set, shown and enforced", async () => {
   const bad = await api.call("PUT", "/queues/BAD", { strategy: "spread" });
   expect(bad.body?.detail).toMatch(/^A queue's name is 1 to 63 of a-z \(lower case\)/);
   const queue = await api.call("PUT", "/queues/batch", { strategy: "binpack", max_length: 1 });
@@ -94,7 +94,7 @@ test("queues and projects are set, shown and kept to", async () => {
   expect((await api.call("PUT", "/projects/p", { weight: 0 })).status).toBe(400);
 });
 
-test("the cluster's metrics tell of jobs: states, reasons, waits, idle and broken GPUs, GPU-hours", async () => {
+test("metrics: states, reasons, waits, idle and broken GPUs, GPU-hours of jobs", async () => {
   await api.run(await api.submit({ project: "p", resources: { gpu_count: 0.5 } }));
   const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });
   await api.reached(id, "pending");

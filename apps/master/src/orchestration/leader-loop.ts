@@ -5,29 +5,31 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { isActiveLeader } from "../control-plane/active-leader.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 
-/** How often a loop looks whether its master leads now, and after a step that failed. */
+/** Polling interval for leadership, and the wait after a failed step. */
 const LOOK_MS = 500;
-/** The longest wait that a timer of Node can hold, nearly. */
+/** Below the longest delay of a Node timer. */
 const MAX_WAIT_MS = 3_600_000;
 
 export interface LeaderLoopOptions {
   readonly control: ControlPlane;
   readonly clock: Clock;
   readonly log: NodeLog;
-  /** What the loop does, for the log. */
+  /** The loop's task, for the log. */
   readonly name: string;
-  /** Between the end of one step and the next: what comes meanwhile is dealt with together. */
+  /** Pause between two steps, so that changes are handled together. */
   readonly pauseMs: number;
-  /** Whether a step may have something to do after this command; undefined is a new state. */
+  /** Whether a step may have work after this command; undefined: the state was replaced. */
   readonly concerns: (command: ControlCommand | undefined) => boolean;
-  /** One step; resolves with the wall-clock time at which to look again at the latest. */
+  /** One step; resolves with the wall-clock time of the next one at the latest. */
   readonly step: () => Promise<number | undefined>;
 }
 
 /**
- * Does one thing for the group as long as this master leads it: a step after each change that
- * matters and at the time that the last step named, never two at once. A step that fails, as when
- * the lead is lost under it, is said and tried again; nothing is kept between steps that matters.
+ * Runs a task of the active leader: a step after each relevant change and at the time that the last
+ * step
+ * returned, never two at once. A failed step, as on the loss of leadership, is logged and retried.
+ * Steps
+ * keep no essential state.
  */
 export class LeaderLoop {
   readonly #options: LeaderLoopOptions;
@@ -52,7 +54,7 @@ export class LeaderLoop {
     this.poke();
   }
 
-  /** Asks for a step soon. */
+  /** Requests a step soon. */
   poke(): void {
     this.#wanted = true;
     if (!this.#running) this.#wakeIn(this.#pauseMs);
@@ -67,7 +69,7 @@ export class LeaderLoop {
 
   #lookAround(): void {
     const led = isActiveLeader(this.#options.control);
-    // What changed while another master led was no concern of this one.
+    // Changes under another leader were not seen here.
     if (led && !this.#led) this.poke();
     this.#led = led;
   }
@@ -96,7 +98,7 @@ export class LeaderLoop {
       nextMs = clock.wallMs() + LOOK_MS;
     }
     this.#running = false;
-    // At most half of the time goes to one loop, however much there is to do.
+    // A loop may use at most half of the time, however much there is to do.
     this.#pauseMs = Math.max(pauseMs, clock.monotonicMs() - startedMs);
     if (this.#wanted) this.#wakeIn(this.#pauseMs);
     if (nextMs === undefined) return;

@@ -3,12 +3,12 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
 import type { PageView } from "../api/keys/page.ts";
 
-/** The longest turn of the event loop that any request may cause, in milliseconds of its CPU time. */
+/** The longest turn of the event loop that any request may cause, in milliseconds of CPU time. */
 const MAX_TURN_MS = 50;
 const NODES = 200;
 const TYPES = Array.from({ length: 16 }, (_, at) => `type-${at}`.padEnd(64, "x"));
 
-/** As many entries as may be, as long as may be within the body's bound. */
+/** The maximum number of entries, of maximum length within the body's bound. */
 const words = (count: number, length: number) =>
   Array.from({ length: count }, (_, at) => `${at}-`.padEnd(length, "v"));
 const map = (count: number, length: number) =>
@@ -16,7 +16,7 @@ const map = (count: number, length: number) =>
 const selectors = (operator: string) =>
   words(64, 60).map((key) => ({ key, operator, values: words(64, 50) }));
 
-/** For each field that may be large, a body that is as large there as it may be. */
+/** For each large field, a body in which it has its maximum size. */
 const WORST: readonly (readonly [string, object])[] = [
   ["node_affinity, a map", { resources: { node_affinity: map(64, 256) } }],
   ["node_anti_affinity, a map", { resources: { node_anti_affinity: map(64, 256) } }],
@@ -70,7 +70,7 @@ beforeAll(async () => {
 
 afterAll(() => api.close());
 
-/** The longest turn of this thread while the work goes on, by CPU time: other processes do not count. */
+/** The thread's longest turn during the work, by CPU time: other processes do not count. */
 async function longestTurnMs(work: Promise<unknown>): Promise<number> {
   let longest = 0;
   let isOver = false;
@@ -129,7 +129,7 @@ test("event loop: pages of large jobs are short turns, and hold every job", asyn
 test("event loop: no turn is longer than 50 ms, whatever a job asks for", async () => {
   const long: unknown[] = [];
   for (const [at, [field, change]] of WORST.entries()) {
-    // The first time much is compiled, and a collection may come at any time: what a turn costs, it costs always.
+    // Compilation and garbage collection vary, so the minimum of several tries counts.
     const tries: number[] = [];
     do tries.push(Math.max(...(await turnsOf(`job-${at}-${tries.length}`, change))));
     while (tries.at(-1)! > MAX_TURN_MS && tries.length < 4);

@@ -43,7 +43,7 @@ async function lostNode(change: object) {
   return { control, plans, act, atMs, explanation };
 }
 
-test("a job that retries tells what it waits for until the lost node is fenced, and when that is", async () => {
+test("explanation: a retrying job waits until the lost node is fenced, with the time", async () => {
   const { control, act, atMs, explanation } = await lostNode({});
   expect(control.state.jobs.get(jobId(1))?.state).toBe("retrying");
   expect(
@@ -57,7 +57,7 @@ test("a job that retries tells what it waits for until the lost node is fenced, 
   expect((await explanation(1))?.blockers).toMatchObject([
     { reason: "NodesLost", resource: "tasks_to_fence", requested: 1, limit: 2 },
   ]);
-  // Eight GPUs are not there without the lost node.
+  // Without the lost node there are no eight GPUs.
   expect((await explanation(1))?.start_estimate).toEqual({
     earliest: null,
     likely: null,
@@ -68,7 +68,7 @@ test("a job that retries tells what it waits for until the lost node is fenced, 
   expect(likely).toBe(atMs + FENCE_MS);
 });
 
-test("a recovering job tells that a lost task is fenced first, then what its replacement lacks", async () => {
+test("explanation: a recovering job waits for the fence, then for a place", async () => {
   const { control, act, atMs, explanation } = await lostNode({ failure_tolerance: 1 });
   expect(control.state.jobs.get(jobId(1))?.state).toBe("recovering");
   expect((await explanation(1))?.blockers).toMatchObject([{ reason: "NodesLost", requested: 1 }]);
@@ -79,7 +79,7 @@ test("a recovering job tells that a lost task is fenced first, then what its rep
   ]);
 });
 
-test("the GPUs that are counted as simulated are among those that are counted at all", async () => {
+test("metrics: simulated GPUs are included in the total", async () => {
   const { control, plans, atMs } = await lostNode({});
   const { gpus } = new JobFigures(control, plans).figures(atMs);
   expect(gpus).toMatchObject({ total: 4, simulated: 4 });

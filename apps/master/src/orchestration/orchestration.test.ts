@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(folder, { recursive: true }));
 
-/** A master of its own group with its loops, until the test is done with it. */
+/** A master of its own group with its loops, for the duration of the test. */
 async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Promise<void> {
   const server = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   const directory = join(folder, "control");
@@ -37,7 +37,7 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
     snapshotEntries: 20,
   });
   await eventuallyWithin(() => plane.status().role === "leader", 90_000);
-  // What the log holds from an earlier start is applied once the new term has committed.
+  // Entries of an earlier start are applied once the new term has committed.
   await plane.readBarrier();
   const directoryOfNodes = new ListedNodes();
   const loops = startOrchestration({ control: plane, directory: directoryOfNodes, logger, times });
@@ -53,7 +53,7 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
 const states = (plane: RaftControlPlane) =>
   [...plane.state.jobs.values()].map(({ state, attempt }) => [state, attempt]);
 
-test("jobs are placed through the log, and a restarted master goes on from the same state", async () => {
+test("orchestration: jobs are placed through the log; a restarted master continues", async () => {
   await withMaster(async (plane) => {
     for (const id of ["a", "b"]) {
       await plane.propose({ type: "node.join", atMs: 1, offer: nodeOffer(id) });

@@ -21,23 +21,24 @@ export interface OrchestrationOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** The leader's side of jobs, as far as it needs no word with a worker. */
+/** The leader's loops for jobs that need no connection to a worker. */
 export interface Orchestration {
   readonly plans: PlanBook;
   close(): void;
 }
 
-/** Between two plans, so that what comes together is planned together. */
+/** Pause between two plans, so that simultaneous changes are planned together. */
 const PLAN_PAUSE_MS = 5;
 const CLOCK_PAUSE_MS = 10;
 const WATCH_MS = 250;
 /**
- * A parameter server is lost after this share of the time after which a worker is: nothing can be
- * made twice, and the workers' own patience with it must not be over first.
+ * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
+ * it
+ * must be lost before its workers' timeout.
  */
 const SERVER_LOST_SHARE = 1 / 3;
 
-/** Starts the loops; each does nothing while another master leads. */
+/** Starts the loops; each is idle while another master leads. */
 export function startOrchestration(options: OrchestrationOptions): Orchestration {
   const { control, directory, logger: log, clock = systemClock } = options;
   const { nodeLostMs, leaseMs, acknowledgeMs } = options.times;
@@ -79,10 +80,10 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
   return { plans, close };
 }
 
-/** Commands after which no plan says anything else. */
+/** Commands that cannot change a plan. */
 const IRRELEVANT: ReadonlySet<string> = new Set(["key.create", "key.revoke", "jobs.progress"]);
 
-/** Commands after which nothing else is due. */
+/** Commands that cannot change a timer. */
 const TIMELESS: ReadonlySet<string> = new Set([
   ...IRRELEVANT,
   "job.submit",
@@ -91,7 +92,7 @@ const TIMELESS: ReadonlySet<string> = new Set([
   "model.remove",
 ]);
 
-/** Fires what is due. Returns when the next is. */
+/** Fires due timers. Returns when the next is due. */
 async function tickStep(control: ControlPlane, clock: Clock): Promise<number | undefined> {
   const due = nextDueMs(control.state, control.jobs);
   const nowMs = clock.wallMs();

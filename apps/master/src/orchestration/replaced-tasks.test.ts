@@ -4,7 +4,7 @@ import { JobCluster } from "../../test/job-cluster.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
 const leaseMs = 8_000;
-/** Processes start and leases end slowly on a machine that does other things too. */
+/** Processes start slowly and leases expire late on a loaded machine. */
 vi.setConfig({ testTimeout: 120_000 });
 
 const simulatedGpus = [
@@ -14,7 +14,7 @@ const simulatedGpus = [
   },
 ];
 
-/** Two tasks of which one is lost and replaced; resolves with its log once it has written anew. */
+/** Two tasks, one of them lost and replaced; resolves with its log once the replacement writes. */
 async function logOfReplaced(
   workers: readonly string[],
   onTestFinished: TestContext["onTestFinished"],
@@ -35,7 +35,7 @@ async function logOfReplaced(
   const log = () => cluster.logs(id, "rank=1&stream=stdout");
   await eventuallyAsync("it has written", async () => (await log()).includes("line 5\n"));
   cluster.signal(holder, "SIGSTOP");
-  // A worker that wakes under its lease would still have its task.
+  // A worker that wakes within its lease would still have its task.
   await delay(leaseMs + 1_000);
   if (workers.length === 2) {
     await eventuallyAsync("it is lost", async () => (await cluster.job(id)).state === "recovering");
@@ -56,7 +56,7 @@ async function logOfReplaced(
   };
 }
 
-/** The lines of both are whole and in order, each from its first on. */
+/** The lines of both are complete and in order, each from its first on. */
 function expectBoth({ first, second, text }: Awaited<ReturnType<typeof logOfReplaced>>): void {
   const lives = text.split(/^(?=start of )/m);
   expect(lives.map((life) => life.split("\n")[0])).toEqual([
@@ -69,7 +69,7 @@ function expectBoth({ first, second, text }: Awaited<ReturnType<typeof logOfRepl
   }
 }
 
-test.concurrent("a rank that is replaced on the worker that lost it keeps the lines of both its tasks", async ({
+test.concurrent("replaced rank: on the worker that lost it, the lines of both tasks are kept", async ({
   onTestFinished,
 }) => {
   const told = await logOfReplaced(["worker-1", "worker-2"], onTestFinished);
@@ -77,7 +77,7 @@ test.concurrent("a rank that is replaced on the worker that lost it keeps the li
   expectBoth(told);
 });
 
-test.concurrent("a rank that is replaced on another worker keeps the lines of both its tasks", async ({
+test.concurrent("replaced rank: on another worker, the lines of both tasks are kept", async ({
   onTestFinished,
 }) => {
   const told = await logOfReplaced(["worker-1", "worker-2", "worker-3"], onTestFinished);

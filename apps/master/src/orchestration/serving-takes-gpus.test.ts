@@ -4,12 +4,12 @@ import { JobCluster } from "../../test/job-cluster.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
 let cluster: JobCluster;
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a loaded machine. */
 vi.setConfig({ testTimeout: 120_000 });
 
 afterEach(() => cluster.close());
 
-/** Goes on from its checkpoint, and writes one when it is asked to. */
+/** Resumes from its checkpoint, and writes one on request. */
 const training = `
 echo "attempt $HEDDLE_ATTEMPT from [$HEDDLE_RESUME_FROM]"
 trap 'touch $HEDDLE_CHECKPOINT_DIR/c1; echo "{\\"step\\": 9, \\"checkpoint\\": \\"c1\\"}" >> $HEDDLE_PROGRESS_FILE' USR1
@@ -25,7 +25,7 @@ async function model(): Promise<ModelAnswer> {
   return (await reply.json()) as ModelAnswer;
 }
 
-test("a model takes the only GPU from a preemptible job, which checkpoints, and gives it back; it moves without a gap", async () => {
+test("model: preempts a job for the only GPU, returns it, and moves without a gap", async () => {
   cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 10_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1", { simulatedGpus: simulatedGpus("1xH100-80GB") });
@@ -54,8 +54,9 @@ test("a model takes the only GPU from a preemptible job, which checkpoints, and 
   await eventuallyAsync("it goes on from its checkpoint", async () =>
     (await cluster.logs(id)).includes("attempt 2 from [c1]"),
   );
-  // A device that is named by hand is claimed as well: it comes up on the node where that one is free.
-  // On a node that is drained it serves until its replacement does, for which the job leaves again.
+  // A device in the options is claimed as well: the replica starts on the node where that device is
+  // free.
+  // On a draining node it serves until its replacement does, for which the job leaves again.
   await cluster.startWorker("worker-2", { simulatedGpus: simulatedGpus("1xH100-80GB") });
   await cluster.takesJobs("worker-2");
   await cluster.masters.request("master-1", "POST", "/api/v1/models", {

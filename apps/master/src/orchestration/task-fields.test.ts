@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a loaded machine. */
 vi.setConfig({ testTimeout: 120_000 });
 
 let cluster: JobCluster;
@@ -19,14 +19,14 @@ beforeAll(async () => {
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
-/** Runs the job to its end and gives what it wrote to its standard output. */
+/** Runs the job and returns its standard output. */
 async function outputOf(spec: Readonly<Record<string, unknown>>): Promise<string> {
   const id = await cluster.submit({ resources, ...spec });
   await cluster.reaches(id, "succeeded");
   return cluster.logs(id, "stream=stdout&follow=true");
 }
 
-test("a program's arguments, variables and folder are those of the spec", async () => {
+test("program: arguments, variables and folder are those of the spec", async () => {
   const folder = join(cluster.masters.folder, "a folder");
   mkdirSync(folder, { recursive: true });
   const list = outputOf({ name: "list", command: ["printf", "%s|", "a b", "$HOME", ""] });
@@ -38,7 +38,7 @@ test("a program's arguments, variables and folder are those of the spec", async 
   expect(await line).toBe(`b 'c', 0\n${folder}\n`);
 });
 
-test("a program that comes with an algorithm is told its name and its hyperparameters", async () => {
+test("program with an algorithm: receives its name and hyperparameters", async () => {
   const text = await outputOf({
     ...{ name: "told", algorithm: "ppo", config: { learning_rate: 0.25 } },
     command: 'echo "$HEDDLE_ALGORITHM"; cat "$HEDDLE_CONFIG_FILE"',
@@ -50,7 +50,7 @@ test("a program that comes with an algorithm is told its name and its hyperparam
   expect(await outputOf(plain)).toBe("[]\n");
 });
 
-test("checkpoints are asked for at their interval by their signal, and as many are kept as said", async () => {
+test("checkpoints: requested at their interval by their signal, pruned to the count", async () => {
   const save =
     'n=$((n+1)); touch $HEDDLE_CHECKPOINT_DIR/c$n; echo "{\\"step\\": $n, \\"checkpoint\\": \\"c$n\\"}" >> $HEDDLE_PROGRESS_FILE';
   const id = await cluster.submit({
@@ -62,7 +62,7 @@ test("checkpoints are asked for at their interval by their signal, and as many a
   expect(await cluster.logs(id, "stream=stdout&follow=true")).toMatch(/^(c\d+) of\n\1\n$/);
 });
 
-test("a job that is suspended has its grace to save, and no longer", async () => {
+test("suspend: the job has its grace period to save, and no longer", async () => {
   const id = await cluster.submit({
     ...{ name: "stubborn", resources, checkpoint_config: { grace_seconds: 2 } },
     command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done",

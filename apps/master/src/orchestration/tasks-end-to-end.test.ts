@@ -5,12 +5,12 @@ import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
-/** Processes start and leaders change slowly on a machine that does other things too. */
+/** Processes start and leaders change slowly on a loaded machine. */
 vi.setConfig({ testTimeout: 240_000 });
 
 const small = { cpu_cores: 0.2, memory_gb: 0.2 };
 
-/** Masters of its own for a test; most of its time is spent waiting, so that others run meanwhile. */
+/** A cluster of its own for a test; the tests mostly wait, so they run concurrently. */
 function newCluster(onTestFinished: OnEnd, ...args: ConstructorParameters<typeof JobCluster>) {
   const cluster = new JobCluster(...args);
   onTestFinished(() => cluster.close());
@@ -18,13 +18,13 @@ function newCluster(onTestFinished: OnEnd, ...args: ConstructorParameters<typeof
 }
 type OnEnd = TestContext["onTestFinished"];
 
-/** A file that a job waits for, so that it does not end before the test has looked; `open` makes it. */
+/** A file for which a job waits, so that it does not end before the check; `open` creates it. */
 function gateOf(cluster: JobCluster) {
   const path = join(cluster.masters.folder, "gate");
   return { wait: `until [ -e ${path} ]; do sleep 0.05; done`, open: () => writeFileSync(path, "") };
 }
 
-test.concurrent("a command of two tasks runs through a master and workers; its logs and end are told", async ({
+test.concurrent("job of two tasks: runs through a master and workers, with logs and exit", async ({
   onTestFinished,
 }) => {
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 10_000 });
@@ -47,7 +47,7 @@ test.concurrent("a command of two tasks runs through a master and workers; its l
   );
 });
 
-test.concurrent("follow over a leader's and a worker's death loses and repeats no line, and all is readable after", async ({
+test.concurrent("follow: survives the death of leader and worker without lost or repeated lines", async ({
   onTestFinished,
 }) => {
   const cluster = newCluster(onTestFinished, 3, { leaseMs: 30_000, nodeLostMs: 4_000 });
@@ -72,7 +72,7 @@ test.concurrent("follow over a leader's and a worker's death loses and repeats n
   await followed.ended;
   const wanted = Array.from({ length: 250 }, (_, i) => `line ${i + 1}`);
   expect(followed.lines).toEqual(wanted);
-  // Each master hears of the end at its own time.
+  // Each master learns of the end separately.
   await eventuallyAsync("the other one knows the end as well", async () => {
     return (await cluster.job(id, other)).state === "succeeded";
   });
@@ -90,9 +90,7 @@ test.concurrent("follow over a leader's and a worker's death loses and repeats n
   );
 });
 
-test.concurrent("a worker that is killed and comes back within its lease loses no task", async ({
-  onTestFinished,
-}) => {
+test.concurrent("worker restart within its lease: loses no task", async ({ onTestFinished }) => {
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 60_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
@@ -112,7 +110,7 @@ test.concurrent("a worker that is killed and comes back within its lease loses n
   expect(await cluster.logs(id, "stream=stdout&follow=true")).toBe(wanted);
 });
 
-test.concurrent("a partition of all workers that is shorter than the lease kills no job", async ({
+test.concurrent("partition shorter than the lease: no job is killed", async ({
   onTestFinished,
 }) => {
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 2_000 });
@@ -122,7 +120,7 @@ test.concurrent("a partition of all workers that is shorter than the lease kills
   const command = `${gate.wait}; echo done`;
   const id = await cluster.submit({ name: "kept", command, resources: small });
   await cluster.reaches(id, "running");
-  // A stopped master is one that no worker reaches; its own watch must not take that for theirs.
+  // A stopped master simulates one that no worker reaches; it must not count them as silent.
   cluster.masters.signal("master-1", "SIGSTOP");
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   cluster.masters.signal("master-1", "SIGCONT");
@@ -130,7 +128,7 @@ test.concurrent("a partition of all workers that is shorter than the lease kills
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
 });
 
-test.concurrent("a rank that ends because another's machine is gone uses up no retry; one that ends of itself does", async ({
+test.concurrent("lost machine: the other rank's failure uses no retry; its own failure does", async ({
   onTestFinished,
 }) => {
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 8_000 });
@@ -158,7 +156,7 @@ test.concurrent("a rank that ends because another's machine is gone uses up no r
   expect(["retrying", "pending"]).toContain(job.state);
 });
 
-test.concurrent("progress is live in the status and the stream of every master, also of one that is left alone", async ({
+test.concurrent("progress: live on every master, also without a quorum", async ({
   onTestFinished,
 }) => {
   const cluster = newCluster(onTestFinished, 3, { leaseMs: 60_000, nodeLostMs: 20_000 });
@@ -171,7 +169,7 @@ test.concurrent("progress is live in the status and the stream of every master, 
   });
   await cluster.reaches(id, "running");
   const stepAt = async (master: string) => (await cluster.job(id, master)).progress?.step ?? 0;
-  // Ten seconds lie between two entries of progress in the log: this many steps come without it.
+  // Progress is logged every ten seconds: this many steps arrive without it.
   for (const master of cluster.masters.names) {
     const seen = new Set<number>();
     await eventuallyAsync(`${master} tells of five steps`, async () => {
@@ -188,7 +186,7 @@ test.concurrent("progress is live in the status and the stream of every master, 
   await cluster.masters.end(leader, "SIGKILL");
   await cluster.masters.end(other, "SIGKILL");
   const before = await stepAt(left);
-  // Nothing can be put into the log any more.
+  // Nothing can be committed any more.
   await eventuallyAsync("it goes on", async () => (await stepAt(left)) > before + 5);
   await eventuallyAsync("the stream as well", async () => (told.at(-1) ?? 0) > before + 5);
   watching.abort();
@@ -199,8 +197,8 @@ test.concurrent("progress is live in the status and the stream of every master, 
   });
 });
 
-// Alone, since its lease is short: what else runs must not cost another worker its lease too.
-test("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async ({
+// Alone, because of its short lease: other load must not cost another worker its lease.
+test("worker stopped past its lease: is replaced, kills its task, adds nothing", async ({
   onTestFinished,
 }) => {
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 4_000, nodeLostMs: 3_000 });
@@ -215,7 +213,7 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   });
   await cluster.reaches(id, "running");
   await cluster.someLog(id);
-  // The first attempt, unless the machine stood still for longer than the lease.
+  // The first attempt, unless the machine stalled for longer than the lease.
   const { attempt: first, task_list: tasks } = await cluster.reaches(id, "running");
   const holder = tasks[0]?.node_name ?? "";
   cluster.signal(holder, "SIGSTOP");
@@ -231,7 +229,7 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   gate.open();
   const { attempt: last } = await cluster.reaches(id, "succeeded");
   const after = (await cluster.logs(id, `attempt=${first}`)).trim().split("\n");
-  // A poll or two may have been on their way when it was stopped; what came later is not there.
+  // One or two polls may have been in flight at the stop; nothing later is there.
   expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
   const lines = await cluster.logs(id, `attempt=${last}&stream=stdout&follow=true`);
   expect(lines.trim().split("\n")).toHaveLength(120);

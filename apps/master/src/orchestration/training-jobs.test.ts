@@ -46,14 +46,14 @@ describe("a training job's config", () => {
     ]);
   });
 
-  it("is refused where its tasks cannot agree on it", async () => {
+  it("is refused if its tasks cannot agree on it", async () => {
     const body = { ...training("ppo", { target_kl: 0.02 }), tasks: 2 };
     const { status, body: told } = await api.call("POST", "/jobs", body);
     expect(status).toBe(422);
     expect(told?.errors).toMatchObject([{ pointer: "#/config/target_kl" }]);
   });
 
-  it("is refused where all training would be lost on resume, and where a plugin's job has a bad seed", async () => {
+  it("is refused if a resume would lose all training, or a plugin's seed is invalid", async () => {
     for (const [body, pointer] of [
       [training("ppo", { compression: "topk" }), "#/config/compression"],
       [training("ppo", { constructor: 1 }), "#/config/constructor"],
@@ -66,7 +66,7 @@ describe("a training job's config", () => {
     }
   });
 
-  it("is refused where it wants cuda and the job asks for no GPU, also in a dry run", async () => {
+  it("is refused if it needs cuda without a GPU, also in a dry run", async () => {
     const body = training("ppo", { device: "cuda" });
     for (const path of ["/jobs", "/jobs?dry_run=true"]) {
       const { status, body: told } = await api.call("POST", path, body);
@@ -86,14 +86,14 @@ describe("a training job's config", () => {
     expect((await api.call("POST", "/jobs?dry_run=true", asking)).status).toBe(200);
   });
 
-  it("is free where a program of the user's own is told it", async () => {
+  it("is free if a user's own program receives it", async () => {
     const body = { ...training("ppo", { anything: 1 }), command: "true" };
     expect((await api.call("POST", "/jobs?dry_run=true", body)).status).toBe(200);
   });
 });
 
 describe("a training job", () => {
-  it("whose algorithm or environment no worker has is refused, with those that they have", async () => {
+  it("is refused if no worker has its algorithm or environment, listing those on offer", async () => {
     for (const [body, pointer, detail] of [
       [
         training("sac"),
@@ -115,12 +115,12 @@ describe("a training job", () => {
     }
     const known = training("ppo", { environment: "Acrobot-v1" });
     expect((await api.call("POST", "/jobs?dry_run=true", known)).status).toBe(200);
-    // A program of the user's own has whatever it likes.
+    // A user's own program accepts any config.
     const own = { ...training("sac"), command: "true" };
     expect((await api.call("POST", "/jobs?dry_run=true", own)).status).toBe(200);
   });
 
-  it("is taken in where a worker has not told what it has, and fails where none offers its algorithm", async () => {
+  it("is accepted while an offer is unknown, and fails if none has its algorithm", async () => {
     await api.join("silent", { executors: ["training"], algorithms: undefined });
     const id = await api.submit({ ...training("sac"), command: undefined });
     await api.reached(id, "failed");
@@ -132,7 +132,7 @@ describe("a training job", () => {
     });
   });
 
-  it("waits for a parameter server, says so, and is told where its shards are", async () => {
+  it("waits for a parameter server, says so, and gets its shards' locations", async () => {
     const body = training("ppo", { parameter_servers: 3 });
     const dry = await api.call("POST", "/jobs?dry_run=true", body);
     expect(dry.body).toMatchObject({ verdict: "would_wait" });
@@ -163,7 +163,7 @@ describe("a training job", () => {
     await api.report(id, "exited", { endedAtMs: 1 });
   });
 
-  it("that needs more shards than all parameter servers hold is refused where it asks for them", async () => {
+  it("is refused if it needs more shards than all parameter servers hold", async () => {
     const tooMany = languageModel({
       parameter_servers: 17,
       fragments: 32,
@@ -183,7 +183,7 @@ describe("a training job", () => {
     }
   });
 
-  it("is told at its start of all servers that are ready, since any may have its checkpoint", async () => {
+  it("gets all ready servers at its start, since any may have its checkpoint", async () => {
     await api.propose({ type: "server.join", server: server("r") });
     const id = await api.submit({ ...training("ppo"), command: undefined });
     await api.reached(id, "scheduled");
@@ -205,7 +205,7 @@ describe("a training job", () => {
     await api.report(id, "exited", { endedAtMs: 1 });
   });
 
-  it("shows what it computes with and all that it tells, in its status and in /metrics", async () => {
+  it("shows its configuration and readings in its status and in /metrics", async () => {
     const id = await api.submit({ ...training("ppo"), name: "told", command: undefined });
     await api.run(id);
     const progress = {
@@ -228,8 +228,8 @@ describe("a training job", () => {
   });
 });
 
-describe("a job that is to be served", () => {
-  it("is refused under an id that is taken, by a model or by another job that lives", async () => {
+describe("a job with a model to serve", () => {
+  it("is refused if a model or a live job has its id", async () => {
     const taken = await api.call("POST", "/jobs", languageModel({ register_as: "FamilyA-1-2B" }));
     expect(taken.status).toBe(409);
     expect(taken.body?.errors).toMatchObject([{ pointer: "#/config/register_as" }]);

@@ -22,10 +22,10 @@ export interface KnownArtifact {
   readonly artifact: ArtifactRecord;
 }
 
-/** Workers that are asked for a copy of what lies on one that is away. */
+/** Workers that are tried for a second copy if the task's worker is away. */
 const MAX_ASKED = 8;
 
-/** What tasks have left: the state knows what there is, their workers have it. */
+/** Reads the artifacts of tasks: the state lists them, workers have the bytes. */
 export class ArtifactReader {
   readonly #options: ArtifactReaderOptions;
 
@@ -33,7 +33,7 @@ export class ArtifactReader {
     this.#options = options;
   }
 
-  /** Those of the job's latest attempt, by rank and name. Throws `not_found` for no such job. */
+  /** Those of the job's latest attempt, by rank and name. Throws `not_found` for an unknown job. */
   list(jobId: string): KnownArtifact[] {
     const { state } = this.#options.control;
     const job = state.jobs.get(jobId);
@@ -46,7 +46,7 @@ export class ArtifactReader {
     return known;
   }
 
-  /** The one of that name, of the lowest rank that left one unless a rank is given. */
+  /** The artifact of that name, of the given rank or else the lowest rank with one. */
   find(jobId: string, name: string, rank?: number): KnownArtifact {
     const known = this.list(jobId);
     const found = known.find(
@@ -64,8 +64,9 @@ export class ArtifactReader {
   }
 
   /**
-   * The bytes as the task left them, as fast as they are taken; see `checkedBytes`. Throws `unavailable` that names
-   * the worker where it is not attached, and `not_found` where it keeps the file no more.
+   * The bytes as the task left them, with back-pressure; see `checkedBytes`. Throws `unavailable`
+   * with the
+   * worker's name if it is detached, and `not_found` if it has deleted the file.
    */
   read(known: KnownArtifact, range: ByteRange, signal: AbortSignal): AsyncGenerator<Buffer, void> {
     return checkedBytes(known.artifact, range, (asked) => this.#readRaw(known, asked, signal));
@@ -99,7 +100,7 @@ export class ArtifactReader {
     yield* streamArtifact(holder, this.#options.credentials, request, signal);
   }
 
-  /** Workers that may have a second copy, where the task's own is away. */
+  /** Workers that may have a second copy. */
   #others({ nodeId }: TaskRecord): string[] {
     const nodes = this.#options.directory.nodes();
     if (nodes.some(({ id, state }) => id === nodeId && state === "ready")) return [];

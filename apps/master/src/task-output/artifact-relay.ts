@@ -11,12 +11,14 @@ import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";
 import type { ArtifactReader } from "./artifact-reader.ts";
 
-/** Relays at once on one master; more are refused and tried again by who asks. */
+/** Concurrent relays on one master; further ones are refused and retried by the caller. */
 const maxRelays = 64;
 
 type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
 
-/** TaskArtifacts of proto/tasks.proto on a master: passes on what the worker that has it sends. */
+/**
+ * TaskArtifacts of proto/tasks.proto on a master: relays the bytes from the worker that has them.
+ */
 export class ArtifactRelay {
   readonly #artifacts: ArtifactReader;
   readonly #state: () => ControlState;
@@ -62,7 +64,7 @@ export class ArtifactRelay {
   }
 }
 
-/** A worker has the artifacts that deployments are made of, and no others. */
+/** A worker may read only the artifacts that deployments use. */
 function checkMayRead(
   { deployments }: ControlState,
   { role, name: worker }: NodeClaim,

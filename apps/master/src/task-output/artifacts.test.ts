@@ -9,7 +9,7 @@ vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
 let cluster: JobCluster;
 let id: string;
-/** A body that is larger than the windows of the streams between. */
+/** Larger than the windows of the streams between. */
 const LARGE_BYTES = 20 * 2 ** 20;
 const resources = { cpu_cores: 0.2, memory_gb: 0.2 };
 
@@ -41,7 +41,7 @@ async function get(path: string, headers: Record<string, string> = {}, master = 
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
-test("are listed with size, digest and where they are once the job has succeeded", async () => {
+test("are listed with size, digest and location once the job has succeeded", async () => {
   await eventuallyAsync("every master knows them", async () => {
     const answers = await Promise.all(
       cluster.masters.names.map(async (name) => (await get("", {}, name)).text()),
@@ -57,7 +57,7 @@ test("are listed with size, digest and where they are once the job has succeeded
   expect(data[1]?.["sha256"]).toBe(sha256(Buffer.from("hello")));
 });
 
-test("are the same bytes from whatever master, with the digest as ETag", async () => {
+test("are the same bytes from any master, with the digest as ETag", async () => {
   const texts = await Promise.all(
     cluster.masters.names.map(async (name) => {
       const reply = await get("/large.bin", {}, name);
@@ -70,14 +70,14 @@ test("are the same bytes from whatever master, with the digest as ETag", async (
   expect(new Set(texts).size).toBe(1);
 });
 
-test("are had by name and rank, below folders too, and empty ones", async () => {
+test("are found by name and rank, also in folders, and empty ones", async () => {
   expect(await (await get("/sub%2Frank.txt")).text()).toBe("of 0\n");
   expect(await (await get("/sub%2Frank.txt?rank=1")).text()).toBe("of 1\n");
   const empty = await get("/empty");
   expect([empty.status, await empty.text()]).toEqual([200, ""]);
 });
 
-test("are resumed by Range and not sent again to who has them", async () => {
+test("are resumed by Range, and not sent again to a client with the ETag", async () => {
   const part = await get("/greeting.txt", { range: "bytes=1-2" });
   expect([part.status, part.headers.get("content-range"), await part.text()]).toEqual([
     ...[206, "bytes 1-2/5", "el"],
@@ -89,7 +89,7 @@ test("are resumed by Range and not sent again to who has them", async () => {
   expect([other.status, await other.text()]).toEqual([200, "hello"]);
 });
 
-test("that are not there are 404 with those that are", async () => {
+test("that do not exist are 404 with a list of those that do", async () => {
   const reply = await get("/none");
   expect(reply.status).toBe(404);
   expect(await reply.json()).toMatchObject({
@@ -101,7 +101,7 @@ test("that are not there are 404 with those that are", async () => {
   expect((await get("/..%2F..%2Ftask.json")).status).toBe(404);
 });
 
-test("that were changed on the disk are refused and not passed on as what they were", async () => {
+test("that were changed on the disk are refused", async () => {
   const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
   expect(readdirSync(kept)).toContain("greeting.txt");
   writeFileSync(join(kept, "greeting.txt"), "jello");
@@ -112,7 +112,7 @@ test("that were changed on the disk are refused and not passed on as what they w
   expect(await (await get("/greeting.txt")).text()).toBe("hello");
 });
 
-test("a range of an artifact that was changed on the disk is refused, and the rest is served", async () => {
+test("refuse a range that was changed on the disk, and serve the rest", async () => {
   const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
   const large = join(kept, "large.bin");
   const left = readFileSync(large);
@@ -130,7 +130,7 @@ test("a range of an artifact that was changed on the disk is refused, and the re
   writeFileSync(large, changed);
   expect(await range(at - 2, at + 2)).toBe(500);
   expect(await range(0, 2 * piece)).toEqual(left.subarray(0, 2 * piece));
-  // Digests that fit what is there now are not those that the task left.
+  // Digests that match the changed bytes are not those that the task left.
   const [list = ""] = readdirSync(join(kept, "~digests"));
   const digests = readFileSync(join(kept, "~digests", list));
   createHash("sha256")
@@ -157,7 +157,7 @@ test("a range of a small artifact that was changed on the disk is refused", asyn
   expect(await (await get("/greeting.txt", { range: "bytes=0-1" })).text()).toBe("he");
 });
 
-test("of a task that failed are not kept, and names that could not be had end their task", async () => {
+test("of a failed task are not kept; invalid names fail their task", async () => {
   const failed = await cluster.submit({
     ...{ name: "fails", resources },
     command: "echo x > $HEDDLE_ARTIFACT_DIR/x; exit 3",
@@ -174,7 +174,7 @@ test("of a task that failed are not kept, and names that could not be had end th
   expect(failure?.message).toMatch(/"a:b" is no name for one/);
 });
 
-test("outlive their worker's process, and while it is away the error names it", async () => {
+test("outlive their worker's process; an error names it while it is away", async () => {
   await cluster.end("worker-1", "SIGKILL");
   let text = "";
   await eventuallyAsync("the worker is gone", async () => {
@@ -191,7 +191,7 @@ test("outlive their worker's process, and while it is away the error names it", 
   await eventuallyAsync("it is back", async () => (await get("/greeting.txt")).status === 200);
 });
 
-test("artifacts: those of a worker that is lost with its disk come from the second copy", async () => {
+test("of a worker lost with its disk come from the second copy", async () => {
   await cluster.startWorker("worker-2", { artifactReplica: replica() });
   await cluster.takesJobs("worker-2");
   const lost = await cluster.submit({

@@ -21,6 +21,6 @@ test.each([undefined, "", "bytes=-", "bytes=5-3", "bytes=0-1,3-4", "lines=1-2", 
   },
 );
 
-test("no range of an empty artifact can be had", () => {
+test("byte range: an empty artifact has none", () => {
   expect(byteRange("bytes=0-", 0)).toBe("unsatisfiable");
 });

@@ -1,8 +1,9 @@
 import type { ByteRange } from "./checked-bytes.ts";
 
 /**
- * What a `Range` header asks of so many bytes: undefined for all of them, as for a header of another
- * form or of several ranges (RFC 9110), and `unsatisfiable` where no byte is in it.
+ * Evaluates a `Range` header for this size. Undefined for the whole, as for other or multiple
+ * ranges (RFC
+ * 9110); `unsatisfiable` for a range without bytes.
  */
 export function byteRange(
   header: string | undefined,

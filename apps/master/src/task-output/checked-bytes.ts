@@ -3,7 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type { ArtifactRecord } from "@heddle/control/jobs/records/records";
 import { ARTIFACT_PIECE_BYTES, PIECE_DIGEST_BYTES } from "@heddle/rpc/artifact-stream";
 
-/** Which bytes of an artifact; `maxBytes` 0 is to its end. */
+/** A range of an artifact; `maxBytes` 0 reads to its end. */
 export interface ByteRange {
   readonly offset: number;
   readonly maxBytes: number;
@@ -13,8 +13,9 @@ export interface ByteRange {
 export type RawRead = (asked: ByteRange & { readonly digests?: boolean }) => AsyncIterable<Buffer>;
 
 /**
- * Bytes of an artifact as the task left it. Throws `server_error` where the holder sends others: before the last
- * ones of a whole artifact, and of an artifact that has no digests of its pieces; before any of a wrong piece.
+ * Verified bytes of an artifact. Throws `server_error` if the holder's bytes differ. With digests
+ * of
+ * pieces, no byte of a wrong piece is returned; otherwise the error precedes the last bytes.
  */
 export async function* checkedBytes(
   artifact: ArtifactRecord,
@@ -29,7 +30,7 @@ export async function* checkedBytes(
   else yield* fromPieces({ ...artifact, pieces }, offset, end, read);
 }
 
-/** Reads all, and keeps the last bytes that were asked for until all have the digest. */
+/** Reads all, and holds back the last bytes until the digest is verified. */
 async function* fromWhole(
   { name, bytes, sha256 }: ArtifactRecord,
   offset: number,

@@ -3,12 +3,12 @@ import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
 import type { LogName } from "./log-name.ts";
 
-/** Up to where a reader has come in each log of a job. It means the same on every master. */
+/** A reader's position in each log of a job; valid on every master. */
 export interface LogCursor {
   readonly jobId: string;
   /** Logs of earlier attempts are not read. */
   readonly fromAttempt: number;
-  /** In the order of the names; a log that is not named is read from its beginning. */
+  /** In the order of names; a log without a position is read from its beginning. */
   readonly positions: readonly (Omit<LogName, "jobId"> & { readonly offset: number })[];
 }
 
@@ -20,7 +20,7 @@ const shape = z.tuple([
   z.array(z.tuple([natural, natural, z.enum(["o", "e"]), natural], natural)).max(4_096),
 ]);
 
-/** The cursor as text: its positions and a signature, so that nobody else makes one up. */
+/** The cursor as text: its positions and a signature against forgery. */
 export function writeCursor(cursor: LogCursor, pepper: Uint8Array): string {
   const positions = cursor.positions.map(({ attempt, rank, stream, offset, incarnation }) => [
     ...[attempt, rank, stream === "stdout" ? "o" : "e", offset],
@@ -30,7 +30,9 @@ export function writeCursor(cursor: LogCursor, pepper: Uint8Array): string {
   return `${Buffer.from(body).toString("base64url")}.${signature(body, pepper)}`;
 }
 
-/** Throws an AppError `invalid_value` on a text that no master of this cluster made for the job. */
+/**
+ * Throws an AppError `invalid_value` on a text that no master of this cluster issued for the job.
+ */
 export function readCursor(text: string, jobId: string, pepper: Uint8Array): LogCursor {
   const [encoded = "", signed = ""] = text.split(".");
   const body = Buffer.from(encoded, "base64url").toString();

@@ -2,34 +2,34 @@ import type { LogPiece } from "@heddle/storage/task-log";
 import type { LogName } from "./log-name.ts";
 import type { LogStore } from "./log-store.ts";
 
-/** A longer line comes in parts. */
+/** Longer lines are split. */
 const maxLineBytes = 64 * 1024;
 const pieceBytes = 64 * 1024;
-/** How far back from the end the last lines are looked for. */
+/** Bytes from the end that are searched for the last lines. */
 const maxTailBytes = 1024 * 1024;
 const newline = 10;
 
-/** What a reader of logs gets. */
+/** An item of a log: a line, a part of one, or a gap. */
 export interface LogItem {
   readonly name: LogName;
   readonly offset: number;
-  /** When the line's first byte was seen by its worker. */
+  /** When the worker received the line's first byte. */
   readonly unixMs: number;
-  /** Bytes up to and without the line's end; of a gap none. */
+  /** The line without its end; empty for a gap. */
   readonly text: Buffer;
-  /** False where the line goes on in the next item, or has no end. */
+  /** False if the line continues in the next item, or has no end. */
   readonly ended: boolean;
-  /** Bytes that are gone for ever; 0 for a line. */
+  /** Bytes that are permanently lost; 0 for a line. */
   readonly gapBytes: number;
 }
 
-/** One log, read line by line from a place on, as far as it is here. */
+/** Reads one log line by line from a position, as far as it is available here. */
 export class LogLines {
   readonly name: LogName;
   readonly #store: LogStore;
   #items: LogItem[] = [];
   #head = 0;
-  /** The next byte to read; the bytes before it that no item holds are in `#rest`. */
+  /** The next byte to read; `#rest` holds the bytes before it that belong to no item yet. */
   #position: number;
   #rest = Buffer.alloc(0);
   #restMs = 0;
@@ -41,12 +41,12 @@ export class LogLines {
     this.#position = offset;
   }
 
-  /** The first byte that no taken item has held. */
+  /** The first byte that no taken item contains. */
   get offset(): number {
     return this.#items[this.#head]?.offset ?? this.#position - this.#rest.byteLength;
   }
 
-  /** Whether everything was taken and nothing more will come. */
+  /** Whether everything was taken and nothing will follow. */
   get isOver(): boolean {
     return this.#complete && this.peek() === undefined;
   }
@@ -59,7 +59,7 @@ export class LogLines {
     return this.#items[this.#head++];
   }
 
-  /** Reads on if no item waits; false where there is nothing more now. */
+  /** Reads on if no item is pending; false if there is nothing more now. */
   async fill(): Promise<boolean> {
     while (this.peek() === undefined && !this.#complete) {
       this.#items = [];
@@ -73,19 +73,19 @@ export class LogLines {
     return this.peek() !== undefined;
   }
 
-  /** Gives out the beginning of a line that has no end yet. */
+  /** Returns the beginning of an unfinished line. */
   takeUnfinished(): LogItem | undefined {
     if (this.peek() || this.#rest.byteLength === 0) return undefined;
     this.#cut(this.#rest.byteLength, false);
     return this.take();
   }
 
-  /** Goes to where the last `count` lines begin, or as far back as is looked. */
+  /** Seeks to the last `count` lines, within the search bound. */
   async seekTail(count: number): Promise<void> {
     const { end, first } = await this.#store.state(this.name);
     const from = Math.max(first, end - maxTailBytes);
     const bytes = await this.#bytes(from, end);
-    // The end of the last line is not the beginning of another.
+    // The end of the last line starts no other.
     let lines = bytes.at(-1) === newline ? -1 : 0;
     let at = bytes.byteLength;
     while (at > 0) {
@@ -96,13 +96,13 @@ export class LogLines {
     this.#position = isCut ? from + bytes.indexOf(newline) + 1 : from + at;
   }
 
-  /** Goes to the first line that was begun at that time or later. */
+  /** Seeks to the first line begun at that time or later. */
   async seekTime(unixMs: number): Promise<void> {
     const offset = await this.#store.offsetAt(this.name, unixMs);
     const before = offset === 0 ? undefined : await this.#bytes(offset - 1, offset);
     this.#position = offset;
     if (before === undefined || before[0] === newline) return;
-    // The line that was under way began earlier.
+    // A line that continues here began earlier.
     await this.fill();
     this.take();
   }
@@ -112,7 +112,7 @@ export class LogLines {
     for (let at = from; at < to; ) {
       const piece = await this.#store.read(this.name, at, Math.min(pieceBytes, to - at));
       if (!piece || piece.data.byteLength === 0) break;
-      // Bytes that are gone in between count as bytes of no line.
+      // Lost bytes count as bytes without line ends.
       if (piece.offset > at) parts.push(Buffer.alloc(piece.offset - at));
       parts.push(piece.data);
       at = piece.offset + piece.data.byteLength;
@@ -143,7 +143,7 @@ export class LogLines {
     if (this.#rest.byteLength > 0) this.#cut(this.#rest.byteLength, false);
   }
 
-  /** Makes an item of the first bytes of what was read and belongs to none. */
+  /** Makes an item of the first unassigned bytes. */
   #cut(bytes: number, ended: boolean): void {
     this.#items.push({
       name: this.name,

@@ -4,17 +4,17 @@ import type { LogFile } from "@heddle/contracts/generated/heddle/v1/LogFile";
 export const STREAMS = ["stdout", "stderr"] as const;
 export type LogStream = (typeof STREAMS)[number];
 
-/** One stream of one task, which has it to itself: what replaces the task has another. */
+/** One stream of one task; a replacement of the task has its own. */
 export interface LogName {
   readonly jobId: string;
   readonly attempt: number;
   readonly rank: number;
-  /** Of the task, as in its record; absent for the first. */
+  /** The task's incarnation; absent for the first. */
   readonly incarnation?: number | undefined;
   readonly stream: LogStream;
 }
 
-/** Throws an AppError `invalid_value` on a name that is none; it becomes part of a path. */
+/** Throws an AppError `invalid_value` on an invalid name, since it becomes part of a path. */
 export function logNameOf(file: LogFile | null | undefined): LogName {
   const { jobId = "", attempt = 0, rank = 0, incarnation = 0 } = file?.task ?? {};
   const stream = STREAMS.find((name) => name === file?.stream);
@@ -34,7 +34,7 @@ export function logFileName(name: Omit<LogName, "jobId">): string {
   return `${attempt}.${rank}${incarnation ? `.${incarnation}` : ""}.${stream}`;
 }
 
-/** The name that a file in a job's folder has, or undefined. */
+/** The log name of a file in a job's folder; undefined if it is none. */
 export function parseFileName(jobId: string, text: string): LogName | undefined {
   const shape = /^(\d+)\.(\d+)(?:\.(\d+))?\.(stdout|stderr)$/;
   const [, attempt, rank, incarnation, stream] = shape.exec(text) ?? [];

@@ -17,7 +17,7 @@ const name: LogName = { jobId: "job_A", attempt: 1, rank: 0, stream: "stdout" };
 const silent = { info: () => {}, warn: () => {}, error: () => {} };
 const state: JobsState = new ReplicatedControl().state;
 const never = new AbortController().signal;
-/** Each piece goes to the disk, which a loaded machine is slow at. */
+/** Each piece is written to disk, which is slow on a loaded machine. */
 vi.setConfig({ testTimeout: 90_000 });
 
 let folder: string;
@@ -54,7 +54,7 @@ function readerOf(store: LogStore, known = state): LogReader {
   return new LogReader({ store, repair, state: () => known, isAttached: () => known !== state });
 }
 
-/** All that is there now for the query, and the cursor after it, as its text. */
+/** All that is available for the query now, and the cursor after it, as text. */
 async function readAll(
   store: LogStore,
   query: Partial<LogQuery> = {},
@@ -84,19 +84,19 @@ async function put(store: LogStore, offset: number, text: string, unixMs: number
   await store.append(name, { offset, data, times: [{ at: 0, unixMs }], complete: false, first });
 }
 
-test("whatever is cut, repeated, restarted and read elsewhere: the bytes read are those written", async () => {
+test("logs: the bytes read are those written, over cuts, repeats and restarts", async () => {
   const line = fc.oneof(
     fc.string({ unit: "grapheme-ascii", maxLength: 40 }),
     fc.integer({ min: 60_000, max: 140_000 }).map((length) => "x".repeat(length)),
   );
   const step = fc.record({
-    /** How much of the log the piece carries on, and how far back it begins. */
+    /** How far the piece extends the log, and how far back it begins. */
     bytes: fc.integer({ min: 1, max: 70_000 }),
     back: fc.integer({ min: 0, max: 300 }),
     restart: fc.boolean(),
-    /** The store that is read from after the step, if any. */
+    /** The store that is read after the step, if any. */
     read: fc.constantFrom("none", "a", "b"),
-    /** Whether the other store has the piece too by now. */
+    /** Whether the other store has the piece too. */
     lag: fc.boolean(),
   });
   const runs = fc.tuple(
@@ -129,7 +129,7 @@ test("whatever is cut, repeated, restarted and read elsewhere: the bytes read ar
           await held.a.close();
           held.a = openStore(names.a);
         }
-        // A master that is behind gives nothing new, and nothing twice.
+        // A master that lags gives nothing new, and nothing twice.
         if (read === "none" || ends[read] === 0) continue;
         const got = await readAll(held[read], {}, cursor);
         text += textOf(got.items);
@@ -143,13 +143,13 @@ test("whatever is cut, repeated, restarted and read elsewhere: the bytes read ar
   );
 });
 
-/** Carries all that is left, and reads it. */
+/** Ships the rest, and reads it. */
 const last = {
   ...{ bytes: Number.MAX_SAFE_INTEGER, back: 0, restart: false, lag: false },
   read: "b" as const,
 };
 
-test("what a worker gave back is marked by its length, and the offsets behind it stay", async () => {
+test("gaps: a gap is marked with its length, and later offsets stay", async () => {
   const store = openStore("gap");
   await put(store, 0, "one\ntw", 1);
   await put(store, 100, "rest\nlast\n", 2, 96);
@@ -164,7 +164,7 @@ test("what a worker gave back is marked by its length, and the offsets behind it
   ]);
 });
 
-test("tail, since and until choose lines by number and by the time of their first byte", async () => {
+test("query: tail counts lines; since and until use their first byte's time", async () => {
   const store = openStore("chosen");
   await put(store, 0, "a1\na2\nlong", 1_000);
   await put(store, 10, " line\nb1\n", 2_000);
@@ -180,7 +180,7 @@ test("tail, since and until choose lines by number and by the time of their firs
   expect(await lines({ streams: ["stderr"] })).toEqual([]);
 });
 
-/** With the job as ended at that time, on a node that is attached. */
+/** State with the job ended at that time, on an attached node. */
 function stateOfEnded(endedAtMs: number): JobsState {
   const job = { id: "job_A", state: "succeeded", attempt: 1, tasks: 1, endedAtMs };
   const task = { jobId: "job_A", attempt: 1, rank: 0, nodeId: "a", phase: "exited" };
@@ -189,7 +189,7 @@ function stateOfEnded(endedAtMs: number): JobsState {
   return { ...empty, ...held } as unknown as JobsState;
 }
 
-test("what an ended job's worker still ships is part of its log, also for who does not follow", async () => {
+test("ended job: what its worker still ships is part of its log", async () => {
   const known = stateOfEnded(Date.now());
   const store = openStore("a");
   const query: Partial<LogQuery> = { streams: ["stdout"] };
@@ -209,7 +209,7 @@ test("what an ended job's worker still ships is part of its log, also for who do
   expect(textOf((await tail).items)).toBe("two\n");
 });
 
-test("what has not come an hour after a job's end is waited for by nobody", async () => {
+test("ended job: no reader waits for logs missing an hour after its end", async () => {
   const known = stateOfEnded(Date.now() - 3_600_000);
   const store = openStore("a");
   await put(store, 0, "one\n", 1);
@@ -217,11 +217,11 @@ test("what has not come an hour after a job's end is waited for by nobody", asyn
   expect(textOf((await readAll(store, { streams: ["stdout"] }, undefined, known)).items)).toBe(
     "one\n",
   );
-  // The reading itself watches for what comes, and nothing else does.
+  // Only the read itself subscribes.
   expect(watched).toHaveBeenCalledTimes(1);
 });
 
-test("lines of several tasks come in the order of their times, each task's in its own", async () => {
+test("order: lines of several tasks by time, each task's in its own order", async () => {
   const store = openStore("merged");
   const other = { ...name, rank: 1 };
   await put(store, 0, "a\n", 10);
@@ -234,11 +234,11 @@ test("lines of several tasks come in the order of their times, each task's in it
   expect(textOf((await readAll(store, {}, cursor)).items)).toBe("e\n");
 });
 
-test("the logs of a task and of what replaced it are read one after the other, whatever the clocks say", async () => {
+test("incarnations: a replaced task's log precedes its replacement's", async () => {
   const store = openStore("replaced");
   const lives = ["start\na\n", "start\nb\n", "start\nc\n"];
   for (const [incarnation, text] of lives.entries()) {
-    // The clock of each node is behind that of the one before.
+    // The clock of each node is behind the previous one's.
     const times = [{ at: 0, unixMs: 1_000 * (9 - incarnation) }];
     const piece = { offset: 0, data: Buffer.from(text), times, complete: false, first: 0 };
     await store.append({ ...name, ...(incarnation > 0 && { incarnation }) }, piece);
@@ -251,7 +251,7 @@ test("the logs of a task and of what replaced it are read one after the other, w
   expect(textOf((await readAll(store, {}, cursor)).items)).toBe("d\ne\n");
 });
 
-test("a cursor that this cluster did not give out for the job is refused", async () => {
+test("cursor: one that this cluster did not issue for the job is refused", async () => {
   const store = openStore("signed");
   await put(store, 0, "a\n", 1);
   const { cursor = "" } = await readAll(store);
@@ -270,7 +270,7 @@ test("a cursor that this cluster did not give out for the job is refused", async
   expect(() => readCursor(cursor, "job_A", Buffer.alloc(32, 4))).toThrow(refused);
 });
 
-test("the logs of the jobs that were written the longest ago go first when there is too much", async () => {
+test("retention: the least recently written jobs' logs are removed first", async () => {
   const store = new LogStore({
     ...{ directory: join(folder, "bounded"), maxBytes: 40_000, maxAgeMs: 3_600_000, log: silent },
   });

@@ -8,40 +8,40 @@ import { type LogName, type LogStream, logFileName } from "./log-name.ts";
 import type { LogRepair } from "./log-repair.ts";
 import type { LogStore } from "./log-store.ts";
 
-/** Logs that one reader reads side by side; those of replaced tasks come one after the other. */
+/** Logs that one reader reads in parallel; incarnations of a task are read one after the other. */
 const maxLogs = 64;
 const maxLogsWithReplaced = 1_024;
 const batchItems = 512;
 const batchBytes = 256 * 1024;
-/** A reader that waits looks again so often, and asks others for what is missing so often. */
+/** Polling interval of a waiting reader, and of its repairs. */
 const idleMs = 500;
 const repairEveryMs = 5_000;
-/** What an answer waits for other masters and workers. */
+/** How long an answer waits for other masters and workers. */
 const repairWaitMs = 2_000;
-/** A log whose worker is gone may never be complete: after the job's end it is waited for so long. */
+/** After the job's end, how long a log of a missing worker is waited for. */
 const settleMs = 3_000;
-/** Who does not follow gets what an ended job's worker still ships: while it comes, and not for longer. */
+/** Without `follow`, how long a pause in an ended job's arriving logs ends the wait. */
 const arrivalQuietMs = 2_500;
 const maxArrivalMs = 7_000;
 const arrivalPollMs = 50;
-/** What has not come so long after the job's end never may: nobody waits for that. */
+/** This long after the job's end, missing logs are no longer waited for. */
 const arrivedAfterMs = 60_000;
 
 export interface LogQuery {
   readonly jobId: string;
-  /** Only this attempt; absent: the latest and those that follow. */
+  /** Only this attempt; absent: the latest and later ones. */
   readonly attempt?: number | undefined;
-  /** From the first attempt on. */
+  /** Start with the first attempt. */
   readonly allAttempts: boolean;
   /** Absent: all. */
   readonly ranks?: readonly number[] | undefined;
   readonly streams: readonly LogStream[];
-  /** Only so many of the lines that are there. */
+  /** Only this many of the available lines. */
   readonly tail?: number | undefined;
   readonly sinceMs?: number | undefined;
   readonly untilMs?: number | undefined;
   readonly cursor?: LogCursor | undefined;
-  /** Go on until the job has ended and all was read. */
+  /** Continue until the job has ended and everything was read. */
   readonly follow: boolean;
 }
 
@@ -54,13 +54,13 @@ export interface LogBatch {
 export interface LogReaderOptions {
   readonly store: LogStore;
   readonly repair: LogRepair;
-  /** The replicated state as it is now. */
+  /** The present replicated state. */
   state(): JobsState;
   /** Whether the node ships its logs to this master now. */
   isAttached(nodeId: string): boolean;
 }
 
-/** Reads the logs of jobs from this master's store, whoever wrote them and wherever they are now. */
+/** Reads the logs of jobs from this master's store, fetching what it lacks. */
 export class LogReader {
   readonly #options: LogReaderOptions;
 
@@ -68,7 +68,7 @@ export class LogReader {
     this.#options = options;
   }
 
-  /** Rejects with `not_found` where neither the job nor a log of it is known. */
+  /** Rejects with `not_found` if neither the job nor a log of it is known. */
   async read(query: LogQuery, signal: AbortSignal): Promise<AsyncGenerator<LogBatch, void>> {
     return this.#batches(await Reading.open(query, this.#options, signal), query, signal);
   }
@@ -88,7 +88,7 @@ export class LogReader {
     try {
       while (!signal.aborted) {
         wake = Promise.withResolvers<void>();
-        // What is known of the end before the reading: what was written earlier is then read.
+        // Check for the end before reading, so that everything written before it is read.
         const isEnd = query.follow ? reading.isOver() : true;
         let batch = await reading.next(!query.follow);
         const isIdle = batch === undefined;
@@ -109,14 +109,14 @@ export class LogReader {
   }
 }
 
-/** One reader's way through the logs of a job. */
+/** One reader's pass through the logs of a job. */
 class Reading {
   readonly #query: LogQuery;
   readonly #options: LogReaderOptions;
   readonly #logs = new Map<string, LogLines>();
   #fromAttempt: number;
   #repairedMs = 0;
-  /** Lines that a `tail` has chosen and that were not given out yet. */
+  /** Lines that `tail` has selected and that were not returned yet. */
   #tail: LogItem[] = [];
   #quietSinceMs = performance.now();
   /** When the job was first seen to have ended. */
@@ -157,7 +157,7 @@ class Reading {
     return reading;
   }
 
-  /** Of a job that has ended nothing is held back that its workers are about to ship. */
+  /** Waits for what the workers of an ended job are still shipping. */
   async #arrival(signal: AbortSignal): Promise<void> {
     const { store } = this.#options;
     const { jobId } = this.#query;
@@ -190,7 +190,7 @@ class Reading {
     return false;
   }
 
-  /** Finds logs that have come since, and asks others for those that do not come by themselves. */
+  /** Finds new logs, and requests those that are not being shipped. */
   async refresh(): Promise<void> {
     for (const name of await this.#names()) {
       const key = logFileName(name);
@@ -199,11 +199,11 @@ class Reading {
       this.#logs.set(key, new LogLines(name, this.#options.store, known?.offset ?? 0));
     }
     if (performance.now() - this.#repairedMs < repairEveryMs) return;
-    // It is asked again; the reader gets what is here.
+    // It is retried; the reader gets what is available.
     void this.#repair().catch(() => {});
   }
 
-  /** The next lines in the order of their times; `unfinished` also takes lines without an end. */
+  /** The next lines by time; `unfinished` includes lines without an end. */
   async next(unfinished: boolean): Promise<LogBatch | undefined> {
     const items: LogItem[] = [];
     const dry = new Set<LogLines>();
@@ -225,7 +225,7 @@ class Reading {
     return { items, cursor: this.#cursor() };
   }
 
-  /** Whether nothing more will come: asked before the last look. */
+  /** Whether nothing will follow; check before the last read. */
   isOver(): boolean {
     const { untilMs, jobId } = this.#query;
     if (untilMs !== undefined && Date.now() > untilMs + settleMs) return true;
@@ -237,7 +237,7 @@ class Reading {
     return isComplete || performance.now() - quietSinceMs > settleMs;
   }
 
-  /** The next line of all logs; those in `dry` had no more when they were looked at. */
+  /** The next line of all logs; those in `dry` had none at their last check. */
   async #earliest(dry: Set<LogLines>): Promise<LogItem | undefined> {
     for (;;) {
       let earliest: LogLines | undefined;
@@ -256,7 +256,7 @@ class Reading {
     }
   }
 
-  /** Whether lines of a task that this one has replaced are waiting, whatever its node's clock says. */
+  /** Whether lines of a replaced task are pending, whatever its node's clock says. */
   #isBehind({ attempt, rank, incarnation = 0, stream }: LogName): boolean {
     for (let earlier = 0; earlier < incarnation; earlier++) {
       const name = { jobId: this.#query.jobId, attempt, rank, incarnation: earlier, stream };
@@ -283,7 +283,7 @@ class Reading {
 
   #cursor(): LogCursor {
     const { jobId } = this.#query;
-    // Attempts that were read whole need no place in the cursor any more.
+    // Completely read attempts need no position in the cursor.
     const open = [...this.#logs.values()].filter((lines) => !lines.isOver);
     const latest = Math.max(
       this.#fromAttempt,
@@ -299,7 +299,7 @@ class Reading {
     return { jobId, fromAttempt, positions };
   }
 
-  /** The logs that the query asks for: those that are here and those that the state knows of. */
+  /** The logs that match the query: those stored here and those in the state. */
   async #names(): Promise<LogName[]> {
     const { jobId, attempt, ranks, streams } = this.#query;
     const kept = await this.#options.store.list(jobId);
@@ -327,7 +327,7 @@ class Reading {
     return chosen.sort((a, b) => (a.incarnation ?? 0) - (b.incarnation ?? 0));
   }
 
-  /** The logs of all the tasks that a rank's stream has had in an attempt, the first one first. */
+  /** The logs of all incarnations of a rank's stream in an attempt, first one first. */
   #incarnationsOf(first: LogName): LogName[] {
     const task = this.#options.state().tasks.get(taskKey(first.jobId, first.attempt, first.rank));
     const names = [first];
@@ -337,7 +337,7 @@ class Reading {
     return names;
   }
 
-  /** Asks others for logs that no attached worker is shipping to this master. */
+  /** Requests logs that no attached worker is shipping to this master. */
   async #repair(): Promise<void> {
     this.#repairedMs = performance.now();
     const { store, repair, state, isAttached } = this.#options;
@@ -355,11 +355,11 @@ class Reading {
   }
 }
 
-/** What the job never had is no empty log. An attempt may still come to whoever follows. */
+/** An unknown log is no empty log. A follower may wait for a future attempt. */
 function refuseUnknown({ ranks, attempt, follow }: LogQuery, job: JobRecord): void {
   const { id, tasks, attempt: latest } = job;
   const rank = ranks?.find((each) => each >= tasks);
-  // The number of tasks may follow the nodes until the first start.
+  // The number of tasks may change until the first start.
   if (latest > 0 && rank !== undefined) {
     const message = `The job ${id} has no rank ${rank}: it has ${tasks} tasks, of which the first is rank 0.`;
     throw new AppError("invalid_value", message, { param: "rank" });

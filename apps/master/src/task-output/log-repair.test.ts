@@ -38,7 +38,7 @@ function openStore(directory: string): LogStore {
   return store;
 }
 
-/** Another master that has this of the log, and its address. */
+/** Serves another master's store; returns its address. */
 async function serve(store: LogStore): Promise<string> {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   servers.push(bound);
@@ -46,7 +46,7 @@ async function serve(store: LogStore): Promise<string> {
   return bound.address;
 }
 
-/** Bytes that tell their own place. */
+/** Bytes that encode their own offset. */
 function bytesAt(offset: number, length: number): Buffer {
   const words = Buffer.alloc(length);
   for (let at = 0; at < length; at++) words[at] = (offset + at) % 251;
@@ -80,7 +80,7 @@ function repairOf(store: LogStore, sources: readonly string[]): LogRepair {
   return new LogRepair({ store, credentials, sources: () => sources.map(ofMaster), log: silent });
 }
 
-test("what is missing comes from the first source that has it, in as many calls as it takes", async () => {
+test("repair: missing bytes come from the first source that has them", async () => {
   const whole = openStore("whole");
   const size = 9_500_000;
   await put(whole, 0, size, true);
@@ -99,7 +99,7 @@ test("what is missing comes from the first source that has it, in as many calls 
   );
 });
 
-test("a source whose oldest bytes are gone gives the rest, and a whole log is not asked for again", async () => {
+test("repair: a source without its oldest bytes gives the rest", async () => {
   const cut = openStore("cut");
   await put(cut, 500_000, 900_000, true, 500_000);
   const mine = openStore("mine");
@@ -121,7 +121,7 @@ test("a source whose oldest bytes are gone gives the rest, and a whole log is no
   expect((await mine.state(name)).complete).toBe(true);
 });
 
-test("where nobody has it nothing is made, and nothing fails", async () => {
+test("repair: if no source has the log, nothing is created and nothing fails", async () => {
   const mine = openStore("mine");
   const other = await serve(openStore("other"));
   const stranger = new LogRepair({
@@ -134,10 +134,10 @@ test("where nobody has it nothing is made, and nothing fails", async () => {
   expect(await mine.list("job_A")).toEqual([]);
 });
 
-test("masters that lack different bytes come to the same ones, those that any of them has, for good", async () => {
+test("repair: masters with different gaps converge to all available bytes", async () => {
   const [a, b, c] = [openStore("a"), openStore("b"), openStore("c")];
   const size = 3_000_000;
-  // The worker gave back all before the last third while one had more of it than another.
+  // The worker deleted all before the last third while the masters had different parts.
   for (const [store, had] of [
     [a, 700_000],
     [b, 0],

@@ -8,10 +8,10 @@ import type { LogStore } from "./log-store.ts";
 
 const readBytes = 4 * 1024 * 1024;
 const deadlineMs = 10_000;
-/** Calls of Read to one source for one log in one repair. */
+/** Read calls to one source for one log in one repair. */
 const maxCalls = 1_024;
 
-/** Who may have a log. */
+/** A process that may have a log. */
 export interface LogSource {
   /** host:port */
   readonly address: string;
@@ -21,18 +21,19 @@ export interface LogSource {
 export interface LogRepairOptions {
   readonly store: LogStore;
   readonly credentials: NodeCredentials;
-  /** The other masters, and then the task's worker where it is attached. */
+  /** The other masters, then the task's worker if it is attached. */
   sources(name: LogName): readonly LogSource[];
   readonly log: NodeLog;
 }
 
 /**
- * Fetches what this master lacks of a log from whoever has it: what follows its end, and what the
- * worker gave back before it came here but not before it came to another.
+ * Fetches what this master lacks of a log: what follows its end, and gaps that the worker deleted
+ * before
+ * shipping them here but after shipping them to another master.
  */
 export class LogRepair {
   readonly #options: LogRepairOptions;
-  /** Logs that are being repaired: who asks meanwhile waits for the same. */
+  /** Repairs in progress: concurrent callers share one. */
   readonly #running = new Map<string, Promise<void>>();
 
   constructor(options: LogRepairOptions) {

@@ -16,11 +16,11 @@ import type { TaskSecrets } from "./task-secrets.ts";
 type ShipStream = ServerDuplexStream<LogChunk__Output, LogAck>;
 type ReadStream = ServerWritableStream<LogRange__Output, LogChunk>;
 
-/** Bytes of one stream that are not on disk yet; beyond them it is not read from. */
+/** Bytes of one stream that are not on disk yet; beyond them it is not read (back-pressure). */
 const maxPendingBytes = 4 * 1024 * 1024;
 const maxChunkBytes = 1024 * 1024;
 const readChunkBytes = 64 * 1024;
-/** What one call of Read may ask for. */
+/** Maximum bytes of one Read call. */
 const maxReadBytes = 4 * 1024 * 1024;
 
 export interface LogServiceOptions {
@@ -36,7 +36,7 @@ export class LogService {
   readonly #store: LogStore;
   readonly #secrets: TaskSecrets;
   readonly #state: () => JobsState;
-  /** Chunks that were refused because their task is another node's. */
+  /** Chunks refused because their task belongs to another node. */
   fenced = 0;
 
   constructor({ server, store, secrets, state }: LogServiceOptions) {
@@ -99,7 +99,7 @@ export class LogService {
     return { file, durable: end, complete: isComplete };
   }
 
-  /** Who owns a task that is yet to come is not known: nobody writes its log ahead of it. */
+  /** The owner of a future task is unknown, so no node may write its log yet. */
   #checkIsKnown({ jobId, attempt, rank, incarnation = 0 }: LogName): void {
     const { jobs, tasks } = this.#state();
     const job = jobs.get(jobId);
@@ -114,8 +114,9 @@ export class LogService {
   }
 
   /**
-   * A task of the state is written by its own node only. Of one that the state has forgotten or replaced, or
-   * has yet to hear of, the node shows what the leader gave it with the lease.
+   * Only a task's node may write its log. For a task that the state has dropped, replaced or not
+   * applied
+   * yet, the node presents the grant from its lease.
    */
   #mayWrite(name: LogName, { nodeId, grant }: LogChunk__Output): boolean {
     const { jobId, attempt, rank, incarnation = 0 } = name;

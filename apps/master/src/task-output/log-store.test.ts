@@ -33,7 +33,7 @@ async function put(jobId: string, bytes: number, offset = 0): Promise<void> {
   await store.append(nameOf(jobId), { offset, data, times: [], complete: false, first: 0 });
 }
 
-/** Says that the job's logs were last written so long ago. */
+/** Sets the time of the last write to the job's logs. */
 function age(jobId: string, nowMs: number, ms: number): void {
   for (const file of readdirSync(join(folder, jobId))) {
     const at = (nowMs - ms) / 1_000;
@@ -41,7 +41,7 @@ function age(jobId: string, nowMs: number, ms: number): void {
   }
 }
 
-test("beyond its bytes the jobs go that were written the longest ago, whole, and no others", async () => {
+test("retention: above the byte bound the least recently written jobs are removed", async () => {
   const nowMs = Date.now();
   for (const [at, jobId] of ["job_C", "job_A", "job_B"].entries()) {
     await put(jobId, MEBIBYTE);
@@ -55,7 +55,7 @@ test("beyond its bytes the jobs go that were written the longest ago, whole, and
   expect(await store.read(nameOf("job_C"), 0, 10)).toBeUndefined();
 });
 
-test("what is older than its age goes, however little there is", async () => {
+test("retention: logs above the age are removed, whatever their size", async () => {
   const nowMs = Date.now();
   await put("job_A", 10);
   await put("job_B", 10);
@@ -64,22 +64,22 @@ test("what is older than its age goes, however little there is", async () => {
   expect(readdirSync(folder)).toEqual(["job_B"]);
 });
 
-test("a log that was removed under its writer and its readers is begun anew, and breaks nothing", async () => {
+test("retention: a log removed during writes and reads restarts without errors", async () => {
   const nowMs = Date.now();
   await put("job_A", 2 * MEBIBYTE);
   age("job_A", nowMs, HOUR_MS);
   await put("job_B", MEBIBYTE);
   const reading = Array.from({ length: 50 }, (_, at) => store.read(nameOf("job_A"), at, MEBIBYTE));
   const [, ...pieces] = await Promise.all([store.sweep(nowMs), ...reading]);
-  // Each reader has what was there, or finds nothing; none fails.
+  // Each reader gets the old data or nothing; none fails.
   for (const piece of pieces) if (piece) expect(piece.data.toString()).toMatch(/^(job_A|o|b|_|A)/);
   expect(await store.state(nameOf("job_A"))).toEqual({ end: 0, first: 0, complete: false });
-  // Its worker asks where this master stands, and ships from there.
+  // Its worker asks for this master's offset, and ships from there.
   await put("job_A", 100);
   expect((await store.read(nameOf("job_A"), 0, 1_000))?.data.byteLength).toBe(100);
 });
 
-test("more logs than may be open at once are written and read all the same", async () => {
+test("store: more logs than open files are written and read", async () => {
   const jobs = Array.from({ length: 300 }, (_, at) => `job_${at}`);
   await Promise.all(jobs.map((jobId) => put(jobId, 10)));
   for (const jobId of jobs) {

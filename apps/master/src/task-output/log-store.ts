@@ -5,17 +5,17 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
 import { type LogName, logFileName, parseFileName } from "./log-name.ts";
 
-/** Logs that are held open; the one that was used the longest ago is closed first. */
+/** Open logs; the least recently used is closed first. */
 const maxOpen = 256;
 const defaultSyncPauseMs = 50;
 const sweepMs = 60_000;
 
 export interface LogStoreOptions {
   readonly directory: string;
-  /** The oldest jobs' logs are removed beyond these. */
+  /** Above these the oldest jobs' logs are removed. */
   readonly maxBytes: number;
   readonly maxAgeMs: number;
-  /** Between two rounds of syncing; what comes meanwhile is made durable together. */
+  /** Pause between two syncs, so that pieces become durable in groups. */
   readonly syncPauseMs?: number | undefined;
   readonly log: NodeLog;
 }
@@ -29,17 +29,17 @@ export interface LogState {
 
 interface Held {
   readonly log: TaskLog;
-  /** Work on one log is done in turn. */
+  /** Operations on one log run in order. */
   tail: Promise<unknown>;
 }
 
 type Waiting = Pick<PromiseWithResolvers<void>, "resolve" | "reject">;
 
-/** The logs of all tasks on this master's disk: a folder a job, two files a stream. */
+/** The logs of all tasks on this master's disk: a folder per job, two files per stream. */
 export class LogStore {
   readonly #options: LogStoreOptions;
   readonly #held = new Map<string, Promise<Held>>();
-  /** Logs with pieces that are not on disk yet, and who waits for that. */
+  /** Logs with pieces that are not on disk yet, and the callers that wait for that. */
   readonly #dirty = new Map<string, Waiting[]>();
   /** Logs in use, by path. */
   readonly #users = new Map<string, number>();
@@ -62,10 +62,10 @@ export class LogStore {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Takes a piece; resolves with what is on disk once the piece is. */
+  /** Appends a piece; resolves with the durable state once it includes the piece. */
   async append(name: LogName, piece: LogPiece & { readonly first: number }): Promise<LogState> {
     const isProbe = piece.data.byteLength === 0 && !piece.complete && piece.first === 0;
-    // A question about a log that is not here begins none.
+    // A probe creates no log.
     if (isProbe) return this.state(name);
     const grew = await this.#use(name, true, async (log) => {
       const before = log.end;
@@ -83,34 +83,34 @@ export class LogStore {
     return (await this.#use(name, false, read)) ?? none;
   }
 
-  /** What is known to be gone here. */
+  /** The gaps of the log here. */
   async gaps(name: LogName): Promise<TaskLog["gaps"]> {
     return (await this.#use(name, false, async (log) => log.gaps)) ?? [];
   }
 
-  /** Takes what a piece has of the bytes that are gone here; resolves when it is on disk. */
+  /** Fills gaps with the bytes of a piece; resolves when they are on disk. */
   async fill(name: LogName, piece: LogPiece): Promise<void> {
     await this.#use(name, false, (log) => log.fill(piece));
     await this.#synced(name);
   }
 
-  /** A piece from the offset on; undefined for a log that is not here. */
+  /** A piece from the offset on; undefined for an unknown log. */
   async read(name: LogName, offset: number, maxBytes: number): Promise<LogPiece | undefined> {
     return this.#use(name, false, (log) => log.read(offset, maxBytes));
   }
 
-  /** The first offset that was seen at that time or later; the end where there is none. */
+  /** The first offset received at that time or later; the end if there is none. */
   async offsetAt(name: LogName, unixMs: number): Promise<number> {
     return (await this.#use(name, false, async (log) => log.offsetAt(unixMs))) ?? 0;
   }
 
-  /** The logs of a job that are here. */
+  /** The job's logs in this store. */
   async list(jobId: string): Promise<LogName[]> {
     const files = await readdir(join(this.#options.directory, jobId)).catch(() => []);
     return files.flatMap((file) => parseFileName(jobId, file) ?? []);
   }
 
-  /** Removes the logs of the jobs that were written the longest ago, beyond the bounds. */
+  /** Removes the least recently written jobs' logs above the bounds. */
   async sweep(nowMs: number): Promise<void> {
     const { directory, maxBytes, maxAgeMs, log } = this.#options;
     const jobs = await Promise.all(
@@ -161,7 +161,7 @@ export class LogStore {
   #open(path: string): Promise<Held> {
     const known = this.#held.get(path);
     if (known) {
-      // The order of the map is that of use.
+      // The map is in LRU order.
       this.#held.delete(path);
       this.#held.set(path, known);
       return known;

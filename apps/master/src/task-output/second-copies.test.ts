@@ -24,7 +24,7 @@ afterAll(async () => {
   await store.close();
 });
 
-/** With checkpoints on a disk of its own. */
+/** With checkpoints on a separate disk. */
 async function startWorker(name: string) {
   const checkpointDirectory = join(cluster.masters.folder, name, "checkpoints");
   await cluster.startWorker(name, { artifactReplica: "s3://heddle/copies", checkpointDirectory });
@@ -41,7 +41,7 @@ async function artifact(id: string): Promise<string> {
   return (await cluster.masters.request("master-1", "GET", path)).text();
 }
 
-test("second copies in S3: artifacts and checkpoints outlive a worker that is lost with its disk", async () => {
+test("second copies in S3: artifacts and checkpoints outlive a worker and its disk", async () => {
   const saved = await cluster.submit({
     ...{ name: "saved", resources, command: "printf kept > $HEDDLE_ARTIFACT_DIR/x" },
   });

@@ -3,36 +3,36 @@ import type { TaskRecord } from "@heddle/control/jobs/records/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { issueTicket } from "@heddle/rpc/job-ticket";
 
-/** A ticket without a bound on the run. */
+/** The lifetime of a ticket for a run without a time limit. */
 const TICKET_MS = 90 * 24 * 3_600_000;
 const TICKET_SLACK_MS = 3_600_000;
-/** The tasks of a gang get one ticket: a signature takes longer than an order. */
+/** The tasks of a gang share a ticket: signing takes longer than dispatching. */
 const REUSE_MS = 60_000;
 const MAX_TICKETS = 256;
 
 type TaskName = Pick<TaskRecord, "jobId" | "attempt" | "rank" | "incarnation">;
 type AttemptName = Pick<TaskRecord, "jobId" | "attempt">;
 
-/** What masters give to tasks, made of the secret that they share and of this one's key. */
+/** Secrets for tasks, derived from the masters' shared secret and this one's key. */
 export class TaskSecrets {
   readonly #pepper: Uint8Array;
   readonly #own: NodeCredentials;
   readonly #cluster: () => string;
   readonly #tickets = new Map<string, { readonly ticket: string; readonly issuedMs: number }>();
 
-  /** `cluster` tells the id of the cluster; empty for a master without a group. */
+  /** `cluster` returns the cluster's id; empty for a master without a group. */
   constructor(pepper: Uint8Array, own: NodeCredentials, cluster: () => string) {
     this.#pepper = pepper;
     this.#own = own;
     this.#cluster = cluster;
   }
 
-  /** The same from every master, so that a new leader goes on with a gang that is half started. */
+  /** Equal on every master, so that a new leader continues a gang that is starting. */
   attemptToken({ jobId, attempt }: AttemptName): Buffer {
     return this.#mac(`job token ${jobId}/${attempt}`);
   }
 
-  /** What the parameter servers at those addresses know the attempt by; `runMs` 0 is without a bound. */
+  /** The parameter servers' ticket for the attempt; `runMs` 0: no time limit. */
   ticket({ jobId, attempt }: AttemptName, servers: readonly string[], runMs: number): string {
     const issuedUnixMs = Date.now();
     const cluster = this.#cluster();
@@ -47,7 +47,7 @@ export class TaskSecrets {
     return ticket;
   }
 
-  /** Shows any master, at any time, that the task was leased to the node. */
+  /** Proves to any master, at any time, that the task was leased to the node. */
   logGrant({ jobId, attempt, rank, incarnation = 0 }: TaskName, nodeId: string): string {
     const task = JSON.stringify([jobId, attempt, rank, incarnation, nodeId]);
     return this.#mac(`log grant ${task}`).toString("hex");

@@ -8,7 +8,7 @@ import { ArtifactReader, type KnownArtifact } from "../../task-output/artifact-r
 import { byteRange } from "../../task-output/byte-range.ts";
 import type { ByteRange } from "../../task-output/checked-bytes.ts";
 
-/** What a job's tasks have left: `GET /jobs/{id}/artifacts` and `.../artifacts/{name}`. */
+/** The artifacts of a job's tasks: `GET /jobs/{id}/artifacts` and `.../artifacts/{name}`. */
 @Controller("api/v1/jobs")
 export class ArtifactsController {
   readonly #artifacts: ArtifactReader;
@@ -60,7 +60,7 @@ export class ArtifactsController {
     raw.once("close", () => gone.abort());
     const { offset, maxBytes } = range ?? { offset: 0, maxBytes: bytes };
     const chunks = this.#artifacts.read(known, { offset, maxBytes }, gone.signal);
-    // Before the head: a refusal still has its status.
+    // Read before the head is sent, so that a refusal still has its status.
     const first = await chunks.next();
     const head = { ...reply.getHeaders(), ...headOf(known, range) };
     reply.hijack();
@@ -71,7 +71,7 @@ export class ArtifactsController {
       }
       raw.end();
     } catch (error) {
-      // The head is sent: a stream that breaks off is all that can tell.
+      // The head is sent: only a broken stream can report the error.
       raw.destroy(error instanceof Error ? error : undefined);
     }
   }

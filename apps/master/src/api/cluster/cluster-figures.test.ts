@@ -28,7 +28,7 @@ const H100S = {
   ...{ in_use: 0, available: 0, quarantined: 0 },
 };
 
-/** Its engine holds 30 bytes, on GPU 1 of two. */
+/** Its engine uses 30 bytes, on GPU 1 of two. */
 function gpuNode(id: string, generatedTokens: number): NodeView {
   const node = replicaOn(id, "tiny", "ready", 128);
   const [replica] = node.replicas;
@@ -51,7 +51,7 @@ async function metric(name: string, label = ""): Promise<number> {
 }
 
 describe("GET /cluster/metrics", () => {
-  it("sums what the nodes report, and says the same as /metrics", async () => {
+  it("sums the nodes' reports, and equals /metrics", async () => {
     const suspect: NodeView = { ...replicaOn("w2", "tiny", "loading"), state: "suspect" };
     const shards: NodeView = {
       ...replicaOn("p1", "tiny", "ready"),
@@ -87,7 +87,7 @@ describe("GET /cluster/metrics", () => {
     expect(await metric("heddle_cluster_requests", 'kind="running"')).toBe(4);
   });
 
-  it("counts what nodes of one machine tell of once, and what is simulated for each", async () => {
+  it("counts a machine's resources once, and simulated ones per node", async () => {
     const pretended = { ...gpu(7, "Pretended"), simulated: true };
     const on = (node: NodeView, hostId: string, diskId: string): NodeView => ({
       ...{ ...node, hostId, diskId, diskBytes: 1_000, diskUsedBytes: 10 },
@@ -120,7 +120,7 @@ describe("GET /cluster/metrics", () => {
     });
   });
 
-  it("counts GPUs that do not exist beside the total, and so does the status", async () => {
+  it("counts simulated GPUs beside the total, as the status does", async () => {
     const pretended = { ...gpu(2, "NVIDIA H100"), simulated: true };
     const view = gpuNode("w1", 0);
     server.directory.views = [{ ...view, gpus: [...view.gpus, pretended] }];
@@ -131,7 +131,7 @@ describe("GET /cluster/metrics", () => {
     expect(await json("/api/v1/cluster/status")).toMatchObject({ gpus: counts });
   });
 
-  it("counts tokens on over the restart of an engine, whose own count begins anew", async () => {
+  it("keeps the token count over the restart of an engine", async () => {
     const total = async () =>
       clusterMetricsReply.parse(await json("/api/v1/cluster/metrics")).tokens.generated_total;
     server.directory.views = [gpuNode("w1", 0)];
@@ -144,7 +144,7 @@ describe("GET /cluster/metrics", () => {
 });
 
 describe("GET /cluster/resources", () => {
-  it("shows for each node and in all what is offered, in use, and measured", async () => {
+  it("shows capacity, use and measurement per node and in total", async () => {
     server.directory.views = [gpuNode("w1", 0), replicaOn("w2", "tiny", "failed")];
     const storage = { type: "setting.put" as const, atMs: 0, name: "shared_storage_gb" as const };
     await server.control.propose({ ...storage, value: 40 });
@@ -164,7 +164,7 @@ describe("GET /cluster/resources", () => {
     expect(second?.uses).toEqual([]);
   });
 
-  it("tells what is left for jobs: of ready nodes and well devices alone, those that do not exist apart", async () => {
+  it("counts what is available only of ready nodes and healthy devices", async () => {
     const offer = nodeOffer("w1", { gpuCount: 2, cpuMilli: 4_000, rack: "r1" });
     await server.control.propose({ type: "node.join", atMs: 0, offer });
     const sick = { nodeId: "w1", device: 0, why: "Xid 79" };
@@ -185,7 +185,7 @@ describe("GET /cluster/resources", () => {
     expect(drained.nodes[0]?.state).toMatch(/^drain/);
   });
 
-  it("counts a placed replica's device from its place on, as the worker's record and the scheduler do", async () => {
+  it("counts a placed replica's device from its place on", async () => {
     const offer = nodeOffer("w3", { gpuCount: 2 });
     await server.control.propose({ type: "node.join", atMs: 0, offer });
     await server.control.propose(scheduledModel("placed", 1, 0));
@@ -215,7 +215,7 @@ describe("GET /cluster/resources", () => {
     });
   });
 
-  it("and the metrics need the permission cluster:read, a backup cluster:admin", async () => {
+  it("needs cluster:read, like the metrics; a backup needs cluster:admin", async () => {
     const { text } = await server.addKey({ scopes: ["models:read"] });
     const reader = await server.addKey({ scopes: ["cluster:read"] });
     const status = async (path: string, key: string) => {

@@ -18,11 +18,11 @@ export interface ClusterReportParts {
   readonly inFlight: InFlight;
   readonly masterId: string;
   readonly version: string;
-  /** Whose disk is told of. */
+  /** Its disk is reported. */
   readonly dataDirectory: string;
 }
 
-/** What this master knows of itself and the cluster, measured when asked. */
+/** What this master knows of itself and the cluster, measured per request. */
 export class ClusterReport {
   readonly #parts: ClusterReportParts;
   readonly #startedAtMs = performance.now();
@@ -74,7 +74,7 @@ export class ClusterReport {
     const { control, masterId } = this.#parts;
     const group = await control.group?.statusAfterPauses();
     if (!group) return aloneReport(masterId);
-    // Where the leader does not answer, the rest is worth showing all the same.
+    // Without the leader's answer the rest is still useful.
     const progress = (await control.group?.progress().catch(() => undefined)) ?? [];
     const nameOf = (id: number | undefined) =>
       group.members.find((member) => member.id === id)?.name ?? null;
@@ -83,7 +83,7 @@ export class ClusterReport {
       answered_by: nameOf(group.id) ?? masterId,
       leader: nameOf(group.leader),
       ...quorumReport(group, progress),
-      // Without a leader nothing tells whether others have gone on.
+      // Without a leader this master cannot know whether the others have advanced.
       may_be_stale: group.leader === undefined || group.isBehind,
       term: group.term,
       commit: group.commit,
@@ -136,24 +136,24 @@ export class ClusterReport {
     };
   }
 
-  /** What `GET /health` tells without naming anybody. */
+  /** The answer of `GET /health`, without names. */
   briefHealth() {
     const { status, refusing, detail } = this.#nodeHealth();
     const why = refusing > 0 ? { refusing_nodes: refusing, detail } : {};
     return { status, version: this.version, uptime: this.uptimeSeconds, ...why };
   }
 
-  /** Nodes that are attached and refuse this master's cluster or its leader. */
+  /** Attached nodes that refuse this master's cluster or its leader. */
   #nodeHealth() {
     const nodes = this.#parts.directory.nodes();
     const refusing = nodes.filter(({ refusesLeader }) => refusesLeader !== undefined).length;
     if (refusing === 0) return { status: "ok", detail: "", refusing };
-    // Anybody may read this: which they are, and why, is for those who may list them.
+    // This is public: the nodes and reasons are for callers that may list them.
     const detail = `nodes refuse this master's cluster or its leader: ${refusing}; heddle workers list -o wide says why`;
     return { status: "degraded", detail, refusing };
   }
 
-  /** Why this master should get no calls; each check by name, undefined where it passes. */
+  /** The readiness checks by name; undefined where one passes. */
   readiness(): Record<string, string | undefined> {
     const { inFlight, control } = this.#parts;
     return {
@@ -185,7 +185,7 @@ export class ClusterReport {
     };
   }
 
-  /** Over all cores since the last sample, or the last figure where that was a moment ago. */
+  /** Over all cores since the last sample; the last value if that is recent. */
   #sampleCpu(): number {
     const now = cpuTimes();
     const total = now.total - this.#cpu.total;
@@ -196,7 +196,7 @@ export class ClusterReport {
   }
 }
 
-/** A master that is in no group decides by itself. */
+/** A master outside a group decides by itself. */
 function aloneReport(masterId: string) {
   return {
     leader: masterId,
@@ -212,7 +212,7 @@ function quorumReport(group: GroupStatus, progress: readonly MemberProgress[]) {
   const active = new Map(progress.map(({ id, active }) => [id, active]));
   const reachable = voters.filter(({ id, connected }) => active.get(id) ?? connected).length;
   const health = group.leader === undefined ? "unavailable" : "degraded";
-  // Of a voter that has fallen behind for good the next loss of another would make a lost quorum.
+  // With a voter that lags behind, the loss of another one would lose the quorum.
   const isBehind = (id: number) => progress.some((member) => member.id === id && member.behind);
   const isWhole = reachable === voters.length && !voters.some(({ id }) => isBehind(id));
   return {

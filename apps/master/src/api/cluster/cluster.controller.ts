@@ -122,7 +122,7 @@ export class ClusterController {
       "x-heddle-cluster": cluster,
       "x-raft-index": index,
     });
-    // What breaks off here shows at the other end: the file lacks its last frame.
+    // A failure here shows at the client: the file lacks its last frame.
     await reply.send(content);
   }
 

@@ -7,7 +7,7 @@ import { ClusterReport } from "./cluster-report.ts";
 /** The injection token of the metrics' registry. */
 export const METRICS_REGISTRY = Symbol("metrics");
 
-/** The operational paths, outside of the versioned prefix and open to probes and scrapers. */
+/** The operational paths: unversioned, and open to probes and scrapers. */
 @Controller()
 export class HealthController {
   readonly #report: ClusterReport;

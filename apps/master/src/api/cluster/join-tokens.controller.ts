@@ -8,7 +8,7 @@ import { propose } from "../../control-plane/propose.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 
-/** The injection token of the hash that join tokens carry; null without TLS. */
+/** The injection token of the hash in join tokens; null without TLS. */
 export const AUTHORITY_HASH = Symbol("authority hash");
 
 /** Tokens with which nodes get their first certificates. */

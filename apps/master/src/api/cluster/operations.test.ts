@@ -23,7 +23,7 @@ describe("operational paths", () => {
     expect(health).toEqual({ status: "ok", version: "0.0.0-test", uptime: expect.any(Number) });
   });
 
-  it("health, metrics and the list of nodes show a node that refuses the leader", async () => {
+  it("health, metrics and the node list show a node that refuses the leader", async () => {
     const [known] = server.directory.views;
     const why = "this node follows a later incarnation";
     const refusing = { ...replicaOn("w2", "tiny", "ready"), state: "refusing", refusesLeader: why };
@@ -45,7 +45,7 @@ describe("operational paths", () => {
     expect(JSON.parse(await publicText("/health"))).toMatchObject({ status: "ok" });
   });
 
-  it("/health/detailed has real figures", async () => {
+  it("/health/detailed has measured values", async () => {
     const detailed = JSON.parse(await publicText("/health/detailed")) as {
       timestamp: string;
       resource_usage: Record<string, number>;
@@ -78,7 +78,7 @@ describe("operational paths", () => {
     );
   });
 
-  it("/metrics has vLLM's names, and sums to the usage rows", async () => {
+  it("/metrics has vLLM's names, and equals the sum of the usage rows", async () => {
     await (await postChat(server, hello)).text();
     await (await postChat(server, { ...hello, stream: true })).text();
     const { text } = await server.addKey({ limits: { requestsPerMinute: 1 } });
@@ -115,7 +115,7 @@ describe("operational paths", () => {
     expect(metrics).toContain('code="rate_limit_exceeded"} 1');
   });
 
-  it("/metrics counts the tokens of an answer while it is streamed, and none of them twice", async () => {
+  it("/metrics counts each token of an answer once, while it streams", async () => {
     const own = await startTestMaster();
     own.dispatch.script.tokenDelayMs = 5;
     const abort = new AbortController();
@@ -126,7 +126,7 @@ describe("operational paths", () => {
       const metrics = await (await fetch(`${own.url}/metrics`)).text();
       return Number(new RegExp(`^${name}\\{.*\\} (\\S+)$`, "m").exec(metrics)?.[1] ?? 0);
     };
-    // What was delivered is at most the token that is on its way behind what was generated.
+    // Delivery lags generation by at most the token in flight.
     expect(await value("vllm:generation_tokens_total")).toBeGreaterThanOrEqual(99);
     expect(await value("vllm:prompt_tokens_total")).toBeGreaterThan(0);
     expect(await value("vllm:inter_token_latency_seconds_count")).toBeGreaterThanOrEqual(98);
@@ -142,7 +142,7 @@ describe("operational paths", () => {
     await own.master.close(0);
   });
 
-  it("/metrics counts calls that this master has no room for", async () => {
+  it("/metrics counts calls refused for lack of slots", async () => {
     const full = await startTestMaster({ maxCalls: 1 });
     full.dispatch.script.tokenDelayMs = 20;
     const abort = new AbortController();

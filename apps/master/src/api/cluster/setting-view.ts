@@ -6,7 +6,7 @@ export interface SettingView {
   readonly object: "cluster_setting";
   readonly name: SettingName;
   readonly value: number;
-  /** What the ETag holds; 0 while nobody has set it. */
+  /** The ETag's version; 0 if never set. */
   readonly version: number;
   readonly default: number;
   readonly type: SettingSpec["type"];

@@ -25,7 +25,7 @@ function put(name: string, body: unknown, ifMatch?: string): Promise<Response> {
 }
 
 describe("the cluster's settings", () => {
-  it("stand in the documentation, each with its default", () => {
+  it("are documented, each with its default", () => {
     const page = new URL("../../../../../docs/consensus.md", import.meta.url);
     const rows = [
       ...readFileSync(page, "utf8").matchAll(/^\| `(\w+)` +\|[^|]+\| ([\d,.]+) +\|$/gm),
@@ -55,7 +55,7 @@ describe("the cluster's settings", () => {
     ]);
   });
 
-  it("are set where the ETag fits, and else answer 412", async () => {
+  it("are set if the ETag matches, and otherwise answer 412", async () => {
     const first = await put("job_timeout", { value: 60 }, '"0"');
     expect([first.status, first.headers.get("etag")]).toEqual([200, '"1"']);
     expect(await first.json()).toMatchObject({ value: 60, version: 1 });
@@ -90,7 +90,7 @@ describe("the cluster's settings", () => {
     expect(refused.status).toBe(403);
   });
 
-  it("say how consistent an answer is, and refuse to guess", async () => {
+  it("state the consistency of an answer, and refuse unknown values", async () => {
     for (const wanted of ["strong", "stale"]) {
       const reply = await send(server, "GET", `${path()}?consistency=${wanted}`);
       expect(reply.headers.get("x-consistency")).toBe(wanted);

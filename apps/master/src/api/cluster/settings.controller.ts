@@ -17,7 +17,7 @@ import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-c
 import { parseJsonBody } from "../../http/json-body.ts";
 import { type SettingView, viewSetting } from "./setting-view.ts";
 
-/** What is told of a change, but for the version that it led to. */
+/** The answer to a change, without the resulting version. */
 interface ToldSetting {
   readonly value: number;
   readonly updatedAtMs: number;
@@ -100,14 +100,14 @@ function requestedChange(name: SettingName, request: CallerRequest): RequestedCh
   return { command, told: { value, updatedAtMs: atMs } };
 }
 
-/** Why this master's memory does not allow the value; another one's may be smaller, and lowers it. */
+/** Why this master's memory does not allow the value; another master may have less. */
 function roomFault(name: SettingName, value: number): string | undefined {
   const room = stateRoomMib();
   if (name !== "state_mib" || value <= room) return undefined;
   return `this master's heap holds ${room} MiB at most; start the masters with more, by NODE_OPTIONS=--max-old-space-size=${heapMibFor(value)}`;
 }
 
-/** The version that an ETag holds; undefined where any will do. */
+/** The version in an ETag; undefined if any matches. */
 function versionOf(ifMatch: string | undefined): number | undefined {
   if (ifMatch === undefined || ifMatch === "*") return undefined;
   const version = /^"(\d{1,15})"$/.exec(ifMatch)?.[1];

@@ -9,16 +9,16 @@ import type { NodeView } from "../../nodes/node-directory.ts";
 
 export type WorkerView = ReturnType<typeof viewWorker>;
 
-/** Silence of a node after which it is told; heartbeats come every second. */
+/** Silence of a node after which it is shown as suspect; heartbeats come every second. */
 const SILENT_MS = 5_000;
 
-/** What this master hears of a node: its heartbeats, and for how long none has come. */
+/** What this master receives of a node: its heartbeats, and the time since the last one. */
 interface Heard {
   readonly node: NodeView | undefined;
   readonly silentMs: number;
 }
 
-/** A node as this master sees it and as the cluster's state has it; `jobs` is null on one that runs none. */
+/** A node as this master and the cluster's state see it; `jobs` is null if it runs none. */
 export function viewWorker(
   id: string,
   { node, silentMs }: Heard,
@@ -37,7 +37,7 @@ export function viewWorker(
     address,
     version: node?.version ?? null,
     task_isolation: node?.taskIsolation || null,
-    // As the cluster has it, which holds a node for lost later than it is missed here.
+    // The cluster declares a node lost later than this master misses it.
     status: status === "ready" && silentMs > SILENT_MS ? "suspect" : status,
     attached: node !== undefined,
     silent_seconds: Math.floor(silentMs / 1_000),
@@ -48,7 +48,7 @@ export function viewWorker(
   };
 }
 
-/** What is known only while the node is attached to this master. */
+/** Known only while the node is attached to this master. */
 function viewAttached(node: NodeView | undefined) {
   return {
     attached_at: node ? new Date(node.attachedAtMs).toISOString() : null,
@@ -76,7 +76,7 @@ function viewAttached(node: NodeView | undefined) {
   };
 }
 
-/** What the node offers to jobs, and what they hold of it. */
+/** The node's offer to jobs, and what they hold of it. */
 function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: JobIndex) {
   const { offer, quarantined, drainByMs, lostAtMs } = record;
   const keys = [...(jobs.tasksByNode.get(id) ?? [])];

@@ -22,7 +22,7 @@ import { parseJsonBody } from "../../http/json-body.ts";
 import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
 import { viewWorker, type WorkerView } from "./worker-view.ts";
 
-/** Nodes: those attached to this master, and those that the cluster has placed jobs on. */
+/** Nodes attached to this master, and those with jobs in the cluster's state. */
 @Controller("api/v1/workers")
 export class WorkersController {
   readonly #directory: NodeDirectory;
@@ -112,7 +112,7 @@ export class WorkersController {
     throw new AppError("unprocessable", message);
   }
 
-  /** Devices of the node that its worker does not call sick; none of one that is not attached. */
+  /** Devices that the node's worker does not report as sick; none if it is detached. */
   #well(nodeId: string): Pick<ResumeNodeCommand, "wellDevices" | "wellAsOf"> {
     const node = this.#directory.nodes().find(({ id }) => id === nodeId);
     if (!node) return {};

@@ -6,7 +6,7 @@ import { readTestEvents } from "../../../test/event-reader.ts";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 
-/** As many events as are kept, and then some. */
+/** More events than are kept. */
 const KEPT = 100_000;
 
 let server: TestMaster;
@@ -15,7 +15,7 @@ beforeAll(async () => {
   const { control } = server;
   await control.propose({ type: "node.join", atMs: 0, offer: nodeOffer("n1") });
   await control.propose({ type: "job.submit", atMs: 0, jobId: jobId(1), spec: jobSpec() });
-  // Each turn makes three: draining, drained, ready.
+  // Each round makes three: draining, drained, ready.
   for (let made = 0; made <= KEPT; made += 3) {
     await control.propose({ type: "node.drain", atMs: made, nodeId: "n1", byMs: made });
     await control.propose({ type: "node.resume", atMs: made, nodeId: "n1" });
@@ -32,20 +32,17 @@ const headers = (after: string) => ({
 test.each([
   ["/api/v1/events", "/api/v1/jobs"],
   [`/api/v1/jobs/${jobId(1)}/events`, `/api/v1/jobs/${jobId(1)}`],
-])(
-  "a stream of %s from a position that is no longer kept is 410 with a link to the list",
-  async (path, list) => {
-    const reply = await fetch(`${server.url}${path}`, { headers: headers("2.0") });
-    expect(reply.status).toBe(410);
-    expect(reply.headers.get("content-type")).toContain("application/problem+json");
-    expect(reply.headers.get("link")).toBe(`<${list}>; rel="collection"`);
-    expect(await reply.json()).toMatchObject({ code: "gone", status: 410, retryable: false });
-    expect((await send(server, "GET", list)).status).toBe(200);
-    expect((await send(server, "GET", `${path}?after=2.0`)).status).toBe(410);
-  },
-);
+])("event stream %s: a dropped position is 410 with a link to the list", async (path, list) => {
+  const reply = await fetch(`${server.url}${path}`, { headers: headers("2.0") });
+  expect(reply.status).toBe(410);
+  expect(reply.headers.get("content-type")).toContain("application/problem+json");
+  expect(reply.headers.get("link")).toBe(`<${list}>; rel="collection"`);
+  expect(await reply.json()).toMatchObject({ code: "gone", status: 410, retryable: false });
+  expect((await send(server, "GET", list)).status).toBe(200);
+  expect((await send(server, "GET", `${path}?after=2.0`)).status).toBe(410);
+});
 
-test("position 0.0 begins at the oldest that is kept, and a kept one goes on right after itself", async () => {
+test("position 0.0: begins at the oldest kept event; a kept one is exclusive", async () => {
   const oldest = await readTestEvents(
     `${server.url}/api/v1/events`,
     server.adminKey,
@@ -70,7 +67,7 @@ test("position 0.0 begins at the oldest that is kept, and a kept one goes on rig
   expect(await page.json()).toEqual({ object: "list", data: [], last_event_id: null });
 });
 
-test("a stream of a job that has ended, from beyond its end, ends at once and says nothing", async () => {
+test("job stream: from beyond an ended job's end it ends at once", async () => {
   const { control } = server;
   const id = jobId(1);
   await control.propose({ type: "job.request", atMs: 1, jobId: id, request: "cancel" });
@@ -82,7 +79,7 @@ test("a stream of a job that has ended, from beyond its end, ends at once and sa
   expect(await reply.text()).toBe(`id: ${beyond}\nretry: 1000\n\n`);
 });
 
-test("a position that the log has not come to, as of before a restore, is 410 and no silent stream", async () => {
+test("position: one beyond the log, as before a restore, is 410", async () => {
   for (const path of ["/api/v1/events", `/api/v1/jobs/${jobId(1)}/events`]) {
     const reply = await fetch(`${server.url}${path}`, { headers: headers("99999999.0") });
     expect(reply.status, path).toBe(410);
@@ -94,7 +91,7 @@ test("a position that the log has not come to, as of before a restore, is 410 an
   expect(limited.status).toBe(400);
 });
 
-test("the client tells of it as a GoneError, and reads on from a new list", async () => {
+test("client: reports it as a GoneError, and continues from a new list", async () => {
   const heddle = new Heddle({ endpoint: server.url, auth_token: server.adminKey });
   await expect(heddle.events.stream({ after: "2.0" }).next()).rejects.toBeInstanceOf(GoneError);
   await expect(heddle.jobs.stream(jobId(1), { after: "2.0" }).next()).rejects.toBeInstanceOf(
@@ -104,7 +101,7 @@ test("the client tells of it as a GoneError, and reads on from a new list", asyn
   expect((await heddle.events.list({ after: "0.0", limit: 1 })).data).toHaveLength(1);
 });
 
-test("a job's stream looks at other jobs' events once, and misses none of its own", async () => {
+test("job stream: looks at other jobs' events once, and misses none of its own", async () => {
   const { control } = server;
   const id = jobId(2);
   await control.propose({ type: "job.submit", atMs: 3, jobId: id, spec: jobSpec() });

@@ -16,12 +16,12 @@ import { viewFailure } from "./job-view.ts";
 import { viewProgress } from "./progress-view.ts";
 import type { StateChanges } from "./state-changes.ts";
 
-/** The names of the parameters of both its routes. */
+/** The query parameters of both its routes. */
 export const EVENT_QUERY = ["after", "limit", "consistency"];
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1_000;
-/** How long a watcher sleeps at most before it looks again of itself. */
+/** A watcher wakes at least this often without a change. */
 const LOOK_MS = 30_000;
 
 export interface EventRequest {
@@ -31,7 +31,7 @@ export interface EventRequest {
   readonly jobId?: string | undefined;
 }
 
-/** The events of the replicated log: as a list, or as a stream that goes on where it broke off. */
+/** The events of the replicated log, as a list or as a resumable stream. */
 export class EventWatch {
   readonly #control: ControlPlane;
   readonly #changes: StateChanges;
@@ -43,7 +43,7 @@ export class EventWatch {
     this.#progress = progress;
   }
 
-  /** Answers in the form that the caller accepts. */
+  /** Answers in the format that the caller accepts. */
   async answer({ request, reply, jobId }: EventRequest): Promise<void> {
     const { headers, query } = request;
     const { after: given, limit } = query as Record<string, unknown>;
@@ -60,18 +60,18 @@ export class EventWatch {
     await reply.send({ object: "list", data, last_event_id: next });
   }
 
-  /** A job's stream begins with its submission, that of the cluster with what comes next. */
+  /** A job's stream begins with its submission; the cluster's with the next event. */
   #beginning(jobId: string | undefined): Position {
     return jobId === undefined ? this.#control.jobs.events.last : { index: 0, ordinal: 0 };
   }
 
-  /** Refuses a position from which nobody could go on: one whose events are gone, or never were. */
+  /** Refuses a position from which no stream can resume: its events are gone, or never existed. */
   async #refuseLost(
     reply: FastifyReply,
     after: Position | undefined,
     jobId: string | undefined,
   ): Promise<void> {
-    // Position 0.0 asks for what is kept, from wherever that begins.
+    // Position 0.0 means the oldest kept event.
     if (after === undefined || after.index === 0) return;
     const why = this.#control.jobs.events.isCompacted(after)
       ? `The events after ${positionText(after)} are no longer kept.`
@@ -83,10 +83,10 @@ export class EventWatch {
     throw new AppError("gone", message, { param: "Last-Event-ID" });
   }
 
-  /** Whether no master knows the position: it is of before a restore, or invented. */
+  /** Whether no master knows the position: it precedes a restore, or is invented. */
   async #isBeyondLog({ index }: Position): Promise<boolean> {
     if (index <= this.#control.appliedIndex) return false;
-    // This master may only be behind; where nobody can tell, the caller is told to try again.
+    // This master may lag behind; if that cannot be checked, the caller must retry.
     await this.#control.group?.readBarrier();
     return index > this.#control.appliedIndex;
   }
@@ -114,7 +114,7 @@ export class EventWatch {
       heartbeatMs: HEARTBEAT_MS,
       onOpen: () => ({ "x-request-id": request.id }),
     });
-    // The place where the stream begins, so that a client that got nothing can resume all the same.
+    // The start of the stream, so that a client without events can resume too.
     stream.write(`id: ${positionText(from)}\nretry: 1000\n\n`);
     let position = from;
     let progressAtMs: number | undefined;
@@ -122,23 +122,23 @@ export class EventWatch {
       const seen = job && this.#progress.of(job);
       if (!seen || seen.latest.atMs === progressAtMs) return;
       progressAtMs = seen.latest.atMs;
-      // Without an id: progress is no event, and is not told again.
+      // No id: progress is no event and is not replayed.
       const data = JSON.stringify({ job_id: job.id, ...viewProgress(job, seen) });
       stream.write(`event: progress\ndata: ${data}\n\n`);
     };
     while (!gone.signal.aborted) {
       const events = this.#read(position, MAX_LIMIT, jobId);
       const job = jobId === undefined ? undefined : this.#control.state.jobs.get(jobId);
-      // Whoever names a position beyond its end has heard all of it.
+      // A position beyond the job's end has seen all of it.
       if (job && isTerminal(job.state) && position.index > job.changedIndex) break;
-      // A job's end is the last word of it.
+      // No event of a job follows its end.
       if (job && isTerminal(job.state) && events.length < MAX_LIMIT) tellProgress(job);
       for (const event of events) {
         const data = JSON.stringify(viewEvent(this.#control.state, event));
         stream.write(`id: ${positionText(event)}\nevent: ${event.what.type}\ndata: ${data}\n\n`);
       }
       const isMore = events.length === MAX_LIMIT;
-      // Past other jobs' events too, or each change would have all of them looked at again.
+      // Skip other jobs' events too, which each change would otherwise scan again.
       position = isMore ? events.at(-1)! : later(position, this.#control.jobs.events.last);
       tellProgress(job);
       await stream.drained();
@@ -158,7 +158,7 @@ function isOfJob({ what }: EventRecord, jobId: string): boolean {
   return what.type === "job" && what.jobId === jobId;
 }
 
-/** An event as the API shows it; a job's end carries its whole failure. */
+/** An event as the API shows it; a job's end has its whole failure. */
 function viewEvent(state: ControlState, event: EventRecord) {
   const { what, atMs } = event;
   const head = { id: positionText(event), object: "event", at: new Date(atMs).toISOString() };

@@ -12,7 +12,7 @@ const MAC_BYTES = 16;
 
 type Filters = Omit<ListJobsQuery, "limit" | "cursor">;
 
-/** The page of jobs that the query asks for, newest first. Its cursor holds on every master. */
+/** The requested page of jobs, newest first. Its cursor is valid on every master. */
 export function listJobs(
   state: ControlState,
   query: Record<string, unknown>,
@@ -61,7 +61,7 @@ function passes(
   });
 }
 
-/** The cursor says after which job to go on, and under which filters; nobody else can make one. */
+/** A cursor: the last job seen and the filters, signed so that clients cannot forge one. */
 function sealCursor(index: number, filters: Filters, pepper: Uint8Array): string {
   return Buffer.concat([macOf(index, filters, pepper), Buffer.from(String(index))]).toString(
     "base64url",

@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 
 describe("GET /jobs", () => {
-  it("lists newest first, page by page, under its filters and with a cursor nobody can make", async () => {
+  it("lists newest first, in pages, with filters and a signed cursor", async () => {
     for (let n = 0; n < 5; n++) {
       await api.submit({ name: `n${n}`, labels: { odd: String(n % 2) }, algorithm: "ppo" });
     }
@@ -31,7 +31,7 @@ describe("GET /jobs", () => {
 });
 
 describe("GET /jobs/{id}/events", () => {
-  it("ends at once from beyond a job's end, without progress that was told before", async () => {
+  it("ends at once beyond a job's end, without old progress", async () => {
     const id = await api.submit({ name: "over" });
     await api.run(id);
     const progress = { atMs: Date.now(), step: 3 };
@@ -54,7 +54,7 @@ describe("GET /jobs/{id}/events", () => {
 });
 
 describe("GET /jobs/{id}", () => {
-  it("explains a job that waits: blockers with numbers, nodes, an estimate, the smallest change", async () => {
+  it("explains a waiting job: blockers, nodes, an estimate, the smallest change", async () => {
     await api.run(await api.submit({ resources: { gpu_count: 3 }, max_runtime_hours: 1 }));
     const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });
     await api.reached(id, "pending");
@@ -80,7 +80,7 @@ describe("GET /jobs/{id}", () => {
     await api.report(id, "exited", { endedAtMs: 1 });
     expect((await waiting).body).toMatchObject({ state: "succeeded" });
     expect((await api.call("GET", `/jobs/${id}?wait=61`)).status).toBe(400);
-    // One that has ended changes no more: with and without its tag it is shown at once.
+    // An ended job does not change: it is answered at once, with and without its tag.
     const startedMs = performance.now();
     const ended = await api.call("GET", `/jobs/${id}?wait=30`);
     const last = { "if-none-match": ended.headers.get("etag")! };
@@ -88,7 +88,7 @@ describe("GET /jobs/{id}", () => {
     expect(performance.now() - startedMs).toBeLessThan(15_000);
   });
 
-  it("is 404 for what it does not know, on every route of a job", async () => {
+  it("is 404 for an unknown job, on every route of a job", async () => {
     const path = `/jobs/${jobId(9)}`;
     expect((await api.call("GET", path)).status).toBe(404);
     expect((await api.call("GET", `${path}/events`)).status).toBe(404);
@@ -98,7 +98,7 @@ describe("GET /jobs/{id}", () => {
 });
 
 describe("requests to a job", () => {
-  it("cancel one that waits at once, twice alike, and refuse it where If-Match is old", async () => {
+  it("cancel a waiting job at once, idempotently, and check If-Match", async () => {
     const id = await api.submit({ dependencies: [jobId(7)] });
     const stale = { "if-match": '"1"' };
     expect((await api.call("DELETE", `/jobs/${id}`, undefined, stale)).status).toBe(412);
@@ -111,7 +111,7 @@ describe("requests to a job", () => {
     expect((await api.call("POST", `/jobs/${id}/resume`)).status).toBe(409);
   });
 
-  it("suspend has it checkpoint and leave; resume starts it again as another attempt", async () => {
+  it("suspend with a checkpoint; resume starts another attempt", async () => {
     const id = await api.submit();
     await api.run(id);
     const leaving = await api.call("POST", `/jobs/${id}/suspend`);

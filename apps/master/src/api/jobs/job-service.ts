@@ -25,7 +25,7 @@ import {
   submitted,
 } from "./submission.ts";
 
-/** States in which a job waits for a place, and can be told why. */
+/** States in which a job waits for a place and can be explained. */
 const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
   "accepted",
   "pending",
@@ -45,7 +45,7 @@ export interface JobServiceParts {
   readonly pepper: Uint8Array;
 }
 
-/** What the HTTP routes do with jobs. */
+/** The operations behind the HTTP routes of jobs. */
 export class JobService {
   readonly #control: ControlPlane;
   readonly #plans: PlanBook;
@@ -73,7 +73,7 @@ export class JobService {
     return this.#control.state;
   }
 
-  /** Resolves when the job is in the log of a majority. */
+  /** Resolves when the job is committed. */
   submit(request: CallerRequest, reply: FastifyReply): Promise<SubmissionView> {
     const submitter = this.#submitter(request);
     const body = this.#specBody(request);
@@ -88,7 +88,7 @@ export class JobService {
     return dryRun(this.#control, this.#plans, body, this.#submitter(request));
   }
 
-  /** The body, unless it is larger than a job's spec may be. */
+  /** The body, within the bound of a job's spec. */
   #specBody(request: CallerRequest): Buffer {
     const body = request.body as Buffer;
     const maxBytes = settingValue(this.state.settings, "job_spec_kib") * 1_024;
@@ -110,7 +110,7 @@ export class JobService {
     return job;
   }
 
-  /** The job once it is not as it was seen, once it changes no more, or when the time is over. */
+  /** Resolves with the job once it differs from `seen`, is final, or the time is over. */
   async changed(
     id: string,
     seen: string | undefined,
@@ -129,7 +129,7 @@ export class JobService {
     }
   }
 
-  /** Whether the job has ended, and the model that it was to leave is there or never comes. */
+  /** Whether the job has ended, and its model is registered or never will be. */
   #isFinal({ id, state, model }: JobRecord): boolean {
     if (!isTerminal(state)) return false;
     const spec = this.state.specs.get(id);
@@ -146,7 +146,7 @@ export class JobService {
     return this.#changes.make(request, reply, requested, (id) => this.find(id));
   }
 
-  /** The whole of a job, with the reasons why it waits where it does. */
+  /** The whole job, with the reasons why it waits, if it does. */
   async view(job: JobRecord) {
     const view = viewWholeJob(this.state, job, this.#progress.of(job));
     const explanation = WAITING.has(job.state) ? await this.#plans.explain(job) : undefined;

@@ -43,7 +43,7 @@ export function viewJob(state: ControlState, job: JobRecord, seen: SeenProgress 
   };
 }
 
-/** Everything about one job but why it waits. */
+/** All of a job except why it waits. */
 export function viewWholeJob(state: ControlState, job: JobRecord, seen: SeenProgress | undefined) {
   const spec = state.specs.get(job.id)!;
   return {
@@ -74,7 +74,7 @@ export function viewWholeJob(state: ControlState, job: JobRecord, seen: SeenProg
   };
 }
 
-/** What a training job computes with, and where its shards are. */
+/** A training job's configuration, and the locations of its shards. */
 function viewTraining(
   { servers }: ControlState,
   { shards }: JobRecord,
@@ -92,7 +92,7 @@ function viewTraining(
   };
 }
 
-/** As which model it is, or will be, served; null where it is not to be. */
+/** The model id under which it is, or will be, served; null for none. */
 function viewModelOf({ model }: JobRecord, spec: SubmitJob) {
   const wanted = registrationOf(spec);
   if (!wanted) return null;
@@ -135,7 +135,7 @@ function viewExit({ reason, exitCode, signal, message, endedAtMs }: TaskExitReco
   };
 }
 
-/** A failure with the last lines of the task that failed, where they are at hand. */
+/** A failure with the failed task's last output lines, if available. */
 export function viewFailure({ nodes }: ControlState, failure: JobFailureRecord) {
   const { nodeId } = failure;
   return {

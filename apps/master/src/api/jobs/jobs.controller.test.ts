@@ -17,12 +17,12 @@ const affinity = (operator: string) => ({
   resources: { node_affinity: [{ key: "zone", operator, values: ["a"] }] },
 });
 
-/** So many entries. */
+/** A map of this many entries. */
 const map = (size: number) =>
   Object.fromEntries(Array.from({ length: size }, (_, at) => [`k${at}`, "v"]));
 
 describe("POST /jobs", () => {
-  it("answers 202 with the id, the state and the time, and where the job is", async () => {
+  it("answers 202 with id, state, time and location", async () => {
     const { status, headers, body } = await api.call("POST", "/jobs", { name: "n", command: "x" });
     expect(status).toBe(202);
     expect(body).toEqual({
@@ -44,7 +44,7 @@ describe("POST /jobs", () => {
     expect(api.master.control.state.jobs.size).toBe(1);
   });
 
-  it("gives the node's network to keys with jobs:privileged only, also in a dry run", async () => {
+  it("gives the node's network to keys with jobs:privileged only", async () => {
     const body = { name: "n", container_image: "a:1", container_options: { network: "host" } };
     const few = await api.master.addKey({ scopes: ["jobs:create"] });
     const more = await api.master.addKey({ scopes: ["jobs:create", "jobs:privileged"] });
@@ -198,7 +198,7 @@ describe("POST /jobs", () => {
     expect((await api.call("POST", "/jobs", { name: "n", command })).status).toBe(202);
   });
 
-  it("tells all faults of a body at once: those of single fields and those of several", async () => {
+  it("reports all faults of a body at once, of single and of several fields", async () => {
     const resources = { gpu_count: 1.5, cpu_cores: -1 };
     const reply = await api.call("POST", "/jobs", {
       ...{ name: "zz", config: { a: 1 }, foo: 1, resources },
@@ -208,7 +208,7 @@ describe("POST /jobs", () => {
     expect(pointers).toEqual([
       ...["#/command", "#/config", "#/foo", "#/resources/cpu_cores", "#/resources/gpu_count"],
     ]);
-    // What a malformed field might have said is not guessed at.
+    // The intended value of a malformed field is not guessed.
     const vague = { name: 7, command: "", config: { a: 1 }, algorithm: "A B", tasks: 0 };
     const told = await api.call("POST", "/jobs", {
       ...{ ...vague, failure_tolerance: 2, resources: { gpu_count: 3, gpu_type: "" } },
@@ -232,7 +232,7 @@ describe("POST /jobs", () => {
     expect(body?.detail).toMatch(words);
   });
 
-  it("refuses a training job's variables that loaders and runtimes take code from", async () => {
+  it("refuses variables from which a trainer's runtime would load code", async () => {
     const trainer = { name: "t", algorithm: "ppo", config: { total_timesteps: 1_000 } };
     const loaders = [
       ...[
@@ -259,14 +259,14 @@ describe("POST /jobs", () => {
     expect((await api.call("POST", "/jobs", own)).status).toBe(202);
   });
 
-  it("takes the least body of each training algorithm", async () => {
+  it("accepts the minimal body of each training algorithm", async () => {
     for (const algorithm of ["ppo", "weave"]) {
       const body = { name: `least-${algorithm}`, algorithm, resources: { gpu_count: 1 } };
       expect((await api.call("POST", "/jobs", body)).status).toBe(202);
     }
   });
 
-  it("makes a name of generate_name that no other job has", async () => {
+  it("derives a unique name from generate_name", async () => {
     const body = { generate_name: "sweep-", command: "x" };
     const names: string[] = [];
     for (let i = 0; i < 2; i++) {
@@ -290,7 +290,7 @@ describe("POST /jobs", () => {
     }
   });
 
-  it("answers to a client's own id, sent again, with the job that is there", async () => {
+  it("answers a repeated client id with the existing job", async () => {
     const body = { id: jobId(7), name: "own", command: "x" };
     const first = await api.call("POST", "/jobs", body);
     expect(first.body).toMatchObject({ job_id: jobId(7), state: "accepted" });
@@ -302,7 +302,7 @@ describe("POST /jobs", () => {
     expect(other.status).toBe(409);
   });
 
-  it("takes a dependency of the job's own name for the job before it that had the name", async () => {
+  it("resolves a dependency on its own name to the previous job of that name", async () => {
     const nightly = { name: "nightly", command: "x" };
     expect((await api.call("POST", "/jobs", { ...nightly, id: jobId(1) })).status).toBe(202);
     await api.run(jobId(1));
@@ -313,7 +313,7 @@ describe("POST /jobs", () => {
     expect(api.master.control.state.jobs.get(jobId(2))?.waitingFor).toEqual([]);
   });
 
-  it("refuses a cycle of dependencies with its path, and a second live job of a name", async () => {
+  it("refuses a cycle of dependencies with its path, and a duplicate live name", async () => {
     const [a, b] = [jobId(1), jobId(2)];
     const spec = { command: "x", name: "a" };
     expect((await api.call("POST", "/jobs", { ...spec, id: a, dependencies: [b] })).status).toBe(
@@ -327,7 +327,7 @@ describe("POST /jobs", () => {
     expect(twice.status).toBe(409);
   });
 
-  it("tells a job that waits for itself in its own words, not of ids that nobody has", async () => {
+  it("refuses a job that waits for itself with a message of its own", async () => {
     const own = { name: "v", command: "x", dependencies: ["v"] };
     const { status, body } = await api.call("POST", "/jobs?dry_run=true", own);
     expect(status).toBe(422);
@@ -335,7 +335,7 @@ describe("POST /jobs", () => {
     expect(body?.detail).not.toContain("job_");
   });
 
-  it("refuses a query that it does not know: a misspelt dry_run submits nothing", async () => {
+  it("refuses an unknown query parameter: a misspelt dry_run submits nothing", async () => {
     const reply = await api.call("POST", "/jobs?dryrun=true", { name: "n", command: "x" });
     expect(reply.status).toBe(400);
     expect(reply.body?.errors).toMatchObject([{ pointer: "#/dryrun", code: "invalid_value" }]);
@@ -355,7 +355,7 @@ describe("POST /jobs", () => {
     }
   });
 
-  it("says with dry_run where the job would go or why it would wait, and changes nothing", async () => {
+  it("says with dry_run where it would go or why it would wait", async () => {
     const index = api.master.control.appliedIndex;
     const dry = (gpus: number) =>
       api.call("POST", "/jobs?dry_run=true", {
@@ -370,14 +370,14 @@ describe("POST /jobs", () => {
     expect(api.master.control.appliedIndex).toBe(index);
   });
 
-  it("takes 200 at once, each under an id of its own", async () => {
+  it("accepts 200 concurrent submissions, each with its own id", async () => {
     const jobs = Array.from({ length: 200 }, (_, n) => api.submit({ name: `n${n}` }));
     expect(new Set(await Promise.all(jobs)).size).toBe(200);
     expect(api.master.control.state.jobs.size).toBe(200);
   });
 });
 
-test("a job that fails tells why once, with rank, node, exit code and its last lines", async () => {
+test("reports a failure once: rank, node, exit code and last lines", async () => {
   const id = await api.submit();
   await api.run(id);
   const exit = { reason: "ExitCode", exitCode: 3, message: "exit code 3", lastLines: ["a", "b"] };
@@ -391,7 +391,7 @@ test("a job that fails tells why once, with rank, node, exit code and its last l
   });
 });
 
-test("a job that can never run here fails as Unsatisfiable with the numbers", async () => {
+test("fails a job that can never run as Unsatisfiable with the numbers", async () => {
   const id = await api.submit({ tasks: 1, resources: { gpu_count: 64 } });
   await api.reached(id, "failed");
   const { body } = await api.call("GET", `/jobs/${id}`);
@@ -399,7 +399,7 @@ test("a job that can never run here fails as Unsatisfiable with the numbers", as
   expect(body?.failure?.message).toMatch(/InsufficientGpu.*64 GPUs requested/);
 });
 
-test("a job fails as DeadlineExceeded at its bound", async () => {
+test("fails a job as DeadlineExceeded at its time limit", async () => {
   const id = await api.submit({ max_runtime_hours: 0.3 / 3_600 });
   await api.run(id);
   await api.reached(id, "failed");

@@ -126,7 +126,7 @@ export class JobsController {
   }
 }
 
-/** The longest that `?wait=` may ask for. */
+/** The maximum of `?wait=`. */
 const MAX_WAIT_SECONDS = 60;
 
 function waitMsOf(given: unknown): number {
@@ -154,7 +154,7 @@ function matches(ifNoneMatch: string, job: JobRecord): boolean {
   return tags.includes(etagOf(job));
 }
 
-/** The log index that an ETag holds; undefined where any will do. */
+/** The log index in an ETag; undefined if any matches. */
 function indexOf(ifMatch: string | undefined): number | undefined {
   if (ifMatch === undefined || ifMatch === "*") return undefined;
   const index = /^"(\d{1,15})"$/.exec(ifMatch)?.[1];

@@ -3,7 +3,7 @@ import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 import { AttachedNode } from "../../nodes/attached-node.ts";
 
-// What workers have told of their plugins' algorithms, as POST /jobs holds a config against it.
+// POST /jobs validates a config against the schemas that workers report for their plugins.
 
 let server: TestMaster;
 beforeAll(async () => {
@@ -20,7 +20,7 @@ const schemaWith = (maximum: number) =>
     properties: { generations: { type: "integer", minimum: 1, maximum } },
   });
 
-/** Workers as they register; each with the schema of `evolution` that it tells, if it tells one. */
+/** Registers workers; each with its schema of `evolution`, if any. */
 function attach(...schemas: readonly (string | undefined)[]): void {
   server.directory.views = schemas.map((schema, i) => {
     const told: Record<string, string> = schema === undefined ? {} : { evolution: schema };
@@ -52,18 +52,18 @@ it("refuses a plugin's own field with its pointer, as its schema says", async ()
   ]);
 });
 
-it("tells a fault of a field that all jobs have before those of the plugin's own", async () => {
+it("reports a fault of a shared field before those of the plugin's own", async () => {
   attach(schemaWith(100));
   expect(await faultsOf({ generations: 0, seed: -1 })).toEqual([422, "#/config/seed"]);
 });
 
-it("takes what one version of the plugin takes, and refuses what none does", async () => {
+it("accepts what one version of the plugin accepts, and refuses the rest", async () => {
   attach(schemaWith(10), schemaWith(100));
   expect(await faultsOf({ generations: 50 })).toEqual([200]);
   expect(await faultsOf({ generations: 500 })).toEqual([422, "#/config/generations"]);
 });
 
-it("leaves a config to the trainer where a worker has told no schema, or one that is not looked at", async () => {
+it("leaves a config to the trainer if a worker has reported no usable schema", async () => {
   attach(schemaWith(100), undefined);
   expect(await faultsOf({ generations: 0 })).toEqual([200]);
   attach('{"type":"object","properties":{"a":{"pattern":"^(a+)+$"}}}');
@@ -72,7 +72,7 @@ it("leaves a config to the trainer where a worker has told no schema, or one tha
   expect(await faultsOf({ generations: 0 })).toEqual([200]);
 });
 
-it("does not look at the config of a program of the user's own", async () => {
+it("ignores the config of a user's own program", async () => {
   attach(schemaWith(100));
   expect(await faultsOf({ generations: 0 }, { command: "true" })).toEqual([200]);
 });

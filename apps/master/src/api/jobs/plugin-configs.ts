@@ -5,12 +5,12 @@ import type { ValidationFault } from "@heddle/contracts/validation";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
 import type { NodeDirectory } from "../../nodes/node-directory.ts";
 
-/** Schemas of all versions of all plugins that are kept ready; the oldest goes first. */
+/** Compiled schemas that are cached; the oldest is evicted. */
 const MAX_CHECKS = 64;
 
 /**
- * Holds configs against the schemas that attached workers have told of their plugins' algorithms. They
- * are data: no code of a plugin is here. A worker that has told none leaves it to its trainers.
+ * Validates configs against the schemas that attached workers report for their plugins' algorithms.
+ * Schemas are data: no plugin code runs here. Without a schema, the trainer validates.
  */
 export class PluginConfigs {
   readonly #directory: Pick<NodeDirectory, "nodes">;
@@ -21,8 +21,9 @@ export class PluginConfigs {
   }
 
   /**
-   * What no worker that has the algorithm would take, as the first of them says it; nothing where one
-   * takes it or does not say. Of a config whose shared fields are well formed.
+   * The faults for which no worker with the algorithm would accept the config, by the first schema.
+   * None if
+   * a worker accepts it or reports no schema. The shared fields must be valid.
    */
   faults(spec: SubmitJob): readonly ValidationFault[] {
     const { algorithm, config } = spec;
@@ -39,7 +40,7 @@ export class PluginConfigs {
     return first ?? [];
   }
 
-  /** Undefined where a worker has the algorithm and has not told its schema. */
+  /** Undefined if a worker has the algorithm and has not reported its schema. */
   #schemasOf(algorithm: string): ReadonlySet<string> | undefined {
     const schemas = new Set<string>();
     for (const { offer } of this.#directory.nodes()) {

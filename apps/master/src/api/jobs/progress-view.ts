@@ -2,7 +2,7 @@ import type { JobRecord, ProgressRecord } from "@heddle/control/jobs/records/rec
 import { isoOrNull } from "../../orchestration/scheduling/explanation-view.ts";
 import type { SeenProgress } from "../../orchestration/tasks/progress-book.ts";
 
-/** How far a job is, with the end that it points to. */
+/** A job's progress and its expected end. */
 export function viewProgress(job: JobRecord, seen: SeenProgress) {
   const { atMs, step, totalSteps, loss, reward, stepsPerSecond, tokensPerSecond, message } =
     seen.latest;
@@ -31,8 +31,8 @@ function shareOf({ progress, step, totalSteps }: ProgressRecord): number | undef
 }
 
 /**
- * As fast as it went since this master first heard of the attempt, which may have begun at a
- * checkpoint; before a second word as fast as it says itself, or as since its start.
+ * Extrapolates the speed since the attempt's first reading here, which may have resumed from a
+ * checkpoint. With one reading, it uses the job's own estimate, or the speed since its start.
  */
 function expectedEndMs(job: JobRecord, { latest, first }: SeenProgress): number | undefined {
   const { atMs, step, totalSteps, stepsPerSecond } = latest;

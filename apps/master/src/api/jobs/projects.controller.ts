@@ -23,7 +23,7 @@ import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { pageOf } from "../keys/page.ts";
 
-/** Projects: what each may use, and what it has used. One that a job names is there by itself. */
+/** Projects: quota and usage of each. A job creates the project that it names. */
 @Controller("api/v1/projects")
 export class ProjectsController {
   readonly #control: ControlPlane;

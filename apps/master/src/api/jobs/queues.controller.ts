@@ -23,7 +23,7 @@ import { pageOf } from "../keys/page.ts";
 
 const DEFAULT_QUEUE: QueueRecord = { name: "default", strategy: DEFAULT_SETTINGS.defaultStrategy };
 
-/** Queues: how the jobs of each are placed, and how many it may hold. */
+/** Queues: the placement policy and the maximum length of each. */
 @Controller("api/v1/queues")
 export class QueuesController {
   readonly #control: ControlPlane;

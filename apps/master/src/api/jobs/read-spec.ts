@@ -10,12 +10,13 @@ import { shardFaults } from "@heddle/control/jobs/scheduling/shard-places";
 import type { ControlState } from "@heddle/control/state";
 import type { PluginConfigs } from "./plugin-configs.ts";
 
-/** Variables that are told as refused; further ones are not. */
+/** Maximum refused variables that are listed. */
 const MAX_VARIABLE_FAULTS = 16;
 
 /**
- * The spec that a body of POST /jobs holds. Throws with all that is wrong with it: the fields that are
- * malformed, and what does not fit together among the others.
+ * The spec in a body of POST /jobs. Throws with all faults: malformed fields, and inconsistencies
+ * between
+ * the others.
  */
 export function readSpec(body: Record<string, unknown>, state: Known): SubmitJob {
   const { data, faults } = check(submitJobRequest, body);
@@ -30,18 +31,18 @@ export function readSpec(body: Record<string, unknown>, state: Known): SubmitJob
   throw refusal(faults[0]!.code, [...faults, ...misfits.map(faultOf)]);
 }
 
-/** What a spec is held against: workers, parameter servers, and what plugins want of their configs. */
+/** The context of the validation: workers, parameter servers, and the schemas of plugins. */
 interface Known extends Pick<ControlState, "nodes" | "servers"> {
   readonly pluginConfigs: PluginConfigs;
 }
 
-/** What is wrong with a spec whose fields are each well formed. */
+/** The faults of a spec whose fields are each valid. */
 function misfitsOf(spec: SubmitJob, { nodes, servers, pluginConfigs }: Known): SpecFault[] {
   const words = ({ param, detail, reads }: SpecFault): SpecFault => {
     return { param, detail: `Invalid value for '${param}': ${detail}.`, reads };
   };
   const config = configFaults(spec, pluginConfigs);
-  // A number that is none is told once.
+  // A malformed number is reported once.
   const shards = config.length === 0 ? shardFaults(spec, servers) : [];
   const own = [
     ...specFaults(spec),
@@ -53,7 +54,7 @@ function misfitsOf(spec: SubmitJob, { nodes, servers, pluginConfigs }: Known): S
   return [...found, ...config];
 }
 
-/** Variables that would run code in Heddle's own trainer, or may. */
+/** Variables that would or may run code in Heddle's own trainer. */
 function variableFaults(spec: SubmitJob): SpecFault[] {
   if (spec.algorithm === undefined || executorOf(spec) !== "training") return [];
   const refused = Object.keys(spec.environment_variables).filter(
@@ -66,7 +67,7 @@ function variableFaults(spec: SubmitJob): SpecFault[] {
   }));
 }
 
-/** What is wrong with the hyperparameters of a job that our own trainer runs. */
+/** The faults in the hyperparameters of a job for our own trainer. */
 function configFaults(spec: SubmitJob, pluginConfigs: PluginConfigs): SpecFault[] {
   const { algorithm, config } = spec;
   if (algorithm === undefined || executorOf(spec) !== "training") return [];
@@ -98,7 +99,7 @@ function refusal(
   });
 }
 
-/** The field of the spec that a fault lies in; those of `resources` are told apart. */
+/** The field of a fault; those of `resources` are separate. */
 function fieldOf({ path = [], param }: ValidationFault): string {
   const [first = param, second] = path;
   return first === "resources" && second !== undefined
@@ -106,7 +107,10 @@ function fieldOf({ path = [], param }: ValidationFault): string {
     : String(first);
 }
 
-/** Whether what the fault goes by is well formed: the default in a field's place says nothing. */
+/**
+ * Whether the fault depends on valid fields only: a default in a malformed field's place proves
+ * nothing.
+ */
 function isOfOthers({ reads }: SpecFault, malformed: ReadonlySet<string>): boolean {
   return reads.every((field) => !malformed.has(field) && !malformed.has(field.split(".")[0]!));
 }

@@ -12,7 +12,7 @@ import { dryRun } from "./submission.ts";
 
 type Offers = readonly Parameters<typeof nodeOffer>[1][];
 
-/** Asks a cluster of such nodes for dry runs. */
+/** Sends dry runs to a cluster of these nodes. */
 async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   const control = new VolatileControl();
   for (const [at, offer] of offers.entries()) {
@@ -29,7 +29,7 @@ async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   };
 }
 
-/** What a reader of the proposal would submit; scaling as docs/scheduler.md tells it. */
+/** What a reader of the proposal would submit; scaling as in docs/scheduler.md. */
 function following(spec: SubmitJob, { field, to }: SpecChange): object {
   if (field === "tasks" || field === "max_runtime_hours") return { ...spec, [field]: to };
   const resources: Record<string, unknown> = { ...spec.resources, [field]: to };
@@ -49,7 +49,7 @@ function following(spec: SubmitJob, { field, to }: SpecChange): object {
   return { ...spec, resources };
 }
 
-/** Follows each change that a dry run proposes, and asks again. */
+/** Applies each change that a dry run proposes, and asks again. */
 async function followed(offers: Offers, body: object, commands: readonly object[] = []) {
   const ask = await clusterOf(offers, commands);
   const { verdict, explanation } = await ask(body);
@@ -62,7 +62,7 @@ async function followed(offers: Offers, body: object, commands: readonly object[
   return { verdict, blockers, changes, start };
 }
 
-/** Has the job start on the first node, on devices from the first on. */
+/** Starts the job on the first node, from its first device on. */
 function started(n: number, change: object, gpus: number): object[] {
   const id = jobId(n);
   const spec = jobSpec({ name: `n${n}`, ...change, resources: { gpu_count: gpus } });
@@ -82,7 +82,7 @@ const quota = (gpuQuota: object) => {
 
 const EIGHT = [{ gpuCount: 8 }, { gpuCount: 8 }];
 
-test("each change that is proposed, when it is followed, has the job start", async () => {
+test("proposals: each lets the job start when it is applied", async () => {
   const offers = fc.array(
     fc.record({
       gpuCount: fc.constantFrom(0, 1, 2, 4, 8),
@@ -126,11 +126,11 @@ test("each change that is proposed, when it is followed, has the job start", asy
     }),
     { numRuns: 150 },
   );
-  // Far below what any draw gives: the property was not held by empty answers alone.
+  // Far below what any draw gives: it excludes that all answers were empty.
   expect(count).toBeGreaterThan(3);
 });
 
-test("a job that can never run is told why on the emptied cluster too, and each change does as it says", async () => {
+test("proposals: those of an impossible job hold on the empty cluster too", async () => {
   const offers = fc.array(
     fc.record({
       gpuCount: fc.constantFrom(2, 4, 8),
@@ -173,7 +173,7 @@ test("a job that can never run is told why on the emptied cluster too, and each 
   expect(waiting).toBeGreaterThan(3);
 });
 
-test("a gang for one rack where no rack is declared is told so, and that it may do without", async () => {
+test("proposals: a gang for one rack without declared racks may drop that", async () => {
   const nodes = Array.from({ length: 3 }, () => ({ gpuCount: 4, rack: "" }));
   const held = [...started(1, {}, 4), ...started(2, {}, 2)];
   held[3] = JSON.parse(JSON.stringify(held[3]).replace('"n0"', '"n1"')) as object;
@@ -186,13 +186,13 @@ test("a gang for one rack where no rack is declared is told so, and that it may 
   ]);
 });
 
-test("a prime number of GPUs too many is one too many, not a matter of tasks that nobody asked for", async () => {
+test("proposals: a prime number of GPUs is reduced by one, not split into tasks", async () => {
   const { verdict, changes } = await followed(EIGHT, { resources: { gpu_count: 17 } });
   expect(verdict).toBe("unsatisfiable");
   expect(changes).toMatchObject([{ field: "gpu_count", from: 17, to: 16, verdict: "would_start" }]);
 });
 
-test("amounts are those of the whole job, and other numbers of tasks are proposed where they help", async () => {
+test("proposals: amounts are the whole job's; other task counts if they help", async () => {
   const sixes = [{ gpuCount: 6 }, { gpuCount: 6 }, { gpuCount: 4 }];
   const body = { tasks: 2, resources: { gpu_count: 16 } };
   const { changes } = await followed(sixes, body);
@@ -202,7 +202,7 @@ test("amounts are those of the whole job, and other numbers of tasks are propose
   ]);
 });
 
-test("constraints are proposed to be left out, and shared storage to be what is left", async () => {
+test("proposals: constraints are dropped, shared storage is reduced to the rest", async () => {
   const wanted = { gpu_count: 1, gpu_type: "B300" };
   expect((await followed(EIGHT, { resources: wanted })).changes).toMatchObject([
     { field: "gpu_type", from: "B300", to: null, verdict: "would_start" },
@@ -215,7 +215,7 @@ test("constraints are proposed to be left out, and shared storage to be what is 
   expect(changes).toMatchObject([{ field: "shared_storage_gb", verdict: "would_start" }]);
 });
 
-test("an executor or algorithm that no node offers is a reason of its own, with what they offer", async () => {
+test("blockers: an executor or algorithm without a node is named, with the offer", async () => {
   const image = await followed(EIGHT, { container_image: "busybox" });
   expect(image.changes).toEqual([]);
   expect(image.blockers).toMatchObject([
@@ -225,14 +225,14 @@ test("an executor or algorithm that no node offers is a reason of its own, with 
     },
   ]);
   const trainers = [{ executors: ["training"], algorithms: ["ppo", "weave"] }];
-  // One that has not told what it has keeps the job from being refused at once.
+  // A worker that has not reported its offer prevents an immediate refusal.
   const ask = await clusterOf([...trainers, { executors: ["training"], algorithms: undefined }]);
   expect((await ask({ algorithm: "nope" })).never_fits).toMatchObject([
     { reason: "AlgorithmUnavailable", wanted: "nope", offered: ["ppo", "weave"] },
   ]);
 });
 
-test("a node is found by its name and by its id", async () => {
+test("nodes: one is found by its name and by its id", async () => {
   const ask = await clusterOf([
     { name: "first" },
     { name: "second" },
@@ -248,7 +248,7 @@ test("a node is found by its name and by its id", async () => {
   expect(await placed({ name: "third" })).toEqual([]);
 });
 
-test("blockers say in words how many nodes lack what", async () => {
+test("blockers: each says how many nodes lack what", async () => {
   const { blockers } = await followed(EIGHT, { resources: { gpu_count: 1, gpu_type: "B300" } });
   expect(blockers.map(({ message }) => message)).toEqual([
     "InsufficientGpu: 2 of 2 nodes have GPUs of other types than `gpu_type`",
@@ -257,7 +257,7 @@ test("blockers say in words how many nodes lack what", async () => {
   expect(racks.blockers[0]?.message).toContain("16 of 16 are free, but in no one rack");
 });
 
-test("what a quota of GPUs leaves is proposed, and the start is told for when it is free, not now", async () => {
+test("proposals: the rest of a GPU quota, with a start once it is free", async () => {
   const commands = [quota({ gpuMilli: 2_000 }), ...started(1, { max_runtime_hours: 2 }, 1)];
   const { changes, start, blockers } = await followed(
     EIGHT,
@@ -271,7 +271,7 @@ test("what a quota of GPUs leaves is proposed, and the start is told for when it
   expect(inHours).toBeLessThan(2.1);
 });
 
-test("a quota of GPU-hours leaves fewer GPUs or a shorter run, and the shared storage less of it", async () => {
+test("proposals: a quota of GPU-hours leaves fewer GPUs or a shorter run", async () => {
   const hours = { max_runtime_hours: 5, resources: { gpu_count: 2 } };
   const { changes } = await followed(EIGHT, hours, [quota({ gpuHours: 8 })]);
   expect(changes).toMatchObject([
@@ -286,7 +286,7 @@ test("a quota of GPU-hours leaves fewer GPUs or a shorter run, and the shared st
   ]);
 });
 
-test("behind a promise a run that ends before it, a higher priority or level is proposed", async () => {
+test("proposals: a run that ends before a reservation, or a higher priority", async () => {
   const head = jobSpec({ name: "head", resources: { gpu_count: 8 } });
   const commands = [
     ...started(1, { max_runtime_hours: 10 }, 1),

@@ -7,12 +7,13 @@ import { SECRETS } from "../../../test/test-master.ts";
 import { commandForTask } from "../../orchestration/tasks/task-orders.ts";
 
 /**
- * Every field of a job's spec, held against the contract's own list: a value that is refused with a
- * pointer at it, and what a value that is taken changes. What the lease of a task says is carried out
- * by the workers, which the tests in `apps/worker/src/tasks` and `task-fields.test.ts` hold.
+ * Checks every field of the contract's job spec: an invalid value is refused with a pointer, and a
+ * valid one
+ * has an effect. The workers' side of a lease is checked by `apps/worker/src/tasks` and
+ * `task-fields.test.ts`.
  */
 interface FieldCase {
-  /** A value that cannot stand. */
+  /** An invalid value. */
   readonly refused: unknown;
   readonly effect: (path: string) => Promise<void>;
 }
@@ -63,7 +64,7 @@ async function dryRun(change: Record<string, unknown>): Promise<Dry> {
   return body as unknown as Dry;
 }
 
-/** A resource: with one value only the richer node will do, with another one nothing ever does. */
+/** A resource: one value fits only the larger node, another fits none. */
 function places(
   fits: unknown,
   never: unknown,
@@ -81,7 +82,7 @@ function places(
   };
 }
 
-/** What the task of a job with this spec is leased with, on its way to a worker. */
+/** The lease of this spec's task, as sent to a worker. */
 async function lease(change: Record<string, unknown>): Promise<NonNullable<LeaseTask["spec"]>> {
   const id = await api.submit(bodyOf(change));
   await api.reached(id, "scheduled");
@@ -98,12 +99,12 @@ async function lease(change: Record<string, unknown>): Promise<NonNullable<Lease
   return order?.lease?.spec ?? {};
 }
 
-/** Nothing of the job holds a place any more. */
+/** Resolves when the job holds no place. */
 async function over(id: string): Promise<void> {
   await api.report(id, "exited", { endedAtMs: Date.now() });
 }
 
-/** The field changes what the worker is told, to this. */
+/** The field changes this part of the worker's lease. */
 function leases(value: unknown, told: NonNullable<LeaseTask["spec"]>): FieldCase["effect"] {
   return async (path) => {
     const [key = ""] = Object.keys(told);
@@ -113,7 +114,7 @@ function leases(value: unknown, told: NonNullable<LeaseTask["spec"]>): FieldCase
   };
 }
 
-/** The job is found by the field's value, and not by another. */
+/** The filter finds the job by the field's value, and not by another. */
 function filters(value: unknown, query: string, other: string): FieldCase["effect"] {
   return async (path) => {
     const id = await api.submit(bodyOf(nested(path, value)));
@@ -128,7 +129,10 @@ function filters(value: unknown, query: string, other: string): FieldCase["effec
   };
 }
 
-/** A job that takes all of the richer node runs; then another wants it. Returns the first's state. */
+/**
+ * A job that takes all of the larger node runs, and another wants it. Returns the first one's
+ * state.
+ */
 async function contest(
   first: Record<string, unknown>,
   second: Record<string, unknown>,
@@ -409,7 +413,7 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
   },
 };
 
-/** The fields of the contract; groups by their members. */
+/** The fields of the contract, with the members of groups. */
 function contractFields(): string[] {
   return Object.entries(submitJobRequest.shape).flatMap(([name, schema]) => {
     const inner = "innerType" in schema.def ? schema.def.innerType : undefined;
@@ -418,8 +422,8 @@ function contractFields(): string[] {
   });
 }
 
-describe("every field of a job's spec", { timeout: 60_000 }, () => {
-  it("has a line here, and each attribute that the platform names is a field", () => {
+describe("job spec: every field", { timeout: 60_000 }, () => {
+  it("has a case here, and each attribute of the platform is a field", () => {
     expect(Object.keys(FIELDS).sort()).toEqual(contractFields().sort());
     const resources = [
       ...["cpu_cores", "memory_gb", "gpu_count", "gpu_type", "gpu_memory_gb", "local_ssd_gb"],

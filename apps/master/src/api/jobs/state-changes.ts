@@ -6,7 +6,9 @@ import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
 const MAX_WAITING = 10_000;
 const PROGRESS_PAUSE_MS = 200;
 
-/** Wakes whoever waits for the replicated state or the progress of jobs to go on. One listener for all of them. */
+/**
+ * Wakes waiters on changes of the replicated state or of jobs' progress, with one listener for all.
+ */
 export class StateChanges {
   readonly #waiting = new Set<() => void>();
   readonly #unsubscribe: () => void;
@@ -23,7 +25,7 @@ export class StateChanges {
     };
   }
 
-  /** Resolves at the next change, when the time is over, or with the signal. */
+  /** Resolves at the next change, the timeout, or the signal. */
   next(timeoutMs: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted || timeoutMs <= 0) return Promise.resolve();
     if (this.#waiting.size >= MAX_WAITING) {
@@ -49,7 +51,7 @@ export class StateChanges {
     this.#wake();
   }
 
-  /** Many commands are applied in one turn: whoever waits looks once. */
+  /** Many commands are applied in one turn: waiters wake once. */
   #queue(): void {
     if (this.#queued) return;
     this.#queued = true;
@@ -59,7 +61,7 @@ export class StateChanges {
     });
   }
 
-  /** Progress comes from many workers a second: whoever waits looks a few times a second at most. */
+  /** Progress arrives many times a second: waiters wake a few times a second at most. */
   #queueProgress(): void {
     this.#progressTimer ??= setTimeout(() => {
       this.#progressTimer = undefined;

@@ -24,15 +24,15 @@ import { newJobId } from "./job-id.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
 
-/** What POST /jobs answers with. */
+/** The answer of POST /jobs. */
 export interface SubmissionView {
   readonly job_id: string;
-  /** `accepted`; of a job that was there already, under the id that the caller gave it, its own. */
+  /** `accepted`; of an existing job under the caller's id, its present state. */
   readonly state: JobState;
   readonly submitted_at: string;
 }
 
-/** The change that a body of POST /jobs asks for. Throws with all that is wrong with it. */
+/** The change that a body of POST /jobs requests. Throws with all its faults. */
 export function requestedSubmission(
   body: Record<string, unknown>,
   submitter: Submitter,
@@ -48,8 +48,9 @@ export function requestedSubmission(
 }
 
 /**
- * The body with a name, where it has a `generate_name`: that and the end of the job's id, so that a body
- * with an `id` has the same name when it is sent again.
+ * Replaces `generate_name` by a name: the prefix and the end of the job's id. A repeated body with
+ * an `id`
+ * gets the same name.
  */
 function withName(body: Record<string, unknown>, madeId: string): Record<string, unknown> {
   if (!Object.hasOwn(body, "generate_name")) return body;
@@ -59,7 +60,7 @@ function withName(body: Record<string, unknown>, madeId: string): Record<string,
   return { ...rest, name: `${generate_name}${id.slice(-GENERATED_CHARACTERS).toLowerCase()}` };
 }
 
-/** What is told of a job that is in the log. */
+/** The answer for a committed job. */
 export function submitted({
   id,
   state,
@@ -68,13 +69,13 @@ export function submitted({
   return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
 }
 
-/** Who submits, and the workers, parameter servers and models that there are. */
+/** The submitter's key, and the state that the job depends on. */
 export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
   readonly key: Pick<ApiKeyRecord, "id" | "scopes" | "models">;
   readonly pluginConfigs: PluginConfigs;
 }
 
-/** The node's own network reaches what listens on its loopback, as the node's other processes do. */
+/** The node's network reaches its loopback, like the node's other processes. */
 function checkPrivileges(spec: SubmitJob, { key }: Pick<Submitter, "key">): void {
   if (spec.container_options?.network !== "host" || grants(key.scopes, "jobs:privileged")) return;
   const message =
@@ -82,7 +83,7 @@ function checkPrivileges(spec: SubmitJob, { key }: Pick<Submitter, "key">): void
   throw new AppError("permission_denied", message, { param: "container_options.network" });
 }
 
-/** A job that is to be served needs a name that is free, and a key that may deploy. */
+/** A job with a model to serve needs a free id, and a key that may deploy. */
 function checkModel(spec: SubmitJob, { key, models }: Pick<Submitter, "key" | "models">): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
@@ -101,7 +102,7 @@ function checkModel(spec: SubmitJob, { key, models }: Pick<Submitter, "key" | "m
   throw new AppError("conflict", message, { param });
 }
 
-/** What would become of the job if it were submitted now; nothing is changed. */
+/** The outcome of submitting the job now, without a change. */
 export async function dryRun(
   control: ControlPlane,
   plans: PlanBook,

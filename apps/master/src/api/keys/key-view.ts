@@ -7,7 +7,7 @@ export interface KeyView {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly models: readonly string[];
-  /** Those of `models` that no model is registered under now; the key may call them once one is. */
+  /** The `models` without a registration; the key may call them once they are registered. */
   readonly unknown_models: readonly string[];
   readonly limits: {
     readonly requests_per_minute: number | null;
@@ -18,10 +18,10 @@ export interface KeyView {
   readonly created_at: string;
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
-  /** The id of the key in whose place it was made, and of the last that was made in its place. */
+  /** The id of the key that it replaced, and of the last one that replaced it. */
   readonly rotated_from: string | null;
   readonly rotated_to: string | null;
-  /** As this master saw it since it started; null where it did not. */
+  /** By this master's record since its start; null for none. */
   readonly last_used_at: string | null;
 }
 
@@ -32,11 +32,11 @@ interface KeyContext {
   readonly now: number;
   /** The registered models, by id. */
   readonly registered: ReadonlyMap<string, unknown>;
-  /** Of every key that was rotated, the last that was made in its place. */
+  /** Of every rotated key, its last replacement. */
   readonly rotatedTo: ReadonlyMap<string, string>;
 }
 
-/** By key, the last that was made in its place. */
+/** By key, its last replacement. */
 export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   for (const { id, rotatedFrom } of keys) {

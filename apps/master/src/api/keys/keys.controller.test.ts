@@ -40,7 +40,7 @@ describe("API keys over HTTP", () => {
     expect(listed.find(({ id }) => id === made.id)?.["last_used_at"]).toMatch(/^\d{4}-/);
   });
 
-  it("may name models that are not registered yet, and their answers tell which", async () => {
+  it("may name unregistered models, which their answers list", async () => {
     const models = ["FamilyA-1-2B", "FamilyA-1-2b"];
     const told = { models, unknown_models: ["FamilyA-1-2b"] };
     const made = await create({ name: "mistyped", models });
@@ -62,7 +62,7 @@ describe("API keys over HTTP", () => {
     expect(await reply.text()).toContain("revoked");
   });
 
-  it("are not revoked where that would leave nobody who may do everything", async () => {
+  it("are not revoked if that would leave no key with all permissions", async () => {
     const alone = await startTestMaster();
     try {
       const [id = ""] = alone.control.state.keys.keys();
@@ -80,7 +80,7 @@ describe("API keys over HTTP", () => {
     }
   });
 
-  it("are rotated: both work for the overlap, then the new one alone", async () => {
+  it("are rotated: both work for the overlap, then only the new one", async () => {
     const limits = { requests_per_minute: 50 };
     const made = await create({ name: "app", models: ["FamilyA-1-2B"], limits });
     const rotate = (id: string, body?: object) =>
@@ -105,7 +105,7 @@ describe("API keys over HTTP", () => {
     expect((await postChat(server, hello, { key: last.key })).status).toBe(200);
   });
 
-  it("are rotated once, by whichever request comes first, and tell what took whose place", async () => {
+  it("are rotated once, and show predecessor and successor", async () => {
     const made = await create({ name: "raced" });
     const path = `/api/v1/keys/${made.id}/rotate`;
     const replies = await Promise.all(
@@ -123,12 +123,12 @@ describe("API keys over HTTP", () => {
       data: Record<string, unknown>[];
     };
     expect(listed.data.find(({ id }) => id === made.id)).toMatchObject({ rotated_to: next.id });
-    // Once the new one is revoked, there may be another.
+    // Once the new one is revoked, another is allowed.
     await send(server, "DELETE", `/api/v1/keys/${next.id}`);
     expect((await send(server, "POST", path, {})).status).toBe(200);
   });
 
-  it("are rotated once by a request that is sent again under its Idempotency-Key", async () => {
+  it("are rotated once by a repeated request with an Idempotency-Key", async () => {
     const made = await create({ name: "retried" });
     const rotate = async () => {
       const reply = await fetch(`${server.url}/api/v1/keys/${made.id}/rotate`, {
@@ -143,7 +143,7 @@ describe("API keys over HTTP", () => {
     expect(again).toMatchObject({ status: 200, replayed: "true", body: first.body });
   });
 
-  it("that are spent, unknown or greater than the caller's are not rotated", async () => {
+  it("are not rotated if expired, unknown or more powerful than the caller's", async () => {
     const rotate = (id: string, body: object, key?: string) =>
       send(server, "POST", `/api/v1/keys/${id}/rotate`, body, { key: key ?? server.adminKey });
     const made = await create({ name: "gone" });
@@ -157,7 +157,7 @@ describe("API keys over HTTP", () => {
     const { id: root } = await server.addKey();
     const { text: lesser } = await server.addKey({ scopes: ["cluster:admin"] });
     expect((await rotate(root, {}, lesser)).status).toBe(403);
-    // Without a body the overlap is a day, and never longer than the old key's own time.
+    // Without a body the overlap is a day, at most until the old key expires.
     const { id: brief } = await server.addKey({ expiresAtMs: Date.now() + 60_000 });
     const reply = await send(server, "POST", `/api/v1/keys/${brief}/rotate`);
     const next = (await reply.json()) as { replaces: { expires_at: string } };
@@ -209,13 +209,13 @@ describe("API keys over HTTP", () => {
     });
   });
 
-  it("tell all faults of a body at once", async () => {
+  it("have all faults of a body reported at once", async () => {
     const reply = await send(server, "POST", "/api/v1/keys", { name: 7, scopes: [] });
     const { errors } = (await reply.json()) as { errors: { pointer: string }[] };
     expect(errors.map(({ pointer }) => pointer)).toEqual(["#/name", "#/scopes"]);
   });
 
-  it("are not made with a scope that no route asks for, and say which there are", async () => {
+  it("are refused with a scope that no route uses, listing the valid ones", async () => {
     const body = { name: "typo", scopes: ["jobs:read", "keys:admin"] };
     const reply = await send(server, "POST", "/api/v1/keys", body);
     expect(reply.status).toBe(400);
@@ -224,7 +224,7 @@ describe("API keys over HTTP", () => {
     expect(errors[0]?.detail).toContain("jobs:cancel");
   });
 
-  it("with everything are given only by a key that has everything", async () => {
+  it("with all permissions are created only by such a key", async () => {
     const { text } = await server.addKey({ scopes: ["cluster:admin"] });
     const body = { name: "root", scopes: ["*"] };
     const denied = await send(server, "POST", "/api/v1/keys", body, { key: text });

@@ -52,7 +52,7 @@ export class KeysController {
     this.#changes = changes;
   }
 
-  /** The only answer that carries the key's text. */
+  /** The only answer with the key's text. */
   @Post()
   @HttpCode(200)
   @Permit("cluster:admin", "Creates an API key; its text is shown this once.", { body: true })
@@ -88,7 +88,7 @@ export class KeysController {
     return { command: { type: "key.create", atMs: now, key }, told };
   }
 
-  /** A key like the old one, in its place; the old one goes on for the overlap and no longer. */
+  /** A replacement with the same permissions; the old key stays valid for the overlap. */
   @Post(":id/rotate")
   @HttpCode(200)
   @Permit("cluster:admin", "Makes a new key in place of one, which still works for an overlap.", {
@@ -153,7 +153,7 @@ export class KeysController {
   }
 }
 
-/** A body may be left out where every member of it has a default. */
+/** A body may be omitted if every member has a default. */
 function optionalJsonBody(body: Buffer | undefined): Record<string, unknown> {
   return body === undefined || body.length === 0 ? {} : parseJsonBody(body);
 }
@@ -166,7 +166,7 @@ function futureMs(text: string | undefined, now: number): number | undefined {
   });
 }
 
-/** An administrator of the cluster may give what it lacks itself, but not everything there is. */
+/** A cluster administrator may grant scopes that it lacks, except all permissions. */
 function refuseEscalation(request: CallerRequest, scopes: readonly string[]): void {
   if (!scopes.includes("*") || (request.apiKey && grants(request.apiKey.scopes, "*"))) return;
   throw new AppError("permission_denied", "Only a key with the scope `*` may give it.", {

@@ -8,12 +8,14 @@ export interface PageView<T> {
   readonly next_cursor: string | null;
 }
 
-/** Of JSON, but for the last item's: a page is built and written in one turn of the event loop. */
+/**
+ * JSON bytes of a page, which is built in one turn of the event loop; the last item may exceed it.
+ */
 export const MAX_PAGE_BYTES = 512 * 1024;
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 
-/** The page that `limit` and `cursor` ask for. The cursor names the last item that was seen. */
+/** The page of `limit` and `cursor`, which names the last item seen. */
 export function pageOf<T extends { readonly id: string }>(
   items: readonly T[],
   query: Record<string, unknown>,
@@ -32,7 +34,7 @@ export function jsonBytes(item: unknown): number {
   return Buffer.byteLength(JSON.stringify(item));
 }
 
-/** The first items, until one fills the page. */
+/** The leading items up to the page's bound in bytes. */
 function withinBytes<T>(items: readonly T[]): T[] {
   let bytes = 0;
   const full = items.findIndex((item) => {

@@ -41,7 +41,7 @@ export class JobLogsController {
     const resumed = request.headers["last-event-id"];
     const asked = logQuery(id, resumed ? { ...query, cursor: resumed } : query, this.#pepper);
     const gone = new AbortController();
-    // Before the head: a refusal still has its status.
+    // Read before the head is sent, so that a refusal still has its status.
     const batches = await this.#reader.read(asked, gone.signal);
     reply.hijack();
     const { raw } = reply;
@@ -53,7 +53,7 @@ export class JobLogsController {
       for await (const batch of batches) await output.write(batch);
       output.end();
     } catch (error) {
-      // The head is sent: a stream that breaks off is all that can tell.
+      // The head is sent: only a broken stream can report the error.
       raw.destroy(error instanceof Error ? error : undefined);
     }
   }
@@ -80,12 +80,12 @@ export class JobLogsController {
 
   #events(raw: ServerResponse): Output {
     const stream = new EventStream(raw, { heartbeatMs: HEARTBEAT_MS, onOpen: () => ({}) });
-    // The head goes out before the first line, however long that takes.
+    // The head is sent before the first line, however long that takes.
     stream.write(": logs\n\n");
     return {
       write: async ({ items, cursor }) => {
         const lines = this.#structured(items, cursor);
-        // The cursor stands after all of them: an earlier id would lead back into the batch.
+        // The cursor follows the whole batch: an earlier id would lead back into it.
         const last = lines.length - 1;
         const id = `id: ${writeCursor(cursor, this.#pepper)}\n`;
         const events = lines.map((line, i) => `${i === last ? id : ""}data: ${line.trimEnd()}\n\n`);
@@ -95,7 +95,7 @@ export class JobLogsController {
     };
   }
 
-  /** One JSON object a line; the last of them carries the cursor after all. */
+  /** One JSON object per line; the last one has the cursor after all of them. */
   #structured(items: readonly LogItem[], cursor: LogCursor): string[] {
     return items.map((item, i) => {
       const { attempt, rank, incarnation = 0, stream } = item.name;
@@ -108,7 +108,7 @@ export class JobLogsController {
               type: "line",
               ...at,
               text: item.text.toString(),
-              // Text cannot carry what is no UTF-8, such as half of a character at a cut.
+              // JSON text cannot hold invalid UTF-8, as a character cut in half.
               ...(!isUtf8(item.text) && { base64: item.text.toString("base64") }),
               ...(!item.ended && { partial: true }),
             };
@@ -123,7 +123,7 @@ interface Output {
   end(): void;
 }
 
-/** The bytes as they were written; what is gone is said in a line of its own. */
+/** The bytes as they were written; a gap is a line of its own. */
 function plain(items: readonly LogItem[], isAtLineStart: boolean): Buffer {
   return Buffer.concat(
     items.flatMap(({ text, ended, gapBytes, name }, i) => {

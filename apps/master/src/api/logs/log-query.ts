@@ -78,7 +78,7 @@ function naturalOf(name: string, text: string | undefined, max: number): number 
   throw wrong(name, `a whole number up to ${max}${name === "attempt" ? ", or `all`" : ""}`);
 }
 
-/** A time as of RFC 3339, or a span before now as `90s`, `10m`, `2h` or `1d`. */
+/** A time in RFC 3339, or a span before now as `90s`, `10m`, `2h` or `1d`. */
 function timeOf(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];

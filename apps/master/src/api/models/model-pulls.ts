@@ -6,7 +6,7 @@ import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
 import type { InFlight } from "../../inference/in-flight.ts";
 import type { NodeDirectory, PullProgress } from "../../nodes/node-directory.ts";
 
-/** Has weights pulled on request and streams the progress until it is done. */
+/** Makes workers pull weights and streams the progress until it is done. */
 export class ModelPulls {
   readonly #directory: NodeDirectory;
   readonly #inFlight: InFlight;
@@ -16,7 +16,7 @@ export class ModelPulls {
     this.#inFlight = inFlight;
   }
 
-  /** Throws only while nothing was sent; a client that hangs up ends the pull. */
+  /** Throws only before anything was sent; a client's disconnect ends the pull. */
   async stream(deployment: DeploymentSpec, requestId: string, reply: FastifyReply): Promise<void> {
     const abort = this.#inFlight.enter();
     const { raw } = reply;

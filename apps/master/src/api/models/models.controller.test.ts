@@ -57,7 +57,7 @@ describe("models", () => {
     server.directory.views = [];
   });
 
-  it("show where the chat template in use is from, once a replica is ready", async () => {
+  it("show the origin of the chat template once a replica is ready", async () => {
     const show = async () => (await send(server, "GET", "/api/v1/models/FamilyA-1-2B")).json();
     server.directory.views = [replicaOn("w1", "tiny", "loading", 512)];
     expect(await show()).toMatchObject({ chat_template: null });
@@ -72,7 +72,7 @@ describe("models", () => {
     server.directory.views = [];
   });
 
-  it("show the context that all ready replicas serve, which bounds max_tokens", async () => {
+  it("show the context of all ready replicas, which bounds max_tokens", async () => {
     server.directory.views = [
       replicaOn("w1", "tiny", "ready", 8192),
       replicaOn("w2", "tiny", "ready", 4096),
@@ -185,7 +185,7 @@ describe("models", () => {
     expect(await reply.json()).toMatchObject({ error: { param } });
   });
 
-  it("that need a GPU say what they wait for until the scheduler has found one", async () => {
+  it("that need a GPU show what they wait for until they are placed", async () => {
     const resources = { gpu_count: 1, gpu_type: "H100" };
     const reply = await register({ id: "on-gpu", source: "builtin://tiny", resources });
     expect(reply.status).toBe(200);
@@ -214,7 +214,7 @@ describe("models", () => {
     await send(server, "DELETE", "/api/v1/models/on-gpu");
   });
 
-  it("tell the progress of a pull as events", async () => {
+  it("stream the progress of a pull as events", async () => {
     const reply = await send(server, "POST", "/api/v1/models/FamilyA-1-2B/pull");
     expect(reply.headers.get("content-type")).toContain("text/event-stream");
     const events = eventsOf(await reply.text());

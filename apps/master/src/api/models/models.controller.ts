@@ -75,7 +75,7 @@ export class ModelsController {
     const body = validate(registerModelRequest, parseJsonBody(request.body as Buffer));
     requireListed(body.id, callerOf(request));
     const known = this.#control.state.models.get(body.id);
-    // Repeating a registration must give the same record, its time included.
+    // A repeated registration must give the same record, including its time.
     const createdAtMs = known?.createdAtMs ?? Date.now();
     const { model, deployment } = toRecords(body, this.#control.state, createdAtMs);
     const command = { type: "model.register" as const, atMs: Date.now(), model, deployment };

@@ -36,14 +36,11 @@ const forgetMethod = method<
   ForgetJobReply__Output
 >(parameterShardsService, "ForgetJob");
 const callMs = 10_000;
-/** Servers that are asked at once. */
+/** Servers that are queried at once. */
 const maxServers = 16;
-/** Between two looks at all servers, for what was missed while one was away or another master led. */
+/** Interval between two full checks, for what was missed during an absence or another leader. */
 const lookMs = 60_000;
-/**
- * How long checkpoints of a job that the masters do not know are kept: one that has been forgotten
- * after its end, or one of a cluster that was set back by a backup.
- */
+/** Retention of checkpoints of unknown jobs: dropped after their end, or lost with a restore. */
 const unknownMs = 24 * 3_600_000;
 
 export interface CheckpointReleaseOptions {
@@ -53,9 +50,9 @@ export interface CheckpointReleaseOptions {
 }
 
 /**
- * The leader's step that has parameter servers delete the checkpoints of jobs that have ended for
- * good. It asks each server what it has, so that nothing is missed and nothing need be remembered. A
- * job that is suspended, waits or is retried has not ended, and keeps all of its checkpoints.
+ * The leader's step that makes parameter servers delete the checkpoints of ended jobs. It lists
+ * what each
+ * server has, so it needs no memory of its own. Suspended, queued and retrying jobs keep theirs.
  */
 export class CheckpointRelease {
   readonly #options: CheckpointReleaseOptions;
@@ -64,7 +61,7 @@ export class CheckpointRelease {
     this.#options = options;
   }
 
-  /** Resolves with the wall-clock time of the next look. */
+  /** Resolves with the wall-clock time of the next check. */
   async step(nowMs: number): Promise<number> {
     const { servers } = this.#options.control.state;
     const ready = [...servers.values()].filter(({ state }) => state === "ready");
@@ -83,7 +80,7 @@ export class CheckpointRelease {
         log.info({ server: name, job: jobId }, "the checkpoints of a job that is over are deleted");
       }
     } catch (error) {
-      // It has them still at the next look.
+      // They are listed again at the next check.
       log.info(
         { server: name, error: toAppError(error).message },
         "checkpoints were not looked at",

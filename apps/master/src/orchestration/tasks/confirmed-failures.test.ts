@@ -3,7 +3,7 @@ import { jobId } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
 import { confirmedFailures } from "./confirmed-failures.ts";
 
-test("a failure stands a second after it at the earliest, once every other node was heard of since", () => {
+test("failure: confirmed after a second and all other nodes' reports", () => {
   const cluster = new PlannedCluster();
   for (const id of ["a", "b", "c"]) cluster.join(id, { gpuCount: 1 });
   cluster.submit(1, { tasks: 3, resources: { gpu_count: 3 } });

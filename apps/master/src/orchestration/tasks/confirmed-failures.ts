@@ -3,12 +3,16 @@ import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import { othersOf, rootCause } from "@heddle/control/jobs/records/root-cause";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 
-/** A node's word counts from so long after a failure: what befell both comes in within that. */
+/**
+ * A report confirms a failure only after this time, within which a common cause shows on both
+ * nodes.
+ */
 const SETTLE_MS = 1_000;
 
 /**
- * The failures that stand, because the node of every other task was heard of after them. `reportedMs`
- * is when a node's latest word came, ms since the epoch; undefined where it is not known what it says.
+ * The failures that are confirmed: every other task's node has reported since. `reportedMs` is the
+ * time of
+ * a node's latest report, ms since the epoch; undefined if its state is unknown.
  */
 export function confirmedFailures(
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,

@@ -5,7 +5,7 @@ import { expiredCheckpoints } from "./expired-checkpoints.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
-test("what a job has saved is over with its last task; of a failed one after six days, an unknown one is told as such", () => {
+test("checkpoints: expire with the last task; a failed job's after six days", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   const ids = [1, 2, 3, 4, 9].map(jobId);

@@ -2,14 +2,15 @@ import type { ForgetCheckpoints } from "@heddle/contracts/generated/heddle/v1/Fo
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { JobsState } from "@heddle/control/jobs/records/records";
 
-/** How long what a failed job has saved is kept, less than the job itself is. */
+/** Retention of a failed job's checkpoints, shorter than that of the job. */
 const KEEP_FAILED_MS = 6 * 24 * 3_600_000;
 
 /**
- * Which of the jobs need what they have saved no more. Nothing can go on from the checkpoints of a
- * job that has ended; those of a failed one may still tell what has happened. Of a job that these
- * masters do not know the worker can tell whether it was this cluster's. Undefined where all need
- * theirs.
+ * The jobs whose checkpoints are no longer needed. An ended job cannot resume, but a failed one's
+ * may help
+ * to analyse it. A job unknown to these masters may be another cluster's: the worker decides.
+ * Undefined
+ * if all are needed.
  */
 export function expiredCheckpoints(
   { jobs }: Pick<JobsState, "jobs">,

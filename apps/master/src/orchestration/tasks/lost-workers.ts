@@ -24,9 +24,9 @@ const releaseMethod = method<
   LostWorkerReply__Output
 >(parameterShardsService, "ReleaseWorker");
 const callMs = 5_000;
-/** Until a server that did not answer is told again. */
+/** The wait before a retry for a server that did not answer. */
 const againMs = 1_000;
-/** Servers that are told at once, and words to one of them, which go over one connection. */
+/** Servers that are called at once, and concurrent calls per server, over one connection. */
 const maxServers = 16;
 const maxCalls = 8;
 
@@ -38,20 +38,21 @@ export interface LostWorkersOptions {
 }
 
 /**
- * The leader's step that tells parameter servers of tasks that are lost within the tolerance of their
- * job and surely over: the others' updates go on without them. One whose place another task has taken
- * meanwhile is passed over by the servers, so that a word that comes late does no harm.
+ * The leader's step that reports tasks lost within the tolerance to the parameter servers, so that
+ * updates
+ * go on without them. The servers ignore a task that was replaced meanwhile, so a late report is
+ * harmless.
  */
 export class LostWorkers {
   readonly #options: LostWorkersOptions;
-  /** Server, job, attempt, rank and incarnation of what was told. */
+  /** Server, job, attempt, rank and incarnation of each completed report. */
   #told = new Set<string>();
 
   constructor(options: LostWorkersOptions) {
     this.#options = options;
   }
 
-  /** Resolves with the wall-clock time of the next try where a server did not answer. */
+  /** Resolves with the wall-clock time of the next retry, if one is needed. */
   async step(): Promise<number | undefined> {
     const { state } = this.#options.control;
     const due = [...state.jobs.values()]
@@ -83,11 +84,11 @@ export class LostWorkers {
       );
   }
 
-  /** A server that does not take one word is told the rest the next time. */
+  /** After an error the rest is sent at the next try. */
   async #tell(serverId: string, words: readonly Due[]): Promise<void> {
     const { control, credentials, log } = this.#options;
     const server = control.state.servers.get(serverId);
-    // Where a server is lost the attempt ends.
+    // The loss of a server ends the attempt.
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
@@ -105,7 +106,7 @@ export class LostWorkers {
   }
 }
 
-/** A lost task, and a server that is to be told of it. */
+/** A lost task, and a server that needs a report of it. */
 interface Due {
   readonly serverId: string;
   readonly jobId: string;

@@ -29,7 +29,7 @@ function word(atMs: number, line: unknown, told: Told = {}) {
   return { task: { jobId: "job_A", attempt, rank, incarnation }, progress };
 }
 
-test("the lowest rank speaks, a later attempt counts alone, and what is repeated is no news", () => {
+test("progress: the lowest rank of the latest attempt counts; repeats are ignored", () => {
   const book = new ProgressBook();
   let heard = 0;
   book.onChange(() => {
@@ -52,7 +52,7 @@ test("the lowest rank speaks, a later attempt counts alone, and what is repeated
   expect(book.of(JOB)?.latest.step).toBe(4);
 });
 
-test("a rank whose clock is behind speaks after 30 s of silence, with what is new", () => {
+test("progress: a rank with a slow clock counts after 30 s of silence", () => {
   const book = new ProgressBook();
   const stepAt = (heardMs: number, ...told: Parameters<typeof word>) => {
     book.take(word(...told), heardMs);
@@ -60,11 +60,11 @@ test("a rank whose clock is behind speaks after 30 s of silence, with what is ne
   };
   expect(stepAt(0, 3_600_000, { step: 9 })).toBe(9);
   expect(stepAt(1_000, 100, { step: 8 }, { rank: 1 })).toBe(9);
-  // A repeated line is nothing new, however long the other rank is silent.
+  // A repeated line is not new, however long the other rank is silent.
   expect(stepAt(31_000, 100, { step: 8 }, { rank: 1 })).toBe(9);
   expect(stepAt(31_000, 200, { step: 10 }, { rank: 1 })).toBe(10);
   expect(stepAt(31_500, 3_600_000, { step: 9 })).toBe(10);
-  // The replacement of rank 0 runs where the clock is behind; its predecessor speaks no more.
+  // The replacement of rank 0 runs where the clock is behind; its predecessor is silent.
   expect(stepAt(32_000, 300, { step: 11 }, { incarnation: 1 })).toBe(11);
   expect(stepAt(32_500, 3_601_000, { step: 12 })).toBe(11);
   const logged = { rank: 0, incarnation: 0, atMs: START_MS + 3_600_000 };
@@ -76,7 +76,7 @@ test("a rank whose clock is behind speaks after 30 s of silence, with what is ne
   }
 });
 
-test("of the log's word and the workers' the fresher counts, and of an attempt its own alone", () => {
+test("progress: the fresher of log and workers counts, within one attempt", () => {
   const book = new ProgressBook();
   const logged = { atMs: START_MS + 2_000, step: 2 };
   expect(book.of(JOB)).toBeUndefined();
@@ -89,7 +89,7 @@ test("of the log's word and the workers' the fresher counts, and of an attempt i
   expect(book.of({ ...JOB, state: "succeeded", progress: logged })?.latest.step).toBe(2);
 });
 
-test("what is due for the log is due once, after its time or when its end is urgent", () => {
+test("log entry: due once, after its interval or at an urgent end", () => {
   const book = new ProgressBook(10_000);
   book.take(word(1_000, { step: 1 }, { checkpoint: "c1", checkpointStep: 1 }));
   const first = book.due(0, new Set());
@@ -106,7 +106,7 @@ test("what is due for the log is due once, after its time or when its end is urg
   expect(book.due(30_000, new Set())).toEqual([]);
 });
 
-test("a checkpoint's step is the one that it holds, however far the job is when it is told", () => {
+test("checkpoint: its step is the one saved, not the step of the report", () => {
   const book = new ProgressBook();
   book.take(word(1_000, { step: 220 }, { checkpoint: "c1", checkpointStep: 196 }));
   expect(book.due(0, new Set())).toMatchObject([
@@ -116,7 +116,7 @@ test("a checkpoint's step is the one that it holds, however far the job is when 
   expect(book.due(20_000, new Set())[0]?.checkpoint).toMatchObject({ name: "c2", step: undefined });
 });
 
-test("a new checkpoint is due within a second of the last entry, not with the slow rest", () => {
+test("checkpoint: a new one is due within a second of the last entry", () => {
   const book = new ProgressBook(10_000);
   book.take(word(1_000, { step: 1 }, { checkpoint: "c1" }));
   book.written(book.due(0, new Set()), 0);
@@ -127,12 +127,12 @@ test("a new checkpoint is due within a second of the last entry, not with the sl
   expect(book.due(1_000, new Set())).toMatchObject([{ checkpoint: { name: "c2" } }]);
 });
 
-test("the expected end follows the speed since the attempt was first heard of, or its own word", () => {
+test("expected end: from the speed since the attempt's first reading, or the job's", () => {
   const book = new ProgressBook();
   const endOf = () => Date.parse(viewProgress(JOB, book.of(JOB)!).expected_end ?? "") - START_MS;
   book.take(word(10_000, { step: 50, total_steps: 100, steps_per_second: 10 }));
   expect(endOf()).toBe(15_000);
-  // Resumed at step 50: ten steps in twenty seconds, forty to go.
+  // Resumed at step 50: ten steps in twenty seconds, forty remaining.
   book.take(word(30_000, { step: 60, total_steps: 100 }));
   expect(endOf()).toBe(110_000);
   expect(viewProgress(JOB, book.of(JOB)!)).toMatchObject({ progress: 0.6, step: 60, loss: null });

@@ -11,27 +11,27 @@ import type {
 
 type ProgressEntry = ReportProgressCommand["entries"][number];
 
-/** Jobs whose progress is held; more is passed over. */
+/** Bound on jobs with progress; further ones are ignored. */
 const maxJobs = 10_000;
-/** Between two entries of one job's progress in the log. */
+/** Interval between two log entries of one job's progress. */
 const logEveryMs = 10_000;
-/** The same where there is a new checkpoint: a later attempt begins at the last one in the log. */
+/** The same for a new checkpoint, since the next attempt resumes from the last one in the log. */
 const logCheckpointEveryMs = 1_000;
-/** After so long without new progress of the rank that spoke, a higher one speaks for the job. */
+/** After this long without progress of the reporting rank, a higher rank reports for the job. */
 const silentRankMs = 30_000;
 const maxBatch = 256;
 const maxMessage = 1_024;
-/** Numbers of a line beside those that every program may tell. */
+/** Maximum further numbers of a progress line. */
 const maxMetrics = 32;
 
-/** What is known of how far a job is. */
+/** The known progress of a job. */
 export interface SeenProgress {
   readonly latest: ProgressRecord;
-  /** The first of the attempt that this master heard: what lies between tells how fast it is. */
+  /** The attempt's first reading at this master, for the speed. */
   readonly first?: ProgressRecord | undefined;
 }
 
-/** The task that told something, and when by the clock of its node. */
+/** A task's reading, with its node's time. */
 interface Told {
   readonly incarnation: number;
   readonly atMs: number;
@@ -42,37 +42,39 @@ interface Held {
   readonly latest: ProgressRecord;
   readonly first: ProgressRecord;
   readonly rank: number;
-  /** When it was heard, by this master's clock: those of two nodes can not be compared. */
+  /** When it arrived, by this master's clock: clocks of two nodes are not comparable. */
   readonly heardMs: number;
-  /** The last progress of each rank of the attempt; as many as it has tasks at most. */
+  /** The last progress of each rank of the attempt; at most one per task. */
   readonly told: Map<number, Told>;
   isNew: boolean;
 }
 
 /**
- * The latest progress of each job, as its workers tell it: every master hears their heartbeats, the
- * leader their sessions too. It is no part of the replicated state; now and then, and before an
- * attempt ends, the leader puts what is new into the log, new checkpoints sooner than the rest.
+ * The latest progress of each job from its workers: every master gets their heartbeats, the leader
+ * also
+ * their sessions. Not replicated. The leader logs changes at intervals and before an attempt ends;
+ * new
+ * checkpoints sooner.
  */
 export class ProgressBook {
   readonly #everyMs: number;
   readonly #jobs = new Map<string, Held>();
-  /** By job: what was last put into the log, and when. */
+  /** By job: the last log entry and its time. */
   readonly #written = new Map<string, { readonly entry: ProgressEntry; readonly atMs: number }>();
   readonly #listeners = new Set<() => void>();
 
-  /** `everyMs`: between two entries of one job's progress in the log. */
+  /** `everyMs`: interval between two log entries of one job's progress. */
   constructor(everyMs = logEveryMs) {
     this.#everyMs = everyMs;
   }
 
-  /** Called when something new was told; returns the function that unsubscribes. */
+  /** Called on new progress; returns the function that unsubscribes. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** The lowest rank that reports speaks for its job; what was told before is passed over. */
+  /** Takes a status. The lowest reporting rank counts for its job; repeated lines are ignored. */
   take(
     { task, progress }: Pick<TaskStatus__Output, "task" | "progress">,
     heardMs = performance.now(),
@@ -100,7 +102,7 @@ export class ProgressBook {
     for (const listener of this.#listeners) listener();
   }
 
-  /** How far the job is: the log's word, or that of its running attempt where it is fresher. */
+  /** The job's progress: the log's, or the running attempt's if that is fresher. */
   of({ id, state, attempt, progress }: JobRecord): SeenProgress | undefined {
     const held = isTerminal(state) ? undefined : this.#jobs.get(id);
     if (held?.entry.attempt !== attempt) return progress && { latest: progress };
@@ -109,7 +111,7 @@ export class ProgressBook {
     return logged && isEarlier(latest, logged) ? { latest: logged } : { latest, first };
   }
 
-  /** What is to go into the log now: of jobs whose turn it is, and of those named. */
+  /** The entries to log now: of jobs whose interval is over, and of the urgent ones. */
   due(nowMs: number, urgent: ReadonlySet<string>): ProgressEntry[] {
     const due: ProgressEntry[] = [];
     for (const [jobId, held] of this.#jobs) {
@@ -136,7 +138,7 @@ export class ProgressBook {
     }
   }
 
-  /** Forgets jobs that are not among those that live. */
+  /** Drops jobs that are not live. */
   keepOnly(isLive: (jobId: string) => boolean): void {
     for (const jobId of this.#jobs.keys()) {
       if (isLive(jobId)) continue;
@@ -146,7 +148,7 @@ export class ProgressBook {
   }
 }
 
-/** Whether the rank has told this before, or has told something later. */
+/** Whether the rank has reported this or something later before. */
 function isRepeated(last: Told | undefined, incarnation: number, atMs: number): boolean {
   if (!last || incarnation > last.incarnation) return false;
   return incarnation < last.incarnation || atMs <= last.atMs;
@@ -158,7 +160,7 @@ function parse(text: string): Line | undefined {
   try {
     return progressLine.parse(JSON.parse(text));
   } catch {
-    return undefined; // A worker of another version; its next line may do.
+    return undefined; // A worker of another version; its next line may be valid.
   }
 }
 

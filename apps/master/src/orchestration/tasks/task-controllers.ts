@@ -27,9 +27,9 @@ const registerPauseMs = 50;
 const releasePauseMs = 250;
 /** Workers that are asked for one log. */
 const maxAskedWorkers = 16;
-/** Jobs that end together are looked at together. */
+/** Delay after a job's end, so that jobs that end together are handled together. */
 const forgetPauseMs = 1_000;
-/** Commands after which other jobs may hold shards. */
+/** Commands that may change which jobs hold shards. */
 const MOVES_SHARDS: ReadonlySet<string> = new Set([
   "plan.commit",
   "tasks.report",
@@ -41,18 +41,18 @@ const MOVES_SHARDS: ReadonlySet<string> = new Set([
 ]);
 
 export interface TaskControllersOptions {
-  /** Where workers ship logs to; not closed with this. */
+  /** The server for the workers' logs; it stays open when this closes. */
   readonly server: Server;
   readonly control: ControlPlane;
   readonly directory: NodeDirectory;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
-  /** The secret that all masters share, and nobody else. */
+  /** The secret that only the masters share. */
   readonly pepper: Uint8Array;
   readonly dataDirectory: string;
   readonly leaseMs: number;
   readonly progress: ProgressBook;
-  /** What this master keeps of the logs of tasks. */
+  /** Bounds of this master's task logs. */
   readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly logger: NodeLog;
 }
@@ -64,7 +64,7 @@ export interface TaskControllers {
   close(): Promise<void>;
 }
 
-/** The master's side of running tasks: the words with workers, and the logs that they ship. */
+/** The master's side of running tasks: sessions with workers, and the logs that they ship. */
 export function startTaskControllers(options: TaskControllersOptions): TaskControllers {
   const { control, directory, credentials, logger: log } = options;
   const logDirectory = join(options.dataDirectory, "task-logs");
@@ -126,12 +126,12 @@ export function startTaskControllers(options: TaskControllersOptions): TaskContr
   return { dispatch, logs, artifacts, close };
 }
 
-/** Who may have what this master lacks of a log: the other masters, then the task's worker. */
+/** Sources for missing parts of a log: the other masters, then the task's worker. */
 function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirectory): LogSource[] {
   const group = control.group?.status();
   const masters = group?.members.filter(({ id }) => id !== group.id) ?? [];
   const task = control.state.tasks.get(taskKey(name.jobId, name.attempt, name.rank));
-  // The node of a task that was replaced is not in the state any more: it is asked where it is.
+  // The state no longer has the node of a replaced task, so all workers are candidates.
   const isPresent = (task?.incarnation ?? 0) === (name.incarnation ?? 0);
   const worker = directory
     .nodes()

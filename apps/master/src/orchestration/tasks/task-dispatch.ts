@@ -22,14 +22,14 @@ import {
   statusDelta,
 } from "./task-orders.ts";
 
-/** Rounds come at least so often, and after a change no sooner than this. */
+/** The maximum interval between rounds, and the minimum pause after a change. */
 const roundMs = 250;
 const pauseMs = 5;
-/** What one worker says goes into the log in commands of so many entries. */
+/** Maximum entries per command of one worker's report. */
 const maxEntries = 256;
-/** After a proposal that failed, a worker's word waits so long. */
+/** The wait after a failed proposal before the report is retried. */
 const retryMs = 500;
-/** Word of a node that may be lost is waited for until its lease is over, and a little longer. */
+/** A report of a possibly lost node is awaited until its lease has expired, plus this margin. */
 const wordMarginMs = 10_000;
 
 export interface TaskDispatchOptions {
@@ -41,16 +41,18 @@ export interface TaskDispatchOptions {
   readonly clock: Clock;
   readonly log: NodeLog;
   readonly leaseMs: number;
-  /** Where workers' words of progress are kept, and what is due for the log. */
+  /** Holds the workers' progress and the entries due for the log. */
   readonly progress: ProgressBook;
-  /** Whether this master acts for the group now. */
+  /** Whether this master is the active leader. */
   leads(): boolean;
 }
 
 /**
- * The leader's hands: holds what the state wants of each worker's tasks against what the worker
- * says, tells it what differs, and puts its word into the log. It keeps nothing that matters: a new
- * leader opens its own sessions, and running tasks are not disturbed.
+ * The leader's task controller: reconciles the desired state of each worker's tasks with its
+ * reports, sends
+ * orders for the difference, and proposes the reports. It keeps no essential state: a new leader
+ * opens
+ * its own sessions, and running tasks are not disturbed.
  */
 export class TaskDispatch {
   readonly #options: TaskDispatchOptions;
@@ -59,12 +61,12 @@ export class TaskDispatch {
   readonly #hold: LeaseHold;
   readonly #unsubscribe: () => void;
   readonly #timer: NodeJS.Timeout;
-  /** Workers whose word is on its way into the log. */
+  /** Workers with a report being proposed. */
   readonly #reporting = new Set<string>();
   #progressWritten: Promise<void> = Promise.resolve();
   #progressLookedMs = 0;
   #judging = false;
-  /** At most a third of the time goes to rounds, however much there is to compare. */
+  /** Rounds may use at most a third of the time, however much there is to compare. */
   #pauseMs = pauseMs;
   #roundQueued: NodeJS.Timeout | undefined;
   #closed = false;
@@ -117,19 +119,19 @@ export class TaskDispatch {
     void this.#writeProgress(new Set());
   }
 
-  /** One session with each attached worker, of this leader's term. */
+  /** Opens one session per attached worker in this leader's term. */
   #alignLinks(): void {
     const { control, directory, credentials, masterId, leaseMs, log } = this.#options;
     const { term = 1, cluster = "" } = control.group?.status() ?? {};
-    // What a node said before it was lost counts no more: when it is back, it is asked anew.
+    // Reports from before a node's loss do not count: its return starts a new session.
     const isLost = (id: string) => (control.state.nodes.get(id)?.state ?? "lost") === "lost";
-    // One that refuses the leader is lost by that, and asked on until it lets it in.
+    // A worker that refuses the leader is lost too; its session is retried until it accepts.
     const workers = directory
       .nodes()
       .filter(({ id, kind, refusesLeader }) => kind === "worker" && (!isLost(id) || refusesLeader));
     const addresses = new Map(workers.map(({ id, address }) => [id, address]));
     for (const [node, link] of this.#links) {
-      // A worker that is not attached may still be spoken to, and leave its tasks in order.
+      // A detached worker may still have an open session, to stop its tasks in order.
       const isSpokenTo = link.isReady && !isLost(node);
       const address = addresses.get(node) ?? (isSpokenTo ? link.address : undefined);
       if (address === link.address && link.term === term) continue;
@@ -153,7 +155,7 @@ export class TaskDispatch {
     }
   }
 
-  /** From the moment at which a node is held for lost, its leases must run out. */
+  /** Once a node counts as lost, its leases must expire. */
   #mayRenew(node: string, term: number): boolean {
     const { control, leads } = this.#options;
     const record = control.state.nodes.get(node);
@@ -161,7 +163,7 @@ export class TaskDispatch {
     return leads() && isTerm && record !== undefined && record.state !== "lost";
   }
 
-  /** Tells the worker what the state wants otherwise. */
+  /** Orders the worker to reach the desired state. */
   #order(link: TaskLink): void {
     const { control, clock, secrets } = this.#options;
     const { state } = control;
@@ -180,7 +182,7 @@ export class TaskDispatch {
     }
   }
 
-  /** Puts what is new of the worker's word into the log, one command at a time. */
+  /** Proposes what is new in the worker's reports, one command at a time. */
   async #report(link: TaskLink): Promise<void> {
     if (this.#reporting.has(link.node)) return;
     const { control, clock, log } = this.#options;
@@ -188,7 +190,7 @@ export class TaskDispatch {
     if (entries.length === 0) return;
     this.#reporting.add(link.node);
     try {
-      // What the next attempt resumes from has to be known before this one is over.
+      // The checkpoint for the next attempt must be logged before this one ends.
       const ended = new Set(entries.filter(({ phase }) => phase === "exited").map(jobIdOf));
       if (ended.size > 0) await this.#writeProgress(ended);
       const { node: nodeId } = link;
@@ -207,14 +209,14 @@ export class TaskDispatch {
     }
   }
 
-  /** Has failures stand for which the nodes of the other tasks were waited. */
+  /** Confirms failures whose other nodes have reported since. */
   async #judge(): Promise<void> {
     const { control, clock, directory, log } = this.#options;
     if (this.#judging || control.jobs.suspected.size === 0) return;
     const views = new Map(directory.nodes().map((view) => [view.id, view]));
     const entries = confirmedFailures(control, (nodeId) => {
       const link = this.#links.get(nodeId);
-      // What it has said comes into the log first.
+      // Its pending reports are proposed first.
       if (!link?.isReady || this.#newsOf(link).length > 0) return undefined;
       return views.get(nodeId)?.lastSeenMs;
     });
@@ -228,7 +230,9 @@ export class TaskDispatch {
     this.#judging = false;
   }
 
-  /** The tasks of a worker: those of the state, and those that only the worker knows, without a record. */
+  /**
+   * A worker's tasks: those of the state, and those that only the worker knows, without a record.
+   */
   #tasksOf({ node, statuses, cluster }: TaskLink): Map<string, TaskRecord | undefined> {
     const { state, jobs } = this.#options.control;
     const tasks = new Map<string, TaskRecord | undefined>();
@@ -263,7 +267,7 @@ export class TaskDispatch {
     return entries;
   }
 
-  /** Puts the progress of jobs whose turn it is into the log, and of those named; one at a time. */
+  /** Proposes due and urgent progress, one command at a time. */
   #writeProgress(urgent: ReadonlySet<string>): Promise<void> {
     this.#progressWritten = this.#progressWritten.then(async () => {
       const { control, clock, log } = this.#options;

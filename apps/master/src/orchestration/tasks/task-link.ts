@@ -14,11 +14,11 @@ import { taskSessionMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 
 const reconnect = { baseMs: 50, maxMs: 2_000 };
-/** An order that has shown no effect is given again after this. */
+/** An order without an effect is repeated after this. */
 const repeatMs = 3_000;
-/** Orders that may be under way to one worker; the rest waits for a later round. */
+/** Maximum orders in flight to one worker; the others wait for a later round. */
 const maxUnanswered = 1_024;
-/** A stream over which nothing came for so long is opened anew; a worker asks for its lease sooner. */
+/** Lease intervals without a message after which a stream is reopened; a worker renews sooner. */
 const silentFactor = 2;
 
 export interface TaskLinkOptions {
@@ -27,27 +27,27 @@ export interface TaskLinkOptions {
   readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly term: number;
-  /** The cluster's own id; empty for a master without a group. */
+  /** The cluster's id; empty for a master without a group. */
   readonly cluster: string;
   readonly leaseMs: number;
   readonly log: NodeLog;
-  /** Whether this master may extend the leases of this worker now. */
+  /** Whether this master may extend the worker's leases now. */
   mayRenew(): boolean;
-  /** Something that the worker says is new. */
+  /** Called on new statuses. */
   onReport(): void;
   onProgress(status: TaskStatus__Output): void;
-  /** Of the jobs named, those whose checkpoints may be needed no more; undefined for none. */
+  /** The jobs among these whose checkpoints have expired; undefined for none. */
   checkpointsOver(jobIds: readonly string[]): ForgetCheckpoints | undefined;
 }
 
-/** The leader's session with one worker: what it says of its tasks, and orders to it. */
+/** The leader's session with one worker: its task statuses, and orders to it. */
 export class TaskLink {
-  /** By `job/attempt/rank`: the worker's latest word. */
+  /** By `job/attempt/rank`: the worker's latest status. */
   readonly statuses = new Map<string, TaskStatus__Output>();
   readonly #options: TaskLinkOptions;
   readonly #peer: Peer;
   readonly #closing = new AbortController();
-  /** The latest order for each task, and when it was given. */
+  /** The latest order for each task, and its time. */
   readonly #given = new Map<string, { readonly order: string; readonly atMs: number }>();
   #stream: ClientDuplexStream<TaskCommand, TaskReport__Output> | undefined;
   #hasInventory = false;
@@ -74,12 +74,12 @@ export class TaskLink {
     return this.#options.term;
   }
 
-  /** Whether all that the worker has is known. */
+  /** Whether the worker has sent all its statuses. */
   get isReady(): boolean {
     return this.#stream !== undefined && this.#hasInventory;
   }
 
-  /** Gives the order, unless it was given lately and may still show its effect. */
+  /** Sends the order, unless it was sent recently and may still take effect. */
   order(key: string, command: TaskCommand, nowMs: number): void {
     const kind = Object.keys(command)[0] ?? "";
     const given = this.#given.get(key);
@@ -90,12 +90,12 @@ export class TaskLink {
     this.#stream?.write(command);
   }
 
-  /** Nothing is wanted of the task but what it does. */
+  /** The task has its desired state. */
   settle(key: string): void {
     this.#given.delete(key);
   }
 
-  /** The worker was told to forget it. */
+  /** The worker was ordered to forget it. */
   forget(key: string): void {
     this.statuses.delete(key);
     this.#given.delete(key);
@@ -185,7 +185,7 @@ export class TaskLink {
   }
 }
 
-/** The key of a task among a worker's statuses: the task that another has replaced is none with it. */
+/** The key of a task among a worker's statuses; a replacement has its own. */
 export function statusKey({ jobId, attempt, rank, incarnation }: TaskName): string {
   return `${taskKey(jobId, attempt, rank)}/${incarnation ?? 0}`;
 }

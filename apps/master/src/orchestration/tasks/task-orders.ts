@@ -19,14 +19,15 @@ import { executorOf } from "@heddle/control/jobs/records/task-request";
 import type { TaskSecrets } from "../../task-output/task-secrets.ts";
 
 const BYTES_PER_GB = 1e9;
-/** What a task gets to end in order when nobody needs its checkpoint. */
+/** Grace period of a task whose checkpoint is not needed. */
 const leaveMs = 5_000;
 
 const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"] as const;
 
 /**
- * What to tell a worker about one task of its, given what the state wants and what the worker says;
- * undefined where both agree. `status` is undefined for a task that the worker does not have.
+ * The command to a worker that leads one of its tasks to the desired state; undefined if it is
+ * reached.
+ * `status` is undefined for a task that the worker does not have.
  */
 export function commandForTask(
   state: JobsState,
@@ -52,7 +53,7 @@ export function commandForTask(
   const spec = state.specs.get(record.jobId);
   if (!job || !spec) return undefined;
   if (!status) {
-    // A task that was leased once and is not there any more has ended (`missingTaskReport`).
+    // A task that was leased and is gone has ended (`missingTaskReport`).
     if (record.phase !== "reserved") return undefined;
     const logGrant = secrets.logGrant(record, record.nodeId);
     const lease = leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "");
@@ -74,7 +75,7 @@ function startOf(
   const base = { task: idOf(record), peers, nodes };
   const shards = state.jobs.get(record.jobId)?.shards;
   if (!shards) return base;
-  // One whose server is gone is about to end for it.
+  // A task whose server is gone will end because of it.
   const parameterServers = shards.map((id) => state.servers.get(id)?.address ?? "");
   const spec = state.specs.get(record.jobId);
   const graceMs = (spec?.checkpoint_config.grace_seconds ?? 0) * 1_000;
@@ -88,8 +89,9 @@ function startOf(
 }
 
 /**
- * Whether a worker's task was leased before a restore, and so is not the one of that name that is to be
- * leased now. What the backup has as leased is the very task.
+ * Whether a task was leased before a restore and is not the one to be leased now under the same
+ * name. A
+ * task that the backup has as leased is the same one.
  */
 export function isOfEarlierCluster(
   { phase }: Pick<TaskRecord, "phase">,
@@ -99,7 +101,7 @@ export function isOfEarlierCluster(
   return phase === "reserved" && status !== undefined && !["", cluster].includes(status.cluster);
 }
 
-/** What to tell a worker about a task that the state does not hold at all. */
+/** The command to a worker for a task without a record. */
 export function commandForUnknownTask(status: TaskStatus__Output): TaskCommand | undefined {
   const { task } = status;
   if (!task) return undefined;
@@ -107,7 +109,7 @@ export function commandForUnknownTask(status: TaskStatus__Output): TaskCommand |
   return stopOrder(task, "its attempt is over");
 }
 
-/** What of a worker's word the log does not hold yet. */
+/** The part of a status that is not in the log yet. */
 export function statusDelta(
   record: TaskRecord,
   status: TaskStatus__Output,
@@ -116,7 +118,7 @@ export function statusDelta(
   const phase = ORDER.find((name) => name === status.phase);
   if (phase === undefined || phase === "reserved") return undefined;
   const base = { ...idOf(record), rendezvous: status.rendezvous || undefined };
-  // That it was asked to leave has to be in the log before its end: it tells leaving from success.
+  // The stop request must be logged before the exit, to distinguish it from success.
   const askedFirst = phase === "exited" && status.exit?.asked === true && !record.asked;
   if (askedFirst && record.phase !== "stopping") return { ...base, phase: "stopping" };
   if (phase === "exited") {
@@ -130,7 +132,7 @@ export function statusDelta(
   return isNews ? { ...base, phase } : undefined;
 }
 
-/** The end of a task that its worker had and does not have any more, as after the loss of a disk. */
+/** The exit of a task that its worker has lost, as after the loss of a disk. */
 export function missingTaskReport(record: TaskRecord, nowMs: number): TaskReportEntry | undefined {
   if (record.phase === "reserved" || record.phase === "exited") return undefined;
   const message = "its worker does not have it any more";
@@ -164,14 +166,14 @@ function artifactsOf({ artifacts }: TaskExit__Output): ArtifactRecord[] {
   });
 }
 
-/** What of a task's end goes into the log. */
+/** The part of a task's exit that is logged. */
 const maxLines = 50;
 const maxLine = 4_096;
 const maxMessage = 2_048;
 const maxArtifacts = 256;
 const maxSickDevices = 64;
 
-/** As workers name it. */
+/** In the workers' format. */
 function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {
   return { jobId, attempt, rank, incarnation };
 }
@@ -180,7 +182,7 @@ function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
 }
 
-/** Addresses by id, so that every task of a gang is told the same order. */
+/** Addresses by id, so that every task of a gang gets the same order. */
 function readyServersOf({ servers }: JobsState): string[] {
   const ready = [...servers.values()].filter((server) => server.state === "ready");
   return ready.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ address }) => address);

@@ -13,7 +13,7 @@ const asServer = { clusterToken, node: { role: "parameter-server", name: "s" } }
 const nowMs = 100_000_000;
 const log = { info() {}, warn() {}, error() {} };
 
-/** A parameter server that takes in nothing but what is to be freed. */
+/** A parameter server that only records what is to be freed. */
 async function startServer(closed: string[]): Promise<string> {
   const { server, address } = await bindServer({
     host: "127.0.0.1",
@@ -31,7 +31,7 @@ async function startServer(closed: string[]): Promise<string> {
   return address;
 }
 
-test("a new leader frees what was over before it led and its predecessor may not have come to", async () => {
+test("shard release: a new leader frees what ended shortly before its term", async () => {
   const closed: string[] = [];
   const address = await startServer(closed);
   const job = (id: string, state: JobRecord["state"], endedAtMs?: number) =>
@@ -57,13 +57,13 @@ test("a new leader frees what was over before it led and its predecessor may not
   };
   expect(await freed()).toEqual(["killed/2/0", "killed/2/1", "waits/2/0", "waits/2/1"]);
   expect(await freed()).toEqual([]);
-  // As long as it leads it sees for itself what is over.
+  // While it leads it sees for itself what has ended.
   shardsByServer.clear();
   jobs.delete("killed");
   jobs.delete("waits");
   expect(await freed()).toEqual(["runs/2/0", "runs/2/1"]);
   expect(await freed()).toEqual([]);
-  // Another led meanwhile.
+  // Another master led in between.
   term = 9;
   expect(await freed()).toEqual(["runs/2/0", "runs/2/1"]);
 });

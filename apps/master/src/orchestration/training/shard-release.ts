@@ -20,10 +20,10 @@ const closeMethod = method<ShardId, ShardId__Output, CloseShardReply, CloseShard
   "Close",
 );
 const closeMs = 5_000;
-/** Servers that are spoken to at once, and calls to one of them, which go over one connection. */
+/** Servers that are called at once, and concurrent calls per server, over one connection. */
 const maxServers = 16;
 const maxCalls = 8;
-/** What ended so long before this master led may still be on the servers: the one before it may have died with it. */
+/** Attempts that ended up to this long before this term may still have shards on the servers. */
 const latelyMs = 600_000;
 
 export interface ShardReleaseOptions {
@@ -31,11 +31,11 @@ export interface ShardReleaseOptions {
   readonly credentials: NodeCredentials;
   readonly log: NodeLog;
   readonly clock: Clock;
-  /** Called when jobs have no shards any more, as when they have ended. */
+  /** Called when jobs have released shards, as at their end. */
   readonly onFreed: () => void;
 }
 
-/** The shards that one attempt of a job has on one server. */
+/** The shards of one attempt of a job on one server. */
 interface Held {
   readonly serverId: string;
   readonly jobId: string;
@@ -44,15 +44,17 @@ interface Held {
 }
 
 /**
- * The leader's step that has parameter servers free the shards of jobs of which no task is left: a
- * trainer that ended in order has done so itself, one that was killed has not. Nothing waits for it:
- * a server that does not answer is lost, and a later attempt takes its shards over. What was over a
- * while before this master led is freed at the beginning, as its predecessor may not have come to it.
+ * The leader's step that frees the shards of jobs without live tasks: a killed trainer has not done
+ * so
+ * itself. Nothing depends on it: a server that does not answer is lost, and a later attempt takes
+ * its
+ * shards over. At the start of a term it repeats recent releases, which the last leader may have
+ * missed.
  */
 export class ShardRelease {
   readonly #options: ShardReleaseOptions;
   #held: ReadonlyMap<string, Held> = new Map();
-  /** In which this master was last seen to lead. */
+  /** The last term in which this master led. */
   #term: number | undefined;
 
   constructor(options: ShardReleaseOptions) {
@@ -84,7 +86,7 @@ export class ShardRelease {
     return found;
   }
 
-  /** Of the latest attempts of all jobs that live or have ended of late. */
+  /** Of the latest attempts of all live or recently ended jobs. */
   #lately(): Map<string, Held> {
     const { control, clock } = this.#options;
     const found = new Map<string, Held>();

@@ -12,11 +12,11 @@ import type { ArtifactReader, KnownArtifact } from "../../task-output/artifact-r
 
 const LINEAGE_ARTIFACT = "lineage.json";
 const MAX_LINEAGE_BYTES = 4 * 1024 * 1024;
-/** A worker that is away may come back; it is asked again so often, and so long after the job's end. */
+/** Retry interval for a worker that is away, and how long after the job's end. */
 const AGAIN_MS = 5_000;
 const GIVE_UP_MS = 3_600_000;
 const READ_TIMEOUT_MS = 20_000;
-/** Where neither the job nor its lineage tells. */
+/** If neither the job nor its lineage sets it. */
 const DEFAULT_CONTEXT_TOKENS = 4_096;
 
 export interface TrainedModelsOptions {
@@ -27,9 +27,11 @@ export interface TrainedModelsOptions {
 }
 
 /**
- * The leader's step that registers what jobs have trained: the artifact `model.gguf` of each that has
- * succeeded and names a model in `config.register_as`. Both of its entries in the log may be made
- * twice without harm, so that a new leader simply goes on. Returns when to look again.
+ * The leader's step that registers trained models: the artifact `model.gguf` of each succeeded job
+ * that sets
+ * `config.register_as`. Both log entries are idempotent, so a new leader just continues. Returns
+ * the time
+ * of the next check.
  */
 export async function registerTrainedModels(
   options: TrainedModelsOptions,
@@ -43,7 +45,7 @@ export async function registerTrainedModels(
   return isWaiting ? clock.wallMs() + AGAIN_MS : undefined;
 }
 
-/** Whether it is decided what becomes of the job's model. */
+/** Whether the outcome for the job's model is recorded. */
 async function settle(options: TrainedModelsOptions, job: JobRecord): Promise<boolean> {
   const { control, clock, log } = options;
   const wanted = registrationOf(control.state.specs.get(job.id)!);
@@ -99,7 +101,7 @@ async function recordsOf(
   return { model, deployment };
 }
 
-/** One replica, on whatever worker; each has the file by its digest from the worker that made it. */
+/** One replica on any worker, which fetches the file by its digest from the worker that has it. */
 function deploymentOf(
   { task, artifact }: KnownArtifact,
   modelId: string,
@@ -121,7 +123,7 @@ const lineageFile = z.looseObject({
   config: z.record(z.string(), z.unknown()).optional(),
 });
 
-/** What the trainer says of it; undefined where it says nothing that can be read. */
+/** The trainer's lineage; undefined if it is missing or malformed. */
 async function readLineage(artifacts: ArtifactReader, jobId: string) {
   const known = artifacts.list(jobId).find(({ artifact }) => artifact.name === LINEAGE_ARTIFACT);
   if (!known || known.artifact.bytes > MAX_LINEAGE_BYTES) return undefined;
