@@ -7,7 +7,7 @@ interface Debt {
 /** Problems of language that each package may still have. A count falls, or moves with its files. */
 export const LANGUAGE_DEBT: Readonly<Record<string, Debt>> = {
   "apps/cli": { sentences: 6, titles: 15, phrases: 61 },
-  "apps/master": { sentences: 6, titles: 109, phrases: 240 },
+  "apps/master": { sentences: 5, titles: 16, phrases: 56 },
   "apps/parameter-server": { sentences: 3, titles: 24, phrases: 31 },
   "apps/trainer": { sentences: 4, titles: 39, phrases: 53 },
   "apps/worker": { sentences: 12, titles: 55, phrases: 141 },

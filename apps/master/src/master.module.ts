@@ -14,7 +14,7 @@ import { JobLogsController } from "./api/logs/job-logs.controller.ts";
 import { ModelsController } from "./api/models/models.controller.ts";
 import { ChatController } from "./inference/chat/chat.controller.ts";
 
-/** Every controller of the master; each route in them declares its permission. */
+/** Every controller of the master; each of their routes declares its permission. */
 export const CONTROLLERS: readonly Type[] = [
   ChatController,
   ModelsController,
@@ -32,7 +32,7 @@ export const CONTROLLERS: readonly Type[] = [
   HealthController,
 ];
 
-/** Nest's view of the master: the routes, and the parts that `createMaster` has built for them. */
+/** Nest's module of the master: the routes, and the parts that `createMaster` built for them. */
 export function masterModule(controllers: readonly Type[], providers: Provider[]): DynamicModule {
   return { module: MasterModule, controllers: [...controllers], providers };
 }

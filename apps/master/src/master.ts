@@ -62,35 +62,38 @@ export interface MasterOptions {
   readonly version: string;
   readonly dataDirectory: string;
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0 chooses a free one. */
   readonly port: number;
   readonly http: HttpLimits;
-  /** What join tokens pin: the hash of what signs the nodes' certificates; undefined without TLS. */
+  /**
+   * The hash in join tokens of the authority that signs the nodes' certificates; undefined without
+   * TLS.
+   */
   readonly authorityHash?: string | undefined;
   /** Calls that wait on this master for a replica. */
   readonly queued: () => number;
   /** Inference calls at once. */
   readonly maxCalls: number;
-  /** The longest that one call may take. */
+  /** The maximum duration of one call. */
   readonly deadlineMs: number;
-  /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
+  /** The plans of this master's scheduling loop; created on request if absent. */
   readonly plans?: PlanBook | undefined;
-  /** What this master hears of the progress of jobs; nothing where absent. */
+  /** The progress of jobs at this master; empty if absent. */
   readonly progress?: ProgressBook | undefined;
   readonly logs: LogReader;
   readonly artifacts: ArtifactReader;
-  /** How often a silent stream says that it lives; 15,000 where absent. */
+  /** Heartbeat interval of a silent stream; 15,000 by default. */
   readonly heartbeatMs?: number;
-  /** How long a client may take nothing of its stream; 60,000 where absent. */
+  /** How long a client may read nothing of its stream; 60,000 by default. */
   readonly stallMs?: number;
-  /** Further controllers; each of their routes needs a permission as all do. */
+  /** Further controllers, whose routes need permissions too. */
   readonly controllers?: readonly Type[];
 }
 
-/** A master that listens. */
+/** A listening master. */
 export interface Master {
   readonly url: string;
-  /** Takes no more calls, lets those that run end for `graceMs`, and ends the rest. */
+  /** Admits no more calls, lets the running ones end for `graceMs`, and aborts the rest. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -151,7 +154,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   };
 }
 
-/** The cluster's figures, which /metrics shows too. */
+/** The cluster's values, which /metrics shows too. */
 function clusterMetrics(
   options: MasterOptions,
   plans: PlanBook,
@@ -194,7 +197,7 @@ function chatFor(
   });
 }
 
-/** The ports and what else the controllers are given. */
+/** The parts for the controllers. */
 function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
   return [
     { provide: CONTROL_PLANE, useValue: options.control },
@@ -207,7 +210,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
   ];
 }
 
-/** The parts that have to do with jobs. */
+/** The parts of the job routes. */
 function jobParts(
   { control, pepper, directory }: MasterOptions,
   plans: PlanBook,

@@ -67,7 +67,7 @@ async function ready(started: Process): Promise<{ url: string }> {
 
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "one two" }] };
 
-describe("the master's process", () => {
+describe("master process", () => {
   it("keeps keys and models over a kill, and shows its first key once", async () => {
     const keyFile = join(data, "admin-key");
     const first = run(["--bootstrap-key-file", keyFile]);
@@ -112,7 +112,7 @@ describe("the master's process", () => {
     expect(second.output.err).toBe("");
   });
 
-  it("ends streams with an event and exits with 0 on SIGTERM, its usage written", async () => {
+  it("ends streams with an event and exits 0 on SIGTERM, its usage written", async () => {
     const env = { SCRIPT_TOKEN_DELAY_MS: "20" };
     const started = run(["--drain-ms", "200"], env);
     const { url } = await ready(started);
@@ -139,7 +139,7 @@ describe("the master's process", () => {
     expect(second.output.err).toContain(`in use by the process ${first.child.pid}`);
   });
 
-  it("says which port is in use, in one line", async () => {
+  it("names the port that is in use, in one line", async () => {
     const blocker = createServer().listen(0, "127.0.0.1");
     await once(blocker, "listening");
     const { port } = blocker.address() as { port: number };
@@ -150,12 +150,12 @@ describe("the master's process", () => {
       expect(started.output.err).toContain(`127.0.0.1:${port} is in use`);
       expect(started.output.err).toContain(`another ${option}`);
     }
-    // It took no part in a group, so that no leadership moved.
+    // It took no part in a group, so no leadership moved.
     expect(existsSync(join(data, "control"))).toBe(false);
     blocker.close();
   });
 
-  it("refuses a malformed bootstrap key and model file before Raft, and bad flags", async () => {
+  it("refuses a malformed bootstrap key, model file or flag before Raft", async () => {
     const keyFile = join(data, "typo");
     await writeFile(keyFile, "hdl_live_nonsense");
     const typo = run(["--bootstrap-key-file", keyFile]);
@@ -168,7 +168,7 @@ describe("the master's process", () => {
     const token = run(["--join-token-file", join(data, "join")]);
     expect(await token.exited()).toBe(1);
     expect(token.output.err).toMatch(/the join token is not of the form/);
-    // None has begun a log: they ended before Raft started.
+    // None has a log: they ended before Raft started.
     expect(existsSync(join(data, "control"))).toBe(false);
     const open = run(["--http-host", "0.0.0.0"]);
     expect(await open.exited()).toBe(1);

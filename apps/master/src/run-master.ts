@@ -45,11 +45,11 @@ import type { LogReader } from "./task-output/log-reader.ts";
 export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
 
 /**
- * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
- * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
- * error and ends with code 1. One that was removed from its group ends with code 8, and must not be
- * started again on its data. `newestVersion` is the highest cluster version to support, where tests of
- * upgrades want an older one than this build's.
+ * The master's process: reads the configuration, starts all parts and logs `ready`.
+ * - Exit code 0 after SIGTERM or SIGINT.
+ * - Exit code 1 after a failed start, with the reason in one line on standard error.
+ * - Exit code 8 after its removal from the group: it must not restart on its data.
+ * `newestVersion` is the highest supported cluster version, which upgrade tests lower.
  */
 export async function runMaster(
   args: readonly string[],
@@ -74,7 +74,7 @@ export async function runMaster(
     endOnSignals(running);
     endWhenRemoved(running, removed.promise);
     void full.promise.then((error) => running.close().then(() => goOn(error)));
-    // Only now: who reads it may send a signal at once.
+    // Last, because its reader may send a signal at once.
     running.logger.info({ ...running.addresses, version: VERSION }, "ready");
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown, args)}\n`);
@@ -83,7 +83,7 @@ export async function runMaster(
 }
 
 interface GroupEvents extends Pick<RaftControlPlaneOptions, "onRemoved" | "newestVersion"> {
-  /** Called when a master that runs has no memory for what the state has become. */
+  /** Called when the state outgrows the memory of a running master. */
   readonly onFull: (error: AppError) => void;
 }
 
@@ -93,12 +93,12 @@ interface Running {
   close(): Promise<void>;
 }
 
-/** True where this master's memory does not hold the state. */
+/** True if the state does not fit this master's memory. */
 function isFull(error: unknown): boolean {
   return toAppError(error).code === "insufficient_memory";
 }
 
-/** Takes the data directory and starts the parts on it. */
+/** Locks the data directory and starts the parts on it. */
 async function startMaster(
   config: MasterConfig,
   startClusterLink: StartClusterLink,
@@ -106,7 +106,7 @@ async function startMaster(
   group: GroupEvents,
 ): Promise<Running> {
   checkNoRecoveryUnderWay(config.dataDirectory);
-  // All that may be wrong with what it was told, before it takes part in a group.
+  // Checks all inputs before it takes part in a group.
   await checkBootstrapKey(config.bootstrapKeyFile);
   const joinToken = joinTokenReader(config)();
   if (joinToken !== undefined) parseJoinToken(joinToken);
@@ -133,7 +133,7 @@ interface Ground
   readonly keys: SecretKeys;
 }
 
-/** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
+/** Starts the parts in order of dependency; `close` stops them in reverse order. */
 async function startParts(
   config: MasterConfig,
   startClusterLink: StartClusterLink,
@@ -205,7 +205,7 @@ interface OwnCredentials {
   readonly authority: CertificateAuthority | undefined;
 }
 
-/** With TLS this master's certificate; else the token that all nodes share. */
+/** With TLS this master's certificate, otherwise the nodes' shared token. */
 async function openCredentials(
   config: MasterConfig,
   keys: SecretKeys,
@@ -261,8 +261,8 @@ function openControl(
   });
 }
 
-/** The token comes when an administrator has added this master, which may be while it waits. */
-/** Rejects where another process listens there; port 0 is any that is free. */
+/** The token exists once an administrator has added this master, possibly while it waits. */
+/** Rejects if another process listens there; port 0 is any free one. */
 async function checkPort(host: string, port: number, option: string): Promise<void> {
   if (port === 0) return;
   const probe = createServer();
@@ -350,7 +350,7 @@ function endOnSignals({ logger, close }: Running): void {
   process.on("SIGINT", onSignal);
 }
 
-/** What it serves goes on to its end, as after a signal. */
+/** Drains its calls, as after a signal. */
 function endWhenRemoved({ logger, close }: Running, removed: Promise<AppError>): void {
   removed
     .then(async (error) => {
@@ -384,7 +384,7 @@ function startFailure(thrown: unknown, args: readonly string[]): string {
   return toAppError(thrown).message;
 }
 
-/** What the consensus thread meets comes over as a message, without its code. */
+/** Errors of the consensus thread arrive as messages without their code. */
 function isDiskFull(thrown: unknown): boolean {
   for (let error = thrown; error instanceof Error; error = error.cause) {
     if (error.message.startsWith("ENOSPC")) return true;

@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 
 /**
- * Loaded into a master by `node --import`, for tests of clocks that jump, and nowhere else: puts
- * Date off by the milliseconds that the file HEDDLE_TEST_CLOCK_FILE holds, as a machine whose clock
- * was set would see it. The monotonic clock goes on as it is, as it does there.
+ * Loaded into a master by `node --import` in tests of clock jumps only. It shifts Date by the
+ * milliseconds in the
+ * file HEDDLE_TEST_CLOCK_FILE; the monotonic clock is unchanged, as on a machine whose clock was
+ * set.
  */
 const file = process.env["HEDDLE_TEST_CLOCK_FILE"] ?? "";
 let offsetMs = 0;

@@ -24,7 +24,7 @@ export class MemoryDisk {
     run("mount", "-t", "tmpfs", "-o", `size=${mebibytes}m`, "heddle-test", this.path);
   }
 
-  /** Takes all the room that is left. */
+  /** Fills all free space. */
   fill(): void {
     const file = openSync(this.#filler, "w");
     try {
@@ -56,7 +56,7 @@ export class MemoryDisk {
   }
 }
 
-/** A disk with ext4 whose content is a file: a copy of it is what a power cut would leave. */
+/** An ext4 disk in a file: a copy of the file is what a power cut would leave. */
 export class ImageDisk {
   readonly #folder = mkdtempSync(join(tmpdir(), "heddle-image-"));
   readonly path = join(this.#folder, "mounted");
@@ -73,8 +73,9 @@ export class ImageDisk {
   }
 
   /**
-   * Copies what has reached the disk, without what waits in memory; nobody may write meanwhile. The
-   * copy is made again where the file system wrote by itself.
+   * Copies what has reached the disk, without data in memory; no process may write meanwhile.
+   * Repeats the copy if
+   * the file system itself wrote.
    */
   async copy(): Promise<string> {
     const to = join(this.#folder, `image-${++this.#copies}`);
@@ -87,7 +88,7 @@ export class ImageDisk {
     }
   }
 
-  /** Puts a copy in the place of the disk, whose processes must have ended. */
+  /** Replaces the disk by a copy; its processes must have ended. */
   switchTo(image: string): void {
     this.#unmount();
     rmSync(this.#image);
@@ -100,7 +101,7 @@ export class ImageDisk {
     rmSync(this.#folder, { recursive: true });
   }
 
-  /** Requests that the device has served and those that it works on (the kernel's block/stat). */
+  /** Completed and pending requests of the device (the kernel's block/stat). */
   #activity(): string {
     const text = readFileSync(`/sys/block/${basename(this.#device ?? "")}/stat`, "utf8");
     const fields = text.trim().split(/\s+/);
@@ -129,7 +130,7 @@ export class ImageDisk {
   }
 }
 
-/** Compiles what makes a master's log fail, as a library to be preloaded, into a folder. */
+/** Compiles a library into a folder that makes a master's fsync fail when preloaded. */
 export function compileFailingSync(folder: string): string {
   const source = fileURLToPath(new URL("./failing-sync.c", import.meta.url));
   const library = join(folder, "failing-sync.so");
@@ -137,7 +138,7 @@ export function compileFailingSync(folder: string): string {
   return library;
 }
 
-/** Why something of this file cannot be done on this machine; undefined where it can. */
+/** Why this machine does not support a feature of this file; undefined if it does. */
 export function whyNot(what: () => { close(): void } | undefined): string | undefined {
   try {
     what()?.close();

@@ -10,7 +10,7 @@ export interface ReadEvent {
   };
 }
 
-/** Reads a stream of events until `enough` says so or the stream ends; then it is hung up. */
+/** Reads a stream of events until `enough` returns true or the stream ends, then disconnects. */
 export async function readTestEvents(
   url: string,
   key: string,

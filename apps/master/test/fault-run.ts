@@ -8,11 +8,13 @@ export interface FaultRun {
   readonly workload: Workload;
   readonly random: () => number;
   pick<T>(choices: readonly T[]): T;
-  /** The rounds of faults: a fixed few, or as many as fit into HEDDLE_FAULT_MINUTES. */
+  /** The rounds of faults: a few, or as many as fit into HEDDLE_FAULT_MINUTES. */
   rounds(few: number): Generator<number, void>;
-  /** Ends the workload and judges its history, and what every running master shows afterwards. */
+  /** Ends the workload and checks its history, and the final state of every running master. */
   finish(): Promise<void>;
-  /** After `finish`, for the next fault on the same masters: all run, and another history begins. */
+  /**
+   * After `finish`, for the next fault on the same masters: starts all of them and another history.
+   */
   resume(title: string): Promise<void>;
   /** Ends the workload and the masters. */
   close(): Promise<void>;
@@ -26,7 +28,7 @@ export interface FaultRunOptions {
   readonly clients?: number;
 }
 
-/** Starts the masters and the workload. The seed is printed; HEDDLE_FAULT_SEED gives one. */
+/** Starts the masters and the workload. The seed is printed; HEDDLE_FAULT_SEED sets it. */
 export async function startFaultRun(options: FaultRunOptions): Promise<FaultRun> {
   const seed = Number(process.env["HEDDLE_FAULT_SEED"] ?? Math.floor(Math.random() * 1e6));
   process.stdout.write(`${options.title}: HEDDLE_FAULT_SEED=${seed}\n`);
@@ -71,6 +73,6 @@ function* rounds(few: number): Generator<number, void> {
   for (let round = 0; round < few || performance.now() < endMs; round++) yield round;
 }
 
-/** How long a test of faults may take, in milliseconds. */
+/** Maximum duration of a fault test, in milliseconds. */
 export const FAULT_TIMEOUT_MS =
   300_000 + 2 * 60_000 * Number(process.env["HEDDLE_FAULT_MINUTES"] ?? 0);

@@ -1,10 +1,10 @@
 import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeDirectory, NodeView } from "../src/nodes/node-directory.ts";
 
-/** Lists the nodes that a test sets, and pulls ten bytes in two steps. */
+/** A directory of the nodes that a test sets; it pulls ten bytes in two steps. */
 export class ListedNodes implements NodeDirectory {
   views: NodeView[] = [];
-  /** By node; others are heard of all the time. */
+  /** By node; the others report all the time. */
   readonly silences = new Map<string, number>();
   nodes(): readonly NodeView[] {
     return this.views;
@@ -46,7 +46,7 @@ export const DEPLOYMENT: DeploymentRecord = {
   },
 };
 
-/** A node with one replica in a phase, whose engine tells its context where one is given. */
+/** A node with one replica in a phase, with its engine's context if one is given. */
 export function replicaOn(
   id: string,
   deployment: string,

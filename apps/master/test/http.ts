@@ -29,7 +29,7 @@ export function send(
   });
 }
 
-/** The events of a whole server-sent stream; comments are left out. */
+/** The events of a whole server-sent stream, without comments. */
 export function eventsOf(text: string): { event: string | undefined; data: string }[] {
   return text
     .split("\n\n")
@@ -40,7 +40,7 @@ export function eventsOf(text: string): { event: string | undefined; data: strin
     }));
 }
 
-/** Waits for a condition; throws where it does not come true in time. */
+/** Waits for a condition; throws if it is not met in time. */
 export async function eventuallyWithin(
   condition: () => boolean | Promise<boolean>,
   timeoutMs = 30_000,

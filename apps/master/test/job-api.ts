@@ -9,7 +9,7 @@ import { startTestMaster, type TestMaster } from "./test-master.ts";
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
 const HOUR_MS = 3_600_000;
 
-/** A master over real HTTP with the loops of jobs; the test speaks for the workers. */
+/** A master over real HTTP with the loops of jobs; the test reports for the workers. */
 export class JobApi {
   readonly master: TestMaster;
   readonly #orchestration: Orchestration;
@@ -34,7 +34,7 @@ export class JobApi {
     await this.master.master.close(0);
   }
 
-  /** The whole answer; `body` is undefined where it has none. */
+  /** The whole answer; `body` is undefined if it is empty. */
   async call(
     method: string,
     path: string,
@@ -66,7 +66,7 @@ export class JobApi {
     return this.propose({ type: "node.join", offer: nodeOffer(id, change) });
   }
 
-  /** Has the workers report every task of the job in a phase. */
+  /** Reports every task of the job in this phase, as its workers would. */
   async report(id: string, phase: TaskReportEntry["phase"], exit?: TaskExitRecord): Promise<void> {
     for (const task of [...this.master.control.state.tasks.values()]) {
       const { jobId, attempt, rank, nodeId } = task;
@@ -89,7 +89,7 @@ export class JobApi {
   }
 }
 
-/** The members of answers that tests look into; each route has some of them. */
+/** The members of answers that tests read; each route has some of them. */
 export interface JobAnswer {
   readonly job_id?: string;
   readonly detail?: string;

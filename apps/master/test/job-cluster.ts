@@ -12,7 +12,7 @@ const workerProgram = fileURLToPath(
   new URL("../../worker/test/scripted-worker.ts", import.meta.url),
 );
 
-/** What GET /api/v1/jobs/ID tells, as far as these tests look. */
+/** The parts of GET /api/v1/jobs/ID that these tests read. */
 export interface JobReply {
   readonly state: string;
   readonly attempt: number;
@@ -27,7 +27,7 @@ export interface JobReply {
   readonly progress: { readonly step: number | null } | null;
 }
 
-/** What GET /api/v1/workers tells of each, as far as these tests look. */
+/** The parts of GET /api/v1/workers that these tests read. */
 export interface WorkerAnswer {
   readonly id: string;
   readonly name: string;
@@ -41,16 +41,16 @@ export interface WorkerAnswer {
 
 interface Followed {
   readonly lines: readonly string[];
-  /** How many lines stand before each cursor. */
+  /** The number of lines before each cursor. */
   readonly cursors: readonly { readonly after: number; readonly cursor: string }[];
   readonly ended: Promise<void>;
 }
 
-/** Masters and workers as processes, with the times of jobs scaled down; `close` ends all. */
+/** Masters and workers as processes, with shortened timeouts; `close` ends all. */
 export class JobCluster {
   readonly masters: MasterGroup;
   readonly #workers = new Map<string, ChildProcess>();
-  /** What each worker has printed. */
+  /** The output of each worker. */
   readonly output = new Map<string, string>();
 
   constructor(masters: number, times: { readonly leaseMs: number; readonly nodeLostMs: number }) {
@@ -60,7 +60,7 @@ export class JobCluster {
     this.masters = new MasterGroup(masters, flags, () => ({}), masterProgram);
   }
 
-  /** The worker sees itself as having the settings given, beside what all have. */
+  /** The given settings apply in addition to the common ones. */
   async startWorker(name: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const argument = JSON.stringify({
       dataDirectory: join(this.masters.folder, name),
@@ -84,8 +84,9 @@ export class JobCluster {
   }
 
   /**
-   * Begins where no test before has left anything: for an `afterEach` of tests that share the cluster,
-   * so that one that failed can be tried again, and fails no other. Costs nothing after one that passed.
+   * An `afterEach` of tests that share the cluster: it removes what a failed test left. So that
+   * test can be retried, and
+   * no other fails. Does nothing after a passed one.
    */
   async clear({ task }: Pick<TestContext, "task">): Promise<void> {
     if (task.result?.state === "pass") return;
@@ -103,7 +104,7 @@ export class JobCluster {
     for (const name of this.#workers.keys()) await this.#restore(name);
   }
 
-  /** Has the worker take jobs again, with all its devices. */
+  /** Makes the worker take jobs again, with all its devices. */
   async #restore(name: string): Promise<void> {
     rmSync(join(this.dataDirectory(name), "gpu-faults"), { force: true });
     await eventuallyAsync(`${name} takes jobs again`, async () => {
@@ -118,7 +119,7 @@ export class JobCluster {
     this.#workers.get(name)?.kill(signal);
   }
 
-  /** Resolves when the worker is gone. */
+  /** Resolves when the worker has exited. */
   async end(name: string, signal: NodeJS.Signals): Promise<void> {
     const child = this.#workers.get(name);
     if (!child) return;
@@ -134,7 +135,7 @@ export class JobCluster {
     return join(this.masters.folder, name);
   }
 
-  /** A call to any master, and the JSON of its answer; throws where it is refused. */
+  /** A call to any master, and the JSON of its answer; throws if it is refused. */
   async call<T>(
     method: "GET" | "POST" | "PUT" | "DELETE",
     path: string,
@@ -146,7 +147,7 @@ export class JobCluster {
     return JSON.parse(text) as T;
   }
 
-  /** What the masters know of a worker, by its name. */
+  /** The masters' view of a worker, by its name. */
   async worker(name: string): Promise<WorkerAnswer> {
     const { data } = await this.call<{ data: WorkerAnswer[] }>("GET", "/workers");
     const worker = data.find((each) => each.name === name);
@@ -175,7 +176,7 @@ export class JobCluster {
     return (await reply.json()) as JobReply;
   }
 
-  /** Waits until the job is in that state, and gives it. */
+  /** Waits until the job is in that state, and returns it. */
   async reaches(id: string, state: string): Promise<JobReply> {
     let job: JobReply | undefined;
     let refusal: unknown;
@@ -198,7 +199,7 @@ export class JobCluster {
     return text;
   }
 
-  /** Waits for the first lines of a job, and gives them. */
+  /** Waits for the first lines of a job, and returns them. */
   async someLog(id: string): Promise<string> {
     let text = "";
     await eventuallyAsync("the job has written", async () => {
@@ -208,7 +209,7 @@ export class JobCluster {
     return text;
   }
 
-  /** Follows the job's standard output to its end, resuming at the cursor where a stream breaks. */
+  /** Follows the job's standard output to its end, resuming at the cursor when a stream breaks. */
   follow(id: string, master: string): Followed {
     const lines: string[] = [];
     const cursors: { after: number; cursor: string }[] = [];
@@ -225,7 +226,7 @@ export class JobCluster {
     return { lines, cursors, ended: read() };
   }
 
-  /** Tells each step of the job's update stream until the signal. */
+  /** Passes on each step of the job's update stream until the signal. */
   async progress(
     id: string,
     master: string,
@@ -241,7 +242,7 @@ export class JobCluster {
     });
   }
 
-  /** Whether the stream ended of itself, and did not break. */
+  /** Whether the stream ended normally. */
   async #events(
     master: string,
     path: string,

@@ -8,13 +8,13 @@ import { eventuallyAsync, type MasterGroup, masterProgram } from "./master-group
 const programOf = (app: string) =>
   fileURLToPath(new URL(`../../${app}/dist/main.js`, import.meta.url));
 
-/** Real nodes for a group of masters, and masters that are none of it; `close` ends all. */
+/** Real nodes for a group of masters, and masters outside it; `close` ends all. */
 export class LiveNodes {
   readonly #group: MasterGroup;
   readonly #masters: readonly string[];
   readonly #children: ChildProcess[] = [];
 
-  /** `masters`: host:port of all that the nodes attach to. */
+  /** `masters`: host:port of all masters that the nodes attach to. */
   constructor(group: MasterGroup, masters: readonly string[]) {
     this.#group = group;
     this.#masters = masters;
@@ -31,7 +31,7 @@ export class LiveNodes {
     await this.#start(programOf("parameter-server"), this.#flags(name));
   }
 
-  /** A master on files that were another's, at the address; resolves with that of its HTTP. */
+  /** A master on another one's files, at the address; resolves with its HTTP address. */
   async startMaster(directory: string, grpcPort: number): Promise<string> {
     const ports = ["--http-port", "0", "--grpc-port", String(grpcPort)];
     const token = ["--cluster-token-file", this.#group.tokenFile];
@@ -56,7 +56,7 @@ export class LiveNodes {
     ];
   }
 
-  /** Resolves when it is ready, with its HTTP address where it is a master. */
+  /** Resolves when it is ready, with its HTTP address if it is a master. */
   async #start(program: string, flags: readonly string[]): Promise<string> {
     const child = spawn(process.execPath, [program, ...flags]);
     this.#children.push(child);

@@ -13,7 +13,7 @@ const scriptedProgram = fileURLToPath(new URL("./scripted-main.ts", import.meta.
 /** Masters to which real workers attach. */
 export const masterProgram = fileURLToPath(new URL("../dist/main.js", import.meta.url));
 
-/** What GET /api/v1/cluster/status tells of the group. */
+/** The parts of GET /api/v1/cluster/status that tests read. */
 export interface GroupView {
   readonly leader: string | null;
   readonly may_be_stale?: boolean;
@@ -32,9 +32,9 @@ export interface GroupView {
   }[];
 }
 
-/** What no loaded machine needs for anything that is waited for. */
+/** Far above what any wait needs on a loaded machine. */
 const PATIENCE_MS = 60_000;
-/** Far above what a start takes: on a machine with thirty other loads one was seen to take a minute. */
+/** Far above what a start takes: a minute was seen on a machine with thirty other loads. */
 const READY_MS = 120_000;
 
 interface RunningMaster {
@@ -42,22 +42,22 @@ interface RunningMaster {
   readonly url: string;
 }
 
-/** How a master ended: its exit code or the signal that ended it, and all that it printed. */
+/** A master's exit code or signal, and its output. */
 export interface MasterExit {
   readonly code: number | NodeJS.Signals | null;
   readonly output: string;
 }
 
-/** Where a master runs, if not simply on loopback in the group's folder. */
+/** Where a master runs, if not on loopback in the group's folder. */
 export interface MasterPlacement {
-  /** What its command line begins with, as `ip netns exec NAME`. */
+  /** A prefix of its command line, as `ip netns exec NAME`. */
   readonly wrap?: readonly string[];
   readonly host?: string;
   readonly directory?: string;
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** Masters as processes on loopback, each with a directory and ports of its own; `close` ends all. */
+/** Masters as processes on loopback, each with its own directory and ports; `close` ends all. */
 export class MasterGroup {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-group-"));
   readonly names: string[];
@@ -67,11 +67,11 @@ export class MasterGroup {
   readonly #place: (name: string) => MasterPlacement;
   readonly #program: string;
   readonly #endings = new Map<string, Promise<MasterExit>>();
-  /** What each master's latest process has printed so far. */
+  /** The output of each master's latest process. */
   readonly #printed = new Map<string, string>();
   #choosing: Promise<void> = Promise.resolve();
   readonly #children = new Set<ChildProcess>();
-  /** Whether a master that is new to a group that runs is added to it before its start. */
+  /** Whether a new master is added to a running group before its start. */
   adds = true;
 
   constructor(
@@ -80,7 +80,7 @@ export class MasterGroup {
     place: (name: string) => MasterPlacement = () => ({}),
     program = scriptedProgram,
   ) {
-    // Tasks of workers below it are other users.
+    // Tasks of workers below it run as other users.
     chmodSync(this.folder, 0o777);
     this.names = Array.from({ length: count }, (_, at) => `master-${at + 1}`);
     this.#flags = flags;
@@ -88,7 +88,7 @@ export class MasterGroup {
     this.#program = program;
   }
 
-  /** host:port of the masters' gRPC servers, once they were started. */
+  /** host:port of the masters' gRPC servers, after their start. */
   get grpcAddresses(): string[] {
     return [...this.#ports].map(
       ([name, port]) => `${this.#place(name).host ?? "127.0.0.1"}:${port}`,
@@ -103,7 +103,7 @@ export class MasterGroup {
     return this.#place(name).directory ?? join(this.folder, name);
   }
 
-  /** host:port of the master's gRPC, which it keeps over restarts. */
+  /** host:port of the master's gRPC, which is kept over restarts. */
   async address(name: string): Promise<string> {
     await this.#choosePorts(name);
     return `127.0.0.1:${this.#ports.get(name)}`;
@@ -113,7 +113,7 @@ export class MasterGroup {
     return join(this.folder, "token");
   }
 
-  /** Starts those that were killed; resolves when all are ready and have a leader. */
+  /** Restarts those that were killed; resolves when all are ready and have a leader. */
   async startMissing(): Promise<void> {
     const missing = this.names.filter((name) => !this.runningNames.includes(name));
     await Promise.all(missing.map((name) => this.start(name)));
@@ -125,7 +125,7 @@ export class MasterGroup {
     await Promise.all(this.names.map((name) => this.start(name)));
   }
 
-  /** Resolves when the master says that it is ready; rejects with its output where it ends. */
+  /** Resolves when the master is ready; rejects with its output if it exits. */
   async start(name: string): Promise<void> {
     const isAdded = this.adds && this.#isNew(name) && this.runningNames.length > 0;
     if (isAdded) await this.add(name);
@@ -163,7 +163,7 @@ export class MasterGroup {
     return join(this.folder, `${name}.join-token`);
   }
 
-  /** As an administrator does: gives the master the token with which it joins. */
+  /** Gives the master its join token, as an administrator does. */
   async add(name: string): Promise<void> {
     const by = this.runningNames.find((each) => each !== name) ?? "";
     const path = "/api/v1/cluster/join-tokens";
@@ -186,12 +186,12 @@ export class MasterGroup {
     return ending;
   }
 
-  /** Sends its process a signal without waiting for what it does. */
+  /** Sends its process a signal without waiting for the effect. */
   signal(name: string, signal: NodeJS.Signals): void {
     this.#running.get(name)?.child.kill(signal);
   }
 
-  /** Has those go on that a test has stopped. */
+  /** Continues stopped masters. */
   continueAll(): void {
     for (const { child } of this.#running.values()) child.kill("SIGCONT");
   }
@@ -217,7 +217,7 @@ export class MasterGroup {
     ];
   }
 
-  /** One caller after the other, so that all masters are told the same. */
+  /** Serialized, so that all masters get the same addresses. */
   async #choosePorts(name: string): Promise<void> {
     this.#choosing = this.#choosing.then(async () => {
       for (const each of new Set([...this.names, name])) {
@@ -227,7 +227,7 @@ export class MasterGroup {
     await this.#choosing;
   }
 
-  /** Kills a master without warning, or ends it in good order; resolves when it is gone. */
+  /** Kills or stops a master; resolves when it has exited. */
   async end(name: string, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
     const master = this.#running.get(name);
     if (!master) return;
@@ -236,7 +236,7 @@ export class MasterGroup {
     await this.#endings.get(name);
   }
 
-  /** Has a master's main thread do nothing else for 4 s. */
+  /** Blocks a master's main thread for 4 s. */
   block(name: string): void {
     this.#running.get(name)?.child.kill("SIGUSR2");
   }
@@ -267,8 +267,8 @@ export class MasterGroup {
   }
 
   /**
-   * A change that is made once, and asked for again where the leader changes meanwhile: on a machine
-   * that stands still for a second it does at any time.
+   * Makes a change once; retries while the leader changes, which it may at any time on a stalled
+   * machine.
    */
   async change(name: string, method: string, path: string, body?: unknown): Promise<Response> {
     const once = { "idempotency-key": randomUUID() };
@@ -299,12 +299,12 @@ export class MasterGroup {
     return (await reply.json()) as GroupView;
   }
 
-  /** The name of the leader that all of the given masters agree on, or all that run. */
+  /** The leader's name on which the given, or all running, masters agree. */
   async leader(of?: readonly string[]): Promise<string> {
     let found = "";
     await eventuallyAsync("a leader that runs is known to all", async () => {
       const names = of ?? this.runningNames;
-      // One that is about to end may answer no more.
+      // A master about to exit may not answer.
       const statuses = names.map((name) => this.status(name).catch(() => undefined));
       const seen = (await Promise.all(statuses)).map((status) => status?.leader);
       found = seen[0] ?? "";

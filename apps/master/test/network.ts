@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 
 /**
- * Hosts of their own for masters: a network namespace each, joined by a bridge to this one, from
- * which clients reach them. Packets from one to another can be dropped without a word, one way or
- * both. Needs root and iproute2.
+ * A network namespace for each master, joined by a bridge to this one, from which clients reach
+ * them. Packets can be
+ * dropped silently, one way or both. Needs root and iproute2.
  */
 export class HostNetwork {
   readonly #names: readonly string[];
@@ -25,18 +25,18 @@ export class HostNetwork {
     return `${this.#subnet}.${this.#number(name)}`;
   }
 
-  /** What a command line begins with that is to run on that host. */
+  /** The prefix of a command line that runs on that host. */
   wrap(name: string): readonly string[] {
     return ["ip", "netns", "exec", this.#namespace(name)];
   }
 
-  /** Drops what one host sends to the other: it goes to an address that no interface has. */
+  /** Drops what one host sends to the other: it is routed to an address without an interface. */
   cut(from: string, to: string): void {
     const nobody = ["lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", "eth0"];
     ip("-n", this.#namespace(from), "neigh", "replace", this.address(to), ...nobody);
   }
 
-  /** Lets everything through again. */
+  /** Removes all cuts. */
   heal(): void {
     for (const name of this.#names) {
       const namespace = this.#namespace(name);
@@ -78,7 +78,7 @@ export class HostNetwork {
   }
 }
 
-/** Why this machine has no such networks; undefined where it has. */
+/** Why this machine lacks such networks; undefined if it has them. */
 export function whyNoNetworks(): string | undefined {
   try {
     new HostNetwork(["probe"]).close();
@@ -92,12 +92,12 @@ function ip(...args: string[]): void {
   execFileSync("ip", args, { stdio: ["ignore", "ignore", "pipe"] });
 }
 
-/** What is not there need not be taken away. */
+/** Ignores the error of removing what does not exist. */
 function attempt(...args: string[]): void {
   try {
     ip(...args);
   } catch {
-    // It was not made, or has gone with its namespace.
+    // It was not created, or was removed with its namespace.
   }
 }
 

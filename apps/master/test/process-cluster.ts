@@ -16,15 +16,15 @@ const PARAMETER_SERVER = fileURLToPath(
 );
 const WORKER = fileURLToPath(new URL("../../worker/dist/main.js", import.meta.url));
 
-/** Any of the tiny profile's ids: one deployment answers for all. */
+/** Any id of the tiny profile: one deployment serves all. */
 export const TINY = "FamilyB-1-8B";
-/** The tiny model's tokens that end a text; banned, an answer runs to its bound. */
+/** The tiny model's end tokens; banned, an answer runs to its limit. */
 export const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
 
 /** The token of a byte in the tiny model's vocabulary, where four control tokens come first. */
 export const byteToken = (byte: number): string => String(4 + byte);
 
-/** A bias under which the tiny model says bytes of the text and nothing else. */
+/** A bias under which the tiny model generates only bytes of the text. */
 export function only(text: string): Record<string, number> {
   return Object.fromEntries([...Buffer.from(text)].map((byte) => [byteToken(byte), 100]));
 }
@@ -43,7 +43,7 @@ export interface ClusterOptions {
 /** A master with workers on the built-in tiny model: real processes, data in one new directory. */
 export class ProcessCluster {
   readonly data: string;
-  /** Everything that any process has printed. */
+  /** The output of all processes. */
   output = "";
   master!: ChildProcess;
   url = "";
@@ -62,7 +62,7 @@ export class ProcessCluster {
   /** Resolves when every worker can answer. */
   static async start(options: ClusterOptions = {}): Promise<ProcessCluster> {
     const data = await mkdtemp(join(tmpdir(), "heddle-cluster-"));
-    // Tasks of workers below it are other users.
+    // Tasks of workers below it run as other users.
     await chmod(data, 0o755);
     const cluster = new ProcessCluster(data, options);
     await cluster.startMaster();
@@ -71,7 +71,7 @@ export class ProcessCluster {
     return cluster;
   }
 
-  /** Starts the master; the second time, on the ports that it had the first time. */
+  /** Starts the master; a restart keeps its ports. */
   async startMaster(): Promise<void> {
     const ports = [
       ["--http-port", this.url ? new URL(this.url).port : "0"],
@@ -90,7 +90,7 @@ export class ProcessCluster {
     this.openai = this.client(this.adminKey);
   }
 
-  /** `name` chooses the data directory: that of an earlier worker makes this one its next start. */
+  /** `name` selects the data directory: that of an earlier worker makes this its restart. */
   async startWorker(
     flags: readonly string[] = [],
     name = `worker-${this.workers.length + 1}`,
@@ -107,7 +107,7 @@ export class ProcessCluster {
     return child;
   }
 
-  /** `name` chooses the data directory, as of a worker. */
+  /** `name` selects the data directory, as for a worker. */
   async startParameterServer(name: string): Promise<ChildProcess> {
     const { child } = await this.#spawn(PARAMETER_SERVER, [
       ...["--data", join(this.data, name), "--name", name],
@@ -121,7 +121,7 @@ export class ProcessCluster {
     return new OpenAI({ baseURL: `${this.url}/api/v1`, apiKey, maxRetries: 0 });
   }
 
-  /** Creates a key over the API and gives its text. */
+  /** Creates a key over the API and returns its text. */
   async createKey(body: Record<string, unknown>): Promise<string> {
     const reply = await this.request("POST", "/api/v1/keys", { name: "test", ...body });
     if (!reply.ok) throw new Error(await reply.text());
@@ -137,7 +137,7 @@ export class ProcessCluster {
     });
   }
 
-  /** Submits a job and returns its id. One of the same name that a failed try of the test has left goes first. */
+  /** Submits a job and returns its id. Removes one of the same name from a failed try first. */
   async submit(body: Readonly<Record<string, unknown>>): Promise<string> {
     for (;;) {
       const reply = await this.request("POST", "/api/v1/jobs", body);
@@ -163,7 +163,7 @@ export class ProcessCluster {
     );
   }
 
-  /** A metric of /metrics, summed over its label sets, or over those that name the model. */
+  /** A metric of /metrics, summed over its label sets, or over those of the model. */
   async metric(name: string, model = ""): Promise<number> {
     const text = await (await fetch(`${this.url}/metrics`)).text();
     let sum = 0;
@@ -195,7 +195,7 @@ export class ProcessCluster {
       .map((line) => JSON.parse(line) as UsageLine);
   }
 
-  /** Ends one process and gives its exit code, or the signal that ended it. */
+  /** Stops one process and returns its exit code or signal. */
   async stop(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Promise<number | string> {
     const exited = once(child, "exit");
     child.kill(signal);
@@ -232,7 +232,7 @@ export class ProcessCluster {
   }
 }
 
-/** What these tests read of a usage row. */
+/** The parts of a usage row that these tests read. */
 export interface UsageLine {
   readonly requestId: string;
   readonly promptTokens: number;
@@ -241,13 +241,13 @@ export interface UsageLine {
   readonly errorCode?: string;
 }
 
-/** The processes that a process has started and not yet reaped. */
+/** The child processes of a process that are not yet reaped. */
 export function childrenOf(pid: number | undefined): number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
   return text.split(" ").filter(Boolean).map(Number);
 }
 
-/** The processes below a process, nearest first: the shell and launcher of a task before its program. */
+/** The descendants of a process, nearest first: a task's shell and launcher before its program. */
 export function descendantsOf(pid: number | undefined): number[] {
   const children = childrenOf(pid);
   return [...children, ...children.flatMap(descendantsOf)];

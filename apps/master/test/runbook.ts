@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 
 const repository = fileURLToPath(new URL("../../../", import.meta.url));
 
-/** What one step printed, and its exit code. */
+/** A step's output and exit code. */
 export interface RunbookStepResult {
   readonly code: number;
   readonly output: string;
@@ -17,16 +17,16 @@ interface Step {
   readonly text: string;
 }
 
-/** A process that a runbook has left running. */
+/** A process that a runbook left running. */
 export interface Background {
   readonly child: ChildProcess;
-  /** Its HTTP address, where it is a master. */
+  /** Its HTTP address, if it is a master. */
   readonly url: string;
-  /** What it has printed so far. */
+  /** Its output so far. */
   readonly output: { readonly text: string };
 }
 
-/** A page of docs/ whose commands are run one after the other, as they stand there. */
+/** A page of docs/ whose commands are run in order, unchanged. */
 export class Runbook {
   readonly env: NodeJS.ProcessEnv;
   readonly #page: string;
@@ -34,7 +34,9 @@ export class Runbook {
   readonly #steps: Step[];
   readonly #children = new Set<ChildProcess>();
 
-  /** `env` gives the page's settings; commands run in `folder`. With a `PATH` it gives the programs. */
+  /**
+   * `env` has the page's settings; commands run in `folder`. A `PATH` in it must have the programs.
+   */
   constructor(page: string, folder: string, env: NodeJS.ProcessEnv) {
     this.#page = page;
     this.#folder = folder;
@@ -45,7 +47,7 @@ export class Runbook {
     this.env = { HOME: folder, NODE_COMPILE_CACHE, ...env, PATH: path };
   }
 
-  /** Runs the next block, which must end with the code. */
+  /** Runs the next block, which must exit with the code. */
   async run(code = 0): Promise<RunbookStepResult> {
     const { text } = this.#next("run");
     const child = this.#spawn(text);
@@ -55,7 +57,7 @@ export class Runbook {
     return { code, output: output.text };
   }
 
-  /** Starts the next block and resolves when it says that it is ready. */
+  /** Starts the next block and resolves when it is ready. */
   async start(): Promise<Background> {
     const { text } = this.#next("background");
     const child = this.#spawn(`exec ${text}`);
@@ -72,7 +74,7 @@ export class Runbook {
     }
   }
 
-  /** Fails where steps of the page were left out. */
+  /** Fails if steps of the page were not run. */
   end(): void {
     const [left] = this.#steps;
     if (left) throw new Error(`the page ${this.#page} has more steps: ${left.text}`);
@@ -101,7 +103,9 @@ export class Runbook {
   }
 }
 
-/** Blocks of `sh` are run, those of `sh background` left running; `sh settings` are the reader's. */
+/**
+ * Blocks of `sh` are run, those of `sh background` left running; `sh settings` are the reader's.
+ */
 function stepsOf(text: string): Step[] {
   const fences = text.matchAll(/^( *)```sh(?: (\w+))?\n([\s\S]*?)^\1```$/gm);
   return [...fences].flatMap(([, indent = "", tag, body = ""]) => {
@@ -112,7 +116,7 @@ function stepsOf(text: string): Step[] {
   });
 }
 
-/** The two programs under the names that the pages give them. */
+/** The two programs under the names that the pages use. */
 function commandFolder(folder: string): string {
   const bin = join(folder, "bin");
   mkdirSync(bin, { recursive: true });

@@ -16,16 +16,17 @@ export interface Script {
   startAfter?: Promise<unknown>;
   /** Rejects the start. */
   refuseWith?: AppError;
-  /** Tokens after which the events end without `done`, as a lost worker would. */
+  /** Tokens after which the events end without `done`, as on the loss of a worker. */
   vanishAfter?: number;
 }
 
-/** Calls that are kept for a test to look at. */
+/** Calls that are kept for tests. */
 const MAX_REMEMBERED = 100;
 
 /**
- * An implementation of the dispatch port that answers at once: token i of choice c is the i-th word
- * of the last message, or `word<i>`. It obeys maxTokens, choices, stop and the signal.
+ * A dispatch that answers at once: token i of choice c is the i-th word of the last message, or
+ * `word<i>`. It obeys
+ * maxTokens, choices, stop and the signal.
  */
 export class ScriptedDispatch implements InferenceDispatch {
   script: Script = {};

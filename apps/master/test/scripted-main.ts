@@ -3,13 +3,13 @@ import type { ClusterLink, ClusterLinkOptions } from "../src/nodes/cluster-link.
 import { ListedNodes } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
-/** SIGUSR2 keeps the main thread busy for so long, as a flood of requests would. */
+/** SIGUSR2 blocks the main thread for this long, as a flood of requests would. */
 const blockedMs = 4_000;
 process.on("SIGUSR2", () => {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockedMs);
 });
 
-/** In tests of upgrades this build stands in for one that supports older cluster versions alone. */
+/** In upgrade tests this build runs as one that supports only older cluster versions. */
 const newest = process.env["HEDDLE_TEST_NEWEST_VERSION"];
 
 function startScriptedLink({ server }: ClusterLinkOptions): ClusterLink {
@@ -24,5 +24,5 @@ function startScriptedLink({ server }: ClusterLinkOptions): ClusterLink {
   };
 }
 
-/** The master's whole process, with a scripted dispatch in place of attached workers. */
+/** The master's whole process, with a scripted dispatch instead of attached workers. */
 await runMaster(process.argv.slice(2), startScriptedLink, newest ? Number(newest) : undefined);

@@ -7,9 +7,9 @@ import {
 } from "../src/inference/dispatch/inference-dispatch.ts";
 import type { InferenceAnswer, InferenceCall } from "../src/inference/dispatch/inference-port.ts";
 
-// A dispatch over replicas that are told what to answer, at times that are set by hand.
+// A dispatch over replicas with scripted answers, under a fake clock.
 
-/** To be called before each test, and `vi.useRealTimers` after it. */
+/** Call it before each test, and `vi.useRealTimers` after it. */
 export function useTimesByHand(): void {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
 }
@@ -29,7 +29,7 @@ export const STARTED: EngineEvent = {
 export const failed = (code: string): EngineEvent =>
   ({ type: "failed", id: 1, error: { code, message: `it is ${code}`, param: "p" } }) as EngineEvent;
 
-/** One replica; each call gets the next of its answers, and the last of them again and again. */
+/** One replica; each call gets the next of its answers, and then the last one repeatedly. */
 export class ScriptedReplica implements ReadyReplica {
   readonly node: string;
   readonly holder: string;
@@ -47,7 +47,7 @@ export class ScriptedReplica implements ReadyReplica {
     this.holder = `${name}/1`;
   }
 
-  /** All of them are of the key "a". */
+  /** All of them belong to the key "a". */
   usedBy(fairKey: string): number {
     return fairKey === "a" ? this.used : 0;
   }
@@ -88,7 +88,7 @@ export function dispatchOver(
     random: () => 1,
     ...{ maxQueued: 2, maxWaitMs: 1_000, maxLoadingWaitMs: 5_000, ...options },
   });
-  /** What has become of a call, in a word, as far as it has. */
+  /** The state of a call as one word. */
   const start = (
     change: Partial<InferenceCall> = {},
     signal: AbortSignal = new AbortController().signal,
@@ -120,7 +120,7 @@ export function dispatchOver(
   return { dispatch, source, listeners, start, change };
 }
 
-/** Turns of the event loop, enough for what waits for nothing. */
+/** Some turns of the event loop, enough for everything that needs no timer. */
 export async function soon(): Promise<void> {
   for (let turn = 0; turn < 8; turn++) await new Promise((resolve) => setImmediate(resolve));
 }

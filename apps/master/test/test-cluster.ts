@@ -37,7 +37,7 @@ const workerProgram = join(apps, "worker/test/scripted-worker.ts");
 const realWorkerProgram = join(apps, "worker/dist/main.js");
 const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
-/** The replicated state of one master, changed by the test at will. */
+/** The replicated state of one master, changed by the test directly. */
 export class TestControl implements ControlPlane {
   readonly #replicated = newestControl();
   readonly state = this.#replicated.state;
@@ -77,7 +77,7 @@ export class TestControl implements ControlPlane {
     this.#applied();
   }
 
-  /** As the state has it of a node on which no task runs. */
+  /** As the state has a node without tasks. */
   drain(nodeId: string, state: "draining" | "drained", drainByMs: number): void {
     const record = { offer: nodeOffer(nodeId), state, drainByMs };
     this.state.nodes.set(nodeId, record as unknown as NodeRecord);
@@ -134,7 +134,7 @@ export class TestCluster {
     this.#server = undefined;
   }
 
-  /** Resolves when the process says that it is ready. */
+  /** Resolves when the process is ready. */
   async startWorker(
     settings: {
       readonly name?: string;
@@ -157,7 +157,7 @@ export class TestCluster {
     return this.#spawn([parameterServerProgram, ...this.#flags(name)]);
   }
 
-  /** A worker as it is shipped, with real engines. */
+  /** A worker with real engines. */
   startRealWorker(name: string): Promise<ChildProcess> {
     const cache = ["--models-cache", join(this.folder, "models")];
     return this.#spawn([realWorkerProgram, ...this.#flags(name), ...cache]);
@@ -170,7 +170,7 @@ export class TestCluster {
     return [...flags, "--masters", this.link.grpcAddress, "--cluster-token-file", tokenFile];
   }
 
-  /** Resolves when the process says that it is ready. */
+  /** Resolves when the process is ready. */
   async #spawn(args: readonly string[]): Promise<ChildProcess> {
     const child = spawn(process.execPath, [...args], { stdio: ["ignore", "pipe", "inherit"] });
     this.#processes.add(child);
@@ -257,12 +257,12 @@ export function deltaText(events: readonly EngineEvent[], choice = 0): string {
   return text;
 }
 
-/** What the scripted engine answers. */
+/** The scripted engine's answer. */
 export function scriptedText(tokens: number): string {
   return Array.from({ length: tokens }, (_, index) => `t${index} `).join("");
 }
 
-/** Polls until the condition holds; fails with what was waited for after a time that no loaded machine needs. */
+/** Polls until the condition holds; fails with `what` after a time that no loaded machine needs. */
 export async function eventuallyTrue(what: string, condition: () => boolean): Promise<void> {
   const end = performance.now() + 50_000;
   while (!condition()) {

@@ -36,7 +36,7 @@ function noLogs(control: ControlPlane): LogReader {
 export const TEST_PEPPER = Buffer.alloc(32, 7);
 export const SECRETS = new TaskSecrets(TEST_PEPPER, { clusterToken: "unused" }, () => "");
 
-/** A control plane without a disk: the real apply on every proposal, at once. */
+/** A control plane without a disk: it applies every proposal at once. */
 export class VolatileControl implements ControlPlane {
   readonly #replicated = newestControl();
   readonly state = this.#replicated.state;
@@ -68,7 +68,7 @@ export class VolatileControl implements ControlPlane {
     return this.#replicated.keptAnswer(id);
   }
 
-  /** Everything that masters would keep, as lines of JSON. */
+  /** All replicated state as lines of JSON. */
   snapshot(): Iterable<string> {
     return this.#replicated.snapshot();
   }
@@ -76,7 +76,7 @@ export class VolatileControl implements ControlPlane {
   async close(): Promise<void> {}
 }
 
-/** What a master is built on, for what must be built on the same. */
+/** The parts under a master, for tests that share them. */
 interface Parts {
   readonly control: VolatileControl;
   readonly directory: ListedNodes;

@@ -1,6 +1,7 @@
 /**
- * Runs a check with a bound in wall-clock time until it has passed four times. It may fail once, so
- * that a pause of the machine does not fail the test; the second failure is thrown.
+ * Runs a check with a wall-clock bound until it has passed four times. One failure is allowed for a
+ * pause of the
+ * machine; the second is thrown.
  */
 export async function atLeastFourOfFive(check: () => Promise<void>): Promise<void> {
   let failures = 0;

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { seededRandom } from "@heddle/base/random";
 import { checkLinearizability, type Operation } from "@heddle/simulation/linearizability";
 
-/** Where clients send their requests: the masters' URLs now, and the key of an administrator. */
+/** The clients' targets: the masters' present URLs, and an administrator's key. */
 export interface WorkloadEndpoint {
   urls(): readonly string[];
   readonly adminKey: string;
@@ -15,7 +15,7 @@ export interface WorkloadOptions {
   readonly pauseMs?: number;
 }
 
-/** What a client learned of one attempt: an answer, or that nobody can tell. */
+/** The outcome of one attempt: an answer, or unknown. */
 type Attempt =
   | { readonly known: true; readonly status: number; readonly body: Fields; readonly etag: number }
   | { readonly known: false };
@@ -23,7 +23,7 @@ type Fields = Record<string, unknown>;
 
 type Known = Extract<Attempt, { known: true }>;
 
-/** A change as it is sent, each time alike. */
+/** A change as it is sent, equal each time. */
 interface Change {
   readonly id: string;
   readonly method: string;
@@ -35,28 +35,29 @@ interface Change {
 interface Write {
   readonly setting: string;
   readonly value: number;
-  /** Undefined for a write whatever is there. */
+  /** Undefined for an unconditional write. */
   readonly expected?: { readonly version: number; readonly value: number } | undefined;
 }
 
-/** Any of them; the bounds of their values are wide enough for every run. */
+/** Any settings whose bounds are wide enough for every run. */
 const REGISTERS = ["max_concurrent_jobs", "job_timeout"];
 const ATTEMPT_MS = 1_500;
-/** After the end, a call that still has no outcome is given up as lost. */
+/** After the end, a call without an outcome counts as lost after this. */
 const LAST_WORD_MS = 20_000;
 
 /**
- * Clients that read, write, and compare and set the cluster's settings, and create API keys, over
- * HTTP, each at any master. A change whose outcome is unknown is sent again under its
- * Idempotency-Key, to any master, until somebody knows: so every accepted change must show exactly
- * once. `check` judges the history.
+ * Clients that read, write, and compare-and-set settings, and create API keys, over HTTP, each at
+ * any master. A change
+ * with unknown outcome is retried under its Idempotency-Key until it is known: so every accepted
+ * change must show
+ * exactly once. `check` checks the history.
  */
 export class Workload {
   readonly history: Operation[] = [];
-  /** Names of keys whose creation was acknowledged, and of all that were ever asked for. */
+  /** Names of keys with acknowledged creation, and of all requested ones. */
   readonly created = new Set<string>();
   readonly asked = new Set<string>();
-  /** Versions that acknowledged writes led to, by setting. */
+  /** Versions from acknowledged writes, by setting. */
   readonly #versions = new Map<string, number[]>();
   readonly #lost = new Map<string, number>();
   readonly #faults: string[] = [];
@@ -67,7 +68,7 @@ export class Workload {
   #nextCall = 0;
   #starts = 0;
   #stopAtMs = Number.NEGATIVE_INFINITY;
-  /** Changes that were answered, which may come again. */
+  /** Answered changes, which may be repeated. */
   readonly #answered: { change: Change; told: Known }[] = [];
   replayed = 0;
   retried = 0;
@@ -85,9 +86,9 @@ export class Workload {
     return this;
   }
 
-  /** After a stop the clients begin again, and with them a history, of what is there now. */
+  /** After a stop, restarts the clients with a new history from the present state. */
   async resume(): Promise<void> {
-    // What has no outcome yet may still be made.
+    // A call without an outcome may still take effect.
     const begun = this.history.filter(({ returnedAt }) => returnedAt === undefined);
     for (const key of REGISTERS) {
       const calledAt = performance.now();
@@ -101,7 +102,7 @@ export class Workload {
     this.start();
   }
 
-  /** Resolves when this many more calls have their outcome; fails after a minute without. */
+  /** Resolves when this many more calls have an outcome; fails after a minute without one. */
   async progress(calls: number): Promise<void> {
     const wanted = this.history.length + calls;
     const endMs = performance.now() + 60_000;
@@ -117,7 +118,7 @@ export class Workload {
     await Promise.all(this.#running);
   }
 
-  /** Throws where the history is not linearizable, or an answer was none that a client may get. */
+  /** Throws if the history is not linearizable, or an answer is invalid. */
   check(): void {
     if (this.#faults.length > 0) throw new Error(this.#faults.join("\n"));
     const verdict = checkLinearizability(this.history);
@@ -125,7 +126,7 @@ export class Workload {
     if (verdict.result === "undecided") throw new Error(`too many calls to judge: ${verdict.key}`);
   }
 
-  /** Throws unless a master's settings and keys show every accepted change, and each once. */
+  /** Throws unless a master's settings and keys show every accepted change exactly once. */
   async checkMaster(url: string): Promise<void> {
     for (const setting of REGISTERS) {
       const path = `/cluster/settings/${setting}?consistency=strong`;
@@ -197,7 +198,7 @@ export class Workload {
     const calledAt = performance.now();
     const path = `/cluster/settings/${setting}?consistency=strong`;
     const attempt = await this.#attempt({ method: "GET", path }, random);
-    if (!attempt.known) return; // A read without an answer has seen nothing.
+    if (!attempt.known) return; // A read without an answer has no effect.
     const { version, value } = attempt.body as { version: number; value: number };
     seen.set(setting, { version, value });
     const values = version === 0 ? [] : [String(value)];
@@ -242,7 +243,7 @@ export class Workload {
     if (told) this.created.add(name);
   }
 
-  /** Sends a change again that was answered some time ago, maybe under another leader. */
+  /** Repeats a change that was answered earlier, possibly under another leader. */
   async #repeat(random: () => number): Promise<void> {
     const known = this.#answered[Math.floor(random() * this.#answered.length)];
     if (!known) return;
@@ -250,7 +251,7 @@ export class Workload {
     if (again.known) this.#expectSame(known.change, known.told, again);
   }
 
-  /** Now and then at the same time to two masters, neither of which knows of the other's. */
+  /** Sometimes sends it to two masters at once. */
   async #sendOnceOrTwice(change: Change, random: () => number): Promise<Attempt> {
     if (random() < 0.8) return this.#attempt(this.#sent(change), random);
     const both = [this.#sent(change), this.#sent(change)];
@@ -275,7 +276,7 @@ export class Workload {
     this.#faults.push(`${id} was answered ${JSON.stringify(attempt)}`);
   }
 
-  /** Sends a change until its outcome is known; undefined where the run ends before. */
+  /** Sends a change until its outcome is known; undefined if the run ends before. */
   async #untilKnown(change: Change, random: () => number): Promise<Known | undefined> {
     while (performance.now() < this.#stopAtMs + LAST_WORD_MS) {
       const told = await this.#sendOnceOrTwice(change, random);
@@ -289,7 +290,7 @@ export class Workload {
     return undefined;
   }
 
-  /** One request to any master. Known are answers, and refusals that changed nothing are not. */
+  /** One request to any master. Answers and refusals without a change have a known outcome. */
   async #attempt(
     { method, path, headers, body }: Omit<Change, "id" | "body"> & { body?: unknown },
     random: () => number,
@@ -309,7 +310,7 @@ export class Workload {
         signal: AbortSignal.timeout(ATTEMPT_MS),
       });
       const fields = (await reply.json()) as Fields;
-      // 408: on a machine with many other loads the request itself may arrive too late.
+      // 408: on a loaded machine the request itself may arrive too late.
       if (reply.status === 503 || reply.status === 408) return { known: false };
       if (reply.headers.get("idempotency-replayed")) this.replayed++;
       const etag = Number(/^"(\d+)"$/.exec(reply.headers.get("etag") ?? "")?.[1]);
@@ -324,14 +325,14 @@ export class Workload {
   }
 }
 
-/** Equal but for what tells two requests with one answer apart. */
+/** Whether the answers are equal, apart from their request ids. */
 function sameAnswer(one: Known, other: Known): boolean {
   const text = ({ status, etag, body }: Known) =>
     JSON.stringify([status, etag, { ...body, request_id: undefined }]);
   return text(one) === text(other);
 }
 
-/** A setting's value stands for its version too, since no value is written twice. */
+/** A setting's value identifies its version, because no value is written twice. */
 function actionOf({ value, expected }: Write, done: boolean | undefined): Operation["action"] {
   const text = String(value);
   if (!expected) return { type: "write", value: text };

@@ -24,7 +24,7 @@ import type { RouteInfo } from "../http/route-table.ts";
 import type { ModelView } from "../models/model-view.ts";
 import type { viewExplanation } from "../orchestration/scheduling/explanation-view.ts";
 
-/** Routes that the client has no method for, and why. */
+/** Routes without a client method, and why. */
 const EXCLUDED: Readonly<Record<string, string>> = {
   "POST /api/v1/chat/completions": "what any OpenAI SDK is for",
   "POST /api/v1/models/:id/pull": "a progress bar for whoever sets models up, on the command line",
@@ -106,16 +106,16 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-describe("the client library and the table of routes", () => {
+describe("client library and route table", () => {
   it("have a method for each route, or a reason why not", () => {
     const reached = Object.values(METHODS).map(([route]) => route);
     const known = [...new Set([...reached, ...Object.keys(EXCLUDED)])];
-    // A test master serves no logs: its table lacks that one route.
+    // A test master serves no logs, so its table lacks that route.
     const served = [...new Set([...routes, "GET /api/v1/jobs/:id/logs"])];
     expect(known.sort()).toEqual(served.sort());
   });
 
-  it("have a line above for each method", () => {
+  it("have a case above for each method", () => {
     const heddle = new Heddle({ endpoint: api.master.url });
     const methods = Object.entries(heddle).flatMap(([name, resource]) =>
       Object.getOwnPropertyNames(Object.getPrototypeOf(resource))
@@ -137,7 +137,7 @@ describe("the client library and the table of routes", () => {
       () => undefined,
       (error: unknown) => error,
     );
-    // What is asked for is not there, but the route is.
+    // The requested object does not exist, but the route does.
     if (refused !== undefined) expect(refused).toMatchObject({ status: 404 });
     const [method, path = ""] = route.split(" ");
     const pattern = path.replace(/[:*]\w+/g, "[^/]+");
@@ -145,7 +145,7 @@ describe("the client library and the table of routes", () => {
     expect(sent[0]).not.toContain(" b");
   });
 
-  it("tell of a spec and of a job what holds them back, in the shapes that the client has", async () => {
+  it("report a spec's and a job's blockers in the client's format", async () => {
     const { url: endpoint, adminKey } = api.master;
     const { jobs } = new Heddle({ endpoint, auth_token: adminKey });
     const large = { ...SPEC, name: "large", resources: { gpu_count: 4 } };
@@ -157,7 +157,7 @@ describe("the client library and the table of routes", () => {
     expect(await jobs.get(id)).toMatchObject({ explanation: ofJob, phase: /^(ACC|PEND)/ });
   });
 
-  it("have the same types of answers, which the type check holds (npm run typecheck)", () => {
+  it("have the same types of answers, as the type check verifies", () => {
     type Whole = ReturnType<typeof viewWholeJob> & Pick<Job, "explanation">;
     expectTypeOf<ReturnType<typeof viewJob>>().toExtend<Loose<JobSummary>>();
     expectTypeOf<Whole>().toExtend<Loose<Job>>();
@@ -173,5 +173,5 @@ describe("the client library and the table of routes", () => {
   });
 });
 
-/** The members whose words the master's views have as mere text, and times as may-be-null. */
+/** The members that are plain text, or nullable times, in the master's views. */
 type Loose<T> = Omit<T, "object" | "phase" | "submitted_at" | "since" | "verdict">;

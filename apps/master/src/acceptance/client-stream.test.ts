@@ -7,10 +7,10 @@ import { describe, expect, it, type TestContext } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
 
-/** A real worker is not needed: these jobs wait, and are suspended, resumed and cancelled. */
+/** No real worker is needed: these jobs wait, and are suspended, resumed and cancelled. */
 const SPEC = { name: "streamed", command: "true" };
 
-/** Masters of a test's own, since the tests run side by side. */
+/** Masters of its own for each test, since tests run concurrently. */
 function newGroup({ onTestFinished }: TestContext, count: number): MasterGroup {
   const group = new MasterGroup(count);
   onTestFinished(() => group.close());
@@ -18,9 +18,10 @@ function newGroup({ onTestFinished }: TestContext, count: number): MasterGroup {
 }
 
 /**
- * A client of the whole group. It is told the masters by name, since their ports change when they
- * start again: what it asks of `http://master-2` goes to where master-2 is now. `opened` gets the
- * masters that streams were opened on, in order.
+ * A client of the whole group. Masters are addressed by name, because a restart changes their
+ * ports:
+ * `http://master-2` leads to the present port of master-2. `opened` receives the masters on which
+ * streams were opened, in order.
  */
 function clientOf(
   group: MasterGroup,
@@ -54,7 +55,7 @@ function watch(heddle: Heddle, id: string, after?: string) {
 const positionsOf = (updates: readonly JobUpdate[]) =>
   updates.flatMap((update) => (update.type === "state" ? [update.id] : []));
 
-/** Suspends and resumes a waiting job, which makes two updates a round. */
+/** Suspends and resumes a waiting job: two updates a round. */
 async function move(heddle: Heddle, id: string, rounds: number): Promise<void> {
   for (let round = 0; round < rounds; round++) {
     await heddle.jobs.suspend(id);
@@ -68,7 +69,7 @@ function comparePositions(a: string, b: string): number {
   return index - otherIndex || ordinal - otherOrdinal;
 }
 
-/** What must hold of every stream, however often it broke: each update once, in order, to the end. */
+/** Checks a stream that may have broken: each update once, in order, to the end. */
 async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpdate[]) {
   const positions = positionsOf(updates);
   expect(new Set(positions).size).toBe(positions.length);
@@ -78,7 +79,7 @@ async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpda
   expect(positions).toEqual(positionsOf(again.updates));
   const [first, last] = [updates[0]?.phase, updates.at(-1)?.phase];
   expect([first, last]).toEqual(["ACCEPTED", "CANCELLED"]);
-  // From each position on, the rest follows, whoever is asked.
+  // From each position on, any master returns the rest.
   for (const at of [0, Math.floor(positions.length / 2), positions.length - 2]) {
     const rest = watch(heddle, id, positions[at]);
     await rest.ended;
@@ -87,7 +88,7 @@ async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpda
 }
 
 describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () => {
-  it("goes on over masters that are killed and started again, without gap or repeat", async (context) => {
+  it("resumes over killed and restarted masters, without gap or repeat", async (context) => {
     const opened: string[] = [];
     const group = newGroup(context, 3);
     await group.startAll();
@@ -97,7 +98,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await eventuallyAsync("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
     const watched = watch(heddle, id);
     await move(heddle, id, 3);
-    // The master that the stream is read from, which is the first of the list, and the others after.
+    // The stream's master first in the list, then the others.
     for (const name of group.names) {
       const before = watched.updates.length;
       await group.end(name, "SIGKILL");
@@ -113,7 +114,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await expectWhole(heddle, id, watched.updates);
   });
 
-  it("outlives a restart of the only master, in good order or not", async (context) => {
+  it("survives a clean and an unclean restart of the only master", async (context) => {
     const group = newGroup(context, 1);
     await group.startAll();
     const heddle = clientOf(group);
@@ -136,7 +137,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     expect(await heddle.jobs.wait(id)).toMatchObject({ state: "cancelled", phase: "CANCELLED" });
   });
 
-  it("ends with the caller's signal, with a job that is not there, and with one that is over", async (context) => {
+  it("ends with the caller's signal, a missing job, and an ended job", async (context) => {
     const group = newGroup(context, 1);
     await group.startAll();
     const heddle = clientOf(group);
@@ -166,7 +167,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     expect(error).toMatchObject({ name: "ConflictError", request_id: expect.any(String) });
   });
 
-  it("tells every line of a log once when the master that it is read from is killed", async (context) => {
+  it("returns every log line once when its master is killed", async (context) => {
     const cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
     context.onTestFinished(() => cluster.close());
     const group = cluster.masters;
@@ -174,9 +175,9 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await group.startAll();
     await cluster.startWorker("worker-1");
     const leader = await group.leader();
-    // Read from a follower first, then from whoever is next.
+    // Read from a follower first, then from the next.
     const names = [...group.names.filter((name) => name !== leader), leader];
-    // The job does not end before the test has looked.
+    // The job does not end before the check.
     const gate = join(group.folder, "gate");
     const upTo = (n: number) =>
       `while [ $i -lt ${n} ]; do i=$((i+1)); echo line $i; sleep 0.03; done`;

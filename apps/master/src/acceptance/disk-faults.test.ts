@@ -6,8 +6,9 @@ import { canCompile, compileFailingSync, ImageDisk, MemoryDisk, whyNot } from ".
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
-// Masters whose disks are full, fail, or lose power, under a workload. A part that this machine does
-// not allow is skipped with a line that says why.
+// Masters whose disks are full, fail, or lose power, under a workload. Parts that this machine does
+// not
+// support are skipped with the reason.
 
 const NAMES = ["master-1", "master-2", "master-3"];
 const noMemoryDisk = skipReason(
@@ -33,13 +34,13 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) cleanUp();
 });
 
-/** Puts some 100 kB into the log, so that it soon needs another segment. */
+/** Writes some 100 kB to the log, so that it soon needs another segment. */
 async function writeMuch({ group }: FaultRun, name: string): Promise<void> {
   const models = Array.from({ length: 500 }, (_, at) => `${at}`.padStart(200, "m"));
   await group.request(name, "POST", "/api/v1/keys", { name: "large", models });
 }
 
-/** A follower's disk takes seconds for each write, and is well again: who lags is told, until it does not. */
+/** A follower's disk takes seconds per write, then recovers: the reported lag must follow. */
 async function seeBehind(
   { group }: FaultRun,
   setDisk: (name: string, how: "slow" | "well") => void,
@@ -67,9 +68,9 @@ async function seeBehind(
   await eventuallyAsync("nor is the leader's mark", async () => !(await isMarked()));
 }
 
-describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
+describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
   it.skipIf(noMemoryDisk)(
-    "when the leader's disk is full: it ends and says so, and comes back when there is room",
+    "full disk of the leader: it ends with a message, and returns with room",
     async () => {
       const disks = new Map(NAMES.map((name) => [name, new MemoryDisk(24)]));
       for (const disk of disks.values()) cleanUps.push(() => disk.close());
@@ -94,7 +95,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
   );
 
   it.skipIf(noCompiler)(
-    "when a disk hangs: its master labels its reads, the leader tells; and when a sync fails: that master ends at once",
+    "hanging disk and failing sync: reads are labelled, the failing master ends",
     async () => {
       const folder = mkdtempSync(join(tmpdir(), "heddle-sync-"));
       cleanUps.push(() => rmSync(folder, { recursive: true }));
@@ -130,25 +131,22 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
     },
   );
 
-  it.skipIf(noImageDisk)(
-    "when the power of all masters is cut: nothing that was acknowledged is lost",
-    async () => {
-      const disk = new ImageDisk(96);
-      cleanUps.push(() => disk.close());
-      const place = (name: string) => ({ directory: join(disk.path, name) });
-      run = await startFaultRun({ title: "power cut", place });
-      const { group, workload, random } = run;
-      for (const _ of run.rounds(1)) {
-        await workload.progress(80 + Math.floor(random() * 80));
-        const names = group.runningNames;
-        for (const name of names) group.signal(name, "SIGSTOP");
-        const image = await disk.copy();
-        await Promise.all(names.map((name) => group.end(name, "SIGKILL")));
-        disk.switchTo(image);
-        await group.startAll();
-      }
-      await workload.progress(60);
-      await run.finish();
-    },
-  );
+  it.skipIf(noImageDisk)("power cut of all masters: no acknowledged change is lost", async () => {
+    const disk = new ImageDisk(96);
+    cleanUps.push(() => disk.close());
+    const place = (name: string) => ({ directory: join(disk.path, name) });
+    run = await startFaultRun({ title: "power cut", place });
+    const { group, workload, random } = run;
+    for (const _ of run.rounds(1)) {
+      await workload.progress(80 + Math.floor(random() * 80));
+      const names = group.runningNames;
+      for (const name of names) group.signal(name, "SIGSTOP");
+      const image = await disk.copy();
+      await Promise.all(names.map((name) => group.end(name, "SIGKILL")));
+      disk.switchTo(image);
+      await group.startAll();
+    }
+    await workload.progress(60);
+    await run.finish();
+  });
 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { descendantsOf, ProcessCluster } from "../../test/process-cluster.ts";
 
-// A whole node that is killed under training jobs that may lose tasks: real processes, over HTTP.
+// A node is killed under training jobs that tolerate losses: real processes, over HTTP.
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.close());
 
-/** A worker with so many devices; resolves when jobs can be placed on it. */
+/** A worker with this many devices; resolves when it accepts jobs. */
 async function startNode(name: string, devices: number, pool = name): Promise<ChildProcess> {
   const gpus = ["--simulate-gpus", `${devices}xH100-80GB`];
   const flags = ["--name", name, "--labels", `pool=${pool}`, ...gpus];
@@ -57,7 +57,7 @@ async function submit(name: string, more: object): Promise<string> {
 
 const read = async (path: string) => (await cluster.request("GET", `/api/v1/jobs/${path}`)).text();
 
-/** Waits until the job is as it should be; one that fails says why. */
+/** Waits until the job meets the condition; a failed job reports why. */
 async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
   let job: Job | undefined;
   const look = async () => {
@@ -71,9 +71,9 @@ async function until(id: string, what: string, holds: (job: Job) => boolean): Pr
 
 const stepOf = ({ progress }: Job) => progress?.step ?? 0;
 
-test("a node is killed with its tasks: one lost of two is replaced in its attempt, two lost end theirs", async () => {
+test("node kill: one lost task of two is replaced, two lost end the attempt", async () => {
   const lost = await startNode("b", 3, "spare");
-  // Both of its tasks are on the node that is killed, of the other's one.
+  // Both of its tasks are on the node that is killed; of the other job only one.
   const beyond = await submit("beyond", { node_affinity: { pool: "spare" } });
   await until(beyond, "it has places", ({ state }) => state === "running");
   const within = await submit("within", {});

@@ -2,7 +2,7 @@ import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
-// What an unchanged client sees of each error: its class, its code, its `param`.
+// An unmodified client's view of each error: its class, code and `param`.
 
 const MAX_BODY_BYTES = 65_536;
 
@@ -19,7 +19,7 @@ const hello = { model: TINY, messages: [{ role: "user" as const, content: "hello
 
 type ErrorClass = new (...args: never[]) => APIError;
 
-/** The error that a call ends with, which must be of the class. */
+/** The error of a call, which must be of the class. */
 async function errorOf(call: Promise<unknown>, type: ErrorClass): Promise<APIError> {
   const thrown = await call.then(
     () => undefined,
@@ -32,28 +32,28 @@ async function errorOf(call: Promise<unknown>, type: ErrorClass): Promise<APIErr
   return error;
 }
 
-/** A call with members that the client's types do not know, or know otherwise. */
+/** A call with members that the client's types do not have, or have otherwise. */
 function create(members: Record<string, unknown>, client = openai): Promise<unknown> {
   const body = { ...hello, ...members };
   return client.chat.completions.create(body as unknown as typeof hello);
 }
 
 describe("the official client's typed errors", () => {
-  it("AuthenticationError for a wrong key, for a mistyped one and for none", async () => {
+  it("AuthenticationError for a wrong, a malformed and a missing key", async () => {
     for (const key of ["wrong", `${cluster.adminKey.slice(0, -1)}!`, " "]) {
       const error = await errorOf(create({}, cluster.client(key)), OpenAI.AuthenticationError);
       expect(error).toMatchObject({ status: 401, code: "invalid_api_key" });
     }
   });
 
-  it("NotFoundError for an unknown model, in a call and alone", async () => {
+  it("NotFoundError for an unknown model, in a call and by id", async () => {
     const called = await errorOf(create({ model: "gpt-nope" }), OpenAI.NotFoundError);
     expect(called).toMatchObject({ code: "model_not_found", param: "model" });
     expect(called.message).toContain("gpt-nope");
     await errorOf(openai.models.retrieve("gpt-nope"), OpenAI.NotFoundError);
   });
 
-  it("PermissionDeniedError for a key without the right, and NotFoundError beyond its models", async () => {
+  it("PermissionDeniedError without permission, NotFoundError beyond the key's models", async () => {
     const reader = cluster.client(await cluster.createKey({ scopes: ["models:read"] }));
     await errorOf(create({}, reader), OpenAI.PermissionDeniedError);
     const narrow = cluster.client(await cluster.createKey({ models: ["FamilyA-1-2B"] }));
@@ -115,7 +115,7 @@ describe("the official client's typed errors", () => {
     expect(error).toMatchObject({ code: "unsupported_parameter", param });
   });
 
-  it("no error for members that nobody knows", async () => {
+  it("no error for unknown members", async () => {
     await create({ some_future_parameter: { deep: true }, max_tokens: 1 });
   });
 
@@ -131,7 +131,7 @@ describe("the official client's typed errors", () => {
     },
   );
 
-  it("RateLimitError with the wait for a key that spent its requests", async () => {
+  it("RateLimitError with the wait for a key without requests left", async () => {
     const key = await cluster.createKey({ limits: { requests_per_minute: 2 } });
     const limited = cluster.client(key);
     await create({ max_tokens: 1 }, limited);
@@ -143,7 +143,7 @@ describe("the official client's typed errors", () => {
     expect(error.headers?.get("x-ratelimit-remaining-requests")).toBe("0");
   });
 
-  it("RateLimitError for tokens that were reserved, which never come back later", async () => {
+  it("RateLimitError for reserved tokens that are never released", async () => {
     const key = await cluster.createKey({ limits: { tokens_per_minute: 200 } });
     const error = await errorOf(
       create({ max_tokens: 4000 }, cluster.client(key)),
@@ -179,7 +179,7 @@ describe("the transport", () => {
     expect(await reply.json()).toMatchObject({ error: { type: "invalid_request_error" } });
   });
 
-  it("gives a request id on success, on a stream, and on an error", async () => {
+  it("returns a request id on success, on a stream, and on an error", async () => {
     const replies = [
       await post({ ...hello, max_tokens: 1 }),
       await post({ ...hello, max_tokens: 1, stream: true }),

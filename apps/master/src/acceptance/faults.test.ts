@@ -3,10 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { eventsOf } from "../../test/http.ts";
 import { childrenOf, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
-// Two workers, and what a client sees when processes are killed. The tests run in order: each
-// begins with what the one before it left.
+// Two workers, and a client's view when processes are killed. The tests run in order, each from the
+// state
+// that the previous one left.
 
-/** Long enough for the rest of a short answer on a loaded machine, far too short for a long one. */
+/** Enough for the rest of a short answer on a loaded machine, far too short for a long one. */
 const DRAIN_MS = 4_000;
 
 let cluster: ProcessCluster;
@@ -32,7 +33,7 @@ const post = (body: unknown) => cluster.request("POST", "/api/v1/chat/completion
 const answer = async () =>
   (await cluster.openai.chat.completions.create(short)).choices[0]?.message.content;
 
-/** A stream that has begun, with so many events (on a busy machine one holds many tokens): the worker that answers it, and how to read the rest. */
+/** A started stream after this many events: its worker, and a function that reads the rest. */
 async function begin(body: object = long, events = 6) {
   const reply = await post({ ...body, stream: true });
   expect(reply.status).toBe(200);
@@ -56,7 +57,7 @@ async function begin(body: object = long, events = 6) {
   };
 }
 
-/** The worker process that has the node's id. */
+/** The worker process of the node. */
 async function workerOf(node: string | null) {
   const reply = await cluster.request("GET", "/api/v1/workers");
   const { data } = (await reply.json()) as { data: { id: string; address: string }[] };
@@ -75,7 +76,7 @@ function expectCutOff(text: string, code: string): void {
 }
 
 describe("kill -9", () => {
-  it("of an engine ends its stream with engine_failed; it comes back and answers", async () => {
+  it("of an engine ends its stream with engine_failed; it restarts and answers", async () => {
     const stream = await begin();
     const worker = await workerOf(stream.node);
     const [engine] = childrenOf(worker?.pid);
@@ -87,7 +88,7 @@ describe("kill -9", () => {
     expect(await Promise.all(Array.from({ length: 4 }, answer))).toEqual(Array(4).fill("kkk"));
   });
 
-  it("of every engine fails no call that comes after: all wait for their restart", async () => {
+  it("of every engine fails no later call: all wait for the restart", async () => {
     const engines = () => cluster.workers.flatMap(({ pid }) => childrenOf(pid));
     await cluster.until(async () => engines().length === 2, "both engines run", 50_000);
     for (const engine of engines()) process.kill(engine, "SIGKILL");
@@ -100,13 +101,13 @@ describe("kill -9", () => {
     const worker = await workerOf(stream.node);
     worker?.kill("SIGKILL");
     expectCutOff(await stream.rest(), "worker_lost");
-    // Nobody starts the lost one before these are answered.
+    // The lost worker stays down until these are answered.
     expect(await Promise.all(Array.from({ length: 8 }, answer))).toEqual(Array(8).fill("kkk"));
     await cluster.startWorker();
     await cluster.replicasReady(2);
   });
 
-  it("of a worker fails an answer that is not streamed with 502, never with a part of it", async () => {
+  it("of a worker fails a non-streamed answer with 502, never with a part of it", async () => {
     const pending = post(long);
     await cluster.until(
       async () => (await cluster.metric("vllm:num_requests_running")) > 0,
@@ -117,7 +118,7 @@ describe("kill -9", () => {
     const reply = await pending;
     expect(reply.status).toBe(502);
     expect(await reply.json()).toMatchObject({ error: { code: "worker_lost", retryable: true } });
-    // With no worker left a call waits for one to come back, as a supervisor starts it again.
+    // Without a worker a call waits for one, as when a supervisor restarts it.
     const waiting = answer();
     await cluster.startWorker();
     expect(await waiting).toBe("kkk");
@@ -125,8 +126,8 @@ describe("kill -9", () => {
   });
 });
 
-describe("a master that ends", () => {
-  it("on SIGTERM lets a short stream end, tells a long one, and exits 0", async () => {
+describe("master restart", () => {
+  it("on SIGTERM lets a short stream end, interrupts a long one, exits 0", async () => {
     const stream = await begin();
     const brief = await begin({ ...short, max_tokens: 60 }, 1);
     const ended = cluster.stop(cluster.master);
@@ -135,7 +136,7 @@ describe("a master that ends", () => {
     expect(await ended).toBe(0);
   });
 
-  it("is found again by its worker when it is back, and knows its keys", async () => {
+  it("is found by its worker again, and has its keys", async () => {
     await cluster.startMaster();
     await cluster.replicasReady(1);
     expect(await answer()).toBe("kkk");

@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
-/** `as` bytes, the caller reads standard output itself. */
+/** With `bytes`, the caller reads standard output itself. */
 function start(args: readonly string[], as: "text" | "bytes" = "text") {
   const child = spawn(process.execPath, [MAIN, ...args], {
     env: {
@@ -46,10 +46,10 @@ function start(args: readonly string[], as: "text" | "bytes" = "text") {
   };
 }
 
-/** One run of the command line as a process of its own, to its end. */
+/** Runs the command line as a process to its end. */
 async function heddle(args: readonly string[], input = "") {
   const { child, ended, stdout, stderr } = start(args);
-  // Who reads no input may have ended before it comes.
+  // A command that reads no input may end before it arrives.
   child.stdin.on("error", () => {});
   child.stdin.end(input);
   return { code: await ended, stdout: await stdout, stderr: await stderr };
@@ -65,7 +65,7 @@ async function submit(spec: Readonly<Record<string, unknown>>): Promise<string> 
 const stateOf = async (id: string) => (await cluster.job(id)).state;
 
 describe("jobs from the command line", { timeout: 120_000 }, () => {
-  it("run examples/hello.yaml: submitted and watched, its lines read again", async () => {
+  it("run examples/hello.yaml: submit, watch, and read the log again", async () => {
     const run = await heddle(["jobs", "submit", join(EXAMPLES, "hello.yaml"), "--watch"]);
     expect(run.code, run.stderr).toBe(0);
     const [id = "", ...updates] = run.stdout.trim().split("\n");
@@ -85,7 +85,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "get", id, "-o", "name"])).stdout).toBe(`${id}\n`);
   });
 
-  it("run examples/gang.yaml: four tasks together, on GPUs that are simulated", async () => {
+  it("run examples/gang.yaml: four tasks together on simulated GPUs", async () => {
     const file = join(EXAMPLES, "gang.yaml");
     const explained = await heddle(["jobs", "explain", file]);
     expect(explained).toMatchObject({
@@ -108,7 +108,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "get", id])).stdout).toMatch(/\(simulated\)/);
   });
 
-  it("give a log as the bytes that were written, whatever they are", async () => {
+  it("return a log as the exact bytes that were written", async () => {
     const octets = String.raw`printf '\377\376a\000\r\nb\303'; printf '\244\n\355\240\200'`;
     const command = `${octets}; head -c 200000 /dev/urandom; printf 'no end'`;
     const id = await submit({ name: "binary", command });
@@ -127,7 +127,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(attempt).toMatchObject({ code: 2, stderr: /has no attempt 9: it has had 1/ });
   });
 
-  it("end a wait with 8 where the job failed, and with 130 at Ctrl-C", async () => {
+  it("exit a wait with 8 if the job failed, and with 130 on Ctrl-C", async () => {
     const id = await submit({ name: "bad", command: "echo last words >&2; exit 3" });
     const waited = await heddle(["jobs", "wait", id]);
     expect(waited.code).toBe(8);
@@ -149,7 +149,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "wait", long])).code).toBe(8);
   });
 
-  it("say why a job waits, with numbers, and change what waits", async () => {
+  it("explain a waiting job with numbers, and change it", async () => {
     const flags = ["--name", "large", "--command", "true", "--gpus", "8", "--tasks", "8"];
     const dry = await heddle(["jobs", "submit", ...flags, "--dry-run"]);
     expect(dry.code).toBe(8);
@@ -190,7 +190,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "suspend", waits])).code).toBe(5);
   });
 
-  it("refuse a wrong spec with every fault, its place, the request's id and exit code 2", async () => {
+  it("refuse an invalid spec with every fault, request id and exit code 2", async () => {
     const faulty = { name: "x", command: "true", tasks: 0, resources: { cpu_cores: -1 } };
     const refused = await heddle(["jobs", "submit", "-"], JSON.stringify(faulty));
     expect(refused.code).toBe(2);
@@ -207,7 +207,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "list", "--state", "lost"])).code).toBe(2);
   });
 
-  it("drain a worker by its name and have it back; set queues and list them", async () => {
+  it("drain a worker by name and resume it; set queues and list them", async () => {
     const drained = await heddle(["workers", "drain", "worker-1", "--deadline", "30"]);
     expect(drained).toMatchObject({ code: 0, stderr: /^worker-1 is drain/ });
     expect((await heddle(["workers", "get", "worker-1"])).stdout).toMatch(/worker-1 +drain/);
@@ -221,7 +221,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(JSON.parse(queues.stdout)).toMatchObject([{ name: "default" }, { name: "night" }]);
   });
 
-  it("set a project's quota and show its use; figures of jobs are in the cluster's metrics", async () => {
+  it("set a project's quota and show its usage; metrics have the jobs", async () => {
     const flags = ["--weight", "2", "--gpus", "4", "--gpu-hours", "10.5", "--max-jobs", "1"];
     const set = await heddle(["projects", "set", "lab", ...flags]);
     expect(set.stdout).toMatch(/lab +2 +0\/4 +0\/10\.5 +1\n/);
@@ -237,7 +237,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(resources.stdout).toMatch(/0\/4 H100\S* \(simulated\)/);
   });
 
-  it("end with 4 without a right key, 6 over a quota, 7 where no master answers, 2 for a wrong flag", async () => {
+  it("exit with 4 without a key, 6 over quota, 7 without a master, 2 for bad flags", async () => {
     const { adminKey } = cluster.masters;
     const wrongKey = `${adminKey.slice(0, -1)}${adminKey.endsWith("x") ? "y" : "x"}`;
     expect((await heddle(["--api-key", wrongKey, "jobs", "list"])).code).toBe(4);

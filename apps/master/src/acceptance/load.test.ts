@@ -4,7 +4,7 @@ import { NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.t
 import { atLeastFourOfFive } from "../../test/tries.ts";
 
 const messages = [{ role: "user" as const, content: "go on" }];
-/** Far more than one slot can say during a test. */
+/** Far more than one slot can generate during a test. */
 const endless = { model: TINY, messages, n: 16, max_tokens: 4000, logit_bias: NO_END };
 
 async function short(cluster: ProcessCluster): Promise<string | null | undefined> {
@@ -21,7 +21,7 @@ describe("64 streams at once", () => {
   });
   afterAll(() => cluster.close());
 
-  it("are each whole, ended once, and never mixed up", async () => {
+  it("are each complete, ended once, and never mixed up", async () => {
     const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
     const answers = [...letters].map(async (letter, i) => {
       const stream = await cluster.openai.chat.completions.create({
@@ -66,9 +66,9 @@ describe("one slot", () => {
     cluster.until(async () => (await running()) === count, `${count} calls run`, 50_000);
 
   it.each([true, false])(
-    "is free within a second after its client hangs up, stream %s",
+    "is free within a second after its client disconnects, stream %s",
     async (stream) => {
-      // A machine that stands still may make one try of five late.
+      // A stalled machine may delay one try of five.
       await atLeastFourOfFive(async () => {
         const abort = new AbortController();
         const call = post({ ...endless, stream }, abort.signal);
@@ -86,11 +86,12 @@ describe("one slot", () => {
     },
   );
 
-  it("refuses what its queues cannot hold with 503 and Retry-After, and then serves on", async () => {
+  it("refuses calls above its queues with 503 and Retry-After, then serves on", async () => {
     const abort = new AbortController();
     const refusals: APIError[] = [];
-    // One runs, one may wait in the engine and two in the master, so that at least eight are refused
-    // at once. Two more may find room as calls end.
+    // One runs, one may wait in the engine and two in the master, so at least eight are refused at
+    // once. Two
+    // more may find room as calls end.
     for (let call = 0; call < 12; call++) {
       cluster.openai.chat.completions
         .create({ ...endless, stream: true }, { signal: abort.signal })

@@ -7,9 +7,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
-// Three masters as processes, clients that change and read the cluster's settings through all of
-// them, and what happens to processes. Every history is judged: linearizable, nothing lost, nothing
-// twice. HEDDLE_FAULT_MINUTES makes the runs longer (npm run faults).
+// Three masters as processes under faults, while clients change and read settings through all of
+// them. Every
+// history is checked: linearizable, nothing lost, nothing twice. HEDDLE_FAULT_MINUTES makes the
+// runs
+// longer (npm run faults).
 
 const CLOCK_SKEW = fileURLToPath(new URL("../../test/clock-skew.ts", import.meta.url));
 
@@ -20,7 +22,7 @@ let run: FaultRun | undefined;
 beforeAll(() => {
   clocks = mkdtempSync(join(tmpdir(), "heddle-clock-"));
 });
-/** After a test that failed, whatever it has left, the next has masters of its own. */
+/** After a failed test the next one gets new masters. */
 afterEach(async ({ task }) => {
   if (task.result?.state === "pass") return;
   await run?.close();
@@ -31,7 +33,7 @@ afterAll(async () => {
   rmSync(clocks, { recursive: true });
 });
 
-/** The masters of the test before, where there are any; their clocks are right. */
+/** Reuses the masters of the previous test, if any; their clocks are right. */
 async function begin(title: string): Promise<FaultRun> {
   await run?.resume(title);
   const options = `${process.env["NODE_OPTIONS"] ?? ""} --import=${CLOCK_SKEW}`;
@@ -44,8 +46,8 @@ async function begin(title: string): Promise<FaultRun> {
   return run;
 }
 
-describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
-  it("while the leader and followers are killed -9 and start again", async () => {
+describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
+  it("kill -9 of the leader and of followers, with restarts", async () => {
     const run = await begin("kill -9");
     const { group, workload, pick } = run;
     for (const round of run.rounds(2)) {
@@ -61,7 +63,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
     expect(workload.history.length).toBeGreaterThan(240);
   });
 
-  it("while the leader is stopped and goes on: it steps down, and answers nothing stale", async () => {
+  it("stopped leader: it steps down, and answers nothing stale", async () => {
     const run = await begin("SIGSTOP");
     const { group, workload, random } = run;
     for (const _ of run.rounds(1)) {
@@ -83,7 +85,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
       const newest = ((await changed.json()) as { version: number }).version;
       const labelled = Array.from({ length: 4 }, () => group.request(stopped, "GET", other));
       const status = group.status(stopped);
-      // Reads that were sent while it slept are the first that it answers.
+      // Reads that were sent during the stop are answered first.
       const early = Array.from({ length: 8 }, () =>
         group.request(stopped, "GET", "/api/v1/cluster/settings/job_timeout?consistency=strong"),
       );
@@ -112,7 +114,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
     await run.finish();
   });
 
-  it("while the masters' clocks jump by an hour and back", async () => {
+  it("clock jumps of an hour and back", async () => {
     const run = await begin("clock jump");
     const { group, workload, pick } = run;
     for (const _ of run.rounds(2)) {
@@ -126,12 +128,12 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
     for (const name of group.names) rmSync(clockFile(name), { force: true });
   });
 
-  it("while a majority is gone: changes end in time with 503, reads are labelled, and it heals", async () => {
+  it("lost majority: changes end with 503, reads are labelled, and it recovers", async () => {
     const run = await begin("no majority");
     const { group, workload } = run;
     await workload.progress(60);
     const gone = group.names.filter((name) => name !== "master-2");
-    // No client of the workload writes this one, whose change may yet be made.
+    // No client of the workload writes this one; its change may still be committed.
     const settings = "/api/v1/cluster/settings/overcommit_ratio";
     for (const name of gone) await group.end(name, "SIGKILL");
     const startedMs = performance.now();
@@ -144,7 +146,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
       const { code } = (await refused.json()) as { code: string };
       expect(["unavailable", "outcome_unknown"]).toContain(code);
     }
-    // The limit is 10 s; the rest is for a loaded machine.
+    // The limit is 10 s; the rest allows for a loaded machine.
     expect(performance.now() - startedMs).toBeLessThan(20_000);
     const stale = await group.request("master-2", "GET", settings);
     expect(stale.status).toBe(200);

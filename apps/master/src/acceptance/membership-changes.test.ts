@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
-// Masters that join and leave a group which works meanwhile.
+// Masters that join and leave a group under load.
 
 const REMOVED_EXIT_CODE = 8;
 
@@ -21,7 +21,7 @@ async function join({ group }: FaultRun, name: string): Promise<void> {
   });
 }
 
-/** Asks for the removal until it is answered: the leader may change meanwhile, or be handing over. */
+/** Repeats the request for the removal until it is answered: the leader may change meanwhile. */
 async function askForRemoval({ group }: FaultRun, name: string, through: string): Promise<void> {
   let told = "";
   await eventuallyAsync(`the removal of ${name} is answered`, async () => {
@@ -29,14 +29,14 @@ async function askForRemoval({ group }: FaultRun, name: string, through: string)
     const reply = await group.request(to, "DELETE", `/api/v1/cluster/masters/${name}`);
     const isFirst = told === "";
     told = `${reply.status} ${await reply.text()}`;
-    // What was unknown before may have been made.
+    // An attempt with unknown outcome may have succeeded.
     if (reply.status === 200 || (!isFirst && reply.status === 404)) return true;
     expect([408, 503], told).toContain(reply.status);
     return false;
   });
 }
 
-/** Removes a master by a request to any one, and waits until it has ended by itself. */
+/** Removes a master through another one, and waits until it has exited. */
 async function remove(of: FaultRun, name: string, through: string): Promise<void> {
   const { group } = of;
   const ended = group.ending(name);
@@ -53,8 +53,8 @@ async function remove(of: FaultRun, name: string, through: string): Promise<void
   expect(output).toMatch(/"msg":"This master was removed from the group and ends\./);
 }
 
-describe("a group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
-  it("grows from 1 to 3 to 5 and shrinks to 3 to 1 under load; each removed one ends itself", async () => {
+describe("group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
+  it("grows from 1 to 5 and shrinks to 1 under load; removed masters exit", async () => {
     run = await startFaultRun({ title: "membership", masters: 1 });
     const { group, workload, pick } = run;
     await workload.progress(50);
@@ -68,7 +68,7 @@ describe("a group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
     await workload.progress(50);
     while (group.runningNames.length > 1) {
       const leader = await group.leader();
-      // Every other time the leader, who must hand over, and who is asked itself.
+      // Every other time the leader itself, which must hand over its leadership.
       const others = group.runningNames.filter((name) => name !== leader);
       const isLeader = group.runningNames.length % 2 === 1;
       const name = isLeader ? leader : pick(others);
@@ -80,7 +80,7 @@ describe("a group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
     await run.finish();
   });
 
-  it("has a master end that was removed while it was down, however little its log knows", async () => {
+  it("a master removed while it was down exits, however old its log", async () => {
     run = await startFaultRun({ title: "removed while down", clients: 2 });
     const { group, workload } = run;
     const leader = await group.leader();
@@ -92,7 +92,7 @@ describe("a group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
     const { code, output } = await group.ending(gone);
     expect(code).toBe(REMOVED_EXIT_CODE);
     expect(output).toContain("was removed from the group");
-    // With its data gone it is let in anew, under another id.
+    // Without its data it joins again under another id.
     group.wipe(gone);
     await join(run, gone);
     await run.finish();

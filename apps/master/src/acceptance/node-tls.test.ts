@@ -4,13 +4,14 @@ import { describe, expect, it, type TestContext } from "vitest";
 import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
 import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
-// Certificates between real processes: a master, workers and further masters. One test waits for a
-// renewal; the others run meanwhile.
+// Certificates between real processes: masters and workers. One test waits for a renewal,
+// concurrently with
+// the others.
 
 type OnEnd = TestContext["onTestFinished"];
 
 describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
-  it("joins by a token once, answers, and starts again without a token", async ({
+  it("joins with a token once, answers, and restarts without a token", async ({
     onTestFinished,
   }) => {
     const { cluster, token, mint } = await start(onTestFinished);
@@ -35,8 +36,8 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
 
-  it("renews its certificate while it is attached, and stays", async ({ onTestFinished }) => {
-    // Renewed after 20 s of 30: it needs its certificate for that, and for nothing before.
+  it("renews its certificate while attached, and stays attached", async ({ onTestFinished }) => {
+    // Renewed after 20 s of 30: only the renewal needs its certificate.
     const { cluster, token, mint } = await start(onTestFinished, "--certificate-seconds", "45");
     await mint("worker");
     await cluster.startWorker(["--tls", "--join-token-file", token, "--name", "w"], "one");
@@ -51,7 +52,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
   });
 });
 
-/** A master under TLS, and what makes a join token for a role in a file. */
+/** A master under TLS, and a function that creates a join token for a role in a file. */
 async function start(onTestFinished: OnEnd, ...masterFlags: string[]) {
   const cluster = await ProcessCluster.start({
     workers: 0,
@@ -66,7 +67,7 @@ async function start(onTestFinished: OnEnd, ...masterFlags: string[]) {
   return { cluster, token, mint };
 }
 
-/** When the only worker attached, in milliseconds; told anew at each call, and so a little off. */
+/** When the only worker attached, in milliseconds; computed per call, and so slightly inexact. */
 async function attachedAt(cluster: ProcessCluster): Promise<number> {
   const reply = await cluster.request("GET", "/api/v1/workers");
   const { data } = (await reply.json()) as { data: { attached_at: string }[] };
@@ -75,7 +76,7 @@ async function attachedAt(cluster: ProcessCluster): Promise<number> {
 }
 
 describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
-  it("join by a token once, have the authority from then on, and outlive the one that made it", async ({
+  it("join with a token once, get the authority, and survive its creator", async ({
     onTestFinished,
   }) => {
     const flags = ["--tls"];
@@ -102,13 +103,13 @@ describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
     await group.leader();
     await group.end("master-2", "SIGKILL");
     group.wipe("master-2");
-    // Without a majority nobody can say whether the token is known, and it would ask again for ever.
+    // Without a majority no master knows whether the token is valid, and it would retry forever.
     await group.start("master-1");
     await group.leader();
     await expect(group.start("master-2")).rejects.toThrow(/unknown, used, expired/);
   });
 
-  it("are not joined by one without a certificate, nor by one of another authority", async ({
+  it("refuse one without a certificate, and one of another authority", async ({
     onTestFinished,
   }) => {
     const flags = ["--tls"];
@@ -132,7 +133,7 @@ async function mintFor(group: MasterGroup, file: string, name: string): Promise<
   writeFileSync(file, ((await reply.json()) as { token: string }).token);
 }
 
-/** A master that finds no group waits for ever, so that its start must be given up. */
+/** A master without a group waits forever, so its start must be aborted. */
 function startBriefly(group: MasterGroup, name: string): Promise<void> {
   const { promise, reject } = Promise.withResolvers<void>();
   setTimeout(() => reject(new Error("still waits")), 4_000);

@@ -2,8 +2,9 @@ import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
-// The official Node client, unchanged, against a master and a worker as processes. The tiny model's
-// weights are random, so what it says is steered by logit_bias, and truth is read from logprobs.
+// The unmodified official Node client against a master and a worker as processes. The tiny model's
+// weights
+// are random, so logit_bias steers its text, and logprobs show the expected result.
 
 type Params = Omit<OpenAI.ChatCompletionCreateParamsNonStreaming, "stream">;
 
@@ -22,7 +23,7 @@ const ask = (text: string): Params => ({
   seed: 7,
 });
 
-/** Letters and the merged pairs of letters: texts with tokens of one and of two characters. */
+/** Letters and merged pairs of letters: texts with tokens of one and of two characters. */
 const LETTERS: Record<string, number> = {
   ...only("abcdefghijklmnopqrstuvwxyz"),
   ...Object.fromEntries(Array.from({ length: 14 * 12 }, (_, i) => [String(4 + 256 + 14 + i), 100])),
@@ -30,7 +31,7 @@ const LETTERS: Record<string, number> = {
 
 const whole = (params: Params) => openai.chat.completions.create(params);
 
-/** A streamed answer put together, choice by choice, with every chunk it came in. */
+/** A streamed answer assembled per choice, with all its chunks. */
 async function streamed(params: Params) {
   const stream = await openai.chat.completions.create({ ...params, stream: true });
   const chunks: OpenAI.ChatCompletionChunk[] = [];
@@ -48,9 +49,9 @@ async function streamed(params: Params) {
 }
 
 describe("an answer", () => {
-  it("is the same at once and streamed, and twice with one seed, and another with another", async () => {
+  it("is the same streamed and not, and with the same seed, but not with another", async () => {
     const params = { ...ask("hello"), max_tokens: 24, logit_bias: NO_END };
-    await whole(params); // From here on every call finds the prompt cached alike.
+    await whole(params); // From here on the prompt is cached for every call.
     const answer = await whole(params);
     const text = answer.choices[0]?.message.content;
     expect(answer.choices[0]?.finish_reason).toBe("length");
@@ -61,7 +62,7 @@ describe("an answer", () => {
     expect((await whole({ ...params, seed: 8 })).choices[0]?.message.content).not.toBe(text);
   });
 
-  it("says what computes it in every chunk, and has the contract's keys", async () => {
+  it("identifies the model in every chunk, and has the contract's keys", async () => {
     const params = { ...ask("hello"), max_tokens: 4 };
     const answer = await whole(params);
     expect(answer).toMatchObject({
@@ -80,9 +81,9 @@ describe("an answer", () => {
     }
   });
 
-  it("tells its usage in one last chunk without choices, equal to the answer at once", async () => {
+  it("reports its usage in a last chunk without choices", async () => {
     const params = { ...ask("count me"), max_tokens: 16 };
-    // Two calls with the prompt before, so that both find it cached alike.
+    // Two earlier calls with the prompt, so that both find it cached.
     await whole(params);
     const { usage } = await whole(params);
     const { chunks } = await streamed({ ...params, stream_options: { include_usage: true } });
@@ -93,9 +94,9 @@ describe("an answer", () => {
     for (const chunk of plain.chunks) expect(chunk).not.toHaveProperty("usage");
   });
 
-  it("has n choices of their own, the i-th that of seed + i", async () => {
+  it("has n separate choices, the i-th as with seed + i", async () => {
     const params = { ...ask("several"), n: 3, max_tokens: 12, logit_bias: NO_END };
-    await whole(params); // From here on every call finds the prompt cached alike.
+    await whole(params); // From here on the prompt is cached for every call.
     const answer = await whole(params);
     const texts = answer.choices.map(({ message }) => message.content);
     expect(answer.choices.map(({ index }) => index)).toEqual([0, 1, 2]);
@@ -110,8 +111,9 @@ describe("an answer", () => {
 
   it("has the same logprobs streamed and at once, which spell its text", async () => {
     const params = { ...ask("scores"), max_tokens: 32, logprobs: true, top_logprobs: 3 };
-    // A prompt that is cached is computed in other batches than a new one, which moves its scores
-    // in the fourth decimal: both calls find it cached.
+    // A cached prompt is computed in other batches than a new one, which changes scores in the
+    // fourth decimal. Both
+    // calls find it cached.
     await whole(params);
     const [choice] = (await whole({ ...params, logit_bias: NO_END })).choices;
     const entries = choice?.logprobs?.content ?? [];
@@ -128,7 +130,7 @@ describe("an answer", () => {
 });
 
 describe("a stop string", () => {
-  it("cuts exactly before its first occurrence, wherever it straddles tokens", async () => {
+  it("cuts exactly before its first occurrence, wherever tokens split it", async () => {
     const params = { ...ask("stop"), max_tokens: 48, logit_bias: LETTERS };
     const scored = await whole({ ...params, logprobs: true });
     const text = scored.choices[0]?.message.content ?? "";
@@ -136,7 +138,7 @@ describe("a stop string", () => {
     expect(tokens.join("")).toBe(text);
     expect(tokens.some((token) => token.length === 2)).toBe(true);
     const ends = tokens.map((_, i) => tokens.slice(0, i + 1).join("").length);
-    // From the middle of one token over the whole next one into the third.
+    // From the middle of one token over the next one into the third.
     for (const at of [5, 13, 29]) {
       const stop = text.slice((ends[at] ?? 0) - 1, (ends[at + 1] ?? 0) + 1);
       const expected = text.slice(0, text.indexOf(stop));
@@ -150,7 +152,7 @@ describe("a stop string", () => {
     }
   });
 
-  it("that begins and does not come loses nothing of the text", async () => {
+  it("loses no text if only a prefix of it occurs", async () => {
     const params = { ...ask("stop"), max_tokens: 20, logit_bias: LETTERS };
     const text = (await whole(params)).choices[0]?.message.content ?? "";
     const { choices } = await streamed({ ...params, stop: `${text.slice(-3)}Q` });
@@ -158,9 +160,10 @@ describe("a stop string", () => {
   });
 });
 
-describe("UTF-8 whose bytes are tokens of their own", () => {
-  // Each answer is held against its own tokens: two answers of one seed may part in 400 draws, for
-  // tokens computed in other batches differ in the last bits of their scores.
+describe("UTF-8 characters of several tokens", () => {
+  // Each answer is compared with its own tokens: two answers with one seed may differ in 400 draws,
+  // because batching
+  // changes the last bits of scores.
   const truthOf = (logprobs: { bytes: number[] | null }[]) => {
     const bytes = logprobs.flatMap((entry) => entry.bytes ?? []);
     expect(bytes).toHaveLength(400);
@@ -185,8 +188,8 @@ describe("UTF-8 whose bytes are tokens of their own", () => {
     if (characters === "é") expect(choices.map(({ text }) => text).join()).toContain("é");
   });
 
-  it("has no replacement character where the bytes are whole", async () => {
-    // Greedily and with a penalty on repetition, the two bytes of the character take turns.
+  it("have no replacement character if their bytes are complete", async () => {
+    // Greedy decoding with a repetition penalty alternates the two bytes of the character.
     const [lead, tail] = [...Buffer.from("é")];
     const params = {
       ...ask("turns"),
@@ -204,7 +207,7 @@ describe("UTF-8 whose bytes are tokens of their own", () => {
   });
 });
 
-describe("the sampling parameters", () => {
+describe("sampling parameters", () => {
   it("logit_bias alone decides, and -100 bans", async () => {
     const forced = await whole({ ...ask("x"), max_tokens: 10, logit_bias: only("Q") });
     expect(forced.choices[0]?.message.content).toBe("QQQQQQQQQQ");
@@ -224,7 +227,7 @@ describe("the sampling parameters", () => {
     expect(varied).toBeGreaterThan(repeating);
   });
 
-  it("temperature 0 needs no seed to repeat itself, and a tiny top_p is as greedy", async () => {
+  it("temperature 0 repeats without a seed, and a tiny top_p is greedy too", async () => {
     const params = { ...ask("cold"), seed: null, max_tokens: 16, logit_bias: NO_END };
     const first = await whole({ ...params, temperature: 0 });
     const second = await whole({ ...params, temperature: 0 });
@@ -233,7 +236,7 @@ describe("the sampling parameters", () => {
     expect(nucleus.choices[0]?.message.content).toBe(first.choices[0]?.message.content);
   });
 
-  it("json_object gives JSON, unless the answer is cut off by its length", async () => {
+  it("json_object gives JSON, unless its length cuts the answer", async () => {
     for (let seed = 0; seed < 4; seed++) {
       const { choices } = await whole({
         ...ask("json"),
@@ -257,10 +260,10 @@ describe("messages", () => {
     return [answer.choices[0]?.message.content, answer.usage?.prompt_tokens];
   };
 
-  it("of the developer are read as the system's by a model that knows no developer", async () => {
+  it("of the developer are the system's for a model without that role", async () => {
     const user = { role: "user" as const, content: "hi" };
     const asDeveloper = [{ role: "developer" as const, content: "Be brief." }, user];
-    // A prompt read anew and one from the cache round differently: both answers are of the cache.
+    // A new prompt and a cached one round differently, so both answers use the cache.
     await textOf(asDeveloper);
     const developer = await textOf(asDeveloper);
     expect(developer).toEqual(await textOf([{ role: "system", content: "Be brief." }, user]));
@@ -275,8 +278,8 @@ describe("messages", () => {
   });
 });
 
-describe("a participant's name", () => {
-  it("is in the prompt of a model whose template knows no names", async () => {
+describe("participant's name", () => {
+  it("is in the prompt of a model whose template has no names", async () => {
     const promptTokens = async (message: object) => {
       const user = { role: "user" as const, content: "hi", ...message };
       const answer = await whole({ ...ask(""), max_tokens: 1, messages: [user] });
@@ -289,7 +292,7 @@ describe("a participant's name", () => {
 });
 
 describe("the models", () => {
-  it("are listed in OpenAI's shape, with what really answers", async () => {
+  it("are listed in OpenAI's format, with what serves them", async () => {
     const ids: string[] = [];
     for await (const model of openai.models.list()) {
       ids.push(model.id);

@@ -3,8 +3,9 @@ import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault
 import { eventuallyAsync } from "../../test/master-group.ts";
 import { HostNetwork, whyNoNetworks } from "../../test/network.ts";
 
-// Three masters, each in a network namespace of its own; clients reach all of them all the time.
-// What the masters send to each other is dropped without a word, as by a broken switch.
+// Three masters, each in its own network namespace; clients always reach all of them. Packets
+// between masters
+// are dropped silently, as by a broken switch.
 
 const skipped = whyNoNetworks();
 if (skipped) process.stdout.write(`partitions of networks: skipped, ${skipped}\n`);
@@ -15,7 +16,7 @@ let run: FaultRun | undefined;
 beforeAll(() => {
   if (!skipped) network = new HostNetwork(NAMES);
 });
-/** After a test that failed, whatever it has left, the next has masters of its own. */
+/** After a failed test the next one gets new masters. */
 afterEach(async ({ task }) => {
   if (task.result?.state === "pass") return;
   network?.heal();
@@ -27,7 +28,7 @@ afterAll(async () => {
   network?.close();
 });
 
-/** The masters of the test before, where there are any. */
+/** Reuses the masters of the previous test, if any. */
 async function begin(title: string): Promise<FaultRun> {
   const place = (name: string) => ({ wrap: network.wrap(name), host: network.address(name) });
   await run?.resume(title);
@@ -41,8 +42,8 @@ async function roles({ group }: FaultRun): Promise<[string, string, string]> {
   return [leader, ...group.names.filter((name) => name !== leader)] as [string, string, string];
 }
 
-describe.skipIf(skipped)("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
-  it("while the leader is cut off: it steps down, the others go on, and it heals", async () => {
+describe.skipIf(skipped)("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
+  it("isolated leader: it steps down, the others go on, and it recovers", async () => {
     const run = await begin("symmetric partition");
     const { group, workload } = run;
     for (const _ of run.rounds(1)) {
@@ -67,7 +68,7 @@ describe.skipIf(skipped)("a history stays linearizable", { timeout: FAULT_TIMEOU
     await run.finish();
   });
 
-  it("while packets get lost one way: to the leader, from it, and between followers", async () => {
+  it("one-way packet loss: to the leader, from it, and between followers", async () => {
     const run = await begin("asymmetric partitions");
     const { workload } = run;
     const kinds = ["from", "to", "between"];

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
 import { eventuallyAsync } from "../../test/master-group.ts";
 
-// Three masters as processes whose cluster version is raised by an upgrade. This build stands in for
-// the older one: it is told to support the version before alone. So the rules of that version as this
-// build has them are run here, and not the older build's own code.
+// Three masters as processes whose cluster version an upgrade raises. This build runs in place of
+// the older
+// one, limited to the previous version: so this tests that version's rules as this build has them.
 
 const OLD = NEWEST_VERSION - 1;
 const NEW = NEWEST_VERSION;
@@ -32,7 +32,7 @@ async function restart(name: string, newest: number): Promise<void> {
   await run.group.start(name);
 }
 
-it("a rolling upgrade loses no change, and raises the version at its end", {
+it("rolling upgrade: loses no change, and raises the version at its end", {
   timeout: FAULT_TIMEOUT_MS,
 }, async () => {
   const { group, workload } = run;
@@ -51,7 +51,7 @@ it("a rolling upgrade loses no change, and raises the version at its end", {
   await run.finish();
 });
 
-it("a master that is too old is refused, with its data and without", {
+it("old master: refused, with its data and without", {
   timeout: FAULT_TIMEOUT_MS,
 }, async () => {
   const { group } = run;

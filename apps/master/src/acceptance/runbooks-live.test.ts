@@ -8,8 +8,9 @@ import { type GroupView, MasterGroup, masterProgram } from "../../test/master-gr
 import { TINY } from "../../test/process-cluster.ts";
 import { Runbook } from "../../test/runbook.ts";
 
-// The runbooks of backup and of forced recovery under a command that runs, a model that answers and a
-// job that trains: all of it real processes, and the pages' commands as they stand there.
+// The runbooks of backup and forced recovery under a running command, a serving model and a
+// training job: real
+// processes, and the pages' commands unchanged.
 
 const LEASE_MS = 20_000;
 const TIMES = ["--lease-ms", String(LEASE_MS), "--node-lost-ms", "18000"];
@@ -17,7 +18,7 @@ const TIMES = ["--lease-ms", String(LEASE_MS), "--node-lost-ms", "18000"];
 let group: MasterGroup;
 const started: LiveNodes[] = [];
 let runbook: Runbook;
-/** Of the master that is asked. */
+/** The address of the master for the requests. */
 let url = "";
 
 afterEach(async () => {
@@ -63,14 +64,14 @@ async function submit(body: Record<string, unknown>, more = {}): Promise<string>
 
 const jobOf = (id: string) => call<Job>("GET", `/api/v1/jobs/${id}`);
 
-/** For what takes a lease and some starts of processes. */
+/** Waits long enough for a lease and some starts of processes. */
 async function patiently(what: () => string, holds: () => Promise<boolean>): Promise<void> {
   for (const end = performance.now() + 180_000; !(await holds()); await delay(100)) {
     if (performance.now() > end) throw new Error(`it never came true: ${what()}`);
   }
 }
 
-/** Waits until the job is as it should be; one that fails says why. */
+/** Waits until the job meets the condition; a failed job reports why. */
 async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
   let job = await jobOf(id);
   await patiently(
@@ -84,7 +85,7 @@ async function until(id: string, what: string, holds: (job: Job) => boolean): Pr
   return job;
 }
 
-/** Of a command: writes who it is, over and over, to a file that all of the job's attempts share. */
+/** A command that repeatedly writes its identity to a file shared by all attempts of the job. */
 const BEATS = `run="$(date +%s) $(cat /proc/sys/kernel/random/uuid)"
 beat() { echo "$run" >> "$HEDDLE_CHECKPOINT_DIR/beats"; sleep 0.1; }`;
 const FOREVER = `${BEATS}\nwhile :; do beat; done`;
@@ -92,14 +93,14 @@ const UNTIL_TOLD = `${BEATS}\nuntil [ -e "$HEDDLE_CHECKPOINT_DIR/told" ]; do bea
 
 const sharedFile = (id: string, name: string) => join(group.folder, "checkpoints", id, name);
 
-/** The runs of a command, in the order in which they began; one that goes on under another is there twice. */
+/** The runs of a command in order of start; one that continues under another appears twice. */
 function runsOf(id: string): string[] {
   const path = sharedFile(id, "beats");
   const lines = existsSync(path) ? readFileSync(path, "utf8").trim().split("\n") : [];
   return lines.filter((line, at) => line !== lines[at - 1]);
 }
 
-/** A busy machine may lose a node, and so begin a run more. */
+/** A loaded machine may lose a node, and so start another run. */
 async function awaitRuns(id: string, count: number): Promise<void> {
   await patiently(
     () => `${count} runs: ${runsOf(id)}`,
@@ -111,7 +112,7 @@ function expectNoOverlap(ids: readonly string[]): void {
   for (const runs of ids.map(runsOf)) expect(new Set(runs).size, `${runs}`).toBe(runs.length);
 }
 
-/** What began since the restore did so when the leases of before were over. */
+/** Runs since the restore started after the leases from before had expired. */
 function expectHeld(id: string, { before, sinceMs }: { before: number; sinceMs: number }): void {
   for (const run of runsOf(id).slice(before)) {
     const begunMs = (Number(run.split(" ")[0]) + 1) * 1_000;
@@ -124,7 +125,7 @@ async function suspend(id: string): Promise<void> {
   await until(id, "it is suspended", ({ state }) => state === "suspended");
 }
 
-/** A job that trains for longer than any test, and checkpoints every second. */
+/** A job that trains longer than any test, with a checkpoint every second. */
 const TRAINING = {
   ...{ name: "trains", algorithm: "ppo" },
   config: { total_timesteps: 50_000_000, num_envs: 4, num_steps: 64 },
@@ -192,7 +193,7 @@ async function logsOf(id: string): Promise<string> {
   return (await fetch(`${url}/api/v1/jobs/${id}/logs?attempt=all`, { headers })).text();
 }
 
-describe("the runbook, under load", { timeout: 900_000 }, () => {
+describe("runbooks under load", { timeout: 900_000 }, () => {
   it("backup: jobs, models and training go on from a restore, and nothing runs twice", async () => {
     group = new MasterGroup(1, TIMES, () => ({}), masterProgram);
     await group.startAll();
@@ -224,7 +225,7 @@ describe("the runbook, under load", { timeout: 900_000 }, () => {
     await runbook.run();
     await runbook.run();
 
-    // What the backup does not hold: an end, a further attempt, a start elsewhere and a job.
+    // What the backup lacks: an exit, another attempt, a start elsewhere and a job.
     writeFileSync(sharedFile(ends, "told"), "");
     await until(ends, "it has succeeded", ({ state }) => state === "succeeded");
     await suspend(steady);
@@ -243,14 +244,14 @@ describe("the runbook, under load", { timeout: 900_000 }, () => {
     runbook.env["HEDDLE_ENDPOINT"] = url;
     await runbook.run();
     runbook.end();
-    // A worker that has heard of no restore runs the job that this cluster does not know to run.
+    // A worker that does not know of the restore runs a job that this cluster does not run.
     await nodesOf(address).startWorker("further", pool);
     await call("POST", `/api/v1/jobs/${paused}/resume`);
     await answers();
     await Promise.all([awaitRuns(steady, before.steady + 1), awaitRuns(paused, before.paused + 1)]);
     expectHeld(steady, { before: before.steady, sinceMs });
     expectHeld(paused, { before: before.paused, sinceMs });
-    // With its end went what it had kept, and the first lines.
+    // Its checkpoint and first lines were lost with its exit.
     await awaitRuns(ends, 1);
     writeFileSync(sharedFile(ends, "told"), "");
     await until(ends, "it has succeeded again", ({ state }) => state === "succeeded");
@@ -268,7 +269,7 @@ describe("the runbook, under load", { timeout: 900_000 }, () => {
     await isWell();
     expectNoOverlap([steady, paused, later]);
 
-    // The page's first step was not heeded: the masters of before run beside the new one.
+    // The page's first step was skipped: the old masters run beside the new one.
     await far.close();
     const port = Number(old.split(":")[1]);
     const beside = await nodes.startMaster(join(group.folder, "copy"), port);

@@ -7,7 +7,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { eventuallyAsync, type GroupView, MasterGroup } from "../../test/master-group.ts";
 import { Runbook } from "../../test/runbook.ts";
 
-// Every command of docs/runbooks, as it stands there, against real masters.
+// Every command of docs/runbooks, unchanged, against real masters.
 
 let group: MasterGroup;
 let runbook: Runbook;
@@ -17,7 +17,7 @@ afterEach(async () => {
   await group.close();
 });
 
-/** The page, with what all its commands need. */
+/** The page, with the settings for all its commands. */
 async function open(page: string, settings: NodeJS.ProcessEnv): Promise<void> {
   runbook = new Runbook(`runbooks/${page}`, group.folder, {
     HEDDLE_API_KEY: group.adminKey,
@@ -51,7 +51,7 @@ async function awaitRole(name: string, role: string): Promise<void> {
   );
 }
 
-describe("the runbook", { timeout: 300_000 }, () => {
+describe("runbook", { timeout: 300_000 }, () => {
   it("backup: a live, a stale and an offline backup, and a new cluster from one", async () => {
     group = new MasterGroup(1);
     await group.startAll();
@@ -77,7 +77,7 @@ describe("the runbook", { timeout: 300_000 }, () => {
     runbook.end();
   });
 
-  it("forced recovery: one survivor of three becomes a group, and the others join it anew", async () => {
+  it("forced recovery: one survivor of three forms a group, and the others rejoin", async () => {
     group = new MasterGroup(3);
     await group.startAll();
     await group.createKey("master-1", "kept");
@@ -120,7 +120,7 @@ describe("the runbook", { timeout: 300_000 }, () => {
     runbook.end();
   });
 
-  it("replace a master: on its address, and then by another", async () => {
+  it("replace a master: at its address, and then by another", async () => {
     group = new MasterGroup(3);
     await group.startAll();
     const [one, two, three] = await Promise.all(group.names.map((name) => group.address(name)));
@@ -181,7 +181,9 @@ describe("the runbook", { timeout: 300_000 }, () => {
   });
 });
 
-/** The page's transfer to master-1 and the removals, each when the one before has taken effect. */
+/**
+ * The page's transfer to master-1 and the removals, each after the previous one has taken effect.
+ */
 async function shrink(blocks = 2): Promise<void> {
   await eventuallyAsync("the group is whole", async () => (await view()).health === "ok");
   if ((await view()).leader === "master-1") await awayFrom("master-1");
@@ -191,7 +193,7 @@ async function shrink(blocks = 2): Promise<void> {
   await eventuallyAsync("one master is left", async () => (await view()).masters.length === 1);
 }
 
-/** So that the page's transfer has something to do. */
+/** So that the page's transfer is not a no-op. */
 async function awayFrom(leader: string): Promise<void> {
   await fetch(`${runbook.env["HEDDLE_ENDPOINT"]}/api/v1/cluster/transfer`, {
     method: "POST",
@@ -224,7 +226,10 @@ async function growUp(data: string, url: string): Promise<void> {
   expect(existsSync(join(data, "master-2"))).toBe(false);
 }
 
-/** The same directories under `heddle up`: of master-1 what it had before, of the others the new group. */
+/**
+ * The same directories under `heddle up`: master-1 with its old data, the others with the new
+ * group's.
+ */
 async function recoverUp(port: number): Promise<void> {
   copyFileSync(join(group.folder, "admin-key"), join(group.folder, "bootstrap-key"));
   copyFileSync(group.tokenFile, join(group.folder, "cluster-token"));
@@ -247,7 +252,7 @@ function memberOf(status: GroupView, name: string): number | undefined {
   return status.masters.find(({ id }) => id === name)?.member;
 }
 
-/** One that comes back with what it had is a member of the group before, and stays without this one. */
+/** A master with its old data belongs to the old group, and must not join this one. */
 async function refusesOldMaster(name: string): Promise<void> {
   await group.start(name);
   await eventuallyAsync(`${name} is refused`, async () =>

@@ -9,14 +9,15 @@ import { afterEach, describe, expect, it } from "vitest";
 import { eventuallyAsync, MasterGroup, masterProgram } from "../../test/master-group.ts";
 import { openStoppedMember } from "../offline/stopped-member.ts";
 
-// Masters as processes with a secrets key: what their disks and backups hold, and what they refuse.
+// Masters as processes with a secrets key: the content of their disks and backups, and what they
+// refuse.
 
 const CLI = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
 const PLAIN_TEXT = "an-environment-variable-of-a-job";
 const ONE = "master-1";
 
 let group: MasterGroup;
-/** Of each start from now on. */
+/** For each start from now on. */
 let keyFile: string | undefined;
 afterEach(() => group.close());
 
@@ -28,7 +29,7 @@ function open(masters: number, flags: readonly string[] = []): void {
 
 const newKey = (): string => randomBytes(32).toString("base64");
 
-/** A file with those keys, the first one of which encrypts. */
+/** A file with those keys, of which the first encrypts. */
 function writeKeys(name: string, ...keys: readonly string[]): string {
   const file = join(group.folder, name);
   writeFileSync(file, `${keys.join("\n")}\n`, { mode: 0o600 });
@@ -43,7 +44,7 @@ async function submitJob(): Promise<void> {
   expect(reply.status).toBe(202);
 }
 
-/** What must stand nowhere in clear, as bytes: of a stopped master, whose state is read for it. */
+/** The secrets that must not be in plain text, as bytes, from a stopped master's state. */
 async function secretsOf(name: string): Promise<Buffer[]> {
   const member = await openStoppedMember(group.directory(name), keysOf(keyFile));
   const { control } = member.machine;
@@ -60,7 +61,7 @@ function filesBelow(path: string): string[] {
   return entries.flatMap((entry) => (entry.isFile() ? [join(entry.parentPath, entry.name)] : []));
 }
 
-/** Those of the files, and of the files of a stopped master, in which one of the texts stands. */
+/** The files of a stopped master, or those given, that contain one of the texts. */
 function holders(name: string, texts: readonly Buffer[], files: readonly string[] = []): string[] {
   return [...filesBelow(group.directory(name)), ...files].filter((path) => {
     const bytes = readFileSync(path);
@@ -109,7 +110,7 @@ async function backup(file: string): Promise<string> {
 }
 
 describe("secrets at rest", { timeout: 300_000 }, () => {
-  it("with a key from the start stand in no file and no backup in clear", async () => {
+  it("with a key from the start are in plain text in no file and no backup", async () => {
     open(1, ["--tls"]);
     keyFile = writeKeys("key", newKey());
     await group.start(ONE);
@@ -131,7 +132,7 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     expect(await group.keyNames(ONE)).toContain("after the snapshot");
   });
 
-  it("without a key stand in clear, and a backup says so", async () => {
+  it("without a key are in plain text, and a backup says so", async () => {
     open(1, ["--tls"]);
     await group.start(ONE);
     await submitJob();
@@ -164,7 +165,7 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     expect(await group.keyNames(ONE)).toEqual(["bootstrap administrator"]);
   });
 
-  it("rotation: the new key takes over, and then the old one is needed no more", async () => {
+  it("rotation: the new key takes over, and the old one becomes unnecessary", async () => {
     open(1, ["--tls"]);
     const [old, next] = [newKey(), newKey()];
     const oldFile = writeKeys("old", old);
@@ -186,7 +187,7 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     await expect(group.start(ONE)).rejects.toThrow(/is encrypted with the secrets key/);
   });
 
-  it("three masters take a key up one by one, and what they wrote before goes", async () => {
+  it("three masters adopt a key one by one, and replace their old files", async () => {
     open(3);
     await group.startAll();
     await submitJob();
@@ -220,13 +221,13 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     const first = group.start(one);
     keyFile = undefined;
     const starts = [first, group.start(two)];
-    // Whoever hears of the other one first ends; then there is none to form a group with.
+    // The first to learn of the other exits; then there is none to form a group with.
     const refused =
       /was started with other secrets keys .* give all masters of a new cluster the same/;
     await expect(Promise.race(starts)).rejects.toThrow(refused);
   });
 
-  it("a backup is restored with its key alone, and one in clear with any", async () => {
+  it("a backup needs its key to be restored; a plain one needs none", async () => {
     open(1);
     keyFile = writeKeys("key", newKey());
     await group.start(ONE);

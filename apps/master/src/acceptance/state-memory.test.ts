@@ -13,7 +13,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventuallyWithin } from "../../test/http.ts";
 import { ControlMachine } from "../control-plane/raft/control-machine.ts";
 
-// Masters whose heap is small, so that little is much.
+// Masters with a small heap, so that little data fills it.
 
 const PROGRAM = fileURLToPath(new URL("../../test/scripted-main.ts", import.meta.url));
 const HEAP_MIB = 220;
@@ -41,7 +41,7 @@ class Master {
     started.push(this);
   }
 
-  /** The line of its log that says so. */
+  /** The line of its log with the message. */
   async said(message: string): Promise<Record<string, string>> {
     const find = () => this.output.split("\n").find((line) => line.includes(message));
     await eventuallyWithin(() => find() !== undefined || this.child.exitCode !== null, PATIENCE_MS);
@@ -102,7 +102,7 @@ afterEach(async () => {
 });
 
 test(
-  "a master with a small heap: refuses jobs before it is full, and replays them",
+  "small heap: the master refuses jobs before it is full, and replays them",
   async () => {
     const first = new Master([]);
     const api = await first.ready();
@@ -130,7 +130,7 @@ test(
   TEST_MS,
 );
 
-/** Appends jobs to the stopped master's log as a build without bounds took them in. */
+/** Appends jobs to the stopped master's log, as a build without bounds accepted them. */
 async function appendJobs(count: number): Promise<void> {
   const directory = join(folder, "data", "control");
   const { cluster, id } = JSON.parse(readFileSync(join(directory, "identity.json"), "utf8"));
@@ -159,7 +159,7 @@ async function appendJobs(count: number): Promise<void> {
 }
 
 test(
-  "a log that is larger than the heap: the master says what to do, and does it",
+  "log larger than the heap: the master says what to do, and that works",
   async () => {
     const older = { HEDDLE_TEST_NEWEST_VERSION: "1" };
     const old = new Master([], older);

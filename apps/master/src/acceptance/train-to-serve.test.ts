@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../test/process-cluster.ts";
 
-// A program of the user's own trains: it leaves a model and says what it was made of.
+// A user's own program trains: it leaves a model and its lineage.
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
@@ -16,7 +16,7 @@ const DATA_SHA256 = "ab".repeat(32);
 let cluster: ProcessCluster;
 beforeAll(async () => {
   cluster = await ProcessCluster.start({ workers: 0 });
-  // Each with a cache of its own, as on machines of their own.
+  // Each with its own cache, as on separate machines.
   for (const name of ["a", "b"]) {
     await cluster.startWorker(["--models-cache", join(cluster.data, `cache-${name}`)]);
   }
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.close());
 
-/** A job that leaves a model of random weights by the seed, and how it came to be. */
+/** A job that leaves a model of random weights from the seed, and its lineage. */
 function trainer(name: string, seed: number, config: Record<string, unknown>) {
   const lineage = { data: { sha256: DATA_SHA256 }, code_version: "7", step: 9, loss: 1.5 };
   const script = `
@@ -73,7 +73,7 @@ async function ready(id: string): Promise<Record<string, unknown>> {
 const sha256 = (bytes: ArrayBuffer) =>
   createHash("sha256").update(Buffer.from(bytes)).digest("hex");
 
-test("what a job leaves as model.gguf is registered with its lineage, and answers", async () => {
+test("model.gguf of a job: registered with its lineage, and answers", async () => {
   const { id, job } = await run(trainer("first", 1, { register_as: "mine" }));
   expect(job.model).toEqual({ id: "mine", state: "registered", message: null });
   const artifact = await cluster.request("GET", `/api/v1/jobs/${id}/artifacts/model.gguf`);
@@ -93,7 +93,7 @@ test("what a job leaves as model.gguf is registered with its lineage, and answer
   expect(answer.usage?.completion_tokens).toBeGreaterThan(0);
 });
 
-test("trained anew it is refused under the same id, and takes its place where the job says so", async () => {
+test("trained again: refused under the same id, or replaces it if the job says so", async () => {
   const again = trainer("again", 2, { register_as: "mine" });
   const refused = await cluster.request("POST", "/api/v1/jobs", again);
   expect(refused.status).toBe(409);
@@ -105,7 +105,7 @@ test("trained anew it is refused under the same id, and takes its place where th
   expect(after["deployment"]).not.toBe(before);
 });
 
-test("a worker that did not make the model has it from the one that did", async () => {
+test("another worker: gets the model from the one that made it", async () => {
   const model = await ready("mine");
   const { weights } = model as unknown as { weights: { sources: string[]; sha256: string } };
   const body = {
@@ -122,7 +122,7 @@ test("a worker that did not make the model has it from the one that did", async 
   await cluster.until(isEverywhere, "both workers have it", 60_000);
 });
 
-test("a job that leaves no model has succeeded all the same, and says what is missing", async () => {
+test("no model: the job has succeeded, and says what is missing", async () => {
   const body = trainer("empty", 3, { register_as: "nothing" });
   const { job } = await run({ ...body, command: "echo x > $HEDDLE_ARTIFACT_DIR/other" });
   expect(job.model).toMatchObject({ id: "nothing", state: "failed" });

@@ -4,12 +4,15 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../test/process-cluster.ts";
 
-// Jobs whose trainers die at once, each time: a master, a worker and a parameter server as processes,
-// and trainers that an environment of a plugin ends from within.
+// Jobs whose trainers crash at once, each time. Master, worker and parameter server are processes;
+// a plugin's
+// environment crashes the trainers from within.
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
-/** Says its last words in each attempt, and dies of a signal, of memory, or with a code of its own. */
+/**
+ * Prints its last lines in each attempt, and ends by a signal, out of memory, or with its own code.
+ */
 const PLUGIN = `
 const deaths = {
   "Signal-v0": () => process.kill(process.pid, "SIGKILL"),
@@ -74,7 +77,7 @@ async function get(path: string): Promise<Response> {
   return cluster.request("GET", `/api/v1/${path}`);
 }
 
-/** The job once it has failed, and what all its attempts have written. */
+/** The job once it has failed, and the output of all its attempts. */
 async function failed(id: string): Promise<{ readonly job: Job; readonly logs: string }> {
   let job: Job | undefined;
   const look = async () => {
@@ -87,7 +90,7 @@ async function failed(id: string): Promise<{ readonly job: Job; readonly logs: s
 
 const countOf = (text: string, part: string) => text.split(part).length - 1;
 
-test("trainers that die at once each time: jobs end after the allowed retries, with the reason and the last lines, and leave nothing on the servers", async () => {
+test("crash loops: jobs fail with reason and last lines, and leave no shards", async () => {
   const jobs = await Promise.all([
     submit("signal", "Signal-v0", { retry_limit: 1 }),
     submit("memory", "Memory-v0", { retry_limit: 1 }),
@@ -107,15 +110,16 @@ test("trainers that die at once each time: jobs end after the allowed retries, w
   expect(code?.job).toMatchObject({ attempt: 1, failure: { reason: "ExitCode" } });
   expect(code?.job.failure?.message).toContain("exit code 9");
 
-  // Within its tolerance each crash is a loss, until it is plain that it will never end; both ranks
-  // at once are beyond the tolerance, which is a loss too, and one attempt more.
+  // Within its tolerance each crash is a loss, until the crash loop is detected. Both ranks at once
+  // exceed the
+  // tolerance, which is a loss with another attempt.
   expect(elastic?.job).toMatchObject({ failures: 1, failure: { reason: "ExitCode" } });
   expect(elastic?.job.failure?.message).toMatch(/was ended by SIGKILL 3 times in a row/);
 
   for (const one of [signal, memory, code, elastic]) {
     expect(one?.job.failure?.last_lines.join("\n")).toContain("last words 40");
   }
-  // What each attempt wrote is kept.
+  // The output of each attempt is kept.
   for (const one of [signal, memory]) expect(countOf(one?.logs ?? "", "last words 40")).toBe(2);
 
   const held = async () => {

@@ -16,7 +16,7 @@ import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { descendantsOf, ProcessCluster } from "../../test/process-cluster.ts";
 
-// The whole way of training jobs, over HTTP: a master, workers and parameter servers as processes.
+// The whole path of training jobs over HTTP: a master, workers and parameter servers as processes.
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
@@ -60,7 +60,7 @@ interface Job {
 
 const CLI = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
 
-/** One run of the command line as a process of its own, to its end. */
+/** Runs the command line as a process to its end. */
 async function heddle(args: readonly string[]) {
   const child = spawn(process.execPath, [CLI, ...args], {
     env: {
@@ -90,7 +90,7 @@ async function jobOf(id: string): Promise<Job> {
   return (await (await cluster.request("GET", `/api/v1/jobs/${id}`)).json()) as Job;
 }
 
-/** Waits until the job is as it should be; one that fails says why. */
+/** Waits until the job meets the condition; a failed job reports why. */
 async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
   let job = await jobOf(id);
   const look = async () => {
@@ -122,7 +122,7 @@ async function download(id: string, name: string): Promise<Buffer> {
   return Buffer.from(await (await cluster.request("GET", path)).arrayBuffer());
 }
 
-test("ppo on CartPole is submitted, runs on a parameter server and leaves its policy", async () => {
+test("ppo on CartPole: runs on a parameter server and leaves its policy", async () => {
   const id = await submit({
     ...{ name: "cartpole", algorithm: "ppo" },
     config: { total_timesteps: 4_096, num_envs: 4, num_steps: 64 },
@@ -146,7 +146,7 @@ test("ppo on CartPole is submitted, runs on a parameter server and leaves its po
   expect(lineage).toMatchObject({ job_id: id, algorithm: "ppo", step: 4_096 });
 });
 
-test("a language model is trained from text, registered with its lineage, and answers", async () => {
+test("language model: trained from text, registered with lineage, and answers", async () => {
   const corpus = join(cluster.data, "corpus.txt");
   writeFileSync(corpus, "a heddle guides the warp, a shuttle carries the weft. ".repeat(64));
   const config = {
@@ -199,7 +199,7 @@ test("a language model is trained from text, registered with its lineage, and an
   expect(answer.usage?.completion_tokens).toBeGreaterThan(0);
 });
 
-/** A job that goes on for longer than any test, and checkpoints every second. */
+/** A job that runs longer than any test, with a checkpoint every second. */
 const long = {
   algorithm: "ppo",
   config: { total_timesteps: 50_000_000, num_envs: 4, num_steps: 64 },
@@ -208,8 +208,9 @@ const long = {
 const hasCheckpoint = ({ checkpoint }: Job) => checkpoint !== null && checkpoint.name !== "";
 
 /**
- * Waits until a later attempt tells a durable checkpoint beyond the one that it was given. On a busy
- * machine a server may be held for lost that is only slow, which makes one attempt more.
+ * Waits until a later attempt reports a durable checkpoint beyond its initial one. On a loaded
+ * machine a slow
+ * server may count as lost, which makes another attempt.
  */
 async function goesOn(id: string, { attempt, checkpoint }: Job): Promise<Job> {
   const job = await until(
@@ -225,7 +226,7 @@ async function goesOn(id: string, { attempt, checkpoint }: Job): Promise<Job> {
   return job;
 }
 
-/** What the job's events say of its failures. */
+/** The failures in the job's events. */
 async function failuresOf(id: string): Promise<string[]> {
   const reply = await cluster.request("GET", `/api/v1/jobs/${id}/events`);
   const { data } = (await reply.json()) as {
@@ -239,7 +240,7 @@ async function cancel(id: string): Promise<void> {
   await until(id, "it is cancelled", ({ state }) => state === "cancelled");
 }
 
-test.concurrent("the shards of a job that was cancelled are freed on their server", async () => {
+test.concurrent("cancelled job: its shards are freed on their server", async () => {
   const id = await submit({ name: "freed", ...long });
   const { training, attempt } = await until(id, "it runs", ({ state, progress }) => {
     return state === "running" && progress !== null;
@@ -251,7 +252,7 @@ test.concurrent("the shards of a job that was cancelled are freed on their serve
   await cluster.until(isFreed, "the server has no such shard", 30_000);
 });
 
-/** With what the server refuses to tell of the job's first shard; undefined where it tells. */
+/** The server's refusal to describe the job's first shard; undefined if it does. */
 async function shardFault(
   address: string,
   jobId: string,
@@ -278,7 +279,7 @@ const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__
   "Status",
 );
 
-test.concurrent("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
+test.concurrent("checkpoints: deleted for an ended job, kept for a suspended one", async () => {
   const folderOf = (id: string) => join(cluster.data, "p", "checkpoints", id);
   const kept = await submit({ name: "kept", ...long });
   await until(kept, "it has a checkpoint", hasCheckpoint);
@@ -296,7 +297,7 @@ test.concurrent("checkpoints of a job that has ended are deleted, and those of a
   await cancel(kept);
 });
 
-test.concurrent("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
+test.concurrent("suspend: checkpoints; resume: the next attempt continues from there", async () => {
   const id = await submit({ name: "suspended", ...long });
   await until(id, "it runs", ({ state, progress }) => state === "running" && progress !== null);
   await cluster.request("POST", `/api/v1/jobs/${id}/suspend`);
@@ -307,7 +308,7 @@ test.concurrent("suspended, a job checkpoints; resumed, its next attempt goes on
   await cancel(id);
 });
 
-test("a trainer that is killed within failure_tolerance: the same attempt goes on, and another takes its place", async () => {
+test("trainer kill within failure_tolerance: the attempt goes on with a replacement", async () => {
   const file = join(cluster.data, "elastic.txt");
   writeFileSync(file, "the heddle guides the warp; the shuttle carries the weft. ".repeat(20));
   const shape = { program: "language_model", hidden_size: 16, layers: 1, heads: 2 };
@@ -331,7 +332,7 @@ test("a trainer that is killed within failure_tolerance: the same attempt goes o
   await cancel(id);
 });
 
-test("a parameter server that is killed is replaced: no retry charged, on from the checkpoint", async () => {
+test("parameter server kill: replaced without a retry, on from the checkpoint", async () => {
   const lost = await cluster.startParameterServer("q");
   await cluster.until(async () => (await shardsHeld("q")) === 0, "q takes shards", 30_000);
   const { config } = long;
@@ -351,7 +352,7 @@ test("a parameter server that is killed is replaced: no retry charged, on from t
   await cancel(id);
 });
 
-test("a parameter server that is started anew at once has lost its shards: no retry charged either", async () => {
+test("parameter server restart: its shards are lost, without a retry", async () => {
   const first = await cluster.startParameterServer("r");
   await cluster.until(async () => (await shardsHeld("r")) === 0, "r takes shards", 30_000);
   const { config } = long;
@@ -367,7 +368,7 @@ test("a parameter server that is started anew at once has lost its shards: no re
   await cancel(id);
 });
 
-/** Shards on the parameter server of that name; undefined while the cluster gives it none. */
+/** Shards on the parameter server of that name; undefined while the cluster assigns none. */
 async function shardsHeld(name: string): Promise<number | undefined> {
   const { data } = (await (await cluster.request("GET", "/api/v1/workers")).json()) as {
     data: readonly { name: string; shards: { held: number } | null }[];

@@ -4,9 +4,9 @@ import type { APIError, OpenAI } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { childrenOf, NO_END, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
-// What is billed, against what was really said; and that none of what was said is kept.
+// Compares the bill with the answers, and checks that no text of a call is stored.
 
-/** Part of every prompt, and found nowhere afterwards. */
+/** Part of every prompt, which must appear nowhere afterwards. */
 const SECRET = "XYZZYPLUGH";
 
 let cluster: ProcessCluster;
@@ -23,22 +23,23 @@ const ask = (content: string, extra: object = {}) => ({
 
 type Params = ReturnType<typeof ask>;
 
-/** What the client saw of each call, from which the bill is worked out without any count of a server. */
+/** A client's view of each call, from which the bill is computed without any server's count. */
 interface Seen {
   readonly id: string;
   readonly promptTokens: number;
   /** Tokens with text, and one for each choice that ended by itself. */
   readonly completionTokens: number;
-  /** Choices of a call that succeeded. */
+  /** Choices of a successful call. */
   readonly choices: number;
-  /** What is still under way when the client hangs up is billed too. */
+  /** Tokens in flight at the client's disconnect are billed too. */
   readonly hungUp: boolean;
 }
 const seen: Seen[] = [];
 
 /**
- * Of the tiny model each capital letter is a token, each frequent pair of small letters, each control
- * token and each end of a line.
+ * In the tiny model each capital letter is a token, each frequent pair of small letters, each
+ * control token
+ * and each end of a line.
  */
 function promptTokens({ messages: [message] }: Params): number {
   const before = ["<|im_start|>", "us", "er", "\n"];
@@ -59,7 +60,7 @@ async function whole(params: Params) {
   return { usage: data.usage, said, id };
 }
 
-/** Reads a stream; after `stopAfter` tokens it does what it is told and reads on if it can. */
+/** Reads a stream; after `stopAfter` tokens it calls the function and reads on if it can. */
 async function streamed(
   params: Params,
   stopAfter = 0,
@@ -107,7 +108,7 @@ async function rowOf(id: string) {
 }
 
 describe("usage", () => {
-  it("grows by a token for each letter that is one, and is the same at once and streamed", async () => {
+  it("grows by one per single-letter token, and is the same at once and streamed", async () => {
     const one = await whole(ask("Q"));
     const fifty = await whole(ask("Q".repeat(50)));
     const stream = await streamed(ask("Q".repeat(50)));
@@ -124,7 +125,7 @@ describe("usage", () => {
     }
   });
 
-  it("counts all choices, and the ending token that has no text", async () => {
+  it("counts all choices, and the end token, which has no text", async () => {
     const several = await whole(ask("N", { n: 3 }));
     expect([several.said, several.usage?.completion_tokens]).toEqual([60, 60]);
     const ended = await whole(ask("END", { logit_bias: { "2": 100 } }));
@@ -132,7 +133,7 @@ describe("usage", () => {
     expect(await rowOf(ended.id)).toMatchObject({ completionTokens: 1 });
   });
 
-  it("of a call whose client hung up is what was said to it and a little in flight", async () => {
+  it("of a disconnected client's call is what was sent and a little in flight", async () => {
     const call = await streamed(ask("ABORT", { max_tokens: 4000 }), 10, (abort) => abort());
     const row = await rowOf(call.id);
     expect(row.errorCode).toBe("cancelled");
@@ -141,7 +142,7 @@ describe("usage", () => {
     expect(row.completionTokens).toBeLessThan(4000);
   });
 
-  it("of a call whose engine died is what was said", async () => {
+  it("of a call whose engine died is what was sent", async () => {
     const [engine] = childrenOf(cluster.workers[0]?.pid);
     const call = await streamed(ask("DIE", { max_tokens: 4000 }), 10, () => {
       if (engine) process.kill(engine, "SIGKILL");
@@ -162,10 +163,10 @@ describe("usage", () => {
     });
   });
 
-  it("is in the ledger and the metrics what the clients saw, call by call and in sum", async () => {
+  it("in ledger and metrics equals the clients' counts, per call and in sum", async () => {
     const rows = cluster.usageRows();
     const billed = new Map(rows.map((row) => [row.requestId, row]));
-    // The refused prompt was the one call that no engine took.
+    // The refused prompt was the only call that reached no engine.
     expect(rows).toHaveLength(seen.length + 1);
     let prompt = 0;
     let completion = 0;
@@ -191,8 +192,8 @@ describe("usage", () => {
   });
 });
 
-describe("what was asked", () => {
-  it("is in no log and in no file, also where it could not be read", async () => {
+describe("prompts", () => {
+  it("are in no log and in no file, also if they could not be read", async () => {
     const path = "/api/v1/chat/completions";
     for (const body of [`{"messages":"${SECRET}`, `${SECRET}`, { ...ask(""), model: 5 }]) {
       expect((await cluster.request("POST", path, body)).status).toBe(400);
