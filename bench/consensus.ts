@@ -97,7 +97,7 @@ async function wal(): Promise<void> {
   }
 }
 
-/** Both stores run through all of it, so that what the machine does besides meets both. */
+/** Both stores run throughout, so that other load on the machine affects both. */
 async function againstPeer(): Promise<void> {
   const clusters = [heddle()];
   if (version)
@@ -177,7 +177,7 @@ async function alone(): Promise<void> {
   await cluster.stop();
 }
 
-/** Terms only rise with elections, so their difference counts these. */
+/** Only elections raise terms, so the difference counts them. */
 async function termOf(cluster: StoreCluster): Promise<number> {
   const views = await cluster.views();
   return Math.max(...[...views.values()].map(({ term }) => term));
@@ -186,7 +186,7 @@ async function termOf(cluster: StoreCluster): Promise<number> {
 async function blocked(cluster: StoreCluster): Promise<void> {
   const leader = await cluster.leader();
   const before = await termOf(cluster);
-  // The answer comes when the thread is free again.
+  // The answer arrives when the thread is free again.
   await askMember(cluster.kind.address(leader), `block ${blockedMs}`).catch(() => undefined);
   await cluster.leader();
   const count = (await termOf(cluster)) - before;

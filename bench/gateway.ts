@@ -39,14 +39,15 @@ const rounds = Number(options["rounds"] ?? 5);
 const concurrencies = numberList(options["concurrency"] ?? "1,10,64");
 const warmupMs = 1_500;
 /**
- * Requests, the same for every gateway, by which V8 has compiled its code before the first round: a
- * request costs several times as much at first, and comes down until about the 15,000th.
+ * Requests that warm up every gateway's JIT compiler before the first round: the cost of a request
+ * falls until about the
+ * 15,000th.
  */
 const warmUpRequests = Number(options["warm-up"] ?? 20_000);
-/** A stream has 64 deltas, so that fewer of them do. */
+/** A stream has 64 deltas, so fewer of them are needed. */
 const streamsOfWarmUp = 1 / 20;
 const cores: GatewayCores = { gateway: 0, rest: 1 };
-/** What a memory read took before each round, in ns: how quiet the machine was. */
+/** The latency of a memory read before each round, in ns: it shows how quiet the machine was. */
 const memoryReads: number[] = [];
 
 /** One cell of the result: a gateway at one concurrency, streaming or not, over all rounds. */
@@ -62,7 +63,7 @@ interface CellFigures {
   readonly stream: boolean;
   readonly concurrency: number;
   readonly requestsPerSecond: number;
-  /** CPU time of the gateway; unlike the rate it does not depend on what else the machine does. */
+  /** CPU time of the gateway; unlike the rate it is independent of other load. */
   readonly cpuMicrosPerRequest: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
@@ -82,7 +83,7 @@ await withCleanup(async () => {
   const gateways = [ours, peer].filter((gateway) => gateway !== undefined);
   const samplers = gateways.map((gateway) => new ProcessSampler(() => gateway.processes, 250));
   for (const gateway of gateways) await warmUp(gateway);
-  // Where no peer is compared with, the engine without a gateway tells nothing.
+  // Without a peer, the engine without a gateway is no useful comparison.
   const cells = await measure(peer ? [direct] : [], gateways, samplers);
   const figures = cells.map(summarizeCell);
   const memory = samplers.flatMap((sampler, index) =>
@@ -121,7 +122,7 @@ async function startMock(): Promise<string> {
   return url;
 }
 
-/** The mock itself, without a gateway: what the harness alone costs. */
+/** The mock itself, without a gateway: the cost of the harness. */
 function directTo(mockUrl: string): GatewayUnderTest {
   const path = "/v1/chat/completions";
   return { name: "no gateway", processes: [], origin: originOf(mockUrl), path, headers: {} };
@@ -139,7 +140,7 @@ async function warmUp(gateway: GatewayUnderTest): Promise<void> {
   console.log(`${gateway.name} is warm`);
 }
 
-/** Each round visits every target once at each load, so that drift of the machine meets all. */
+/** Each round visits every target once at each load, so that drift of the machine affects all. */
 async function measure(
   without: readonly GatewayUnderTest[],
   gateways: readonly GatewayUnderTest[],
@@ -264,7 +265,7 @@ function printFigures(figures: readonly CellFigures[]): void {
   );
 }
 
-/** The bars of the product against the peer; without the peer only the absolute ones. */
+/** The product's bars against the peer; without a peer only the absolute ones. */
 function judge(
   figures: readonly CellFigures[],
   direct: string,

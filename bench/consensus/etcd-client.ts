@@ -4,8 +4,8 @@ import type { KvClient, MemberView } from "./kv-client.ts";
 const NO_BYTES: Buffer = Buffer.alloc(0);
 
 /**
- * A client of etcd's gRPC API straight over HTTP/2, so that the client costs as little as may be:
- * grpc-js would take more of the load generator's core than the calls themselves.
+ * A client of etcd's gRPC API directly over HTTP/2: grpc-js would use more of the load generator's
+ * core than the calls.
  */
 export class EtcdClient implements KvClient {
   readonly #session: ClientHttp2Session;
@@ -37,7 +37,7 @@ export class EtcdClient implements KvClient {
     return { id, leader, leads: id === leader, term: Number(header.get(4) ?? 0) };
   }
 
-  /** Has the member, which must lead, hand leadership to another one. */
+  /** Makes the member, which must lead, hand its leadership to another one. */
   async moveLeader(target: string): Promise<void> {
     const field = Buffer.concat([Buffer.from([8]), varint(BigInt(target))]);
     await this.#call("/etcdserverpb.Maintenance/MoveLeader", [field]);

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { EtcdClient } from "./etcd-client.ts";
 import type { StoreKind } from "./store-cluster.ts";
 
-/** The version line of the etcd on this machine, or undefined where there is none. */
+/** The version line of this machine's etcd, or undefined if there is none. */
 export function etcdVersion(): string | undefined {
   const { status, stdout } = spawnSync("etcd", ["--version"], { encoding: "utf8" });
   return status === 0 ? stdout.split("\n")[0] : undefined;

@@ -3,16 +3,17 @@ import type { KvClient } from "./kv-client.ts";
 import type { StoreCluster } from "./store-cluster.ts";
 
 const value = Buffer.alloc(256, "f");
-/** A put is sent to each member that is left this often until one is answered. */
+/** Interval of puts to each remaining member until one is answered. */
 const tryEveryMs = 20;
 const giveUpMs = 30_000;
-/** A put is sent this often while leadership changes hands. */
+/** Interval of puts during a change of leadership. */
 const putEveryMs = 5;
 const settleMs = 300;
 
 /**
- * Kills the leader as `kill -9` does and resolves with the time from the kill to the first answer to
- * a put that was sent after it, whichever member took it. The member is started again afterwards.
+ * Kills the leader with `kill -9`. Resolves with the time from the kill to the first answer to a
+ * later put, on any member.
+ * The member is restarted afterwards.
  */
 export async function measureFailover(cluster: StoreCluster): Promise<number> {
   const leader = await cluster.leader();
@@ -33,8 +34,9 @@ export async function measureFailover(cluster: StoreCluster): Promise<number> {
 }
 
 /**
- * Has the leader hand over, while puts go to the member that takes over; resolves with the longest
- * time in which none of them was answered: how long writes stood still for a client.
+ * Transfers leadership while puts go to the next leader. Resolves with the longest time without an
+ * answer: the clients'
+ * write outage.
  */
 export async function measureTransfer(cluster: StoreCluster): Promise<number> {
   const leader = await cluster.leader();

@@ -4,7 +4,7 @@ import type { KvClient, MemberView } from "./kv-client.ts";
 import { decodeReplies, encodeRequests, type KvRequest } from "./kv-frames.ts";
 import { kvAskMethod, kvStreamMethod } from "./kv-service.ts";
 
-/** What the benchmark's members prove themselves with. */
+/** The credentials of the benchmark's members. */
 export const benchCredentials = { clusterToken: "a-token-for-benchmarks-only" };
 const NO_BYTES = new Uint8Array(0);
 
@@ -73,7 +73,7 @@ export class HeddleClient implements KvClient {
   }
 }
 
-/** Asks a member how it stands; with `transfer ID` it first hands leadership over. */
+/** Asks a member for its status; `transfer ID` first transfers leadership. */
 export async function askMember(
   address: string,
   question: string,

@@ -1,7 +1,7 @@
 import { MasterGroup } from "../../apps/master/test/master-group.ts";
 import { summarizeSamples } from "../support/statistics.ts";
 
-/** What whole masters did with `POST /api/v1/keys`. */
+/** The results of whole masters under `POST /api/v1/keys`. */
 export interface HttpWrites {
   readonly concurrency: number;
   readonly perSecond: number;

@@ -1,4 +1,4 @@
-/** What the load generator needs of a store under test, the same for ours and the peer. */
+/** The interface of a store under test to the load generator, equal for ours and the peer. */
 export interface KvClient {
   put(key: string, value: Uint8Array): Promise<void>;
   /** A linearizable read. */
@@ -6,7 +6,7 @@ export interface KvClient {
   close(): void;
 }
 
-/** Where a member stands, as it says itself. */
+/** A member's own report of its status. */
 export interface MemberView {
   readonly leads: boolean;
   readonly term: number;

@@ -4,18 +4,18 @@ import { EtcdClient } from "./etcd-client.ts";
 import { HeddleClient } from "./heddle-client.ts";
 import type { KvClient } from "./kv-client.ts";
 
-// The clients, in a process of their own: so many callers at once, each with one call at a time.
+// The clients in their own process: concurrent callers, each with one call at a time.
 
-/** What one run of the load measured. */
+/** The measurements of one run of the load. */
 export interface KvLoadResult {
   readonly perSecond: number;
-  /** All calls that were answered, the warm-up's too. */
+  /** All answered calls, including the warm-up's. */
   readonly calls: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly failures: number;
   readonly firstFailure: string;
-  /** CPU time of the clients in the measured time, as a share of it. */
+  /** CPU time of the clients as a share of the measured time. */
   readonly clientCpuShare: number;
 }
 

@@ -13,8 +13,9 @@ const value = Buffer.alloc(256, "r");
 const program = fileURLToPath(new URL("./member.ts", import.meta.url));
 
 /**
- * Fills the log of a group of one with so many entries and a snapshot half way, and resolves with
- * the time in which a new process recovers them: reads the log, restores, applies the rest.
+ * Fills the log of a single-member group with this many entries and a snapshot half way. Resolves
+ * with the time in which a
+ * new process recovers them: reads the log, restores, applies the rest.
  */
 export async function measureRestart(
   folder: string,

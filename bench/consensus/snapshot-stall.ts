@@ -3,14 +3,16 @@ import type { ControlCommand } from "@heddle/control/command";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import { ControlMachine } from "../../apps/master/src/control-plane/raft/control-machine.ts";
 
-/** How large the control state was, and how long its snapshot held the main thread, milliseconds. */
+/**
+ * The size of the control state, and how long its snapshot blocked the main thread, milliseconds.
+ */
 export interface StallFigures {
   readonly records: number;
   readonly bytes: number;
   readonly beginMs: number;
   readonly longestPieceMs: number;
   readonly p99PieceMs: number;
-  /** What the longest piece took of the processor: on a machine with other loads the rest is theirs. */
+  /** The longest piece's CPU time: on a loaded machine the rest of its time belongs to others. */
   readonly longestPieceCpuMs: number;
 }
 
@@ -19,8 +21,9 @@ const nodes = 5_000;
 const keys = 5_000;
 
 /**
- * Takes a snapshot of a large state as the main thread does: the call, and then each piece of 64 KiB in a
- * turn of its own. Between the pieces a job changes, as in a cluster at work.
+ * Takes a snapshot of a large state as the main thread does: the call, and then each piece of 64
+ * KiB in its own turn. A job
+ * changes between the pieces, as in a busy cluster.
  */
 export async function measureSnapshotStall(): Promise<StallFigures> {
   const machine = new ControlMachine();

@@ -4,18 +4,18 @@ import { repositoryRoot } from "../support/command-line.ts";
 import { sampleProcess } from "../support/proc-files.ts";
 import type { KvClient, MemberView } from "./kv-client.ts";
 
-/** The servers have this core for themselves; the clients are on the other one. */
+/** The servers' core; the clients use the other one. */
 export const serverCore = 0;
 export const clientCore = 1;
 
-/** How one kind of store is started and asked. */
+/** How to start and query one kind of store. */
 export interface StoreKind {
   readonly name: string;
   command(member: number): { readonly command: string; readonly args: readonly string[] };
   /** Where clients reach a member. */
   address(member: number): string;
   view(member: number): Promise<MemberView>;
-  /** Has the leader hand over to another member. */
+  /** Makes the leader hand over to another member. */
   transfer(leader: number, to: number): Promise<void>;
   connect(member: number): KvClient;
 }
@@ -58,7 +58,7 @@ export class StoreCluster {
     this.#children.set(member, child);
   }
 
-  /** Ends a member without warning. */
+  /** Kills a member. */
   kill(member: number): void {
     const child = this.#children.get(member);
     this.#children.delete(member);
@@ -70,7 +70,7 @@ export class StoreCluster {
     this.#children.clear();
   }
 
-  /** The members that answer, and how they stand. */
+  /** The members that answer, and their status. */
   async views(): Promise<ReadonlyMap<number, MemberView>> {
     const found = new Map<number, MemberView>();
     for (const member of this.members) {
@@ -80,7 +80,7 @@ export class StoreCluster {
     return found;
   }
 
-  /** Resolves with the member that leads; waits for one, and for all members to answer. */
+  /** Resolves with the leading member; waits for one, and for all members to answer. */
   async leader(): Promise<number> {
     const deadline = performance.now() + startTimeoutMs;
     while (performance.now() < deadline) {

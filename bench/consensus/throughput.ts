@@ -5,13 +5,13 @@ import { median } from "../support/statistics.ts";
 import type { KvLoadResult } from "./load.ts";
 import { clientCore, type StoreCluster } from "./store-cluster.ts";
 
-/** One kind of load: an operation and how many clients do it at once. */
+/** One kind of load: an operation and the number of concurrent clients. */
 export interface ConsensusLoad {
   readonly op: "put" | "read";
   readonly concurrency: number;
 }
 
-/** What a store did under a workload, medians over the rounds. */
+/** A store's results under a workload, medians over the rounds. */
 export interface ConsensusThroughput extends ConsensusLoad {
   readonly store: string;
   readonly perSecond: number;
@@ -27,15 +27,15 @@ const warmupSeconds = 3;
 const program = fileURLToPath(new URL("./load.ts", import.meta.url));
 
 /**
- * Each round visits every store once under each workload, the order turned from round to round, so
- * that drift of the machine meets all.
+ * Each round visits every store once under each workload, in alternating order, so that drift of
+ * the machine affects all.
  */
 export async function measureConsensusThroughput(
   clusters: readonly StoreCluster[],
   workloads: readonly ConsensusLoad[],
   { rounds, seconds, logFolder }: { rounds: number; seconds: number; logFolder: string },
 ): Promise<ConsensusThroughput[]> {
-  // Programs that are compiled as they run get as fast as they will be before anything is measured.
+  // Warms up JIT-compiled programs before the measurement.
   for (const cluster of clusters) {
     for (const concurrency of [64, 1]) {
       await runConsensusLoad(cluster, { op: "put", concurrency }, warmupSeconds, logFolder);

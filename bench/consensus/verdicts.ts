@@ -2,7 +2,7 @@ import type { Verdict } from "../support/table.ts";
 import { formatNumber } from "../support/table.ts";
 import type { ConsensusLoad, ConsensusThroughput } from "./throughput.ts";
 
-/** Ours over the peer's rate that a workload must reach; the c=1 latency is judged beside it. */
+/** The minimum ratio of our rate to the peer's per workload; the c=1 latency is checked as well. */
 const RATE_BARS: readonly (ConsensusLoad & { readonly bar: number })[] = [
   { op: "put", concurrency: 1, bar: 1 },
   { op: "put", concurrency: 16, bar: 3 },
@@ -10,7 +10,7 @@ const RATE_BARS: readonly (ConsensusLoad & { readonly bar: number })[] = [
   { op: "read", concurrency: 128, bar: 2 },
 ];
 
-/** All workloads that a bar is about. */
+/** All workloads with a bar. */
 export const WORKLOADS: readonly ConsensusLoad[] = RATE_BARS.map(({ op, concurrency }) => ({
   op,
   concurrency,

@@ -7,7 +7,7 @@ import { WAL_KINDS, type WalRecord, walRecordBytes } from "@heddle/storage/wal-r
 import { WriteAheadLog } from "@heddle/storage/write-ahead-log";
 import { median } from "../support/statistics.ts";
 
-/** Appends per second of our log and of the raw C program, for groups of so many entries. */
+/** Appends per second of our log and of the raw C program, for groups of this many entries. */
 export interface WalFigures {
   readonly batch: number;
   readonly appendsPerSecond: number;
@@ -21,12 +21,12 @@ const fileBytes = 64 * 2 ** 20;
 /** A master's default. */
 const snapshotEntries = 10_000;
 const warmupBatch = 1_000;
-/** What an entry takes in a record of several, beside the head of that record. */
+/** An entry's size in a record of several, without the head of that record. */
 const entryInRunBytes = 16 + entryBytes;
 /** The content of two segments and a half. */
 const warmupEntries = Math.ceil((2.5 * fileBytes) / entryInRunBytes);
 
-/** Measures ours and the ceiling in turns; the ceiling is missing where there is no C compiler. */
+/** Measures ours and the ceiling alternately; without a C compiler there is no ceiling. */
 export async function measureWal(
   folder: string,
   { rounds, seconds }: { rounds: number; seconds: number },
@@ -72,11 +72,11 @@ async function appendRate(directory: string, batch: number, seconds: number): Pr
     }
     await log.append(records);
     if (index - released < snapshotEntries) return;
-    // As after a snapshot: what the one before it covers may go.
+    // As after a snapshot: the log before it may be released.
     await log.release(released);
     released = index;
   };
-  // Until no segment is new any more, as in a log that has been in use for a while.
+  // Until no segment is new, as in a log in steady use.
   while (index < warmupEntries) await append(warmupBatch);
   for (let i = 0; i < 500; i++) await append(batch);
   const startMs = performance.now();

@@ -2,17 +2,17 @@ import { median } from "../support/statistics.ts";
 import { formatNumber, printTable, type Verdict } from "../support/table.ts";
 import type { MeasuredRound } from "./rounds.ts";
 
-/** One figure of a server in a round, and what our ratio to the peer must be. */
+/** One value of a server in a round, and the required ratio to the peer. */
 interface Figure {
   readonly name: string;
   readonly unit: string;
-  /** What the round gave, turn by turn: the same turn of two servers was taken side by side. */
+  /** The round's results by turn: equal turns of two servers ran directly after each other. */
   readonly of: (round: MeasuredRound) => readonly number[];
-  /** Absent for a figure without a bar. Ratios are ours over the peer's. */
+  /** Absent for a value without a bar. Ratios are ours over the peer's. */
   readonly bar?: { readonly text: string; readonly pass: (ratio: number) => boolean };
 }
 
-/** Prints medians with their ratios and returns the verdicts of those that have a bar. */
+/** Prints medians with their ratios and returns the verdicts of those with a bar. */
 export function printComparison(
   ours: string | undefined,
   peer: string | undefined,
@@ -93,7 +93,7 @@ function decodeFigures(concurrency: number): readonly Figure[] {
   ];
 }
 
-/** Paired by turn, since the figures of one were taken side by side. */
+/** Paired by turn, because those ran directly after each other. */
 function ratiosOf(ours: readonly number[], peer: readonly number[]): readonly number[] {
   return ours.flatMap((value, i) => (peer[i] ? [value / peer[i]] : []));
 }

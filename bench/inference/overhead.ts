@@ -6,21 +6,24 @@ import { type Summary, summarizeSamples } from "../support/statistics.ts";
 import { oursAt } from "./servers.ts";
 import { sessionsOf, type WorkerSession } from "./worker-session.ts";
 
-/** The same requests over the whole path, and straight to the worker as a master would send them. */
+/**
+ * The same requests over the whole path, and directly to the worker as a master would send them.
+ */
 export interface OverheadResult {
   readonly http: Summary;
   readonly session: Summary;
 }
 
 /**
- * The first ones warm up the compilers of every process on the way and are not counted: what HTTP and
- * the master add goes on falling until about so many requests.
+ * Uncounted warm-up of the JIT compilers of every process: the overhead of HTTP and the master
+ * falls until about this many
+ * requests.
  */
 const warmupRequests = 1_500;
 const requests = 500;
 const maxTokens = 2;
 
-/** Times first tokens of the tiny model, whose own share is so small that the path's shows. */
+/** Times first tokens of the tiny model, whose own share is small. */
 export async function masterOverhead(cluster: RunningHeddle): Promise<OverheadResult> {
   const { api } = cluster;
   const model = await serveTinyModel(cluster);
@@ -40,7 +43,7 @@ async function alternate(server: ChatServer, session: WorkerSession): Promise<Ov
     const prompt = (path: number) => randomWords(16, 10_000 * path + i);
     const request = { prompt: prompt(1), maxTokens, temperature: 0, bannedTokens: [] };
     const { sentAt, textTimes } = await measureChat(server, connection, request);
-    // A tiny random model may give a token without text first; such an answer is left out of both.
+    // The random model may start with a token without text; such an answer is left out of both.
     const { firstTextMs: viaSession } = await session.ask(prompt(2), maxTokens);
     if (i < warmupRequests || textTimes[0] === undefined || viaSession === undefined) continue;
     http.push(textTimes[0] - sentAt);

@@ -35,21 +35,22 @@ export interface MeasuredRound {
   readonly idleCpuPercent: number;
 }
 
-/** What else the machine does slows a rate down; CPU time a token tells what a server itself needs. */
+/** Other load lowers a rate; CPU time per token is the server's own cost. */
 interface DecodeCost extends DecodeResult {
   readonly cpuMsPerToken: number;
   readonly cpuMsPerTokenByRole: Readonly<Record<string, number>>;
 }
 
 const decodeTurns = 4;
-/** With fewer streams each has more tokens, so that a turn takes seconds and not a moment. */
+/** With fewer streams each has more tokens, so that a turn takes seconds. */
 const leastTokensOfATurn = 256;
 const firstTokenRequests = 20;
 const prefixRequests = 8;
 
 /**
- * One server is under load at a time. The servers take turns within seconds, workload by workload
- * and with the same prompts, so that what else the machine does meets all of them.
+ * Only one server is under load at a time. The servers alternate within seconds, per workload and
+ * with the same prompts, so
+ * that other load affects all of them.
  */
 export async function measureRounds(
   servers: readonly InferenceServer[],
@@ -107,10 +108,10 @@ async function measureRound(
   }));
 }
 
-/** Lets the servers do the same one after the other, and looks at what those do that wait. */
+/** Runs the same on each server in turn, and measures the waiting ones. */
 class Turns {
   readonly servers: readonly InferenceServer[];
-  /** By server: for how long it waited, and the CPU time that it took meanwhile. */
+  /** By server: its waiting time, and the CPU time used in it. */
   #idle: { ms: number; cpuMs: number }[] = [];
   #taken = 0;
 
@@ -128,7 +129,7 @@ class Turns {
     return ms === 0 ? 0 : (cpuMs / ms) * 100;
   }
 
-  /** What came of it, in the order of the servers; who goes first alternates. */
+  /** The results in the order of the servers; the first one alternates. */
   async take<T>(run: (server: InferenceServer) => Promise<T>): Promise<readonly T[]> {
     const results: T[] = [];
     const places = this.servers.map((_, at) => at);

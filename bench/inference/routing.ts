@@ -10,18 +10,18 @@ import { type SessionAnswer, sessionsOf, type WorkerSession } from "./worker-ses
 /** One way's requests of a round. */
 interface RoutedRequests {
   readonly meanFirstTokenMs: number;
-  /** Tokens of the prompts that the chosen workers did not hold already, and all of them. */
+  /** Prompt tokens that the chosen workers had not cached, and all prompt tokens. */
   readonly computedTokens: number;
   readonly promptTokens: number;
 }
 
-/** The same workload in turns and by prefix. */
+/** The same workload round-robin and by prefix. */
 export interface RoutingRound {
   readonly inTurn: RoutedRequests;
   readonly byPrefix: RoutedRequests;
 }
 
-/** Conversations that begin with so many words of their own, and how often each is gone on with. */
+/** Conversations with a common beginning of this many words, and the continuations of each. */
 const groups = 4;
 const prefixWords = 256;
 const questions = 4;
@@ -29,10 +29,11 @@ const maxTokens = 2;
 const model = "bench-routing";
 
 /**
- * Two workers and prompts that share beginnings, one request after the other: through the master,
- * which routes by prefix, and straight to the two workers in turn, which spares those requests HTTP
- * and the master. Both ways use the same processes and take turns request by request, so that what
- * else the machine does meets both; their prompts differ, so that neither finds what the other left.
+ * Two workers and prompts with shared prefixes, one request after the other. One way is the master,
+ * which routes by prefix;
+ * the other goes round-robin directly to the workers, without HTTP and the master. Both alternate
+ * on the same processes,
+ * so that other load affects both, with different prompts, so that neither uses the other's cache.
  */
 export async function compareRouting(
   modelFile: string,
@@ -73,12 +74,13 @@ async function bothSessions(cluster: RunningHeddle): Promise<readonly WorkerSess
   }
 }
 
-/** The questions of all conversations, each conversation's in its order and the conversations mixed. */
+/** The questions of all conversations: in order within each, interleaved between them. */
 function prompts(seed: number): readonly string[] {
   const group = (index: number) => randomWords(prefixWords, 700_000 + seed * 100 + index);
   const beginnings = Array.from({ length: groups }, (_, i) => group(i));
   return Array.from({ length: groups * questions }, (_, i) => {
-    // Another order in each lap, so that turns do not keep a conversation to one worker by chance.
+    // Another order in each lap, so that round-robin does not keep a conversation on one worker by
+    // chance.
     const lap = Math.floor(i / groups);
     const beginning = beginnings[(i * 3 + lap) % groups]!;
     return `${beginning} ${randomWords(16, 800_000 + seed * 1_000 + i)}`;
@@ -93,7 +95,7 @@ async function alternate(inTurn: Ask, byPrefix: Ask, round: number): Promise<Rou
     { ask: byPrefix, prompts: prompts(2 * round + 1), answers: [] as SessionAnswer[] },
   ];
   for (let i = 0; i < groups * questions; i += 1) {
-    // Who goes first changes with every request.
+    // The first way alternates with every request.
     for (const way of (i + round) % 2 === 0 ? ways : ways.toReversed()) {
       way.answers.push(await way.ask(way.prompts[i]!, i));
     }

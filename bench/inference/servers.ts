@@ -7,13 +7,13 @@ import { heddleUp, type RunningHeddle } from "../support/heddle-up.ts";
 import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
 import type { WatchedProcess } from "../support/process-sampler.ts";
 
-/** Both sides serve the same file with the same number of threads and the same room. */
+/** Both sides serve the same file with the same threads and cache size. */
 interface Serving {
   readonly modelFile: string;
   readonly threads: number;
 }
 
-/** A server under test; its processes are watched where they are ours to see. */
+/** A server under test; its processes are measured if they are local. */
 export interface InferenceServer extends ChatServer {
   processes(): readonly WatchedProcess[];
 }
@@ -56,13 +56,13 @@ export function oursAt(url: string, key: string, model: string): InferenceServer
   };
 }
 
-/** Any OpenAI-compatible server that runs already; its URL ends before `/v1`. */
+/** Any running OpenAI-compatible server; its URL ends before `/v1`. */
 export function peerAt(url: string, model: string): InferenceServer {
   const path = "/v1/chat/completions";
   return { name: "peer", origin: originOf(url), path, headers: {}, model, processes: () => [] };
 }
 
-/** llama-server with its own defaults for all but threads and room. */
+/** llama-server with its defaults for all but threads and cache size. */
 export async function startLlamaServer(
   program: string,
   { modelFile, threads }: Serving,

@@ -12,7 +12,7 @@ interface WorkerView {
   readonly replicas: readonly { readonly deployment: string; readonly phase: string }[];
 }
 
-/** A session with each worker on which the model is ready, past the masters. */
+/** A session with each worker on which the model is ready, bypassing the masters. */
 export async function sessionsOf(
   { api, dataDirectory }: RunningHeddle,
   model: string,
@@ -27,9 +27,9 @@ export async function sessionsOf(
     .map(({ address }) => new WorkerSession(address, token, deployment));
 }
 
-/** One answer's first text, and how much of its prompt the worker held already. */
+/** An answer's first text, and the cached tokens of its prompt. */
 export interface SessionAnswer {
-  /** From the request to the first text; undefined where there was none. */
+  /** From the request to the first text; undefined without text. */
   readonly firstTextMs: number | undefined;
   readonly promptTokens: number;
   readonly cachedTokens: number;

@@ -7,9 +7,9 @@ import {
 import { randomWords } from "../support/prompts.ts";
 import { mean, type Summary, summarizeSamples } from "../support/statistics.ts";
 
-/** What every workload sends the same way to every server. */
+/** The equal options of every workload on every server. */
 interface WorkloadOptions {
-  /** The same for all servers of a round, so that they get the same prompts. */
+  /** Equal for all servers of a round, so that they get the same prompts. */
   readonly seed: number;
   readonly bannedTokens: readonly number[];
 }
@@ -24,7 +24,7 @@ export interface DecodeResult {
   readonly completionTokens: number;
 }
 
-/** So many streams that start together, each of a prompt of about 32 tokens. */
+/** This many streams that start together, each with a prompt of about 32 tokens. */
 export async function decode(
   server: ChatServer,
   options: WorkloadOptions,
@@ -44,7 +44,7 @@ export async function decode(
   const started = Math.min(...answers.map(({ sentAt }) => sentAt));
   const ended = Math.max(...answers.map(({ textTimes }) => textTimes.at(-1)!));
   return {
-    // An event may stand for several tokens, or for none: usage tells how many there were.
+    // An event may hold several tokens or none; the usage has their number.
     tokensPerSecond: (between.length * (tokens / frames)) / ((to - from) / 1000),
     wholeTokensPerSecond: tokens / ((ended - started) / 1000),
     firstTokenMs: summarizeSamples(answers.map(firstTokenMs)),
@@ -59,7 +59,10 @@ export interface FirstTokenResult {
   readonly cachedTokens: number;
 }
 
-/** A request of a prompt of about 64 tokens, of which others share only the template's beginning. */
+/**
+ * A request with a prompt of about 64 tokens, which shares only the template's beginning with
+ * others.
+ */
 export async function firstToken(
   server: ChatServer,
   options: WorkloadOptions,
@@ -71,7 +74,7 @@ export async function firstToken(
   return { ms: firstTokenMs(answer), promptTokens, cachedTokens: cached([answer]) };
 }
 
-/** Requests that come together and begin with the same 256 tokens, which nobody has seen before. */
+/** Concurrent requests with the same, previously unseen first 256 tokens. */
 export async function sharedPrefix(
   server: ChatServer,
   options: WorkloadOptions,
@@ -89,7 +92,7 @@ export async function sharedPrefix(
   return { meanFirstTokenMs: mean(answers.map(firstTokenMs)), cachedTokens: cached(answers) };
 }
 
-/** Three streams decode; then a prompt of about 1,024 tokens comes. How long do they stand still? */
+/** The stall of three decoding streams when a prompt of about 1,024 tokens arrives. */
 export async function longPromptAmongDecodes(
   server: ChatServer,
   options: WorkloadOptions,
@@ -122,7 +125,7 @@ export async function longPromptAmongDecodes(
   return { worstGapMs: gapMs.max, gapMs, firstTokenMs: firstTokenMs(await long) };
 }
 
-/** Rejects unless the answer came in full: a figure of a failed request means nothing. */
+/** Rejects unless the answer is complete: a failed request has no valid measurement. */
 async function ask(
   server: ChatServer,
   options: WorkloadOptions,
@@ -138,7 +141,7 @@ async function ask(
   );
 }
 
-/** Prompt tokens that the server had already, on average. */
+/** The mean number of cached prompt tokens. */
 function cached(answers: readonly ChatAnswer[]): number {
   return mean(answers.map(({ usage }) => usage?.prompt_tokens_details?.cached_tokens ?? 0));
 }

@@ -1,6 +1,6 @@
 import type { TraceNode, TracePod } from "./trace.ts";
 
-/** What is left of a node in a baseline's run. */
+/** What is free on a node in a baseline's run. */
 export interface NodeState {
   readonly model: string;
   cpuMilli: number;
@@ -27,7 +27,7 @@ export function emptyNodes(nodes: readonly TraceNode[]): NodeState[] {
   }));
 }
 
-/** CPU and memory are hard limits; each device asked for must have the pod's share free. */
+/** CPU and memory are hard limits; each requested device must have the pod's share free. */
 export function fits(node: NodeState, pod: TracePod): boolean {
   if (node.cpuMilli < pod.cpuMilli || node.memoryMib < pod.memoryMib) return false;
   if (pod.gpus === 0) return true;

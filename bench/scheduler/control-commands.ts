@@ -2,7 +2,7 @@ import { submitJobRequest } from "@heddle/contracts/jobs";
 import type { ControlCommand } from "@heddle/control/command";
 import type { NodeSnapshot, QueuedJob } from "@heddle/scheduler/model";
 
-/** The entry of the log by which a synthetic node joins. */
+/** The log entry by which a synthetic node joins. */
 export function joinOf(node: NodeSnapshot): ControlCommand {
   const { id, gpuType, gpuMemoryGb, devices, capacity, rack, fabric } = node;
   const offer = {
@@ -17,7 +17,7 @@ export function joinOf(node: NodeSnapshot): ControlCommand {
   return { type: "node.join", atMs: Date.now(), offer };
 }
 
-/** The entry of the log by which the n-th synthetic job is submitted. */
+/** The log entry by which the n-th synthetic job is submitted. */
 export function submitOf(at: number, { project, request }: QueuedJob): ControlCommand {
   const { gpus, gpuMilli, scalars } = request;
   const spec = submitJobRequest.parse({

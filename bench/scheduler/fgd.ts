@@ -34,7 +34,7 @@ export function fgdScore(pods: readonly TracePod[]): ScoreFunction {
   };
 }
 
-/** The commonest kinds of pod that together make up 95 % of the trace; memory is not told apart. */
+/** The most frequent kinds of pod that together make up 95 % of the trace, regardless of memory. */
 export function typicalPods(pods: readonly TracePod[]): TypicalPod[] {
   const kinds = Map.groupBy(pods, ({ cpuMilli, gpus, gpuMilli, models }) =>
     JSON.stringify([cpuMilli, gpus, gpuMilli, models]),

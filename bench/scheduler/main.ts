@@ -2,17 +2,16 @@
  * The scheduler's benchmark: GPU allocation on the openb traces under the FGD paper's set-up, and
  * placements per second.
  *
- *   npm run bench:scheduler -- --traces DIR [--seeds 10] [--json FILE]
- *   npm run bench:scheduler -- --raft [--json FILE]
- *   npm run bench:scheduler -- --node-changes [--json FILE]
- *   npm run bench:scheduler -- --waiting [--json FILE]
- *
- * The second form measures only placements through Raft, the third only what the scheduler's view
- * of the cluster costs when one node has changed, the fourth only what a decision costs where jobs
- * wait on a full cluster.
+ * - `npm run bench:scheduler -- --traces DIR [--seeds 10] [--json FILE]`: everything.
+ * - `npm run bench:scheduler -- --raft [--json FILE]`: only placements through Raft.
+ * - `npm run bench:scheduler -- --node-changes [--json FILE]`: only the update of the scheduler's
+ *   view after one node's change.
+ * - `npm run bench:scheduler -- --waiting [--json FILE]`: only decisions with waiting jobs on a
+ *   full cluster.
  *
  * DIR holds openb_node_list_gpu_node.csv and openb_pod_list_*.csv; each pod list is one trace,
- * reported under its file's base name.
+ * reported under its file's base
+ * name.
  */
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -58,14 +57,14 @@ async function main(): Promise<void> {
   if (values.json) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
 }
 
-/** The one measurement that is asked for; undefined where all are. */
+/** The one requested measurement; undefined for all. */
 async function measureOne(asked: Readonly<Record<string, string | boolean | undefined>>) {
   if (asked["raft"]) return await measureThroughRaft();
   if (asked["node-changes"]) return measureNodeChanges();
   return asked["waiting"] ? measureWaitingJobs() : undefined;
 }
 
-/** Runs everything, printing each line as it is known. */
+/** Runs everything, printing each result as it is available. */
 async function measure(dir: string, seeds: number): Promise<Report> {
   const placementsPerSecond = { ...measureSchedulerThroughput(), raft: await measureThroughRaft() };
   const { raft } = placementsPerSecond;

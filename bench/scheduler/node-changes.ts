@@ -11,21 +11,21 @@ import { syntheticJob, syntheticNode } from "./throughput.ts";
 
 const NODES = 5_000;
 const JOBS = 10_000;
-/** Jobs that wait, since no node has so many GPUs of that type. */
+/** Jobs that wait, because no node has enough GPUs of that type. */
 const WAITING = 10;
 const ROUNDS = 5;
 const SEED = 42;
 
-/** Milliseconds of processor time that the scheduler's next look takes after one change. */
+/** CPU time of the scheduler's next cycle after one change, in milliseconds. */
 export interface NodeChangeCosts {
   readonly nodes: number;
   readonly running: number;
   readonly waiting: number;
-  /** By the change: applied, and the view of the cluster brought up to date; the median. */
+  /** By kind of change: its apply and the update of the cluster view; the median. */
   readonly viewMs: Readonly<Record<string, number>>;
   /** The same with the decision that follows. */
   readonly decidedMs: Readonly<Record<string, number>>;
-  /** The whole view laid out anew, as each change of a node had it done before; the median. */
+  /** A full rebuild of the view, as every node change required before; the median. */
   readonly anewMs: number;
 }
 
@@ -76,7 +76,7 @@ function changesOf(node: NodeSnapshot, added: NodeSnapshot): Record<string, Cont
   };
 }
 
-/** The replicated state of a cluster in which as many jobs run as find room. */
+/** The replicated state of a cluster with as many running jobs as fit. */
 class Cluster {
   readonly control = new ReplicatedControl();
   readonly nodes: readonly NodeSnapshot[];

@@ -32,13 +32,13 @@ describe("drawWorkload", () => {
     for (const each of traces[1]!.pods) expect(workload).toContain(each);
   });
 
-  it("takes pods away where the trace asks for more", () => {
+  it("removes pods if the trace requests more", () => {
     const many = Array.from({ length: 400 }, () => pod({}));
     const workload = drawWorkload(many, nodes, seededRandom(1));
     expect(workload.length).toBe(Math.floor(1.3 * gpus));
   });
 
-  it("refuses a trace without GPUs, which could not be filled up", () => {
+  it("refuses a trace without GPUs, which cannot be filled up", () => {
     const cpuOnly = [pod({ gpus: 0, gpuMilli: 0 })];
     expect(() => drawWorkload(cpuOnly, nodes, seededRandom(1))).toThrow("no GPU");
   });
@@ -61,8 +61,8 @@ describe("each policy", () => {
   });
 });
 
-describe("heddle", () => {
-  it("allocates the same whatever the nodes are called and in whatever order they come", () => {
+describe("heddle policy", () => {
+  it("allocates the same for any names and order of the nodes", () => {
     for (const { pods } of traces) {
       const workload = drawWorkload(pods, nodes, seededRandom(9));
       const base = allocatedPercent(heddlePolicy(nodes, pods), nodes, workload);
@@ -77,8 +77,8 @@ describe("heddle", () => {
   });
 });
 
-describe("fgd", () => {
-  it("counts all that is free as lost where a typical pod cannot run, else the crowded devices", () => {
+describe("fgd policy", () => {
+  it("counts what typical pods cannot use as lost, else the crowded devices", () => {
     const typical = typicalPods([pod({ gpuMilli: 500 })]);
     const lost = (free: number[], cpuMilli: number, model = "T4") =>
       fragmentation(typical, { model }, free, cpuMilli);
@@ -87,12 +87,12 @@ describe("fgd", () => {
     expect(lost([400, 300], 1_000)).toBe(700);
   });
 
-  it("scores 100 times the sigmoid of the GPUs it frees from fragmentation, cut to an integer", () => {
+  it("scores 100 times the sigmoid of the GPUs it frees, truncated to an integer", () => {
     const score = fgdScore([pod({ gpuMilli: 1000 })]);
     const node = { model: "T4", cpuMilli: 9_000, memoryMib: 9, gpuMilli: [1000, 300] };
     expect(score(node, pod({ gpuMilli: 300 }))).toEqual({ score: 57, device: 1 });
     expect(score(node, pod({}))).toEqual({ score: 50, device: -1 });
-    // The pod leaves a GPU without the CPU that a typical pod needs: one GPU more is lost.
+    // The pod leaves a GPU without the CPU that a typical pod needs: one more GPU is lost.
     const short = { model: "T4", cpuMilli: 1_500, memoryMib: 9, gpuMilli: [1000, 1000] };
     expect(score(short, pod({}))).toEqual({ score: 26, device: -1 });
   });

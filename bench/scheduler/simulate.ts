@@ -4,9 +4,9 @@ import { heddlePolicy } from "./heddle-policy.ts";
 import type { Trace, TraceNode, TracePod } from "./trace.ts";
 import { drawWorkload, requestedGpuMilli } from "./workload.ts";
 
-/** Places pods one by one, each tried once; nothing ever leaves. */
+/** Places pods one by one, each tried once; none ever leaves. */
 export interface Policy {
-  /** Places the pod and says true, or changes nothing and says false. */
+  /** Places the pod and returns true, or changes nothing and returns false. */
   place(pod: TracePod): boolean;
 }
 
@@ -54,7 +54,7 @@ export function measureAllocation(
   return summary(percents);
 }
 
-/** Offers the pods in order and says what share of the GPUs is taken at the end. */
+/** Offers the pods in order and returns the allocated share of the GPUs. */
 export function allocatedPercent(
   policy: Policy,
   nodes: readonly TraceNode[],

@@ -10,7 +10,7 @@ describe("API keys", () => {
   });
 
   it("have the CRC-32 in base 62, high digits first, as their checksum", () => {
-    // A change of it would refuse every key that was made before.
+    // A change would refuse every existing key.
     const body = "hdl_live_AbCdEf12_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg";
     expect(parseApiKey(`${body}1T1h8V`)).toMatchObject({ ok: true, id: "AbCdEf12" });
   });
@@ -20,7 +20,7 @@ describe("API keys", () => {
     expect(texts.size).toBe(1000);
   });
 
-  it("draw every letter as often as any other", () => {
+  it("draw every letter equally often", () => {
     const letters = Array.from({ length: 1000 }, () => createApiKey("live").text.slice(9, 61)).join(
       "",
     );
@@ -30,12 +30,12 @@ describe("API keys", () => {
     expect(first).toBeLessThan(0.14);
   });
 
-  it("refuse an environment that would break the shape", () => {
+  it("refuse an environment with invalid characters", () => {
     expect(() => createApiKey("a_b")).toThrow(/environment/);
     expect(() => createApiKey("")).toThrow(/environment/);
   });
 
-  it("tell any single wrong character by the checksum", () => {
+  it("detect any single wrong character by the checksum", () => {
     const { text } = createApiKey("live");
     const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     fc.assert(
@@ -51,14 +51,14 @@ describe("API keys", () => {
     );
   });
 
-  it("tell two swapped characters by the checksum", () => {
+  it("detect two swapped characters by the checksum", () => {
     const { text } = createApiKey("live");
     const at = [...text].findIndex((letter, i) => i > 20 && letter !== text[i + 1]);
     const swapped = `${text.slice(0, at)}${text[at + 1]}${text[at]}${text.slice(at + 2)}`;
     expect(parseApiKey(swapped)).toEqual({ ok: false, reason: "checksum" });
   });
 
-  it("are malformed when cut, lengthened or foreign", () => {
+  it("are malformed when cut, extended or of another kind", () => {
     const { text } = createApiKey("live");
     for (const bad of [
       "",

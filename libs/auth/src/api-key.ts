@@ -3,8 +3,8 @@ import { crc32 } from "node:zlib";
 
 /**
  * API keys: `hdl_<environment>_<id>_<secret><checksum>`, where id is 8, secret 43 (256 bits) and
- * checksum 6 characters of base62. The checksum (CRC-32 of all that precedes it) tells a typing
- * error from a key that does not exist, without a look-up.
+ * checksum 6 characters
+ * of base62. The checksum (CRC-32 of everything before it) detects typing errors without a look-up.
  */
 export interface NewApiKey {
   readonly id: string;
@@ -29,7 +29,7 @@ export function createApiKey(environment: string): NewApiKey {
   return { id, text };
 }
 
-/** Checks the shape and the checksum of a key's text; says nothing on whether the key exists. */
+/** Checks the format and checksum of a key, not its existence. */
 export function parseApiKey(text: string): ParsedApiKey {
   const match = SHAPE.exec(text);
   if (!match) return { ok: false, reason: "malformed" };
@@ -40,7 +40,7 @@ export function parseApiKey(text: string): ParsedApiKey {
   return { ok: true, id, environment };
 }
 
-/** The hash under which a key is kept: HMAC-SHA-256 with the cluster's pepper, hexadecimal. */
+/** The stored hash of a key: HMAC-SHA-256 with the cluster's pepper, hexadecimal. */
 export function hashApiKey(text: string, pepper: Uint8Array): string {
   return createHmac("sha256", pepper).update(text).digest("hex");
 }
@@ -59,7 +59,7 @@ function randomBase62(length: number): string {
   let text = "";
   while (text.length < length) {
     for (const byte of randomBytes(length)) {
-      // Bytes from 248 on would favour the first letters of the alphabet, so they are drawn anew.
+      // Bytes from 248 on would favour the first letters of the alphabet, so they are skipped.
       if (byte < 248 && text.length < length) text += ALPHABET[byte % 62];
     }
   }

@@ -23,14 +23,14 @@ function reasonOf(result: ReturnType<KeyVerifier<StoredKey>["verify"]>): string 
 }
 
 describe("KeyVerifier", () => {
-  it("gives the record of a right key, the first time and from memory", () => {
+  it("returns the record of a valid key, the first time and from the cache", () => {
     const { id, text, verifier } = setUp();
     for (let i = 0; i < 2; i++) {
       expect(verifier.verify(text)).toMatchObject({ ok: true, key: { id } });
     }
   });
 
-  it("tells a typo, an unknown, a revoked and an expired key apart, in words too", () => {
+  it("distinguishes a typo, an unknown, a revoked and an expired key", () => {
     const { text, verifier } = setUp();
     const typo = text.slice(0, -1) + (text.endsWith("0") ? "1" : "0");
     expect(verifier.verify(typo)).toMatchObject({ reason: "checksum", message: /mistyped/ });
@@ -44,7 +44,7 @@ describe("KeyVerifier", () => {
     expect(expired.verifier.verify(expired.text)).toMatchObject({ message: /expired/ });
   });
 
-  it("begins every message as OpenAI does, since clients look for it", () => {
+  it("begins every message as OpenAI does, because clients match it", () => {
     const { text, verifier } = setUp({ revokedAtMs: 5 });
     for (const given of [text, `${text}x`, "sk-123", createApiKey("live").text]) {
       const result = verifier.verify(given);
@@ -52,7 +52,7 @@ describe("KeyVerifier", () => {
     }
   });
 
-  it("refuses a remembered key at once when it is revoked, expires or is replaced", () => {
+  it("refuses a cached key at once when it is revoked, expires or is replaced", () => {
     const { id, text, keys, clock, verifier } = setUp({ expiresAtMs: 2_000 });
     const record = keys.get(id) as StoredKey;
     expect(verifier.verify(text).ok).toBe(true);
@@ -66,7 +66,7 @@ describe("KeyVerifier", () => {
     expect(reasonOf(verifier.verify(text))).toBe("unknown");
   });
 
-  it("hashes a text once while it is remembered, and remembers 10,000 of them", () => {
+  it("hashes a text once while it is cached, and caches 10,000 of them", () => {
     const { text } = createApiKey("live");
     const others = Array.from({ length: 10_000 }, () => createApiKey("live").text);
     const keys = new Map(
@@ -99,7 +99,7 @@ describe("KeyVerifier", () => {
     expect(reasonOf(verifier.verify(text))).toBe("unknown");
   });
 
-  it("names a key by what stands before its secret, and foreign texts by four letters", () => {
+  it("names a key by the part before its secret, other texts by four letters", () => {
     const { id, text, verifier } = setUp({ revokedAtMs: 1 });
     const messageOf = (given: string) => {
       const result = verifier.verify(given);

@@ -1,7 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { hashApiKey, parseApiKey } from "./api-key.ts";
 
-/** What verification needs of a stored key; times in milliseconds since the epoch. */
+/** The fields of a stored key for its verification; times in milliseconds since the epoch. */
 export interface StoredKey {
   readonly id: string;
   readonly hash: string;
@@ -24,12 +24,13 @@ export interface KeyVerifierOptions<K> {
   readonly now: () => number;
 }
 
-/** Verified texts remembered, so that a busy key is hashed once; the oldest leaves first. */
+/** Verified texts that are cached, so that a busy key is hashed once; the oldest is evicted. */
 const MAX_REMEMBERED = 10_000;
 
 /**
- * Tells whose key a text is. What is remembered is only that a text has a hash: the record is read
- * anew on every call, so revoking or letting a key expire works at once.
+ * Finds the record of a key's text. Only the hash of a text is cached: the record is read on every
+ * call, so revocation
+ * and expiry apply at once.
  */
 export class KeyVerifier<K extends StoredKey> {
   readonly #options: KeyVerifierOptions<K>;
@@ -85,7 +86,7 @@ const MESSAGES = {
   expired: "has expired. Ask an administrator for a new key.",
 } as const;
 
-/** Begins as OpenAI's message does, since clients look for it. */
+/** Starts as OpenAI's message does, because clients match it. */
 function refuse(reason: keyof typeof MESSAGES, text: string): Verification<never> {
   return {
     ok: false,
@@ -94,7 +95,7 @@ function refuse(reason: keyof typeof MESSAGES, text: string): Verification<never
   };
 }
 
-/** At most the part before the secret, so that no message carries one. */
+/** At most the part before the secret, so that no message contains one. */
 function masked(text: string): string {
   const shown = /^hdl_[a-z0-9*]{1,16}_[0-9A-Za-z]{8}_/.exec(text)?.[0] ?? text.slice(0, 4);
   return `\`${shown.replace(/[^\x20-\x7e]/g, "?")}...\``;

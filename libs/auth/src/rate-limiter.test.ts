@@ -13,7 +13,7 @@ function admitted(result: ReturnType<RateLimiter["admit"]>): RateReservation {
 }
 
 describe("RateLimiter", () => {
-  it("lets exactly the burst through of 200 calls at once", () => {
+  it("admits exactly the burst of 200 concurrent calls", () => {
     const { limiter } = setUp();
     const results = Array.from({ length: 200 }, () =>
       limiter.admit("k", { requestsPerMinute: 50 }, 1),
@@ -22,7 +22,7 @@ describe("RateLimiter", () => {
     expect(results.at(-1)).toMatchObject({ ok: false, limitedBy: "requests", limit: 50 });
   });
 
-  it("admits again when the wait that it told is over, and not before", () => {
+  it("admits again exactly when the returned wait is over", () => {
     const { clock, limiter } = setUp();
     const limits = { requestsPerMinute: 60 };
     for (let i = 0; i < 60; i++) admitted(limiter.admit("k", limits, 0)).finish(0);
@@ -34,7 +34,7 @@ describe("RateLimiter", () => {
     expect(limiter.admit("k", limits, 0).ok).toBe(true);
   });
 
-  it("charges a refused call nothing", () => {
+  it("does not charge a refused call", () => {
     const { limiter } = setUp();
     const limits = { requestsPerMinute: 2, tokensPerMinute: 100 };
     for (let i = 0; i < 50; i++) limiter.admit("k", limits, 101);
@@ -42,7 +42,7 @@ describe("RateLimiter", () => {
     expect(limiter.admit("k", limits, 100).ok).toBe(true);
   });
 
-  it("says that waiting is in vain where one call exceeds the whole limit", () => {
+  it("returns no wait if one call exceeds the whole limit", () => {
     const { limiter } = setUp();
     const refused = limiter.admit("k", { tokensPerMinute: 100 }, 101);
     expect(refused).toEqual({
@@ -53,7 +53,7 @@ describe("RateLimiter", () => {
     });
   });
 
-  it("gives unused tokens back, and takes those beyond the reservation", () => {
+  it("returns unused tokens, and charges those beyond the reservation", () => {
     const { limiter } = setUp();
     const limits = { tokensPerMinute: 1000 };
     admitted(limiter.admit("k", limits, 900)).finish(100);
@@ -63,7 +63,7 @@ describe("RateLimiter", () => {
     expect(limiter.admit("k", limits, 1).ok).toBe(false);
   });
 
-  it("frees a call's place once, however often it is finished", () => {
+  it("releases a call's slot once, however often it is finished", () => {
     const { limiter } = setUp();
     const limits = { concurrency: 2 };
     const first = admitted(limiter.admit("k", limits, 0));
@@ -75,14 +75,14 @@ describe("RateLimiter", () => {
     expect(limiter.admit("k", limits, 0).ok).toBe(false);
   });
 
-  it("keeps keys apart and enforces a ceiling on those without limits", () => {
+  it("keeps keys apart and applies a ceiling to those without limits", () => {
     const { limiter } = setUp();
     limiter.admit("a", { requestsPerMinute: 1 }, 0);
     expect(limiter.admit("b", { requestsPerMinute: 1 }, 0).ok).toBe(true);
     expect(limiter.admit("c", {}, LIMIT_CEILING.tokensPerMinute + 1).ok).toBe(false);
   });
 
-  it("forgets idle keys only, and refuses rather than grow past its bound", () => {
+  it("drops idle keys only, and refuses above its bound on keys", () => {
     const { clock, limiter } = setUp(2);
     const running = admitted(limiter.admit("a", {}, 0));
     admitted(limiter.admit("b", { requestsPerMinute: 1 }, 0)).finish(0);
@@ -93,7 +93,7 @@ describe("RateLimiter", () => {
     running.finish(0);
   });
 
-  it("lets a whole burst through although its sum is rounded up", () => {
+  it("admits a whole burst although its sum is rounded up", () => {
     const { limiter } = setUp();
     // 19 times 60,000 / 19 is more than 60,000 in floating point.
     for (let i = 0; i < 19; i++) {
@@ -102,7 +102,7 @@ describe("RateLimiter", () => {
     expect(limiter.admit("k", { requestsPerMinute: 19 }, 0).ok).toBe(false);
   });
 
-  it("remembers a key until its tokens are paid for, to the millisecond", () => {
+  it("keeps a key until its tokens are refilled, to the millisecond", () => {
     const { clock, limiter } = setUp(1);
     admitted(limiter.admit("a", { tokensPerMinute: 60 }, 60)).finish(60);
     clock.now += 59_999;
@@ -113,7 +113,7 @@ describe("RateLimiter", () => {
     expect(limiter.admit("b", {}, 0).ok).toBe(true);
   });
 
-  it("tells how long to wait where a call fits the limit but not what is left", () => {
+  it("returns the wait of a call that fits the limit but not the rest of it", () => {
     const { limiter } = setUp();
     const limits = { tokensPerMinute: 100 };
     admitted(limiter.admit("k", limits, 50)).finish(50);
@@ -122,7 +122,7 @@ describe("RateLimiter", () => {
     });
   });
 
-  it("shows what is left without using it, and the ceilings of a key without limits", () => {
+  it("shows the rest without using it, and the ceilings of a key without limits", () => {
     const { clock, limiter } = setUp();
     const limits = { requestsPerMinute: 60, tokensPerMinute: 600 };
     const call = admitted(limiter.admit("k", limits, 60));
@@ -144,7 +144,7 @@ describe("RateLimiter", () => {
     expect(limiter.size).toBe(1);
   });
 
-  it("corrects a running call's tokens by the difference, and an ended one's not at all", () => {
+  it("corrects a running call's tokens by the difference, an ended one's not at all", () => {
     const { limiter } = setUp();
     const limits = { tokensPerMinute: 1000 };
     const remaining = () => limiter.view("k", limits).tokens.remaining;
@@ -158,7 +158,7 @@ describe("RateLimiter", () => {
     expect(remaining()).toBe(600);
   });
 
-  it("a cancelled call gives back its request, its tokens and its place, once", () => {
+  it("returns a cancelled call's request, tokens and slot, once", () => {
     const { clock, limiter } = setUp();
     const limits = { requestsPerMinute: 6, tokensPerMinute: 600, concurrency: 2 };
     const kept = admitted(limiter.admit("k", limits, 100));
@@ -175,7 +175,7 @@ describe("RateLimiter", () => {
     expect(limiter.view("k", limits).requests.remaining).toBe(6);
   });
 
-  it("a limit of 0 refuses every call, and waiting cannot help", () => {
+  it("refuses every call under a limit of 0, without a wait", () => {
     const { limiter } = setUp();
     const refused = { ok: false, limit: 0, retryAfterMs: undefined };
     expect(limiter.admit("k", { concurrency: 0 })).toEqual({
@@ -190,7 +190,7 @@ describe("RateLimiter", () => {
     expect(limiter.admit("k", { tokensPerMinute: 0 }, 0).ok).toBe(true);
   });
 
-  it("shares of all masters sum to the limits, the first have one more", () => {
+  it("divides the limits among masters exactly; the first have one more", () => {
     const limits = { requestsPerMinute: 8, tokensPerMinute: 9, concurrency: 1 };
     const share = (rank: number) => Object.values(shareOfLimits(limits, { rank, count: 3 }));
     expect([0, 1, 2, 3, 4].map(share)).toEqual([
@@ -205,7 +205,7 @@ describe("RateLimiter", () => {
     expect(shareOfLimits({}, { rank: 5, count: 3 })).toEqual({});
   });
 
-  it("tells what refuses a call, whole, and when it may come again", () => {
+  it("returns the violated limit and the wait", () => {
     const { limiter } = setUp();
     const limits = { concurrency: 1, requestsPerMinute: 2 };
     const call = admitted(limiter.admit("k", limits, 0));
@@ -218,7 +218,7 @@ describe("RateLimiter", () => {
     });
   });
 
-  it("never lets more tokens through in a minute than twice the limit, in any order of events", () => {
+  it("admits at most twice the limit of tokens in any minute, in any order", () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(fc.nat(500), fc.nat(500), fc.nat(2_000)), { maxLength: 200 }),

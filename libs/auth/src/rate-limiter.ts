@@ -1,17 +1,17 @@
-/** What one key may use; absent means the ceiling that holds for everyone, 0 that it may use none. */
+/** The limits of one key; absent means the common ceiling, 0 means none allowed. */
 export interface RateLimits {
   readonly requestsPerMinute?: number | undefined;
   readonly tokensPerMinute?: number | undefined;
   readonly concurrency?: number | undefined;
 }
 
-/** A master's place among those that divide each limit: 0 is the first; from `count` on it has none. */
+/** A master's rank among those that divide each limit; a rank from `count` on has no share. */
 export interface LimitShare {
   readonly rank: number;
   readonly count: number;
 }
 
-/** The part of the limits that one master counts: over all masters they sum to exactly the limits. */
+/** One master's share of the limits; over all masters the shares sum to exactly the limits. */
 export function shareOfLimits(limits: RateLimits, { rank, count }: LimitShare): RateLimits {
   const part = (limit: number | undefined) => {
     if (limit === undefined) return undefined;
@@ -24,7 +24,7 @@ export function shareOfLimits(limits: RateLimits, { rank, count }: LimitShare): 
   };
 }
 
-/** How much of a limit is left, and when it is whole again. */
+/** The rest of a limit, and when it is full again. */
 export interface LimitView {
   readonly limit: number;
   readonly remaining: number;
@@ -35,11 +35,11 @@ export interface RateRefusal {
   readonly ok: false;
   readonly limitedBy: "requests" | "tokens" | "concurrency" | "keys";
   readonly limit: number;
-  /** Absent where waiting cannot help: the request alone exceeds the limit. */
+  /** Absent if waiting cannot help: the request alone exceeds the limit. */
   readonly retryAfterMs?: number | undefined;
 }
 
-/** Even a key without limits has these, so that every answer can tell a limit that is enforced. */
+/** Apply even to a key without limits, so that every answer can state an enforced limit. */
 export const LIMIT_CEILING = {
   requestsPerMinute: 10_000_000,
   tokensPerMinute: 10_000_000_000,
@@ -51,16 +51,18 @@ const WINDOW_MS = 60_000;
 const SLACK_MS = 1e-6;
 
 export interface RateLimiterOptions {
-  /** Milliseconds on a clock that never goes back. */
+  /** A monotonic clock in milliseconds. */
   readonly now: () => number;
-  /** Keys remembered at once; idle ones are forgotten first. */
+  /** Bound on tracked keys; idle ones are dropped first. */
   readonly maxKeys: number;
 }
 
 /**
- * The in-memory limiter: requests and tokens per minute by the generic cell rate algorithm (ITU-T
- * I.371), and calls at once. Tokens are reserved when a call is admitted and corrected when its
- * real use is known, so concurrent calls cannot overspend. A refused call is charged nothing.
+ * The in-memory rate limiter: requests and tokens per minute by the generic cell rate algorithm
+ * (ITU-T I.371), and
+ * concurrent calls. Tokens are reserved at admission and corrected by the real use, so concurrent
+ * calls cannot
+ * overspend. A refused call is not charged.
  */
 export class RateLimiter {
   readonly #options: RateLimiterOptions;
@@ -70,12 +72,12 @@ export class RateLimiter {
     this.#options = options;
   }
 
-  /** Keys that are remembered now. */
+  /** Tracked keys. */
   get size(): number {
     return this.#usage.size;
   }
 
-  /** Admits a call and reserves its tokens, or says what limit stands against it. */
+  /** Admits a call and reserves its tokens, or returns the violated limit. */
   admit(id: string, limits: RateLimits, tokens = 0): RateReservation | RateRefusal {
     const now = this.#options.now();
     const usage = this.#usageOf(id, now);
@@ -93,7 +95,7 @@ export class RateLimiter {
     return lacking ?? reservation;
   }
 
-  /** What is left for a key, without using any of it. */
+  /** The rest of a key's limits; uses nothing. */
   view(id: string, limits: RateLimits): { requests: LimitView; tokens: LimitView } {
     const now = this.#options.now();
     const usage = this.#usage.get(id);
@@ -115,7 +117,7 @@ export class RateLimiter {
     return fresh;
   }
 
-  /** An idle key's usage equals that of a key never seen, so forgetting it changes no decision. */
+  /** An idle key's usage equals an unknown key's, so dropping it changes no decision. */
   #forgetIdle(now: number): void {
     for (const [id, usage] of this.#usage) {
       const idle =
@@ -125,7 +127,7 @@ export class RateLimiter {
   }
 }
 
-/** Theoretical arrival times: everything used so far is paid for once the clock reaches them. */
+/** Theoretical arrival times: all past use is refilled once the clock reaches them. */
 interface KeyUsage {
   requestsUntilMs: number;
   tokensUntilMs: number;
@@ -153,7 +155,7 @@ export class RateReservation {
     return this.#reservedTokens;
   }
 
-  /** Reserves the call's tokens, once; or says why not, and has reserved none then. */
+  /** Reserves the call's tokens, once; on a refusal nothing is reserved. */
   reserve(tokens: number): RateRefusal | undefined {
     const now = this.#now();
     const tokenWaitMs = waitMs(this.#usage.tokensUntilMs, now, this.#tokenLimit, tokens);
@@ -163,7 +165,7 @@ export class RateReservation {
     return undefined;
   }
 
-  /** Replaces the reserved number of tokens by a better one, up or down. */
+  /** Replaces the reserved number of tokens by a better estimate. */
   correct(tokens: number): void {
     if (this.#finished || tokens === this.#reservedTokens) return;
     const differenceMs = ((tokens - this.#reservedTokens) * WINDOW_MS) / this.#tokenLimit;
@@ -171,7 +173,7 @@ export class RateReservation {
     this.#reservedTokens = tokens;
   }
 
-  /** Charges what was really used and frees the call's place. Later calls of it do nothing. */
+  /** Charges the real use and releases the call's slot. Later calls do nothing. */
   finish(tokens: number): void {
     if (this.#finished) return;
     this.correct(tokens);
@@ -179,7 +181,7 @@ export class RateReservation {
     this.#usage.running--;
   }
 
-  /** Takes the call back as if it had never been admitted. */
+  /** Reverts the admission of the call. */
   cancel(): void {
     if (this.#finished) return;
     this.finish(0);

@@ -1,6 +1,7 @@
 /**
- * Whether scopes grant a permission, such as `models:deploy`. A scope grants itself, `models:*`
- * grants all that begins with `models:`, `models:admin` does the same, and `*` grants everything.
+ * Whether scopes grant a permission, such as `models:deploy`. A scope grants itself, `models:*` and
+ * `models:admin` grant
+ * everything with the prefix `models:`, and `*` grants everything.
  */
 export function grants(scopes: readonly string[], permission: string): boolean {
   for (const scope of scopes) {

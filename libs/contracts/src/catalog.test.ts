@@ -6,7 +6,7 @@ const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "Fa
 describe.each(CATALOG_PROFILES)("the %s profile", (profile) => {
   const { models, deployments } = catalogOf(profile);
 
-  it("has the five ids with what the platform promises of them", () => {
+  it("has the five ids with the platform's promises", () => {
     expect(models.map(({ id }) => id)).toEqual(IDS);
     for (const model of models) {
       expect(model.contextWindow).toBe(131_072);
@@ -36,15 +36,15 @@ describe.each(CATALOG_PROFILES)("the %s profile", (profile) => {
   });
 });
 
-describe("the backing", () => {
-  it("is a model of its own for each id on GPUs, with the whole context", () => {
+describe("catalog backing", () => {
+  it("gpu: a separate model per id, with the whole context", () => {
     const { models, deployments } = catalogOf("gpu");
     expect(deployments.length).toBe(5);
     expect(models.every(({ standIn }) => !standIn)).toBe(true);
     for (const { spec } of deployments) expect(spec.options.contextTokens).toBe(131_072);
   });
 
-  it("asks for a GPU that holds the weights and one whole context, and on CPUs for none", () => {
+  it("gpu: needs a GPU for weights and one whole context; CPU profiles need none", () => {
     const memory = (profile: CatalogProfile) =>
       catalogOf(profile).deployments.map(({ gpuMemoryGb }) => gpuMemoryGb);
     // The 3B code model has no grouped heads: its keys and values alone are 43 GB.
@@ -52,7 +52,7 @@ describe("the backing", () => {
     expect([...memory("demo"), ...memory("tiny")]).toEqual([undefined, undefined]);
   });
 
-  it("small: one deployment that is pulled from the hub, of less than 1 GB", () => {
+  it("small: one deployment, pulled from the hub, of less than 1 GB", () => {
     const { models, deployments } = catalogOf("small");
     expect(deployments.map(({ spec }) => spec.weights.sources)).toEqual([
       [expect.stringMatching(/^hf:\/\/Qwen\//)],
@@ -61,7 +61,7 @@ describe("the backing", () => {
     for (const { backing } of models) expect(backing).toMatch(/Qwen2.5 0.5B.*stands in/);
   });
 
-  it("is one deployment for the demo, and says that it stands in and with how much context", () => {
+  it("demo: one deployment, marked as a stand-in with its context", () => {
     const { models, deployments } = catalogOf("demo");
     expect(deployments.length).toBe(1);
     for (const model of models) {
@@ -70,7 +70,7 @@ describe("the backing", () => {
     }
   });
 
-  it("says plainly that the tiny model's answers are noise", () => {
+  it("tiny: says that its answers are noise", () => {
     const { models, deployments } = catalogOf("tiny");
     expect(deployments.length).toBe(1);
     for (const { backing } of models) expect(backing).toMatch(/random weights.*noise/);

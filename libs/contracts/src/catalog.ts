@@ -1,46 +1,47 @@
 import type { DeploymentSpec, EngineOptions, WeightsSpec } from "./engine.ts";
 
 /**
- * The models that ship with the platform: five ids, and for each profile what really answers under
- * them. `gpu` is real open weights of the promised size and context; `small` is one real model of 0.5
- * billion parameters; `demo` is one of 135 million, which is had almost anywhere; `tiny` is random
- * weights, for tests.
+ * The shipped models: five ids, and for each profile the weights that serve them.
+ * - `gpu`: open weights of the promised size and context.
+ * - `small`: one model of 0.5 billion parameters.
+ * - `demo`: one of 135 million, which is available almost everywhere.
+ * - `tiny`: random weights, for tests.
  */
 export const CATALOG_PROFILES = ["gpu", "small", "demo", "tiny"] as const;
 
 /** See CATALOG_PROFILES. */
 export type CatalogProfile = (typeof CATALOG_PROFILES)[number];
 
-/** Asked at the first start: the demo's weights answer it rightly at temperature 0. */
+/** Asked at the first start: the demo's weights answer it correctly at temperature 0. */
 export const FIRST_QUESTION = "In one sentence: what is the capital of France?";
 
-/** A model as the replicated state records it, less the time of its registration. */
+/** A model as in the replicated state, without the time of its registration. */
 export interface CatalogModel {
   readonly id: string;
   readonly family: string;
-  /** The context the id promises; what stands in may have less, and `backing` then says so. */
+  /** The promised context; a stand-in may have less, which `backing` then states. */
   readonly contextWindow: number;
   readonly availability: string;
   readonly intendedUse: string;
   readonly ownedBy: string;
   readonly capabilities: readonly string[];
-  /** The key of the deployment that answers. */
+  /** The key of the deployment that serves it. */
   readonly deployment: string;
-  /** What really answers, in words. */
+  /** A description of what serves it. */
   readonly backing: string;
   readonly standIn: boolean;
 }
 
-/** Models and the deployments that answer for them; several models may share one. */
+/** Models and their deployments; several models may share one. */
 export interface Catalog {
   readonly models: readonly CatalogModel[];
   readonly deployments: readonly CatalogDeployment[];
 }
 
-/** What answers, and on what. */
+/** The weights and resources of a deployment. */
 export interface CatalogDeployment {
   readonly spec: DeploymentSpec;
-  /** The memory of the one GPU that each replica needs; absent for one that runs on a CPU. */
+  /** The memory of the one GPU that each replica needs; absent for CPUs. */
   readonly gpuMemoryGb?: number | undefined;
 }
 
@@ -64,7 +65,7 @@ const CONTEXT_WINDOW = 131_072;
 
 type ModelId = "FamilyA-1-2B" | "FamilyA-1-4B" | "FamilyA-1-8B" | "FamilyB-1-2B" | "FamilyB-1-8B";
 
-/** The ids and what they promise (the platform's model table). */
+/** The ids and their promises (the platform's model table). */
 const PROMISES: readonly {
   readonly id: ModelId;
   readonly family: "A" | "B";
@@ -98,11 +99,11 @@ const PROMISES: readonly {
   },
 ];
 
-/** What answers, and how to say so. */
+/** What serves an id, and its description. */
 interface Backing {
   /** The deployment's. */
   readonly key: string;
-  /** As CatalogDeployment has it. */
+  /** As in CatalogDeployment. */
   readonly gpuMemoryGb?: number | undefined;
   readonly weights: WeightsSpec;
   readonly options: EngineOptions;
@@ -110,9 +111,9 @@ interface Backing {
   readonly standIn: boolean;
 }
 
-/** What a GPU must hold of a model: the file, and the shape of what is kept of each token. */
+/** A model's GPU memory: the file, and the shape of its KV cache. */
 interface GpuNeeds {
-  /** The file's size, or what pages cite of it roughly. */
+  /** The file's size, or the approximate size on public pages. */
   readonly weightsBytes: number;
   readonly layers: number;
   readonly kvHeads: number;
@@ -126,9 +127,9 @@ const SCRATCH_BYTES = 1.5e9;
 const BYTES_PER_GB = 1e9;
 
 /**
- * Open weights with 128k context, all Apache-2.0, Q4_K_M. Sources are pinned to a commit of the
- * repository; the digests are those of the repositories' Git LFS pointers, as public pages cite
- * them. Where no exact size was cited it is left out; the digest decides.
+ * Open weights with 128k context, all Apache-2.0, Q4_K_M. Sources are pinned to a commit; digests
+ * are those of the
+ * repositories' Git LFS pointers. Sizes without an exact source are omitted; the digest decides.
  */
 const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
   "FamilyA-1-2B": gpuBacking(
@@ -196,7 +197,7 @@ const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
   ),
 };
 
-/** A model that answers at once: Qwen3's of this size reason for hundreds of tokens first. */
+/** Answers at once: Qwen3's models of this size reason for hundreds of tokens first. */
 const SMALL_BACKING: Backing = {
   key: "qwen2.5-0.5b-instruct-q8_0",
   weights: {
@@ -259,7 +260,7 @@ function gpuBacking(
     key: `${weights.key}-gpu`,
     gpuMemoryGb: Math.ceil((weightsBytes + kvBytes + SCRATCH_BYTES) / BYTES_PER_GB),
     weights: { ...weights, license: "Apache-2.0" },
-    // What the cache takes must be known before, so it is not left to the worker.
+    // The cache's size must be known before, so the worker does not choose it.
     options: { contextTokens: CONTEXT_WINDOW, kvTokens: CONTEXT_WINDOW },
     words: `${name}, quantised to Q4_K_M, open weights under Apache-2.0.`,
     standIn: false,
@@ -291,10 +292,10 @@ function catalogFrom(backings: readonly Backing[], backingOf: (id: ModelId) => B
   return { models, deployments };
 }
 
-/** Begins the names of deployments of a user's file; no name made of a registration begins so. */
+/** Prefix of the deployments of a user's file; no registration's name has it. */
 const FILE_DEPLOYMENT = "_file-";
 
-/** The five ids, answered by one GGUF file of the user's own; `place` tells files of one name apart. */
+/** The five ids, served by one GGUF file of the user; `place` distinguishes files of one name. */
 export function catalogOfFile(weights: WeightsSpec, place: string): Catalog {
   const words = `${weights.file}, the file that the start was given, in place of this model.`;
   const key = `${FILE_DEPLOYMENT}${weights.key}-${place}`;
@@ -302,14 +303,14 @@ export function catalogOfFile(weights: WeightsSpec, place: string): Catalog {
   return catalogFrom([backing], () => backing);
 }
 
-/** Those of the profiles, and of `gpu` as they were called while they asked for no GPU: as their weights. */
+/** Keys of all profiles' deployments, including those of `gpu` from before it requested GPUs. */
 const PROFILE_DEPLOYMENTS = new Set(
   CATALOG_PROFILES.flatMap((profile) =>
     catalogOf(profile).deployments.flatMap(({ spec }) => [spec.key, spec.weights.key]),
   ),
 );
 
-/** Whether a start made the deployment, under whatever profile or for a file, and no registration. */
+/** Whether a start created the deployment, for a profile or a file, rather than a registration. */
 export function isCatalogDeployment(key: string): boolean {
   return key.startsWith(FILE_DEPLOYMENT) || PROFILE_DEPLOYMENTS.has(key);
 }

@@ -42,8 +42,9 @@ const message = z.discriminatedUnion("role", [
 ]);
 
 /**
- * The contract's seeds are int64. Numbers of JSON keep 53 bits: of larger seeds those next to each
- * other may be the same one, which still gives the same answer each time.
+ * The contract's seeds are int64, but JSON numbers keep 53 bits. Neighbouring larger seeds may be
+ * equal, which still
+ * gives the same answer each time.
  */
 const seed = z
   .number()
@@ -52,20 +53,20 @@ const seed = z
   .refine(Number.isInteger, "expected a whole number");
 
 const bias = z.number().min(-100).max(100);
-/** OpenAI's bounds of the labels that a caller may hang on a request. */
+/** OpenAI's bounds on a request's labels. */
 const MAX_METADATA_PAIRS = 16;
 const metadata = z
   .record(z.string().max(64, "keys have at most 64 characters"), z.string().max(512))
   .refine((pairs) => Object.keys(pairs).length <= MAX_METADATA_PAIRS, {
     error: `at most ${MAX_METADATA_PAIRS} pairs are allowed`,
   });
-/** Beyond any vocabulary, and any context. */
+/** Above any vocabulary and any context. */
 const MAX_VOCABULARY = 2 ** 31 - 1;
 const MAX_PRIORITY = 100;
 const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
 const stopText = z.string().min(1).max(1024);
 
-/** The chat completion request: every parameter that is honoured. Unknown members are dropped. */
+/** The chat completion request: every supported parameter. Unknown members are dropped. */
 const chatCompletionRequest = z.object({
   model: z.string().min(1).max(200),
   messages: z.array(message).min(1).max(MAX_MESSAGES),
@@ -93,13 +94,13 @@ const chatCompletionRequest = z.object({
   safety_identifier: z.string().max(512).nullish(),
   prompt_cache_key: z.string().max(512).nullish(),
   metadata: metadata.nullish(),
-  // vLLM's extras.
+  // vLLM's extensions.
   top_k: z.int().min(-1).max(MAX_VOCABULARY).nullish(),
   min_p: z.number().min(0).max(1).nullish(),
   repetition_penalty: z.number().min(0.01).max(100).nullish(),
   min_tokens: z.int().min(0).max(MAX_VOCABULARY).nullish(),
   ignore_eos: z.boolean().nullish(),
-  /** As vLLM's, larger goes later; a call may let others go first, not overtake them. */
+  /** As in vLLM, larger goes later; a call may yield to others, not overtake them. */
   priority: z.int().min(0).max(MAX_PRIORITY).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
 });
@@ -109,7 +110,7 @@ export type ChatRequestMessage = ChatCompletionRequest["messages"][number];
 
 const GUIDED = "guided decoding is not supported; use response_format `json_object`";
 
-/** Parameters that are refused unless they say what would be done anyway. */
+/** Parameters that are refused unless their value is the actual behaviour. */
 const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
   ["tools", isEmptyArray, "tools are not supported yet"],
   ["tool_choice", (value) => value === "none" || value === "auto", "there are no tools to choose"],
@@ -129,7 +130,7 @@ const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])
   ],
   ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],
   ["moderation", never, "inline moderation is not supported"],
-  // Extras of vLLM that would change the answer.
+  // Extensions of vLLM that would change the answer.
   ["best_of", (value) => value === 1, "one answer is drawn; use `n`"],
   ["use_beam_search", (value) => value === false, "beam search is not supported"],
   ["length_penalty", (value) => value === 1, "it is for beam search, which is not supported"],
@@ -144,7 +145,7 @@ const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])
   ["structured_outputs", never, GUIDED],
 ];
 
-/** The request that a body holds, or an AppError that names the first fault in `param`. */
+/** Parses a body; throws an AppError that names the first fault in `param`. */
 export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest {
   checkBiases(body);
   const request = validate(chatCompletionRequest, body);
@@ -163,7 +164,7 @@ function refuseUnsupported(body: Record<string, unknown>): void {
   }
 }
 
-/** Before each of them is looked at: tens of thousands fit into a body. */
+/** Checked before the entries: tens of thousands fit into a body. */
 function checkBiases(body: unknown): void {
   const biases: unknown = Object(body).logit_bias;
   const biased = typeof biases === "object" && biases !== null ? Object.keys(biases).length : 0;
@@ -195,7 +196,7 @@ function checkCombinations(request: ChatCompletionRequest): void {
   }
 }
 
-/** An assistant's turn may be without content only where it says something else. */
+/** An assistant's message may lack content only if it has tool calls or a refusal. */
 function checkMessage(message: ChatRequestMessage, index: number): void {
   if (message.role !== "assistant") return;
   const { content, refusal, tool_calls } = message;
@@ -205,7 +206,7 @@ function checkMessage(message: ChatRequestMessage, index: number): void {
   throw new AppError("missing_required_parameter", text, { param });
 }
 
-/** An answer of a tool names the call of the assistant that it answers. */
+/** A tool's answer names the assistant's call that it answers. */
 function checkToolAnswers(messages: readonly ChatRequestMessage[]): void {
   let asked = new Set<string>();
   messages.forEach((message, index) => {

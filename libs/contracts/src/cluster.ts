@@ -10,15 +10,17 @@ const masterView = z.object({
   role: z.enum(["leader", "follower", "learner"]),
   address: z.string().optional(),
   connected: z.boolean().optional(),
-  /** Up to here its log is known to agree with the leader's; null where no leader tells. */
+  /**
+   * The index up to which its log is known to match the leader's; null without a leader's answer.
+   */
   match: count.nullable().optional(),
-  /** Entries that the leader has committed and this one is not known to have. */
+  /** Entries committed by the leader that this one is not known to have. */
   lag: count.nullable().optional(),
-  /** True of one that has long lacked what is committed. */
+  /** True if it has lagged behind the commit index for long. */
   behind: z.boolean().optional(),
 });
 
-/** The reply of GET /cluster/status; what is optional is absent on a master without a group. */
+/** The reply of GET /cluster/status; optional fields are absent on a master without a group. */
 export const clusterStatusReply = z.object({
   status: z.enum(["ok", "degraded"]),
   version: z.string(),
@@ -27,13 +29,13 @@ export const clusterStatusReply = z.object({
   answered_by: name.optional(),
   leader: name.nullable(),
   may_be_stale: z.boolean().optional(),
-  /** ok: all voters are reached and up to date; degraded: a majority; unavailable: changes are refused. */
+  /** ok: all voters are reachable and up to date; degraded: a majority; unavailable: no changes. */
   health: z.enum(["ok", "degraded", "unavailable"]),
   quorum: z.object({
     voters: count,
     /** Voters that a change needs. */
     required: count,
-    /** Voters that the leader hears of; without one, those that this master is connected to. */
+    /** Voters reachable by the leader; without one, those connected to this master. */
     reachable: count,
     has_quorum: z.boolean(),
   }),
@@ -43,14 +45,14 @@ export const clusterStatusReply = z.object({
   snapshot_index: count.optional(),
   commands: count.optional(),
   state_hash: z.string().optional(),
-  /** The version of the replicated state's rules; it rises when all masters support the next one. */
+  /** The version of the replicated state's rules; raised when all masters support the next one. */
   cluster_version: z.int().optional(),
-  /** The highest that the answering master supports. */
+  /** The highest version that the answering master supports. */
   supported_cluster_version: z.int().optional(),
   masters: z.array(masterView),
   workers: z.object({ attached: count }),
   parameter_servers: z.object({ attached: count }),
-  /** Simulated ones do not exist, and are among the total. */
+  /** Simulated ones are included in the total. */
   gpus: z.object({ total: count, simulated: count }),
   models: z.object({ registered: count }),
   deployments: z.object({ registered: count }),
@@ -63,57 +65,57 @@ export type ClusterStatusReply = z.infer<typeof clusterStatusReply>;
 /** The body of POST /cluster/join-tokens. */
 export const joinTokenRequest = z.strictObject({
   role: z.enum(["master", "worker", "parameter-server"]),
-  /** Whom it is for: the node's certificate, or a master's place in the group, bears the name. */
+  /** The name in the node's certificate, or of the master in the group. */
   name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/),
   ttl_seconds: z.int().min(10).max(86_400).default(3_600),
 });
 
-/** Milliseconds; null where nothing was measured. */
+/** Milliseconds; null without values. */
 const quantiles = z.object({ p50: z.number().nullable(), p99: z.number().nullable() });
 
-/** Figures of jobs, the same by every master but for `scheduler`. */
+/** Metrics of jobs, equal on every master except `scheduler`. */
 const jobFigures = z.object({
   by_state: z.record(z.string(), count),
-  /** Jobs that wait; one with several reasons counts under each. */
+  /** Waiting jobs; one with several reasons counts under each. */
   pending_by_reason: z.record(z.string(), count),
   /** Of the latest jobs: from submission to admission, and to the first reservation of places. */
   admission_ms: quantiles,
   start_ms: quantiles,
   gpus: z.object({
-    /** Devices that take work: sick ones and those of drained nodes are not among them. */
+    /** Devices that take work, without sick ones and those of drained nodes. */
     total: z.number().min(0),
     held: z.number().min(0),
     quarantined: count,
-    /** Devices that do not exist, on any node. */
+    /** Simulated devices on any node. */
     simulated: count,
     idle_percent: z.number(),
-    /** Of what is free, the share on devices of which a part is held. */
+    /** Of the free share, the part on partly used devices. */
     fragmentation_percent: z.number(),
   }),
-  /** By project, of the accounting window of 30 days. */
+  /** By project, in the accounting window of 30 days. */
   gpu_hours: z.record(z.string(), z.number().min(0)),
   /** Of the rounds that the answering master led since its start. */
   scheduler: z.object({
     rounds: count,
     starts: count,
     round_ms: quantiles,
-    /** By why, what of the plans did not hold any more when they were applied. */
+    /** By reason, decisions of plans that were no longer valid at their apply. */
     refused: z.record(z.string(), count),
   }),
 });
 
-/** The reply of GET /cluster/metrics. Rates are over the last seconds, as many as `window_seconds`. */
+/** The reply of GET /cluster/metrics. Rates cover the last `window_seconds`. */
 export const clusterMetricsReply = z.object({
   object: z.literal("cluster.metrics"),
   timestamp: z.iso.datetime(),
   window_seconds: z.number().min(0),
   workers: z.object({ total: count, by_state: z.record(z.string(), count) }),
   parameter_servers: z.object({ total: count }),
-  /** Attached nodes that do not work for the answering master's cluster or its leader. */
+  /** Attached nodes that refuse the answering master's cluster or its leader. */
   nodes_refusing: z.object({ worker: count, parameter_server: count }),
   gpus: z.object({
     total: count,
-    /** Devices of the total that do not exist. */
+    /** Simulated devices of the total. */
     simulated: count,
     used: count,
     memory_bytes: bytes,
@@ -125,7 +127,7 @@ export const clusterMetricsReply = z.object({
   memory: z.object({ total_bytes: bytes, used_bytes: bytes }),
   replicas: z.object({ total: count, ready: count }),
   requests: z.object({ running: count, waiting: count }),
-  /** Calls that wait: on this master for a replica, and in the engines. */
+  /** Waiting calls: on this master for a replica, and in the engines. */
   queues: z.object({ dispatch: count, engines: count }),
   tokens: z.object({
     prompt_total: count,
@@ -134,9 +136,9 @@ export const clusterMetricsReply = z.object({
     generated_per_second: z.number().min(0),
   }),
   jobs: jobFigures,
-  /** What the masters' state takes in memory, by the kind of record, and what it may take. */
+  /** Memory and limit of the masters' state by kind of record. */
   state: z.record(z.string(), z.object({ bytes, limit_bytes: bytes })),
-  /** As the master that answers sees it; null outside a group. */
+  /** As seen by the answering master; null outside a group. */
   raft: z
     .object({
       answered_by: name,
@@ -147,7 +149,7 @@ export const clusterMetricsReply = z.object({
       proposals_total: count,
       proposals_failed: count,
       proposals_per_second: z.number().min(0),
-      /** From a proposal until it was applied on this master; null where there was none. */
+      /** From a proposal until its apply on this master; null without one. */
       apply_latency_ms: z.number().min(0).nullable(),
       peers: z.array(z.object({ master: name, lag: count })),
     })
@@ -156,7 +158,7 @@ export const clusterMetricsReply = z.object({
 
 export type ClusterMetricsReply = z.infer<typeof clusterMetricsReply>;
 
-/** What one holder has of a node: a replica of a served model, or a task of a job. */
+/** One holder's use of a node: a replica of a model, or a task of a job. */
 const resourceUse = z.object({
   kind: z.enum(["replica", "task"]),
   /** The deployment of a replica, or the id of a job. */
@@ -171,8 +173,9 @@ const resourceUse = z.object({
 export type ResourceUse = z.infer<typeof resourceUse>;
 
 /**
- * Offered: what the node has. In use: what holders were given. Available: what further jobs may be
- * given. Measured: what its system reports.
+ * Offered: the node's capacity. In use: assigned to holders. Available: assignable to further jobs.
+ * Measured: reported
+ * by its system.
  */
 const amount = z.object({
   offered: z.number(),
@@ -183,12 +186,12 @@ const amount = z.object({
 
 const gpuPool = z.object({
   type: z.string(),
-  /** The devices do not exist. */
+  /** The devices are simulated. */
   simulated: z.boolean(),
   count: count,
   in_use: z.number().min(0),
   available: z.number().min(0),
-  /** Sick, and taken out. */
+  /** Sick devices, which take no work. */
   quarantined: count,
   memory_bytes_each: bytes,
 });
@@ -203,7 +206,7 @@ export const clusterResourcesReply = z.object({
     memory_bytes: amount,
     local_ssd_bytes: amount,
     gpus: z.array(gpuPool),
-    /** What belongs to no node; `in_use` is what running jobs asked for. */
+    /** Resources of no node; `in_use` is what running jobs requested. */
     shared_storage_gb: z.object({ offered: z.number(), in_use: z.number(), available: z.number() }),
   }),
   nodes: z.array(
@@ -211,16 +214,16 @@ export const clusterResourcesReply = z.object({
       id: z.string(),
       name: z.string(),
       kind: z.enum(["worker", "parameter-server"]),
-      /** `draining` and `drained` as well, on nodes that run jobs; they are available to none. */
+      /** Also `draining` and `drained`, on nodes for jobs; those have nothing available. */
       state: z.string(),
       executors: z.array(z.string()),
       labels: z.record(z.string(), z.string()),
       taints: z.array(z.string()),
-      /** Empty where unknown. */
+      /** Empty if unknown. */
       rack: z.string(),
-      /** The InfiniBand fabric; empty where there is none. */
+      /** The InfiniBand fabric; empty for none. */
       fabric: z.string(),
-      /** 0 where nobody has said. */
+      /** 0 if unknown. */
       io_operations_per_sec: z.number().min(0),
       network_bandwidth_gbps: z.number().min(0),
       cpu_cores: amount,
@@ -234,5 +237,5 @@ export const clusterResourcesReply = z.object({
 
 export type ClusterResourcesReply = z.infer<typeof clusterResourcesReply>;
 
-/** The body of POST /cluster/transfer, which may be absent: the name of the master that shall lead. */
+/** The optional body of POST /cluster/transfer: the name of the new leader. */
 export const transferRequest = z.strictObject({ to: z.string().optional() });

@@ -1,8 +1,8 @@
 import type { ErrorCode } from "@heddle/base/errors";
 
 /**
- * What one inference engine takes and gives. The same shapes travel the whole path: master ->
- * (gRPC, proto/worker.proto) -> worker -> (process channel) -> engine, and back.
+ * The interface of an inference engine. The same types are used on the whole path: master -> (gRPC,
+ * proto/worker.proto) -> worker -> (process channel) -> engine, and back.
  */
 
 /** A tool call that an assistant message made. `arguments` is JSON text. */
@@ -14,14 +14,14 @@ export interface ToolCall {
 
 export interface ChatMessage {
   readonly role: "system" | "developer" | "user" | "assistant" | "tool";
-  /** Null only for an assistant message that carries tool calls. */
+  /** Null only for an assistant message with tool calls. */
   readonly content: string | null;
   readonly name?: string | undefined;
   readonly toolCalls?: readonly ToolCall[] | undefined;
   readonly toolCallId?: string | undefined;
 }
 
-/** What the model is given: messages through its chat template, plain text, or token ids. */
+/** The model's input: messages for its chat template, plain text, or token ids. */
 export type EngineInput =
   | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
   | { readonly kind: "text"; readonly text: string }
@@ -30,13 +30,13 @@ export type EngineInput =
 export interface SamplingOptions {
   /** 0 means greedy. */
   readonly temperature: number;
-  /** Nucleus mass in (0, 1]; 1 switches it off. */
+  /** Nucleus mass in (0, 1]; 1 disables it. */
   readonly topP: number;
-  /** Likeliest tokens that are kept; absent for all. */
+  /** The number of most likely tokens to sample from; absent for all. */
   readonly topK?: number | undefined;
-  /** Share of the likeliest token's probability that others need, (0, 1]; absent for none. */
+  /** The minimum probability relative to the most likely token, (0, 1]; absent for none. */
   readonly minP?: number | undefined;
-  /** Of tokens in the prompt and the answer, as vLLM defines it; absent for none. */
+  /** On tokens of prompt and answer, as vLLM defines it; absent for none. */
   readonly repetitionPenalty?: number | undefined;
   /** -2..2, as OpenAI defines it. */
   readonly presencePenalty: number;
@@ -48,7 +48,7 @@ export interface SamplingOptions {
   readonly logitBias: readonly { readonly token: number; readonly bias: number }[];
 }
 
-/** How the text is constrained. Further kinds (JSON schema) join this union. */
+/** The constraint on the text. */
 export type OutputFormat = "text" | "json_object";
 
 export interface GenerateRequest {
@@ -56,11 +56,11 @@ export interface GenerateRequest {
   readonly sampling: SamplingOptions;
   /** Completions of the same prompt, 1..128. */
   readonly choices: number;
-  /** Output tokens per choice; absent means as many as the context leaves. */
+  /** Output tokens per choice; absent: up to the context. */
   readonly maxTokens?: number | undefined;
-  /** Output tokens per choice before which no ending token is drawn. */
+  /** Output tokens per choice before an end token may be sampled. */
   readonly minTokens?: number | undefined;
-  /** No ending token is drawn at all. */
+  /** End tokens are never sampled. */
   readonly ignoreEnd?: boolean | undefined;
   /** Up to 4 strings; the text ends before the first of them. */
   readonly stop: readonly string[];
@@ -86,18 +86,20 @@ export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 export interface Usage {
   readonly promptTokens: number;
-  /** Prompt tokens whose keys and values were found in the cache. */
+  /** Prompt tokens found in the KV cache. */
   readonly cachedTokens: number;
-  /** Sampled tokens over all choices, the ending one included. */
+  /** Sampled tokens over all choices, including end tokens. */
   readonly completionTokens: number;
   readonly reasoningTokens: number;
 }
 
 /**
- * The events of one request, in order: one `started`; `delta`s, with one `finish` for each choice
- * after its last delta; then exactly one of `done` or `failed`. A request that is refused has
- * `failed` alone; a cancelled one ends with `failed` and code `cancelled`. `id` is the number the
- * sender of the request gave it, unique on its connection.
+ * The events of one request.
+ * - In order: one `started`; `delta`s, with one `finish` per choice after its last delta; then
+ *   exactly one of `done` or
+ * `failed`.
+ * - A refused request has only `failed`; a cancelled one ends with `failed` and code `cancelled`.
+ * - `id` is the sender's number of the request, unique on its connection.
  */
 export type EngineEvent =
   | {
@@ -112,9 +114,9 @@ export type EngineEvent =
       readonly type: "delta";
       readonly id: number;
       readonly choice: number;
-      /** Whole characters only; may be empty where a token ended inside a character. */
+      /** Complete characters only; may be empty if a token ended inside a character. */
       readonly text: string;
-      /** Tokens this delta stands for. */
+      /** Number of tokens in this delta. */
       readonly tokens: number;
       readonly logprobs?: readonly TokenLogprob[] | undefined;
     }
@@ -131,11 +133,11 @@ export interface EngineFailure {
   readonly code: ErrorCode;
   readonly message: string;
   readonly param?: string | undefined;
-  /** What was spent before the failure, where it is known. */
+  /** Usage before the failure, if known. */
   readonly usage?: Usage | undefined;
 }
 
-/** Where a model's weights come from and how they are told to be right. */
+/** The sources of a model's weights and their digest. */
 export interface WeightsSpec {
   /** The key of the weights in every cache: lower case letters, digits, `.`, `_` and `-`. */
   readonly key: string;
@@ -149,30 +151,30 @@ export interface WeightsSpec {
   readonly license?: string | undefined;
 }
 
-/** How an engine runs a model; every absent value is chosen by the worker from its hardware. */
+/** How an engine runs a model; the worker chooses absent values for its hardware. */
 export interface EngineOptions {
   /** Tokens of context that one request may use. */
   readonly contextTokens?: number | undefined;
-  /** Tokens that the KV cache may hold over all sequences; at least one context. */
+  /** Capacity of the KV cache in tokens over all sequences; at least one context. */
   readonly kvTokens?: number | undefined;
-  /** Requests (choices) that decode at once. */
+  /** Sequences (choices) that decode at once. */
   readonly maxSequences?: number | undefined;
   /** Requests that may wait in the engine before it refuses with `overloaded`. */
   readonly maxQueued?: number | undefined;
   readonly threads?: number | undefined;
   /** Prompt tokens processed per step while any request decodes. */
   readonly prefillBudgetTokens?: number | undefined;
-  /** `cpu`, or a GPU's index on its node; nothing is chosen silently. */
+  /** `cpu`, or a GPU's index on its node; never chosen silently. */
   readonly device?: string | undefined;
-  /** Layers put on the GPU; -1 for all. Meaningless on `cpu`. */
+  /** Layers on the GPU; -1 for all. Ignored on `cpu`. */
   readonly gpuLayers?: number | undefined;
   /** A jinja template that replaces the one in the file. */
   readonly chatTemplate?: string | undefined;
 }
 
 /**
- * A deployment is a set of weights with engine options; several model ids may be answered by one.
- * Replicas of it are placed on workers.
+ * Weights with engine options; several model ids may share a deployment. Its replicas are placed on
+ * workers.
  */
 export interface DeploymentSpec {
   readonly key: string;
@@ -187,26 +189,26 @@ export type ReplicaPhase = "pulling" | "loading" | "ready" | "failed" | "unloadi
 export interface ReplicaStatus {
   readonly deployment: string;
   readonly phase: ReplicaPhase;
-  /** Bytes pulled and in all, while `pulling`. */
+  /** Pulled and total bytes, while `pulling`. */
   readonly pulledBytes: number;
   readonly totalBytes: number;
   /** Why it failed, or what it waits for. */
   readonly message: string;
   readonly load: EngineLoad;
   readonly info?: EngineInfo | undefined;
-  /** Of a failed one, for whoever must know whether it may come up by itself. */
+  /** Of a failed one: the code, which decides whether it may recover by itself. */
   readonly failureCode?: ErrorCode | undefined;
-  /** Sequences of the calls that other masters have in the engine; absent where the worker does not count them. */
+  /** Sequences of other masters' calls in the engine; absent if the worker does not count them. */
   readonly others?: number | undefined;
 }
 
 export interface EngineLoad {
-  /** Sequences that decode or prefill now. */
+  /** Sequences in decode or prefill. */
   readonly running: number;
   readonly waiting: number;
   readonly maxSequences: number;
   readonly maxQueued: number;
-  /** KV tokens held by live sequences and by prefixes kept for others. */
+  /** KV tokens of live sequences and cached prefixes. */
   readonly kvUsedTokens: number;
   readonly kvTokens: number;
   /** Since the engine started. */
@@ -214,19 +216,21 @@ export interface EngineLoad {
   readonly cachedTokens: number;
   readonly generatedTokens: number;
   readonly residentBytes: number;
-  /** Times the engine's process was restarted after a crash. */
+  /** Restarts of the engine's process after a crash. */
   readonly restarts: number;
 }
 
 /**
- * How a model marks its reasoning: `tagged` where it writes `<think>` itself, `open` where its chat
- * template ends the prompt with that tag, so that the answer begins inside.
+ * How a model marks its reasoning. `tagged`: it writes `<think>` itself. `open`: its chat template
+ * ends the prompt with
+ * that tag, so the answer begins inside.
  */
 export type ReasoningStyle = "tagged" | "open";
 
 /**
- * Where the chat template in use is from: the option, the model's file, the family whose control
- * tokens the vocabulary has, or plain text where no family is known.
+ * The origin of the chat template: the option, the model's file, the family of the vocabulary's
+ * control tokens, or plain
+ * text for an unknown family.
  */
 export const CHAT_TEMPLATE_ORIGINS = [
   "option",
@@ -247,29 +251,29 @@ export interface EngineInfo {
   readonly vocabularySize: number;
   readonly parameters: number;
   readonly fileType: string;
-  /** Absent where nothing tells that the model reasons. */
+  /** Absent unless the model is known to reason. */
   readonly reasoning?: ReasoningStyle | undefined;
-  /** Absent where the worker is too old to report it. */
+  /** Absent if the worker is too old to report it. */
   readonly chatTemplate?: ChatTemplateOrigin | undefined;
 }
 
-/** The engine port. Events of all requests come out of one sink, batched per engine step. */
+/** The engine port. Events of all requests go to one sink, batched per engine step. */
 export interface Engine {
   readonly info: EngineInfo;
-  /** Never throws: a refusal comes as a `failed` event with this id. */
+  /** Never throws: a refusal is a `failed` event with this id. */
   submit(id: number, request: GenerateRequest, options: SubmitOptions): void;
-  /** Unknown ids are ignored: the request may have ended meanwhile. */
+  /** Unknown ids are ignored: the request may have ended. */
   cancel(id: number): void;
   load(): EngineLoad;
   close(): Promise<void>;
 }
 
 export interface SubmitOptions {
-  /** Who shares fairly with whom: the key's id. */
+  /** The unit of fair sharing: the key's id. */
   readonly fairKey: string;
-  /** Milliseconds from now after which the request fails with `deadline_exceeded`; 0 for none. */
+  /** Milliseconds from now until the request fails with `deadline_exceeded`; 0 for none. */
   readonly deadlineMs: number;
-  /** Higher goes first; 0 is ordinary. */
+  /** Higher goes first; 0 is the default. */
   readonly priority: number;
 }
 

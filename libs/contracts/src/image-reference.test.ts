@@ -38,7 +38,7 @@ it.each([
   expect(isImageReference(given)).toBe(false);
 });
 
-it("does not take long over what is nearly a reference", () => {
+it("image reference: a near match is refused fast", () => {
   expect(isImageReference(`${"a-".repeat(250)}!`)).toBe(false);
   expect(isImageReference(`${"a.".repeat(250)}!`)).toBe(false);
   expect(isImageReference(`${"a".repeat(500)}!`)).toBe(false);

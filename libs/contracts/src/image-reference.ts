@@ -1,4 +1,4 @@
-/** A name's components, as the distribution specification of OCI has them. */
+/** A name's components in OCI's distribution specification. */
 const COMPONENT = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";
 /** A registry: its name or address, and its port. */
 const LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?";
@@ -8,14 +8,14 @@ const TAG = "[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}";
 const ALGORITHM = "[a-z0-9]+(?:[.+_-][a-z0-9]+)*";
 const REFERENCE = new RegExp(`^(${NAME})(?::${TAG})?(?:@(${ALGORITHM}):([a-zA-Z0-9=_-]+))?$`);
 const MAX_NAME_CHARACTERS = 255;
-/** Hexadecimal characters of the digests that the image specification of OCI registers. */
+/** Lengths in hexadecimal of the digests registered in OCI's image specification. */
 const DIGEST_CHARACTERS: ReadonlyMap<string, number> = new Map([
   ["sha256", 64],
   ["sha512", 128],
 ]);
 
 /**
- * Whether the text refers to an image by the grammar of OCI's distribution specification:
+ * Whether the text is an image reference in the grammar of OCI's distribution specification:
  * `[host[:port]/]name[:tag][@digest]`.
  */
 export function isImageReference(given: string): boolean {

@@ -11,7 +11,7 @@ test.each([
   ["Bengali, a joiner before a virama", "র\u200d\u09cdয"],
   ["an emoji of two people", "run \u{1f468}\u200d\u{1f469} 2"],
   ["an emoji with a colour of skin", "\u{1f469}\u{1f3fd}\u200d\u{1f52c}"],
-])("a name has joiners where a word is written with them: %s", (_what, name) => {
+])("name: joiners of a spelling are accepted: %s", (_what, name) => {
   expect(isName(name)).toBe(true);
 });
 
@@ -24,6 +24,6 @@ test.each([
   ["two behind a virama", "राज\u094d\u200d\u200dय"],
   ["behind one emoji", "\u{1f468}\u200d"],
   ["between Arabic and Latin", "می\u200cx"],
-])("a joiner that nobody can see is refused in a name: %s", (_what, name) => {
+])("name: an invisible joiner is refused: %s", (_what, name) => {
   expect(isName(name)).toBe(false);
 });

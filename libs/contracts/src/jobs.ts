@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { isImageReference } from "./image-reference.ts";
 
-/** The body of POST /jobs. Unknown fields are refused: none is silently ignored. */
+/** The body of POST /jobs. Unknown fields are refused. */
 
 /** UTF-8 has no lone surrogates. */
 const wellFormed = z
   .string()
   .refine((given) => given.isWellFormed(), "expected text without lone surrogates");
-/** Controls of the direction of writing, and characters without a width: they hide or turn what is read. */
+/** Bidirectional controls and zero-width characters, which hide or reorder text. */
 const MISLEADING =
   /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\u00ad\u180e]|\p{Zl}|\p{Zp}/u;
 /** Scripts whose letters join, and the signs that join consonants of others. */
@@ -15,8 +15,9 @@ const JOINING = String.raw`\p{sc=Arab}\p{sc=Syrc}\p{sc=Nkoo}\p{sc=Mand}\p{sc=Adl
 const VIRAMA = String.raw`[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca\u1039\u17d2]`;
 const PICTURE = String.raw`\p{Extended_Pictographic}`;
 /**
- * Joiners that are part of how a word is written, much as UAX #31 of Unicode lets names have them: between
- * letters that would join, beside a virama, and within an emoji. Elsewhere nobody can see them.
+ * Joiners that are part of the spelling, close to UAX #31 of Unicode: between joining letters,
+ * beside a virama, and within
+ * an emoji. Elsewhere they are invisible.
  */
 const WRITTEN_JOINERS = new RegExp(
   [
@@ -26,7 +27,7 @@ const WRITTEN_JOINERS = new RegExp(
   ].join("|"),
   "gv",
 );
-/** Text of one line that is not shown as something else than it is. */
+/** Text of one line that is shown as it is. */
 const line = (max: number) =>
   wellFormed
     .max(max)
@@ -47,7 +48,7 @@ const MAX_VARIABLES = 1_024;
 const MAX_CONFIG_FIELDS = 1_024;
 const MAX_CONFIG_ITEMS = 16_384;
 
-/** A map with a maximum number of entries, which is checked before any of them. */
+/** A map whose number of entries is checked before any of them. */
 function boundedRecord<Key extends z.ZodType<string>, Value extends z.ZodType>(
   key: Key,
   value: Value,
@@ -68,7 +69,7 @@ function entriesOf(given: unknown): readonly string[] {
     : [];
 }
 
-/** Whether the value is JSON, with each map and list in it within its maximum. */
+/** Whether the value is JSON, with each map and list in it within its bound. */
 function isBoundedJson(value: unknown): boolean {
   if (typeof value === "number") return Number.isFinite(value);
   if (typeof value !== "object" || value === null) {
@@ -83,18 +84,18 @@ const boundedJson = z.custom<z.core.util.JSONType>(
   `expected JSON with at most ${MAX_CONFIG_FIELDS} fields in each object and ${MAX_CONFIG_ITEMS} items in each array`,
 );
 
-/** What Linux takes is 128 KiB for one string, and at least 2 MiB for environment and arguments. */
+/** Linux accepts 128 KiB per string, and at least 2 MiB for environment and arguments. */
 const MAX_STRING_BYTES = 120_000;
 const MAX_ENVIRONMENT_BYTES = 192 * 1024;
 const MAX_COMMAND_BYTES = 256 * 1024;
 
 const utf8 = new TextEncoder();
-/** The bytes of strings as the system counts them, each with its end and the pointer to it. */
+/** The strings' size for the system, each with its terminator and pointer. */
 function systemBytes(strings: readonly string[]): number {
   return strings.reduce((sum, each) => sum + utf8.encode(each).length + 9, 0);
 }
 
-/** The system takes no string with NUL in it. */
+/** System strings contain no NUL. */
 const programText = wellFormed
   .refine((given) => !given.includes("\0"), "expected text without NUL characters")
   .refine(
@@ -138,10 +139,10 @@ const identifier = z
     /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/,
     "expected 1 to 63 of a-z, 0-9, `.`, `_`, `-`, with a letter or digit at both ends",
   );
-/** Amounts count in thousandths: less is none. */
+/** Amounts have three decimals: less is none. */
 const amount = z.number().min(0.001).max(1_000_000_000);
 
-/** The others ask for the key alone. */
+/** The other operators need only the key. */
 const NEEDS_VALUES: ReadonlySet<string> = new Set(["in", "not_in"]);
 
 /** Label tests as a map (each must be equal) or as Kubernetes' match expressions. */
@@ -168,8 +169,9 @@ const affinity = z.union([
 ]);
 
 /**
- * What the whole job needs. Amounts are split evenly over its tasks, but for those of a device
- * (`gpu_type`, `gpu_memory_gb`) and `network_bandwidth_gbps`, which is of each task's node.
+ * The needs of the whole job. Amounts are divided evenly over its tasks, except device properties
+ * (`gpu_type`,
+ * `gpu_memory_gb`) and `network_bandwidth_gbps`, which is per task.
  */
 const resourcesSchema = z.strictObject({
   /** Whole devices, or a share of one below 1 in thousandths. */
@@ -193,25 +195,25 @@ const resourcesSchema = z.strictObject({
 });
 
 const checkpointConfigSchema = z.strictObject({
-  /** How often the task is asked to checkpoint; absent: only before it must leave. */
+  /** The interval of checkpoint requests; absent: only before the task must leave. */
   interval_seconds: z.number().min(1).max(604_800).optional(),
-  /** How long it may take to checkpoint before it is killed. */
+  /** Grace period for a checkpoint before the task is killed. */
   grace_seconds: z.number().min(0).max(3_600).default(30),
   /** Checkpoints kept. */
   keep: z.int().min(1).max(100).default(2),
-  /** The signal that asks a `command` to checkpoint and go on; it leaves on SIGTERM. */
+  /** The signal that asks a `command` to checkpoint and continue; it leaves on SIGTERM. */
   signal: z.enum(["SIGUSR1", "SIGUSR2", "SIGHUP"]).default("SIGUSR1"),
 });
 
 const monitoringConfigSchema = z.strictObject({
-  /** The job fails as a Hang after so long without a step; absent: no watchdog. */
+  /** The job fails as a Hang after this long without a step; absent: no watchdog. */
   hang_timeout_seconds: z.number().min(1).max(604_800).optional(),
-  /** How often progress is told to the masters, at most. */
+  /** The minimum interval of progress reports to the masters. */
   interval_seconds: z.number().min(0.1).max(3_600).default(1),
 });
 
 export const submitJobRequest = z.strictObject({
-  /** `job_` and a ULID; made by the master where absent. */
+  /** `job_` and a ULID; created by the master if absent. */
   id: z
     .string()
     .regex(/^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/, "expected `job_` and a ULID")
@@ -221,7 +223,7 @@ export const submitJobRequest = z.strictObject({
   project: identifier.default("default"),
   queue: identifier.default("default"),
   labels: boundedRecord(text(63), line(256), MAX_LABELS).default({}),
-  /** A training algorithm, with its hyperparameters in `config`; else `command` says what runs. */
+  /** A training algorithm with its hyperparameters in `config`; otherwise `command` is run. */
   algorithm: identifier.optional(),
   config: boundedRecord(text(128), boundedJson, MAX_CONFIG_FIELDS).default({}),
   container_image: text(512)
@@ -230,34 +232,34 @@ export const submitJobRequest = z.strictObject({
       "expected an image's reference, such as `registry.example:5000/team/name:tag` or `name@sha256:…`, the name in lower case",
     )
     .optional(),
-  /** `network: host` takes the node's own network, which needs the permission `jobs:privileged`. */
+  /** `network: host` uses the node's own network, which needs the permission `jobs:privileged`. */
   container_options: z
     .strictObject({
       network: z.enum(["own", "host"]).optional(),
       read_only: z.boolean().optional(),
     })
     .optional(),
-  /** A shell line, or a program and its arguments. */
+  /** A shell command, or a program and its arguments. */
   command: commandSchema.optional(),
   working_directory: text(4096).optional(),
   environment_variables: environmentSchema.default({}),
   /** Jobs (ids, or names in the same project) that must succeed first. */
   dependencies: z.array(text(128)).max(256).default([]),
   resources: resourcesSchema.prefault({}),
-  /** The gang: so many alike tasks start together. Absent: as few as the nodes' GPUs allow. */
+  /** The gang: this many equal tasks start together. Absent: as few as the nodes' GPUs allow. */
   tasks: z.int().min(1).max(4096).optional(),
   checkpoint_config: checkpointConfigSchema.prefault({}),
   monitoring_config: monitoringConfigSchema.prefault({}),
   max_runtime_hours: z.number().positive().max(8_784).optional(),
-  /** Retries after failures of the job's own; lost nodes and preemptions use none. */
+  /** Retries after the job's own failures; lost nodes and preemptions use none. */
   retry_limit: z.int().min(0).max(1000).default(0),
-  /** Tasks that may be lost at once without the attempt ending. */
+  /** Lost tasks that an attempt survives at once. */
   failure_tolerance: z.int().min(0).max(4095).default(0),
 });
 
 /** Characters that follow a `generate_name`. */
 export const GENERATED_CHARACTERS = 6;
-/** What a body may have in place of `name`: the beginning of a name that nobody else has. */
+/** May replace `name`: the prefix of a generated unique name. */
 export const generateNameRequest = z.looseObject({
   generate_name: text(128 - GENERATED_CHARACTERS),
   name: z.undefined("expected either `name` or `generate_name`").optional(),
@@ -265,7 +267,7 @@ export const generateNameRequest = z.looseObject({
 
 export type SubmitJob = z.output<typeof submitJobRequest>;
 
-/** Every state of a job, in lower case on the wire; the client's `phase` is the same in upper case. */
+/** Every state of a job, in lower case on the wire; the client's `phase` is in upper case. */
 export const JOB_STATES = [
   "accepted",
   "pending",
@@ -305,11 +307,11 @@ export const FAILURE_REASONS = [
 
 export type FailureReason = (typeof FAILURE_REASONS)[number];
 
-/** What a program writes, a line of JSON each, to the file that HEDDLE_PROGRESS_FILE names. */
+/** A line of JSON that a program writes to the file in HEDDLE_PROGRESS_FILE. */
 export const progressLine = z.looseObject({
   step: z.number().optional(),
   total_steps: z.number().optional(),
-  /** 0..1; follows from the steps where absent. */
+  /** 0..1; derived from the steps if absent. */
   progress: z.number().min(0).max(1).optional(),
   loss: z.number().nullable().optional(),
   reward: z.number().nullable().optional(),
@@ -317,20 +319,20 @@ export const progressLine = z.looseObject({
   steps_per_second: z.number().optional(),
   device: z.string().max(128).optional(),
   backend: z.string().max(128).optional(),
-  /** Sent to the parameter servers so far, by the node. */
+  /** Bytes sent to the parameter servers so far, by the node. */
   bytes_pushed: z.number().optional(),
   message: z.string().max(1024).optional(),
-  /** Says that a checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR. */
+  /** A checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR. */
   checkpoint: z.string().max(512).optional(),
-  /** The step that the checkpoint holds, where it is not `step`. */
+  /** The step of the checkpoint, if it is not `step`. */
   checkpoint_step: z.number().optional(),
-  /** Says that this rank has kept what it has to of a checkpoint that another rank names. */
+  /** This rank has stored its part of a checkpoint that another rank names. */
   checkpoint_kept: z.boolean().optional(),
 });
 
 /** The body of PUT /projects/{name}. Absent limits are unlimited. */
 export const putProjectRequest = z.strictObject({
-  /** Its part of what is scarce, beside the weights of the others. */
+  /** The fair-share weight. */
   weight: z.number().positive().max(1_000_000).default(1),
   quota: z
     .strictObject({
@@ -345,13 +347,13 @@ export const putProjectRequest = z.strictObject({
 /** The body of PUT /queues/{name}. */
 export const putQueueRequest = z.strictObject({
   strategy: z.enum(["binpack", "spread", "fragmentation"]).default("fragmentation"),
-  /** Jobs that may be in it and have not ended. */
+  /** Maximum live jobs. */
   max_length: z.int().min(0).max(100_000).optional(),
 });
 
 /** The body of POST /workers/{id}/drain. */
 export const drainWorkerRequest = z.strictObject({
-  /** When what still runs is ended, whether it has checkpointed or not. */
+  /** When running tasks are killed, with or without a checkpoint. */
   deadline_seconds: z.number().min(0).max(86_400).default(600),
 });
 

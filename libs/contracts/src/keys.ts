@@ -2,7 +2,7 @@ import { z } from "zod";
 
 const count = z.int().min(1).max(1_000_000_000);
 
-/** What a route can ask of its caller. */
+/** The permissions of routes. */
 const PERMISSIONS = [
   "inference:create",
   "models:read",
@@ -19,19 +19,19 @@ export type Permission = (typeof PERMISSIONS)[number];
 
 const groups = [...new Set(PERMISSIONS.map((permission) => permission.replace(/:.*/, "")))];
 
-/** A permission, all of a group (`models:*`, or `models:admin` for the same), or all there are. */
+/** A permission, a whole group (`models:*` or `models:admin`), or all. */
 const scope = z.enum(
   ["*", ...PERMISSIONS, ...groups.flatMap((group) => [`${group}:*`, `${group}:admin`])],
   `expected "*", one of ${PERMISSIONS.join(", ")}, or a group such as models:*`,
 );
 
-/** The part after `hdl_` that tells keys of one installation from another's. */
+/** The part after `hdl_`, which distinguishes the keys of installations. */
 const environment = z
   .string()
   .regex(/^[a-z0-9]{1,16}$/, "expected 1 to 16 lower-case letters or digits")
   .default("live");
 
-/** How long a rotated key goes on working where nothing else is said, and at most. */
+/** The overlap of a rotated key by default, and its maximum. */
 const DEFAULT_OVERLAP_S = 86_400;
 const MAX_OVERLAP_S = 90 * 86_400;
 
@@ -39,12 +39,12 @@ const MAX_OVERLAP_S = 90 * 86_400;
 export const rotateKeyRequest = z.strictObject({
   /** Seconds for which the old key still works; 0 ends it at once. */
   overlap_seconds: z.int().min(0).max(MAX_OVERLAP_S).default(DEFAULT_OVERLAP_S),
-  /** When the new key ends, ISO 8601 with an offset or Z; like the old one where absent. */
+  /** When the new key expires, ISO 8601 with an offset or Z; by default as the old one. */
   expires_at: z.iso.datetime({ offset: true }).optional(),
   environment,
 });
 
-/** The body of POST /keys. Without scopes a key may call and list models, and nothing else. */
+/** The body of POST /keys. Without scopes a key may only call and list models. */
 export const createKeyRequest = z.strictObject({
   name: z.string().min(1).max(200),
   scopes: z.array(scope).min(1).max(64).default(["inference:create", "models:read"]),

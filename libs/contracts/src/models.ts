@@ -3,7 +3,7 @@ import { z } from "zod";
 const count = z.int().min(1);
 const schemes = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
 
-/** The body of POST /models: what the id promises, and the weights that answer for it. */
+/** The body of POST /models: the id's promises, and the weights that serve it. */
 export const registerModelRequest = z.strictObject({
   id: z
     .string()
@@ -21,7 +21,7 @@ export const registerModelRequest = z.strictObject({
     .default(["chat"]),
   backing: z.string().min(1).max(500).optional(),
   stand_in: z.boolean().default(false),
-  /** One source as text, or all of it. The file's name and cache key follow from the source. */
+  /** A source as text, or in full. File name and cache key are derived from the source. */
   source: z
     .string()
     .regex(schemes, "expected hf://, https://, file:// or a like source")
@@ -46,7 +46,9 @@ export const registerModelRequest = z.strictObject({
     })
     .optional(),
   replicas: z.union([z.int().min(0).max(10_000), z.literal("every-worker")]).default(1),
-  /** What each replica needs of its node: the scheduler finds it, within the quota of `default`. */
+  /**
+   * What each replica needs of its node: the scheduler places it, within the quota of `default`.
+   */
   resources: z
     .strictObject({
       gpu_count: z.literal(1, "expected 1: an engine runs on one GPU"),

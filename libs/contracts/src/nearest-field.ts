@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** What of a JSON Schema leads to the names of fields. */
+/** The parts of a JSON Schema that lead to the names of fields. */
 interface Node {
   readonly properties?: Readonly<Record<string, Node>> | undefined;
   readonly additionalProperties?: Node | boolean | undefined;
@@ -10,33 +10,33 @@ interface Node {
   readonly allOf?: readonly Node[] | undefined;
 }
 
-/** Letters that may be wrong, left out or too many in a name that is still taken for another. */
+/** Maximum edit distance of a name that is still taken for another. */
 const MAX_DISTANCE = 2;
 
-/** Letters of a word that says what a field is; shorter ones, as `n`, say how. */
+/** Minimum letters of a word that identifies a field; shorter ones, as `n`, only qualify. */
 const MIN_WORD = 3;
-/** Letters of a field's beginning that are taken for it. */
+/** Minimum letters of a prefix that is taken for its field. */
 const MIN_BEGINNING = 4;
 
 const schemas = new WeakMap<z.ZodType, Node>();
 
 /**
- * The field of the schema's object at a path that was probably meant by a name which none has;
- * undefined where no name is near.
+ * The field of the schema's object at a path that a wrong name probably meant; undefined if none is
+ * near.
  */
 export function nearestField(
   schema: z.ZodType,
   path: readonly PropertyKey[],
   name: string,
 ): string | undefined {
-  // A field of that very name belongs to another form of the object.
+  // A field of exactly that name belongs to another branch of the union.
   const fields = fieldsAt(jsonSchemaOf(schema), path).filter((field) => field !== name);
   return nearestByLetters(fields, name) ?? nearestByWords(fields, name);
 }
 
 function nearestByLetters(fields: readonly string[], name: string): string | undefined {
   let nearest: string | undefined;
-  // Of a short name half might be wrong.
+  // For a short name half might be wrong.
   let least = Math.min(MAX_DISTANCE, Math.floor((name.length - 1) / 2)) + 1;
   for (const field of fields) {
     const distance = distanceWithin(least, field, name);
@@ -48,9 +48,10 @@ function nearestByLetters(fields: readonly string[], name: string): string | und
 }
 
 /**
- * As `hidden_sizes` for `hidden`, `entropy_coefficient` for `ent_coef` or `lr` for `learning_rate`: the
- * field with the most words of the name; of those that are alike the one with as many words as it, or
- * nearly. Undefined where two are as near.
+ * Matches words, as `hidden_sizes` for `hidden`, `entropy_coefficient` for `ent_coef` or `lr` for
+ * `learning_rate`. The
+ * field with the most common words wins, then the one with the closest number of words. Undefined
+ * on a tie.
  */
 function nearestByWords(fields: readonly string[], name: string): string | undefined {
   const given = wordsOf(name);
@@ -62,7 +63,7 @@ function nearestByWords(fields: readonly string[], name: string): string | undef
   return isAlone ? first?.field : undefined;
 }
 
-/** Words that both have, none where each has some of its own, and how many more one has. */
+/** Words in common, none if both have others, and the difference in number. */
 function nearnessOf(given: readonly string[], field: readonly string[]) {
   const apart = Math.abs(given.length - field.length);
   if (given.length === 1 && apart > 0 && given[0] === field.map(([letter]) => letter).join("")) {
@@ -70,13 +71,13 @@ function nearnessOf(given: readonly string[], field: readonly string[]) {
   }
   const longer = (words: readonly string[]) => words.filter(({ length }) => length >= MIN_WORD);
   const [few = [], many = []] = [longer(given), longer(field)].sort((a, b) => a.length - b.length);
-  // Either may be cut short.
+  // Either may be abbreviated.
   const isAmong = (word: string) =>
     many.some((other) => other.startsWith(word) || word.startsWith(other));
   return { shared: few.every(isAmong) ? few.length : 0, apart };
 }
 
-/** Lower case, without the plural's letter. */
+/** Lower case, without a plural s. */
 function wordsOf(name: string): string[] {
   const apart = name.replace(/([a-z])([A-Z])/g, "$1_$2").toLowerCase();
   return apart.split(/[^a-z0-9]+/).map((word) => word.replace(/s$/, ""));
@@ -103,14 +104,14 @@ function fieldsAt(node: Node, path: readonly PropertyKey[]): string[] {
   return next ? [...fieldsAt(next, rest), ...inForms] : inForms;
 }
 
-/** A field's beginning is as near as one wrong letter; what is as far as `least`, or more, is `least`. */
+/** A field's prefix counts as distance one; distances from `least` on are `least`. */
 function distanceWithin(least: number, field: string, name: string): number {
   const isBeginning = name.length >= MIN_BEGINNING && field.startsWith(name);
   if (isBeginning && field !== name) return 1;
   return Math.abs(field.length - name.length) < least ? distanceOf(field, name) : least;
 }
 
-/** Levenshtein's: letters to change, add or leave out. */
+/** Levenshtein distance. */
 function distanceOf(left: string, right: string): number {
   let row = Array.from({ length: right.length + 1 }, (_, at) => at);
   for (let i = 1; i <= left.length; i++) {

@@ -12,7 +12,7 @@ const SCHEMA = {
 };
 const checkOf = (schema: object) => ownConfigCheck(JSON.stringify(schema));
 
-test("a config is held against the schema, each fault at its place", () => {
+test("plugin config: is validated by the schema, each fault with its path", () => {
   const check = checkOf(SCHEMA);
   expect(check?.({ kind: "plain" })).toEqual([]);
   const faults = check?.({ generations: 0, noise: { deviation: -1 }, noize: 1 });
@@ -24,7 +24,7 @@ test("a config is held against the schema, each fault at its place", () => {
   ]);
 });
 
-test("further fields are taken where the schema says so", () => {
+test("plugin config: unknown fields are accepted if the schema allows them", () => {
   expect(checkOf({ type: "object", additionalProperties: true })?.({ any: 1 })).toEqual([]);
   expect(checkOf({ type: "object" })?.({ any: 1 })).toHaveLength(1);
 });
@@ -39,7 +39,7 @@ test.each([
   expect(checkOf({ type: "object", properties })).toBeUndefined();
 });
 
-test("a schema that is too large, too deep, too wide, or none is left to the trainer", () => {
+test("plugin config: an unusable schema leaves it to the trainer", () => {
   const large = { type: "object", description: "x".repeat(MAX_SCHEMA_BYTES) };
   let deep: object = { type: "object" };
   for (let i = 0; i < 9; i++) deep = { type: "object", properties: { a: deep } };

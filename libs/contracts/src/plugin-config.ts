@@ -1,36 +1,37 @@
 import { z } from "zod";
 import { check, type ValidationFault } from "./validation.ts";
 
-/** A schema that is longer is not told to masters, nor looked at by them. */
+/** A longer schema is neither sent to masters nor read by them. */
 export const MAX_SCHEMA_BYTES = 16 * 1024;
 /** Of all schemas of one worker. */
 export const MAX_SCHEMAS_BYTES = 64 * 1024;
 
-/** Schemas that are nested deeper are not looked at. */
+/** Deeper schemas are not used. */
 const MAX_DEPTH = 8;
-/** Alternatives multiply with the depth at which they stand. */
+/** Alternatives multiply with their depth. */
 const MAX_ALTERNATIVES = 16;
 
-/** Keywords whose values are schemas themselves, by how they hold them. */
+/** Keywords with schemas as values, by their form. */
 const ONE = new Set(["items", "additionalProperties"]);
 const LIST = new Set(["anyOf", "allOf", "prefixItems"]);
 const NAMED = new Set(["properties"]);
 
-/** All else that may stand in a schema that a master looks at. */
+/** All other keywords that a master accepts. */
 const PLAIN = new Set([
   ...["$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated"],
   ...["type", "enum", "const", "required", "minimum", "maximum", "exclusiveMinimum"],
   ...["exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems"],
 ]);
 
-/** Finds what is wrong with the fields that a plugin's algorithm has of its own. */
+/** Finds the faults in the fields of a plugin's algorithm. */
 export type OwnConfigCheck = (own: Readonly<Record<string, unknown>>) => readonly ValidationFault[];
 
 /**
- * How configs are held against a plugin's JSON Schema, which came from another process. Undefined
- * for one that is too large, is none, or has what could cost without bounds or leads elsewhere
- * (patterns, references, conditions): what it says is then for the trainer alone. Fields that it does
- * not name are faults, as they are there.
+ * The check of a plugin's JSON Schema, which is untrusted. Undefined for a schema that is too
+ * large, invalid, or has
+ * keywords with unbounded cost or references (patterns, references, conditions): then only the
+ * trainer checks. Fields
+ * that it does not name are faults.
  */
 export function ownConfigCheck(text: string): OwnConfigCheck | undefined {
   if (Buffer.byteLength(text) > MAX_SCHEMA_BYTES) return undefined;
@@ -41,7 +42,7 @@ export function ownConfigCheck(text: string): OwnConfigCheck | undefined {
     const request = z.object({ config });
     return (own) => check(request, { config: own }).faults;
   } catch {
-    // What no schema can be made of is for the trainer to say.
+    // The trainer reports a schema that cannot be compiled.
     return undefined;
   }
 }

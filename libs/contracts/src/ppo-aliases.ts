@@ -1,10 +1,10 @@
 import { AppError } from "@heddle/base/errors";
 import { RequestFaults, type ValidationFault } from "./validation.ts";
 
-/** A config by its fields' names, before it is checked. */
+/** A config by field name, before validation. */
 type Given = ReadonlyMap<string, unknown>;
 
-/** What Stable-Baselines3 and CleanRL call what we name otherwise. */
+/** Names of Stable-Baselines3 and CleanRL that differ from ours. */
 const ALIASES: ReadonlyMap<string, string> = new Map([
   ["env", "environment"],
   ["env_id", "environment"],
@@ -18,16 +18,17 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * A `ppo` job's config under our names; what is no object is left as it is. Throws an AppError
- * `invalid_value` with the field in `param` where two names of one field are given, or where a size of
- * minibatches or a range of values does not go with the rest.
+ * A `ppo` job's config under our names; a non-object is unchanged. Throws an AppError
+ * `invalid_value` with the field in
+ * `param`. The reasons are two names for one field, and an inconsistent minibatch size or range of
+ * values.
  */
 export function resolvePpoAliases(config: unknown): unknown {
   if (typeof config !== "object" || config === null || Array.isArray(config)) return config;
   const resolved = new Map<string, unknown>();
   const givenAs = new Map<string, string>();
   const entries = Object.entries(config);
-  // Our own names first, so that the alias beside one is told as the second.
+  // Our own names first, so that a duplicate's error names the alias.
   const ordered = entries.toSorted(([a], [b]) => Number(ALIASES.has(a)) - Number(ALIASES.has(b)));
   for (const [name, value] of ordered) {
     const field = ALIASES.get(name) ?? name;
@@ -68,7 +69,7 @@ function withMinibatches(given: Given): Given {
   }
   const environments = rest.get("num_envs") ?? DEFAULTS.num_envs;
   const steps = rest.get("num_steps") ?? DEFAULTS.num_steps;
-  // What is no number is refused under its own name.
+  // A non-number is refused under its own name.
   if (typeof environments !== "number" || typeof steps !== "number") return rest;
   const batch = environments * steps;
   if (Number.isInteger(batch) && batch > 0 && batch % size !== 0) {

@@ -1,17 +1,17 @@
 import { z } from "zod";
 
-/** What a setting of the whole cluster may be; every setting is a number. */
+/** The range of a cluster setting; every setting is a number. */
 export interface SettingSpec {
   readonly type: "integer" | "number";
   readonly minimum: number;
   readonly maximum: number;
-  /** What holds while nobody has set it. */
+  /** Applies until it is set. */
   readonly default: number;
   readonly unit: string;
   readonly description: string;
 }
 
-/** The settings that all masters share, by name; the scheduler obeys them. */
+/** The settings that all masters share, by name. */
 export const CLUSTER_SETTINGS = {
   max_concurrent_jobs: {
     type: "integer",
@@ -67,7 +67,7 @@ export const CLUSTER_SETTINGS = {
 
 export type SettingName = keyof typeof CLUSTER_SETTINGS;
 
-/** The value of a setting: as it was set, or its default. */
+/** The value of a setting: as set, or its default. */
 export function settingValue(
   settings: ReadonlyMap<string, { readonly value: number }>,
   name: SettingName,
@@ -79,7 +79,7 @@ export function isSettingName(name: string): name is SettingName {
   return Object.hasOwn(CLUSTER_SETTINGS, name);
 }
 
-/** Why a setting cannot have a value, in words that follow its name; undefined where it can. */
+/** Why a setting cannot have a value, as the end of a sentence; undefined if it can. */
 export function settingFault(name: SettingName, value: number): string | undefined {
   const { type, minimum, maximum }: SettingSpec = CLUSTER_SETTINGS[name];
   const isKind = type === "integer" ? Number.isSafeInteger(value) : Number.isFinite(value);

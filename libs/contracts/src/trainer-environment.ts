@@ -1,7 +1,8 @@
 /**
  * Variables that a job may set for Heddle's own trainer. Others are refused: loaders, runtimes and
- * libraries run code that variables name (NODE_OPTIONS, LD_PRELOAD, OPENSSL_CONF, CUDA_INJECTION64_PATH),
- * and a list of those would never be complete.
+ * libraries run code that
+ * variables name (NODE_OPTIONS, LD_PRELOAD, OPENSSL_CONF, CUDA_INJECTION64_PATH), and a deny list
+ * is never complete.
  */
 const ALLOWED: readonly RegExp[] = [
   // Settings of plugins.
@@ -15,7 +16,7 @@ const ALLOWED: readonly RegExp[] = [
 export const TRAINER_VARIABLES =
   "PLUGIN_*, LANG, LC_*, TZ, and the settings of OMP_*, TF_*, CUDA and cuBLAS that docs/training.md lists";
 
-/** Whether a job may set the variable for a task that Heddle's own trainer runs. */
+/** Whether a job may set the variable for a task of Heddle's own trainer. */
 export function isTrainerVariable(name: string): boolean {
   return ALLOWED.some((form) => form.test(name));
 }

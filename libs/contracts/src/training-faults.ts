@@ -11,15 +11,16 @@ import {
 import { ppoSizeFaults, weaveSizeFaults } from "./training-size-faults.ts";
 import { RequestFaults } from "./validation.ts";
 
-/** A fault of a job's config: where, as `config.learning_rate`, and what is wrong. */
+/** A fault of a job's config: its path, as `config.learning_rate`, and a message. */
 export interface TrainingFault {
   readonly param: string;
   readonly detail: string;
 }
 
 /**
- * What is wrong with the config of a job of that algorithm with so many tasks, 1 where they are not
- * known yet, that asks for so many GPUs a task, where that is known. Of an algorithm that is not built in, what all jobs have; its plugin knows the rest.
+ * The faults of a config. `tasks` is 1 if unknown; GPUs per task may be unknown. For a plugin's
+ * algorithm only the common
+ * fields are checked; its plugin checks the others.
  */
 export function trainingFaults(
   algorithm: string,
@@ -52,7 +53,7 @@ export function trainingFaults(
 
 type TellFault = (field: string, detail: string) => void;
 
-/** Of a config and of what was given for it, which tells a default from a wish. */
+/** Compares a config with the given fields, which distinguishes defaults from explicit values. */
 function builtInFaults(
   config: TrainingConfig,
   given: unknown,
@@ -102,7 +103,7 @@ function gpuFaults(
   fault("device", `${why}: ask for one with \`resources.gpu_count\`, or use auto or cpu`);
 }
 
-/** Steps that would never come. */
+/** Steps that would never be reached. */
 function stepFaults(config: LanguageModelTraining | SupervisedTraining, fault: TellFault): void {
   const { total_steps: total } = config;
   const fields = ["local_steps", "warmup_steps", "average_steps", "warm_start_steps"] as const;
@@ -130,7 +131,7 @@ function overlapFaults(
   }
 }
 
-/** What would be taken and never be used. */
+/** Fields that would have no effect. */
 function idleFaults(
   config: LanguageModelTraining | SupervisedTraining,
   given: ReadonlySet<string>,

@@ -1,8 +1,8 @@
 import type { LanguageModelTraining, PpoTraining, SupervisedTraining } from "./training.ts";
 
 /**
- * What a config's products may come to. Each field has a bound of its own; what they come to together
- * is memory of a task, which would die of it only after it was placed.
+ * Bounds on products of a config's fields: they determine a task's memory, which would otherwise
+ * fail after placement.
  */
 
 /** Rows of experience (a step of one environment) of one task; some 40 bytes each on CartPole. */
@@ -10,11 +10,12 @@ const MAX_ROWS = 2 ** 24;
 /** Tokens or rows of one step of one worker. */
 const MAX_SAMPLES = 2 ** 24;
 /**
- * Of one run between two exchanges, which is handed to the backend whole: 2 GiB of tokens with what is
- * to follow them; rows have as many numbers as the data has columns.
+ * Of one run between two exchanges, which goes to the backend as a whole: 2 GiB of tokens with
+ * their targets. Rows have as
+ * many numbers as the data has columns.
  */
 const MAX_RUN = { tokens: 2 ** 28, rows: 2 ** 24 };
-/** Parameters of a model: 8 GiB as float32, which a task holds several times. */
+/** Parameters of a model: 8 GiB as float32, of which a task holds several copies. */
 const MAX_PARAMETERS = 2 ** 31;
 /** Of one tensor in a step, as a layer's attention or the logits: 8 GiB as float32. */
 const MAX_TENSOR_ELEMENTS = 2 ** 31;
@@ -22,11 +23,11 @@ const MAX_TENSOR_ELEMENTS = 2 ** 31;
 type TellFault = (field: string, detail: string) => void;
 type WeaveTraining = LanguageModelTraining | SupervisedTraining;
 
-/** A ppo job's, with so many tasks: experience, the policy, and its activations. */
+/** Faults of a ppo job with this many tasks: experience, policy, and activations. */
 export function ppoSizeFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
   batchFaults(config, tasks, fault);
   const { num_envs, num_steps, num_minibatches, hidden } = config;
-  // Two networks, each with a layer of this by this.
+  // Two networks, each with a square hidden layer.
   const parameters = 2 * hidden * hidden;
   if (parameters > MAX_PARAMETERS) {
     fault("hidden", tooMany("2 * hidden * hidden", parameters, MAX_PARAMETERS, "parameters"));
@@ -38,7 +39,7 @@ export function ppoSizeFaults(config: PpoTraining, tasks: number, fault: TellFau
   fault("hidden", tooMany(sizes, rows * hidden, MAX_TENSOR_ELEMENTS, "numbers of a layer"));
 }
 
-/** One task alone takes the rows of all epochs of an update in one call, but with `target_kl`. */
+/** A single task computes all epochs of an update in one call, except with `target_kl`. */
 function batchFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
   const batch = config.num_envs * config.num_steps;
   if (batch > MAX_ROWS) {
@@ -52,7 +53,9 @@ function batchFaults(config: PpoTraining, tasks: number, fault: TellFault): void
   fault("update_epochs", `${sizes}, and one task takes ${MAX_ROWS} rows at most in an update`);
 }
 
-/** A weave job's: the data of a step and of a run, the model, and a step's largest tensors. */
+/**
+ * Faults of a weave job: the data of a step and of a run, the model, and a step's largest tensors.
+ */
 export function weaveSizeFaults(config: WeaveTraining, fault: TellFault): void {
   sampleFaults(config, fault);
   if (config.program === "language_model") languageModelFaults(config, fault);
@@ -80,10 +83,10 @@ function sampleFaults(config: WeaveTraining, fault: TellFault): void {
 function languageModelFaults(config: LanguageModelTraining, fault: TellFault): void {
   const { batch_size, context_length, hidden_size, heads, kv_heads } = config;
   const { layers, intermediate_size, tokenizer } = config;
-  // Attention's four, the feed-forward network's three; norms are next to nothing.
+  // Attention has four matrices, the feed-forward network three; norms are negligible.
   const attention = hidden_size * hidden_size * (2 + (2 * kv_heads) / heads);
   const layer = attention + 3 * hidden_size * intermediate_size;
-  // That of a given file is known to the workers alone.
+  // Only the workers know a given file's vocabulary.
   const vocabulary = { byte: 256, bpe: "vocab_size" in tokenizer ? tokenizer.vocab_size : 0 };
   const tokens = tokenizer.type === "huggingface" ? 0 : vocabulary[tokenizer.type];
   const parameters = layers * layer + 2 * tokens * hidden_size;
@@ -105,7 +108,7 @@ function languageModelFaults(config: LanguageModelTraining, fault: TellFault): v
   fault("batch_size", tooMany(sizes, activations, MAX_TENSOR_ELEMENTS, what));
 }
 
-/** Features and outputs are known to the workers alone. */
+/** Only the workers know features and outputs. */
 function layerFaults({ hidden, batch_size }: SupervisedTraining, fault: TellFault): void {
   const weights = hidden.slice(1).map((units, i) => units * (hidden[i] ?? 0));
   const parameters = weights.reduce((sum, count) => sum + count, 0);

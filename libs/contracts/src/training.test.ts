@@ -2,14 +2,14 @@ import { expect, test } from "vitest";
 import { parseTrainingConfig } from "./training.ts";
 import { trainingFaults } from "./training-faults.ts";
 
-test("an empty config is CleanRL's PPO on CartPole", () => {
+test("ppo: an empty config is CleanRL's PPO on CartPole", () => {
   expect(parseTrainingConfig("ppo", {})).toMatchObject({
     ...{ algorithm: "ppo", environment: "CartPole-v1", consistency: "bsp", backend: "onnx" },
     ...{ total_timesteps: 500_000, num_envs: 4, num_steps: 128, update_epochs: 4, clip_coef: 0.2 },
   });
 });
 
-test("Stable-Baselines3's names are resolved, its minibatch size among them", () => {
+test("ppo: Stable-Baselines3's names are resolved, including its minibatch size", () => {
   const config = {
     ...{ n_envs: 8, n_steps: 64, n_epochs: 10, batch_size: 128, clip_range: 0.1 },
     ...{ clip_range_vf: null, normalize_advantage: false, env: "Acrobot-v1" },
@@ -23,7 +23,7 @@ test("Stable-Baselines3's names are resolved, its minibatch size among them", ()
   });
 });
 
-test("outer momentum and a warm start are the defaults only where there are local steps", () => {
+test("weave: outer momentum and a warm start default only with local steps", () => {
   const text = { program: "language_model", data: "a.txt", total_steps: 10 };
   const outer = (config: object) => {
     const parsed = parseTrainingConfig("weave", { ...text, ...config });
@@ -35,7 +35,7 @@ test("outer momentum and a warm start are the defaults only where there are loca
   expect(outer({ local_steps: 8, outer_momentum: 0, staleness: 2 })).toEqual([0.8, 0, "ssp"]);
 });
 
-test("a warm start takes whole rounds of a thirty-second of the steps, exchanged eight times as often", () => {
+test("weave: the warm start is a thirty-second of the steps, in whole rounds", () => {
   const text = { program: "language_model", data: "a.txt", local_steps: 32 };
   const given = (config: object) => parseTrainingConfig("weave", { ...text, ...config });
   const brief = { warm_start_local_steps: 4 };
@@ -45,7 +45,7 @@ test("a warm start takes whole rounds of a thirty-second of the steps, exchanged
   expect(given({ total_steps: 5120, ...own })).toMatchObject(own);
 });
 
-test("what is left is averaged over a thirty-second of the steps, where there are local steps and bsp", () => {
+test("weave: averages over a thirty-second of the steps with local steps and bsp", () => {
   const text = { program: "language_model", data: "a.txt", total_steps: 5120 };
   const steps = (config: object) => {
     const parsed = parseTrainingConfig("weave", { ...text, ...config });
@@ -61,7 +61,7 @@ test("what is left is averaged over a thirty-second of the steps, where there ar
   ]);
 });
 
-test("weave pulls changes as int8 where its parts are int8 and all workers wait for each other", () => {
+test("weave: pulls int8 changes for int8 parts under bsp", () => {
   const text = { program: "language_model", data: "a.txt", total_steps: 10, compression: "int8" };
   const pulls = (config: object) => parseTrainingConfig("weave", { ...text, ...config });
   expect(pulls({}).pull_compression).toBe("int8");
@@ -72,7 +72,7 @@ test("weave pulls changes as int8 where its parts are int8 and all workers wait 
   expect(fault).toMatchObject({ param: "config.pull_compression" });
 });
 
-test("a tokenizer is bytes, or is named by its type, or is given with its fields", () => {
+test("tokenizer: bytes, a type's name, or its fields", () => {
   const text = { program: "language_model", data: "a.txt", total_steps: 10 };
   const of = (config: object) => {
     const parsed = parseTrainingConfig("weave", { ...text, ...config });
@@ -86,7 +86,7 @@ test("a tokenizer is bytes, or is named by its type, or is given with its fields
   expect(of({ tokenizer: file })).toEqual(file);
 });
 
-test("weave: an empty config trains a language model on the text that is built in", () => {
+test("weave: an empty config trains a language model on the built-in text", () => {
   expect(trainingFaults("weave", {})).toEqual([]);
   expect(parseTrainingConfig("weave", {})).toMatchObject({
     ...{ program: "language_model", data: [], total_steps: 300 },
@@ -233,7 +233,7 @@ test.each([
   expect(faults[0]).toMatchObject({ param, detail: expect.stringMatching(detail) });
 });
 
-test("target_kl is refused where there are several tasks", () => {
+test("ppo: target_kl is refused with several tasks", () => {
   expect(trainingFaults("ppo", { target_kl: 0.02 }, 1)).toEqual([]);
   expect(trainingFaults("ppo", { target_kl: 0.02 }, 2)).toMatchObject([
     { param: "config.target_kl", detail: expect.stringContaining("use one task instead of 2") },
@@ -250,7 +250,7 @@ test.each(["bf16", "int8", "topk"])(
   },
 );
 
-test("moments of a normalisation are of one task", () => {
+test("ppo: normalisation requires a single task", () => {
   const config = { normalize_observations: true, normalize_rewards: true };
   expect(trainingFaults("ppo", config)).toEqual([]);
   expect(trainingFaults("ppo", { norm_obs: true }, 2)).toMatchObject([
@@ -261,12 +261,12 @@ test("moments of a normalisation are of one task", () => {
   ]);
 });
 
-test("of an algorithm that is not built in, what all jobs have is judged alone", () => {
+test("plugin algorithm: only the common fields are checked", () => {
   expect(trainingFaults("evolution", { anything: 1, toString: 2 })).toEqual([]);
   expect(trainingFaults("evolution", { device: "cuda" }, 1, 0)).toMatchObject([
     { param: "config.device", detail: expect.stringContaining("`resources.gpu_count`") },
   ]);
-  // Where it is not known how many GPUs there are, and where there is a share of one.
+  // With an unknown number of GPUs, and with a share of one.
   expect(trainingFaults("evolution", { device: "cuda" })).toEqual([]);
   expect(trainingFaults("evolution", { device: "cuda" }, 1, 0.5)).toEqual([]);
   expect(trainingFaults("evolution", { seed: -4, anything: 1 })).toMatchObject([
@@ -277,7 +277,7 @@ test("of an algorithm that is not built in, what all jobs have is judged alone",
   ]);
 });
 
-test("a name that no field has is told with the one that was probably meant, wherever it stands", () => {
+test("unknown field: the error names the probable one, at any depth", () => {
   const lm = { program: "language_model", data: "/d", total_steps: 10 };
   for (const [algorithm, config, told] of [
     ["ppo", { learing_rate: 1 }, "'config.learing_rate'. Did you mean 'learning_rate'?"],
@@ -293,9 +293,9 @@ test("a name that no field has is told with the one that was probably meant, whe
     ["ppo", { entropy_coefficient: 1 }, "'config.entropy_coefficient'. Did you mean 'ent_coef'?"],
     ["ppo", { epochs: 1 }, "'config.epochs'. Did you mean 'update_epochs'?"],
     ["weave", { ...lm, n_layers: 2 }, "'config.n_layers'. Did you mean 'layers'?"],
-    // Several are as near.
+    // Several are equally near.
     ["weave", { ...lm, steps: 2 }, "'config.steps'."],
-    // One of another program, and one that is near to nothing.
+    // One of another program, and one near to nothing.
     ["weave", { ...lm, classes: 2 }, "'config.classes'."],
     ["ppo", { gpu: 1 }, "'config.gpu'."],
     ["ppo", { "": 1 }, "'config.'."],

@@ -3,12 +3,12 @@ import { z } from "zod";
 import { resolvePpoAliases } from "./ppo-aliases.ts";
 import { validate } from "./validation.ts";
 
-/** The `config` of a job with a training algorithm, by algorithm. Unknown fields are refused. */
+/** The `config` of a training job, by algorithm. Unknown fields are refused. */
 
 const count = (max: number) => z.int().min(1).max(max);
 const rate = z.number().positive().max(1e6);
 const share = z.number().min(0).max(1);
-/** A path as the workers see it; the system takes none with NUL in it. */
+/** A path on the workers, without NUL. */
 const path = z
   .string()
   .min(1)
@@ -16,18 +16,18 @@ const path = z
   .refine((given) => !given.includes("\0"), "expected a path without NUL characters");
 
 const common = {
-  /** Every draw of the job follows from it. */
+  /** Seeds all random draws of the job. */
   seed: z.int().min(0).max(0xffff_ffff).default(1),
-  /** Shards that the parameters are cut into. */
+  /** Number of shards of the parameters. */
   parameter_servers: count(1024).default(1),
   consistency: z.enum(["bsp", "ssp", "asp"]).optional(),
-  /** Of ssp: updates that a worker may be ahead of the slowest. */
+  /** Of ssp: updates by which a worker may be ahead of the slowest. */
   staleness: z.int().min(0).max(1_000_000).default(0),
-  /** Of bsp: an update goes on without who is later than this after its first part. */
+  /** Of bsp: an update continues without workers later than this after its first part. */
   straggler_ms: z.int().min(1).max(3_600_000).optional(),
   compression: z.enum(["none", "bf16", "int8", "topk"]).default("none"),
   /**
-   * Of bsp: how parameters come back. `int8` sends what has changed; weave takes it by itself where
+   * Of bsp: the format of pulled parameters. `int8` sends changes; weave uses it by default if
    * `compression` is int8.
    */
   pull_compression: z.enum(["none", "int8"]).optional(),
@@ -41,7 +41,7 @@ const commonSchema = z.strictObject(common);
 const ppoSchema = z.strictObject({
   ...common,
   environment: z.string().min(1).max(128).default("CartPole-v1"),
-  /** Ends the job as succeeded once the mean return of the last 100 episodes reaches it. */
+  /** The job succeeds once the mean return of the last 100 episodes reaches it. */
   target_return: z.number().optional(),
   /** Steps of all environments of all workers together. */
   total_timesteps: count(1e12).default(500_000),
@@ -53,8 +53,9 @@ const ppoSchema = z.strictObject({
   gamma: share.default(0.99),
   gae_lambda: share.default(0.95),
   /**
-   * An episode that is cut off, as at its limit of steps, is worth what the critic expects of its last
-   * observation, as in Stable-Baselines3; 0 where false, as in CleanRL.
+   * A truncated episode, as at its step limit, is worth the critic's value of its last observation,
+   * as in
+   * Stable-Baselines3; 0 if false, as in CleanRL.
    */
   bootstrap_truncated: z.boolean().default(true),
   num_minibatches: count(65_536).default(4),
@@ -66,9 +67,9 @@ const ppoSchema = z.strictObject({
   vf_coef: z.number().min(0).max(1e6).default(0.5),
   max_grad_norm: rate.default(0.5),
   target_kl: rate.optional(),
-  /** To mean 0 and deviation 1 by what was seen so far, cut at 10. */
+  /** To mean 0 and deviation 1 of past values, clipped at 10. */
   normalize_observations: z.boolean().default(false),
-  /** Divided by the deviation of the discounted return so far, cut at 10. */
+  /** Divided by the deviation of the discounted return so far, clipped at 10. */
   normalize_rewards: z.boolean().default(false),
   /** Units of each hidden layer. */
   hidden: count(65_536).default(64),
@@ -82,13 +83,13 @@ const weaveCommon = {
   total_steps: count(1e9).default(300),
   /** H: steps between two exchanges with the parameter servers. */
   local_steps: count(65_536).default(1),
-  /** F: parts of the model that are exchanged one by one, spread over the local steps. */
+  /** F: parts of the model that are exchanged separately, spread over the local steps. */
   fragments: count(32).default(1),
-  /** tau: local steps that are computed while an exchange is under way. */
+  /** tau: local steps computed during an exchange. */
   overlap_steps: z.int().min(0).max(65_535).default(0),
   /**
-   * alpha: how much of its own a worker keeps of what comes back, below 1. Where absent 0.5 with
-   * overlap, else 0.
+   * alpha: a worker's own share when it merges pulled parameters, below 1. By default 0.5 with
+   * overlap, otherwise 0.
    */
   mixing_factor: z.number().min(0).lt(1).optional(),
   learning_rate: rate.default(1e-3),
@@ -100,75 +101,78 @@ const weaveCommon = {
   warmup_steps: z.int().min(0).max(1e9).default(0),
   max_grad_norm: rate.default(1),
   /**
-   * Of bsp: steps over which the model that is left is an average of those after each exchange; 0
-   * for the last as it is. Where absent, with local steps, a thirty-second of all steps.
+   * Of bsp: the final model averages the parameters after each exchange over these steps; 0 for
+   * none. By default, with local
+   * steps, a thirty-second of all steps.
    */
   average_steps: z.int().min(0).max(1e9).optional(),
   /**
-   * The first so many steps have an exchange every `warm_start_local_steps`. Where absent, with local
-   * steps, a thirty-second of all steps.
+   * Initial steps with an exchange every `warm_start_local_steps`. By default, with local steps, a
+   * thirty-second of all
+   * steps.
    */
   warm_start_steps: z.int().min(0).max(1e9).optional(),
-  /** An eighth of `local_steps` where absent. */
+  /** By default an eighth of `local_steps`. */
   warm_start_local_steps: count(65_536).optional(),
-  /** 0.8 where there are local steps, else 1. */
+  /** By default 0.8 with local steps, otherwise 1. */
   outer_learning_rate: rate.optional(),
   /**
-   * 0.4 where there are local steps, else 0. DiLoCo's 0.9 is for thousands of rounds: what it keeps of
-   * the last ten takes parameters seven times as far as workers went.
+   * By default 0.4 with local steps, otherwise 0. DiLoCo's 0.9 is for thousands of rounds: its
+   * memory of ten rounds moves
+   * parameters seven times as far as workers went.
    */
   outer_momentum: z.number().min(0).max(0.9999).optional(),
 };
 
-/** A tokenizer's type alone stands for one of that type with its defaults. */
+/** A tokenizer's type alone means that type with its defaults. */
 const tokenizerSchema = z.preprocess(
   (given) => (typeof given === "string" ? { type: given } : given),
   z.discriminatedUnion("type", [
     /** Each byte is a token. */
     z.strictObject({ type: z.literal("byte") }),
-    /** Byte-pair encoding that is learned from the data. */
+    /** Byte-pair encoding learned from the data. */
     z.strictObject({
       type: z.literal("bpe"),
-      /** Tokens at most: bytes, control tokens and what is merged. */
+      /** Maximum tokens: bytes, control tokens and merges. */
       vocab_size: z.int().min(512).max(131_072).default(4096),
     }),
-    /** Byte-level byte-pair encoding from a `tokenizer.json` as the workers see it. */
+    /** Byte-level byte-pair encoding from a `tokenizer.json` on the workers. */
     z.strictObject({ type: z.literal("huggingface"), path }),
   ]),
 );
 
-/** Files or folders as the workers see them. */
+/** Files or folders on the workers. */
 const dataSchema = z.union([path, z.array(path).min(1).max(1024)]);
 
 const languageModelSchema = z.strictObject({
   ...weaveCommon,
   program: z.literal("language_model"),
-  /** Text; where absent a text that the trainer makes itself (`sample-text.ts`). */
+  /** Text; by default one that the trainer generates (`sample-text.ts`). */
   data: dataSchema.default([]),
   tokenizer: tokenizerSchema.default({ type: "byte" }),
   context_length: count(131_072).default(128),
   hidden_size: count(65_536).default(128),
   layers: count(1_024).default(2),
   heads: count(1_024).default(4),
-  /** Key and value heads; as many as `heads` where absent. */
+  /** Key and value heads; by default as many as `heads`. */
   kv_heads: count(1_024).optional(),
-  /** About 8/3 of `hidden_size` where absent. */
+  /** By default about 8/3 of `hidden_size`. */
   intermediate_size: count(1_048_576).optional(),
   rope_theta: z.number().min(1).max(1e9).default(10_000),
   norm_epsilon: z.number().positive().max(1).default(1e-5),
-  /** The model id under which it is served when the job has succeeded. */
+  /** The model id under which it is served once the job has succeeded. */
   register_as: z
     .string()
     .regex(/^[A-Za-z0-9][\w.-]{0,127}$/, "expected a model id of letters, digits, `.`, `_`, `-`")
     .optional(),
-  /** A model of that id that an earlier job has trained gives way to this job's. */
+  /** Replaces a model of that id from an earlier job. */
   replace_model: z.boolean().default(false),
 });
 
 const supervised = {
   ...weaveCommon,
   data: dataSchema,
-  /** Columns of a CSV file to predict; the last where absent. */
+  /** Columns of a CSV file to predict; by default the last. */
   target: z
     .union([z.string().min(1).max(256), z.array(z.string().min(1).max(256)).min(1).max(4096)])
     .optional(),
@@ -181,18 +185,18 @@ const weavePrograms = z.discriminatedUnion("program", [
   z.strictObject({
     ...supervised,
     program: z.literal("regression"),
-    /** Numbers to predict; of npy files the last so many columns. */
+    /** Numbers to predict: the last columns of npy files. */
     outputs: count(4_096).optional(),
   }),
   z.strictObject({
     ...supervised,
     program: z.literal("classification"),
-    /** Classes, from 0; one more than the greatest in the data where absent. */
+    /** Classes, from 0; by default one more than the greatest in the data. */
     classes: z.int().min(2).max(1_048_576).optional(),
   }),
 ]);
 
-/** A config that names no program trains a language model. */
+/** A config without a program trains a language model. */
 const weaveSchema = z.preprocess(
   (given) =>
     typeof given === "object" && given !== null && !Object.hasOwn(given, "program")
@@ -203,7 +207,7 @@ const weaveSchema = z.preprocess(
 
 type Consistency = "bsp" | "ssp" | "asp";
 
-/** What a `ppo` job is to do, complete. */
+/** A complete `ppo` config. */
 export interface PpoTraining extends z.output<typeof ppoSchema> {
   readonly algorithm: "ppo";
   readonly consistency: Consistency;
@@ -222,20 +226,20 @@ type Woven<Program> = Omit<Program, "data"> & {
 };
 type Weave = z.output<typeof weaveSchema>;
 
-/** What a `weave` job with a language model is to do, complete. */
+/** A complete `weave` config for a language model. */
 export type LanguageModelTraining = Woven<z.output<typeof languageModelSchema>> & {
   readonly kv_heads: number;
   readonly intermediate_size: number;
 };
-/** What a `weave` job on a table is to do, complete. */
+/** A complete `weave` config for a table. */
 export type SupervisedTraining =
   | Woven<Extract<Weave, { program: "regression" }>>
   | Woven<Extract<Weave, { program: "classification" }>>;
 
-/** What a training job is to do, defaults filled in. */
+/** A complete training config. */
 export type TrainingConfig = PpoTraining | LanguageModelTraining | SupervisedTraining;
 
-/** What a job of a plugin's algorithm is to do: what all jobs have, and the algorithm's own fields. */
+/** The config of a plugin's algorithm: the common fields, and its own. */
 export type PluginTraining = z.output<typeof commonSchema> & {
   readonly algorithm: string;
   readonly consistency: Consistency;
@@ -244,8 +248,9 @@ export type PluginTraining = z.output<typeof commonSchema> & {
 };
 
 /**
- * The config with defaults filled in and Stable-Baselines3's names resolved. Throws an AppError with
- * the field in `param`, and for an algorithm that is not built in.
+ * The config with defaults, and with Stable-Baselines3's names resolved. Throws an AppError with
+ * the field in `param`, and
+ * for an algorithm that is not built in.
  */
 export function parseTrainingConfig(algorithm: string, config: unknown): TrainingConfig {
   if (algorithm === "ppo") {
@@ -261,7 +266,7 @@ export function parseTrainingConfig(algorithm: string, config: unknown): Trainin
   });
 }
 
-/** The same for an algorithm of a plugin, which alone knows the fields that are left in `own`. */
+/** The same for an algorithm of a plugin, which checks the fields in `own`. */
 export function parsePluginTraining(algorithm: string, config: unknown): PluginTraining {
   const isShared = ([name]: readonly [string, unknown]) => Object.hasOwn(common, name);
   const given = Object.entries(validate(z.record(z.string(), z.unknown()), config ?? {}));
@@ -273,8 +278,8 @@ export function parsePluginTraining(algorithm: string, config: unknown): PluginT
 }
 
 /**
- * The environment that a `ppo` job's config names, and under which name; undefined for other
- * algorithms, and where the default is meant.
+ * The environment in a `ppo` job's config, with its field; undefined for other algorithms, and for
+ * the default.
  */
 export function environmentOf(
   algorithm: string,
@@ -322,7 +327,7 @@ function warmStart({ local_steps, total_steps, ...given }: Weave) {
   };
 }
 
-/** Under ssp and asp the last parts of others come after a worker's own last pull. */
+/** Under ssp and asp other workers' last parts arrive after a worker's own last pull. */
 function averages(weave: Weave): boolean {
   return weave.local_steps > 1 && consistencyOf(weave) === "bsp";
 }
@@ -331,7 +336,7 @@ function shrinksPulls(weave: Weave): boolean {
   return weave.compression === "int8" && consistencyOf(weave) === "bsp";
 }
 
-/** A staleness bound by itself asks for ssp. */
+/** A staleness bound alone selects ssp. */
 function consistencyOf(config: {
   readonly consistency?: Consistency | undefined;
   readonly staleness: number;

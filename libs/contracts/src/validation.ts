@@ -2,18 +2,19 @@ import { AppError } from "@heddle/base/errors";
 import type { z } from "zod";
 import { nearestField } from "./nearest-field.ts";
 
-/** One fault of a request: where (as `messages[0].content`), what kind, and in words. */
+/** One fault of a request: its path (as `messages[0].content`), kind and message. */
 export interface ValidationFault {
   readonly param: string;
-  /** The same as steps, which names with dots in them need; as in `param` where absent. */
+  /** The path as steps, for names that contain dots; by default as in `param`. */
   readonly path?: readonly PropertyKey[] | undefined;
   readonly code: "invalid_value" | "missing_required_parameter";
   readonly message: string;
 }
 
 /**
- * The value as the schema gives it. Throws an AppError for the first fault, with its JSON path in
- * `param` and all faults as the error's `cause` (a RequestFaults).
+ * Parses the value by the schema. Throws an AppError for the first fault, with its JSON path in
+ * `param` and all faults as
+ * its `cause` (a RequestFaults).
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
   const { data, faults } = check(schema, value);
@@ -25,7 +26,7 @@ export function validate<S extends z.ZodType>(schema: S, value: unknown): z.outp
   });
 }
 
-/** The value as the schema gives it, or what is wrong with it: at least one fault. */
+/** The parsed value, or its faults: at least one. */
 export function check<S extends z.ZodType>(
   schema: S,
   value: unknown,
@@ -52,9 +53,9 @@ export class RequestFaults extends Error {
 type Issue = z.core.$ZodIssue;
 
 /**
- * Without the bounds of a value that is of the wrong type (zod holds an array against those of a text,
- * as both have a length), and without the wider of two that it breaks, as a whole number's own and its
- * field's.
+ * Drops redundant issues. zod checks an array against a text's length bounds, although its type is
+ * wrong. Of two violated
+ * bounds, as an integer's own and its field's, the wider one is dropped.
  */
 function told(issues: readonly Issue[]): Issue[] {
   return issues.filter((issue, i) => {
@@ -104,9 +105,9 @@ function faultOf(issue: Issue, value: unknown): ValidationFault {
   return { param, path, code: "invalid_value", message: `${where}: ${message}.` };
 }
 
-/** In a union, the branch that got furthest is meant; where none got on, all are told. */
+/** In a union, the branch with the deepest fault is meant; without one, all are reported. */
 function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
-  // What is wrong with a name stands inside of it; the path leads to the name.
+  // A record key's fault is nested; the path leads to the key.
   const { message } = issue.code === "invalid_key" ? (issue.issues[0] ?? issue) : issue;
   let found = { path: issue.path, message: inPlainWords(message.replace(/\.$/, "")) };
   if (issue.code !== "invalid_union") return found;
@@ -128,7 +129,7 @@ function inPlainWords(message: string): string {
     .replace("Invalid discriminator value. Expected", "expected one of");
 }
 
-/** What a union's branches want; a branch whose type fits but not its bounds was meant alone. */
+/** The types of a union's branches; a branch whose type fits but not its bounds is meant alone. */
 function alternatives(issues: readonly Issue[]): string | undefined {
   const wanted = new Set<string>();
   for (const issue of issues) {
@@ -149,7 +150,7 @@ function pathText(path: readonly PropertyKey[]): string {
   return text;
 }
 
-/** Whether the place is one in an object or array that has nothing there. */
+/** Whether the path leads to a missing member of an object or array. */
 function isMissing(value: unknown, path: readonly PropertyKey[]): boolean {
   let at: unknown = value;
   for (const step of path) {

@@ -35,7 +35,7 @@ describe("parseSource", () => {
     });
   });
 
-  it("refuses what is none, and whatever could be an option or a path of a tool", () => {
+  it("refuses invalid sources, and options or paths of tools", () => {
     for (const text of [
       "",
       "model.gguf",

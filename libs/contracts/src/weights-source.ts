@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 
-/** Where weights come from, parsed from a source's text. */
+/** A parsed source of weights. */
 export type WeightsSource =
   | { readonly kind: "http"; readonly text: string; readonly url: URL }
   | {
@@ -37,7 +37,7 @@ export type WeightsSource =
       readonly contextTokens?: number | undefined;
     };
 
-/** What a task of a job has left, as `artifact://JOB/ATTEMPT/RANK/NAME`. */
+/** An artifact of a job's task, as `artifact://JOB/ATTEMPT/RANK/NAME`. */
 export interface ArtifactName {
   readonly jobId: string;
   readonly attempt: number;
@@ -48,8 +48,8 @@ export interface ArtifactName {
 const FORMS =
   "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, artifact://job/attempt/rank/name, builtin://tiny[?seed=1&context=8192]";
 
-// Names and versions become arguments of npm and pip, so nothing that could be an option, another
-// registry's address or a path is let through.
+// Names and versions become arguments of npm and pip, so options, addresses of registries and paths
+// are refused.
 const NPM = /^npm:\/\/((?:@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*)@(\d[\w.+-]*)\/(.+)$/i;
 const PYPI = /^pypi:\/\/([a-z0-9][\w.-]*)==(\d[\w.+!-]*)\/(.+)$/i;
 const ARTIFACT = /^artifact:\/\/([A-Za-z0-9_-]{1,64})\/(\d{1,9})\/(\d{1,6})\/([^?#]{1,256})$/;
@@ -57,7 +57,7 @@ const HF = /^hf:\/\/([\w.-]+\/[\w.-]+)\/([^@?#]+?)(?:@([\w./-]+))?$/;
 const OCI =
   /^oci:\/\/([\w.-]+(?::\d+)?|\[[\da-f:]+\](?::\d+)?)\/([a-z0-9]+(?:[._/-][a-z0-9]+)*)(?::([\w][\w.-]{0,127})|@(sha256:[\da-f]{64}))$/;
 
-/** Parses a source; throws `invalid_value` that names the forms there are. */
+/** Parses a source; throws `invalid_value` with the valid forms. */
 export function parseWeightsSource(text: string): WeightsSource {
   const source = tryParse(text);
   if (source) return source;

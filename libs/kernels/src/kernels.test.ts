@@ -20,7 +20,7 @@ function expectAll(values: Float32Array, expected: (at: number) => number, digit
   for (const [at, value] of values.entries()) expect(value).toBeCloseTo(expected(at), digits);
 }
 
-test("add and addScaled add each element", () => {
+test("add and addScaled: add each element", () => {
   const acc = slab(0, ramp);
   slab(1, wave);
   kernels.add(0, bytes, COUNT);
@@ -29,14 +29,14 @@ test("add and addScaled add each element", () => {
   expectAll(acc, (at) => ramp(at) + 3.5 * wave(at));
 });
 
-test("the first part of a sum replaces what was there, be it no number", () => {
+test("first part of a sum: replaces the old value, even NaN", () => {
   const acc = slab(0, () => Number.NaN);
   slab(1, wave);
   expect(kernels.addScaled(0, bytes, COUNT, -2, 1)).toBe(0);
   expectAll(acc, (at) => -2 * wave(at));
 });
 
-test("addScaled finds a sum that is no number, in every lane", () => {
+test("addScaled: detects a NaN sum in every lane", () => {
   for (let at = 0; at < 16; at++) {
     for (const [value, first] of [
       [Number.NaN, 0],
@@ -50,7 +50,7 @@ test("addScaled finds a sum that is no number, in every lane", () => {
   }
 });
 
-test("a part goes through bf16 within a 256th", () => {
+test("bf16: a part is accurate to a 256th", () => {
   slab(1, wave);
   kernels.toBf16(2 * bytes, bytes, COUNT);
   const acc = slab(0, () => 1);
@@ -62,7 +62,7 @@ test("a part goes through bf16 within a 256th", () => {
   }
 });
 
-test("bf16 rounds a tie to the even neighbour, and holds what it can exactly", () => {
+test("bf16: rounds a tie to the even neighbour, and exact values exactly", () => {
   const bits = [0x3f808000, 0x3f818000, 0x3f800000, 0xc0200000, 0x7f800000, 0x80000000];
   new Uint32Array(memory.buffer, bytes, COUNT).fill(0).set(bits);
   kernels.toBf16(2 * bytes, bytes, COUNT);
@@ -70,7 +70,7 @@ test("bf16 rounds a tie to the even neighbour, and holds what it can exactly", (
   expect([...halves]).toEqual([0x3f80, 0x3f82, 0x3f80, 0xc020, 0x7f80, 0x8000]);
 });
 
-test("a part goes through int8 within half a step of its block's scale", () => {
+test("int8: a part is accurate to half a step of its block's scale", () => {
   slab(1, (at) => wave(at) * (1 + Math.floor(at / KERNEL_BLOCK) * 10));
   const scales = new Float32Array(memory.buffer, 3 * bytes, 3);
   kernels.toInt8(2 * bytes, 3 * bytes, bytes, COUNT);
@@ -88,7 +88,7 @@ test("a part goes through int8 within half a step of its block's scale", () => {
   expect([...scales]).toEqual([0, 0, 0]);
 });
 
-test("sums of squares agree with float64, and what is not finite is found anywhere", () => {
+test("sums of squares: agree with float64; non-finite values are found anywhere", () => {
   const values = slab(0, wave);
   const exact = values.reduce((sum, value) => sum + value * value, 0);
   expect(kernels.sumSquares(0, COUNT) / exact).toBeCloseTo(1, 6);
@@ -103,7 +103,7 @@ test("sums of squares agree with float64, and what is not finite is found anywhe
   }
 });
 
-test("sgd and momentum follow their formulas, twice", () => {
+test("sgd and momentum: follow their formulas, twice", () => {
   const p = slab(0, ramp);
   slab(1, wave);
   kernels.sgd(0, bytes, COUNT, 0.1, 2);
@@ -122,7 +122,7 @@ test("sgd and momentum follow their formulas, twice", () => {
   }
 });
 
-test("adam follows its formula over two updates, with the decay apart", () => {
+test("adam: follows its formula over two updates, with decoupled decay", () => {
   const p = slab(0, ramp);
   const [first, second] = [slab(2, () => 0), slab(3, () => 0)];
   slab(1, wave);
@@ -140,12 +140,12 @@ test("adam follows its formula over two updates, with the decay apart", () => {
   }
   expectAll(first, (at) => exact[at]?.m ?? 0);
   expectAll(second, (at) => exact[at]?.v ?? 0);
-  // Where the gradient is next to nothing the quotient of two small numbers is not well defined.
+  // Where the gradient is tiny, the quotient of two small numbers is inaccurate.
   for (const [at, value] of p.entries()) {
     if (Math.abs(wave(at)) > 1e-3) expect(value).toBeCloseTo(exact[at]?.p ?? 0, 4);
   }
 });
 
-test("a memory over 4 GiB is refused", () => {
+test("memory: more than 4 GiB is refused", () => {
   expect(() => kernelMemory(2 ** 33)).toThrow(/4 GiB/);
 });

@@ -1,22 +1,23 @@
 import { KERNELS_MODULE } from "./generated/kernels-module.ts";
 
-/** Elements that every count is a multiple of; slabs are padded with zeros. */
+/** Every count is a multiple of this; slabs are padded with zeros. */
 export const KERNEL_BLOCK = 256;
 
 /**
- * The parameter server's arithmetic over one memory: assembly/kernels.ts says what each does.
- * Pointers are byte offsets, multiples of 16; counts are of float32 elements, multiples of 256.
+ * The parameter server's arithmetic on one memory, as assembly/kernels.ts defines it. Pointers are
+ * byte offsets, multiples
+ * of 16; counts are of float32 elements, multiples of 256.
  */
 export interface Kernels {
   add(acc: number, part: number, count: number): void;
-  /** 1 where a sum is NaN or infinite, else 0; the first of a sum (1, else 0) replaces what was there. */
+  /** Returns 1 if a sum is NaN or infinite. `first` 1 replaces the old value instead of adding. */
   addScaled(acc: number, part: number, count: number, weight: number, first: number): number;
   addBf16(acc: number, part: number, count: number, weight: number): void;
   addInt8(acc: number, part: number, scales: number, count: number, weight: number): void;
   toBf16(out: number, values: number, count: number): void;
   toInt8(out: number, scales: number, values: number, count: number): void;
   sumSquares(values: number, count: number): number;
-  /** 1 where an element is NaN or infinite, else 0. */
+  /** Returns 1 if an element is NaN or infinite. */
   notFinite(values: number, count: number): number;
   sgd(p: number, g: number, count: number, rate: number, scale: number): void;
   momentum(
@@ -49,12 +50,15 @@ const PAGE_BYTES = 65_536;
 /** Pages of a 32-bit memory: 4 GiB. */
 const MAX_PAGES = 65_536;
 
-/** A WebAssembly memory that threads share; it travels to a worker thread as it is. */
+/** A WebAssembly memory that threads share; it can be posted to a worker thread. */
 export interface KernelMemory {
   readonly buffer: SharedArrayBuffer;
 }
 
-/** What is used of https://webassembly.github.io/spec/js-api; TypeScript has it with the DOM alone. */
+/**
+ * The used parts of https://webassembly.github.io/spec/js-api; TypeScript has them only in its DOM
+ * types.
+ */
 declare const WebAssembly: {
   readonly Memory: new (limits: {
     readonly initial: number;
@@ -65,7 +69,7 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: object };
 };
 
-/** A memory of at least so many bytes, zero at first. Throws a RangeError above 4 GiB. */
+/** A zeroed memory of at least this many bytes. Throws a RangeError above 4 GiB. */
 export function kernelMemory(bytes: number): KernelMemory {
   const pages = Math.max(1, Math.ceil(bytes / PAGE_BYTES));
   if (pages > MAX_PAGES) {
@@ -74,7 +78,7 @@ export function kernelMemory(bytes: number): KernelMemory {
   return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
 }
 
-/** The kernels over a memory; each thread that uses it makes its own. */
+/** The kernels on a memory; each thread creates its own. */
 export function loadKernels(memory: KernelMemory): Kernels {
   const bytes = Uint8Array.from(atob(KERNELS_MODULE), (letter) => letter.charCodeAt(0));
   const module = new WebAssembly.Module(bytes);

@@ -1,12 +1,15 @@
 import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
 import { Gauge, type Registry } from "prom-client";
 
-/** How often the loop is timed: twice a second finds a busy one, and costs an idle one nothing. */
+/** Sampling interval: twice a second detects a busy loop at negligible cost. */
 const SAMPLE_EVERY_MS = 500;
 const NANOSECONDS_PER_MS = 1e6;
 const SECONDS_PER_NANOSECOND = 1e-9;
 
-/** prom-client's names, which dashboards know, and what each says of the samples since the last scrape. */
+/**
+ * prom-client's metric names, which dashboards know, and the statistic of each since the last
+ * scrape.
+ */
 const STATISTICS: readonly (readonly [string, string, (lags: RecordableHistogram) => number])[] = [
   ["min", "The least", (lags) => lags.min],
   ["max", "The greatest", (lags) => lags.max],
@@ -18,8 +21,9 @@ const STATISTICS: readonly (readonly [string, string, (lags: RecordableHistogram
 ];
 
 /**
- * Registers how late timers come in this process, under prom-client's names in place of its own
- * gauges: those include the 10 ms between its samples, these are the lag alone.
+ * Registers the delay of this process's timers under prom-client's names in place of its gauges,
+ * which include the 10
+ * ms between their samples.
  */
 export function measureEventLoopLag(registry: Registry): void {
   const lags = createHistogram();
@@ -39,7 +43,7 @@ export function measureEventLoopLag(registry: Registry): void {
       registers: [registry],
       collect() {
         this.set(lags.count === 0 ? 0 : of(lags) * SECONDS_PER_NANOSECOND);
-        // They are collected in this order: with the last one the next scrape's samples begin.
+        // Collected in this order: the last one starts the next scrape's samples.
         if (i === STATISTICS.length - 1) lags.reset();
       },
     });

@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Registry } from "prom-client";
 import { type Distribution, ModelHistogram } from "./model-histogram.ts";
 
-/** What a replica's engine holds now, as its worker last reported it. */
+/** A replica's engine load, as last reported by its worker. */
 export interface ReplicaLoad {
   readonly deployment: string;
   readonly node: string;
@@ -9,14 +9,14 @@ export interface ReplicaLoad {
   readonly waiting: number;
 }
 
-/** What the gauges are set to at a scrape. */
+/** The values of the gauges at a scrape. */
 export interface ClusterLoad {
   readonly replicas: readonly ReplicaLoad[];
   /** By model id: the share of its deployment's KV cache in use, 0..1. */
   readonly kvUsage: ReadonlyMap<string, number>;
 }
 
-/** A number of one model, which a scrape reads: telling it costs an addition and no look-up. */
+/** A counter of one model, read at each scrape: an increment costs an addition and no look-up. */
 class Tally {
   value = 0;
 
@@ -29,7 +29,7 @@ class Tally {
   }
 }
 
-/** What the calls of one model tell. */
+/** The instruments of one model's calls. */
 export interface ModelInstruments {
   readonly waiting: Tally;
   readonly running: Tally;
@@ -42,7 +42,7 @@ export interface ModelInstruments {
   readonly endToEndLatency: Distribution;
   readonly queueTime: Distribution;
   readonly gatewayOverhead: Distribution;
-  /** Calls answered in full, by finish reason. */
+  /** Completed calls, by finish reason. */
   readonly succeeded: Map<string, Tally>;
 }
 
@@ -80,9 +80,11 @@ const GAUGES: readonly (readonly [GaugeName, string, string])[] = [
 ];
 
 /**
- * The inference metrics of a master: vLLM's names, which scrapers and dashboards know, and our own
- * under `heddle_`. The calls of a model are this master's own; what engines hold, whoever sent it,
- * stands under `heddle_replica_`. `load` is asked at every scrape.
+ * A master's inference metrics under vLLM's names, which scrapers and dashboards know, and our own
+ * under `heddle_`. The
+ * calls are this master's own; engine loads, of all masters' calls, are under `heddle_replica_`.
+ * `load` is called at
+ * every scrape.
  */
 export class InferenceMetrics {
   readonly #models = new Map<string, ModelInstruments>();
@@ -93,7 +95,7 @@ export class InferenceMetrics {
 
   constructor(registry: Registry, load: () => ClusterLoad) {
     this.#registry = registry;
-    // It is the first of them, so that what a scrape calls back for is there when the others are read.
+    // The first metric: its scrape callback updates the values that the others read.
     this.#successes();
     this.#rejected = new Counter({
       name: "heddle_requests_failed_total",
@@ -107,7 +109,7 @@ export class InferenceMetrics {
     this.#loadGauges(load);
   }
 
-  /** The instruments of a registered model; never call it with a name that a client made up. */
+  /** The instruments of a registered model; never pass a name from a client. */
   of(model: string): ModelInstruments {
     const known = this.#models.get(model);
     if (known) return known;
@@ -130,7 +132,7 @@ export class InferenceMetrics {
     return instruments;
   }
 
-  /** Calls back before each scrape, so that what calls under way have used is told by then. */
+  /** Called before each scrape, so that open calls can add their usage. */
   onScrape(listener: () => void): void {
     this.#scrapeListeners.add(listener);
   }
@@ -142,7 +144,7 @@ export class InferenceMetrics {
     tally.inc();
   }
 
-  /** Counts a failed call; its model is empty where the call was refused before it named one. */
+  /** Counts a failed call; its model is empty if the call was refused before it named one. */
   failed(model: string, code: string): void {
     this.#rejected.inc({ model_name: model, code });
   }

@@ -1,6 +1,6 @@
 import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
 
-/** Structured JSON log lines. Prompts, answers and keys are never put in one. */
+/** Structured JSON log lines, never with prompts, answers or keys. */
 export type Logger = PinoLogger;
 
 export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
@@ -9,7 +9,7 @@ export interface LoggerOptions {
   /** The process's role, on every line. */
   readonly service: string;
   readonly level: LogLevel;
-  /** Defaults to standard output, written at once so that no line is lost in a crash. */
+  /** Standard output by default, written synchronously so that no line is lost in a crash. */
   readonly destination?: DestinationStream | undefined;
 }
 

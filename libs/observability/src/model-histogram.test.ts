@@ -12,7 +12,7 @@ const observation = fc.record({
   value: fc.oneof(fc.constantFrom(0, ...buckets, 7), fc.double({ min: 0, max: 9, noNaN: true })),
 });
 
-test("a histogram by model writes what prom-client's own writes of the same observations", async () => {
+test("model histogram: writes the same text as prom-client's own", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(observation), async (observations) => {
       const [ours, theirs] = [new Registry(), new Registry()];
@@ -28,7 +28,7 @@ test("a histogram by model writes what prom-client's own writes of the same obse
   );
 });
 
-test("a scrape reads what was told, and first calls back for what was not told yet", async () => {
+test("model histogram: a scrape calls back for pending observations first", async () => {
   const registry = new Registry();
   const metrics = new InferenceMetrics(registry, () => ({ replicas: [], kvUsage: new Map() }));
   const model = metrics.of("m");

@@ -1,8 +1,9 @@
 import type { Metric, Registry } from "prom-client";
 
 /**
- * A histogram by model that a call may observe for the price of an addition: prom-client's own builds
- * and looks up a text of the labels at every observation. It is put into words when a scrape comes.
+ * A histogram by model whose observation costs an addition: prom-client's own builds and looks up a
+ * label text each time.
+ * The text is built at a scrape.
  */
 export class ModelHistogram {
   readonly name: string;
@@ -12,12 +13,12 @@ export class ModelHistogram {
   readonly #bounds: readonly number[];
   readonly #models = new Map<string, Distribution>();
 
-  /** `bounds` ascend; each is the largest value that its bucket counts. */
+  /** `bounds` ascend; each is the largest value of its bucket. */
   constructor(registry: Registry, name: string, help: string, bounds: readonly number[]) {
     this.name = name;
     this.help = help;
     this.#bounds = bounds;
-    // The registry asks of a metric no more than these members, but its type names four classes.
+    // The registry uses only these members, but its type names four classes.
     registry.registerMetric(this as unknown as Metric);
   }
 
@@ -30,7 +31,7 @@ export class ModelHistogram {
     return distribution;
   }
 
-  /** What the registry writes; a model without an observation has no lines. */
+  /** Called by the registry; a model without an observation has no lines. */
   get(): Promise<object> {
     const { name, help, type, aggregator } = this;
     const values = [...this.#models].flatMap(([model, distribution]) =>
@@ -44,10 +45,10 @@ export class ModelHistogram {
   }
 }
 
-/** How often values of one model fell into each bucket. */
+/** The counts of one model's buckets. */
 export class Distribution {
   readonly #bounds: readonly number[];
-  /** One more than there are bounds: the last is of what lies above them. */
+  /** One more than the bounds: the last bucket has no upper bound. */
   readonly counts: Float64Array;
   sum = 0;
 
@@ -65,7 +66,7 @@ export class Distribution {
   }
 }
 
-/** Buckets are cumulative, as the text format has them. */
+/** Buckets are cumulative in the text format. */
 function linesOf(
   name: string,
   model: string,

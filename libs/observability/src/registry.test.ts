@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createRegistry } from "./registry.ts";
 
-test("the event loop's lag stands under prom-client's names", async () => {
+test("event loop lag: is exposed under prom-client's names", async () => {
   const registry = createRegistry("test");
   const value = async (statistic: string) => {
     const text = await registry.getSingleMetricAsString(
@@ -14,7 +14,7 @@ test("the event loop's lag stands under prom-client's names", async () => {
   const endMs = performance.now() + blockedMs;
   while (performance.now() < endMs);
   await delay(20);
-  // The sample that was due after 500 ms came when the loop was free again.
+  // The sample that was due after 500 ms ran when the loop was free again.
   expect(await value("max")).toBeGreaterThanOrEqual(0.19);
   expect(await value("p99")).toBeGreaterThan(0);
   const text = await registry.metrics();

@@ -2,15 +2,15 @@ import type { NodeCredentials } from "./credentials.ts";
 import { Peer } from "./peer.ts";
 import { readArtifactMethod } from "./proto.ts";
 
-/** A stream over which nothing came for so long is given up. */
+/** A stream without data for this long is cancelled. */
 const silenceMs = 30_000;
 
-/** A range of an artifact is checked by the digests of the pieces that it touches. */
+/** A range of an artifact is verified by the digests of its pieces. */
 export const ARTIFACT_PIECE_BYTES = 2 ** 20;
 /** Of SHA-256. */
 export const PIECE_DIGEST_BYTES = 32;
 
-/** Whom to ask for the bytes of an artifact. */
+/** A node that serves the bytes of an artifact. */
 export interface ArtifactHolder {
   /** Its gRPC address. */
   readonly address: string;
@@ -18,8 +18,9 @@ export interface ArtifactHolder {
 }
 
 /**
- * The bytes of an artifact from a node that has it or knows who does, as fast as they are taken. Throws
- * what the node answers, and `cancelled` where nothing comes for half a minute.
+ * The bytes of an artifact from a node that has or relays it, with back-pressure. Throws the node's
+ * error, and
+ * `cancelled` after half a minute of silence.
  */
 export async function* streamArtifact(
   { address, role }: ArtifactHolder,
@@ -34,7 +35,7 @@ export async function* streamArtifact(
   try {
     const either = AbortSignal.any([signal, silence.signal]);
     for await (const { data } of peer.serverStream(readArtifactMethod, request, either)) {
-      // Only the node's silence counts, not that of whoever reads here.
+      // Only the node's silence counts, not the reader's.
       clearTimeout(timer);
       yield data;
       timer = listen();

@@ -1,17 +1,18 @@
 import type { NodeRole } from "./pki/node-name.ts";
 
 /**
- * `job`: a task of a job with a ticket; the service checks what the ticket is for. Without TLS a worker may
- * call there too, since whoever has the cluster token can issue a ticket.
+ * `job`: a task with a ticket; the service checks the ticket's claims. Without TLS workers may call
+ * such methods
+ * too, because any holder of the cluster token can issue a ticket.
  */
 export type Callers = "anyone" | readonly (NodeRole | "job")[];
 
-/** Who may call a method of proto/; one that is not here is for masters. */
+/** Who may call each method of proto/; unlisted methods are for masters. */
 export const CALLERS: Readonly<Record<string, Callers>> = {
-  // Probes carry no credentials; the answers tell nothing but that the process serves.
+  // Probes have no credentials; the answers only show that the process serves.
   "/grpc.health.v1.Health/Check": "anyone",
   "/grpc.health.v1.Health/Watch": "anyone",
-  // Its request carries a join token, and is refused without.
+  // Its request carries a join token, without which it is refused.
   "/heddle.v1.Enrollment/Join": "anyone",
   "/heddle.v1.Enrollment/Renew": ["master", "worker", "parameter-server"],
   "/heddle.v1.Cluster/Attach": ["worker", "parameter-server"],
@@ -25,7 +26,7 @@ export const CALLERS: Readonly<Record<string, Callers>> = {
   "/heddle.v1.WorkerTasks/Session": ["master"],
   "/heddle.v1.TaskLogs/Ship": ["worker"],
   "/heddle.v1.TaskLogs/Read": ["master"],
-  // A worker asks masters alone; what it may have is checked there.
+  // Workers call masters only, which check the artifact.
   "/heddle.v1.TaskArtifacts/Read": ["master", "worker"],
   "/heddle.v1.ParameterShards/Open": ["job"],
   "/heddle.v1.ParameterShards/Status": ["job"],
@@ -42,6 +43,6 @@ export const CALLERS: Readonly<Record<string, Callers>> = {
   "/heddle.v1.ParameterShards/AddNorm": ["parameter-server", "job"],
   "/heddle.v1.ParameterShards/Export": ["parameter-server", "job"],
   "/heddle.v1.ParameterShards/Replicate": ["job"],
-  // Served by tasks: under the attempt's token.
+  // Served by tasks, under the attempt's token.
   "/heddle.v1.PartSource/Take": ["parameter-server"],
 };

@@ -25,7 +25,7 @@ const chunk = fc.record({
   data: fc.uint8Array({ maxLength: 2_000, size: "max" }).map((bytes) => Buffer.from(bytes)),
 });
 
-test("a chunk is read by the general deserializer, and what the general serializer writes is read", () => {
+test("chunk codec: compatible with the general serializer in both directions", () => {
   fc.assert(
     fc.property(chunk, (given) => {
       expect(general.deserialize(Buffer.from(encodeChunk(given)))).toEqual(given);
@@ -36,20 +36,20 @@ test("a chunk is read by the general deserializer, and what the general serializ
   );
 });
 
-test("a field of a later version, and a message that is cut, are left to the general deserializer", () => {
+test("chunk codec: unknown fields and cut messages go to the general deserializer", () => {
   const whole = Buffer.from(encodeChunk({ version: 3, data: Buffer.alloc(9, 1), totalBytes: 9 }));
   expect(decodeChunk(Buffer.concat([whole, Buffer.from([0x28, 1])]))).toBeUndefined();
   expect(decodeChunk(whole.subarray(0, -1))).toBeUndefined();
   expect(decodeChunk(Buffer.alloc(0))).toEqual(general.deserialize(Buffer.alloc(0)));
 });
 
-test("memory that threads share is encoded as other memory is", () => {
+test("chunk codec: encodes memory that threads share", () => {
   const data = new Uint8Array(new SharedArrayBuffer(70_000)).fill(7);
   const bytes = Buffer.from(encodeChunk({ version: 1, offset: 2, data, totalBytes: 70_000 }));
   expect(decodeChunk(bytes)?.data.equals(Buffer.alloc(70_000, 7))).toBe(true);
 });
 
-test("chunks that gRPC is given in one turn come as they were, though they are written in one place", async () => {
+test("chunk codec: several chunks of one turn arrive intact from one buffer", async () => {
   const own = {
     clusterToken: "the token of this test",
     node: { role: "parameter-server", name: "p" },

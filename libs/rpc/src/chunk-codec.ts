@@ -9,17 +9,18 @@ const OFFSET = 0x10;
 const DATA = 0x1a;
 const TOTAL = 0x20;
 
-/** Tags and numbers of a message, which are of less than 2^53. */
+/** Tags and numbers of a message, which are below 2^53. */
 const MAX_FIELDS_BYTES = 64;
 
-/** Where messages are written, one at a time; it grows to the largest that was seen. */
+/** The buffer in which messages are encoded, one at a time; it grows to the largest one. */
 let scratch = Buffer.alloc(0);
 
 /**
- * A ParameterChunk as protobuf has it, without new memory for each: a fresh megabyte costs ten times
- * as much as what is copied into it. The result is valid until the next call in this thread; gRPC
- * copies it into its frame before it returns. Its fields are written in the order in which they are
- * read best, the data at the end.
+ * Encodes a ParameterChunk as protobuf into a reused buffer: allocating a megabyte costs ten times
+ * as much as copying
+ * into it. The result is valid until the next call in this thread; gRPC copies it before it
+ * returns. The data comes
+ * last, which decoding relies on.
  */
 export function encodeChunk({ version, offset, data, totalBytes }: ParameterChunk): Buffer {
   const bytes = data as Uint8Array | undefined;
@@ -51,7 +52,7 @@ function writeVarint(value: number, begin: number): number {
   return at;
 }
 
-/** Undefined for what was not written by `encodeChunk`, which protobuf itself is to read. */
+/** Undefined for messages that `encodeChunk` did not write, which protobuf must decode. */
 export function decodeChunk(message: Buffer): ParameterChunk__Output | undefined {
   const chunk = { version: 0, offset: 0, data: message.subarray(0, 0), totalBytes: 0 };
   let at = 0;

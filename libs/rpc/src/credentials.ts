@@ -18,28 +18,33 @@ import { toStatus } from "./status.ts";
 import { TOKEN_MISMATCH } from "./token/handshake.ts";
 import { TokenChannelCredentials } from "./token/token-channel.ts";
 
-/** What a node proves itself with: its certificate where TLS is on, else the shared token. */
+/** How a node authenticates: its certificate with TLS, otherwise the shared token. */
 export interface NodeCredentials {
   readonly clusterToken: string;
   readonly tls?: TlsIdentity | undefined;
-  /** Without TLS: who this node says that it is. The token does not prove it. */
+  /** Without TLS: the node's claimed identity, which the token does not prove. */
   readonly node?: NodeClaim | undefined;
-  /** Of a master: the id of the cluster that it speaks for. Nodes refuse calls for one that is over. */
+  /**
+   * Of a master: the id of its cluster. Nodes refuse calls of a cluster incarnation that is over.
+   */
   readonly cluster?: string | undefined;
 }
 
-/** What a server shows a task whose parts it takes: the attempt's token, and the task's certificate. */
+/**
+ * How a server authenticates to a task whose parts it takes: the attempt's token, and the task's
+ * certificate.
+ */
 export interface PartCredentials {
   /** Hexadecimal. */
   readonly jobToken: string;
-  /** PEM, of the task itself; absent where nodes do not speak TLS. */
+  /** PEM, of the task itself; absent without TLS. */
   readonly certificate?: string | undefined;
 }
 
-/** What a call is made with. */
+/** The credentials of a call. */
 export type CallerCredentials = NodeCredentials | JobCredentials | PartCredentials;
 
-/** Credentials in the form in which they go to a thread or a process. */
+/** Credentials in a form that can be sent to a thread or a process. */
 export interface PlainCredentials extends Omit<NodeCredentials, "tls"> {
   readonly tls?: TlsMaterial | undefined;
 }
@@ -52,26 +57,27 @@ export function fromPlainCredentials({ tls, ...rest }: PlainCredentials): NodeCr
   return { ...rest, tls: tls && new TlsIdentity(tls) };
 }
 
-/** Set on each call by this process alone; what a caller sends under the name is dropped. */
+/** Set on each call by this process only; values from callers are dropped. */
 const CALLER_KEY = "heddle-caller";
-/** The cluster that a master speaks for. */
+/** The cluster of a calling master. */
 const CLUSTER_KEY = "heddle-cluster";
 
 interface CallerChecks {
-  /** Who has proved that it has the token, by the address at the other end of its connection. */
+  /** The node that has proved possession of the token, by its connection's remote address. */
   readonly claimOf: (peer: string) => NodeClaim | undefined;
   readonly onRefused?: (() => void) | undefined;
-  /** Of a node: which cluster it works for. */
+  /** Of a node: the cluster that it follows. */
   readonly followed?: Pick<FollowedCluster, "refusalOf"> | undefined;
-  /** With them tasks of jobs may call where jobs may. */
+  /** With a verifier, tasks of jobs may call the methods for jobs. */
   readonly tickets?: TicketVerifier | undefined;
-  /** Whether the token comes with each call, as under TLS to a server that is no node. */
+  /** Whether each call carries the token, as under TLS to a server that is no node. */
   readonly takesBearer: boolean;
 }
 
 /**
- * Refuses every call whose caller may not make it, before its first message is read, and names the
- * node that calls to the handler of each other one.
+ * An interceptor that refuses unauthorized calls before their first message is read, and passes the
+ * calling node to
+ * the handlers of others.
  */
 export function requireCaller(own: NodeCredentials, checks: CallerChecks): ServerInterceptor {
   return ({ path }, call) => {
@@ -99,7 +105,7 @@ export function requireCaller(own: NodeCredentials, checks: CallerChecks): Serve
   };
 }
 
-/** The node that calls; undefined for a task of a job. Throws where the caller may not call. */
+/** The calling node; undefined for a task of a job. Throws if the caller is not authorized. */
 function identify(
   own: NodeCredentials,
   { claimOf, tickets, takesBearer }: CallerChecks,
@@ -122,7 +128,7 @@ function identify(
   throw new AppError("invalid_api_key", `the call ${TOKEN_MISMATCH}`);
 }
 
-/** The comparison takes the same time whatever the token: digests of equal length are compared. */
+/** Constant time: compares digests of equal length. */
 function isBearer(authorization: string, token: string): boolean {
   return timingSafeEqual(digest(authorization), digest(`Bearer ${token}`));
 }
@@ -131,7 +137,7 @@ function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
 
-/** The metadata of every call; what a connection has proved needs none. */
+/** The metadata of every call; empty if the connection itself authenticates. */
 export function callMetadata(own: CallerCredentials): Metadata {
   const metadata = new Metadata();
   if ("ticket" in own) metadata.set("authorization", `${TICKET_SCHEME}${own.ticket}`);
@@ -141,7 +147,7 @@ export function callMetadata(own: CallerCredentials): Metadata {
   return metadata;
 }
 
-/** Of connections to a node of that role, or to the task that has the certificate. */
+/** Channel credentials for a node of that role, or for the task with the certificate. */
 export function channelOf(own: CallerCredentials, role: NodeRole): ChannelCredentials {
   if ("ticket" in own) {
     const material = { authority: own.authority ?? "", certificate: "", privateKey: "" };
@@ -156,12 +162,12 @@ export function channelOf(own: CallerCredentials, role: NodeRole): ChannelCreden
     const node = { role: "parameter-server", name: "server" } as const;
     return new TokenChannelCredentials({ clusterToken: own.jobToken, node }, role);
   }
-  // Whoever has the key of this one certificate is the task, whatever it is called.
+  // The task is the holder of this one certificate's key, whatever its name.
   const unnamed = { checkServerIdentity: () => undefined };
   return grpc.createSsl(Buffer.from(own.certificate), null, null, unnamed);
 }
 
-/** Whether nodes speak TLS, so that nothing may go in the clear from one machine to another. */
+/** Whether connections between nodes use TLS. */
 export function isEncrypted(own: CallerCredentials): boolean {
   if ("ticket" in own) return own.authority !== undefined;
   return "jobToken" in own ? own.certificate !== undefined : own.tls !== undefined;
@@ -174,14 +180,14 @@ function checkedClaim(claim: NodeClaim | undefined, roles: readonly NodeRole[]):
   throw new AppError("permission_denied", message);
 }
 
-/** The node that makes a call, by its certificate or, without TLS, by what it says under the token. */
+/** The calling node, by its certificate or, without TLS, by its claim under the token. */
 export function callerOf({ metadata }: { readonly metadata: Metadata }): NodeClaim {
   const caller = readClaim(String(metadata.get(CALLER_KEY)[0] ?? ""));
   if (caller) return caller;
   throw new AppError("invalid_api_key", "the call names no node that made it");
 }
 
-/** Reads the token that the nodes of a cluster share; surrounding white space does not count. */
+/** Reads the cluster's shared token, without surrounding white space. */
 export function readClusterToken(path: string): string {
   let text: string;
   try {

@@ -26,8 +26,8 @@ const delta = fc.record({
 });
 const plainFrame = fc.array(fc.record({ id: uint32, delta }), { minLength: 1, maxLength: 5 });
 
-describe("a frame of plain deltas", () => {
-  test("is read by the general deserializer, and what the general serializer writes is read", () => {
+describe("delta frame: plain deltas", () => {
+  test("are compatible with the general serializer in both directions", () => {
     fc.assert(
       fc.property(plainFrame, (events) => {
         const bytes = encodeDeltas({ events }) as Buffer;
@@ -40,13 +40,13 @@ describe("a frame of plain deltas", () => {
     );
   });
 
-  test("with a field left at its default reads as that default", () => {
-    // One event of id 5 whose delta has the text alone.
+  test("with a default field decode to that default", () => {
+    // One event of id 5 whose delta has only text.
     const bytes = Buffer.from([10, 7, 8, 5, 26, 3, 18, 1, 97]);
     expect(decodeDeltas(bytes)).toEqual(general.decode(bytes));
   });
 
-  test("is the caller's own memory", () => {
+  test("belong to the caller's own memory", () => {
     const first = encodeDeltas({ events: [{ id: 1, delta: { choice: 0, text: "a", tokens: 1 } }] });
     const copy = Buffer.from(first as Buffer);
     encodeDeltas({ events: [{ id: 2, delta: { choice: 1, text: "zzz", tokens: 2 } }] });
@@ -54,7 +54,7 @@ describe("a frame of plain deltas", () => {
   });
 });
 
-describe("any other frame", () => {
+describe("delta frame: any other frame", () => {
   const score = { token: "a", utf8: Buffer.from("a"), logprob: -1, top: [] };
   const plain = { id: 1, delta: { choice: 0, text: "x", tokens: 1 } };
   const others: InferenceEvents[] = [
@@ -74,7 +74,7 @@ describe("any other frame", () => {
     }
   });
 
-  test("that is cut short is never taken for a whole one", () => {
+  test("that is cut short is never decoded as a whole one", () => {
     const whole = encodeDeltas({ events: [plain, plain] }) as Buffer;
     const half = whole.length / 2;
     for (let length = 1; length < whole.length; length++) {
@@ -84,7 +84,7 @@ describe("any other frame", () => {
     }
   });
 
-  test("of bytes at random neither hangs nor throws", () => {
+  test("of random bytes neither hangs nor throws", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
         decodeDeltas(bytes);

@@ -4,9 +4,9 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 
 /**
- * Frames of nothing but plain deltas, which almost all frames of a session are, to and from the
- * bytes that proto/worker.proto says: no more than what the general serializer does, at a fraction
- * of its cost. Whatever else a frame holds is left to that one.
+ * A fast codec for frames of plain deltas, which almost all frames of a session are, in the format
+ * of
+ * proto/worker.proto. Other frames are left to the general serializer.
  */
 
 /** Field numbers of proto/worker.proto, with the wire type in the lower three bits. */
@@ -17,16 +17,16 @@ const CHOICE_TAG = 1 << 3;
 const TEXT_TAG = (2 << 3) | 2;
 const TOKENS_TAG = 3 << 3;
 
-/** A frame that needs more goes to the general serializer. */
+/** A larger frame goes to the general serializer. */
 const FRAME_BYTES = 64 * 1024;
-/** Tags, numbers and lengths of one event take at most this. */
+/** Bound on the tags, numbers and lengths of one event. */
 const MAX_HEAD_BYTES = 48;
-/** UTF-8 of one UTF-16 unit takes no more. */
+/** Maximum UTF-8 bytes of one UTF-16 unit. */
 const BYTES_PER_UNIT = 3;
 
 const scratch = Buffer.alloc(FRAME_BYTES);
 
-/** The frame's bytes, which are the caller's; undefined where it has more than plain deltas. */
+/** The frame's bytes, owned by the caller; undefined if it has more than plain deltas. */
 export function encodeDeltas({ events, computed }: InferenceEvents): Buffer | undefined {
   if (!events || events.length === 0 || computed?.length) return undefined;
   let at = 0;
@@ -50,7 +50,7 @@ export function encodeDeltas({ events, computed }: InferenceEvents): Buffer | un
   return Buffer.from(scratch.subarray(0, at));
 }
 
-/** Gives where what follows begins. */
+/** Returns the offset after the number. */
 function putNumber(begin: number, tag: number, value: number): number {
   scratch[begin] = tag;
   let at = begin + 1;
@@ -66,7 +66,7 @@ function varintBytes(value: number): number {
   return bytes;
 }
 
-/** The frame as the general deserializer gives it; undefined where it is not only plain deltas. */
+/** The frame as the general deserializer returns it; undefined unless it has only plain deltas. */
 export function decodeDeltas(bytes: Uint8Array): InferenceEvents__Output | undefined {
   const reader = new Reader(bytes);
   const events: InferenceEvents__Output["events"] = [];
@@ -100,7 +100,7 @@ function readEvent(reader: Reader, end: number): DeltaEvent | undefined {
   return { id, event: "delta", delta: { choice, text, tokens, logprobs: [] } } as DeltaEvent;
 }
 
-/** Reads one after another; what is malformed leaves `at` at a place where no frame ends. */
+/** A sequential reader; malformed input leaves `at` where no frame ends. */
 class Reader {
   readonly bytes: Buffer;
   at = 0;
@@ -121,7 +121,7 @@ class Reader {
     return 0;
   }
 
-  /** Takes a length; gives where what has it ends, or nowhere if that is not within `limit`. */
+  /** Reads a length; returns the member's end, or an impossible offset if it exceeds `limit`. */
   endOfMember(limit: number): number {
     const length = this.number();
     return this.at + length <= limit ? this.at + length : Number.NaN;

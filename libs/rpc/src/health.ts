@@ -7,10 +7,10 @@ import { toStatus } from "./status.ts";
 
 type Watch = ServerWritableStream<HealthCheckRequest__Output, HealthCheckResponse>;
 
-/** Watches need no token, so that their number is bounded. */
+/** Watches need no token, so their number is bounded. */
 const maxWatches = 64;
 
-/** The grpc.health.v1 service of one process: every service of it is as healthy as the process. */
+/** The grpc.health.v1 service of one process; every service has the process's health. */
 export class Health {
   #serving = true;
   readonly #watches = new Set<Watch>();
@@ -36,7 +36,7 @@ export class Health {
     });
   }
 
-  /** Tells probes and watchers that the process takes no more work, and ends the watches. */
+  /** Reports to probes and watchers that the process no longer serves, and ends the watches. */
   stopServing(): void {
     this.#serving = false;
     for (const watch of this.#watches) {

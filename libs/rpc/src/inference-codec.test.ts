@@ -110,7 +110,7 @@ const request = merged(
   optional("topLogprobs", uint32),
 ) as fc.Arbitrary<GenerateRequest>;
 
-/** Through the bytes that travel, not only through the objects. */
+/** Over encoded bytes, not only over objects. */
 function throughEvents(events: readonly EngineEvent[]): EngineEvent[] {
   const frame = sessionMethod.responseSerialize({ events: events.map(encodeEvent) });
   return sessionMethod.responseDeserialize(frame).events.map(decodeEvent);
@@ -125,8 +125,8 @@ function throughRequest(value: GenerateRequest): GenerateRequest {
   return decodeRequest(decoded);
 }
 
-describe("the codec loses nothing on the wire", () => {
-  test("events of every type come back equal", () => {
+describe("inference codec: roundtrip", () => {
+  test("events of every type are equal", () => {
     fc.assert(
       fc.property(fc.array(event, { maxLength: 4 }), (events) => {
         expect(throughEvents(events)).toEqual(events);
@@ -134,7 +134,7 @@ describe("the codec loses nothing on the wire", () => {
     );
   });
 
-  test("requests of every form come back equal", () => {
+  test("requests of every form are equal", () => {
     fc.assert(
       fc.property(request, (value) => {
         expect(throughRequest(value)).toEqual(value);
@@ -142,7 +142,7 @@ describe("the codec loses nothing on the wire", () => {
     );
   });
 
-  test("a negative infinite log-probability stays one", () => {
+  test("a negative infinite log-probability stays infinite", () => {
     const top = [{ token: "b", bytes: [98], logprob: Number.NEGATIVE_INFINITY }];
     const entry = { token: "a", bytes: [97], logprob: -0.5, top };
     const delta: EngineEvent = {
@@ -157,7 +157,7 @@ describe("the codec loses nothing on the wire", () => {
   });
 });
 
-describe("what no version of ours sends is refused, and the error says what it was", () => {
+describe("inference codec: unknown values are refused with their name", () => {
   const refused = (action: () => unknown, word: string) => {
     expect(action).toThrow(AppError);
     expect(action).toThrow(new RegExp(`unknown ${word}.*same version`));

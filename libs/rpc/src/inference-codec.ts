@@ -30,9 +30,11 @@ import type {
 import type { Usage__Output } from "@heddle/contracts/generated/heddle/v1/Usage";
 
 /**
- * Requests and events between their contract (libs/contracts/src/engine.ts) and their messages
- * (proto/worker.proto). Nothing is lost: decode(encode(x)) equals x, but that an empty list of
- * log-probabilities or tool calls and an empty `param` come back as absent.
+ * Converts requests and events between their contract (libs/contracts/src/engine.ts) and their
+ * messages
+ * (proto/worker.proto). decode(encode(x)) equals x, except that an empty list of log-probabilities
+ * or tool calls and
+ * an empty `param` become absent.
  */
 export function encodeEvent(event: EngineEvent): InferenceEvent {
   switch (event.type) {
@@ -57,7 +59,7 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
   }
 }
 
-/** Throws an AppError `server_error` on a message that no event of this version encodes to. */
+/** Throws an AppError `server_error` on a message that this version does not encode. */
 export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
   const { id, started, delta, finish, done, failed } = message;
   if (delta) {
@@ -100,7 +102,7 @@ export function encodeRequest(request: GenerateRequest): WireRequest {
   };
 }
 
-/** Throws an AppError `server_error` on a message that no request of this version encodes to. */
+/** Throws an AppError `server_error` on a message that this version does not encode. */
 export function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
   return {
     input: decodeInput(message),

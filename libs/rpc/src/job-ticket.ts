@@ -5,10 +5,11 @@ import { domainOf } from "./pki/certificate-authority.ts";
 import { nodeNameOf } from "./pki/node-name.ts";
 
 /**
- * What a task of a job proves itself with to parameter servers. The leading master issues it to the workers
- * that it starts the attempt on: signed with the key of its certificate where nodes speak TLS, else with a
- * key that is derived from the cluster token. It gives access to the shards of one attempt of one job on the
- * servers it names, and to nothing else.
+ * A task's credential for parameter servers. The leader issues it to the workers of an attempt.
+ * With TLS its certificate's
+ * key signs it, otherwise a key derived from the cluster token. It authorizes access to the shards
+ * of one attempt on the
+ * named servers, and nothing else.
  */
 export interface JobClaims {
   readonly jobId: string;
@@ -17,23 +18,23 @@ export interface JobClaims {
   readonly servers: readonly string[];
   readonly issuedUnixMs: number;
   readonly expiresUnixMs: number;
-  /** The id of the cluster whose attempt it is; absent in tickets of earlier versions. */
+  /** The id of the attempt's cluster; absent in tickets of earlier versions. */
   readonly cluster?: string | undefined;
 }
 
-/** A ticket, as the task holds it; `authority` is the cluster's certificate where nodes speak TLS. */
+/** A ticket in a task's possession; `authority` is the cluster's certificate with TLS. */
 export interface JobCredentials {
   readonly ticket: string;
   readonly authority?: string | undefined;
 }
 
-/** Before a ticket in the `authorization` of a call. */
+/** Prefix of a ticket in the `authorization` of a call. */
 export const TICKET_SCHEME = "Job ";
 const MAX_TICKET_LENGTH = 16_384;
-/** Tickets that were checked are remembered, up to so many: a signature takes longer than most calls. */
+/** Verified tickets that are cached: a signature check takes longer than most calls. */
 const MAX_KNOWN = 1_024;
 
-/** Signs a ticket in the name of this master. */
+/** Signs a ticket as this master. */
 export function issueTicket(own: NodeCredentials, claims: JobClaims): string {
   const payload = Buffer.from(JSON.stringify(claims));
   const { tls } = own;
@@ -43,7 +44,7 @@ export function issueTicket(own: NodeCredentials, claims: JobClaims): string {
   return parts.map((part) => part.toString("base64url")).join(".");
 }
 
-/** Checks the tickets of calls. */
+/** Verifies the tickets of calls. */
 export class TicketVerifier {
   readonly #own: NodeCredentials;
   readonly #known = new Map<string, JobClaims>();
@@ -53,8 +54,9 @@ export class TicketVerifier {
   }
 
   /**
-   * What the ticket in a call's `authorization` claims; undefined where it has none. Throws an AppError
-   * `invalid_api_key` for one that nobody of this cluster has signed, or that has expired.
+   * The claims of a call's ticket in `authorization`; undefined if it has none. Throws an AppError
+   * `invalid_api_key` for
+   * one that is not signed by this cluster or has expired.
    */
   claimsOf(authorization: unknown): JobClaims | undefined {
     if (typeof authorization !== "string" || !authorization.startsWith(TICKET_SCHEME)) {
@@ -105,13 +107,13 @@ function isMasterSigned(authority: string, payload: Buffer, signature: Buffer, d
   const node = nodeNameOf(certificate.subjectAltName);
   if (node?.role !== "master" || node.domain !== domainOf(authority)) return false;
   if (!verify("sha256", payload, certificate.publicKey, signature)) return false;
-  // A certificate is renewed more often than a job ends: it counts when the ticket was issued.
+  // Certificates are renewed while jobs run: the certificate must have been valid at the issue.
   const { issuedUnixMs } = JSON.parse(payload.toString()) as JobClaims;
   const { validFrom, validTo } = certificate;
   return Date.parse(validFrom) <= issuedUnixMs && issuedUnixMs <= Date.parse(validTo);
 }
 
-/** Throws an AppError `permission_denied` for a job's call that is for another job, attempt or server. */
+/** Throws an AppError `permission_denied` for a call on another job, attempt or server. */
 export function checkClaims(
   claims: JobClaims | undefined,
   asked: {
@@ -136,7 +138,7 @@ function macOf(clusterToken: string, payload: Buffer): Buffer {
   return createHmac("sha256", key).update(payload).digest();
 }
 
-/** The node's own certificate, without those that follow it. */
+/** The node's own certificate, without the rest of the chain. */
 function certificateOf({ certificate }: { readonly certificate: string }): Buffer {
   return new X509Certificate(certificate).raw;
 }

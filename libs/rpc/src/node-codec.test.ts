@@ -85,7 +85,7 @@ const deployment = fc.record({
   options,
 }) as fc.Arbitrary<DeploymentSpec>;
 
-test("a replica's status comes back equal from the bytes of a heartbeat", () => {
+test("node codec: a replica's status survives a heartbeat", () => {
   fc.assert(
     fc.property(replica, (status) => {
       const frame = attachMethod.requestSerialize({
@@ -97,7 +97,7 @@ test("a replica's status comes back equal from the bytes of a heartbeat", () => 
   );
 });
 
-test("a deployment comes back equal from the bytes of a load command", () => {
+test("node codec: a deployment survives a load command", () => {
   fc.assert(
     fc.property(deployment, (spec) => {
       const frame = loadMethod.requestSerialize({ deployment: encodeDeployment(spec) });
@@ -107,7 +107,7 @@ test("a deployment comes back equal from the bytes of a load command", () => {
   );
 });
 
-test("an unknown phase and an unknown engine are refused", () => {
+test("node codec: an unknown phase and an unknown engine are refused", () => {
   const status: ReplicaStatus = {
     deployment: "m",
     phase: "ready",

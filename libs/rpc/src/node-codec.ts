@@ -19,7 +19,7 @@ import type { EngineOptions__Output } from "@heddle/contracts/generated/heddle/v
 import type { Replica, Replica__Output } from "@heddle/contracts/generated/heddle/v1/Replica";
 import type { Weights, Weights__Output } from "@heddle/contracts/generated/heddle/v1/Weights";
 
-/** The load of a replica whose engine does not run. */
+/** The load of a replica without a running engine. */
 export const emptyLoad: EngineLoad = {
   running: 0,
   waiting: 0,
@@ -82,7 +82,7 @@ export function encodeWeights(weights: WeightsSpec): Weights {
   return { ...weights, sources: [...weights.sources] };
 }
 
-/** Throws an AppError `invalid_value` where the message names no weights. */
+/** Throws an AppError `invalid_value` if the message names no weights. */
 export function decodeWeights(message: Weights__Output | null): WeightsSpec {
   if (!message) throw new AppError("invalid_value", "the request names no weights");
   const { key, file, sources, sha256, sizeBytes, license } = message;
@@ -136,7 +136,7 @@ function decodeInfo(message: EngineInfo__Output): EngineInfo {
   const chatTemplate = CHAT_TEMPLATE_ORIGINS.find((origin) => origin === message.chatTemplate);
   return {
     ...{ engine, device, contextTokens, vocabularySize, parameters, fileType },
-    // A style that this version does not know is none: the tags are then only looked for in front.
+    // An unknown style counts as none: tags are then recognized only at the start.
     ...((reasoning === "tagged" || reasoning === "open") && { reasoning }),
     ...(chatTemplate && { chatTemplate }),
   };

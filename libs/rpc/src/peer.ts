@@ -13,13 +13,15 @@ import type { NodeRole } from "./pki/node-name.ts";
 import type { RpcMethod } from "./proto.ts";
 import { fromStatus } from "./status.ts";
 
-/** A connection to another node, over which every call carries what this one proves itself with. */
+/** A connection to another node; every call carries this node's credentials. */
 export class Peer {
   readonly address: string;
   readonly #client: Client;
   readonly #metadata: Metadata;
 
-  /** `role` is what the other side must be, where TLS is on; `more` are options of the connection. */
+  /**
+   * `role` is the required role of the other side, with TLS; `more` are options of the connection.
+   */
   constructor(
     address: string,
     own: CallerCredentials,
@@ -28,7 +30,7 @@ export class Peer {
   ) {
     this.address = address;
     const channel = channelOf(own, role);
-    // Nodes are known by their certificates' URIs: no host name is asked for, nor an address.
+    // Nodes are identified by their certificates' URIs, not by host name or address.
     const options = isEncrypted(own) ? { "grpc.ssl_target_name_override": "heddle.node" } : {};
     this.#client = new Client(address, channel, { ...clientChannelOptions, ...more, ...options });
     this.#metadata = callMetadata(own);
@@ -87,7 +89,7 @@ export class Peer {
     }
   }
 
-  /** A stream of requests with one reply at its end; no faster than the peer takes them. */
+  /** A stream of requests with one reply at its end, with back-pressure. */
   async clientStream<Req, ReqOut, Res, ResOut>(
     method: RpcMethod<Req, ReqOut, Res, ResOut>,
     requests: AsyncIterable<Req>,
@@ -119,7 +121,7 @@ export class Peer {
     return promise;
   }
 
-  /** A long-lived stream both ways; its deadline is the keepalive's. */
+  /** A long-lived bidirectional stream; only the keepalive bounds its silence. */
   duplex<Req, ReqOut, Res, ResOut>(
     method: RpcMethod<Req, ReqOut, Res, ResOut>,
   ): ClientDuplexStream<Req, ResOut> {
@@ -141,7 +143,7 @@ function abandoned(path: string): AppError {
   return new AppError("cancelled", `the call ${path} was given up before it was sent`);
 }
 
-/** Waits until the call takes more, or has ended; nothing of a wait stays on the call's end. */
+/** Waits until the call accepts more, or has ended; removes its listeners. */
 function drainOf<Req>(call: ClientWritableStream<Req>, end: Promise<unknown>): () => Promise<void> {
   let hasEnded = false;
   let wake = () => {};

@@ -100,13 +100,14 @@ import type {
 import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
 import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
 
-/** proto/ stands at the root of the repository, three folders above both src and dist. */
+/** proto/ is at the root of the repository, three folders above both src and dist. */
 const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
 
 /**
- * Every message and service of proto/*.proto, as grpc-js takes them. Field names are camelCase,
- * 64-bit integers numbers, enums their names, bytes Buffers; absent plain fields have their default
- * and a oneof's name holds the name of the member that is set.
+ * Every message and service of proto/*.proto for grpc-js. Field names are camelCase, 64-bit
+ * integers numbers, enums
+ * their names, bytes Buffers. Absent plain fields have their default, and a oneof's name holds its
+ * set member.
  */
 export const packageDefinition = loadSync(
   ["cluster", "worker", "raft", "tasks", "enrollment", "parameters", "health"].map(
@@ -122,7 +123,7 @@ export const packageDefinition = loadSync(
   },
 );
 
-/** A method as both sides use it: `Out` types are what was decoded, with every default filled in. */
+/** A method for both sides; `Out` types are decoded messages with all defaults. */
 export interface RpcMethod<Req, ReqOut, Res, ResOut> {
   readonly path: string;
   readonly requestSerialize: (value: Req) => Buffer;
@@ -229,7 +230,7 @@ function service(name: string): ServiceDefinition {
   return definition as ServiceDefinition;
 }
 
-/** The definition itself is changed, so that whoever serves it has it too. */
+/** Changes the definition itself, so that servers use the codec too. */
 function withPlainDeltas<Req, ReqOut>(
   session: RpcMethod<Req, ReqOut, InferenceEvents, InferenceEvents__Output>,
 ): typeof session {
@@ -240,7 +241,10 @@ function withPlainDeltas<Req, ReqOut>(
   });
 }
 
-/** Parameters go in messages of a megabyte, which protobuf's general code copies once more than it must. */
+/**
+ * Parameters are sent in megabyte messages, which protobuf's general code copies once more than
+ * necessary.
+ */
 function withPlainChunks<Req, ReqOut>(
   stream: RpcMethod<Req, ReqOut, ParameterChunk, ParameterChunk__Output>,
 ): void {
@@ -259,7 +263,10 @@ for (const [definition, name] of [
   withPlainChunks(method(definition, name));
 }
 
-/** A method by name; the types are those that tools/proto-types.ts writes for the same files, held by its test. */
+/**
+ * A method by name. tools/proto-types.ts generates its types from the same files, as its test
+ * verifies.
+ */
 export function method<Req, ReqOut, Res, ResOut>(
   definition: ServiceDefinition,
   name: string,

@@ -47,7 +47,7 @@ function dial(address: string, token = clusterToken): Peer {
   return peer;
 }
 
-test("a call with the cluster token is answered, one with another token is not", async () => {
+test("token: a call with the cluster's is answered, with another refused", async () => {
   let calls = 0;
   const { address } = await serve(async () => {
     calls += 1;
@@ -62,7 +62,7 @@ test("a call with the cluster token is answered, one with another token is not",
   expect(calls).toBe(1);
 });
 
-test("a proxy that the environment names is not asked the way to a node", async () => {
+test("proxy: one in the environment is not used for nodes", async () => {
   const { address } = await serve(async () => ({}));
   const before = process.env["http_proxy"];
   process.env["http_proxy"] = "http://127.0.0.1:9";
@@ -74,7 +74,7 @@ test("a proxy that the environment names is not asked the way to a node", async 
   }
 });
 
-test("a handler's AppError reaches the caller with its code", async () => {
+test("error: a handler's AppError reaches the caller with its code", async () => {
   const { address } = await serve(async () => {
     throw new AppError("overloaded", "too much", { retryAfterMs: 7 });
   });
@@ -83,7 +83,7 @@ test("a handler's AppError reaches the caller with its code", async () => {
   await expect(call).rejects.toMatchObject(expected);
 });
 
-test("a call ends at its deadline and at its signal", async () => {
+test("deadline: a call ends at it, and at its signal", async () => {
   const { address } = await serve(() => new Promise(() => {}));
   const peer = dial(address);
   const late = peer.unary(loadMethod, {}, { deadlineMs: 50 });
@@ -95,7 +95,7 @@ test("a call ends at its deadline and at its signal", async () => {
   await expect(never).rejects.toMatchObject({ code: "cancelled" });
 });
 
-test("the health check needs no token and tells when serving stops", async () => {
+test("health: needs no token and reports when serving stops", async () => {
   const { address, health } = await serve(async () => ({}));
   const client = new Client(address, credentials.createInsecure());
   closing.push(() => client.close());
@@ -115,7 +115,7 @@ test("the health check needs no token and tells when serving stops", async () =>
   expect(await check()).toEqual({ status: "NOT_SERVING" });
 });
 
-test("a taken port is refused with what to do", async () => {
+test("port: one in use is refused with advice", async () => {
   const { address } = await serve(async () => ({}));
   const port = Number(address.split(":")[1]);
   const again = bindServer({ host: "127.0.0.1", port, credentials: { clusterToken } });

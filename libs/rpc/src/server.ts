@@ -8,12 +8,12 @@ import type { FollowedCluster } from "./node/followed-cluster.ts";
 import type { NodeClaim } from "./pki/node-name.ts";
 import { checkDialler } from "./token/handshake.ts";
 
-/** Connections at once whose other side has yet to say who it is; more are cut. */
+/** Bound on unauthenticated connections; further ones are cut. */
 const MAX_HANDSHAKES = 1_024;
 
 export interface BoundServer {
   readonly server: Server;
-  /** host:port, with the port that the system chose where 0 was asked for. */
+  /** host:port, with the system's choice for port 0. */
   readonly address: string;
 }
 
@@ -21,17 +21,17 @@ interface BindOptions {
   readonly host: string;
   readonly port: number;
   readonly credentials: NodeCredentials;
-  /** Hears of each call that is refused for who makes it. */
+  /** Called for each call that is refused for its caller. */
   readonly onRefused?: (() => void) | undefined;
-  /** Where tasks of jobs may call too. */
+  /** For methods that tasks of jobs may call. */
   readonly tickets?: TicketVerifier | undefined;
-  /** Of a node: which cluster it works for. */
+  /** Of a node: the cluster that it follows. */
   readonly followed?: FollowedCluster | undefined;
-  /** Of a server that is no node: it has a key of its own, which its callers know by the certificate. */
+  /** Of a server that is no node: its own key, which callers know by the certificate. */
   readonly key?: { readonly certificate: string; readonly privateKey: string } | undefined;
 }
 
-/** A server whose every call is of a node that may make it. Rejects where the port is taken. */
+/** A server that authorizes every call. Rejects if the port is in use. */
 export async function bindServer(options: BindOptions): Promise<BoundServer> {
   const { host, credentials, onRefused, tickets, followed, key } = options;
   const gate = new TokenGate(credentials, onRefused);
@@ -75,7 +75,7 @@ function bindTls(
   });
 }
 
-/** A gRPC server that ends its gate with itself. */
+/** A gRPC server that closes its gate with itself. */
 class NodeServer extends Server {
   readonly #gate: TokenGate;
 
@@ -95,11 +95,11 @@ class NodeServer extends Server {
   }
 }
 
-/** Takes plain connections, and hands them on to gRPC when the other side has shown who it is. */
+/** Accepts plain connections, and passes them on to gRPC after the handshake. */
 class TokenGate {
   readonly #credentials: NodeCredentials;
   readonly #onRefused: (() => void) | undefined;
-  /** By the address at the other end of the connection. */
+  /** By the connection's remote address. */
   readonly #claims = new Map<string, NodeClaim>();
   readonly #pending = new Set<Socket>();
   #listener: NetServer | undefined;
@@ -134,7 +134,8 @@ class TokenGate {
   }
 
   async #admit(socket: Socket, admit: () => void): Promise<void> {
-    // The reader of the connection meets errors; one in between must not end the process.
+    // Errors are handled by the connection's reader; without this listener one before it would end
+    // the process.
     socket.on("error", () => undefined);
     if (this.#pending.size >= MAX_HANDSHAKES) return void socket.destroy();
     this.#pending.add(socket);
@@ -155,7 +156,7 @@ class TokenGate {
   }
 }
 
-/** Ends a server: calls may finish for `graceMs`, then they are cut. */
+/** Stops a server: calls may finish for `graceMs`, then they are cut. */
 export function closeServer(server: Server, graceMs: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => {

@@ -7,7 +7,7 @@ function arrived(sent: ReturnType<typeof toStatus>): Error {
   return Object.assign(new Error(`${sent.code}: ${sent.details}`), sent);
 }
 
-test("every error code, its message and its wait cross a call unchanged", () => {
+test("status: every error's code, message and retry time survive a call", () => {
   for (const code of Object.keys(ERROR_TABLE) as ErrorCode[]) {
     const sent = toStatus(new AppError(code, `about ${code}`, { retryAfterMs: 1_500 }));
     expect(sent.code).toBe(ERROR_TABLE[code].grpc);
@@ -16,7 +16,7 @@ test("every error code, its message and its wait cross a call unchanged", () => 
   }
 });
 
-test("a status without our code becomes the code that fits, and names the peer", () => {
+test("status: one without an error code gets the code that fits, and the peer's name", () => {
   const plain = (code: status) =>
     fromStatus(arrived({ code, details: "d", metadata: new Metadata() }), "peer:1");
   expect(plain(status.UNAVAILABLE).code).toBe("unavailable");
@@ -26,7 +26,7 @@ test("a status without our code becomes the code that fits, and names the peer",
   expect(plain(status.UNAVAILABLE).message).toContain("peer:1");
 });
 
-test("an unexpected error becomes server_error and keeps its cause", () => {
+test("status: an unexpected error becomes server_error and keeps its cause", () => {
   const cause = new TypeError("boom");
   expect(toStatus(cause).code).toBe(status.INTERNAL);
   expect(fromStatus(cause, "peer:1")).toMatchObject({ code: "server_error", cause });

@@ -2,11 +2,11 @@ import { Metadata, type ServiceError, type StatusObject, status } from "@grpc/gr
 import { AppError, ERROR_TABLE, isErrorCode, toAppError } from "@heddle/base/errors";
 import { TOKEN_MISMATCH } from "./token/handshake.ts";
 
-/** The trailer that carries our error code beside the coarser gRPC status. */
+/** The trailer with the error code, which is finer than the gRPC status. */
 const errorCodeKey = "heddle-error-code";
 const retryAfterKey = "heddle-retry-after-ms";
 
-/** The error as a gRPC status: the code of the table, the message, and our own code in a trailer. */
+/** The error as a gRPC status: the table's status, the message, and the error code in a trailer. */
 export function toStatus(error: unknown): StatusObject {
   const appError = toAppError(error);
   const metadata = new Metadata();
@@ -17,18 +17,18 @@ export function toStatus(error: unknown): StatusObject {
   return { code: ERROR_TABLE[appError.code].grpc, details: appError.message, metadata };
 }
 
-/** The error with which a call failed, as the peer threw it where the peer is one of ours. */
+/** The error of a failed call, as the peer threw it if it set an error code. */
 export function fromStatus(error: unknown, peer: string): AppError {
   if (error instanceof AppError) return error;
   if (!isServiceError(error)) return toAppError(error);
   const code = error.metadata?.get(errorCodeKey)[0];
   const retryAfterMs = Number(error.metadata?.get(retryAfterKey)[0] ?? Number.NaN);
-  // Its services come one after the other as it starts; and an older version may lack one.
+  // A starting node registers its services one by one, and an older version may lack one.
   const why =
     error.code === status.UNIMPLEMENTED
       ? "it does not serve this yet: it is starting, or of another version"
       : error.message;
-  // Of a connection that was refused grpc-js passes on the text alone.
+  // For a refused connection grpc-js passes only the text.
   const isStranger = error.code === status.UNAVAILABLE && error.details.includes(TOKEN_MISMATCH);
   const fitting = isStranger ? "invalid_api_key" : codeOfStatus(error.code);
   return new AppError(

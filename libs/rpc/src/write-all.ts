@@ -1,8 +1,9 @@
 import type { ServerWritableStream } from "@grpc/grpc-js";
 
 /**
- * Answers a call with a stream of replies, no faster than the caller takes them, and ends it. Leaves
- * off, and closes the replies, where the caller has gone. Rejects with what the replies throw.
+ * Answers a call with a stream of replies, with back-pressure, and ends it. Stops and closes the
+ * replies when the
+ * caller disconnects. Rejects with what the replies throw.
  */
 export async function writeAll<Request, Reply>(
   stream: ServerWritableStream<Request, Reply>,

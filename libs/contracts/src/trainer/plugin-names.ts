@@ -2,11 +2,11 @@ import { z } from "zod";
 
 const names = z.array(z.string());
 
-/** What the trainer's `describe` program prints as JSON: what plugins add to what a worker can run. */
+/** The JSON output of the trainer's `describe` program: what plugins add to a worker's offer. */
 export const pluginNamesSchema = z.object({
   algorithms: names,
   environments: names,
-  /** By algorithm, as JSON: the schemas that masters check configs by. */
+  /** By algorithm, as JSON: the schemas with which masters check configs. */
   schemas: z.record(z.string(), z.string()),
   /** Algorithms whose schemas are too large for masters: only trainers check their configs. */
   unchecked: names,

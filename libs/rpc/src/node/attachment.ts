@@ -11,16 +11,18 @@ import { fromStatus } from "../status.ts";
 import type { FollowedCluster } from "./followed-cluster.ts";
 import type { NodeLog } from "./log.ts";
 
-/** A master that does not answer `register` in this time is left and tried again. */
+/** A master that does not answer `register` in this time is disconnected and retried. */
 const registerTimeoutMs = 5_000;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
-/** Tries in a row that follow one another fast: a master that starts beside the node is soon there. */
+/** Fast retries, because a master that starts with the node is ready soon. */
 const eagerTries = 20;
 const eagerMs = 200;
-/** The failure in a row at which the operator is warned: three masters may take ten seconds to agree. */
+/**
+ * Consecutive failures before the operator is warned: three masters may need ten seconds to agree.
+ */
 const quietFailures = 24;
 
-/** How often a master that left its group for good is looked for: one may take its place. */
+/** Retry interval for a removed master, whose address another one may take. */
 const removedRestMs = 10_000;
 
 export interface AttachmentOptions {
@@ -28,34 +30,36 @@ export interface AttachmentOptions {
   readonly master: string;
   readonly credentials: NodeCredentials;
   readonly register: Register;
-  /** The node's state at the moment of the call, as that master is told of it. */
+  /** The node's state at the time of the call, for that master. */
   readonly heartbeat: (masterName: string) => Heartbeat;
-  /** Which cluster the node works for: it tells a master of one that is over that it refuses it. */
+  /**
+   * The cluster that the node works for; it reports a refusal to masters of an older incarnation.
+   */
   readonly followed: FollowedCluster;
   readonly log: NodeLog;
-  /** 10,000 where absent. */
+  /** 10,000 by default. */
   readonly removedRestMs?: number;
-  /** Waited for before each try but the first: as long as this master is known to be removed. */
+  /** Awaited before each retry: as long as this master is known to be removed. */
   readonly whileRemoved?: ((signal: AbortSignal) => Promise<void>) | undefined;
-  /** Told what this master says of its group; undefined when it is gone. */
+  /** Called with the group's members as this master reports them; undefined when it disconnects. */
   readonly onMembers?: ((said: SaidMembers | undefined) => void) | undefined;
 }
 
-/** A master's word of its group. */
+/** A master's report of its group. */
 export interface SaidMembers {
   readonly masterName: string;
-  /** The names of all masters of the group; empty where it does not know. */
+  /** The names of all masters of the group; empty if unknown. */
   readonly members: readonly string[];
 }
 
 /**
- * Keeps a node attached to one master: registers, reports at once, at the interval the master asks for
- * and on `report()`, and attaches anew for ever when the stream ends. One that says that it was removed
- * from its group is looked for seldom, and without a word.
+ * Keeps a node attached to one master: it registers, sends heartbeats at the master's interval and
+ * on `report()`,
+ * and reattaches when the stream ends. A removed master is retried rarely and without a log line.
  *
- * The beats have a random phase: a thousand nodes that attach to a master that has just started must not
- * report in lockstep ever after. Those of one node to its masters differ too, so that what one master
- * has heard, and another has yet to hear, shows in every run.
+ * Heartbeats have a random phase, so that nodes do not report in lockstep after a master's start.
+ * One node's phases
+ * also differ per master, so that differences between the masters' knowledge occur in every run.
  */
 export class Attachment {
   readonly #options: AttachmentOptions;
@@ -69,7 +73,7 @@ export class Attachment {
     this.#done = this.#run();
   }
 
-  /** Sends a heartbeat within this turn of the event loop; further calls in it are folded. */
+  /** Sends a heartbeat within this turn of the event loop; further calls in it are merged. */
   report(): void {
     if (this.#reportQueued) return;
     this.#reportQueued = true;
@@ -108,7 +112,7 @@ export class Attachment {
     }
   }
 
-  /** Nodes and masters start side by side: that the master is not there yet is no news. */
+  /** Nodes and masters start together, so first failures are not logged. */
   #tellFailure({ message }: AppError, failures: number): void {
     const { master, log } = this.#options;
     const fact = "not attached to a master, retrying";
@@ -144,7 +148,7 @@ export class Attachment {
     stream.on("end", () => end(fromStatus(new Error("the master closed the stream"), master)));
     stream.on("data", (reply: AttachReply__Output) => {
       this.#options.onMembers?.({ masterName: reply.masterId, members: reply.members });
-      // What comes later tells of the members alone.
+      // Later messages concern only the members.
       if (this.#report) return;
       clearTimeout(timer);
       this.#follow(reply.cluster);

@@ -7,17 +7,17 @@ export interface AttachmentsOptions
 }
 
 /**
- * Keeps a node attached to all masters. One that was removed from the group while it was gone cannot
- * say so: the others tell who is in it, and while all that this node is attached to leave out the
- * name of the one that is gone, its address is not tried.
+ * Keeps a node attached to all masters. A master that was removed during its absence cannot say so,
+ * so the others
+ * report the members. While all attached masters omit a name, its address is not tried.
  */
 export class Attachments {
   readonly #each: readonly Attachment[];
-  /** By address: the name of the master that was there last. */
+  /** By address: the name of its last master. */
   readonly #names = new Map<string, string>();
-  /** By address: the group's masters as the one that is attached there knows them. */
+  /** By address: the group's members as reported by the master there. */
   readonly #members = new Map<string, readonly string[]>();
-  /** Replaced whenever a master tells of members, or is gone. */
+  /** Replaced on each change of reported members. */
   #changed = Promise.withResolvers<void>();
 
   constructor({ masters, ...rest }: AttachmentsOptions) {
@@ -36,7 +36,7 @@ export class Attachments {
     );
   }
 
-  /** Whether the group has not the master any more that was at that address; false if none tells. */
+  /** Whether the master last seen at that address is no longer a member; false without a report. */
   isRemoved(master: string): boolean {
     const name = this.#names.get(master);
     const known = [...this.#members.values()];

@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** The limits under these files of the kernel, each with a name for its group. */
+/** The limits in these files of the kernel, each with a name for its group. */
 function limitsOf(membership: string, files: Readonly<Record<string, string>>) {
   writeFileSync(join(folder, "membership"), membership);
   const root = join(folder, "root");
@@ -27,7 +27,7 @@ function limitsOf(membership: string, files: Readonly<Record<string, string>>) {
 
 const GIB = 2 ** 30;
 
-test("version 2: each group around the process that bounds memory or cores counts", () => {
+test("version 2: each ancestor group with a limit of memory or cores counts", () => {
   const files = {
     "memory.max": `${8 * GIB}`,
     "a/memory.max": "max",
@@ -42,7 +42,7 @@ test("version 2: each group around the process that bounds memory or cores count
   ]);
 });
 
-test("version 1: memory and cores are bound in hierarchies of their own", () => {
+test("version 1: memory and cores have separate hierarchies", () => {
   const files = {
     "memory/docker/x/memory.limit_in_bytes": `${2 * GIB}`,
     "memory/memory.limit_in_bytes": "9223372036854771712",
@@ -59,11 +59,11 @@ test("version 1: memory and cores are bound in hierarchies of their own", () => 
   ]);
 });
 
-test("a container that sees its own group as the first is bound by that", () => {
+test("container: one that sees its own group as the root is bound by that", () => {
   const files = { "memory.max": `${GIB}`, "cpu.max": "200000 100000" };
   expect(limitsOf("0::/../../docker/x\n", files)).toEqual([[GIB, 2_000]]);
 });
 
-test("a system without control groups has no limits", () => {
+test("no control groups: there are no limits", () => {
   expect(limitsOf("", {})).toEqual([]);
 });

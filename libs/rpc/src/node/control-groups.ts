@@ -2,9 +2,9 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { ResourceLimit } from "@heddle/contracts/generated/heddle/v1/ResourceLimit";
 
-/** Where Linux shows the control groups of this process. */
+/** The files in which Linux lists the control groups of this process. */
 export interface ControlGroupFiles {
-  /** Names the group of this process in each hierarchy. */
+  /** Names the process's group in each hierarchy. */
   readonly membership: string;
   readonly root: string;
 }
@@ -14,8 +14,8 @@ const FILES: ControlGroupFiles = { membership: "/proc/self/cgroup", root: "/sys/
 const UNLIMITED_BYTES = 2 ** 60;
 
 /**
- * The limits of the control groups that this process is in, as of a container or a service, of version 1
- * and 2; empty where there are none.
+ * The limits of the process's control groups, version 1 and 2, as of a container or a service;
+ * empty for none.
  */
 export function resourceLimits({ membership, root }: ControlGroupFiles = FILES): ResourceLimit[] {
   const limits = new Map<string, ResourceLimit>();
@@ -32,14 +32,14 @@ export function resourceLimits({ membership, root }: ControlGroupFiles = FILES):
   return [...limits.values()];
 }
 
-/** Version 2 has one hierarchy without a list of controllers, beside those of version 1 or alone. */
+/** Version 2 has one hierarchy without a list of controllers, possibly beside version 1's. */
 function hierarchiesOf(root: string, controllers: string): string[] {
   if (controllers === "") return [root, join(root, "unified")];
   const names = controllers.split(",").filter((name) => name === "memory" || name === "cpu");
   return names.map((name) => join(root, name));
 }
 
-/** The group's directory and those above it. A container that sees its own group as the first has that alone. */
+/** The group's directory and its ancestors. A container may see only its own group. */
 function groupsAround(hierarchy: string, path: string): string[] {
   const own = join(hierarchy, path);
   const isSeen = !path.includes("..") && existsSync(own);

@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
 
 /**
- * The devices that someone has declared sick, by index: lines of `INDEX REASON` in a file that an
- * operator or a test writes. A missing file means that none is.
+ * Devices declared sick, by index: lines of `INDEX REASON` in a file that an operator or a test
+ * writes. Without the
+ * file there are none.
  */
 export function readDeviceFaults(path: string): ReadonlyMap<number, string> {
   let text = "";

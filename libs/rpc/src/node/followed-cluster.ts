@@ -7,8 +7,9 @@ import { AppError } from "@heddle/base/errors";
 const FILE = "cluster.json";
 
 /**
- * Which cluster this node works for, kept over its restarts. It goes over to a later incarnation of its
- * cluster, as after a restore, and never back.
+ * The cluster that this node works for, kept over restarts. It switches to a later incarnation of
+ * its cluster, as
+ * after a restore, and never back.
  */
 export class FollowedCluster {
   readonly #directory: string;
@@ -17,31 +18,32 @@ export class FollowedCluster {
   #saved: string | undefined;
   #saving: Promise<void> = Promise.resolve();
 
-  /** Throws where the file is there and cannot be read. */
+  /** Throws if the file exists and is unreadable. */
   constructor(directory: string) {
     this.#directory = directory;
     this.#id = read(join(directory, FILE));
     this.#saved = this.#id;
   }
 
-  /** Undefined until a master has told. */
+  /** Undefined until a master has reported its cluster. */
   get id(): string | undefined {
     return this.#id;
   }
 
-  /** Told before anything is done for another cluster than before. */
+  /** Called before the node acts for a new cluster. */
   onChange(listener: () => void): void {
     this.#listeners.add(listener);
   }
 
-  /** Why this node does not work for that cluster; undefined where it does, or would. */
+  /** Why this node refuses the cluster; undefined if it accepts it. */
   refusalOf(cluster: string): string | undefined {
     return cluster === "" ? undefined : clusterRefusal(this.#id, cluster);
   }
 
   /**
-   * Works for that cluster from now on; resolves when that is on the disk. Throws an AppError
-   * `precondition_failed` for an incarnation that is over. One that says no id is not compared.
+   * Switches to that cluster; resolves when that is on disk. Throws an AppError
+   * `precondition_failed` for an
+   * incarnation that is over. A cluster without an id is accepted.
    */
   async follow(cluster: string): Promise<void> {
     const refusal = this.refusalOf(cluster);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { parseGpus } from "./gpu-csv.ts";
 
-test("the lines of nvidia-smi become GPUs, and figures it lacks are 0", () => {
+test("nvidia-smi: lines become GPUs, and missing values are 0", () => {
   const csv = [
     "0, GPU-aa, NVIDIA H100 80GB HBM3, 81559, 12000, 97, 55, 412.34",
     "1, GPU-bb, NVIDIA A2, 15356, 0, [N/A], 40, [Not Supported]",

@@ -1,6 +1,6 @@
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 
-/** Reads the CSV of `nvidia-smi --query-gpu`; figures a GPU does not give ("[N/A]") are 0. */
+/** Parses the CSV of `nvidia-smi --query-gpu`; unsupported values ("[N/A]") are 0. */
 export function parseGpus(csv: string): Gpu[] {
   const mebibyte = 1024 * 1024;
   const lines = csv.split("\n").filter((line) => line.trim() !== "");
@@ -26,6 +26,6 @@ function figure(cell: string | undefined): number {
   return Number.isFinite(value) ? value : 0;
 }
 
-/** What is asked of nvidia-smi, in the order that `parseGpus` reads. */
+/** The queried fields, in the order that `parseGpus` reads. */
 export const gpuFields =
   "index,uuid,name,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw";

@@ -4,10 +4,10 @@ import { gpuFields, parseGpus } from "./gpu-csv.ts";
 
 const pollMs = 2_000;
 const timeoutMs = 5_000;
-/** A machine whose tool fails so often in a row has no usable GPU; it is not asked again. */
+/** After this many consecutive failures the machine has no usable GPU and is not probed again. */
 const maxFailures = 3;
 
-/** The NVIDIA GPUs of this machine, as nvidia-smi tells them; none where the tool is absent. */
+/** The NVIDIA GPUs of this machine as nvidia-smi reports them; none if it is absent. */
 export class GpuProbe {
   #gpus: readonly Gpu[] = [];
   #failures = 0;
@@ -18,7 +18,7 @@ export class GpuProbe {
     return this.#gpus;
   }
 
-  /** Resolves after the first answer; polls go on, one at a time, until `stop`. */
+  /** Resolves after the first result; polling continues, one at a time, until `stop`. */
   async start(): Promise<void> {
     await this.#poll();
   }

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 
 /**
- * The node's id: chosen at the first start and kept in the data directory, so that masters know it
- * again after a restart. Throws an AppError where the directory cannot be used.
+ * The node's id: created at the first start and kept in the data directory, so that masters
+ * recognize it after a
+ * restart. Throws an AppError if the directory is unusable.
  */
 export function nodeIdentity(dataDirectory: string): string {
   const path = join(dataDirectory, "node-id");

@@ -9,20 +9,20 @@ import { resourceLimits } from "./control-groups.ts";
 import { readDeviceFaults } from "./device-faults.ts";
 import { GpuProbe } from "./gpu-probe.ts";
 
-/** Between two measurements of CPU and disk. */
+/** Sampling interval of CPU and disk. */
 const sampleMs = 1_000;
 
-/** What an operator says of a machine that it cannot tell by itself. */
+/** The operator's settings of what a machine cannot measure itself. */
 export interface MachineOptions {
-  /** Devices that stand in for those of the machine. */
+  /** Devices that replace those of the machine. */
   readonly simulatedGpus?: readonly Gpu[] | undefined;
-  /** Absent: what was free on the data directory's disk at the start. */
+  /** Absent: the free space of the data directory's disk at the start. */
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
   readonly networkMbps?: number | undefined;
 }
 
-/** What a node reports of the machine it runs on, sampled in the background. */
+/** A node's reports on its machine, sampled in the background. */
 export class Machine {
   readonly #dataDirectory: string;
   readonly #gpus = new GpuProbe();
@@ -41,18 +41,18 @@ export class Machine {
     this.#options = options;
   }
 
-  /** The devices, real or simulated, each with its fault where it has one. */
+  /** The devices, real or simulated, each with its fault, if any. */
   gpus(): Gpu[] {
     const gpus = this.#options.simulatedGpus ?? this.#gpus.gpus;
     return gpus.map((gpu) => ({ ...gpu, fault: this.#faults.get(gpu.index ?? -1) ?? "" }));
   }
 
-  /** Called once for each device that has fallen sick. */
+  /** Called once for each device that becomes sick. */
   onFault(listener: (gpu: Gpu) => void): void {
     this.#faultListeners.add(listener);
   }
 
-  /** Resolves after the first samples, so that the registration names the GPUs. */
+  /** Resolves after the first samples, so that the registration includes the GPUs. */
   async start(): Promise<void> {
     await Promise.all([
       this.#sampleDisk(),
@@ -90,7 +90,7 @@ export class Machine {
     };
   }
 
-  /** A heartbeat's share that is about the machine. */
+  /** The machine's part of a heartbeat. */
   usage(): Omit<Heartbeat, "replicas" | "tasks"> {
     return {
       cpuPercent: this.#cpuPercent,
@@ -124,14 +124,15 @@ export class Machine {
       const disk = await statfs(this.#dataDirectory);
       this.#disk = { freeBytes: disk.bavail * disk.bsize, totalBytes: disk.blocks * disk.bsize };
     } catch {
-      // A file system that gives no figures is reported as the last known ones, at first zero.
+      // A file system without values is reported with the last known ones, initially zero.
     }
   }
 }
 
 /**
- * Linux makes one at each boot (random(4)). Unlike the machine's and the host's name it is the same in
- * all containers of a machine, and another in each virtual machine, as its cores and memory are.
+ * Created by Linux at each boot (random(4)). Unlike host names it is equal in all containers of a
+ * machine, and
+ * different in each virtual machine, as cores and memory are.
  */
 function hostId(): string {
   try {

@@ -20,7 +20,7 @@ const valid = [
   tokenFile,
 ];
 
-test("the flags give every master, the token without its line end, and the defaults", () => {
+test("node flags: masters, the token without its line end, and the defaults", () => {
   const { flags, extra } = readNodeFlags([...valid, "--threads", "3"], ["threads"]);
   expect(flags).toEqual({
     dataDirectory: folder,
@@ -36,7 +36,7 @@ test("the flags give every master, the token without its line end, and the defau
   expect(extra).toEqual({ threads: "3" });
 });
 
-test("each wrong flag is refused with what it takes", () => {
+test("node flags: each invalid flag is refused with its valid values", () => {
   const refusal =
     (...args: string[]) =>
     () =>
@@ -53,7 +53,7 @@ test("each wrong flag is refused with what it takes", () => {
   expect(short).toThrow(/has 3 characters/);
 });
 
-test("node flags: off loopback a node speaks TLS unless it is told to speak in the clear", () => {
+test("node flags: off loopback TLS is required unless plain text is allowed", () => {
   const [, ...checked] = valid;
   const local = ["--data", folder, "--cluster-token-file", tokenFile, "--masters", "127.0.0.1:1"];
   expect(readNodeFlags(checked).flags).toMatchObject({ tls: true, clusterToken: "" });
@@ -65,7 +65,7 @@ test("node flags: off loopback a node speaks TLS unless it is told to speak in t
   expect(secured).toMatchObject({ tls: true, clusterToken: "", joinToken: "0123456789abcdef" });
 });
 
-test("a node keeps its id over restarts, and another directory is another node", () => {
+test("node id: kept over restarts; another directory is another node", () => {
   const id = nodeIdentity(join(folder, "a"));
   expect(nodeIdentity(join(folder, "a"))).toBe(id);
   expect(nodeIdentity(join(folder, "b"))).not.toBe(id);

@@ -3,7 +3,7 @@ import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import { readClusterToken } from "../credentials.ts";
 
-/** What every node but a master is told on its command line. */
+/** The common flags of every node but a master. */
 export interface NodeFlags {
   readonly dataDirectory: string;
   readonly name: string | undefined;
@@ -11,10 +11,10 @@ export interface NodeFlags {
   readonly grpcPort: number;
   readonly advertise: string | undefined;
   readonly masters: readonly string[];
-  /** Empty under TLS, where a certificate takes its place. */
+  /** Empty under TLS, where a certificate replaces it. */
   readonly clusterToken: string;
   readonly tls?: boolean | undefined;
-  /** Under TLS, with which the node gets its first certificate. */
+  /** Under TLS, the token for the node's first certificate. */
   readonly joinToken?: string | undefined;
 }
 
@@ -32,7 +32,7 @@ const nodeFlags = {
   "insecure-bind": { type: "boolean" },
 } as const satisfies ParseArgsOptionsConfig;
 
-/** What a flag takes, empty where it takes nothing, and its help. */
+/** The value of a flag, empty for none, and its help. */
 export type FlagHelp = readonly [value: string, help: string];
 
 const nodeHelp = {
@@ -58,8 +58,9 @@ export function nodeUsage(program: string, extra: Readonly<Record<string, FlagHe
 }
 
 /**
- * Reads the flags of a node; `extra` are those of its kind, all strings, returned by name. Throws an
- * AppError that names the flag and what it takes.
+ * Parses a node's flags; `extra` are those of its kind, all strings, returned by name. Throws an
+ * AppError that names
+ * the flag and its valid values.
  */
 export function readNodeFlags(
   args: readonly string[],
@@ -91,7 +92,7 @@ export function readNodeFlags(
   };
 }
 
-/** Off loopback nodes speak TLS unless they are told to speak in the clear. */
+/** Off loopback nodes use TLS unless plain text is configured. */
 function isAllLoopback(grpcHost: string, masters: readonly string[]): boolean {
   const hosts = [grpcHost, ...masters.map((address) => address.replace(/:\d+$/, ""))];
   return hosts.every((host) => isLoopback(host.replace(/^\[|\]$/g, "")));
@@ -109,7 +110,7 @@ function optionalFile(flag: string, path: string | undefined): string | undefine
   }
 }
 
-/** A whole number in min..max, or undefined where the flag is absent; throws an AppError. */
+/** An integer in min..max, or undefined if the flag is absent; throws an AppError. */
 export function wholeNumber(
   flag: string,
   text: string | undefined,

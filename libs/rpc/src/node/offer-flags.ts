@@ -4,7 +4,7 @@ import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import { type FlagHelp, wholeNumber } from "./node-flags.ts";
 import { simulatedGpus } from "./simulated-gpus.ts";
 
-/** The flags of a worker that say what it offers to jobs. */
+/** The flags of a worker for its offer to jobs. */
 export const OFFER_FLAGS = {
   "simulate-gpus": ["SPEC", "GPUs to pretend to have, as 8xH100-80GB"],
   labels: ["NAME=VALUE,...", "labels that jobs may ask for"],
@@ -36,13 +36,13 @@ const maxUserId = 4_294_967_294;
 /** Labels, taints, racks and fabrics; jobs name them. */
 const nameForm = /^[\w./=:-]{1,128}$/;
 
-/** User ids, which are group ids as well, from the first to the last. */
+/** The first and last user id, which are group ids as well. */
 export interface UserRange {
   readonly first: number;
   readonly last: number;
 }
 
-/** What a worker offers to jobs, and how it runs them. */
+/** A worker's offer to jobs, and how it runs them. */
 export interface WorkerOffer {
   readonly simulatedGpus?: readonly Gpu[] | undefined;
   readonly labels: Readonly<Record<string, string>>;
@@ -52,27 +52,29 @@ export interface WorkerOffer {
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
   readonly networkMbps?: number | undefined;
-  /** Where checkpoints are kept; absent: with the tasks. */
+  /** The directory of checkpoints; absent: with the tasks. */
   readonly checkpointDirectory?: string | undefined;
-  /** Files of plugins with algorithms and environments for training; none where absent. */
+  /** Plugin files with algorithms and environments for training; absent for none. */
   readonly plugins?: readonly string[] | undefined;
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
-  /** What tasks that ended may leave here together, and for how long. */
+  /** Bounds of ended tasks' artifacts: total bytes and age. */
   readonly maxArtifactBytes?: number | undefined;
-  /** A directory or `s3://BUCKET/PREFIX`, for second copies of artifacts and checkpoints. */
+  /** A directory or `s3://BUCKET/PREFIX` for second copies of artifacts and checkpoints. */
   readonly artifactReplica?: string | undefined;
   readonly maxArtifactAgeMs?: number | undefined;
-  /** Users of tasks; `own`: the worker's. Absent: a default range where the worker may switch users. */
+  /**
+   * Users of tasks; `own`: the worker's. Absent: a default range if the worker may switch users.
+   */
   readonly taskUsers?: UserRange | "own" | undefined;
-  /** Runs tasks also where nothing isolates them. */
+  /** Runs tasks even if they cannot be isolated. */
   readonly isIsolationOptional?: boolean | undefined;
-  /** Paths that tasks of the worker's own user do not read, and those that they may write to. */
+  /** Paths hidden from tasks of the worker's own user, and paths that they may write. */
   readonly hiddenPaths?: readonly string[] | undefined;
   readonly writablePaths?: readonly string[] | undefined;
 }
 
-/** Throws an AppError `invalid_value` that names the flag and what it takes. */
+/** Throws an AppError `invalid_value` that names the flag and its valid values. */
 export function readOffer(flags: Readonly<Record<string, string | undefined>>): WorkerOffer {
   const simulate = flags["simulate-gpus"];
   const number = (flag: keyof typeof OFFER_FLAGS, max: number) =>
@@ -105,7 +107,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
   };
 }
 
-/** An engine that has no such device fails when it loads, long after the start. */
+/** Checked here, because an engine without the device fails only when it loads. */
 export function readDevice(text: string | undefined): string | undefined {
   if (text === undefined || /^(cpu|\d{1,3})$/.test(text)) return text;
   throw new AppError("invalid_value", `--device takes cpu or a GPU's index, as 0, not ${text}`);

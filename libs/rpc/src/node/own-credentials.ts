@@ -5,7 +5,7 @@ import { NODE_NAME, type NodeRole } from "../pki/node-name.ts";
 import type { NodeLog } from "./log.ts";
 import type { NodeFlags } from "./node-flags.ts";
 
-/** What a node proves itself with: a certificate that renews itself under --tls, else the token. */
+/** A node's credentials: a self-renewing certificate with --tls, otherwise the token. */
 export async function ownCredentials(
   flags: NodeFlags,
   role: NodeRole,
@@ -17,7 +17,7 @@ export async function ownCredentials(
   return nodeCredentials({ dataDirectory, role, name, masters, joinToken, log });
 }
 
-/** The name that a node goes by: what it was told, or its machine's. */
+/** The node's name: the given one, or its machine's. */
 export function nodeNameFor({ name = hostname() }: Pick<NodeFlags, "name">): string {
   if (NODE_NAME.test(name)) return name;
   const message = `a node's name has 1 to 63 letters, digits, ".", "_" or "-", not ${JSON.stringify(name)}: give --name`;

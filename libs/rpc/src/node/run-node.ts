@@ -2,9 +2,9 @@ import { endProcess } from "@heddle/base/end-process";
 import { ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import type { NodeLog } from "./log.ts";
 
-/** Open requests may end for so long after SIGTERM. */
+/** Grace period of open requests after SIGTERM. */
 const drainMs = 10_000;
-/** After this much more the process ends whatever hangs. */
+/** After this further time the process exits, whatever still runs. */
 const exitMs = 15_000;
 
 export interface RunningNode {
@@ -14,8 +14,9 @@ export interface RunningNode {
 }
 
 /**
- * The life of a node's process: starts it, prints the line `ready`, drains and exits 0 on SIGTERM or
- * SIGINT (at once on a second one), and exits with the error's code where it cannot start.
+ * A node's process: starts it, prints the line `ready`, and drains and exits 0 on SIGTERM or SIGINT
+ * (at once on a
+ * second one). If the start fails it exits with the error's code.
  */
 export async function runNode(start: () => Promise<RunningNode>, log: NodeLog): Promise<void> {
   let node: RunningNode;
@@ -37,6 +38,6 @@ export async function runNode(start: () => Promise<RunningNode>, log: NodeLog): 
   };
   process.on("SIGTERM", () => void stop());
   process.on("SIGINT", () => void stop());
-  // Only now: who reads it may send a signal at once.
+  // Last, because its reader may send a signal at once.
   log.info({ nodeId: node.nodeId, grpc: node.address, pid: process.pid }, "ready");
 }

@@ -4,8 +4,8 @@ import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 const maxDevices = 1_024;
 
 /**
- * The devices that `--simulate-gpus 8xH100-80GB` stands for: they do not exist, and say so. Throws
- * an AppError `invalid_value`.
+ * The simulated devices of `--simulate-gpus 8xH100-80GB`, marked as such. Throws an AppError
+ * `invalid_value`.
  */
 export function simulatedGpus(text: string): Gpu[] {
   const [, count, name, gigabytes] =

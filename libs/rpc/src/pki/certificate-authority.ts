@@ -2,7 +2,7 @@ import { createHash, randomBytes, webcrypto, X509Certificate } from "node:crypto
 import { AppError } from "@heddle/base/errors";
 import { type NodeName, type NodeRole, spiffeUri } from "./node-name.ts";
 
-/** What signs the certificates of a cluster's nodes; both members are PEM. */
+/** The authority that signs the certificates of a cluster's nodes; both members are PEM. */
 export interface CertificateAuthority {
   readonly certificate: string;
   readonly privateKey: string;
@@ -17,16 +17,16 @@ export interface CertificateRequest {
 const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 const AUTHORITY_YEARS = 20;
 const YEAR_MS = 365.25 * 86_400_000;
-/** Clocks of two machines may differ by so much: a certificate is valid from so long before its making. */
+/** Clock difference between machines: a certificate is valid from this long before its creation. */
 export const CLOCK_SKEW_MS = 5 * 60_000;
 
-/** Node can read X.509 and not write it. Loaded when needed: that takes longer than all the rest. */
+/** Node can parse X.509 but not create it. Loaded on demand, because loading takes longest. */
 async function x509() {
   await import("reflect-metadata");
   return import("@peculiar/x509");
 }
 
-/** Makes the authority of a new cluster. */
+/** Creates the authority of a new cluster. */
 export async function createAuthority(): Promise<CertificateAuthority> {
   const lib = await x509();
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
@@ -46,7 +46,7 @@ export async function createAuthority(): Promise<CertificateAuthority> {
   return { certificate: certificate.toString("pem"), privateKey: await pemOf(keys.privateKey) };
 }
 
-/** A key and a certificate that no authority has signed, for whoever is told the certificate itself. */
+/** A key and a self-signed certificate, for peers that receive the certificate itself. */
 export async function createOwnCertificate(): Promise<CertificateAuthority> {
   const lib = await x509();
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
@@ -65,12 +65,12 @@ export async function createOwnCertificate(): Promise<CertificateAuthority> {
   return { certificate: certificate.toString("pem"), privateKey: await pemOf(keys.privateKey) };
 }
 
-/** Makes a node's key and the request for its certificate. */
+/** Creates a node's key and the request for its certificate. */
 export async function requestCertificate(): Promise<CertificateRequest> {
   const lib = await x509();
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
   const request = await lib.Pkcs10CertificateRequestGenerator.create({
-    // Whom the certificate names is for the authority to say.
+    // The authority chooses the name in the certificate.
     name: "CN=heddle node",
     keys,
     signingAlgorithm: ALGORITHM,
@@ -79,9 +79,11 @@ export async function requestCertificate(): Promise<CertificateRequest> {
 }
 
 /**
- * A certificate for the request's key, which names the node and lives so long; the authority's own
- * follows it, so that a node that knows that one by its hash alone can check the other. Throws
- * `invalid_value` where the request does not prove that its sender has the key.
+ * Signs a certificate for the request's key with the node's name and lifetime, followed by the
+ * authority's own: a node
+ * that knows only that one's hash can then verify both. Throws `invalid_value` if the request does
+ * not prove
+ * possession of the key.
  */
 export async function signNode(
   authority: CertificateAuthority,
@@ -117,7 +119,7 @@ export async function signNode(
   return `${certificate.toString("pem")}\n${authority.certificate}\n`;
 }
 
-/** SHA-256 of the authority's certificate, as join tokens carry it: 64 hexadecimal digits. */
+/** SHA-256 of the authority's certificate, as in join tokens: 64 hexadecimal digits. */
 export function authorityHash(certificate: string | Uint8Array): string {
   const { raw } = new X509Certificate(certificate);
   return createHash("sha256").update(raw).digest("hex");
@@ -139,7 +141,7 @@ async function readRequest(csr: string) {
   throw new AppError("invalid_value", "the certificate request is not signed by its own key");
 }
 
-/** Positive, and never the same twice. */
+/** Positive and unique. */
 function serialNumber(): string {
   return `01${randomBytes(15).toString("hex")}`;
 }

@@ -5,10 +5,10 @@ import { CLOCK_SKEW_MS } from "./certificate-authority.ts";
 import { type TlsIdentity, type TlsMaterial, validityOf } from "./tls-identity.ts";
 
 const retry = { baseMs: 500, maxMs: 60_000 };
-/** The longest that a timer can wait. */
+/** The longest delay of a timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Replaces a node's certificate when two thirds of its life are over, again and again. */
+/** Renews a node's certificate each time two thirds of its lifetime are over. */
 export class CertificateRenewal {
   readonly #identity: TlsIdentity;
   readonly #renew: () => Promise<TlsMaterial>;
@@ -17,7 +17,7 @@ export class CertificateRenewal {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  /** `renew` obtains and keeps the new certificate; it is tried until it succeeds. */
+  /** `renew` obtains and stores the new certificate; it is retried until it succeeds. */
   constructor(identity: TlsIdentity, renew: () => Promise<TlsMaterial>, log: NodeLog) {
     this.#identity = identity;
     this.#renew = renew;

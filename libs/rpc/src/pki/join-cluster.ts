@@ -30,9 +30,11 @@ export interface Joined {
 }
 
 /**
- * Gets a node's first certificate from a master, which must show a certificate of the authority whose
- * hash is in the token: the secret goes to nobody else. Rejects with `invalid_api_key` where the
- * master is another cluster's or the token is not good, with `unavailable` where no answer comes.
+ * Obtains a node's first certificate from a master, which must prove the authority whose hash is in
+ * the token before it
+ * receives the secret. Rejects with `invalid_api_key` for another cluster's master or an invalid
+ * token, with
+ * `unavailable` without an answer.
  */
 export async function joinCluster(options: JoinOptions): Promise<Joined> {
   const token = parseJoinToken(options.token);
@@ -42,7 +44,7 @@ export async function joinCluster(options: JoinOptions): Promise<Joined> {
   }
   const authority = await fetchAuthority(options.master, token.authorityHash);
   const { privateKey, csr } = await requestCertificate();
-  // With nothing to show yet: only the other side proves who it is.
+  // Without a client certificate: only the master authenticates.
   const tls = new TlsIdentity({ authority, certificate: "", privateKey: "" });
   const peer = new Peer(options.master, { clusterToken: "", tls });
   try {
@@ -56,12 +58,12 @@ export async function joinCluster(options: JoinOptions): Promise<Joined> {
   }
 }
 
-/** The authority's certificate that a master shows after its own; its hash must be the given one. */
+/** The authority's certificate, which a master sends after its own; its hash must match. */
 function fetchAuthority(master: string, hash: string): Promise<string> {
   const at = master.lastIndexOf(":");
   const host = master.slice(0, at).replace(/^\[|\]$/g, "");
   const { promise, resolve, reject } = Promise.withResolvers<string>();
-  // Checked below, by the hash; nothing is sent before.
+  // Verified below by the hash; nothing is sent before.
   const unchecked = { rejectUnauthorized: false, ALPNProtocols: ["h2"] };
   const socket = connect({ host, port: Number(master.slice(at + 1)), ...unchecked });
   const fail = (message: string) => reject(new AppError("unavailable", `${master}: ${message}`));

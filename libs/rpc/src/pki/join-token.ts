@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 
-/** What a node needs to join: whom to trust, and what proves that it may. */
+/** What a node needs to join: the trusted authority, and a secret. */
 export interface JoinToken {
   /** SHA-256 of the authority's certificate, 64 hexadecimal digits; undefined without TLS. */
   readonly authorityHash: string | undefined;
@@ -15,7 +15,7 @@ export function formatJoinToken({ authorityHash, secret }: JoinToken): string {
   return `hdlj_${authorityHash ?? NO_TLS}::${secret}`;
 }
 
-/** Throws `invalid_value` for a text that is none; the text itself is not repeated. */
+/** Throws `invalid_value` for an invalid token without repeating its text. */
 export function parseJoinToken(text: string): JoinToken {
   const [, authorityHash, secret] = FORM.exec(text.trim()) ?? [];
   if (authorityHash !== undefined && secret !== undefined) {
@@ -26,12 +26,12 @@ export function parseJoinToken(text: string): JoinToken {
   throw new AppError("invalid_value", message);
 }
 
-/** 256 bits, so that nobody guesses it. */
+/** 256 random bits. */
 export function newJoinSecret(): string {
   return randomBytes(32).toString("base64url");
 }
 
-/** Under what the masters keep a secret that they know only until it is used. */
+/** The id under which the masters store a secret, which they receive only when it is used. */
 export function joinSecretId(secret: string): string {
   return createHash("sha256").update(secret).digest("hex");
 }

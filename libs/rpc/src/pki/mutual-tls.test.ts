@@ -91,7 +91,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-test("a master's certificate opens the masters' service, a worker's only what is for workers", async () => {
+test("TLS: a certificate opens exactly the services for its role", async () => {
   expect(await ask(dial(await identity(ours, "master")))).toEqual({ members: [] });
   const worker = dial(await identity(ours, "worker"));
   await expect(ask(worker)).rejects.toMatchObject({
@@ -105,7 +105,7 @@ test("a master's certificate opens the masters' service, a worker's only what is
   stream.on("error", () => undefined);
 });
 
-test("another cluster's certificate, an expired one and none at all are refused", async () => {
+test("TLS: another cluster's certificate, an expired one and none are refused", async () => {
   const stranger = await identity(theirs, "master");
   const disguised = new TlsIdentity({ ...stranger.material, authority: ours.certificate });
   await expect(ask(dial(disguised))).rejects.toMatchObject({ code: "invalid_api_key" });
@@ -117,7 +117,7 @@ test("another cluster's certificate, an expired one and none at all are refused"
   await expect(renewal).rejects.toMatchObject({ code: "invalid_api_key" });
 });
 
-test("a caller refuses a server of another authority or of another role", async () => {
+test("TLS: a caller refuses a server of another authority or role", async () => {
   await expect(ask(dial(await identity(theirs, "master")))).rejects.toMatchObject({
     code: "unavailable",
   });
@@ -127,14 +127,14 @@ test("a caller refuses a server of another authority or of another role", async 
   });
 });
 
-test("plaintext finds no server under TLS", async () => {
+test("TLS: a plain-text client finds no server", async () => {
   const peer = new Peer(server.address, { clusterToken: "a token of 16 and more" });
   closing.push(() => peer.close());
   await expect(ask(peer)).rejects.toMatchObject({ code: "unavailable" });
 });
 
-test("a certificate that expires ends no open stream, but admits no further call", async () => {
-  // Longer than a loaded machine stands still before the first call.
+test("TLS: an expiring certificate ends no open stream, but admits no new call", async () => {
+  // Longer than a loaded machine stalls before the first call.
   const brief = await identity(ours, "worker", 7_000);
   const peer = dial(brief);
   const stream = peer.duplex(attachMethod);
@@ -153,7 +153,7 @@ test("a certificate that expires ends no open stream, but admits no further call
   stream.on("error", () => undefined);
 }, 60_000);
 
-test("renewal under open streams: they go on, and new connections show the new certificate", async () => {
+test("renewal: open streams go on, and new connections use the new certificate", async () => {
   const first = serverTls.material.certificate;
   const worker = dial(await identity(ours, "worker"));
   const stream = worker.duplex(attachMethod);
@@ -173,7 +173,7 @@ test("renewal under open streams: they go on, and new connections show the new c
   );
   await renewed.promise;
   renewal.close();
-  // The brief one is over by now: who connects can only have met the one after it.
+  // The first certificate has expired: a new connection can only have received its replacement.
   await delay(5_000);
   expect(await ask(dial(await identity(ours, "master")))).toEqual({ members: [] });
   stream.write({ heartbeat: {} });
@@ -183,7 +183,7 @@ test("renewal under open streams: they go on, and new connections show the new c
   stream.on("error", () => undefined);
 }, 60_000);
 
-test("a joining node shows its secret to the authority that its token names, and to nobody else", async () => {
+test("join: the secret is sent only to the authority in the token", async () => {
   const options = { master: server.address, role: "worker" as const, name: "w" };
   const secret = "0123456789abcdef";
   const wrong = formatJoinToken({ authorityHash: authorityHash(theirs.certificate), secret });
@@ -197,14 +197,14 @@ test("a joining node shows its secret to the authority that its token names, and
   expect(() => parseJoinToken(secret)).toThrow(/hdlj_HASH::SECRET/);
 });
 
-test("of processes that start at once one makes the authority, and all use that one", async () => {
+test("authority: of concurrent processes one creates it, and all use it", async () => {
   const path = join(folder, "ca.pem");
   const made = await Promise.all([ensureAuthority(path), ensureAuthority(path)]);
   expect(made[0]).toEqual(made[1]);
   expect(await ensureAuthority(path)).toEqual(made[0]);
 });
 
-test("a kept certificate serves the next start unless it is about to end", async () => {
+test("certificate: the next start reuses it unless it expires soon", async () => {
   const { material } = await identity(ours, "worker");
   await writeMaterial(folder, material);
   expect(await readMaterial(folder)).toEqual(material);
@@ -212,7 +212,7 @@ test("a kept certificate serves the next start unless it is about to end", async
   expect(await readMaterial(folder)).toBeUndefined();
 });
 
-test("a request that is not signed by its own key gets no certificate", async () => {
+test("certificate: a request without proof of its key gets none", async () => {
   const { csr } = await requestCertificate();
   const body = Buffer.from(csr.replace(/-----[^-]+-----|\s/g, ""), "base64");
   body[body.length - 1] = (body[body.length - 1] as number) ^ 1;

@@ -14,7 +14,7 @@ import { TlsIdentity, type TlsMaterial } from "./tls-identity.ts";
 
 const retry = { baseMs: 100, maxMs: 3_000 };
 const renewDeadlineMs = 15_000;
-/** How often it is said that no master has answered yet. */
+/** Failures between two log lines about missing masters. */
 const reportEveryFailures = 10;
 
 export interface EnrolOptions {
@@ -23,7 +23,7 @@ export interface EnrolOptions {
   readonly name: string;
   /** host:port of the masters. */
   readonly masters: readonly string[];
-  /** Needed where the data directory holds no certificate that is valid. */
+  /** Needed if the data directory has no valid certificate. */
   readonly joinToken: string | undefined;
   readonly log: NodeLog;
 }
@@ -34,8 +34,9 @@ export interface RunningCredentials extends NodeCredentials {
 }
 
 /**
- * A node's certificate: that of its last start, or a new one for its join token. Keeps trying while
- * no master answers; rejects where the token is refused, or is missing and needed.
+ * A node's certificate: that of its last start, or a new one for its join token. Retries while no
+ * master answers;
+ * rejects if the token is refused, or is missing and needed.
  */
 export async function nodeCredentials(options: EnrolOptions): Promise<RunningCredentials> {
   const { dataDirectory, log } = options;
@@ -51,7 +52,7 @@ async function firstMaterial(options: EnrolOptions): Promise<TlsMaterial> {
   return material;
 }
 
-/** Joins through whichever master answers first; see joinCluster for how it rejects. */
+/** Joins through the first master that answers; rejects as joinCluster does. */
 export async function joinAny(options: EnrolOptions): Promise<Joined> {
   const { joinToken: token, masters, role, name, log } = options;
   if (token === undefined) {

@@ -10,16 +10,17 @@ import {
 } from "./certificate-authority.ts";
 import { type TlsMaterial, validityOf } from "./tls-identity.ts";
 
-/** With less than this share of its life left, a certificate is not worth starting with. */
+/** A certificate with less than this share of its lifetime left is not reused. */
 const LEAST_SHARE = 0.1;
-/** Why a file that is only to be read cannot be replaced. */
+/** Errors of replacing a read-only file. */
 const READ_ONLY: ReadonlySet<string> = new Set(["EROFS", "EACCES", "EPERM", "EBUSY"]);
 const KEY = /-----BEGIN PRIVATE KEY-----[\s\S]+?-----END PRIVATE KEY-----\n?/;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----\n?/;
 
 /**
- * A node's certificate and key from its last start; undefined where they are missing or of no use, and where
- * they are not encrypted with the first of the keys.
+ * A node's certificate and key from its last start; undefined if they are missing or unusable, or
+ * not encrypted with
+ * the first of the keys.
  */
 export async function readMaterial(
   dataDirectory: string,
@@ -35,7 +36,7 @@ export async function readMaterial(
   return { authority, certificate, privateKey };
 }
 
-/** Keeps them for the next start, readable by the owner only. */
+/** Stores them for the next start, readable by the owner only. */
 export async function writeMaterial(
   dataDirectory: string,
   material: TlsMaterial,
@@ -45,7 +46,7 @@ export async function writeMaterial(
   await replaceDurably(path, keys.sealText(JSON.stringify(material), "node certificate"));
 }
 
-/** The authority of a PEM file with its key and certificate; undefined where there is no file. */
+/** The authority in a PEM file with key and certificate; undefined if there is no file. */
 export async function readAuthority(
   path: string,
   keys: SecretKeys,
@@ -54,7 +55,9 @@ export async function readAuthority(
   return text === undefined ? undefined : openAuthority(text, path, keys);
 }
 
-/** Encrypts the file with the first of the keys, where it is not yet; resolves with whether it is now. */
+/**
+ * Encrypts the file with the first of the keys, if needed; resolves with whether it is encrypted.
+ */
 export async function encryptAuthority(path: string, keys: SecretKeys): Promise<boolean> {
   const text = await readFile(path, "utf8");
   if (keys.isCurrent(text)) return true;
@@ -68,7 +71,7 @@ export async function encryptAuthority(path: string, keys: SecretKeys): Promise<
   );
 }
 
-/** The authority of the file, which is made where it is missing; of several processes one makes it. */
+/** The authority in the file, created if it is missing; of concurrent processes one creates it. */
 export async function ensureAuthority(
   path: string,
   keys = NO_SECRET_KEYS,
@@ -77,7 +80,7 @@ export async function ensureAuthority(
   return known ?? keepAuthority(path, await createAuthority(), keys);
 }
 
-/** Writes the file unless there is one; resolves with what it holds then. */
+/** Creates the file unless it exists; resolves with its content. */
 export async function keepAuthority(
   path: string,
   authority: CertificateAuthority,
@@ -100,7 +103,7 @@ export function formatAuthority({ privateKey, certificate }: CertificateAuthorit
   return `${privateKey.trim()}\n${certificate.trim()}\n`;
 }
 
-/** Throws `invalid_value`, naming where the text is from, where it lacks the key or the certificate. */
+/** Throws `invalid_value`, naming the source, if key or certificate is missing. */
 export function parseAuthority(text: string, where: string): CertificateAuthority {
   const privateKey = KEY.exec(text)?.[0];
   const certificate = CERTIFICATE.exec(text)?.[0];
@@ -124,7 +127,7 @@ async function readIfThere(path: string): Promise<string | undefined> {
   }
 }
 
-/** Each writer has a draft of its own: masters of one machine may share the file. */
+/** Each writer has its own temporary file: masters of one machine may share the file. */
 async function replaceDurably(path: string, text: string): Promise<void> {
   const draft = `${path}.${process.pid}.tmp`;
   await writeDurably(draft, text);

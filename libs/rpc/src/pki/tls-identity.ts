@@ -10,10 +10,10 @@ import { AppError } from "@heddle/base/errors";
 import { domainOf } from "./certificate-authority.ts";
 import { type NodeName, type NodeRole, nodeNameOf } from "./node-name.ts";
 
-/** What a node shows to others; all PEM. */
+/** A node's certificate and key; all PEM. */
 export interface TlsMaterial {
   readonly authority: string;
-  /** The node's own, and the authority's after it. */
+  /** The node's own, followed by the authority's. */
   readonly certificate: string;
   readonly privateKey: string;
 }
@@ -25,8 +25,9 @@ type IdentityListener = Parameters<Provider["addIdentityCertificateListener"]>[0
 type AuthorityListener = Parameters<Provider["addCaCertificateListener"]>[0];
 
 /**
- * A node's certificate, which is replaced while connections stand: new ones use the new one, open
- * ones go on. It tells gRPC of each replacement.
+ * A node's certificate, replaceable while connections are open: new ones use the new one. It
+ * notifies gRPC of each
+ * replacement.
  */
 export class TlsIdentity {
   readonly domain: string;
@@ -44,32 +45,32 @@ export class TlsIdentity {
     return this.#material;
   }
 
-  /** Shows this from now on; the authority stays the same. */
+  /** Uses this from now on; the authority stays the same. */
   update(material: TlsMaterial): void {
     this.#material = material;
     for (const listener of this.#identityListeners) listener(this.#identityUpdate);
     for (const listener of this.#updateListeners) listener();
   }
 
-  /** Tells of each replacement from now on, until the function that it returns is called. */
+  /** Calls the listener on each replacement, until the returned function is called. */
   onUpdate(listener: () => void): () => void {
     this.#updateListeners.add(listener);
     return () => this.#updateListeners.delete(listener);
   }
 
-  /** For connections that are not gRPC's, on which both sides show a certificate. */
+  /** For connections outside gRPC, with mutual TLS. */
   get secureContext(): SecureContextOptions {
     const { authority, certificate, privateKey } = this.#material;
     return { ca: authority, cert: certificate, key: privateKey, minVersion: "TLSv1.3" };
   }
 
-  /** For a connection to a node of that role; another one's certificate ends the handshake. */
+  /** For a connection to a node of that role; other certificates fail the handshake. */
   channelCredentials(role: NodeRole): ChannelCredentials {
     const { authority, privateKey, certificate } = this.#material;
     const checks = {
       checkServerIdentity: (_host: string, shown: PeerCertificate) => this.peerFault(shown, [role]),
     };
-    // A node that is about to join has no certificate yet.
+    // A joining node has no certificate yet.
     if (certificate === "")
       return credentials.createSsl(Buffer.from(authority), null, null, checks);
     const own = [Buffer.from(privateKey), Buffer.from(certificate)] as const;
@@ -77,14 +78,15 @@ export class TlsIdentity {
   }
 
   /**
-   * For a server that asks for certificates and takes connections without one too: what a caller may
-   * do is checked for each call (credentials.ts), since joining needs none.
+   * For a server that requests but does not require certificates, since joining needs none: each
+   * call is authorized
+   * separately (credentials.ts).
    */
   serverCredentials(): ServerCredentials {
     const provider: Provider = {
       addIdentityCertificateListener: (listener) => {
         this.#identityListeners.add(listener);
-        // Not within the call: gRPC does not yet pass on what it is told before that returns.
+        // Deferred: gRPC ignores notifications before this call returns.
         queueMicrotask(() => listener(this.#identityUpdate));
       },
       removeIdentityCertificateListener: (listener) => this.#identityListeners.delete(listener),
@@ -97,14 +99,14 @@ export class TlsIdentity {
     return experimental.createCertificateProviderServerCredentials(provider, provider, false);
   }
 
-  /** Who the other side is, from a certificate that the handshake has verified; throws otherwise. */
+  /** The other side's identity, from a verified certificate; throws otherwise. */
   peerName(shown: PeerCertificate | undefined, roles: readonly NodeRole[]): NodeName {
     const fault = this.peerFault(shown, roles);
     if (fault) throw fault;
     return nodeNameOf(shown?.subjectaltname) as NodeName;
   }
 
-  /** Why a verified certificate does not do for any of the roles; undefined where it does. */
+  /** Why a verified certificate fits none of the roles; undefined if it fits. */
   peerFault(shown: PeerCertificate | undefined, roles: readonly NodeRole[]): AppError | undefined {
     if (!shown) {
       const message = "the call needs a certificate of the cluster that is valid now";
@@ -114,7 +116,7 @@ export class TlsIdentity {
     if (!node || node.domain !== this.domain) {
       return new AppError("invalid_api_key", "the certificate names no node of this cluster");
     }
-    // A connection may outlive the certificate that it was opened with.
+    // A connection may outlive its certificate.
     if (Date.parse(shown.valid_to) < Date.now()) {
       return new AppError("invalid_api_key", `the certificate of ${node.name} has expired`);
     }
@@ -129,7 +131,7 @@ export class TlsIdentity {
   }
 }
 
-/** From when to when a certificate is valid, in milliseconds since the epoch. */
+/** A certificate's period of validity, in milliseconds since the epoch. */
 export function validityOf(certificate: string): {
   readonly fromMs: number;
   readonly untilMs: number;

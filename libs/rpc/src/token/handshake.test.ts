@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-/** A relay before a port, and every byte that went through it, by direction. */
+/** A relay in front of a port that records every byte, by direction. */
 async function tapped(port: number): Promise<{ port: number; seen: [Buffer[], Buffer[]] }> {
   const seen: [Buffer[], Buffer[]] = [[], []];
   return { port: await listen((near) => relay(near, connect(port, "127.0.0.1"), seen)), seen };
@@ -42,13 +42,13 @@ async function dial(port: number): Promise<Socket> {
   return socket;
 }
 
-test("handshake: a whole gRPC call never shows the cluster token", async () => {
+test("handshake: a whole gRPC call never contains the cluster token", async () => {
   const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, credentials: worker });
   closing.push(() => closeServer(server, 0));
   const { port, seen } = await tapped(Number(address.split(":")[1]));
   const peer = new Peer(`127.0.0.1:${port}`, master, "worker");
   closing.push(() => peer.close());
-  // No service is there: the call came through to gRPC, which says so.
+  // There is no service: the call reached gRPC, which reports that.
   const call = peer.unary(loadMethod, {}, { deadlineMs: 5_000 });
   await expect(call).rejects.toThrow(/does not serve this yet/);
   const wire = Buffer.concat(seen.flat()).toString("latin1");
@@ -58,7 +58,7 @@ test("handshake: a whole gRPC call never shows the cluster token", async () => {
   expect(wire).not.toContain("Bearer");
 });
 
-test("handshake: a listener without the token is found out before anything is proved", async () => {
+test("handshake: a listener without the token is detected before any proof is sent", async () => {
   const said: string[] = [];
   const port = await listen((socket) => {
     socket.on("data", (chunk: Buffer) => {
@@ -71,7 +71,7 @@ test("handshake: a listener without the token is found out before anything is pr
   expect(said).toHaveLength(1);
 });
 
-test("handshake: what was recorded does not open a second connection", async () => {
+test("handshake: a recorded one does not open a second connection", async () => {
   const outcomes: Promise<unknown>[] = [];
   const port = await listen((socket) => outcomes.push(checkDialler(socket, worker)));
   const tap = await tapped(port);
@@ -84,9 +84,9 @@ test("handshake: what was recorded does not open a second connection", async () 
   await expect(outcomes[1]).rejects.toMatchObject({ code: "invalid_api_key" });
 });
 
-test("handshake: neither side's proof serves as the other's", async () => {
+test("handshake: neither side's proof is valid as the other's", async () => {
   const port = await listen((socket) => {
-    // Sends back what it is told, as if it had come to it by itself.
+    // Echoes the handshake back as its own.
     checkDialler(socket, worker).catch(() => socket.destroy());
   });
   const socket = await dial(port);
@@ -99,7 +99,7 @@ test("handshake: neither side's proof serves as the other's", async () => {
   expect(answer.toString()).toMatch(/^refused .*no valid cluster token/);
 });
 
-test("handshake: a long line, another protocol and a name of no node are refused", async () => {
+test("handshake: a long line, another protocol and an invalid name are refused", async () => {
   const refused: Promise<unknown>[] = [];
   const port = await listen((socket) => refused.push(checkDialler(socket, worker)));
   for (const line of [

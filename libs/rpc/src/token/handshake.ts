@@ -18,30 +18,32 @@ const GREETING = "heddle-auth";
 const FORMAT = "1";
 const NONCE_BYTES = 32;
 const MAX_LINE_BYTES = 512;
-/** Longer than a busy machine takes; a silent connection is cut after it. */
+/** Longer than a loaded machine needs; a silent connection is cut after it. */
 const HANDSHAKE_MS = 5_000;
-/** What HTTP/2 begins with: a probe's connection, which has no token. */
+/** The start of HTTP/2: a probe's connection, which has no token. */
 const HTTP2_PREFACE = "PRI";
 
-/** In the message of every refusal for the token's sake; `fromStatus` knows it again. */
+/** Part of every refusal for a wrong token; `fromStatus` recognizes it. */
 export const TOKEN_MISMATCH = "carries no valid cluster token";
 
-/** Who takes part in a handshake, and what it proves that with. */
+/** A participant of a handshake, and its secret. */
 export interface TokenHolder {
   readonly clusterToken: string;
   /** Absent in tools that are no node: they pass as a master without a name. */
   readonly node?: NodeClaim | undefined;
 }
 
-/** Whom the other side has named, and that it has the token. */
+/** The other side's claim, and that it has the token. */
 export interface ProvenClaim extends NodeClaim {
-  /** The same at both ends, and of this connection alone: what is signed with it serves no other. */
+  /**
+   * Equal at both ends and unique to this connection, so a signature over it is valid for no other.
+   */
   readonly session: string;
 }
 
 const UNNAMED: NodeClaim = { role: "master", name: "unnamed" };
 
-/** The dialler's part. Resolves with the listener's name; rejects, with the socket left as it is. */
+/** The dialler's part. Resolves with the listener's name; rejects with the socket unchanged. */
 export async function proveToListener(socket: Socket, own: TokenHolder): Promise<ProvenClaim> {
   return within(socket, async () => {
     const claim = own.node ?? UNNAMED;
@@ -61,7 +63,8 @@ export async function proveToListener(socket: Socket, own: TokenHolder): Promise
 
 /**
  * The listener's part. Resolves with the dialler's name, or with undefined for a connection that
- * begins with HTTP/2 at once and has proved nothing. Rejects after it has told the dialler why.
+ * starts with HTTP/2
+ * and has proved nothing. Rejects after it has sent the reason.
  */
 export async function checkDialler(
   socket: Socket,
@@ -112,7 +115,7 @@ function proofOf(
   side: "dialler" | "listener",
   transcript: readonly string[],
 ): string {
-  // Every part has a form without line ends, so that no two transcripts make the same text.
+  // No part contains a line end, so different transcripts have different texts.
   const text = ["heddle handshake", FORMAT, side, ...transcript].join("\n");
   return createHmac("sha256", clusterToken).update(text).digest("hex");
 }
@@ -128,7 +131,7 @@ function isProof(
   return given.length === expected.length && timingSafeEqual(given, expected);
 }
 
-/** Throws the refusal that the other side has sent in place of its words. */
+/** Throws the other side's refusal, if it sent one. */
 function wordsOf(line: string): string[] {
   const refused = /^refused (.*)$/.exec(line)?.[1];
   if (refused === undefined) return line.split(" ");
@@ -136,9 +139,9 @@ function wordsOf(line: string): string[] {
   throw new AppError(code, refused);
 }
 
-/** Cuts a connection that does not come to the end of its handshake. */
+/** Cuts a connection that does not complete its handshake in time. */
 async function within<T>(socket: Socket, work: () => Promise<T>): Promise<T> {
-  // Whoever takes the connection over meets its errors; one in between must not end the process.
+  // The connection's next owner handles errors; one before that must not end the process.
   socket.on("error", () => undefined);
   const late = setTimeout(
     () => socket.destroy(new Error("the other side did not complete the handshake in time")),
@@ -174,8 +177,9 @@ async function readLine(socket: Socket): Promise<string> {
 }
 
 /**
- * Feeds what arrives to `take` until it returns what is not its own, which goes back to the socket.
- * The socket stays paused, so that whoever takes it over finds every byte.
+ * Passes data to `take` until it returns the unused rest, which goes back to the socket. The socket
+ * stays paused, so
+ * its next owner gets every byte.
  */
 function readUntil(socket: Socket, take: (chunk: Buffer) => Buffer | undefined): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();

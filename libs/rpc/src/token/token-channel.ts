@@ -11,7 +11,7 @@ export class TokenChannelCredentials extends ChannelCredentials {
   readonly #own: TokenHolder;
   readonly #role: NodeRole;
 
-  /** `role` is what the other side must say that it is. */
+  /** `role` is the role that the other side must claim. */
   constructor(own: TokenHolder, role: NodeRole) {
     super();
     this.#own = own;
@@ -40,7 +40,7 @@ export class TokenChannelCredentials extends ChannelCredentials {
   }
 
   async #prove(socket: Socket): Promise<void> {
-    // Whoever uses the connection meets errors; one that comes in between must not end the process.
+    // The connection's user handles errors; one before that must not end the process.
     socket.on("error", () => undefined);
     const { role, name } = await proveToListener(socket, this.#own);
     if (role === this.#role) return;
