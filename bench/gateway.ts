@@ -40,8 +40,7 @@ const concurrencies = numberList(options["concurrency"] ?? "1,10,64");
 const warmupMs = 1_500;
 /**
  * Requests that warm up every gateway's JIT compiler before the first round: the cost of a request
- * falls until about the
- * 15,000th.
+ * falls until about the 15,000th.
  */
 const warmUpRequests = Number(options["warm-up"] ?? 20_000);
 /** A stream has 64 deltas, so fewer of them are needed. */

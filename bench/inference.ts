@@ -80,7 +80,7 @@ async function startOrFindOurs(): Promise<{
     return { ours, overhead: undefined };
   }
   const { server, cluster } = await startOurs({ modelFile: await modelFile(), threads });
-  // Both servers alone, for short runs.
+  // Each server alone, for short runs.
   if (options["only"] === "pair") return { ours: server, overhead: undefined };
   return { ours: server, overhead: await measureOverhead(cluster) };
 }
@@ -141,7 +141,7 @@ async function startOrFindPeer(): Promise<InferenceServer | undefined> {
   return undefined;
 }
 
-/** The file that both serve: the demo weights, from the cache or pulled into it, where none is named. */
+/** The file that both serve: by default the demo weights, from the cache or pulled into it. */
 async function modelFile(): Promise<string> {
   const named = options["model-file"];
   const weights = catalogOf("demo").deployments[0]?.spec.weights;

@@ -8,7 +8,7 @@ import { ProcessSampler, type ProcessTrend } from "./support/process-sampler.ts"
 import { summarizeSamples } from "./support/statistics.ts";
 import { printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
-// Many short answers from a whole cluster, some of whose clients hang up: does anything leak?
+// Many short answers from a whole cluster, some of whose clients disconnect: tests for leaks.
 
 const usage =
   "npm run bench:soak -- [--json FILE] [--requests N] [--concurrency N] [--cancelled 0.1] [--seed N]";
@@ -45,7 +45,7 @@ await withCleanup(async () => {
   writeReport(options["json"], { plan, seconds, idleAfterMs, books, trends, verdicts, failed });
 });
 
-/** The milliseconds until no request ran or waited; undefined where some still did at the end. */
+/** The milliseconds until no request ran or waited; undefined if some still did at the end. */
 async function untilIdle({ api }: RunningHeddle): Promise<number | undefined> {
   const startedAt = performance.now();
   while (performance.now() - startedAt < settleMs) {
@@ -61,11 +61,11 @@ async function untilIdle({ api }: RunningHeddle): Promise<number | undefined> {
 interface Books {
   readonly ledger: { readonly prompt: number; readonly completion: number };
   readonly metrics: { readonly prompt: number; readonly completion: number };
-  /** Requests without a row, or with a row that differs from what the client was told. */
+  /** Requests without a row, or with a row that differs from the client's usage. */
   readonly wrongRows: readonly string[];
 }
 
-/** The ledger against the metrics, and each answer's usage against its ledger row. */
+/** Compares the ledger with the metrics, and each answer's usage with its row. */
 async function compareBooks(
   { api, dataDirectory }: RunningHeddle,
   outcomes: readonly SoakOutcome[],
@@ -88,7 +88,7 @@ async function compareBooks(
 }
 
 function rowFits(outcome: SoakOutcome, rows: readonly LedgerRow[]): boolean {
-  // A client that left before its request was read leaves no row behind.
+  // A client that left before its request was read has no row.
   if (outcome.outcome === "hung up") return rows.length <= 1;
   if (outcome.outcome !== "answered") return true;
   const [row] = rows;

@@ -19,8 +19,8 @@ import { modelScaling } from "./training/scaling.ts";
 import { measureSimdAdd, type SimdAddFigure } from "./training/simd-add.ts";
 import { measureWeave, type TrainingFigure } from "./training/weave.ts";
 
-// The data plane of training beside grpc-js and C, what one core computes beside PyTorch, and how
-// well what is trained does.
+// The data plane of training beside grpc-js and C, the compute of one core beside PyTorch, and the
+// quality of training.
 
 const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,overlap,ppo,scaling,fragments]
   [--rounds N] [--weave-steps N] [--seeds N] [--first-seed N] [--timesteps N] [--environments NAME,...]
@@ -32,13 +32,13 @@ const options = readOptions(usage, [
 const only = (options["only"] ?? "data,add,steps,weave,overlap,ppo,scaling").split(",");
 const number = (name: string, standard: number) => Number(options[name] ?? standard);
 const rounds = number("rounds", 9);
-/** So many seeds; those before `first-seed` may have served to choose settings. */
+/** This many seeds; those before `first-seed` may have been used to choose settings. */
 const seedsFrom = (count: number): number[] =>
   Array.from({ length: number("seeds", count) }, (_, i) => number("first-seed", 1) + i);
 /** CleanRL's published rate on CartPole, steps/s. */
 const CLEANRL_STEPS_PER_SECOND = 4600;
 
-/** What the mean return over the seeds must reach; none for those that no bar names. */
+/** The required mean return over the seeds; none for those without a bar. */
 const RETURNS: Readonly<Record<string, number>> = { "CartPole-v1": 490, "Acrobot-v1": -80 };
 
 await withCleanup(async () => {
@@ -106,7 +106,7 @@ function judgeAdd(figures: readonly SimdAddFigure[]): Verdict[] {
   return large?.c ? [atLeastRatio("add at 256 MiB, to C", large.ours / large.c, 0.8)] : [];
 }
 
-/** Both sides' steps, taken one after the other. */
+/** Both sides' steps, one after the other. */
 interface StepRound {
   readonly ours: readonly StepFigure[];
   readonly peer: readonly StepFigure[];
@@ -141,7 +141,7 @@ function timesOf(rounds: readonly StepFigure[]): number[] {
   return [median(rounds.map(({ medianMs }) => medianMs)), best];
 }
 
-/** What exchanges cost a round, with overlap, of what they cost without. */
+/** The cost of exchanges per round, with overlap as a share of that without. */
 function judgeOverlap(figures: readonly OverlapFigure[]): Verdict[] {
   printTable(
     "Rounds of 16 local steps over a slow link",

@@ -8,13 +8,13 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const source = "libs/kernels/assembly/kernels.ts";
 
-/** The compiler is fetched when it is needed: it takes 100 MB, and few ever change the kernels. */
+/** The compiler is downloaded on demand: it takes 100 MB, and few people change the kernels. */
 const COMPILER = "assemblyscript@0.28.20";
 
 /** Where the compiled kernels are kept; the file is committed. */
 export const generatedKernelsFile = `${root}libs/kernels/src/generated/kernels-module.ts`;
 
-/** The line of the generated file that tells which source it was made of. */
+/** The line of the generated file with the hash of its source. */
 export function sourceLine(): string {
   const hash = createHash("sha256").update(readFileSync(root + source));
   return `// Source: SHA-256 ${hash.digest("hex")}`;

@@ -1,10 +1,10 @@
 /**
- * Writes the data directory that a master of the present version leaves behind:
+ * Writes the data directory of a master of the present version:
  *
  *     npm run golden:data -- FILE
  *
  * The gzip file is JSON: the files of the directory in base64, and what a later build must find in them.
- * Never made anew.
+ * It never changes.
  */
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -39,7 +39,7 @@ async function fill(group: MasterGroup): Promise<void> {
   await change("POST", `keys/${third?.id}/rotate`, {});
 }
 
-/** What an offline backup of it tells. */
+/** The content of an offline backup of it. */
 function standing(directory: string, file: string) {
   const args = [masterProgram, "backup", "--data", directory, "--file", file];
   const text = execFileSync(process.execPath, args, { encoding: "utf8" });

@@ -3,8 +3,8 @@
  *
  *     npm run golden:logs -- FILE
  *
- * Each line of the gzip file is one log of random commands with the hash of its replies, the hash of
- * the state and a snapshot at its end. A later version must replay it to the same. Never made anew.
+ * Each line of the gzip file is one log of random commands. It has the hash of its replies, the hash of
+ * the state and a snapshot at its end. A later version must replay it to the same. It never changes.
  */
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";

@@ -54,7 +54,7 @@ const signalsTaken = () => readFileSync(join(folder, "signals"), "utf8");
 
 describe.skipIf(process.platform === "win32")("a program that npm starts", () => {
   it.each(["SIGKILL", "SIGTERM"] as const)(
-    "ends in order, told once, after %s of npm",
+    "ends in order, signalled once, after %s of npm",
     async (signal) => {
       const { npm, program, launcher } = await npmStart();
       npm.kill(signal);

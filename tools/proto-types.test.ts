@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { generatedTypesFolder, writeProtoTypes } from "./proto-types.ts";
 
-test("the committed message types are those of proto/*.proto (else run `npm run proto`)", () => {
+test("proto types: the committed ones match proto/*.proto (else `npm run proto`)", () => {
   const fresh = mkdtempSync(join(tmpdir(), "heddle-proto-"));
   try {
     writeProtoTypes(fresh);

@@ -121,7 +121,7 @@ describe("the command", () => {
     expect(stderr).toContain("cannot run no-such-file.txt: ENOENT");
   });
 
-  it("tells how it is used when the file is missing", () => {
+  it("prints its usage when the file is missing", () => {
     const { status, stderr } = run();
     expect(status).toBe(2);
     expect(stderr).toContain("npm run raft:script -- FILE");

@@ -3,8 +3,8 @@
  *
  *     npm run raft:script -- FILE
  *
- * The first command tells which kind of script it is: quorum arithmetic (committed, vote),
- * membership (simple, enter-joint, leave-joint) or whole nodes (anything else).
+ * The first command determines the kind of script: quorum arithmetic (committed, vote), membership
+ * (simple, enter-joint, leave-joint) or whole nodes (anything else).
  */
 import { readFileSync } from "node:fs";
 import { ConfChangeCommands } from "./raft-script/conf-change-commands.ts";

@@ -7,7 +7,7 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { DrivenProcess } from "../apps/cli/src/testing/driven-process.ts";
 
-// The commands of README.md, run as they stand there, but for the port, the key's home and the job's id.
+// The commands of README.md, unchanged except for the port, the key's home and the job's id.
 
 const ROOT = join(import.meta.dirname, "..");
 const MAIN = join(ROOT, "apps/cli/dist/main.js");
@@ -21,7 +21,7 @@ const PATH = (process.env["PATH"] ?? "")
   .filter((path) => !path.includes("node_modules"))
   .join(delimiter);
 
-/** What a user types, by how it begins, and what it prints then. */
+/** A user's commands by prefix, and their expected output. */
 const PRINTS: Readonly<Record<string, RegExp>> = {
   "curl http://127.0.0.1:8080/api/v1/chat/completions": /"object":"chat\.completion"/,
   'npm run --silent heddle -- chat "What is a loom?"': /tokens in/,
@@ -36,7 +36,7 @@ const PRINTS: Readonly<Record<string, RegExp>> = {
   "npm run --silent heddle -- jobs list --state running,pending": /STATE|no jobs/i,
 };
 
-/** What takes long or cannot be run from within: the file that shows it, and what stands there. */
+/** Commands that are slow or cannot run here: the file that tests each, and text in it. */
 const ELSEWHERE: Readonly<Record<string, readonly [file: string, text: string]>> = {
   "git clone": [".ci/run", "npm"],
   "npm start": ["tools/launch.test.ts", "npm"],

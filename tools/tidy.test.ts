@@ -193,7 +193,7 @@ function ownerOf(problem: string): string {
 describe("the layers", () => {
   const file = (path: string, text: string) => parseSource(path, text);
 
-  it("hold: libs import what the table allows, nothing imports an app, Nest is for apps", () => {
+  it("hold: libs follow the table, nothing imports an app, Nest is for apps", () => {
     const bad = [
       file("libs/raft/src/a.ts", 'import { x } from "@heddle/contracts/x";'),
       file("libs/base/src/a.ts", 'import { x } from "../../raft/src/x.ts";'),

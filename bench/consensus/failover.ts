@@ -12,8 +12,7 @@ const settleMs = 300;
 
 /**
  * Kills the leader with `kill -9`. Resolves with the time from the kill to the first answer to a
- * later put, on any member.
- * The member is restarted afterwards.
+ * later put, on any member. The member is restarted afterwards.
  */
 export async function measureFailover(cluster: StoreCluster): Promise<number> {
   const leader = await cluster.leader();
@@ -35,8 +34,7 @@ export async function measureFailover(cluster: StoreCluster): Promise<number> {
 
 /**
  * Transfers leadership while puts go to the next leader. Resolves with the longest time without an
- * answer: the clients'
- * write outage.
+ * answer: the clients' write outage.
  */
 export async function measureTransfer(cluster: StoreCluster): Promise<number> {
   const leader = await cluster.leader();

@@ -14,8 +14,7 @@ const program = fileURLToPath(new URL("./member.ts", import.meta.url));
 
 /**
  * Fills the log of a single-member group with this many entries and a snapshot half way. Resolves
- * with the time in which a
- * new process recovers them: reads the log, restores, applies the rest.
+ * with the time in which a new process recovers them: reads the log, restores, applies the rest.
  */
 export async function measureRestart(
   folder: string,

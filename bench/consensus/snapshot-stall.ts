@@ -22,8 +22,7 @@ const keys = 5_000;
 
 /**
  * Takes a snapshot of a large state as the main thread does: the call, and then each piece of 64
- * KiB in its own turn. A job
- * changes between the pieces, as in a busy cluster.
+ * KiB in its own turn. A job changes between the pieces, as in a busy cluster.
  */
 export async function measureSnapshotStall(): Promise<StallFigures> {
   const machine = new ControlMachine();

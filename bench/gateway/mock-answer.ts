@@ -1,14 +1,17 @@
-/** The answer that both mock engines give at once to every request. */
+/** The immediate answer of both mock engines to every request. */
 export const mockModel = "mock-instant";
 
-/** Each delta is its own word, so that one that is lost or moved on the way is seen. */
+/** Each delta is a distinct word, so that a lost or moved one is detected. */
 export const mockDeltas: readonly string[] = Array.from({ length: 64 }, (_, i) => `w${i} `);
 
 export const mockText = mockDeltas.join("");
 
 export const mockUsage = { promptTokens: 64, completionTokens: mockDeltas.length };
 
-/** The first word of a question that asks for one delta a step; any other asks for one in all. */
+/**
+ * The first word of a question that requests one delta per step; any other gets all deltas in one
+ * step.
+ */
 export const stepwise = "stepwise";
 
 /** A chat request of an ordinary size, a system message and a question of about 60 words. */

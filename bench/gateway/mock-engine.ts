@@ -12,8 +12,8 @@ const done = { ...mockUsage, cachedTokens: 0, reasoningTokens: 0 };
 const maxSequences = 1_024;
 
 /**
- * An engine that answers at once: in one step, or, where the question begins with `stepwise`, with
- * one delta a step, as fast as the event loop turns. All events of a step leave together.
+ * An engine that answers at once: in one step, or, if the question begins with `stepwise`, with one
+ * delta per step, as fast as the event loop turns. All events of a step leave together.
  */
 export class MockEngine implements Engine {
   readonly info: EngineInfo = {
@@ -25,7 +25,7 @@ export class MockEngine implements Engine {
     fileType: "none",
   };
   readonly #sink: EngineEventSink;
-  /** Requests under way with the next delta of each; `whole` ones take all in one step. */
+  /** Live requests with the next delta of each; `whole` ones take all in one step. */
   readonly #live = new Map<number, { next: number; readonly whole: boolean }>();
   #generatedTokens = 0;
 

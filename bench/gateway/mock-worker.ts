@@ -2,8 +2,8 @@ import { jsonLog } from "@heddle/rpc/node/log";
 import { startWorker } from "../../apps/worker/dist/worker.js";
 import { MockEngine } from "./mock-engine.ts";
 
-// A worker as the cluster knows it (its registration, heartbeats and sessions are the product's),
-// with the mock engine in place of a model.
+// A worker to the cluster (with the product's registration, heartbeats and sessions), with the mock
+// engine instead of a model.
 // usage: node mock-worker.ts '{"masters":["HOST:PORT"],"clusterToken":"...","dataDirectory":"..."}'
 
 const settings = JSON.parse(process.argv[2] ?? "{}") as {

@@ -1,8 +1,8 @@
 import { Server } from "node:net";
 
-// Preloaded into the peer gateway, whose code is left as it is.
+// Preloaded into the peer gateway, whose code is unchanged.
 
-// It would listen on every interface: it listens on loopback instead.
+// Listens on loopback instead of every interface.
 const listen = Server.prototype.listen;
 
 Server.prototype.listen = function listenOnLoopback(...args) {
@@ -11,8 +11,8 @@ Server.prototype.listen = function listenOnLoopback(...args) {
   return listen.call(this, { ...options, host: "127.0.0.1" }, callback);
 };
 
-// Release 1.15.2 appends to the headers of the upstream's response when it streams, which fetch
-// forbids ("TypeError: immutable"), so that every stream answers 500. It is given a copy.
+// Release 1.15.2 appends to the headers of a streamed upstream response, which fetch forbids
+// ("TypeError: immutable"), so that every stream answers 500. It gets a copy.
 const plainFetch = globalThis.fetch;
 
 globalThis.fetch = async (...args) => {

@@ -11,7 +11,7 @@ const release = "@portkey-ai/gateway@1.15.2";
 const folder = join(benchFolder, "portkey");
 const program = join(folder, "node_modules/@portkey-ai/gateway/build/start-server.js");
 
-/** The peer, in front of a mock upstream; undefined, with a line that says why, where it is not. */
+/** The peer in front of a mock upstream; undefined, with a logged reason, if it is missing. */
 export async function startPortkey(
   mockUrl: string,
   cores: GatewayCores,

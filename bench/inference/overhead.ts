@@ -16,8 +16,7 @@ export interface OverheadResult {
 
 /**
  * Uncounted warm-up of the JIT compilers of every process: the overhead of HTTP and the master
- * falls until about this many
- * requests.
+ * falls until about this many requests.
  */
 const warmupRequests = 1_500;
 const requests = 500;

@@ -49,8 +49,7 @@ const prefixRequests = 8;
 
 /**
  * Only one server is under load at a time. The servers alternate within seconds, per workload and
- * with the same prompts, so
- * that other load affects all of them.
+ * with the same prompts, so that other load affects all of them.
  */
 export async function measureRounds(
   servers: readonly InferenceServer[],

@@ -30,10 +30,9 @@ const model = "bench-routing";
 
 /**
  * Two workers and prompts with shared prefixes, one request after the other. One way is the master,
- * which routes by prefix;
- * the other goes round-robin directly to the workers, without HTTP and the master. Both alternate
- * on the same processes,
- * so that other load affects both, with different prompts, so that neither uses the other's cache.
+ * which routes by prefix; the other goes round-robin directly to the workers, without HTTP and the
+ * master. Both alternate on the same processes, so that other load affects both, with different
+ * prompts, so that neither uses the other's cache.
  */
 export async function compareRouting(
   modelFile: string,

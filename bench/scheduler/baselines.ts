@@ -69,10 +69,8 @@ function scored(score: number, node: NodeState, pod: TracePod): Scored {
 
 /**
  * Scores every node that fits and takes the best. Equal scores go to the lowest node name, and
- * names carry a random prefix, as
- * in the artefact: one random order of the nodes holds for the whole run. Scores are cached per
- * kind of pod and recomputed
- * only for changed nodes.
+ * names carry a random prefix, as in the artefact: one random order of the nodes holds for the
+ * whole run. Scores are cached per kind of pod and recomputed only for changed nodes.
  */
 class ScoredPolicy implements Policy {
   /** In the order of the prefixed names. */

@@ -10,8 +10,7 @@
  *   full cluster.
  *
  * DIR holds openb_node_list_gpu_node.csv and openb_pod_list_*.csv; each pod list is one trace,
- * reported under its file's base
- * name.
+ * reported under its file's base name.
  */
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";

@@ -16,28 +16,28 @@ import { syntheticJob, syntheticNode } from "./throughput.ts";
 const NODES = 5_000;
 const JOBS = 10_000;
 const SEED = 42;
-/** Submissions that are on their way at once. */
+/** Concurrent submissions. */
 const CLIENTS = 256;
 
 /**
- * Placements per second through a master's real log: each is in an entry that was written and synced
- * to the disk, and applied with its checks, before it counts. A group of one master.
+ * Placements per second through a single master's real log: each counts once its entry is durable
+ * and applied with its checks.
  */
 export interface RaftThroughput {
   readonly nodes: number;
   readonly jobs: number;
   readonly placed: number;
-  /** Entries of the log that the placements came in. */
+  /** Log entries with the placements. */
   readonly plans: number;
   /** All jobs wait when the first plan is made. */
   readonly perSecond: number;
-  /** Submissions alone, each an entry of its own, 256 at once. */
+  /** Only submissions, each an entry of its own, 256 at once. */
   readonly submitsPerSecond: number;
-  /** Submitted and placed, both going on at once. */
+  /** Submitted and placed concurrently. */
   readonly streamedPerSecond: number;
 }
 
-/** Measures on the synthetic cluster and mix of the other throughput figures. */
+/** Measures on the synthetic cluster and mix of the other throughput results. */
 export async function measureThroughRaft(): Promise<RaftThroughput> {
   const waiting = await withMaster(async (plane) => {
     const submitted = await timed(() => submitAll(plane));
@@ -133,7 +133,9 @@ async function proposeAll(
   await Promise.all(Array.from({ length: CLIENTS }, client));
 }
 
-/** Plan after plan, as the leader's loop, until all jobs have their places and no more come. */
+/**
+ * Plan after plan, as in the leader's loop, until all jobs have their places and no more arrive.
+ */
 async function placeAll(plane: RaftControlPlane, noMore: () => boolean): Promise<void> {
   const plans = new PlanBook(plane);
   for (;;) {

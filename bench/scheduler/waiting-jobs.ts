@@ -12,7 +12,7 @@ const ROUNDS = 7;
 const SEED = 42;
 const HOUR_MS = 3_600_000;
 
-/** What a decision costs on a full cluster where jobs wait. */
+/** The cost of a decision on a full cluster with waiting jobs. */
 export interface WaitingCosts {
   readonly nodes: number;
   readonly running: number;
@@ -24,11 +24,13 @@ interface WaitingCost {
   readonly waiting: number;
   readonly starts: number;
   readonly evicted: number;
-  /** Processor time of one decision, with the layout kept from the last; the median. */
+  /** CPU time of one decision, with the layout kept from the last; the median. */
   readonly cpuMs: number;
 }
 
-/** Measures decisions that start nothing or little: promises, evictions, backfill, explanations. */
+/**
+ * Measures decisions that start little or nothing: reservations, evictions, backfill, explanations.
+ */
 export function measureWaitingJobs(): WaitingCosts {
   const random = seededRandom(SEED);
   const nodes = Array.from({ length: NODES }, (_, at) => {
@@ -61,7 +63,7 @@ function started(standing: SchedulingSnapshot, jobs: readonly QueuedJob[]): Runn
   });
 }
 
-/** By what waits, as it is told. */
+/** The waiting queues, by the name in the report. */
 function queues(hosts: readonly string[]): Record<string, QueuedJob[]> {
   const random = seededRandom(SEED + 1);
   const draw = (priority: number) =>

@@ -6,7 +6,7 @@ import { benchRandom } from "../support/statistics.ts";
 export interface SoakPlan {
   readonly requests: number;
   readonly concurrency: number;
-  /** The share of requests whose client hangs up. */
+  /** The share of requests whose client disconnects. */
   readonly cancelled: number;
   readonly seed: number;
 }
@@ -21,12 +21,12 @@ export interface SoakOutcome {
   readonly completionTokens: number | undefined;
 }
 
-/** A request without an end after so long hangs. */
+/** A request without an end after this long hangs. */
 const hangAfterMs = 120_000;
 const maxPromptWords = 40;
 const maxTokens = 32;
 
-/** Runs the plan; what request i asks and when it hangs up follows from the seed and i alone. */
+/** Runs the plan; the content and the disconnect of request i follow from the seed and i alone. */
 export async function runSoak(
   server: ChatServer,
   plan: SoakPlan,

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What one call used, as the master's ledger keeps it (a JSON line). */
+/** A call's usage in the master's ledger (a JSON line). */
 export interface LedgerRow {
   readonly requestId: string;
   readonly promptTokens: number;

@@ -9,13 +9,13 @@ interface ChildOptions {
   readonly name: string;
   readonly command: string;
   readonly args: readonly string[];
-  /** All that the child prints goes there. */
+  /** Receives all output of the child. */
   readonly logFile: string;
   /** The one core it may run on. */
   readonly core?: number | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly cwd?: string | undefined;
-  /** Whether it reads what `tell` writes. */
+  /** Whether the child reads input lines. */
   readonly input?: boolean | undefined;
 }
 
@@ -57,7 +57,7 @@ export class Child {
     return this.#process.exitCode !== null || this.#process.signalCode !== null;
   }
 
-  /** Resolves with the match of the first line, past or to come, that the pattern matches. */
+  /** Resolves with the match of the first past or future line that the pattern matches. */
   async line(pattern: RegExp, timeoutMs: number): Promise<RegExpExecArray> {
     const deadline = Date.now() + timeoutMs;
     for (let next = 0; ; ) {
@@ -82,7 +82,7 @@ export class Child {
     throw new Error(`${this.name} failed; its output is in ${this.#logFile}`);
   }
 
-  /** Asks the process to end, then ends what is left of it and of its descendants. */
+  /** Asks the process to end, then kills the rest of it and of its descendants. */
   async stop(): Promise<void> {
     const tree = processTree(this.pid).map((pid) => ({ pid, start: processStartTicks(pid) }));
     if (!this.exited) {
@@ -130,7 +130,7 @@ async function stopAll(): Promise<void> {
   await Promise.all([...running].map((child) => child.stop()));
 }
 
-/** Runs a benchmark's body and ends its processes however the body ends. */
+/** Runs a benchmark's body and ends its processes in any case. */
 export async function withCleanup(body: () => Promise<void>): Promise<void> {
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.once(signal, () => void stopAll().then(() => process.exit(130)));

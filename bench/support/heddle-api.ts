@@ -1,4 +1,4 @@
-/** A registration, as POST /models takes it. */
+/** A registration for POST /models. */
 interface ServedModel {
   readonly id: string;
   /** As `file:///models/a.gguf`. */
@@ -8,7 +8,7 @@ interface ServedModel {
   readonly replicas?: "every-worker" | undefined;
 }
 
-/** The few calls of our API that the benchmarks need. */
+/** The calls of our API that the benchmarks need. */
 export class HeddleApi {
   /** As `http://127.0.0.1:8080`. */
   readonly url: string;
@@ -19,7 +19,7 @@ export class HeddleApi {
     this.key = key;
   }
 
-  /** A key with limits so wide that they are checked and never met, as accounting is. */
+  /** A key with limits so wide that they are checked but never reached, like accounting. */
   async createLimitedKey(): Promise<string> {
     const wide = 1_000_000_000;
     const limits = { requests_per_minute: wide, tokens_per_minute: wide, concurrency: wide };

@@ -18,7 +18,7 @@ export interface RunningHeddle {
 
 const program = join(repositoryRoot, "apps/cli/dist/main.js");
 
-/** Runs `heddle up` with a data directory of its own and waits until its self-check went well. */
+/** Runs `heddle up` with its own data directory and waits until its self-check has passed. */
 export async function heddleUp(flags: readonly string[]): Promise<RunningHeddle> {
   if (!existsSync(program)) throw new Error("the workspace is not built: npm run build");
   mkdirSync(join(benchFolder, "data"), { recursive: true });
@@ -42,8 +42,8 @@ export async function heddleUp(flags: readonly string[]): Promise<RunningHeddle>
 }
 
 /**
- * Serves the built-in model of random weights on one thread and returns its id: its own share of a
- * call is so small that the path's shows, and no core is kept from the processes around it.
+ * Serves the built-in random model on one thread and returns its id. Its own share of a call is so
+ * small that the path's shows, and it leaves the cores to the other processes.
  */
 export async function serveTinyModel({ api }: RunningHeddle): Promise<string> {
   const id = "bench-tiny";
@@ -52,7 +52,7 @@ export async function serveTinyModel({ api }: RunningHeddle): Promise<string> {
   return id;
 }
 
-/** What a process of the cluster is, from the program it runs. */
+/** The role of a process of the cluster, from its program. */
 function roleOf(pid: number, root: number): string {
   if (pid === root) return "heddle up";
   const script = commandLine(pid).find((argument) => /\.(js|ts|mjs)$/.test(argument)) ?? "";

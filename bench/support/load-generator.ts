@@ -12,14 +12,14 @@ export interface LoadSpec {
   readonly concurrency: number;
   readonly warmupMs: number;
   readonly durationMs: number;
-  /** The text that every answer must bring, as words with a space after each. */
+  /** The expected text of every answer, as words with a space after each. */
   readonly expectedText: string;
 }
 
-/** What came back between the warm-up and the end. */
+/** The results between the warm-up and the end. */
 export interface LoadResult {
   readonly requests: number;
-  /** Those of the warm-up and of the tail too: what the server's CPU time is spread over. */
+  /** Includes those of the warm-up and the tail, over which the server's CPU time is divided. */
   readonly allRequests: number;
   readonly failures: number;
   readonly firstFailure: string;
@@ -28,10 +28,10 @@ export interface LoadResult {
   readonly latencyMs: Summary;
   /** To the first text of a stream. */
   readonly firstTextMs: Summary;
-  /** Words of the expected text that came, each a delta of the engine. */
+  /** Received words of the expected text, each a delta of the engine. */
   readonly deltasPerSecond: number;
   readonly framesPerSecond: number;
-  /** Words that were expected and did not come. */
+  /** Missing words. */
   readonly lostDeltas: number;
   /** CPU time of the generator per second. */
   readonly generatorCpu: number;

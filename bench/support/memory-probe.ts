@@ -7,10 +7,9 @@ const READS = 1_000_000;
 let table: Uint32Array | undefined;
 
 /**
- * Nanoseconds of a read from 4 MiB whose place is known only after the one before it. On a machine
- * that shares its cache and memory with other tenants this swings by several times while plain
- * arithmetic does not, and everything that allocates swings with it: a round whose probe is high was
- * not taken on a quiet machine, whatever its load average says.
+ * Nanoseconds of a dependent read in 4 MiB. Next to other tenants it varies by several times while
+ * plain arithmetic does not, and everything that allocates varies with it. A round with a high
+ * value ran on a noisy machine, whatever its load average.
  */
 export function memoryReadNs(): number {
   table ??= shuffledCycle(TABLE_LENGTH);
@@ -18,7 +17,7 @@ export function memoryReadNs(): number {
   const beganMs = performance.now();
   for (let i = 0; i < READS; i++) at = table[at]!;
   const ns = ((performance.now() - beganMs) * 1e6) / READS;
-  // The chain's end is used, so that no compiler drops the reads.
+  // Uses the chain's end, so that no compiler drops the reads.
   if (at >= TABLE_LENGTH) throw new Error("the table leads out of itself");
   return ns;
 }

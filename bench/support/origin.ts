@@ -7,7 +7,7 @@ export function originOf(url: string): Origin {
   return { host: hostname, port: Number(port || 80) };
 }
 
-/** A port that nobody listens on now, for servers that cannot be asked for any. */
+/** A currently free port, for servers that cannot choose one. */
 export function freeOriginPort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-/** What Linux tells of a process; undefined once it is gone. */
+/** Linux's data on a process; undefined once it is gone. */
 export interface ProcessSample {
   readonly pid: number;
   readonly residentBytes: number;
@@ -26,7 +26,7 @@ export function sampleProcess(pid: number): ProcessSample | undefined {
   }
 }
 
-/** What all threads of the process that live have had of the cores, in ms, to the nanosecond. */
+/** CPU time of all live threads of the process, in ms, to the nanosecond. */
 export function threadsCpuMs(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`);
   const nanoseconds = threads.map((thread) =>
@@ -35,7 +35,7 @@ export function threadsCpuMs(pid: number): number {
   return nanoseconds.reduce((sum, one) => sum + one, 0) / 1e6;
 }
 
-/** The process and all that came from it, parents first. */
+/** The process and all its descendants, parents first. */
 export function processTree(root: number): readonly number[] {
   const children = new Map<number, number[]>();
   for (const entry of readdirSync("/proc")) {
@@ -59,7 +59,7 @@ export function commandLine(pid: number): readonly string[] {
   }
 }
 
-/** Tells a process from a later one that was given the same pid: ticks from boot to its start. */
+/** Distinguishes a process from a later one with the same pid: ticks from boot to its start. */
 export function processStartTicks(pid: number): string | undefined {
   try {
     return statFields(pid)[19];

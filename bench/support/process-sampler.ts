@@ -7,7 +7,7 @@ export interface WatchedProcess {
   readonly role: string;
 }
 
-/** How a process's memory and descriptors went over a run. */
+/** A process's memory and descriptors over a run. */
 export interface ProcessTrend extends WatchedProcess {
   readonly samples: number;
   /** Medians of the run's second quarter (the first one warms up) and of its last. */

@@ -4,7 +4,7 @@ import type { LoadResult, LoadSpec } from "./load-generator.ts";
 
 const program = fileURLToPath(new URL("./load-generator.ts", import.meta.url));
 
-/** Puts load on a server from a process of its own, pinned to a core. */
+/** Generates load on a server from a separate process, pinned to a core. */
 export async function runLoad(spec: LoadSpec, core: number, logFile: string): Promise<LoadResult> {
   const child = new Child({
     name: "load generator",

@@ -1,6 +1,6 @@
 import { StringDecoder } from "node:string_decoder";
 
-/** Splits a server-sent event stream into the `data` of its events; comments are left out. */
+/** Splits a server-sent event stream into the `data` of its events, without comments. */
 class SseReader {
   readonly #onData: (data: string) => void;
   readonly #decoder = new StringDecoder("utf8");
@@ -43,10 +43,10 @@ export interface ChatUsage {
   readonly prompt_tokens_details?: { readonly cached_tokens?: number };
 }
 
-/** Takes the stream of one chat answer apart: its text, its usage and how it ended. */
+/** Parses the stream of one chat answer: its text, its usage and its end. */
 export class ChatStream {
   text = "";
-  /** Events that brought text. */
+  /** Events with text. */
   textFrames = 0;
   frames = 0;
   usage: ChatUsage | undefined;

@@ -16,14 +16,14 @@ export function printTable(
   console.log(["", title, "", lines[0], rule, ...lines.slice(1)].join("\n"));
 }
 
-/** One bar that a benchmark is held to, with what was measured. */
+/** One bar of a benchmark, with the measured value. */
 export interface Verdict {
   readonly bar: string;
   readonly measured: string;
   readonly pass: boolean;
 }
 
-/** The verdict on a ratio that must be so great. */
+/** The verdict on a minimum ratio. */
 export function atLeastRatio(bar: string, ratio: number, wanted: number): Verdict {
   return {
     bar: `${bar} >= ${wanted}x`,

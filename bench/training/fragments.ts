@@ -13,7 +13,7 @@ import {
   weaveWork,
 } from "./weave.ts";
 
-/** How well a model does whose fragments are exchanged while its workers compute. */
+/** The quality of a model whose fragments are exchanged while its workers compute. */
 export interface FragmentsFigure {
   readonly name: string;
   readonly seed: number;

@@ -6,7 +6,7 @@ import { benchFolder, repositoryRoot } from "../support/command-line.ts";
 import { type DataSide, timed } from "./data-side.ts";
 import { peerMethods } from "./grpc-peer-methods.ts";
 
-/** grpc-js as it comes, with messages of 1 MiB; its server copies and does not add. */
+/** Unmodified grpc-js with messages of 1 MiB; its server copies and does not add. */
 export async function grpcJsSide(bytes: number): Promise<DataSide> {
   const child = new Child({
     name: "grpc-js",

@@ -20,7 +20,7 @@ const PS_LITE = [
 ] as const;
 const PIECE_BYTES = 4 * 1024 * 1024;
 
-/** Those of the peers that are there. */
+/** The sides of the available peers. */
 export async function nativeSides(peers: NativePeers, bytes: number): Promise<DataSide[]> {
   const sides: DataSide[] = [];
   if (peers.grpcCpp) sides.push(await grpcCppSide(peers.grpcCpp, bytes));
@@ -70,7 +70,7 @@ function start(
   return new Child({ name, command, args, env, logFile, input: true });
 }
 
-/** A side whose program takes a line for each push or pull and tells the time that it took. */
+/** A side whose program takes a line per push or pull and reports its time. */
 function driven(name: string, driver: Child, others: readonly Child[]): DataSide {
   let number = 0;
   const order = async (what: "push" | "pull") => {

@@ -18,9 +18,9 @@ export interface OverlapFigure {
   readonly name: string;
   /** Medians over the rounds of all turns but the first of each. */
   readonly roundMs: number;
-  /** How long of that the worker computed nothing, for an exchange that had not ended. */
+  /** The part of it in which the worker waited for an exchange. */
   readonly waitedMs: number;
-  /** What one exchange moved, pushed and pulled. */
+  /** Bytes of one exchange, pushed and pulled. */
   readonly exchangeBytes: number;
 }
 
@@ -45,7 +45,9 @@ const WAYS: readonly Way[] = [
   { name: "F=4, tau=12", fragments: 4, overlap: 12, slow: true },
 ];
 
-/** A worker whose link is slow, with and without exchanges while it computes; turns are interleaved. */
+/**
+ * A worker with a slow link, with and without exchanges during its compute; turns are interleaved.
+ */
 export async function measureOverlap(turns: number): Promise<OverlapFigure[]> {
   const { address: server } = await startParameterProcess();
   const link = await startLink(server);
@@ -118,11 +120,11 @@ async function train({ fragments, overlap }: Way, server: string) {
     },
   });
   await exchange.close();
-  // The first has the compilation in it, the last ends with all fragments at once.
+  // The first includes compilation, the last exchanges all fragments at once.
   return { rounds: rounds.slice(1, -1), exchangeBytes: (2 * elements * 4) / fragments };
 }
 
-/** The same exchange, with the time that its user waits. */
+/** The same exchange, with its user's waiting time. */
 function timed(exchange: ThreadedExchange) {
   let waitedMs = 0;
   const finish = async (fragment: number) => {

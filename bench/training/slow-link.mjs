@@ -1,12 +1,13 @@
-// A TCP link with a delay each way and a rate toward whoever dials it, in a process of its own:
-// node slow-link.mjs TARGET_PORT DELAY_MS MEGABYTES_PER_SECOND. It prints the port that it listens on.
+// A TCP link in a process of its own, with a delay each way and a rate towards its client:
+// node slow-link.mjs TARGET_PORT DELAY_MS MEGABYTES_PER_SECOND. It prints the port that it listens
+// on.
 import { connect, createServer } from "node:net";
 import process from "node:process";
 
 const [port, delayMs, megabytes] = process.argv.slice(2).map(Number);
 const bytesPerMs = megabytes * 1e3;
 
-/** Passes on what comes, as late as the delay and the rate say, in order. */
+/** Forwards data in order with the delay and the rate. */
 function pass(from, to, isPaced) {
   const queue = [];
   let freeAtMs = 0;
@@ -20,7 +21,7 @@ function pass(from, to, isPaced) {
       else to.end();
       late -= bytes?.length ?? 0;
     }
-    // The sender is held back when much is on its way.
+    // Back-pressure: the sender is resumed when little data is pending.
     if (late <= 4e6) from.resume();
     if (queue.length > 0) wait();
   };

@@ -19,15 +19,15 @@ import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
 import { repositoryRoot } from "../support/command-line.ts";
 import { joinBenchJob, openJob, startParameterProcess } from "./parameter-process.ts";
 
-/** What a way of training sent, and how well the model does at the end. */
+/** The bytes sent by a way of training, and the quality of the final model. */
 export interface TrainingFigure {
   readonly name: string;
   readonly seed: number;
   readonly pushedBytes: number;
   readonly pulledBytes: number;
-  /** Of the half of the held-out text by which settings were chosen, in nats a letter. */
+  /** On the half of the held-out text that selects settings, in nats per letter. */
   readonly choosingLoss: number;
-  /** Of the other half, which judges: the same batches for all. */
+  /** On the other half, for the result: the same batches for all. */
   readonly loss: number;
 }
 
@@ -46,7 +46,7 @@ const HELD_OUT_BATCHES = 128;
 const LEARNING_RATE = 6e-3;
 /** Of all steps, over which the rate rises, for all ways. */
 const RISING_PART = 1 / 16;
-/** Of all steps, over which what is left is averaged. */
+/** The share of all steps over which the final model is averaged. */
 const AVERAGED_PART = 1 / 32;
 /** Of one worker's step. */
 export const program = languageModelProgram(SHAPE, BATCH);
@@ -56,7 +56,7 @@ const cpu = () => onnxBackend({ device: "cpu", threads: 1 });
 
 /** This repository's docs in 32 letters; each tenth piece of 2 KiB is held out. */
 const { trained, heldOut } = splitText(readDocs());
-/** The held-out pieces in turn: by the one half settings are chosen, by the other they are judged. */
+/** The held-out pieces alternately: one half selects settings, the other gives the result. */
 export const heldOutHalves = halves(heldOut);
 
 /**

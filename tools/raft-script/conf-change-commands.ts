@@ -30,7 +30,7 @@ export function parseConfChanges(text: string): ConfChangeSingle[] {
 /** Answers `simple`, `enter-joint` and `leave-joint` on one configuration that starts empty. */
 export class ConfChangeCommands {
   #current: TrackedConfig = EMPTY_CONFIG;
-  /** Stands for the log, which grows by one entry with each command. */
+  /** Replaces the log: each command adds one entry. */
   #lastIndex = 0;
 
   handle(directive: Directive): string {

@@ -3,7 +3,7 @@ import { Directive, ScriptError } from "./directive.ts";
 /** What answers a command: its output, with or without a last newline. */
 export type CommandHandler = (directive: Directive) => string;
 
-/** A cursor over the lines of a script that copies to the output whatever it is told to keep. */
+/** A cursor over the lines of a script; kept lines are copied to the output. */
 class Lines {
   readonly #lines: readonly string[];
   #position = 0;
@@ -37,9 +37,9 @@ class Lines {
 const SEPARATOR = "----";
 
 /**
- * Runs every command of a data-driven script (the format of github.com/cockroachdb/datadriven) and
- * returns the script with the actual outputs in place of those it came with. Comments, blank lines
- * and the input of commands stay as they are.
+ * Runs every command of a data-driven script (the format of github.com/cockroachdb/datadriven).
+ * Returns the script with the actual outputs; comments, blank lines and the input of commands stay
+ * as they are.
  */
 export function runScript(text: string, handler: CommandHandler): string {
   const lines = new Lines(text);

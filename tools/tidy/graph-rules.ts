@@ -1,7 +1,7 @@
 import { dirname, join, normalize } from "node:path/posix";
 import { isTest, lineAt, type SourceFile, type SyntaxNode, walk } from "./source-file.ts";
 
-/** Rules about how the files hang together: layers, purity, cycles, dead exports. */
+/** Rules about the dependencies of files: layers, purity, cycles, dead exports. */
 
 /** What each lib may import; an app may import every lib, and nothing may import an app. */
 const LAYERS: Readonly<Record<string, readonly string[]>> = {
@@ -188,7 +188,7 @@ function resolveImport(
         (_all, name: string, file: string) =>
           `${APPS.has(name) ? "apps" : "libs"}/${name}/src/${file}.ts`,
       );
-  // Tests and tools may name a build output: it stands for its source.
+  // Tests and tools may name a build output, which means its source.
   const source = target.replace(/^((?:libs|apps)\/[^/]+)\/dist\/(.+)\.js$/, "$1/src/$2.ts");
   return known.has(source) ? source : undefined;
 }

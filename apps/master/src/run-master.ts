@@ -49,6 +49,7 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
  * - Exit code 0 after SIGTERM or SIGINT.
  * - Exit code 1 after a failed start, with the reason in one line on standard error.
  * - Exit code 8 after its removal from the group: it must not restart on its data.
+ *
  * `newestVersion` is the highest supported cluster version, which upgrade tests lower.
  */
 export async function runMaster(

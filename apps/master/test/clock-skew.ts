@@ -2,9 +2,8 @@ import { readFileSync } from "node:fs";
 
 /**
  * Loaded into a master by `node --import` in tests of clock jumps only. It shifts Date by the
- * milliseconds in the
- * file HEDDLE_TEST_CLOCK_FILE; the monotonic clock is unchanged, as on a machine whose clock was
- * set.
+ * milliseconds in the file HEDDLE_TEST_CLOCK_FILE; the monotonic clock is unchanged, as on a
+ * machine whose clock was set.
  */
 const file = process.env["HEDDLE_TEST_CLOCK_FILE"] ?? "";
 let offsetMs = 0;

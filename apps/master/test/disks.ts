@@ -74,8 +74,7 @@ export class ImageDisk {
 
   /**
    * Copies what has reached the disk, without data in memory; no process may write meanwhile.
-   * Repeats the copy if
-   * the file system itself wrote.
+   * Repeats the copy if the file system itself wrote.
    */
   async copy(): Promise<string> {
     const to = join(this.#folder, `image-${++this.#copies}`);

@@ -85,8 +85,7 @@ export class JobCluster {
 
   /**
    * An `afterEach` of tests that share the cluster: it removes what a failed test left. So that
-   * test can be retried, and
-   * no other fails. Does nothing after a passed one.
+   * test can be retried, and no other fails. Does nothing after a passed one.
    */
   async clear({ task }: Pick<TestContext, "task">): Promise<void> {
     if (task.result?.state === "pass") return;

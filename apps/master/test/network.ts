@@ -2,8 +2,7 @@ import { execFileSync } from "node:child_process";
 
 /**
  * A network namespace for each master, joined by a bridge to this one, from which clients reach
- * them. Packets can be
- * dropped silently, one way or both. Needs root and iproute2.
+ * them. Packets can be dropped silently, one way or both. Needs root and iproute2.
  */
 export class HostNetwork {
   readonly #names: readonly string[];

@@ -25,8 +25,7 @@ const MAX_REMEMBERED = 100;
 
 /**
  * A dispatch that answers at once: token i of choice c is the i-th word of the last message, or
- * `word<i>`. It obeys
- * maxTokens, choices, stop and the signal.
+ * `word<i>`. It obeys maxTokens, choices, stop and the signal.
  */
 export class ScriptedDispatch implements InferenceDispatch {
   script: Script = {};

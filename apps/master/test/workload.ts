@@ -47,10 +47,8 @@ const LAST_WORD_MS = 20_000;
 
 /**
  * Clients that read, write, and compare-and-set settings, and create API keys, over HTTP, each at
- * any master. A change
- * with unknown outcome is retried under its Idempotency-Key until it is known: so every accepted
- * change must show
- * exactly once. `check` checks the history.
+ * any master. A change with unknown outcome is retried under its Idempotency-Key until it is known:
+ * so every accepted change must show exactly once. `check` checks the history.
  */
 export class Workload {
   readonly history: Operation[] = [];

@@ -3,8 +3,8 @@ import { crc32 } from "node:zlib";
 
 /**
  * API keys: `hdl_<environment>_<id>_<secret><checksum>`, where id is 8, secret 43 (256 bits) and
- * checksum 6 characters
- * of base62. The checksum (CRC-32 of everything before it) detects typing errors without a look-up.
+ * checksum 6 characters of base62. The checksum (CRC-32 of everything before it) detects typing
+ * errors without a look-up.
  */
 export interface NewApiKey {
   readonly id: string;

@@ -29,8 +29,7 @@ const MAX_REMEMBERED = 10_000;
 
 /**
  * Finds the record of a key's text. Only the hash of a text is cached: the record is read on every
- * call, so revocation
- * and expiry apply at once.
+ * call, so revocation and expiry apply at once.
  */
 export class KeyVerifier<K extends StoredKey> {
   readonly #options: KeyVerifierOptions<K>;

@@ -59,10 +59,8 @@ export interface RateLimiterOptions {
 
 /**
  * The in-memory rate limiter: requests and tokens per minute by the generic cell rate algorithm
- * (ITU-T I.371), and
- * concurrent calls. Tokens are reserved at admission and corrected by the real use, so concurrent
- * calls cannot
- * overspend. A refused call is not charged.
+ * (ITU-T I.371), and concurrent calls. Tokens are reserved at admission and corrected by the real
+ * use, so concurrent calls cannot overspend. A refused call is not charged.
  */
 export class RateLimiter {
   readonly #options: RateLimiterOptions;

@@ -1,7 +1,6 @@
 /**
  * Whether scopes grant a permission, such as `models:deploy`. A scope grants itself, `models:*` and
- * `models:admin` grant
- * everything with the prefix `models:`, and `*` grants everything.
+ * `models:admin` grant everything with the prefix `models:`, and `*` grants everything.
  */
 export function grants(scopes: readonly string[], permission: string): boolean {
   for (const scope of scopes) {

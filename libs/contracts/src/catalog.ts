@@ -128,8 +128,8 @@ const BYTES_PER_GB = 1e9;
 
 /**
  * Open weights with 128k context, all Apache-2.0, Q4_K_M. Sources are pinned to a commit; digests
- * are those of the
- * repositories' Git LFS pointers. Sizes without an exact source are omitted; the digest decides.
+ * are those of the repositories' Git LFS pointers. Sizes without an exact source are omitted; the
+ * digest decides.
  */
 const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
   "FamilyA-1-2B": gpuBacking(

@@ -43,8 +43,7 @@ const message = z.discriminatedUnion("role", [
 
 /**
  * The contract's seeds are int64, but JSON numbers keep 53 bits. Neighbouring larger seeds may be
- * equal, which still
- * gives the same answer each time.
+ * equal, which still gives the same answer each time.
  */
 const seed = z
   .number()

@@ -174,8 +174,7 @@ export type ResourceUse = z.infer<typeof resourceUse>;
 
 /**
  * Offered: the node's capacity. In use: assigned to holders. Available: assignable to further jobs.
- * Measured: reported
- * by its system.
+ * Measured: reported by its system.
  */
 const amount = z.object({
   offered: z.number(),

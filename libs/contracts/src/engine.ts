@@ -96,8 +96,7 @@ export interface Usage {
 /**
  * The events of one request.
  * - In order: one `started`; `delta`s, with one `finish` per choice after its last delta; then
- *   exactly one of `done` or
- * `failed`.
+ *   exactly one of `done` or `failed`.
  * - A refused request has only `failed`; a cancelled one ends with `failed` and code `cancelled`.
  * - `id` is the sender's number of the request, unique on its connection.
  */
@@ -222,15 +221,13 @@ export interface EngineLoad {
 
 /**
  * How a model marks its reasoning. `tagged`: it writes `<think>` itself. `open`: its chat template
- * ends the prompt with
- * that tag, so the answer begins inside.
+ * ends the prompt with that tag, so the answer begins inside.
  */
 export type ReasoningStyle = "tagged" | "open";
 
 /**
  * The origin of the chat template: the option, the model's file, the family of the vocabulary's
- * control tokens, or plain
- * text for an unknown family.
+ * control tokens, or plain text for an unknown family.
  */
 export const CHAT_TEMPLATE_ORIGINS = [
   "option",

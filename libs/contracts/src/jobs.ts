@@ -16,8 +16,7 @@ const VIRAMA = String.raw`[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4
 const PICTURE = String.raw`\p{Extended_Pictographic}`;
 /**
  * Joiners that are part of the spelling, close to UAX #31 of Unicode: between joining letters,
- * beside a virama, and within
- * an emoji. Elsewhere they are invisible.
+ * beside a virama, and within an emoji. Elsewhere they are invisible.
  */
 const WRITTEN_JOINERS = new RegExp(
   [
@@ -170,8 +169,7 @@ const affinity = z.union([
 
 /**
  * The needs of the whole job. Amounts are divided evenly over its tasks, except device properties
- * (`gpu_type`,
- * `gpu_memory_gb`) and `network_bandwidth_gbps`, which is per task.
+ * (`gpu_type`, `gpu_memory_gb`) and `network_bandwidth_gbps`, which is per task.
  */
 const resourcesSchema = z.strictObject({
   /** Whole devices, or a share of one below 1 in thousandths. */

@@ -49,9 +49,8 @@ function nearestByLetters(fields: readonly string[], name: string): string | und
 
 /**
  * Matches words, as `hidden_sizes` for `hidden`, `entropy_coefficient` for `ent_coef` or `lr` for
- * `learning_rate`. The
- * field with the most common words wins, then the one with the closest number of words. Undefined
- * on a tie.
+ * `learning_rate`. The field with the most common words wins, then the one with the closest number
+ * of words. Undefined on a tie.
  */
 function nearestByWords(fields: readonly string[], name: string): string | undefined {
   const given = wordsOf(name);

@@ -28,10 +28,8 @@ export type OwnConfigCheck = (own: Readonly<Record<string, unknown>>) => readonl
 
 /**
  * The check of a plugin's JSON Schema, which is untrusted. Undefined for a schema that is too
- * large, invalid, or has
- * keywords with unbounded cost or references (patterns, references, conditions): then only the
- * trainer checks. Fields
- * that it does not name are faults.
+ * large, invalid, or has keywords with unbounded cost or references (patterns, references,
+ * conditions): then only the trainer checks. Fields that it does not name are faults.
  */
 export function ownConfigCheck(text: string): OwnConfigCheck | undefined {
   if (Buffer.byteLength(text) > MAX_SCHEMA_BYTES) return undefined;

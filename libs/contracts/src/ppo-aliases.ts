@@ -19,9 +19,8 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
 
 /**
  * A `ppo` job's config under our names; a non-object is unchanged. Throws an AppError
- * `invalid_value` with the field in
- * `param`. The reasons are two names for one field, and an inconsistent minibatch size or range of
- * values.
+ * `invalid_value` with the field in `param`. The reasons are two names for one field, and an
+ * inconsistent minibatch size or range of values.
  */
 export function resolvePpoAliases(config: unknown): unknown {
   if (typeof config !== "object" || config === null || Array.isArray(config)) return config;

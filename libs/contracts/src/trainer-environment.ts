@@ -1,8 +1,7 @@
 /**
  * Variables that a job may set for Heddle's own trainer. Others are refused: loaders, runtimes and
- * libraries run code that
- * variables name (NODE_OPTIONS, LD_PRELOAD, OPENSSL_CONF, CUDA_INJECTION64_PATH), and a deny list
- * is never complete.
+ * libraries run code that variables name (NODE_OPTIONS, LD_PRELOAD, OPENSSL_CONF,
+ * CUDA_INJECTION64_PATH), and a deny list is never complete.
  */
 const ALLOWED: readonly RegExp[] = [
   // Settings of plugins.

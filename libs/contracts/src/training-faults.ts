@@ -19,8 +19,7 @@ export interface TrainingFault {
 
 /**
  * The faults of a config. `tasks` is 1 if unknown; GPUs per task may be unknown. For a plugin's
- * algorithm only the common
- * fields are checked; its plugin checks the others.
+ * algorithm only the common fields are checked; its plugin checks the others.
  */
 export function trainingFaults(
   algorithm: string,

@@ -11,8 +11,7 @@ const MAX_ROWS = 2 ** 24;
 const MAX_SAMPLES = 2 ** 24;
 /**
  * Of one run between two exchanges, which goes to the backend as a whole: 2 GiB of tokens with
- * their targets. Rows have as
- * many numbers as the data has columns.
+ * their targets. Rows have as many numbers as the data has columns.
  */
 const MAX_RUN = { tokens: 2 ** 28, rows: 2 ** 24 };
 /** Parameters of a model: 8 GiB as float32, of which a task holds several copies. */

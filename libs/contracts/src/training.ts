@@ -54,8 +54,7 @@ const ppoSchema = z.strictObject({
   gae_lambda: share.default(0.95),
   /**
    * A truncated episode, as at its step limit, is worth the critic's value of its last observation,
-   * as in
-   * Stable-Baselines3; 0 if false, as in CleanRL.
+   * as in Stable-Baselines3; 0 if false, as in CleanRL.
    */
   bootstrap_truncated: z.boolean().default(true),
   num_minibatches: count(65_536).default(4),
@@ -102,14 +101,12 @@ const weaveCommon = {
   max_grad_norm: rate.default(1),
   /**
    * Of bsp: the final model averages the parameters after each exchange over these steps; 0 for
-   * none. By default, with local
-   * steps, a thirty-second of all steps.
+   * none. By default, with local steps, a thirty-second of all steps.
    */
   average_steps: z.int().min(0).max(1e9).optional(),
   /**
    * Initial steps with an exchange every `warm_start_local_steps`. By default, with local steps, a
-   * thirty-second of all
-   * steps.
+   * thirty-second of all steps.
    */
   warm_start_steps: z.int().min(0).max(1e9).optional(),
   /** By default an eighth of `local_steps`. */
@@ -118,8 +115,7 @@ const weaveCommon = {
   outer_learning_rate: rate.optional(),
   /**
    * By default 0.4 with local steps, otherwise 0. DiLoCo's 0.9 is for thousands of rounds: its
-   * memory of ten rounds moves
-   * parameters seven times as far as workers went.
+   * memory of ten rounds moves parameters seven times as far as workers went.
    */
   outer_momentum: z.number().min(0).max(0.9999).optional(),
 };
@@ -249,8 +245,7 @@ export type PluginTraining = z.output<typeof commonSchema> & {
 
 /**
  * The config with defaults, and with Stable-Baselines3's names resolved. Throws an AppError with
- * the field in `param`, and
- * for an algorithm that is not built in.
+ * the field in `param`, and for an algorithm that is not built in.
  */
 export function parseTrainingConfig(algorithm: string, config: unknown): TrainingConfig {
   if (algorithm === "ppo") {

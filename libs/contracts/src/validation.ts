@@ -13,8 +13,7 @@ export interface ValidationFault {
 
 /**
  * Parses the value by the schema. Throws an AppError for the first fault, with its JSON path in
- * `param` and all faults as
- * its `cause` (a RequestFaults).
+ * `param` and all faults as its `cause` (a RequestFaults).
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
   const { data, faults } = check(schema, value);
@@ -54,8 +53,7 @@ type Issue = z.core.$ZodIssue;
 
 /**
  * Drops redundant issues. zod checks an array against a text's length bounds, although its type is
- * wrong. Of two violated
- * bounds, as an integer's own and its field's, the wider one is dropped.
+ * wrong. Of two violated bounds, as an integer's own and its field's, the wider one is dropped.
  */
 function told(issues: readonly Issue[]): Issue[] {
   return issues.filter((issue, i) => {

@@ -14,8 +14,8 @@ export type CatalogCommand =
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
   /**
    * Makes `key` the successor of the key `id`, which expires at `expiresAtMs` or at its own time,
-   * if
-   * earlier. Refused where an active successor exists, unless `key` lacks `rotatedFrom` (old logs).
+   * if earlier. Refused where an active successor exists, unless `key` lacks `rotatedFrom` (old
+   * logs).
    */
   | {
       readonly type: "key.rotate";

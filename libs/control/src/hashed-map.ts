@@ -2,9 +2,8 @@ import { MapSnapshot } from "./map-snapshot.ts";
 
 /**
  * A map with an incremental hash of its content: the sum, modulo 2^32 in two lanes, of the hashes
- * of
- * its entries. Values are immutable JSON. Insertion order does not matter. It detects faults, not
- * forgery.
+ * of its entries. Values are immutable JSON. Insertion order does not matter. It detects faults,
+ * not forgery.
  */
 export class HashedMap<V> extends Map<string, V> {
   #high = 0;

@@ -1,7 +1,7 @@
 /**
  * A copy-on-write snapshot of a map, in order. Before the map changes an entry it calls here, and
- * the
- * old value is kept. The keys are copied at the first insertion or removal, or when reading starts.
+ * the old value is kept. The keys are copied at the first insertion or removal, or when reading
+ * starts.
  */
 export class MapSnapshot<V> {
   readonly #map: ReadonlyMap<string, V>;

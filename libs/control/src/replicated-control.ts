@@ -95,10 +95,8 @@ export class ReplicatedControl {
 
   /**
    * `newest`: the highest version to apply; upgrade tests pass an older one. `maxBytes`: bound on
-   * the
-   * state's memory in this process. Beyond it, apply and restore throw `insufficient_memory`, and
-   * the
-   * state must no longer be used.
+   * the state's memory in this process. Beyond it, apply and restore throw `insufficient_memory`,
+   * and the state must no longer be used.
    */
   constructor(newest: number = NEWEST_VERSION, maxBytes: number = Number.POSITIVE_INFINITY) {
     this.newest = newest;
@@ -156,8 +154,7 @@ export class ReplicatedControl {
 
   /**
    * Applies the entry at `index` of the log. Throws UnsupportedVersionError before any change if
-   * the
-   * entry raises the version above what this build supports.
+   * the entry raises the version above what this build supports.
    */
   apply(entry: LogCommand, index: number): ControlReply {
     const reply = this.#apply(entry, index);
@@ -223,8 +220,7 @@ export class ReplicatedControl {
 
   /**
    * The present state as lazy lines of JSON, to be read once. Old values are kept until the
-   * iterator
-   * reaches its end or is closed by `return`.
+   * iterator reaches its end or is closed by `return`.
    */
   snapshot(): IterableIterator<string> {
     const head: SnapshotHead = {

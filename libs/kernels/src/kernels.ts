@@ -5,8 +5,7 @@ export const KERNEL_BLOCK = 256;
 
 /**
  * The parameter server's arithmetic on one memory, as assembly/kernels.ts defines it. Pointers are
- * byte offsets, multiples
- * of 16; counts are of float32 elements, multiples of 256.
+ * byte offsets, multiples of 16; counts are of float32 elements, multiples of 256.
  */
 export interface Kernels {
   add(acc: number, part: number, count: number): void;

@@ -22,8 +22,7 @@ const STATISTICS: readonly (readonly [string, string, (lags: RecordableHistogram
 
 /**
  * Registers the delay of this process's timers under prom-client's names in place of its gauges,
- * which include the 10
- * ms between their samples.
+ * which include the 10 ms between their samples.
  */
 export function measureEventLoopLag(registry: Registry): void {
   const lags = createHistogram();

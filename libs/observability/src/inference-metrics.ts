@@ -81,10 +81,8 @@ const GAUGES: readonly (readonly [GaugeName, string, string])[] = [
 
 /**
  * A master's inference metrics under vLLM's names, which scrapers and dashboards know, and our own
- * under `heddle_`. The
- * calls are this master's own; engine loads, of all masters' calls, are under `heddle_replica_`.
- * `load` is called at
- * every scrape.
+ * under `heddle_`. The calls are this master's own; engine loads, of all masters' calls, are under
+ * `heddle_replica_`. `load` is called at every scrape.
  */
 export class InferenceMetrics {
   readonly #models = new Map<string, ModelInstruments>();

@@ -2,8 +2,7 @@ import type { Metric, Registry } from "prom-client";
 
 /**
  * A histogram by model whose observation costs an addition: prom-client's own builds and looks up a
- * label text each time.
- * The text is built at a scrape.
+ * label text each time. The text is built at a scrape.
  */
 export class ModelHistogram {
   readonly name: string;

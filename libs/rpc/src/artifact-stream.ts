@@ -19,8 +19,7 @@ export interface ArtifactHolder {
 
 /**
  * The bytes of an artifact from a node that has or relays it, with back-pressure. Throws the node's
- * error, and
- * `cancelled` after half a minute of silence.
+ * error, and `cancelled` after half a minute of silence.
  */
 export async function* streamArtifact(
   { address, role }: ArtifactHolder,

@@ -2,8 +2,7 @@ import type { NodeRole } from "./pki/node-name.ts";
 
 /**
  * `job`: a task with a ticket; the service checks the ticket's claims. Without TLS workers may call
- * such methods
- * too, because any holder of the cluster token can issue a ticket.
+ * such methods too, because any holder of the cluster token can issue a ticket.
  */
 export type Callers = "anyone" | readonly (NodeRole | "job")[];
 

@@ -31,8 +31,7 @@ export const clientChannelOptions: ChannelOptions = {
 
 /**
  * Added for receivers of large streams: the default HTTP/2 window of 64 KiB costs a round trip
- * each. A stream with a
- * slow reader buffers as much.
+ * each. A stream with a slow reader buffers as much.
  */
 export const bulkChannelOptions: ChannelOptions = {
   "grpc-node.flow_control_window": 4 * 1024 * 1024,

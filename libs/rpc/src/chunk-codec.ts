@@ -17,10 +17,8 @@ let scratch = Buffer.alloc(0);
 
 /**
  * Encodes a ParameterChunk as protobuf into a reused buffer: allocating a megabyte costs ten times
- * as much as copying
- * into it. The result is valid until the next call in this thread; gRPC copies it before it
- * returns. The data comes
- * last, which decoding relies on.
+ * as much as copying into it. The result is valid until the next call in this thread; gRPC copies
+ * it before it returns. The data comes last, which decoding relies on.
  */
 export function encodeChunk({ version, offset, data, totalBytes }: ParameterChunk): Buffer {
   const bytes = data as Uint8Array | undefined;

@@ -76,8 +76,7 @@ interface CallerChecks {
 
 /**
  * An interceptor that refuses unauthorized calls before their first message is read, and passes the
- * calling node to
- * the handlers of others.
+ * calling node to the handlers of others.
  */
 export function requireCaller(own: NodeCredentials, checks: CallerChecks): ServerInterceptor {
   return ({ path }, call) => {

@@ -5,8 +5,7 @@ import type {
 
 /**
  * A fast codec for frames of plain deltas, which almost all frames of a session are, in the format
- * of
- * proto/worker.proto. Other frames are left to the general serializer.
+ * of proto/worker.proto. Other frames are left to the general serializer.
  */
 
 /** Field numbers of proto/worker.proto, with the wire type in the lower three bits. */

@@ -31,10 +31,8 @@ import type { Usage__Output } from "@heddle/contracts/generated/heddle/v1/Usage"
 
 /**
  * Converts requests and events between their contract (libs/contracts/src/engine.ts) and their
- * messages
- * (proto/worker.proto). decode(encode(x)) equals x, except that an empty list of log-probabilities
- * or tool calls and
- * an empty `param` become absent.
+ * messages (proto/worker.proto). decode(encode(x)) equals x, except that an empty list of
+ * log-probabilities or tool calls and an empty `param` become absent.
  */
 export function encodeEvent(event: EngineEvent): InferenceEvent {
   switch (event.type) {

@@ -6,10 +6,8 @@ import { nodeNameOf } from "./pki/node-name.ts";
 
 /**
  * A task's credential for parameter servers. The leader issues it to the workers of an attempt.
- * With TLS its certificate's
- * key signs it, otherwise a key derived from the cluster token. It authorizes access to the shards
- * of one attempt on the
- * named servers, and nothing else.
+ * With TLS its certificate's key signs it, otherwise a key derived from the cluster token. It
+ * authorizes access to the shards of one attempt on the named servers, and nothing else.
  */
 export interface JobClaims {
   readonly jobId: string;
@@ -55,8 +53,7 @@ export class TicketVerifier {
 
   /**
    * The claims of a call's ticket in `authorization`; undefined if it has none. Throws an AppError
-   * `invalid_api_key` for
-   * one that is not signed by this cluster or has expired.
+   * `invalid_api_key` for one that is not signed by this cluster or has expired.
    */
   claimsOf(authorization: unknown): JobClaims | undefined {
     if (typeof authorization !== "string" || !authorization.startsWith(TICKET_SCHEME)) {

@@ -105,9 +105,8 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
 
 /**
  * Every message and service of proto/*.proto for grpc-js. Field names are camelCase, 64-bit
- * integers numbers, enums
- * their names, bytes Buffers. Absent plain fields have their default, and a oneof's name holds its
- * set member.
+ * integers numbers, enums their names, bytes Buffers. Absent plain fields have their default, and a
+ * oneof's name holds its set member.
  */
 export const packageDefinition = loadSync(
   ["cluster", "worker", "raft", "tasks", "enrollment", "parameters", "health"].map(

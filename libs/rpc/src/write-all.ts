@@ -2,8 +2,7 @@ import type { ServerWritableStream } from "@grpc/grpc-js";
 
 /**
  * Answers a call with a stream of replies, with back-pressure, and ends it. Stops and closes the
- * replies when the
- * caller disconnects. Rejects with what the replies throw.
+ * replies when the caller disconnects. Rejects with what the replies throw.
  */
 export async function writeAll<Request, Reply>(
   stream: ServerWritableStream<Request, Reply>,

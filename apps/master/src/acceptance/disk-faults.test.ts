@@ -7,8 +7,7 @@ import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault
 import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Masters whose disks are full, fail, or lose power, under a workload. Parts that this machine does
-// not
-// support are skipped with the reason.
+// not support are skipped with the reason.
 
 const NAMES = ["master-1", "master-2", "master-3"];
 const noMemoryDisk = skipReason(

@@ -4,8 +4,7 @@ import { eventsOf } from "../../test/http.ts";
 import { childrenOf, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
 // Two workers, and a client's view when processes are killed. The tests run in order, each from the
-// state
-// that the previous one left.
+// state that the previous one left.
 
 /** Enough for the rest of a short answer on a loaded machine, far too short for a long one. */
 const DRAIN_MS = 4_000;

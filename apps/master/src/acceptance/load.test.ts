@@ -90,8 +90,7 @@ describe("one slot", () => {
     const abort = new AbortController();
     const refusals: APIError[] = [];
     // One runs, one may wait in the engine and two in the master, so at least eight are refused at
-    // once. Two
-    // more may find room as calls end.
+    // once. Two more may find room as calls end.
     for (let call = 0; call < 12; call++) {
       cluster.openai.chat.completions
         .create({ ...endless, stream: true }, { signal: abort.signal })

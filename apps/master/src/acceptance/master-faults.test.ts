@@ -8,10 +8,8 @@ import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault
 import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Three masters as processes under faults, while clients change and read settings through all of
-// them. Every
-// history is checked: linearizable, nothing lost, nothing twice. HEDDLE_FAULT_MINUTES makes the
-// runs
-// longer (npm run faults).
+// them. Every history is checked: linearizable, nothing lost, nothing twice. HEDDLE_FAULT_MINUTES
+// makes the runs longer (npm run faults).
 
 const CLOCK_SKEW = fileURLToPath(new URL("../../test/clock-skew.ts", import.meta.url));
 

@@ -5,8 +5,7 @@ import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
 import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
 // Certificates between real processes: masters and workers. One test waits for a renewal,
-// concurrently with
-// the others.
+// concurrently with the others.
 
 type OnEnd = TestContext["onTestFinished"];
 

@@ -3,8 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
 // The unmodified official Node client against a master and a worker as processes. The tiny model's
-// weights
-// are random, so logit_bias steers its text, and logprobs show the expected result.
+// weights are random, so logit_bias steers its text, and logprobs show the expected result.
 
 type Params = Omit<OpenAI.ChatCompletionCreateParamsNonStreaming, "stream">;
 
@@ -112,8 +111,7 @@ describe("an answer", () => {
   it("has the same logprobs streamed and at once, which spell its text", async () => {
     const params = { ...ask("scores"), max_tokens: 32, logprobs: true, top_logprobs: 3 };
     // A cached prompt is computed in other batches than a new one, which changes scores in the
-    // fourth decimal. Both
-    // calls find it cached.
+    // fourth decimal. Both calls find it cached.
     await whole(params);
     const [choice] = (await whole({ ...params, logit_bias: NO_END })).choices;
     const entries = choice?.logprobs?.content ?? [];
@@ -162,8 +160,7 @@ describe("a stop string", () => {
 
 describe("UTF-8 characters of several tokens", () => {
   // Each answer is compared with its own tokens: two answers with one seed may differ in 400 draws,
-  // because batching
-  // changes the last bits of scores.
+  // because batching changes the last bits of scores.
   const truthOf = (logprobs: { bytes: number[] | null }[]) => {
     const bytes = logprobs.flatMap((entry) => entry.bytes ?? []);
     expect(bytes).toHaveLength(400);

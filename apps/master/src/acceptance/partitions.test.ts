@@ -4,8 +4,7 @@ import { eventuallyAsync } from "../../test/master-group.ts";
 import { HostNetwork, whyNoNetworks } from "../../test/network.ts";
 
 // Three masters, each in its own network namespace; clients always reach all of them. Packets
-// between masters
-// are dropped silently, as by a broken switch.
+// between masters are dropped silently, as by a broken switch.
 
 const skipped = whyNoNetworks();
 if (skipped) process.stdout.write(`partitions of networks: skipped, ${skipped}\n`);

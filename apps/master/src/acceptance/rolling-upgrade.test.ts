@@ -4,8 +4,8 @@ import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault
 import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Three masters as processes whose cluster version an upgrade raises. This build runs in place of
-// the older
-// one, limited to the previous version: so this tests that version's rules as this build has them.
+// the older one, limited to the previous version: so this tests that version's rules as this build
+// has them.
 
 const OLD = NEWEST_VERSION - 1;
 const NEW = NEWEST_VERSION;

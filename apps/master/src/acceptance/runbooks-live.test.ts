@@ -9,8 +9,7 @@ import { TINY } from "../../test/process-cluster.ts";
 import { Runbook } from "../../test/runbook.ts";
 
 // The runbooks of backup and forced recovery under a running command, a serving model and a
-// training job: real
-// processes, and the pages' commands unchanged.
+// training job: real processes, and the pages' commands unchanged.
 
 const LEASE_MS = 20_000;
 const TIMES = ["--lease-ms", String(LEASE_MS), "--node-lost-ms", "18000"];

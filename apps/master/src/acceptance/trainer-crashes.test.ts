@@ -5,8 +5,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../test/process-cluster.ts";
 
 // Jobs whose trainers crash at once, each time. Master, worker and parameter server are processes;
-// a plugin's
-// environment crashes the trainers from within.
+// a plugin's environment crashes the trainers from within.
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
@@ -111,8 +110,7 @@ test("crash loops: jobs fail with reason and last lines, and leave no shards", a
   expect(code?.job.failure?.message).toContain("exit code 9");
 
   // Within its tolerance each crash is a loss, until the crash loop is detected. Both ranks at once
-  // exceed the
-  // tolerance, which is a loss with another attempt.
+  // exceed the tolerance, which is a loss with another attempt.
   expect(elastic?.job).toMatchObject({ failures: 1, failure: { reason: "ExitCode" } });
   expect(elastic?.job.failure?.message).toMatch(/was ended by SIGKILL 3 times in a row/);
 

@@ -209,8 +209,7 @@ const hasCheckpoint = ({ checkpoint }: Job) => checkpoint !== null && checkpoint
 
 /**
  * Waits until a later attempt reports a durable checkpoint beyond its initial one. On a loaded
- * machine a slow
- * server may count as lost, which makes another attempt.
+ * machine a slow server may count as lost, which makes another attempt.
  */
 async function goesOn(id: string, { attempt, checkpoint }: Job): Promise<Job> {
   const job = await until(

@@ -38,8 +38,7 @@ const seen: Seen[] = [];
 
 /**
  * In the tiny model each capital letter is a token, each frequent pair of small letters, each
- * control token
- * and each end of a line.
+ * control token and each end of a line.
  */
 function promptTokens({ messages: [message] }: Params): number {
   const before = ["<|im_start|>", "us", "er", "\n"];

@@ -34,10 +34,8 @@ const PERMISSION = Symbol("heddle.permission");
 
 /**
  * Declares what a route's caller needs: a permission such as `models:deploy`, `authenticated` for
- * any
- * valid key, or `public`. A route without it is denied. A route of the orchestration API refuses
- * all
- * input that is not declared here.
+ * any valid key, or `public`. A route without it is denied. A route of the orchestration API
+ * refuses all input that is not declared here.
  */
 export function Permit(
   permission: Permission | "public" | "authenticated",
@@ -62,8 +60,7 @@ export function permissionOf(handler: object): { permission: string | undefined;
 
 /**
  * Authenticates and authorises a call by its headers, before its body is read. The server runs it
- * for
- * every route, also for those that declare nothing.
+ * for every route, also for those that declare nothing.
  */
 export class AccessCheck {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;

@@ -10,9 +10,8 @@ import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane
 
 /**
  * For routes that read the replicated state. `?consistency=strong` includes every change made
- * before the
- * call on any master, or answers 503. The default `stale` answers at once from this master's state.
- * Response headers hold the mode and the applied index.
+ * before the call on any master, or answers 503. The default `stale` answers at once from this
+ * master's state. Response headers hold the mode and the applied index.
  */
 export class Consistency implements NestInterceptor {
   readonly #control: ControlPlane;

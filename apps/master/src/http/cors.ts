@@ -14,8 +14,7 @@ export function isOrigin(text: string): boolean {
 
 /**
  * Lets scripts of the listed origins read answers. Returns true for a preflight, which it has
- * answered.
- * No cookie is used, so `*` exposes nothing without a key.
+ * answered. No cookie is used, so `*` exposes nothing without a key.
  */
 export function answerCors(
   { method, headers }: FastifyRequest,

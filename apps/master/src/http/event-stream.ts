@@ -30,8 +30,7 @@ export interface EventStreamOptions {
 
 /**
  * Server-sent events written directly to the response: the path of every streamed token. Nothing is
- * sent,
- * and the response stays usable for another answer, until the first event or heartbeat.
+ * sent, and the response stays usable for another answer, until the first event or heartbeat.
  */
 export class EventStream {
   readonly #response: ServerResponse;
@@ -62,8 +61,7 @@ export class EventStream {
 
   /**
    * One write per chunk: Node would write its length, text and end as four pieces, at several times
-   * the
-   * cost. Unchunked responses, as for HTTP/1.0, are left to Node.
+   * the cost. Unchunked responses, as for HTTP/1.0, are left to Node.
    */
   #send(text: string): void {
     const response = this.#response;
@@ -87,10 +85,8 @@ export class EventStream {
 
   /**
    * Resolves when the client has caught up or is gone. Rejects with `request_timeout` when it has
-   * read
-   * nothing for the stall limit. Node's socket timeout distinguishes a slow reader from one that
-   * does
-   * not read.
+   * read nothing for the stall limit. Node's socket timeout distinguishes a slow reader from one
+   * that does not read.
    */
   drained(): Promise<void> {
     const response = this.#response;

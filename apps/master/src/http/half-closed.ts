@@ -10,11 +10,9 @@ const MAX_SILENT_LOOKS = 2;
 /**
  * Answers clients that close their sending side after the request and wait, as `nc -N` does. A full
  * close starts with the same packet; only a write shows the difference, by a reset. So such a
- * client is
- * written to four times a second: `102 Processing` before the answer, a comment in an event stream.
- * The first reset frees the call. HTTP/1.0 and file bodies have no such probe: there half a second
- * of
- * silence decides.
+ * client is written to four times a second: `102 Processing` before the answer, a comment in an
+ * event stream. The first reset frees the call. HTTP/1.0 and file bodies have no such probe: there
+ * half a second of silence decides.
  */
 export function answerHalfClosed(server: Server): void {
   // An option of Node's server that its types lack; without it Node closes its own side at once.

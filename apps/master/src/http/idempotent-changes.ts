@@ -21,9 +21,8 @@ const TAG_BYTES = 16;
 
 /**
  * Makes the changes of requests. One with the header `Idempotency-Key` is made once: a retry within
- * 24
- * hours, at any master, gets the first response with `Idempotency-Replayed: true`. The response is
- * encrypted in the replicated state with a key derived from the header, because it may hold a
+ * 24 hours, at any master, gets the first response with `Idempotency-Replayed: true`. The response
+ * is encrypted in the replicated state with a key derived from the header, because it may hold a
  * secret.
  */
 export class IdempotentChanges {
@@ -37,10 +36,8 @@ export class IdempotentChanges {
 
   /**
    * The response to a request. `requested` reads and checks it if it was not answered before, and
-   * `answer`
-   * builds the full response. Throws `unprocessable` for another request under the same key, and
-   * the
-   * refusal of the change.
+   * `answer` builds the full response. Throws `unprocessable` for another request under the same
+   * key, and the refusal of the change.
    */
   async make<Told, Answer>(
     request: CallerRequest,

@@ -6,15 +6,13 @@ import { RequestFaults } from "@heddle/contracts/validation";
 const MAX_JSON_DEPTH = 64;
 /**
  * Maximum fields and items of a body: each is checked and copied several times, and millions of
- * them
- * would block the event loop.
+ * them would block the event loop.
  */
 const MAX_JSON_ITEMS = 65_536;
 
 /**
  * The object in a request body. Throws `invalid_json` for anything else. Of duplicate fields in one
- * object
- * the last counts, as in JSON.parse.
+ * object the last counts, as in JSON.parse.
  */
 export function parseJsonBody(body: Buffer): Record<string, unknown> {
   if (body.length === 0) throw invalid("the body is empty; a JSON object is expected");
@@ -75,8 +73,7 @@ const BACKSLASH = 0x5c;
 
 /**
  * Counts brackets and commas outside of strings before parsing. ASCII bytes never occur inside a
- * longer
- * UTF-8 character.
+ * longer UTF-8 character.
  */
 function checkShape(body: Buffer): void {
   let depth = 0;

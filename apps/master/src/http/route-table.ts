@@ -30,8 +30,7 @@ const MAX_ROUTE_PARTS = 6;
 
 /**
  * The path of a route that was requested at a wrong base: as `/v1/models`, `/models`, or below
- * another
- * route. Undefined if no suffix of the path is a route's.
+ * another route. Undefined if no suffix of the path is a route's.
  */
 export function pathAtBase(routes: readonly RouteInfo[], path: string): string | undefined {
   const parts = path.split("/").filter(Boolean).slice(-MAX_ROUTE_PARTS);

@@ -120,8 +120,7 @@ export class AdmittedCall {
     this.#tellGaps();
     this.#observeTimes();
     // Includes tokens that were not streamed, as the end token. What was seen counts, even if the
-    // engine
-    // reports less.
+    // engine reports less.
     this.#count(atLeast(this.#seen, this.#usage));
     const { promptTokens, completionTokens } = this.#counted;
     this.#parts.reservation.finish(promptTokens + completionTokens);

@@ -10,15 +10,13 @@ const MAX_WAITING_LABEL_CHARS = 16 * 1024 * 1024;
 const FLUSH_MS = 500;
 /**
  * This many rows are written at once: under load, rows held for half a second would be promoted to
- * the
- * heap's old generation and soon be garbage there.
+ * the heap's old generation and soon be garbage there.
  */
 const FLUSH_ROWS = 256;
 
 /**
  * The usage rows as JSON lines, one file per UTC day, written in batches. A call never waits for
- * it; a
- * crash of the process loses at most the last half second.
+ * it; a crash of the process loses at most the last half second.
  */
 export class UsageLedger {
   readonly #directory: string;

@@ -66,8 +66,7 @@ function countReasons(blockers: ReadonlyMap<string, readonly Blocker[]>): Record
 
 /**
  * Devices of nodes that take work. Idle: the free share. Fragmentation: the part of the free share
- * that is
- * on partly used devices, where no whole-device task fits.
+ * that is on partly used devices, where no whole-device task fits.
  */
 function gpuFigures(state: JobsState, index: JobIndex) {
   let total = 0;

@@ -7,8 +7,7 @@ const REASONS: readonly (keyof ParameterServerRefusals)[] = ["strangers", "inval
 
 /**
  * `heddle_parameter_server_refusals_total` in /metrics: refusals of the attached parameter servers
- * by their
- * last report. A restarted server counts from 0, as counters do.
+ * by their last report. A restarted server counts from 0, as counters do.
  */
 export function exposeParameterServerMetrics(
   registry: Registry,

@@ -25,8 +25,7 @@ const WINDOW_SAMPLES = 10;
 
 /**
  * Rates over a sliding window of 10 s, and totals that survive an engine's restart, which resets
- * its
- * counters. Sampled in the background, so that reading changes nothing.
+ * its counters. Sampled in the background, so that reading changes nothing.
  */
 export class Throughput {
   readonly #control: ControlPlane;

@@ -10,8 +10,7 @@ export interface Quantiles {
 
 /**
  * Waiting times of the latest jobs by the log's time: until admission, and until their first
- * places. Derived
- * from the replicated events, so every master reports the same.
+ * places. Derived from the replicated events, so every master reports the same.
  */
 export class WaitingTimes {
   readonly #control: ControlPlane;

@@ -69,8 +69,7 @@ export class AttachedNode {
 
   /**
    * Sequences in use on the replica: this master's own count, plus the worker's count of other
-   * masters'.
-   * A count of both from one report would be older than the first.
+   * masters'. A count of both from one report would be older than the first.
    */
   usedSequences({ deployment, load, others }: ReplicaStatus): number {
     const own = this.link?.taken.sequences(deployment) ?? 0;

@@ -26,8 +26,7 @@ interface Counted {
 
 /**
  * Capacity, use and availability for jobs, per node and in total. The total counts what nodes of
- * one
- * machine share once.
+ * one machine share once.
  */
 export function clusterResources(
   nodes: readonly NodeView[],
@@ -111,8 +110,7 @@ function sharedStorage(control: ControlPlane) {
 
 /**
  * Engines share the cores, so a replica reserves only memory and its GPU. It holds the devices of
- * its
- * place from before it is loaded until it is gone.
+ * its place from before it is loaded until it is gone.
  */
 function replicaUses(
   { replicas }: NodeView,

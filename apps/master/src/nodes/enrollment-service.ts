@@ -91,8 +91,8 @@ export class EnrollmentService {
 
   /**
    * Looks the token up before anything is proposed, so guesses cost no log entries. Before it
-   * refuses,
-   * it catches up with the log: the token may have been created through another master just now.
+   * refuses, it catches up with the log: the token may have been created through another master
+   * just now.
    */
   async #known(id: string, role: NodeRole, name: string): Promise<JoinRecord> {
     const { group } = this.#running;

@@ -22,8 +22,7 @@ export function diskOf(node: NodeView): string {
 
 /**
  * The id of the machine of a node, whose resources count once for all its nodes. A node that does
- * not
- * report its machine is one of its own.
+ * not report its machine is one of its own.
  */
 export function hostOf({ hostId, id }: Pick<NodeView, "hostId" | "id">): string {
   return hostId ? `host ${hostId}` : `node ${id}`;

@@ -2,8 +2,7 @@ import type { ControlState } from "@heddle/control/state";
 
 /**
  * Whether the worker is draining or drained. A drained one gets no call; a draining one only while
- * no
- * other worker has the deployment ready.
+ * no other worker has the deployment ready.
  */
 export function leaving(
   { nodes }: Pick<ControlState, "nodes">,

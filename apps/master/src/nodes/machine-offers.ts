@@ -57,8 +57,7 @@ interface Pool extends Sharing {
 
 /**
  * The offer of each worker to jobs. The workers of a machine divide its capacity, less the reserve
- * and
- * the memory of replicas and parameter servers; so do those of a control group. `live` are the
+ * and the memory of replicas and parameter servers; so do those of a control group. `live` are the
  * nodes that report to this master.
  */
 export function machineOffers(

@@ -111,8 +111,7 @@ export interface NodeDirectory {
   replicasOf(deployment: string): readonly ReplicaStatus[];
   /**
    * Makes a worker pull a deployment's weights into its cache, or retries on the workers where it
-   * has
-   * failed. Rejects with `unavailable` if there is no worker.
+   * has failed. Rejects with `unavailable` if there is no worker.
    */
   pull(deployment: DeploymentSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
 }

@@ -10,8 +10,7 @@ const GPU_TYPE =
 
 /**
  * An attached worker's offer to jobs as a replicated record; undefined for none. `share` is its
- * share
- * of the machine.
+ * share of the machine.
  */
 export function nodeOfferOf(view: NodeView, share: MachineShare): NodeOffer | undefined {
   const { offer, gpus } = view;

@@ -34,8 +34,7 @@ const FAILURE_SETTLES_MS = 5_000;
 
 /**
  * Reconciles the attached nodes with the replicated state: new nodes, changed offers, sick devices
- * and
- * silent nodes.
+ * and silent nodes.
  */
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
@@ -59,8 +58,7 @@ export class NodeWatch {
     const { control, directory } = this.#options;
     this.#liveness.begin();
     // Another leader may have newer reports of the other nodes. A node that refuses this leader
-    // counts as
-    // silent.
+    // counts as silent.
     const live = directory
       .nodes()
       .filter((view) => view.refusesLeader === undefined && this.#liveness.isLive(view));
@@ -179,10 +177,9 @@ export class NodeWatch {
 
   /**
    * The nodes that are lost now. If more than half of all are silent, the network or this master is
-   * at
-   * fault, and none is lost until its lease expires. Nodes do not fall silent or return at one
-   * moment.
-   * So silence counts long before a node is lost, and stragglers get the same time to return.
+   * at fault, and none is lost until its lease expires. Nodes do not fall silent or return at one
+   * moment. So silence counts long before a node is lost, and stragglers get the same time to
+   * return.
    */
   #lostNodes(attached: ReadonlyMap<string, NodeView>): string[] {
     const { control, clock, log, nodeLostMs, leaseMs } = this.#options;

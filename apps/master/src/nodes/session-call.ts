@@ -18,8 +18,7 @@ export interface CallCarrier {
 
 /**
  * One request on its worker's stream, as its reader sees it: events in order, then exactly one
- * `done` or
- * `failed`, whatever happens to the worker. Leaving the iteration cancels.
+ * `done` or `failed`, whatever happens to the worker. Leaving the iteration cancels.
  */
 export class SessionCall implements AsyncIterable<EngineEvent> {
   readonly id: number;

@@ -26,10 +26,8 @@ export interface LeaderLoopOptions {
 
 /**
  * Runs a task of the active leader: a step after each relevant change and at the time that the last
- * step
- * returned, never two at once. A failed step, as on the loss of leadership, is logged and retried.
- * Steps
- * keep no essential state.
+ * step returned, never two at once. A failed step, as on the loss of leadership, is logged and
+ * retried. Steps keep no essential state.
  */
 export class LeaderLoop {
   readonly #options: LeaderLoopOptions;

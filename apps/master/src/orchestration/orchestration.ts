@@ -33,8 +33,7 @@ const CLOCK_PAUSE_MS = 10;
 const WATCH_MS = 250;
 /**
  * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
- * it
- * must be lost before its workers' timeout.
+ * it must be lost before its workers' timeout.
  */
 const SERVER_LOST_SHARE = 1 / 3;
 

@@ -55,8 +55,7 @@ test("model: preempts a job for the only GPU, returns it, and moves without a ga
     (await cluster.logs(id)).includes("attempt 2 from [c1]"),
   );
   // A device in the options is claimed as well: the replica starts on the node where that device is
-  // free.
-  // On a draining node it serves until its replacement does, for which the job leaves again.
+  // free. On a draining node it serves until its replacement does, for which the job leaves again.
   await cluster.startWorker("worker-2", { simulatedGpus: simulatedGpus("1xH100-80GB") });
   await cluster.takesJobs("worker-2");
   await cluster.masters.request("master-1", "POST", "/api/v1/models", {

@@ -65,8 +65,7 @@ export class ArtifactReader {
 
   /**
    * The bytes as the task left them, with back-pressure; see `checkedBytes`. Throws `unavailable`
-   * with the
-   * worker's name if it is detached, and `not_found` if it has deleted the file.
+   * with the worker's name if it is detached, and `not_found` if it has deleted the file.
    */
   read(known: KnownArtifact, range: ByteRange, signal: AbortSignal): AsyncGenerator<Buffer, void> {
     return checkedBytes(known.artifact, range, (asked) => this.#readRaw(known, asked, signal));

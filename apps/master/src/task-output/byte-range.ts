@@ -2,8 +2,7 @@ import type { ByteRange } from "./checked-bytes.ts";
 
 /**
  * Evaluates a `Range` header for this size. Undefined for the whole, as for other or multiple
- * ranges (RFC
- * 9110); `unsatisfiable` for a range without bytes.
+ * ranges (RFC 9110); `unsatisfiable` for a range without bytes.
  */
 export function byteRange(
   header: string | undefined,

@@ -14,8 +14,7 @@ export type RawRead = (asked: ByteRange & { readonly digests?: boolean }) => Asy
 
 /**
  * Verified bytes of an artifact. Throws `server_error` if the holder's bytes differ. With digests
- * of
- * pieces, no byte of a wrong piece is returned; otherwise the error precedes the last bytes.
+ * of pieces, no byte of a wrong piece is returned; otherwise the error precedes the last bytes.
  */
 export async function* checkedBytes(
   artifact: ArtifactRecord,

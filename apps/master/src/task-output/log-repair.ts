@@ -28,8 +28,7 @@ export interface LogRepairOptions {
 
 /**
  * Fetches what this master lacks of a log: what follows its end, and gaps that the worker deleted
- * before
- * shipping them here but after shipping them to another master.
+ * before shipping them here but after shipping them to another master.
  */
 export class LogRepair {
   readonly #options: LogRepairOptions;

@@ -115,8 +115,7 @@ export class LogService {
 
   /**
    * Only a task's node may write its log. For a task that the state has dropped, replaced or not
-   * applied
-   * yet, the node presents the grant from its lease.
+   * applied yet, the node presents the grant from its lease.
    */
   #mayWrite(name: LogName, { nodeId, grant }: LogChunk__Output): boolean {
     const { jobId, attempt, rank, incarnation = 0 } = name;

@@ -1,7 +1,6 @@
 /**
  * The input of a trainer's process, as JSON on standard input, which no other process can read: it
- * holds the task's
- * credentials. It holds none of the node's.
+ * holds the task's credentials. It holds none of the node's.
  */
 export interface TrainerOrders {
   /** For the parameter servers: valid for this attempt alone. */

@@ -54,12 +54,12 @@ export interface SaidMembers {
 
 /**
  * Keeps a node attached to one master: it registers, sends heartbeats at the master's interval and
- * on `report()`,
- * and reattaches when the stream ends. A removed master is retried rarely and without a log line.
+ * on `report()`, and reattaches when the stream ends. A removed master is retried rarely and
+ * without a log line.
  *
  * Heartbeats have a random phase, so that nodes do not report in lockstep after a master's start.
- * One node's phases
- * also differ per master, so that differences between the masters' knowledge occur in every run.
+ * One node's phases also differ per master, so that differences between the masters' knowledge
+ * occur in every run.
  */
 export class Attachment {
   readonly #options: AttachmentOptions;

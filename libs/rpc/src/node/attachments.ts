@@ -8,8 +8,8 @@ export interface AttachmentsOptions
 
 /**
  * Keeps a node attached to all masters. A master that was removed during its absence cannot say so,
- * so the others
- * report the members. While all attached masters omit a name, its address is not tried.
+ * so the others report the members. While all attached masters omit a name, its address is not
+ * tried.
  */
 export class Attachments {
   readonly #each: readonly Attachment[];

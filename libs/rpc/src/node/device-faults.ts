@@ -2,8 +2,7 @@ import { readFileSync } from "node:fs";
 
 /**
  * Devices declared sick, by index: lines of `INDEX REASON` in a file that an operator or a test
- * writes. Without the
- * file there are none.
+ * writes. Without the file there are none.
  */
 export function readDeviceFaults(path: string): ReadonlyMap<number, string> {
   let text = "";

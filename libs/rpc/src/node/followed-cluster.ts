@@ -8,8 +8,7 @@ const FILE = "cluster.json";
 
 /**
  * The cluster that this node works for, kept over restarts. It switches to a later incarnation of
- * its cluster, as
- * after a restore, and never back.
+ * its cluster, as after a restore, and never back.
  */
 export class FollowedCluster {
   readonly #directory: string;
@@ -42,8 +41,7 @@ export class FollowedCluster {
 
   /**
    * Switches to that cluster; resolves when that is on disk. Throws an AppError
-   * `precondition_failed` for an
-   * incarnation that is over. A cluster without an id is accepted.
+   * `precondition_failed` for an incarnation that is over. A cluster without an id is accepted.
    */
   async follow(cluster: string): Promise<void> {
     const refusal = this.refusalOf(cluster);

@@ -5,8 +5,7 @@ import { AppError } from "@heddle/base/errors";
 
 /**
  * The node's id: created at the first start and kept in the data directory, so that masters
- * recognize it after a
- * restart. Throws an AppError if the directory is unusable.
+ * recognize it after a restart. Throws an AppError if the directory is unusable.
  */
 export function nodeIdentity(dataDirectory: string): string {
   const path = join(dataDirectory, "node-id");

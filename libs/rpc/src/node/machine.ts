@@ -131,8 +131,7 @@ export class Machine {
 
 /**
  * Created by Linux at each boot (random(4)). Unlike host names it is equal in all containers of a
- * machine, and
- * different in each virtual machine, as cores and memory are.
+ * machine, and different in each virtual machine, as cores and memory are.
  */
 function hostId(): string {
   try {

@@ -59,8 +59,7 @@ export function nodeUsage(program: string, extra: Readonly<Record<string, FlagHe
 
 /**
  * Parses a node's flags; `extra` are those of its kind, all strings, returned by name. Throws an
- * AppError that names
- * the flag and its valid values.
+ * AppError that names the flag and its valid values.
  */
 export function readNodeFlags(
   args: readonly string[],

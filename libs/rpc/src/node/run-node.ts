@@ -15,8 +15,7 @@ export interface RunningNode {
 
 /**
  * A node's process: starts it, prints the line `ready`, and drains and exits 0 on SIGTERM or SIGINT
- * (at once on a
- * second one). If the start fails it exits with the error's code.
+ * (at once on a second one). If the start fails it exits with the error's code.
  */
 export async function runNode(start: () => Promise<RunningNode>, log: NodeLog): Promise<void> {
   let node: RunningNode;

@@ -31,10 +31,8 @@ export interface Joined {
 
 /**
  * Obtains a node's first certificate from a master, which must prove the authority whose hash is in
- * the token before it
- * receives the secret. Rejects with `invalid_api_key` for another cluster's master or an invalid
- * token, with
- * `unavailable` without an answer.
+ * the token before it receives the secret. Rejects with `invalid_api_key` for another cluster's
+ * master or an invalid token, with `unavailable` without an answer.
  */
 export async function joinCluster(options: JoinOptions): Promise<Joined> {
   const token = parseJoinToken(options.token);

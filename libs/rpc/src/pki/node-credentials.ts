@@ -35,8 +35,7 @@ export interface RunningCredentials extends NodeCredentials {
 
 /**
  * A node's certificate: that of its last start, or a new one for its join token. Retries while no
- * master answers;
- * rejects if the token is refused, or is missing and needed.
+ * master answers; rejects if the token is refused, or is missing and needed.
  */
 export async function nodeCredentials(options: EnrolOptions): Promise<RunningCredentials> {
   const { dataDirectory, log } = options;

@@ -19,8 +19,7 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE----
 
 /**
  * A node's certificate and key from its last start; undefined if they are missing or unusable, or
- * not encrypted with
- * the first of the keys.
+ * not encrypted with the first of the keys.
  */
 export async function readMaterial(
   dataDirectory: string,

@@ -26,8 +26,7 @@ type AuthorityListener = Parameters<Provider["addCaCertificateListener"]>[0];
 
 /**
  * A node's certificate, replaceable while connections are open: new ones use the new one. It
- * notifies gRPC of each
- * replacement.
+ * notifies gRPC of each replacement.
  */
 export class TlsIdentity {
   readonly domain: string;
@@ -79,8 +78,7 @@ export class TlsIdentity {
 
   /**
    * For a server that requests but does not require certificates, since joining needs none: each
-   * call is authorized
-   * separately (credentials.ts).
+   * call is authorized separately (credentials.ts).
    */
   serverCredentials(): ServerCredentials {
     const provider: Provider = {

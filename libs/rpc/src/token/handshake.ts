@@ -63,8 +63,7 @@ export async function proveToListener(socket: Socket, own: TokenHolder): Promise
 
 /**
  * The listener's part. Resolves with the dialler's name, or with undefined for a connection that
- * starts with HTTP/2
- * and has proved nothing. Rejects after it has sent the reason.
+ * starts with HTTP/2 and has proved nothing. Rejects after it has sent the reason.
  */
 export async function checkDialler(
   socket: Socket,
@@ -178,8 +177,7 @@ async function readLine(socket: Socket): Promise<string> {
 
 /**
  * Passes data to `take` until it returns the unused rest, which goes back to the socket. The socket
- * stays paused, so
- * its next owner gets every byte.
+ * stays paused, so its next owner gets every byte.
  */
 function readUntil(socket: Socket, take: (chunk: Buffer) => Buffer | undefined): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();

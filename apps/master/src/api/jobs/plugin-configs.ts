@@ -22,8 +22,7 @@ export class PluginConfigs {
 
   /**
    * The faults for which no worker with the algorithm would accept the config, by the first schema.
-   * None if
-   * a worker accepts it or reports no schema. The shared fields must be valid.
+   * None if a worker accepts it or reports no schema. The shared fields must be valid.
    */
   faults(spec: SubmitJob): readonly ValidationFault[] {
     const { algorithm, config } = spec;

@@ -15,8 +15,7 @@ const MAX_VARIABLE_FAULTS = 16;
 
 /**
  * The spec in a body of POST /jobs. Throws with all faults: malformed fields, and inconsistencies
- * between
- * the others.
+ * between the others.
  */
 export function readSpec(body: Record<string, unknown>, state: Known): SubmitJob {
   const { data, faults } = check(submitJobRequest, body);

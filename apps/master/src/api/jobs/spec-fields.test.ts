@@ -8,8 +8,7 @@ import { commandForTask } from "../../orchestration/tasks/task-orders.ts";
 
 /**
  * Checks every field of the contract's job spec: an invalid value is refused with a pointer, and a
- * valid one
- * has an effect. The workers' side of a lease is checked by `apps/worker/src/tasks` and
+ * valid one has an effect. The workers' side of a lease is checked by `apps/worker/src/tasks` and
  * `task-fields.test.ts`.
  */
 interface FieldCase {

@@ -49,8 +49,7 @@ export function requestedSubmission(
 
 /**
  * Replaces `generate_name` by a name: the prefix and the end of the job's id. A repeated body with
- * an `id`
- * gets the same name.
+ * an `id` gets the same name.
  */
 function withName(body: Record<string, unknown>, madeId: string): Record<string, unknown> {
   if (!Object.hasOwn(body, "generate_name")) return body;

@@ -3,8 +3,7 @@ const DEFAULT_OUTPUT_TOKENS = 4096;
 
 /**
  * The output limit of each choice. A key with a token limit gets one in any case, because an
- * unlimited
- * call could exceed its reservation.
+ * unlimited call could exceed its reservation.
  */
 export function boundOutput(
   tokensPerMinute: number | undefined,

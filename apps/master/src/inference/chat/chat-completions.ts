@@ -168,8 +168,7 @@ export class ChatCompletions {
 
   /**
    * Throws only before the head is sent. After that, as for a heartbeat during a long wait, a
-   * failure is
-   * an event, and `[DONE]` is omitted.
+   * failure is an event, and `[DONE]` is omitted.
    */
   async #stream(
     requestId: string,

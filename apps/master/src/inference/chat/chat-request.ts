@@ -33,8 +33,7 @@ export function toGenerateRequest(
 
 /**
  * An upper estimate of the prompt's tokens before tokenization: one per three bytes of text, and
- * some
- * per message for the template. The engine's count replaces it.
+ * some per message for the template. The engine's count replaces it.
  */
 export function estimatePromptTokens(request: ChatCompletionRequest): number {
   let tokens = 16;

@@ -15,9 +15,8 @@ const CLOSE = "</think>";
 
 /**
  * Splits a choice's stream into reasoning, between `<think>` and `</think>`, and content. Tokens
- * may cut a
- * tag anywhere, so text that may be the start of a tag is held back. White space after a tag is
- * dropped.
+ * may cut a tag anywhere, so text that may be the start of a tag is held back. White space after a
+ * tag is dropped.
  *
  * Any answer may begin with the tag. Only for a model known to reason (`tagged`) is a later tag
  * recognized too. With `open`, the prompt has opened the tag and the answer begins inside.

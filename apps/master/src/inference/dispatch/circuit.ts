@@ -7,8 +7,7 @@ const rest = { baseMs: 1_000, maxMs: 30_000 };
 
 /**
  * Opens after consecutive failures and admits one probe after a growing backoff; its success closes
- * it
- * (M. Nygard, "Release It!", 2007: Circuit Breaker).
+ * it (M. Nygard, "Release It!", 2007: Circuit Breaker).
  */
 export class Circuit {
   readonly #backoff: Backoff;

@@ -50,8 +50,7 @@ export class FairQueue<T extends QueueTicket> {
 
   /**
    * The victim for a ticket of another key: the last ticket of the key with the most tickets at the
-   * lowest
-   * priority. None if the new ticket's key would then have as many.
+   * lowest priority. None if the new ticket's key would then have as many.
    */
   crowding(fairKey: string, priority: number): T | undefined {
     const least = Math.min(...this.#lanes.keys());

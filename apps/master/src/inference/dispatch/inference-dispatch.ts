@@ -72,10 +72,8 @@ const refusalCodes: ReadonlySet<ErrorCode> = new Set([
 
 /**
  * Replicas that a call was sent to, by holder. One that refused is skipped until its node sends
- * more
- * reports. One that failed is skipped for good: a restarted engine has another holder, and one with
- * the
- * same holder by then has not crashed.
+ * more reports. One that failed is skipped for good: a restarted engine has another holder, and one
+ * with the same holder by then has not crashed.
  */
 type Tried = Map<string, { readonly reports: number; readonly failure: EngineFailure | undefined }>;
 

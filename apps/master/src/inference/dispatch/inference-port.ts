@@ -19,12 +19,9 @@ export interface InferenceAnswer {
 export interface InferenceDispatch {
   /**
    * Chooses a replica, queueing while none has room, and resolves when the first event is there, so
-   * that
-   * a refusal still has its HTTP status. Retries on another replica only before that. Rejects with
-   * an
-   * AppError: `overloaded` (with retryAfterMs), `model_loading`, `unavailable`,
-   * `deadline_exceeded`,
-   * `cancelled`, or the engine's refusal.
+   * that a refusal still has its HTTP status. Retries on another replica only before that. Rejects
+   * with an AppError: `overloaded` (with retryAfterMs), `model_loading`, `unavailable`,
+   * `deadline_exceeded`, `cancelled`, or the engine's refusal.
    */
   start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer>;
 }

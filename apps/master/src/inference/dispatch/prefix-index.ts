@@ -79,8 +79,7 @@ export function promptChunks(input: EngineInput): number[] {
 
 /**
  * Two 32-bit multiplicative hashes run over the units; 53 bits of them form a key at each chunk's
- * end.
- * A collision only routes a request to a less suitable replica.
+ * end. A collision only routes a request to a less suitable replica.
  */
 function chain(length: number, unit: (index: number) => number, size: number): number[] {
   const chunks: number[] = [];

@@ -69,8 +69,7 @@ function roomRank(candidate: Candidate, { sequences, fairKey }: Placement): 0 | 
   const { used, calls, maxSequences, maxQueued } = candidate;
   if (used + sequences <= maxSequences) return 2;
   // A request needs no more room than its share of a busy engine, however many choices it has: the
-  // other
-  // choices wait there. Holding it until all fit would block the queue.
+  // other choices wait there. Holding it until all fit would block the queue.
   const share = Math.max(1, Math.floor(maxSequences / 2));
   const needed = Math.min(sequences, share);
   const room = maxSequences + Math.min(maxQueued, maxSequences);

@@ -31,8 +31,7 @@ export interface PlacementAction {
  * - Each deployment runs on every worker or on a number of them.
  * - Replicas stay where they are; new ones go to workers with the fewest deployments.
  * - A failed replica stays, with its reason, until enough others are ready; unloading it would
- *   forget
- * its failures.
+ *   forget its failures.
  * - Deployments in `places` (by deployment, then worker) run only where the scheduler placed them.
  * - Deterministic: the same view gives the same actions.
  */
@@ -103,8 +102,7 @@ function scheduled(
 
 /**
  * The more advanced replica is kept. A failed one ranks after an empty worker, and before one that
- * has
- * failed more often.
+ * has failed more often.
  */
 const keepOrder: Record<ReplicaPhase | "none", number> = {
   ready: 0,

@@ -52,8 +52,7 @@ interface PlacedSpec {
  * - It keeps no state that matters: a new leader derives the same, idempotent commands.
  * - Only the leader commands, because another master may lag behind and would unload what is new.
  * - Without a majority of the masters no state changes: each remaining master loads what its
- *   workers
- * lack, once per process, and unloads nothing.
+ *   workers lack, once per process, and unloads nothing.
  */
 export class ReplicaController {
   readonly #registry: PlacedNodes;
@@ -165,8 +164,7 @@ export class ReplicaController {
 
   /**
    * True for a serving replica that the replicated state does not know as ready yet. Whether it
-   * must
-   * leave before its replacement is up is decided after that.
+   * must leave before its replacement is up is decided after that.
    */
   #servesUntold(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
     if (type !== "unload" || worker.replica(deployment)?.phase !== "ready") return false;

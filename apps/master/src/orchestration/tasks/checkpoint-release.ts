@@ -51,8 +51,8 @@ export interface CheckpointReleaseOptions {
 
 /**
  * The leader's step that makes parameter servers delete the checkpoints of ended jobs. It lists
- * what each
- * server has, so it needs no memory of its own. Suspended, queued and retrying jobs keep theirs.
+ * what each server has, so it needs no memory of its own. Suspended, queued and retrying jobs keep
+ * theirs.
  */
 export class CheckpointRelease {
   readonly #options: CheckpointReleaseOptions;

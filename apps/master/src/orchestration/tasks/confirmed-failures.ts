@@ -11,8 +11,7 @@ const SETTLE_MS = 1_000;
 
 /**
  * The failures that are confirmed: every other task's node has reported since. `reportedMs` is the
- * time of
- * a node's latest report, ms since the epoch; undefined if its state is unknown.
+ * time of a node's latest report, ms since the epoch; undefined if its state is unknown.
  */
 export function confirmedFailures(
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,

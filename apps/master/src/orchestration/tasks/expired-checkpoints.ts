@@ -7,10 +7,8 @@ const KEEP_FAILED_MS = 6 * 24 * 3_600_000;
 
 /**
  * The jobs whose checkpoints are no longer needed. An ended job cannot resume, but a failed one's
- * may help
- * to analyse it. A job unknown to these masters may be another cluster's: the worker decides.
- * Undefined
- * if all are needed.
+ * may help to analyse it. A job unknown to these masters may be another cluster's: the worker
+ * decides. Undefined if all are needed.
  */
 export function expiredCheckpoints(
   { jobs }: Pick<JobsState, "jobs">,

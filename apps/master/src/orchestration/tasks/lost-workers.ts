@@ -39,9 +39,8 @@ export interface LostWorkersOptions {
 
 /**
  * The leader's step that reports tasks lost within the tolerance to the parameter servers, so that
- * updates
- * go on without them. The servers ignore a task that was replaced meanwhile, so a late report is
- * harmless.
+ * updates go on without them. The servers ignore a task that was replaced meanwhile, so a late
+ * report is harmless.
  */
 export class LostWorkers {
   readonly #options: LostWorkersOptions;

@@ -51,10 +51,8 @@ interface Held {
 
 /**
  * The latest progress of each job from its workers: every master gets their heartbeats, the leader
- * also
- * their sessions. Not replicated. The leader logs changes at intervals and before an attempt ends;
- * new
- * checkpoints sooner.
+ * also their sessions. Not replicated. The leader logs changes at intervals and before an attempt
+ * ends; new checkpoints sooner.
  */
 export class ProgressBook {
   readonly #everyMs: number;

@@ -49,10 +49,8 @@ export interface TaskDispatchOptions {
 
 /**
  * The leader's task controller: reconciles the desired state of each worker's tasks with its
- * reports, sends
- * orders for the difference, and proposes the reports. It keeps no essential state: a new leader
- * opens
- * its own sessions, and running tasks are not disturbed.
+ * reports, sends orders for the difference, and proposes the reports. It keeps no essential state:
+ * a new leader opens its own sessions, and running tasks are not disturbed.
  */
 export class TaskDispatch {
   readonly #options: TaskDispatchOptions;

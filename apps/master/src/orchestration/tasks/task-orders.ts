@@ -26,8 +26,7 @@ const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"
 
 /**
  * The command to a worker that leads one of its tasks to the desired state; undefined if it is
- * reached.
- * `status` is undefined for a task that the worker does not have.
+ * reached. `status` is undefined for a task that the worker does not have.
  */
 export function commandForTask(
   state: JobsState,
@@ -90,8 +89,7 @@ function startOf(
 
 /**
  * Whether a task was leased before a restore and is not the one to be leased now under the same
- * name. A
- * task that the backup has as leased is the same one.
+ * name. A task that the backup has as leased is the same one.
  */
 export function isOfEarlierCluster(
   { phase }: Pick<TaskRecord, "phase">,

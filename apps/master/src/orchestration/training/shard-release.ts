@@ -45,11 +45,9 @@ interface Held {
 
 /**
  * The leader's step that frees the shards of jobs without live tasks: a killed trainer has not done
- * so
- * itself. Nothing depends on it: a server that does not answer is lost, and a later attempt takes
- * its
- * shards over. At the start of a term it repeats recent releases, which the last leader may have
- * missed.
+ * so itself. Nothing depends on it: a server that does not answer is lost, and a later attempt
+ * takes its shards over. At the start of a term it repeats recent releases, which the last leader
+ * may have missed.
  */
 export class ShardRelease {
   readonly #options: ShardReleaseOptions;

@@ -28,10 +28,8 @@ export interface TrainedModelsOptions {
 
 /**
  * The leader's step that registers trained models: the artifact `model.gguf` of each succeeded job
- * that sets
- * `config.register_as`. Both log entries are idempotent, so a new leader just continues. Returns
- * the time
- * of the next check.
+ * that sets `config.register_as`. Both log entries are idempotent, so a new leader just continues.
+ * Returns the time of the next check.
  */
 export async function registerTrainedModels(
   options: TrainedModelsOptions,

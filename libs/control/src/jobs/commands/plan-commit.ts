@@ -23,8 +23,7 @@ type Preemption = CommitPlanCommand["preemptions"][number];
 
 /**
  * Applies the decisions of a plan that are still valid. The reply names the others, so that the
- * next
- * plan can consider them.
+ * next plan can consider them.
  */
 export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): ControlReply {
   const { jobs } = change.state;

@@ -93,8 +93,7 @@ const OPTIONAL = [
 /**
  * The changes of a single field that would let the job start now, smallest first. If none does, the
  * least scaling of all amounts. For a job that can never run, also changes after which it would
- * wait.
- * Each is tried on the changed spec as a whole, split over its tasks again.
+ * wait. Each is tried on the changed spec as a whole, split over its tasks again.
  */
 export function* specChanges(spec: SubmitJob, given: SpecTrial): Steps<SpecChange[]> {
   const trial = bounded(given);

@@ -2,8 +2,7 @@ import type { JobRecord, TaskRecord } from "./records.ts";
 
 /**
  * The desired state of a task on its worker: hold its place (`lease`), run (`start`, with the
- * peers'
- * addresses from the task records), stop, or be forgotten because its exit is in the log.
+ * peers' addresses from the task records), stop, or be forgotten because its exit is in the log.
  */
 export type DesiredTask =
   | { readonly order: "lease" | "start" | "forget" }

@@ -36,8 +36,7 @@ export function executorOf(spec: SubmitJob): "process" | "container" | "training
 
 /**
  * The node's own labels, and one per executor and algorithm. Its name is the label `name`, unless
- * it
- * sets another.
+ * it sets another.
  */
 export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
   const { id, name, labels, executors, algorithms = [] } = offer;
@@ -52,9 +51,8 @@ export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
 
 /**
  * The needs of each of `tasks` tasks: the job's amounts divided evenly, rounded up. Device
- * properties
- * and network bandwidth are per task. GPUs per task are whole devices or one share of a device (see
- * `splitFault`).
+ * properties and network bandwidth are per task. GPUs per task are whole devices or one share of a
+ * device (see `splitFault`).
  */
 export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
   const { resources } = spec;
