@@ -5,7 +5,7 @@ import { startServer, stopServers } from "@heddle/parameters/testing/server-proc
 import { afterAll, afterEach, beforeAll, describe, expect, it, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
-// Real server processes and sockets; the workers are clients of this process.
+// Real server processes and sockets; the workers are clients in this process.
 
 // Processes and sockets may be slow on a busy machine.
 vi.setConfig({ testTimeout: 120_000 });
@@ -27,7 +27,7 @@ const slope = (p: Tensors, target: Tensors): Tensors => ({
   gain: p.gain.map((value, i) => value - (target.gain[i] ?? 0)),
 });
 
-/** Some updates by some workers, each with its own data; gives the parameters after each. */
+/** Some updates by some workers, each with its own data; returns the parameters after each. */
 async function train(
   targets: readonly (Tensors & { readonly weightOfPart: number })[],
   updates: number,
@@ -46,7 +46,7 @@ async function train(
     const own = tensors(() => 0);
     await client.pull(own);
     for (let update = 1; update <= updates; update++) {
-      // Ranks push in another order each time.
+      // Ranks push in a different order each time.
       await new Promise((resolve) => setTimeout(resolve, ((update * 7 + rank * 5) % 3) * 5));
       const part = slope(own, target);
       await client.push(part, { weight: target.weightOfPart, learningRate: 0.05 });
@@ -89,7 +89,7 @@ describe("bsp", () => {
     }
   });
 
-  it("gives the same bits in two runs of four workers, whichever comes first", async () => {
+  it("two runs of four workers give the same bits in any order", async () => {
     const targets = [1, 2, 3, 4].map((seed) => target(seed, seed));
     const optimizer = OPTIMIZERS[2];
     const runs = [];
@@ -113,7 +113,7 @@ describe("bsp", () => {
     expect(norm).toBeCloseTo(2, 4);
   });
 
-  it("goes on without a straggler after its time, and drops and counts its part", async () => {
+  it("after the timeout a straggler's part is dropped and counted", async () => {
     const job = jobOn(servers, { workers: 2, stragglerMs: 50 });
     await openShards(job);
     const [fast, slow] = [await joinJob(job, 0), await joinJob(job, 1)];
@@ -148,7 +148,7 @@ describe("bsp", () => {
     expect(into.bias[0]).toBeLessThan(-1);
   });
 
-  it("waits for nobody who has left", async () => {
+  it("waits for no rank that has left", async () => {
     const job = jobOn(servers, { workers: 2 });
     await openShards(job);
     const [stays, leaves] = [await joinJob(job, 0), await joinJob(job, 1)];
@@ -164,11 +164,11 @@ describe("bsp", () => {
   });
 });
 
-test.each([0, 2])("under ssp %i no worker is further ahead than its bound", async (staleness) => {
+test.each([0, 2])("ssp %i: no worker is further ahead than its bound", async (staleness) => {
   const workers = 3;
   const job = jobOn(servers, { workers, consistency: { kind: "ssp", staleness } });
   await openShards(job);
-  // Each rank counts its pushes in an element of its own, so that a pull shows everybody's.
+  // Each rank counts its pushes in an element of its own, so that a pull shows all counts.
   const leads: number[] = [];
   const work = async (rank: number) => {
     const client = await joinJob(job, rank);
@@ -191,7 +191,7 @@ test.each([0, 2])("under ssp %i no worker is further ahead than its bound", asyn
 });
 
 test.each(["none", "bf16", "int8", "topk"] as const)(
-  "asp converges on a convex problem, with parts as %s",
+  "asp: converges on a convex problem, with %s parts",
   async (compression) => {
     const workers = 3;
     const job = jobOn(servers, { workers, compression, consistency: { kind: "asp" } });

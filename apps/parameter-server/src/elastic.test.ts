@@ -16,7 +16,7 @@ import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
-// Workers that are lost and come back while a job goes on.
+// Workers that are lost and return during a job.
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
@@ -32,7 +32,7 @@ const releaseMethod = method<LostWorker, LostWorker, LostWorkerReply, LostWorker
   "ReleaseWorker",
 );
 
-/** As the leader does when a task is surely over. */
+/** As the leader does when a task has certainly ended. */
 async function release({ spec }: ShardSetAccess, rank: number, incarnation: number) {
   const { jobId, attempt } = spec;
   for (const address of new Set(spec.servers)) {
@@ -53,7 +53,7 @@ async function openJob(fragments: number) {
   return job;
 }
 
-test("an update waits for a lost worker until it is released, and is the mean of those present", async () => {
+test("release: an update waits for a lost worker until then, and omits its part", async () => {
   const job = await openJob(1);
   const [a, b, lost] = await Promise.all([0, 1, 2].map((rank) => joinJob(job, rank)));
   await a?.initialize(zeros());
@@ -68,7 +68,7 @@ test("an update waits for a lost worker until it is released, and is the mean of
   const into = zeros();
   await a?.pull(into);
   expect(into.bias[0]).toBe(-3);
-  // The third is lost before its second part: the others' wait for it.
+  // The third is lost before its second part: the others' pulls wait for it.
   await lost?.close();
   await a?.push(
     tensors(() => 1),
@@ -88,7 +88,7 @@ test("an update waits for a lost worker until it is released, and is the mean of
   }
 });
 
-test("a task in a lost one's place joins at the present version, and a late word of the lost one means nothing", async () => {
+test("replacement: joins at the current version; a late report is ignored", async () => {
   const job = await openJob(1);
   const [a, b, lost] = await Promise.all([0, 1, 2].map((rank) => joinJob(job, rank)));
   await a?.initialize(zeros());
@@ -120,7 +120,7 @@ test("a task in a lost one's place joins at the present version, and a late word
   expect(into.gain[5]).toBe(-3);
 });
 
-test("a part that a lost task has pushed already is not added again for its replacement", async () => {
+test("replacement: a part that the lost task pushed is not added again", async () => {
   const job = await openJob(1);
   const [a, b, lost] = await Promise.all([0, 1, 2].map((rank) => joinJob(job, rank)));
   await a?.initialize(zeros());
@@ -137,7 +137,7 @@ test("a part that a lost task has pushed already is not added again for its repl
     terms,
   );
   await lost?.close();
-  // It is replaced before anybody was told that it is lost.
+  // It is replaced before its loss is reported.
   const replacement = await joinJob(job, 2, { incarnation: 1 });
   expect(replacement.clock).toBe(1);
   const into = zeros();
@@ -149,7 +149,7 @@ test("a part that a lost task has pushed already is not added again for its repl
   ]);
 });
 
-test("fragments have versions of their own, and each moves its share of the model", async () => {
+test("fragments: have their own versions, and each moves its share of the model", async () => {
   const job = await openJob(2);
   const all = await Promise.all(
     [0, 1, 2].flatMap((rank) => [0, 1].map((fragment) => joinJob(job, rank, { fragment }))),

@@ -17,9 +17,9 @@ import {
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
-// Servers that die and disks that lie: real processes, killed with kill -9.
+// Servers that die and disks that corrupt data: real processes, killed with kill -9.
 
-// Many processes are started, one after the other, on what may be a busy machine.
+// Many processes start one after the other, perhaps on a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
 afterEach(closeClients);
@@ -29,7 +29,7 @@ type Tensors = ReturnType<typeof tensors>;
 const terms = { weight: 1, learningRate: 0.1 };
 const ADAM = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 } as const;
 
-/** Updates number `from` to `to` by one worker whose part follows from what it pulled. */
+/** Updates number `from` to `to` by one worker whose part depends on what it pulled. */
 async function train(client: ParameterServerClient, from: number, to: number): Promise<Tensors> {
   const own = tensors(() => 0);
   expect(await client.pull(own)).toBe(from - 1);
@@ -47,7 +47,7 @@ async function train(client: ParameterServerClient, from: number, to: number): P
 
 const start = () => tensors((at) => Math.sin(at));
 
-/** What ten updates on two shards give without any fault, on whatever servers. */
+/** The result of ten updates on two shards without any fault, on whatever servers. */
 let whole: Promise<Tensors> | undefined;
 
 async function undisturbed(servers: readonly string[]): Promise<Tensors> {
@@ -62,7 +62,7 @@ const addresses = (servers: readonly ServerProcess[]) => servers.map(({ address 
 /** Started by an earlier test, each of which has jobs of its own. */
 let kept: ServerProcess[] = [];
 
-/** So many that run. */
+/** `count` running servers. */
 async function runningServers(count: number): Promise<readonly ServerProcess[]> {
   const running = kept.filter(({ isRunning }) => isRunning);
   const missing = Array.from({ length: Math.max(0, count - running.length) }, () => startServer());
@@ -70,14 +70,14 @@ async function runningServers(count: number): Promise<readonly ServerProcess[]> 
   return kept.slice(0, count);
 }
 
-/** Another on the data directory of one that was killed, or on a new one. */
+/** A server on the data directory of a killed one, or on a new one. */
 async function replacement(dataDirectory?: string): Promise<string> {
   const server = await startServer(dataDirectory);
   kept.push(server);
   return server.address;
 }
 
-/** Ten updates of which the last servers see those after the fourth; gives the parameters. */
+/** Ten updates; new servers continue after the fourth. Returns the parameters. */
 async function interrupted(
   first: readonly ServerProcess[],
   disaster: (jobId: string) => Promise<readonly string[]>,
@@ -103,7 +103,7 @@ async function interrupted(
   return { used, refused, end: await train(second, used.version + 1, 10) };
 }
 
-test("a server that is killed is replaced on its data directory from the last checkpoint", async () => {
+test("server: a killed one is replaced on its disk from the last checkpoint", async () => {
   const servers = await runningServers(2);
   whole ??= undisturbed(addresses(servers));
   const expected = await whole;
@@ -115,7 +115,7 @@ test("a server that is killed is replaced on its data directory from the last ch
   expect(end).toEqual(expected);
 });
 
-test("a server that is lost with its disk is replaced from the copy on its neighbour", async () => {
+test("server: one that is lost with its disk is restored from its neighbour's copy", async () => {
   const servers = await runningServers(2);
   whole ??= undisturbed(addresses(servers));
   const expected = await whole;
@@ -128,7 +128,7 @@ test("a server that is lost with its disk is replaced from the copy on its neigh
   expect(end).toEqual(expected);
 });
 
-test.each([3, 4])("a checkpoint of two shards is restored on %i", async (shards) => {
+test.each([3, 4])("checkpoint: one of two shards is restored on %i", async (shards) => {
   const servers = await runningServers(shards);
   whole ??= undisturbed(addresses(servers).slice(0, 2));
   const expected = await whole;
@@ -137,7 +137,7 @@ test.each([3, 4])("a checkpoint of two shards is restored on %i", async (shards)
     return [await replacement(servers[0]?.dataDirectory), ...addresses(servers.slice(1))];
   });
   expect(used).toMatchObject({ name: "v4", version: 4, pieces: 2 });
-  // The norm is added up of other pieces, so that its last bits are others.
+  // The norm is summed over other pieces, so that its last bits differ.
   for (const name of ["weight", "bias", "gain"] as const) {
     const differences = end[name].map((value, i) => Math.abs(value - (expected[name][i] ?? 0)));
     expect(Math.max(...differences)).toBeLessThan(1e-6);
@@ -153,7 +153,7 @@ test.each([
   ["a flipped bit", flipped],
   ["a lost end", (bytes: Buffer) => bytes.subarray(0, bytes.length - 5000)],
   ["nothing", () => Buffer.alloc(0)],
-])("a checkpoint with %s is found out, and the one before is taken", async (_what, damage) => {
+])("checkpoint: one with %s is detected, and the previous one is used", async (_what, damage) => {
   const servers = await runningServers(2);
   whole ??= undisturbed(addresses(servers));
   const expected = await whole;
@@ -171,7 +171,7 @@ test.each([
 });
 
 test.each([2, 3])(
-  "a checkpoint with pieces of two versions is found out on %i shards",
+  "checkpoint: pieces of two versions are detected on %i shards",
   async (shards) => {
     const servers = await runningServers(shards);
     whole ??= undisturbed(addresses(servers).slice(0, 2));
@@ -191,7 +191,7 @@ test.each([2, 3])(
   },
 );
 
-test("one server with many shards of a job takes each checkpoint and keeps the latest, whole", async () => {
+test("checkpoint: a server with many shards writes each and keeps the latest", async () => {
   const [server] = await runningServers(1);
   const shards = 12;
   const job = jobOn(Array.from({ length: shards }, () => server?.address ?? ""));
@@ -207,14 +207,14 @@ test("one server with many shards of a job takes each checkpoint and keeps the l
   }
 });
 
-test("the memory of shards that were closed goes back to the system", async () => {
-  // One that has no other shards, which may go meanwhile.
+test("memory: of closed shards is returned to the system", async () => {
+  // One without other shards, which might close meanwhile.
   const server = await startServer();
   const addressSpaceGiB = () => {
     const status = readFileSync(`/proc/${server.pid}/status`, "utf8");
     return Number(/VmSize:\s+(\d+) kB/.exec(status)?.[1]) / 1024 ** 2;
   };
-  // Each memory of WebAssembly takes 4 GiB of addresses at least, whatever of it is used.
+  // Each WebAssembly memory reserves at least 4 GiB of addresses, whatever its use.
   const before = addressSpaceGiB();
   const large = [{ name: "weight", shape: [8_000_000], type: "f32" }] as const;
   for (const attempt of [1, 2]) {
@@ -226,7 +226,7 @@ test("the memory of shards that were closed goes back to the system", async () =
   await vi.waitUntil(() => addressSpaceGiB() < before + 4, { timeout: 60_000, interval: 100 });
 });
 
-test("without any checkpoint that can be used it says which were tried", async () => {
+test("checkpoint: without a usable one the error lists those that were tried", async () => {
   const job = jobOn(addresses(await runningServers(1)));
   await expect(restoreShards(job, [])).rejects.toThrow(/no checkpoint .* there is none/);
   const missing = { name: "v9", version: 9, pieces: 1, servers: job.spec.servers, bytes: 0 };
@@ -234,14 +234,14 @@ test("without any checkpoint that can be used it says which were tried", async (
   await expect(restore).rejects.toMatchObject({ code: "not_found", message: /v9: piece 0/ });
 });
 
-test("a later attempt goes on from shards that are still there, and closed ones begin anew", async () => {
+test("attempt: continues with open shards; closed ones start from zeros", async () => {
   const [server] = await runningServers(1);
   const job = jobOn([server?.address ?? ""]);
   await openShards(job);
   const client = await joinJob(job, 0);
   await client.initialize(start());
   await train(client, 1, 3);
-  // Shards that were left behind are gone on from by the next attempt, with other clients.
+  // The next attempt continues with the shards that are left, with other clients.
   const later = { ...job, spec: { ...job.spec, attempt: 2, jobToken: randomBytes(32) } };
   expect(await openShards(later)).toBe(3);
   await train(await joinJob(later, 0), 4, 5);

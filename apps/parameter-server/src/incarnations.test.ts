@@ -21,14 +21,14 @@ import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
-// A restored cluster counts the attempts of its jobs from the backup on: the numbers are those of before.
+// A restored cluster numbers the attempts of its jobs from the backup on, so numbers repeat.
 
 vi.setConfig({ testTimeout: 120_000 });
 
 const formed = "0123456789abcdef0123456789abcdef";
 const restored = nextClusterId(formed, 20, "ab");
 const message = expect.stringMatching(/incarnation/);
-/** As where a server is lost: a task that is refused so has not failed. */
+/** As for a lost server: a task with this error has not failed. */
 const refused = { code: "shard_unavailable", message };
 
 const forgetMethod = method<
@@ -49,13 +49,13 @@ function attemptOf(cluster: string, jobId: string, { address }: ServerProcess, a
   return { ...job, credentials: { ticket: issueTicket(credentials, claims) } };
 }
 
-test("incarnations: attempts of a restored cluster begin anew, and those of before are refused", async () => {
+test("incarnations: a restored cluster's attempts are new, earlier ones refused", async () => {
   const server = await startServer();
   const before = attemptOf(formed, "job-a", server, 3);
   await openShards(before);
   const old = await joinJob(before, 0);
   await old.initialize(tensors(() => 5));
-  // The lower number is of the later cluster, and finds nothing of what the other has left.
+  // The lower number is of the later cluster, and finds none of the other's shards.
   const after = attemptOf(restored, "job-a", server, 2);
   await openShards(after);
   const [status] = await shardStatuses(after);
@@ -70,7 +70,7 @@ test("incarnations: attempts of a restored cluster begin anew, and those of befo
   expect(into.weight[0]).toBe(1);
 });
 
-test("incarnations: a parameter server that was killed knows which cluster it worked for", async () => {
+test("incarnations: a killed parameter server remembers its cluster", async () => {
   const first = await startServer();
   await openShards(attemptOf(restored, "job-a", first));
   await first.kill();
@@ -83,7 +83,7 @@ test("incarnations: a parameter server that was killed knows which cluster it wo
   await openShards(attemptOf(nextClusterId(restored, 30, "ef"), "job-a", second));
 });
 
-test("incarnations: the masters of before have no checkpoint deleted", async () => {
+test("incarnations: earlier masters cannot delete a checkpoint", async () => {
   const server = await startServer();
   await openShards(attemptOf(restored, "job-a", server));
   const forgetAs = async (cluster: string) => {

@@ -33,7 +33,7 @@ import { RefusalCounts } from "./refusal-counts.ts";
 import { ShardRegistry } from "./shard-registry.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
-// What a task of a job may do to parameter servers, which it proves by the ticket that a master issued.
+// The rights of a job's task at parameter servers, by the ticket that a master issued.
 
 vi.setConfig({ testTimeout: 120_000 });
 
@@ -68,7 +68,7 @@ function ticketed(
   return { ...job, credentials: { ticket, authority } };
 }
 
-test("ticket: a task trains, checkpoints and restores its own job with nothing else", async () => {
+test("ticket: is enough to train, checkpoint and restore the task's own job", async () => {
   const job = ticketed(servers);
   await openShards(job);
   const worker = await joinJob(job, 0, { paths: ["grpc"] });
@@ -90,7 +90,7 @@ test("ticket: a task trains, checkpoints and restores its own job with nothing e
   await closeShards(later);
 });
 
-test("ticket: no method serves another job, another attempt or a server that was not given", async () => {
+test("ticket: other jobs, attempts and servers are refused by every method", async () => {
   const other = jobOn(servers);
   await openShards(other);
   const later = { ...other.spec, jobId: `job-${randomUUID()}` };
@@ -127,7 +127,7 @@ test("ticket: no method serves another job, another attempt or a server that was
     await expect(call(), name).rejects.toMatchObject(denied);
   }
   peer.close();
-  // The other job is as it was.
+  // The other job is unchanged.
   const worker = await joinJob(other, 0);
   await worker.initialize(tensors(() => 0));
   const elsewhere = ticketed(["127.0.0.1:1"]);
@@ -136,7 +136,7 @@ test("ticket: no method serves another job, another attempt or a server that was
   await closeShards(other);
 });
 
-test("ticket: one of another cluster, a changed one and one that has expired are refused", async () => {
+test("ticket: one of another cluster, a changed one and an expired one are refused", async () => {
   const stranger = ticketed(servers, { by: { clusterToken: "the token of another cluster" } });
   await expect(openShards(stranger)).rejects.toMatchObject({ code: "invalid_api_key" });
   const own = ticketed(servers);
@@ -154,7 +154,7 @@ test("ticket: one of another cluster, a changed one and one that has expired are
   await expect(openShards(late)).rejects.toThrow("has expired");
 });
 
-test("ticket: a server shows an address that a job names the job's ticket alone", async () => {
+test("ticket: to an address that a job gives, a server shows only the job's ticket", async () => {
   const shown: string[] = [];
   const trap = new Server();
   trap.addService(parameterShardsService, {
@@ -182,7 +182,7 @@ test("ticket: a server shows an address that a job names the job's ticket alone"
   await closeServer(trap, 0);
 });
 
-test("ticket: with TLS a task needs no key of its node, and a parameter server none of a task", async () => {
+test("ticket: under TLS a task needs no node key, and a server none of a task", async () => {
   const authority = await createAuthority();
   const nodeOf = async (role: NodeRole): Promise<NodeCredentials> => {
     const { privateKey, csr } = await requestCertificate();
@@ -213,7 +213,8 @@ test("ticket: with TLS a task needs no key of its node, and a parameter server n
     const into = tensors(() => 0);
     expect(await client.pull(into)).toBe(1);
     expect(client.traffic.paths).toEqual([{ pull: "grpc", push: "grpc" }]);
-    // A worker's certificate opens nothing, neither shown nor under a ticket for a job that it may not have.
+    // A worker's certificate grants nothing, by itself or with a ticket for a job that it must not
+    // use.
     const byNode = { ...job, credentials: worker };
     await expect(openShards(byNode)).rejects.toMatchObject(denied);
     for (const by of [worker, await nodeOf("parameter-server")]) {
@@ -231,7 +232,7 @@ async function drain(stream: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of stream);
 }
 
-/** A call that masters alone may make. */
+/** A call for masters only. */
 function nodesOnly(name: string) {
   return method<object, object, object, object>(parameterShardsService, name);
 }

@@ -36,7 +36,7 @@ async function twoNodes() {
   return job;
 }
 
-test("the tasks of a node send one part together, and the update is the mean over all tasks", async () => {
+test("node group: sends one part, and the update is the mean over all tasks", async () => {
   const job = await twoNodes();
   const values = await Promise.all(
     clients.map(async (client, task) => {
@@ -62,7 +62,7 @@ test("the tasks of a node send one part together, and the update is the mean ove
   for (const status of await shardStatuses(job)) expect(status.pushes).toBe(6);
 });
 
-test("a task whose part is no number fails all tasks of its node, and no other", async () => {
+test("node group: a part that is not finite fails all tasks of its node only", async () => {
   await twoNodes();
   const bad = (task: number) => (task === 1 ? Number.NaN : 1);
   const results = await Promise.allSettled(
@@ -86,7 +86,7 @@ test("a task whose part is no number fails all tasks of its node, and no other",
   expect(own).toEqual(tensors(() => 0));
 });
 
-test("a server that is lost is told to all tasks of a node with its code, to those too that ask later", async () => {
+test("node group: all tasks learn that a server is lost, also later ones", async () => {
   const server = await startServer();
   const job = jobOn([server.address]);
   await openShards(job);
@@ -110,7 +110,7 @@ test("a server that is lost is told to all tasks of a node with its code, to tho
   await Promise.all([waiting, late].map((client) => client?.close()));
 });
 
-test("a task with another model is refused by its node's leader, though its padded length is the same", async () => {
+test("node group: a task with another model of equal length is refused", async () => {
   const job = jobOn(servers);
   await openShards(job);
   const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { ShardKey } from "./shard-registry.ts";
 
-/** Updates of one job whose sums are remembered, for calls that are made again. */
+/** Updates of one job whose sums are remembered, for retried calls. */
 const KEPT_UPDATES = 4;
 /** Sums of all jobs. */
 const MAX_SUMS = 4096;
@@ -13,11 +13,14 @@ interface Sum {
   readonly total: PromiseWithResolvers<number>;
 }
 
-/** On shard 0's server: adds up the squared norms of all shards' parts of an update. */
+/** On shard 0's server: sums the squared norms of all shards' parts of an update. */
 export class NormExchange {
   readonly #sums: Sum[] = [];
 
-  /** Resolves when all `shards` have told theirs; added in their order, for the same bits always. */
+  /**
+   * Resolves when all `shards` have sent theirs; summed in their order, so that the bits are always
+   * the same.
+   */
   add(
     key: ShardKey,
     version: number,

@@ -17,7 +17,7 @@ import { jobOn } from "./testing/training-job.ts";
 
 // The parameter server and a master as processes on loopback.
 
-/** Other apps are run as processes, never imported. */
+/** Other apps run as processes, and are never imported. */
 const MASTER = fileURLToPath(new URL("../../master/dist/main.js", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../dist/main.js", import.meta.url));
 const WAIT_MS = 60_000;
@@ -25,7 +25,7 @@ const WAIT_MS = 60_000;
 // Processes may be slow to start on a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
-/** A process that writes JSON lines; `ready` holds the line that says so. */
+/** A process that logs JSON lines; `ready` is its start message. */
 class Driven {
   output = "";
   readonly child: ChildProcess;
@@ -131,7 +131,7 @@ function health(address: string): Promise<string> {
 }
 
 describe("a parameter server", () => {
-  it("registers with its master, reports, answers gRPC health, and leaves at SIGTERM with 0", async () => {
+  it("registers with its master, answers gRPC health, leaves at SIGTERM with 0", async () => {
     const master = await startMaster();
     const server = startServer(master.grpc);
     const { nodeId, grpc = "" } = await server.line("ready");
@@ -152,11 +152,11 @@ describe("a parameter server", () => {
     );
   });
 
-  it("tells what it has refused in its master's /metrics, by reason", async () => {
+  it("reports its refusals in its master's /metrics, by reason", async () => {
     const master = await startMaster();
     const server = startServer(master.grpc);
     const { grpc = "" } = await server.line("ready");
-    // It drops the shards that it has when it first hears of a cluster.
+    // It drops the shards that it has when it first learns of a cluster.
     await server.line("attached");
     const clusterToken = readFileSync(join(data, "token"), "utf8").trim();
     const job = jobOn([grpc], { attempt: 2 });
@@ -165,7 +165,7 @@ describe("a parameter server", () => {
       credentials: { clusterToken, node: { role: "worker", name: "w" } },
     } as const;
     await openShards(own);
-    // A call without the cluster token, and one of an attempt that is over.
+    // A call without the cluster token, and one of an attempt that has ended.
     const others = { ...own, credentials: { clusterToken: "another" } };
     await expect(shardStatuses(others)).rejects.toMatchObject({ code: "invalid_api_key" });
     const before = { ...own, spec: { ...own.spec, attempt: 1 } };
@@ -177,11 +177,11 @@ describe("a parameter server", () => {
     for (const hello of hellos) {
       const socket = connect(path);
       socket.end(Buffer.concat([hello, Buffer.from([3, 0, 0, 0]), Buffer.from("{]}")]));
-      // Closed with bytes unread, it may also come as a reset.
+      // Closed with unread bytes, it may also arrive as a reset.
       socket.on("error", () => undefined).resume();
       await new Promise<void>((resolve) => socket.once("close", () => resolve()));
     }
-    // A client with another token may dial more than once.
+    // A client with another token may connect more than once.
     const counted = {
       strangers: expect.toSatisfy((count: number) => count >= 2),
       invalid: 1,
@@ -222,7 +222,7 @@ describe("a parameter server", () => {
     expect((await again.line("ready"))["nodeId"]).toBe(nodeId);
   });
 
-  it("with another cluster's token is not let in, and says why", async () => {
+  it("with another cluster's token is refused, and logs why", async () => {
     const master = await startMaster();
     writeFileSync(join(data, "other"), "the-token-of-another-cluster\n", { mode: 0o600 });
     const server = startServer(master.grpc, "--cluster-token-file", join(data, "other"));
@@ -232,7 +232,7 @@ describe("a parameter server", () => {
   });
 });
 
-describe("flags that are wrong end it with 2 and one line that says what to give", () => {
+describe("invalid flags end it with 2 and one line of advice", () => {
   const token = () => ["--cluster-token-file", join(data, "token")];
   it.each<[string, () => string[], RegExp]>([
     ["none", () => [], /give --masters HOST:PORT/],

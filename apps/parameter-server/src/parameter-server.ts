@@ -45,7 +45,9 @@ class BoundGrpcTransport extends ServerGrpc {
   }
 }
 
-/** Starts a parameter server: attached to every master, holding shards of jobs, and telling its health. */
+/**
+ * Starts a parameter server: attached to every master, with shards of jobs and a health service.
+ */
 export async function startParameterServer(
   flags: NodeFlags,
   version: string,

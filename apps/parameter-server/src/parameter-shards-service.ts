@@ -60,10 +60,10 @@ import type { ShardHandle } from "./shard/shard-handle.ts";
 import { pulledPieces } from "./shard/shard-slab.ts";
 import type { ShardKey, ShardRegistry } from "./shard-registry.ts";
 
-/** A receiver that has not taken all by then is cut. */
+/** A slower receiver is disconnected. */
 const SEND_MS = 120_000;
 
-/** What a server proves itself with, where others reach it, and what it checks tickets by. */
+/** A server's credentials, its address for others, and its verifier of tickets. */
 interface ServerIdentity {
   readonly credentials: NodeCredentials;
   readonly address: string;
@@ -71,13 +71,13 @@ interface ServerIdentity {
   readonly followed: FollowedCluster;
 }
 
-/** Who makes a call: a task of a job, or a node where there is no ticket. */
+/** The caller: a task of a job, or a node where there is no ticket. */
 interface Caller {
   readonly claims: JobClaims | undefined;
   readonly ticket: string | undefined;
 }
 
-/** Where a request says which job and attempt it is for. */
+/** The job and attempt of a request. */
 interface JobRequest {
   readonly id?: ShardId__Output | null;
   readonly open?: { readonly id: ShardId__Output | null } | null;
@@ -137,7 +137,7 @@ export class ParameterShardsService {
     });
   }
 
-  /** Every method goes through one of these, which hold a job's ticket against what it asks for. */
+  /** Every method passes through one of these, which check a job's ticket against the request. */
   #handlers() {
     const callerOf = (metadata: Metadata): Caller => {
       const shown = metadata.get("authorization")[0];
@@ -173,8 +173,8 @@ export class ParameterShardsService {
   }
 
   /**
-   * Throws `shard_unavailable` for a task of an incarnation of the cluster that is over: its worker may not
-   * have heard of that yet, and must not take its end for a failure of its own.
+   * Throws `shard_unavailable` for a task of an earlier incarnation of the cluster. Its worker may
+   * not know of the new one yet, and must not treat the task's end as its own failure.
    */
   #checkCluster(cluster = ""): void {
     const { followed } = this.#own;
@@ -183,7 +183,8 @@ export class ParameterShardsService {
       this.#shards.refuseStale();
       throw new AppError("shard_unavailable", refusal);
     }
-    // Its worker may have heard of a restore first. What the disk does not take holds for this process.
+    // Its worker may learn of a restore first. If the write fails the change still applies to this
+    // process.
     followed.follow(cluster).catch(() => {});
   }
 
@@ -191,7 +192,7 @@ export class ParameterShardsService {
     return this.#status(await this.#shards.open(this.#specFor(request, caller)));
   }
 
-  /** A job opens shards only where it was given them. */
+  /** A job may open shards only on the servers of its ticket. */
   #specFor(request: OpenShard__Output | null, { claims, ticket }: Caller): ShardSpec {
     const spec = decodeShard(request);
     checkClaims(claims, spec, this.#own.address);
@@ -253,7 +254,7 @@ export class ParameterShardsService {
     signal: AbortSignal,
   ): Promise<NormTotal> {
     const key = keyOf(id);
-    // Only shard 0's server is asked: it knows how many there are, and which attempt is the latest.
+    // Only shard 0's server is asked: it knows their number and the latest attempt.
     const { spec } = this.#shards.find({ ...key, shard: 0 });
     const shards = spec.servers.length;
     return { squares: await this.#norms.add(key, version, squares, shards, signal) };
@@ -266,7 +267,7 @@ export class ParameterShardsService {
   ): Promise<ShardCheckpoint> {
     const key = keyOf(id);
     const path = piecePath(this.#dataDirectory, key.jobId, checkpoint, key.shard);
-    // The job tells where the piece is: nothing of this node may go there.
+    // The job gives the address of the piece: the node's own credentials must not go there.
     const { credentials } = this.#own;
     const shown =
       ticket === undefined
@@ -331,7 +332,7 @@ export class ParameterShardsService {
     }
   }
 
-  /** Checkpoints are forgotten one call after the other, for all shards of this server. */
+  /** Serializes the deletion of checkpoints for all shards of this server. */
   #inTurn(work: () => Promise<void>): Promise<void> {
     const turn = this.#forgetting.then(work);
     this.#forgetting = turn.catch(() => undefined);
@@ -354,7 +355,7 @@ async function* dataOf(
   for await (const { data } of chunks) yield data;
 }
 
-/** Where the chunks of an answer go. */
+/** The stream for the chunks of an answer. */
 type ChunkStream = ServerWritableStream<
   PullParameters__Output | ExportShard__Output,
   ParameterChunk
@@ -369,19 +370,19 @@ async function send(
   for (const chunk of chunks) await write(call, chunk, limited);
 }
 
-/** Messages are copied as they are written, so that memory may change after. */
+/** Messages are copied when they are written, so that memory may change afterwards. */
 async function write(call: ChunkStream, chunk: ParameterChunk, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   if (!call.write(chunk)) await once(call, "drain", { signal });
 }
 
-/** A call of one reply; its signal is aborted when the caller gives up or dies. */
+/** A call with one reply; its signal is aborted when the caller cancels or dies. */
 function unaryCall<Request, Reply>(
   answer: (request: Request, signal: AbortSignal, metadata: Metadata) => Promise<Reply>,
 ): (call: ServerUnaryCall<Request, Reply>, reply: sendUnaryData<Reply>) => void {
   return (call, reply) => {
     const signal = cancellation(call);
-    // What throws at once is told as what rejects is.
+    // A synchronous throw is reported like a rejection.
     Promise.resolve()
       .then(() => answer(call.request, signal, call.metadata))
       .then(

@@ -6,7 +6,7 @@ import { startServer, stopServers } from "@heddle/parameters/testing/server-proc
 import { afterAll, afterEach, beforeAll, expect, it, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, SHAPES, tensors } from "./testing/training-job.ts";
 
-// Real server processes and sockets; the workers are clients of this process.
+// Real server processes and sockets; the workers are clients in this process.
 
 // Processes and sockets may be slow on a busy machine.
 vi.setConfig({ testTimeout: 120_000 });
@@ -25,7 +25,7 @@ const elements = layouts.reduce((sum, layout) => sum + layout.elements, 0);
 const whole = elements * 4;
 const changes = layouts.reduce((sum, layout) => sum + partBytes("int8", layout.elements), 0);
 
-/** The part of one update: elements of many sizes, which int8 cannot tell exactly. */
+/** The part of one update: elements of many sizes, which int8 cannot represent exactly. */
 const part = (update: number) => tensors((at) => Math.sin(at * update) * 10 ** -(at % 5));
 
 type Tensors = ReturnType<typeof tensors>;
@@ -37,7 +37,7 @@ const greatestDifference = (left: Tensors, right: Tensors) =>
   );
 
 it.each<DataPath>(["unix", "tcp", "grpc"])(
-  "over %s, changes come as int8 and what that loses never adds up",
+  "%s: changes arrive as int8, and their error never accumulates",
   async (path) => {
     const job = jobOn(servers, { pullCompression: "int8" });
     await openShards(job);
@@ -62,7 +62,7 @@ it.each<DataPath>(["unix", "tcp", "grpc"])(
   },
 );
 
-test("a worker that has missed an update pulls the whole, and holds what the others hold", async () => {
+test("missed update: a worker pulls the whole, and has what the others have", async () => {
   const job = jobOn(servers, { pullCompression: "int8" });
   await openShards(job);
   const [first, second] = [await joinJob(job, 0), await joinJob(job, 0)];
@@ -82,7 +82,7 @@ test("a worker that has missed an update pulls the whole, and holds what the oth
   expect(late).toEqual(held);
 });
 
-test("a checkpoint has the exact parameters, and they are what is published when it is restored", async () => {
+test("checkpoint: has exact parameters, which are published after a restore", async () => {
   const job = jobOn(servers, { pullCompression: "int8" });
   await openShards(job);
   const client = await joinJob(job, 0);
@@ -105,7 +105,7 @@ test("a checkpoint has the exact parameters, and they are what is published when
   }
 });
 
-test("workers that skip versions cannot pull changes: ssp with int8 pulls is refused", async () => {
+test("ssp: int8 pulls are refused, since workers skip versions", async () => {
   const consistency = { kind: "ssp", staleness: 2 } as const;
   const job = jobOn(servers, { pullCompression: "int8", consistency });
   await expect(openShards(job)).rejects.toThrow(

@@ -1,10 +1,10 @@
-/** Why something was not let in; their order is that of the memory. */
+/** Reasons of refusals, in the order of the memory. */
 const REASONS = ["strangers", "invalid", "stale"] as const;
 
-/** Why something was not let in. */
+/** The reason of a refusal. */
 export type RefusalReason = (typeof REASONS)[number];
 
-/** What a server has refused since its process began; its threads count into the same memory. */
+/** The refusals of a server since its process began; its threads count into the same memory. */
 export class RefusalCounts {
   readonly memory: SharedArrayBuffer;
   readonly #counts: BigUint64Array;

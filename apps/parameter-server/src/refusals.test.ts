@@ -15,7 +15,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
-// What must not be let in, against real server processes; after each refusal the run goes on.
+// Invalid input to real server processes; after each refusal the run continues.
 
 // Processes and sockets may be slow on a busy machine.
 vi.setConfig({ testTimeout: 120_000 });
@@ -33,7 +33,7 @@ const ones = tensors(() => 1);
 const { signal } = new AbortController();
 const deadline = { deadlineMs: 10_000 };
 
-/** A job of two workers, of which both have pulled the zeros that it begins with. */
+/** A job of two workers, both of which have pulled the initial zeros. */
 async function twoWorkers(options = {}) {
   const job = jobOn(servers, { workers: 2, ...options });
   await openShards(job);
@@ -56,11 +56,11 @@ async function expectUpdate(
 }
 
 test.each(["none", "bf16", "int8", "topk"] as const)(
-  "a part with NaN or infinity is refused, and the update is built of what is good: %s",
+  "NaN or infinity: the part is refused, the update uses valid ones: %s",
   async (compression) => {
     const workers = await twoWorkers({ compression });
     const { job, first } = workers;
-    // Both clients keep what they could not send; these lose nothing of ones and zeros.
+    // Both clients keep the error of what they sent; here it is zero.
     const second = await joinJob(job, 1, { topkFraction: 1 });
     const good = await joinJob(job, 0, { topkFraction: 1 });
     await good.push(ones, terms);
@@ -77,19 +77,19 @@ test.each(["none", "bf16", "int8", "topk"] as const)(
     const into = tensors(() => 7);
     expect(await second.pull(into)).toBe(1);
     for (const value of [...into.weight, ...into.bias]) expect(value).toBeCloseTo(-1, 5);
-    // What an encoding would hide the worker's own client refuses.
+    // A value that an encoding would hide is refused by the worker's own client.
     const refused = (await first.status()).map(({ refusedInvalid }) => refusedInvalid);
     expect(refused.reduce((sum, count) => sum + count)).toBe(compression === "none" ? 2 : 0);
   },
 );
 
-test("a tensor of another length is refused before it is sent, and a part of another length when it comes", async () => {
+test("length: a wrong tensor is refused before it is sent, a wrong part on arrival", async () => {
   const workers = await twoWorkers();
   const { job, first } = workers;
   const wrong = { ...ones, bias: new Float32Array(8) };
   await expect(first.push(wrong, terms)).rejects.toThrow(/the tensor bias has 8 elements.*\[7\]/);
   await expect(first.pull(wrong)).rejects.toMatchObject({ code: "invalid_value" });
-  // A worker with another model, which its plan knows nothing of.
+  // A worker with another model, for which its plan is wrong.
   const parameters = [
     { name: "weight", shape: [37, 531 * 2], type: "f32" as const },
     { name: "bias", shape: [300], type: "f32" as const },
@@ -105,7 +105,7 @@ test("a tensor of another length is refused before it is sent, and a part of ano
   await expect(push).rejects.toThrow(/must have the same model and compression/);
   const pull = other.pull(large);
   await expect(pull).rejects.toThrow(/all workers of a job must have the same model/);
-  // One that holds the right plan and gives other bytes.
+  // A worker with the right plan and other bytes.
   const source = await PartSource.start({
     ...{ attempt: 1, jobToken: job.spec.jobToken, isEncrypted: false, host: "127.0.0.1" },
     ...{ paths: ["tcp"], socketPath: "" },
@@ -123,7 +123,7 @@ test("a tensor of another length is refused before it is sent, and a part of ano
 });
 
 test.each(["unix", "grpc"] as const)(
-  "a part of another shape whose padded length is the same is refused, and so is its pull: %s",
+  "shape: one of the same padded length is refused, and so is its pull: %s",
   async (path) => {
     const parameters = [{ name: "weight", shape: [1, 1], type: "f32" as const }];
     const job = jobOn(servers, { workers: 2, parameters });
@@ -148,7 +148,7 @@ test.each(["unix", "grpc"] as const)(
   },
 );
 
-test("a refusal in more words than a data connection has room for is told all the same", async () => {
+test("refusal: one too long for a data connection is cut and still reported", async () => {
   const parameters = (length: number) => [
     { name: "ü".repeat(10_000), shape: [length], type: "f32" as const },
   ];
@@ -163,7 +163,7 @@ test("a refusal in more words than a data connection has room for is told all th
   });
 });
 
-test("a stranger's data connection, and one with a wrong token, is closed and counted; a rank that the job has not is refused", async () => {
+test("stranger: connections without the token and unknown ranks are refused", async () => {
   const workers = await twoWorkers();
   const [status] = await shardStatuses(workers.job);
   const [, host, port] = /^tcp:(.+):(\d+)$/.exec(status?.dataAddress ?? "") ?? [];
@@ -178,7 +178,7 @@ test("a stranger's data connection, and one with a wrong token, is closed and co
     message: expect.stringContaining("was the job token another?"),
   });
   expect((await shardStatuses(workers.job))[0]?.refusedStrangers).toBe(2);
-  // Nor is a rank waited for that the job has not.
+  // No update waits for a rank that the job does not have.
   await expect(joinJob(workers.job, 2)).rejects.toMatchObject({
     code: "conflict",
     message: expect.stringMatching(/rank 2 is none of the 2 workers/),
@@ -186,7 +186,7 @@ test("a stranger's data connection, and one with a wrong token, is closed and co
   await expectUpdate(workers, 0);
 });
 
-test("a stale attempt is refused and counted, and cannot harm the one that took over", async () => {
+test("stale attempt: is refused and counted, and cannot harm its successor", async () => {
   const { job, first } = await twoWorkers();
   const later = jobOn(servers, { ...job.spec, attempt: 2, jobToken: randomBytes(32) });
   expect(await openShards(later)).toBe(0);
@@ -203,7 +203,7 @@ test("a stale attempt is refused and counted, and cannot harm the one that took 
   expect(refused.reduce((sum, count) => sum + count)).toBeGreaterThanOrEqual(3);
 });
 
-test("stale attempt: no method and no connection of before serves it", async () => {
+test("stale attempt: no method and no earlier connection serves it", async () => {
   const { job } = await twoWorkers();
   const { jobId, jobToken } = job.spec;
   const claims = { jobId, attempt: 1, servers, issuedUnixMs: Date.now() };
@@ -251,11 +251,11 @@ async function drained(stream: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of stream);
 }
 
-test("a push that is sent again is applied once; one that skips a number is out of order", async () => {
+test("push: a retried one is applied once; one that skips a number is out of order", async () => {
   const workers = await twoWorkers();
   const { job, first, second } = workers;
   await first.push(ones, terms);
-  // A client that begins anew as the same rank goes on behind what was taken already.
+  // A new client of the same rank continues after the accepted pushes.
   const again = await joinJob(job, 0);
   expect(again.clock).toBe(1);
   const peer = new Peer(servers[0] ?? "", credentials, "parameter-server");
@@ -272,7 +272,7 @@ test("a push that is sent again is applied once; one that skips a number is out 
   peer.close();
 });
 
-test("an attempt that is opened with another plan is refused", async () => {
+test("attempt: one that is opened with another plan is refused", async () => {
   const { job } = await twoWorkers();
   const other = { ...job, spec: { ...job.spec, learningRate: 0.5 } };
   await expect(openShards(other)).rejects.toMatchObject({ code: "conflict" });
@@ -305,7 +305,7 @@ test.each([
   ["gone", "was closed"],
   ["precondition_failed", "was taken over by a later attempt"],
 ] as const)(
-  "an update whose norm cannot be had, for %s since shard 0 %s, is waited for by nobody",
+  "norm: an update that lacks it does not block, for %s since shard 0 %s",
   async (code, _how) => {
     const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
     const patient = { deadlineMs: 60_000 };
@@ -340,7 +340,7 @@ test.each([
   },
 );
 
-test("a worker that is killed in the middle of its part leaves the update to the others", async () => {
+test("killed worker: in the middle of its part it leaves the update to the others", async () => {
   const workers = await twoWorkers();
   const { job, first, second } = workers;
   await first.push(ones, terms);
@@ -359,7 +359,7 @@ test("a worker that is killed in the middle of its part leaves the update to the
     await ended;
     peer.close();
   }
-  // The one that comes in its place pushes the same part, and nothing of the broken one is left.
+  // Its replacement pushes the same part, and nothing of the broken one is left.
   await second.push(ones, terms);
   const into = tensors(() => 0);
   expect(await second.pull(into)).toBe(1);
@@ -367,7 +367,7 @@ test("a worker that is killed in the middle of its part leaves the update to the
 });
 
 test.each(["unix", "tcp", "grpc"] as const)(
-  "all data goes by %s where only that is open",
+  "paths: all data takes %s where only that is allowed",
   async (path) => {
     const job = jobOn(servers);
     await openShards(job);

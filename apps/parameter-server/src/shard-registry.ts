@@ -2,7 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { type ShardHandle, type ShardThreadContext, startShard } from "./shard/shard-handle.ts";
 
-/** Whom a call is for. */
+/** The shard that a call is for. */
 export interface ShardKey {
   readonly jobId: string;
   readonly attempt: number;
@@ -16,19 +16,19 @@ const MAX_JOBS = 4096;
 interface Job {
   attempt: number;
   refusedStale: number;
-  /** The attempt that was closed as over. */
+  /** The attempt that was closed as finished. */
   over?: number | undefined;
   readonly shards: Map<number, ShardHandle>;
 }
 
 /**
- * The shards of this server, by job. It remembers each job's highest attempt, and refuses whatever
- * comes with a lower one.
+ * The shards of this server, by job. It remembers each job's highest attempt, and refuses calls of
+ * a lower one.
  */
 export class ShardRegistry {
   readonly #options: ShardThreadContext;
   readonly #jobs = new Map<string, Job>();
-  /** Opens and closes go one after the other. */
+  /** Opens and closes are serialized. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(options: ShardThreadContext) {
@@ -36,8 +36,8 @@ export class ShardRegistry {
   }
 
   /**
-   * Opens a shard of zeros; one that is there is kept for the same attempt, and for a later one of
-   * the same plan. Otherwise it is made anew.
+   * Opens a shard of zeros. An existing one is kept for the same attempt, and for a later one of
+   * the same plan; otherwise it is replaced.
    */
   open(spec: ShardSpec): Promise<ShardHandle> {
     return this.#alone(async () => {
@@ -66,8 +66,8 @@ export class ShardRegistry {
   }
 
   /**
-   * Throws an AppError `precondition_failed` for a stale attempt, `gone` for one that was closed, and
-   * `shard_unavailable` for one that is not here.
+   * Throws an AppError: `precondition_failed` for a stale attempt, `gone` for a closed one,
+   * `shard_unavailable` for a shard that is not here.
    */
   find(key: ShardKey): ShardHandle {
     const job = this.#jobs.get(key.jobId);
@@ -85,7 +85,7 @@ export class ShardRegistry {
     );
   }
 
-  /** The shards of an attempt that are here; none of one that is over, or of another. */
+  /** The open shards of an attempt; none of a finished or different one. */
   allOf({ jobId, attempt }: Pick<ShardKey, "jobId" | "attempt">): ShardHandle[] {
     const shards = [...(this.#jobs.get(jobId)?.shards.values() ?? [])];
     return shards.filter(({ spec, calls }) => spec.attempt === attempt && !calls.ended);
@@ -96,24 +96,24 @@ export class ShardRegistry {
     return this.#jobs.get(jobId)?.refusedStale ?? 0;
   }
 
-  /** Ends a shard; one that is not there is closed already. */
+  /** Closes a shard; an absent one is closed already. */
   close(key: ShardKey): Promise<void> {
     return this.#alone(async () => {
       const job = this.#jobs.get(key.jobId);
       if (job && key.attempt < job.attempt) throw this.#stale(key, job);
       const handle = job?.shards.get(key.shard);
-      // A later attempt that clears what an earlier one left has taken the job over by that.
+      // A later attempt that removes an earlier one's shards takes the job over.
       if (job) job.attempt = key.attempt;
       job?.shards.delete(key.shard);
-      // What an earlier attempt left is cleared away; that says nothing of the attempt that does so.
+      // The removal of an earlier attempt's shards does not finish the attempt that does it.
       if (job && handle?.spec.attempt === key.attempt) job.over = key.attempt;
       await handle?.close();
     });
   }
 
   /**
-   * Ends all shards and forgets all attempts: those of another incarnation of the cluster have the same
-   * numbers. Opens wait for it.
+   * Closes all shards and forgets all attempts, since another incarnation of the cluster repeats
+   * their numbers. Opens wait for it.
    */
   leaveCluster(): Promise<void> {
     return this.#alone(async () => {
@@ -122,7 +122,7 @@ export class ShardRegistry {
     });
   }
 
-  /** Counts a call that was for an incarnation of the cluster that is over. */
+  /** Counts a call of an earlier incarnation of the cluster. */
   refuseStale(): void {
     this.#options.refusals.add("stale");
   }

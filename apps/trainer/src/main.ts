@@ -3,12 +3,12 @@ import { AppError } from "@heddle/base/errors";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import { end, exitWithError, expectPlugins, installExitHandlers } from "./run/exit-handlers.ts";
 
-// The process of one task of a training job. It blocks while it computes, and nothing else lives in
-// it. Its orders come over standard input; SIGUSR1 asks for a checkpoint, SIGTERM to leave.
+// The process of one task of a training job; it blocks while it computes. Its orders are JSON on
+// standard input; SIGUSR1 requests a checkpoint, SIGTERM ends it.
 
-/** What a job may name as its checkpoint signal. */
+/** The signals that a job may choose for checkpoints. */
 const CHECKPOINT_SIGNALS = ["SIGUSR1", "SIGUSR2", "SIGHUP"] as const;
-/** As a shell tells of a program that SIGTERM ended. */
+/** As a shell reports a program that SIGTERM ended. */
 const LEFT = 143;
 
 const leaving = new AbortController();
@@ -27,7 +27,7 @@ process.once("SIGTERM", () => leaving.abort(new AppError("cancelled", "asked to 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
 try {
-  // Loaded only now, since signals that come meanwhile are to be heard.
+  // Loaded after the signal handlers are installed.
   const { runTrainer } = await import("./run/trainer.ts");
   const orders = JSON.parse(await text(process.stdin)) as TrainerOrders;
   expectPlugins(orders.plugins ?? []);
@@ -46,5 +46,5 @@ try {
   }
   exitWithError(error);
 }
-// What a library left open, as a connection that is kept alive, is not to keep the task from ending.
+// Handles that a library left open, such as idle connections, must not keep the process alive.
 end(0);

@@ -25,7 +25,7 @@ import {
 
 const trainerProgram = fileURLToPath(new URL("../dist/main.js", import.meta.url));
 
-/** How long anything of a training test may take on a machine that does other things too. */
+/** The longest wait in a training test on a busy machine. */
 const WAIT_MS = 90_000;
 
 /** A line of progress or of metrics. */
@@ -89,7 +89,7 @@ export class TrainingCluster {
     this.#clients.push(client);
   }
 
-  /** Ends what a test has left running, but for the servers. */
+  /** Ends all trainers of a test; servers stay. */
   async endTrainers(): Promise<void> {
     for (const client of this.#clients.splice(0)) await client.close();
     for (const child of this.#trainers) await killed(child);
@@ -131,7 +131,7 @@ export class TrainingJob {
     });
   }
 
-  /** The job's shards as a client of a test sees them; the tensors' shapes are the test's to know. */
+  /** The job's shards for a client of a test, which gives the tensors' shapes. */
   access(options: Partial<ShardSetSpec> = {}): ShardSetAccess {
     const { jobId, jobToken, attempt, parameterServers: servers, tasks } = this.#orders;
     const own = { jobId, attempt, ...options };
@@ -169,7 +169,7 @@ export class TrainingJob {
 export class RunningTrainer {
   readonly orders: TrainerOrders;
   readonly child: ChildProcess;
-  /** What it wrote to both streams. */
+  /** Its output on both streams. */
   output = "";
   readonly #ended: Promise<unknown>;
 
@@ -190,7 +190,7 @@ export class RunningTrainer {
     return this.child.signalCode ?? this.child.exitCode ?? -1;
   }
 
-  /** Resolves when it has succeeded; rejects with what it wrote. */
+  /** Resolves when it has succeeded; rejects with its output. */
   async succeeded(): Promise<void> {
     const end = await this.ended();
     if (end !== 0) throw new Error(`a trainer ended with ${end}: ${this.output}`);
@@ -214,12 +214,12 @@ export class RunningTrainer {
     return join(this.orders.artifactDirectory, name);
   }
 
-  /** Resolves when so many rounds are done. */
+  /** Resolves after `round` rounds. */
   async reachesRound(round: number): Promise<void> {
     await this.#until(`round ${round}`, () => (this.metrics().at(-1)?.round ?? 0) >= round);
   }
 
-  /** Asks for a checkpoint and resolves with its name. */
+  /** Requests a checkpoint and resolves with its name. */
   async checkpoint(): Promise<string> {
     const before = this.#checkpoints().length;
     this.child.kill("SIGUSR1");
@@ -237,7 +237,7 @@ export class RunningTrainer {
   }
 }
 
-/** The lines that are whole. */
+/** The complete lines. */
 function linesOf(path: string): TrainingLine[] {
   if (!existsSync(path)) return [];
   return readFileSync(path, "utf8")

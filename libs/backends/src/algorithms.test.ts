@@ -21,7 +21,7 @@ import { onnxBackend } from "./onnx-backend.ts";
 const backend = onnxBackend({ device: "cpu", threads: 1 });
 const signal = new AbortController().signal;
 
-/** One server in this process, for one worker: each part is an update at once. */
+/** One server in this process for one worker: each part is an update at once. */
 function soleServer(
   initial: Readonly<Record<string, Float32Array>>,
   outer: OuterOptimizer,
@@ -47,7 +47,7 @@ function soleServer(
 
 const AVERAGE: OuterOptimizer = { learningRate: 1, momentum: 0 };
 
-test("PPO learns CartPole: its return passes 150 within 40,000 steps, on each of two seeds", async () => {
+test("PPO: on CartPole the return passes 150 within 40,000 steps, on two seeds", async () => {
   for (const seed of [1, 2]) {
     const random = seededRandom(seed);
     const specs = actorCriticParameters(policyFor(cartPole(), 64));
@@ -68,7 +68,7 @@ test("PPO learns CartPole: its return passes 150 within 40,000 steps, on each of
   }
 }, 300_000);
 
-test("a language model learns a text by heart, by local steps and outer Nesterov momentum", async () => {
+test("weave: a language model memorizes a text by local steps and outer Nesterov", async () => {
   const shape = {
     ...{ vocab_size: 128, context_length: 16, hidden_size: 32, layers: 1, heads: 2, kv_heads: 1 },
     ...{ intermediate_size: 48, rope_theta: 10_000, norm_epsilon: 1e-5 },
@@ -96,7 +96,7 @@ test("a language model learns a text by heart, by local steps and outer Nesterov
   expect(losses.at(-1)).toBeLessThan(1);
 }, 300_000);
 
-test("training that diverges stops, and says at which step", async () => {
+test("divergence: training stops and names the step", async () => {
   const program = supervisedProgram({ features: 1, outputs: 1, task: "regression", hidden: [] }, 4);
   const random = seededRandom(4);
   const parameters = initialParameters(program.parameters, random);

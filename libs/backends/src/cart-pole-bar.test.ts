@@ -10,7 +10,7 @@ import { onnxBackend } from "./onnx-backend.ts";
 
 vi.setConfig({ testTimeout: 300_000 });
 
-/** What a server of one worker does: the parameters go as far as the worker went. */
+/** A server of one worker: the parameters move by the worker's displacement. */
 function ownServer(held: Parameters): ParameterClient {
   let version = 0;
   const server = Object.fromEntries(
@@ -37,11 +37,11 @@ const EXAMPLE = {
   ...{ num_envs: 8, num_steps: 64, update_epochs: 8, learning_rate: 1e-3 },
   ...{ gamma: 0.98, gae_lambda: 0.9, ent_coef: 0, total_timesteps: 300_000 },
 };
-/** Five times what seed 1 takes: processors round differently, and runs part from each other. */
+/** Five times what seed 1 takes: processors round differently, and runs diverge. */
 const MOST_STEPS = 120_000;
 const SEED = 1;
 
-test("PPO on CartPole passes a mean return of 195 over 100 episodes, from a fixed seed", async () => {
+test("PPO: passes a mean return of 195 over 100 CartPole episodes, from a fixed seed", async () => {
   const random = seededRandom(SEED);
   const parameters = initialParameters(actorCriticParameters(policyFor(cartPole(), 64)), random);
   let best = { mean: 0, steps: 0 };

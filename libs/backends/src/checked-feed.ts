@@ -2,7 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import type { ElementType, Shape } from "@heddle/training/ir/value";
 import { elementCount } from "@heddle/training/ir/value";
 
-/** What is fed under a name, or an AppError `invalid_value` where it is missing or misshapen. */
+/** The feed of a name, or an AppError `invalid_value` where it is missing or misshapen. */
 export function checkedFeed(
   name: string,
   shape: Shape,

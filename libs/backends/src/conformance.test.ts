@@ -12,7 +12,7 @@ const BACKENDS: readonly Backend[] = [
 ];
 const SEED = 5;
 
-describe.each(BACKENDS)("the backend $name agrees with the oracle to 1e-5:", (backend) => {
+describe.each(BACKENDS)("backend $name: agrees with the oracle to 1e-5", (backend) => {
   it.each(conformanceCases())("$name", async (one) => {
     expect(await conformanceError(backend, one, SEED)).toBeLessThan(1e-5);
   });
@@ -34,19 +34,19 @@ test.each(computing)(
   },
 );
 
-test("a device that is not there is an error, not another device", async () => {
+test("device: an absent one is an error, not another device", async () => {
   const backend = onnxBackend({ device: "cuda:0", threads: 1 });
   const [one] = conformanceCases();
   await expect(backend.compile(one!.executable)).rejects.toMatchObject({ code: "unavailable" });
 });
 
-test("tfjs on a GPU says which package is missing, and how to go on without it", async () => {
+test("tfjs: on a GPU names the missing package, and how to do without it", async () => {
   const loading = tfjsBackend({ device: "cuda:0" });
   await expect(loading).rejects.toMatchObject({ code: "unavailable" });
   await expect(loading).rejects.toThrow(/tfjs-node-gpu.*not installed: npm install.*"onnx"/);
 });
 
-test("tfjs says which of its packages computes", async () => {
+test("tfjs: names the package that computes", async () => {
   const { name, device } = await tfjsBackend({ device: "cpu" });
   expect([name, device]).toEqual([
     "tfjs",

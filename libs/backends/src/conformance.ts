@@ -21,7 +21,7 @@ import {
 export interface ConformanceCase {
   readonly name: string;
   readonly executable: Executable;
-  /** What indices are drawn below. */
+  /** The bound of random indices. */
   readonly classes: number;
 }
 

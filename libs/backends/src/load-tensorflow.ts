@@ -5,24 +5,24 @@ export type TensorFlow = typeof import("@tensorflow/tfjs-core");
 
 export interface LoadedTensorFlow {
   readonly tf: TensorFlow;
-  /** Which package computes, with its version. */
+  /** The package that computes, with its version. */
   readonly runtime: string;
 }
 
-/** Named by a variable, so that none is needed to build or to start. */
+/** A variable, so that no build or start needs the package. */
 const GPU_PACKAGE = "@tensorflow/tfjs-node-gpu";
 const NATIVE_PACKAGE = "@tensorflow/tfjs-node";
 const CORE_PACKAGE = "@tensorflow/tfjs-core";
 const KERNELS_PACKAGE = "@tensorflow/tfjs-backend-cpu";
 
-/** Loads what a device needs. Rejects with an AppError `unavailable` that says what to install. */
+/** Loads a device's package. Rejects with an AppError `unavailable` with what to install. */
 export async function loadTensorFlow(device: string): Promise<LoadedTensorFlow> {
   if (device !== "cpu") return loadGpu(device);
   const native = await optional(NATIVE_PACKAGE);
   if (native) return ready(native, NATIVE_PACKAGE);
   const [core, kernels] = [await optional(CORE_PACKAGE), await optional(KERNELS_PACKAGE)];
   if (core && kernels) {
-    // Else each process is told to install another package; shapes are checked by our own graphs.
+    // Otherwise each process prints advice to install another package; our own graphs check shapes.
     core.env().set("PROD", true);
     await core.setBackend("cpu");
     return ready(core, `${KERNELS_PACKAGE}, JavaScript`);
@@ -53,11 +53,11 @@ async function ready(tf: TensorFlow, name: string): Promise<LoadedTensorFlow> {
   return { tf, runtime: `${name} ${tf.version_core}` };
 }
 
-/** Undefined where the package is not installed; what is installed and broken is an error. */
+/** Undefined where the package is not installed; a broken installation is an error. */
 async function optional(name: string): Promise<TensorFlow | undefined> {
   try {
     const module = (await import(name)) as TensorFlow & { readonly default?: TensorFlow };
-    // The packages are CommonJS: what they export stands under `default`.
+    // The packages are CommonJS: their exports are under `default`.
     return module.default ?? module;
   } catch (cause) {
     const code = (cause as { readonly code?: unknown } | null)?.code;

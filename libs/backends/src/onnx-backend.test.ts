@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 
-test("the runtime reports nothing to its makers: it leaves no log of reports where it was loaded", () => {
+test("onnxruntime: sends no telemetry and leaves no log of it", () => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-onnx-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const url = new URL("../dist/onnx-backend.js", import.meta.url);

@@ -5,21 +5,23 @@ import { emitModel } from "@heddle/training/onnx/emit-model";
 import type { Tensor as OnnxTensor, InferenceSession as Session } from "onnxruntime-node";
 import { checkedFeed } from "./checked-feed.ts";
 
-// The runtime reads this once, when it is loaded: else it reports what it runs to its makers and
-// leaves a log of that in the temporary directory.
+// The runtime reads this once, when it is loaded. Without it the runtime sends telemetry and leaves
+// a log of that in the temporary directory.
 process.env["ORT_DISABLE_TELEMETRY"] = "1";
 const { InferenceSession, Tensor } = await import("onnxruntime-node").catch(notInstalled);
 
 export interface OnnxOptions {
-  /** `cpu`, or `cuda` and the device's index. Nothing falls back: what cannot be had is an error. */
+  /**
+   * `cpu`, or `cuda` and the device's index. There is no fallback: an unavailable device is an
+   * error.
+   */
   readonly device: "cpu" | `cuda:${number}`;
-  /** Threads of one operator; more than the cores that are free makes it slower. */
+  /** Threads of one operator; more than the free cores make it slower. */
   readonly threads: number;
 }
 
 /**
- * ONNX Runtime. A run blocks the thread that it is called in, so this belongs into a process or
- * worker thread of its own.
+ * ONNX Runtime. A run blocks its thread, so this belongs in a process or worker thread of its own.
  */
 export function onnxBackend(options: OnnxOptions): Backend {
   return {
@@ -29,7 +31,7 @@ export function onnxBackend(options: OnnxOptions): Backend {
   };
 }
 
-/** npm leaves the package out where its install script fails, as it does without a way to nuget.org. */
+/** npm omits the package where its install script fails, as it does without access to nuget.org. */
 function notInstalled(cause: unknown): never {
   const message =
     "ONNX Runtime cannot be loaded. Install Heddle again with ONNXRUNTIME_NODE_INSTALL=skip in the environment of npm install.";
@@ -45,7 +47,7 @@ async function compile(executable: Executable, options: OnnxOptions): Promise<Co
       const tensors: Record<string, OnnxTensor> = {};
       for (const { name, shape, type } of inputs) {
         const data = checkedFeed(name, shape, type, feeds[name]);
-        // The union's members are told apart by what they hold.
+        // The members of the union differ in the type of their data.
         tensors[name] =
           data instanceof Int32Array
             ? new Tensor("int32", data, shape)

@@ -8,13 +8,16 @@ import { loadTensorFlow, type TensorFlow } from "./load-tensorflow.ts";
 import { evaluateOp } from "./tfjs-ops.ts";
 
 export interface TfjsOptions {
-  /** `cpu`, or `cuda` and the device's index. Nothing falls back: what cannot be had is an error. */
+  /**
+   * `cpu`, or `cuda` and the device's index. There is no fallback: an unavailable device is an
+   * error.
+   */
   readonly device: "cpu" | `cuda:${number}`;
 }
 
 /**
- * TensorFlow.js, operation by operation. On `cuda` by `@tensorflow/tfjs-node-gpu`; on `cpu` by
- * `@tensorflow/tfjs-node` where it is installed, else by its JavaScript kernels, which are slow: its
+ * TensorFlow.js, operation by operation. On `cuda` it needs `@tensorflow/tfjs-node-gpu`. On `cpu`
+ * it uses `@tensorflow/tfjs-node` where it is installed, else the slow JavaScript kernels.
  */
 export async function tfjsBackend({ device }: TfjsOptions): Promise<Backend> {
   const { tf, runtime } = await loadTensorFlow(device);
@@ -28,7 +31,7 @@ export async function tfjsBackend({ device }: TfjsOptions): Promise<Backend> {
 class TfjsProgram implements CompiledProgram {
   readonly #tf: TensorFlow;
   readonly #executable: Executable;
-  /** What the outputs need, inputs before their users. */
+  /** The values that the outputs need, inputs before their users. */
   readonly #order: readonly Value[];
   /** Tensors of the program's constants, kept from run to run. */
   readonly #constants: ReadonlyMap<number, Tensor>;
@@ -93,7 +96,7 @@ class TfjsProgram implements CompiledProgram {
     return Object.fromEntries(gathered);
   }
 
-  /** Two outputs may be one value: each is a tensor of its own, so that each is disposed of once. */
+  /** Two outputs may be one value: each is a separate tensor, so that each is disposed of once. */
   #once(inputs: Readonly<Record<string, Tensor>>): Record<string, Tensor> {
     const known = new Map<number, Tensor>(this.#constants);
     for (const value of this.#order) {

@@ -2,7 +2,7 @@ import { elementCount, type Op, type Value } from "@heddle/training/ir/value";
 import type { Tensor, Tensor1D, Tensor2D } from "@tensorflow/tfjs-core";
 import type { TensorFlow } from "./load-tensorflow.ts";
 
-/** One operation of a program by TensorFlow.js; inputs and constants are not its business. */
+/** One operation of a program by TensorFlow.js, except inputs and constants. */
 export function evaluateOp(
   tf: TensorFlow,
   { op, shape, inputs }: Value,
@@ -67,7 +67,7 @@ function elementwise(tf: TensorFlow, kind: ElementwiseKind, a: Tensor, b: Tensor
     case "lessEqual":
       return tf.cast(tf.lessEqual(a, b), "float32");
     case "stopGradient":
-      // Gradients are part of the program: TensorFlow's own are never asked for.
+      // Gradients are part of the program: TensorFlow's own are unused.
       return a.clone();
     case "add":
     case "sub":

@@ -25,31 +25,31 @@ export interface ParameterServerClientOptions {
   readonly spec: ShardSetSpec;
   /** Of this worker, or of its node where the tasks of a node go together. */
   readonly rank: number;
-  /** Of the task, where it has taken another's place; 0 where absent. */
+  /** Of the task, where it has replaced another; 0 where absent. */
   readonly incarnation?: number | undefined;
-  /** What this task proves itself with to the servers. */
+  /** This task's credentials for the servers. */
   readonly credentials: CallerCredentials;
   /** An address of this machine that servers reach; a private one. */
   readonly host: string;
-  /** The fragment that it exchanges, from 0; of a job without fragments the whole model. */
+  /** The fragment that it exchanges, from 0; without fragments the whole model. */
   readonly fragment?: number | undefined;
   /** Ends every wait. */
   readonly signal: AbortSignal;
-  /** Of top-k: which share of the elements a part has; 0.01 by default. */
+  /** Of top-k: the share of the elements in a part; 0.01 by default. */
   readonly topkFraction?: number | undefined;
-  /** Ways that data may go; all by default. */
+  /** The paths that data may take; all by default. */
   readonly paths?: readonly DataPath[] | undefined;
-  /** How long a server may be away before the job is told; 30 s by default. */
+  /** How long a server may be away before a call fails; 30 s by default. */
   readonly patienceMs?: number | undefined;
 }
 
-/** What a client tells of itself for the job's status. */
+/** A client's part of the job's status. */
 export interface ParameterTraffic {
-  /** By shard: how parameters came last, and how parts went last; empty before the first. */
+  /** By shard: the latest paths of pulls and of pushes; empty before the first. */
   readonly paths: readonly { readonly pull: string; readonly push: string }[];
   readonly bytesPushed: number;
   readonly bytesPulled: number;
-  /** Calls that were made again because a server was away. */
+  /** Calls that were retried because a server was away. */
   readonly retries: number;
 }
 
@@ -60,7 +60,7 @@ const STATUS_MS = 10_000;
 /** The best first, as measured on one machine. */
 const PATHS: readonly DataPath[] = ["unix", "tcp", "grpc"];
 
-/** Where nodes speak TLS nothing goes in the clear from one machine to another. */
+/** Where nodes use TLS no data crosses machines in the clear. */
 function usable({ paths, credentials }: ParameterServerClientOptions): readonly DataPath[] {
   return PATHS.filter(
     (path) => (paths?.includes(path) ?? true) && !(path === "tcp" && isEncrypted(credentials)),
@@ -73,9 +73,9 @@ interface ShardLink {
   readonly layout: ShardLayout;
   readonly encoder: PartEncoder;
   readonly route: DataRoute;
-  /** With a pull compression: what the shard has published. */
+  /** With a pull compression: the shard's published parameters. */
   readonly mirror: PublishedMirror | undefined;
-  /** Where parameters can be had, the best first. */
+  /** Addresses for pulls, the best first. */
   targets: readonly string[];
   pushPath: string;
 }
@@ -105,8 +105,9 @@ function openLinks(options: ParameterServerClientOptions): ShardLink[] {
 }
 
 /**
- * Joins the shards of a job, which are open, as one rank. Rejects with an AppError
- * `precondition_failed` where a later attempt has them, `shard_unavailable` where they are not open.
+ * Joins the shards of a job, which are open, as one rank. Rejects with an AppError:
+ * `precondition_failed` where a later attempt has them, `shard_unavailable` where they are not
+ * open.
  */
 export async function connectParameters(
   options: ParameterServerClientOptions,
@@ -129,7 +130,7 @@ export async function connectParameters(
   return client;
 }
 
-/** A worker's way to its job's parameter servers; one call at a time. */
+/** A worker's client of its job's parameter servers; one call at a time. */
 export class ParameterServerClient implements ParameterClient {
   readonly #options: ParameterServerClientOptions;
   readonly #links: readonly ShardLink[];
@@ -154,7 +155,7 @@ export class ParameterServerClient implements ParameterClient {
     this.#signal = AbortSignal.any([options.signal, this.#closed.signal]);
   }
 
-  /** This rank's pushes so far, those of the attempts before among them. */
+  /** This rank's pushes so far, earlier attempts included. */
   get clock(): number {
     return this.#clock;
   }
@@ -168,7 +169,7 @@ export class ParameterServerClient implements ParameterClient {
     };
   }
 
-  /** Learns how often this rank has pushed, and where data can be had. */
+  /** Reads how often this rank has pushed, and the addresses of data. */
   async join(): Promise<void> {
     const clocks = await this.#each(async ({ shard, peer }) => {
       const { rank, incarnation = 0 } = this.#options;
@@ -180,7 +181,7 @@ export class ParameterServerClient implements ParameterClient {
     this.#clock = Math.min(...clocks);
   }
 
-  /** Gives the job its first parameters; where it has some already they stay. */
+  /** Sends the job its first parameters; existing ones stay. */
   async initialize(parameters: Parameters): Promise<void> {
     checkTensors(this.#options.spec, parameters);
     const parts = this.#encode(({ encoder }) => encoder.plain(parameters));
@@ -200,7 +201,7 @@ export class ParameterServerClient implements ParameterClient {
     checkTensors(this.#options.spec, into);
     const versions = await this.#each((link) => this.#pullShard(link, into));
     const version = Math.min(...versions);
-    // An update that went on without this rank counts as pushed by it.
+    // An update that was made without this rank counts as pushed by it.
     if (this.#options.spec.consistency.kind === "bsp") this.#clock = Math.max(this.#clock, version);
     this.#source.letGo();
     return version;
@@ -215,7 +216,7 @@ export class ParameterServerClient implements ParameterClient {
     });
   }
 
-  /** What each shard says of itself. */
+  /** The status of each shard. */
   status(): Promise<ShardStatus__Output[]> {
     return this.#each(({ shard, peer }) =>
       peer.unary(shardMethods.status, this.#id(shard), this.#brief()),
@@ -254,8 +255,8 @@ export class ParameterServerClient implements ParameterClient {
   }
 
   /**
-   * Tells a shard of a part, over the connection that pulls take where there is one: a gRPC call to
-   * the server and two messages between its threads cost more than a small part. Gives how it went.
+   * Announces a part to a shard, over the connection of pulls where there is one: a gRPC call and
+   * two messages between threads cost more than a small part. Returns the part's path.
    */
   async #announce(link: ShardLink, push: PushArgument): Promise<string> {
     const reply = new PushReplySink();
@@ -278,7 +279,7 @@ export class ParameterServerClient implements ParameterClient {
   async #pullShard(link: ShardLink, into: Parameters): Promise<number> {
     const { rank } = this.#options;
     const clock = this.#clock;
-    // One more than the version, so that a message without it says that nothing is held.
+    // The version plus one, so that 0 means that nothing is held.
     const held = link.mirror?.version === undefined ? 0 : link.mirror.version + 1;
     const wanted = { rank, clock, held, plan: this.#plan };
     const request = { id: this.#id(link.shard), ...wanted };
@@ -295,7 +296,7 @@ export class ParameterServerClient implements ParameterClient {
       link.mirror?.copyTo(into);
       return version;
     } catch (error) {
-      // It may have been opened anew elsewhere, or have been taken over, which it tells.
+      // The shard may have been opened elsewhere, or have been taken over; `#locate` finds out.
       if (toAppError(error).code === "unavailable") await this.#locate(link);
       throw error;
     }
@@ -304,14 +305,14 @@ export class ParameterServerClient implements ParameterClient {
   async #locate(link: ShardLink): Promise<void> {
     const { shard, peer } = link;
     const status = await peer.unary(shardMethods.status, this.#id(shard), this.#brief());
-    // A server that listens on all addresses tells one that means nothing here.
+    // A server that listens on all addresses reports one that is meaningless here.
     const host = peer.address.slice(0, peer.address.lastIndexOf(":"));
     const port = status.dataAddress.slice(status.dataAddress.lastIndexOf(":"));
     const targets = { unix: status.dataSocket, tcp: `tcp:${host}${port}`, grpc: `grpc:${host}` };
     link.targets = usable(this.#options).map((path) => targets[path]);
   }
 
-  /** Does something with every shard; what fails because a server is away is tried for a while. */
+  /** Calls every shard; failures of an absent server are retried for a while. */
   async #each<Result>(work: (link: ShardLink) => Promise<Result>): Promise<Result[]> {
     return Promise.all(this.#links.map((link) => this.#persist(() => work(link), link.shard)));
   }
@@ -338,7 +339,7 @@ export class ParameterServerClient implements ParameterClient {
     }
   }
 
-  /** Only where the worker's own part is a whole update need servers know its norm. */
+  /** Servers need the norm only where the worker's part is a whole update. */
   #squares(part: Parameters): number {
     const { maxGradientNorm, consistency, parameters } = this.#options.spec;
     if (maxGradientNorm === undefined || consistency.kind === "bsp") return 0;

@@ -15,7 +15,7 @@ afterEach(() => {
   for (const each of opened.splice(0)) each.close();
 });
 
-/** Both sides in this thread; a port tells and hears of messages as a worker does. */
+/** Both sides in this thread, over ports like a worker's. */
 function sides() {
   const { port1, port2 } = new MessageChannel();
   opened.push(port1, port2);
@@ -37,7 +37,7 @@ function sides() {
   return { calls, port: port1, given };
 }
 
-test("calls: each gets its own answer, whatever comes first", async () => {
+test("calls: each gets its own answer, in whatever order they arrive", async () => {
   const { calls } = sides();
   const caller = new AbortController();
   const hanging = calls.call("hang", undefined, caller.signal);
@@ -46,12 +46,12 @@ test("calls: each gets its own answer, whatever comes first", async () => {
   await expect(hanging).rejects.toMatchObject({ code: "cancelled" });
 });
 
-test("calls: an error comes with its code and text", async () => {
+test("calls: an error has its code and text", async () => {
   const told = { code: "not_found", message: "none is there" };
   await expect(sides().calls.call("fail", undefined)).rejects.toMatchObject(told);
 });
 
-test("calls: an abort reaches the call that it is for, and no other", async () => {
+test("calls: an abort reaches its own call only", async () => {
   const { calls, given } = sides();
   const [first, second] = [new AbortController(), new AbortController()];
   const both = [first, second].map(({ signal }) => calls.call("hang", undefined, signal));
@@ -64,7 +64,7 @@ test("calls: an abort reaches the call that it is for, and no other", async () =
   await expect(late).rejects.toThrow(/before/);
 });
 
-test("calls: when the thread has ended all are told, and those that come later", async () => {
+test("calls: when the thread has ended, open and later ones reject", async () => {
   const { calls, port } = sides();
   const hanging = calls.call("hang", undefined);
   expect(calls.ended).toBe(false);

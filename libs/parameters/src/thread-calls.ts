@@ -14,7 +14,7 @@ interface PlainError {
   readonly message: string;
 }
 
-/** Calls of one thread that wait for an answer. */
+/** Calls of one thread that may wait for an answer. */
 const MAX_CALLS = 8192;
 
 /** The caller's side. */
@@ -25,7 +25,7 @@ export class ThreadCalls<Api extends ThreadApi<Api>> {
   #next = 1;
   #ended: AppError | undefined;
 
-  /** `name` is what errors call it, as `the shard`. */
+  /** `name` is its name in errors, as `the shard`. */
   constructor(worker: Worker, name: string) {
     this.#worker = worker;
     this.#name = name;
@@ -74,7 +74,7 @@ export class ThreadCalls<Api extends ThreadApi<Api>> {
   }
 }
 
-/** The side that answers; `api` has a method for each name. */
+/** The answering side; `api` has a method for each name. */
 export function answerCalls<Api extends ThreadApi<Api>>(port: MessagePort, api: Api): void {
   const running = new Map<number, AbortController>();
   port.on("message", (message: Call | Abort) => {

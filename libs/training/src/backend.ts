@@ -7,7 +7,7 @@ export type Tensors = Readonly<Record<string, Float32Array | Int32Array>>;
 export interface Backend {
   /** `onnx`, `reference` or `tfjs`. */
   readonly name: string;
-  /** What really computes, as `cpu` or `cuda:0 NVIDIA H100`; shown in the job's status. */
+  /** The device actually used, as `cpu` or `cuda:0 NVIDIA H100`; shown in the job's status. */
   readonly device: string;
   /** Rejects with an AppError `unavailable` where the device cannot run it. */
   compile(executable: Executable): Promise<CompiledProgram>;
@@ -15,8 +15,8 @@ export interface Backend {
 
 export interface CompiledProgram {
   /**
-   * One run; calls do not overlap. Rejects with an AppError `invalid_value` for a missing or
-   * misshapen tensor. What it gives is the caller's to keep.
+   * One run; calls do not overlap. The caller owns the result. Rejects with an AppError
+   * `invalid_value` for a missing or misshapen tensor.
    */
   run(feeds: Tensors): Promise<Record<string, Float32Array>>;
   close(): Promise<void>;

@@ -1,23 +1,23 @@
 import type { ElementType, Shape, Value } from "./ir/value.ts";
 
-/** A tensor by name, as a backend is fed it or gives it back. */
+/** A tensor's name, type and shape, as an input or output of a backend. */
 export interface TensorSpec {
   readonly name: string;
   readonly shape: Shape;
   readonly type: ElementType;
 }
 
-/** A graph's outputs under the names that they are handed out by; no input has such a name. */
+/** A graph's output and its name; no input has that name. */
 export interface NamedOutput {
   readonly name: string;
   readonly value: Value;
 }
 
 /**
- * What a backend compiles: a graph, run once or in a loop. In a loop of `steps` turns an input of
- * `carried` takes the named output of the turn before; an input of `stacked` is fed with a leading
- * axis of `steps` and each turn sees its own slice; all others stay. Outputs that are carried come
- * back as the last turn left them, all others stacked along a leading axis.
+ * What a backend compiles: a graph, run once or in a loop of `steps` turns.
+ * - An input of `carried` takes the named output of the turn before.
+ * - An input of `stacked` has a leading axis of `steps`; each turn uses its own slice.
+ * - Carried outputs are those of the last turn; all others are stacked along a leading axis.
  */
 export interface Executable {
   readonly inputs: readonly TensorSpec[];
@@ -31,14 +31,14 @@ export interface Loop {
   readonly stacked: ReadonlySet<string>;
 }
 
-/** The inputs as they are fed: those of `stacked` with their leading axis. */
+/** The inputs as a caller feeds them: those of `stacked` with their leading axis. */
 export function fedInputs({ inputs, loop }: Executable): TensorSpec[] {
   return inputs.map((input) =>
     loop?.stacked.has(input.name) ? { ...input, shape: [loop.steps, ...input.shape] } : input,
   );
 }
 
-/** The outputs as they come back: those that are not carried with their leading axis. */
+/** The outputs as a caller receives them: those that are not carried with their leading axis. */
 export function givenOutputs({ outputs, loop }: Executable): TensorSpec[] {
   const carried = new Set(loop?.carried.values());
   return outputs.map(({ name, value: { shape, type } }) => ({

@@ -2,7 +2,7 @@ import type { Random } from "@heddle/base/random";
 import { elementCount } from "./ir/value.ts";
 import type { ParameterSpec } from "./training-program.ts";
 
-/** The parameters as a job starts with them: the same draws give the same numbers everywhere. */
+/** A job's initial parameters: the same random numbers give the same parameters everywhere. */
 export function initialParameters(
   specs: readonly ParameterSpec[],
   random: Random,
@@ -31,7 +31,10 @@ export function normal(random: Random): number {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-/** Orthonormal rows or columns, whichever are fewer, by Gram and Schmidt's method on normal draws. */
+/**
+ * Orthonormal rows or columns, whichever are fewer, by the Gram-Schmidt method on normal random
+ * numbers.
+ */
 function orthogonal(shape: readonly number[], gain: number, random: Random): Float32Array {
   const [rows = 1, columns = 1] = shape;
   const length = Math.max(rows, columns);

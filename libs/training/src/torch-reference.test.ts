@@ -75,7 +75,7 @@ interface ProgramCase {
 const path = new URL("testing/torch-reference.json", import.meta.url);
 const reference = JSON.parse(readFileSync(path, "utf8")) as Reference;
 
-/** Of float32 constants in a float64 program; a wrong formula is off by far more. */
+/** The error of float32 constants in a float64 program; a wrong formula is off by far more. */
 const MAX_ERROR = 2e-7;
 
 function expectClose(given: ArrayLike<number> | undefined, expected: Numbers, what: string): void {
@@ -104,7 +104,7 @@ function givenGradients(sizes: Readonly<Record<string, readonly number[]>>): Tra
 
 type Feeds = Record<string, ArrayLike<number>>;
 
-/** Takes steps with given gradients; calls `check` after each. */
+/** Takes steps with the given gradients; calls `check` after each. */
 function takeSteps(
   program: TrainingProgram,
   options: StepOptions,
@@ -121,7 +121,7 @@ function takeSteps(
   }
 }
 
-describe("optimizers take PyTorch's steps:", () => {
+describe("reference: optimizers take PyTorch's steps", () => {
   const program = givenGradients({ a: [2, 3], b: [4] });
 
   test.each(reference.optimizers)("$name", (given) => {
@@ -140,7 +140,7 @@ describe("optimizers take PyTorch's steps:", () => {
   });
 
   test.each(reference.outer)(
-    "DiLoCo's outer step, rate $learningRate, momentum $momentum",
+    "reference: DiLoCo's outer step, rate $learningRate, momentum $momentum",
     ({ learningRate, momentum, after }) => {
       const { optimizer, learningRate: rate } = outerServers({ learningRate, momentum }, 1);
       const moved = (round: number) => {
@@ -156,7 +156,7 @@ describe("optimizers take PyTorch's steps:", () => {
     },
   );
 
-  test("momentum 0 keeps no velocity", () => {
+  test("reference: momentum 0 keeps no velocity", () => {
     expect(optimizerSlots(outerServers({ learningRate: 1, momentum: 0 }, 1).optimizer)).toEqual([]);
   });
 });
@@ -171,7 +171,7 @@ function programOf({ kind, sizes, batch }: ProgramCase): TrainingProgram {
   return ppoProgram({ ...policy, continuous: sizes["continuous"] === true }, batch, loss);
 }
 
-/** The script's: by the position of the name among the sorted names. */
+/** As in the script: by the position of the name among the sorted names. */
 function patternedParameters({ parameters }: TrainingProgram): Feeds {
   const names = parameters.map(({ name }) => name).sort();
   return Object.fromEntries(
@@ -183,7 +183,7 @@ function patternedParameters({ parameters }: TrainingProgram): Feeds {
 }
 
 test.each(reference.programs)(
-  "loss, metrics and gradients are PyTorch's: $kind $sizes",
+  "reference: loss, metrics and gradients are PyTorch's: $kind $sizes",
   (given: ProgramCase) => {
     const program = programOf(given);
     const feeds = { ...patternedParameters(program), ...given.data };
@@ -198,7 +198,7 @@ test.each(reference.programs)(
   },
 );
 
-test("advantages and returns are CleanRL's", () => {
+test("reference: advantages and returns are CleanRL's", () => {
   const { steps, environments, gamma, lambda, dones, cutValues, ...expected } =
     reference.advantages;
   const rollout = {
@@ -214,7 +214,7 @@ test("advantages and returns are CleanRL's", () => {
   expectClose(returns, expected.returns, "returns");
 });
 
-describe("learning rates follow PyTorch's schedulers:", () => {
+describe("reference: learning rates follow PyTorch's schedulers", () => {
   const never = new AbortController().signal;
 
   test("weave: linear warm-up, then a cosine to a tenth", async () => {

@@ -3,43 +3,43 @@ import type { ParameterClient, Parameters } from "./parameter-client.ts";
 import type { ParameterSpec } from "./training-program.ts";
 import type { FragmentExchange } from "./weave/fragment-exchange.ts";
 
-/** What a worker keeps beside the parameters, as an inner optimizer's moments. */
+/** A worker's state beside the parameters, as an inner optimizer's moments. */
 export type RankState = Readonly<Record<string, Float32Array>>;
 
-/** What an algorithm makes of a job's config; the trainer does the rest. */
+/** An algorithm's plan for a job's config; the trainer runs it. */
 export interface AlgorithmPlan {
   readonly parameters: readonly ParameterSpec[];
-  /** How the servers change them by what is pushed. */
+  /** How the servers apply pushes. */
   readonly servers: {
     readonly optimizer: Optimizer;
-    /** Times the `learningRate` that comes with each push. */
+    /** Multiplies the `learningRate` of each push. */
     readonly learningRate: number;
     readonly maxGradientNorm?: number | undefined;
   };
-  /** Reports of each worker until it is done, and the job's steps after so many of them. */
+  /** Reports of each worker until it is done, and the job's steps after that many of them. */
   readonly rounds: number;
   stepAfter(round: number): number;
-  /** What one worker pushes between two reports, of each fragment. */
+  /** Pushes of one worker between two reports, for each fragment. */
   readonly pushesPerRound: number;
   /**
-   * Parts of the model that are exchanged one by one while the loop computes, through its `exchange`;
-   * absent where it pushes and pulls the whole between two computations.
+   * Parts of the model that are exchanged separately during computation, through `exchange`. Absent
+   * where the loop pushes and pulls the whole model between two computations.
    */
   readonly fragments?: number | undefined;
   /**
-   * This worker's loop of pull, compute and push, to its end. Of a plugin one that reports no round while
-   * some are left has failed; it may end early once it has reported one.
+   * This worker's loop of pull, compute and push. A plugin's loop that reports no round while some
+   * are left has failed; after one report it may end early.
    */
   run(loop: TrainingLoop): Promise<void>;
 }
 
-/** What the trainer gives to a plan's loop. */
+/** The trainer's arguments to a plan's loop. */
 export interface TrainingLoop {
   readonly client: ParameterClient;
   /** Where the plan has fragments. */
   readonly exchange?: FragmentExchange | undefined;
   readonly parameters: Parameters;
-  /** Rounds that the checkpoint has behind it. */
+  /** Rounds that the checkpoint contains. */
   readonly done: number;
   /** From the checkpoint; absent where there is none. */
   readonly state: RankState | undefined;
@@ -48,18 +48,18 @@ export interface TrainingLoop {
   report(round: RoundReport): Promise<"go on" | "stop">;
 }
 
-/** What is told of one round. */
+/** The report of one round. */
 export interface RoundReport {
-  /** From 1, former attempts included. */
+  /** From 1, earlier attempts included. */
   readonly round: number;
   readonly step: number;
   readonly loss: number;
   readonly reward?: number | undefined;
-  /** Of all workers, since the report before; absent where the data is no text. */
+  /** Of all workers, since the last report; absent where the data is not text. */
   readonly tokens?: number | undefined;
-  /** The job is done before its steps are over. */
+  /** The job has reached its goal before its steps are over. */
   readonly reached?: boolean | undefined;
-  /** What else is worth a line, as `entropy`. */
+  /** Further metrics, as `entropy`. */
   readonly metrics: Readonly<Record<string, number>>;
   readonly state: RankState;
 }

@@ -16,7 +16,7 @@ import {
   updateGroups,
 } from "./optimizers/update-groups.ts";
 
-/** How a parameter begins; the draws come from the job's seed. */
+/** The initial value of a parameter; random numbers come from the job's seed. */
 export type Initializer =
   | { readonly kind: "zeros" }
   | { readonly kind: "ones" }
@@ -33,7 +33,7 @@ export interface ParameterSpec {
 /** A model and its loss; what a training job computes. */
 export interface TrainingProgram {
   readonly parameters: readonly ParameterSpec[];
-  /** What one step is fed. */
+  /** The data of one step. */
   readonly data: readonly TensorSpec[];
   /** Adds loss and metrics (scalars) to the graph; `inputs` has every parameter and data tensor. */
   build(graph: Graph, inputs: Readonly<Record<string, Value>>): ProgramOutputs;
@@ -47,11 +47,11 @@ export interface ProgramOutputs {
 /** How one step changes the parameters. */
 export interface StepOptions {
   readonly optimizer: Optimizer;
-  /** Absent: gradients are taken as they are. */
+  /** Absent: gradients are not clipped. */
   readonly maxGradientNorm?: number | undefined;
 }
 
-/** Names in executables: what belongs to a parameter is told by a prefix. */
+/** Names in executables: a prefix marks what belongs to a parameter. */
 export const gradientName = (parameter: string): string => `grad.${parameter}`;
 export const nextName = (input: string): string => `next.${input}`;
 const slotName = (parameter: string, slot: string): string => `${slot}.${parameter}`;
@@ -101,7 +101,7 @@ export function stepOf(program: TrainingProgram, options: StepOptions): Executab
   };
 }
 
-/** The gradients of each group's members, joined. */
+/** The joined gradients of each group's members. */
 function slopesByGroup(
   graph: Graph,
   groups: readonly UpdateGroup[],
@@ -141,8 +141,7 @@ function updateGroup(
 }
 
 /**
- * `steps` steps in one run: data and `learning_rate` are stacked, parameters and slots are carried
- * from step to step.
+ * `steps` steps in one run: data and `learning_rate` are stacked, parameters and slots are carried.
  */
 export function localStepsOf(
   program: TrainingProgram,
@@ -158,14 +157,14 @@ export function localStepsOf(
   return { ...once, loop: { steps, carried: new Map(carried), stacked } };
 }
 
-/** The tensors that the optimizer keeps, for all parameters; small parameters share theirs. */
+/** The optimizer's state tensors for all parameters; small parameters share theirs. */
 function slotSpecs(program: TrainingProgram, optimizer: Optimizer): TensorSpec[] {
   return updateGroups(program.parameters).flatMap(({ name, shape }) =>
     optimizerSlots(optimizer).map((slot) => ({ name: slotName(name, slot), shape, type: "f32" })),
   );
 }
 
-/** What the optimizer keeps before its first step: zeros for each slot, and the scalar `step`. */
+/** The optimizer's initial state: zeros for each slot, and the scalar `step`. */
 export function zeroState(
   program: TrainingProgram,
   optimizer: Optimizer,

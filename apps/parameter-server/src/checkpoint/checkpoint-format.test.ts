@@ -15,7 +15,7 @@ const HEADER = {
 };
 const check = (header: object) => checkedHeader(Buffer.from(JSON.stringify(header)), SPEC, 0);
 
-test("the header of the job's own piece is taken", () => {
+test("piece: the header of the job's own is accepted", () => {
   expect(check(HEADER)).toEqual(HEADER);
 });
 
@@ -23,6 +23,6 @@ it.each([
   [{ jobId: "job_b" }, "its job id is not that of the job that wants it"],
   [{ shard: 1 }, "its shard number is not that of the job that wants it"],
   [{ tensors: ["parameters"] }, "its list of tensors is not that of the job that wants it"],
-])("a piece with %o is refused", (changes, message) => {
+])("piece: one with %o is refused", (changes, message) => {
   expect(() => check({ ...HEADER, ...changes })).toThrow(message);
 });

@@ -5,16 +5,16 @@ import { optimizerSlots } from "@heddle/training/optimizers/optimizer";
 import type { ShardSlab } from "../shard/shard-slab.ts";
 
 /**
- * A checkpoint's piece, one for each shard: a magic word and the length of the header; the header
- * as JSON; the slab's parameters and the optimizer's slots, float32, little-endian; and the SHA-256
- * of all that.
+ * A checkpoint has one piece for each shard: a magic string, the header's length, and the header as
+ * JSON. Then the slab's parameters and the optimizer's slots follow as float32, little-endian, and
+ * the SHA-256 of everything before it.
  */
 const MAGIC = "HDLCKPT1";
 export const DIGEST_BYTES = 32;
 export const PREFIX_BYTES = 12;
 const MAX_HEADER_BYTES = 8 * 1024 * 1024;
 
-/** What a piece says of itself. */
+/** The header of a piece. */
 export interface PieceHeader {
   readonly jobId: string;
   readonly shard: number;
@@ -26,7 +26,7 @@ export interface PieceHeader {
   readonly parameters: readonly { readonly name: string; readonly shape: readonly number[] }[];
 }
 
-/** The bytes of a piece; the slab must be at rest. The last ones are the digest. */
+/** The bytes of a piece, with the digest at the end. The slab must not change meanwhile. */
 export function* pieceBytes(
   spec: ShardSpec,
   slab: ShardSlab,
@@ -47,20 +47,23 @@ export function* pieceBytes(
   yield hash.digest();
 }
 
-/** How long `pieceBytes` is in all. */
+/** The total length of `pieceBytes`. */
 export function pieceLength(spec: ShardSpec, slab: ShardSlab, version: number): number {
   const header = Buffer.byteLength(JSON.stringify(headerOf(spec, slab, version)));
   return PREFIX_BYTES + header + slab.kept.length * slab.elements * 4 + DIGEST_BYTES;
 }
 
-/** The length of the header that a piece's prefix tells. Throws an AppError `invalid_value`. */
+/** The header's length from a piece's prefix. Throws an AppError `invalid_value`. */
 export function headerLength(prefix: Buffer): number {
   const length = prefix.readUInt32LE(8);
   if (prefix.toString("latin1", 0, 8) === MAGIC && length <= MAX_HEADER_BYTES) return length;
   throw new AppError("invalid_value", "it does not begin as a checkpoint does");
 }
 
-/** Throws an AppError `invalid_value` where the piece is none of the shards that this one can use. */
+/**
+ * Throws an AppError `invalid_value` where the piece does not belong to the shards that this one
+ * can use.
+ */
 export function checkedHeader(text: Buffer, spec: ShardSpec, shard: number): PieceHeader {
   let header: PieceHeader;
   try {
@@ -82,8 +85,8 @@ export function checkedHeader(text: Buffer, spec: ShardSpec, shard: number): Pie
 }
 
 /**
- * Throws an AppError `unprocessable` where the piece is of a model of another form, with the first
- * parameter that differs. To be asked once the digest was found right: a damaged name is a damage.
+ * Throws an AppError `unprocessable`, with the first parameter that differs, where the piece is of
+ * another model. Call it after the digest was verified, since damage may change a name.
  */
 export function checkForm(header: PieceHeader, spec: ShardSpec): void {
   const [had, wanted] = [header.parameters, shapesOf(spec)].map((all) =>

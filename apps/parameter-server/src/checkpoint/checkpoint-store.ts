@@ -4,54 +4,54 @@ import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { DIGEST_BYTES } from "./checkpoint-format.ts";
 
-/** Checkpoints of one job that a server keeps; the oldest go first. */
+/** Checkpoints of one job that a server keeps; the oldest are deleted first. */
 const MAX_CHECKPOINTS = 8;
-/** Jobs that a server tells of at once; the others have their turn when these are gone. */
+/** Jobs in one report of a server; the others are reported when these are gone. */
 const MAX_JOBS = 4096;
 const READ_BYTES = 1024 * 1024;
 
-/** What was written: the digest is that of all bytes before it. */
+/** A written piece; the digest is that of all bytes before it. */
 export interface WrittenPiece {
   readonly bytes: number;
   readonly sha256: Uint8Array;
 }
 
-/** The checkpoints of a job that lie below a server's data directory, whole or not. */
+/** The checkpoints of a job below a server's data directory, complete or not. */
 export async function checkpointNames(dataDirectory: string, jobId: string): Promise<string[]> {
   const folder = join(dataDirectory, "checkpoints", plainName(jobId));
   return readdir(folder).catch(() => []);
 }
 
-/** A job of which checkpoints lie here. */
+/** A job with checkpoints on this server. */
 export interface CheckpointedJob {
   readonly jobId: string;
   /** Since its latest checkpoint was written. */
   readonly idleMs: number;
 }
 
-/** The jobs of which checkpoints lie below a server's data directory; so many at once at most. */
+/** The jobs with checkpoints below a server's data directory, `MAX_JOBS` at most. */
 export async function checkpointedJobs(dataDirectory: string): Promise<CheckpointedJob[]> {
   const root = join(dataDirectory, "checkpoints");
   const jobIds = (await readdir(root).catch(() => [])).slice(0, MAX_JOBS);
   const nowMs = Date.now();
   const found: CheckpointedJob[] = [];
   for (const jobId of jobIds) {
-    // One that is deleted meanwhile is none any more.
+    // It may be deleted meanwhile.
     const folder = await stat(join(root, jobId)).catch(() => undefined);
     if (folder) found.push({ jobId, idleMs: Math.max(0, Math.round(nowMs - folder.mtimeMs)) });
   }
   return found;
 }
 
-/** Deletes all checkpoints of a job; one that has none is no error. */
+/** Deletes all checkpoints of a job; a job without any is no error. */
 export async function forgetJob(dataDirectory: string, jobId: string): Promise<void> {
   const folder = join(dataDirectory, "checkpoints", plainName(jobId));
   await rm(folder, { recursive: true, force: true });
 }
 
 /**
- * Of a job's checkpoints the latest `keep` stay; 0 for as many as may. One call after the other: a
- * folder that another call deletes from looks like the latest.
+ * Keeps the latest `keep` of a job's checkpoints; 0 for the maximum. Calls must not overlap: a
+ * deletion changes a folder's time, so the folder looks like the latest.
  */
 export async function forgetOldest(
   dataDirectory: string,
@@ -62,7 +62,7 @@ export async function forgetOldest(
   const ages: { readonly path: string; readonly atMs: number }[] = [];
   for (const name of await checkpointNames(dataDirectory, jobId)) {
     const path = join(folder, name);
-    // One that is deleted meanwhile, with its job, is none any more.
+    // It may be deleted meanwhile, with its job.
     const found = await stat(path).catch(() => undefined);
     if (found) ages.push({ path, atMs: found.mtimeMs });
   }
@@ -71,7 +71,9 @@ export async function forgetOldest(
   for (const { path } of newestFirst.slice(kept)) await rm(path, { recursive: true, force: true });
 }
 
-/** Where a piece lies below a server's data directory. Throws an AppError on a name with a path. */
+/**
+ * The path of a piece below a server's data directory. Throws an AppError on a name with a path.
+ */
 export function piecePath(
   dataDirectory: string,
   jobId: string,
@@ -88,10 +90,7 @@ function plainName(name: string): string {
   throw new AppError("invalid_value", message);
 }
 
-/**
- * Writes a piece so that it is there as a whole, on the disk, or not at all: temporary file, fsync,
- * rename, fsync of the folder.
- */
+/** Writes a piece atomically and durably: temporary file, fsync, rename, fsync of the folder. */
 export async function writePiece(
   path: string,
   pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
@@ -122,7 +121,7 @@ export async function writePiece(
   return { bytes, sha256: Uint8Array.from(tail) };
 }
 
-/** A piece's bytes as they are on the disk. Rejects with `not_found`. */
+/** A piece's bytes from the disk. Rejects with `not_found`. */
 export async function* readPiece(path: string): AsyncGenerator<Buffer> {
   const file = await openPiece(path);
   try {
@@ -136,7 +135,7 @@ export async function* readPiece(path: string): AsyncGenerator<Buffer> {
   }
 }
 
-/** How long a piece is. Rejects with `not_found`. */
+/** The length of a piece. Rejects with `not_found`. */
 export async function pieceSize(path: string): Promise<number> {
   const file = await openPiece(path);
   try {
@@ -146,7 +145,7 @@ export async function pieceSize(path: string): Promise<number> {
   }
 }
 
-/** Passes a piece on and rejects with `invalid_value` at its end where its digest is another. */
+/** Passes a piece on, and rejects with `invalid_value` at its end where the digest differs. */
 export async function* checkedPiece(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const hash = createHash("sha256");
   let tail: Buffer = Buffer.alloc(0);

@@ -16,7 +16,7 @@ import {
 } from "./checkpoint-format.ts";
 import { checkedPiece } from "./checkpoint-store.ts";
 
-/** Where a checkpoint is looked for. */
+/** Where to look for a checkpoint. */
 export interface RestoreSource {
   readonly name: string;
   /** Servers that may hold its pieces. */
@@ -26,13 +26,13 @@ export interface RestoreSource {
   readonly credentials: CallerCredentials;
 }
 
-/** One piece must come within this. */
+/** The time limit of one piece. */
 const PIECE_MS = 300_000;
 
 /**
- * Fills a slab from the pieces of a checkpoint that was cut for another number of shards. Gives the
- * version. Rejects with `invalid_value` for a corrupt piece, `unprocessable` for one of a model of
- * another form and `not_found` for one that nobody has; the slab is then worth nothing.
+ * Fills a slab from the pieces of a checkpoint of any number of shards. Returns the version.
+ * Rejects with `invalid_value` for a corrupt piece, `unprocessable` for one of another model, and
+ * `not_found` for one that no source has; the slab is then invalid.
  */
 export async function restoreShard(
   spec: ShardSpec,
@@ -43,14 +43,14 @@ export async function restoreShard(
   const fragments = fragmentsOf(spec);
   const layoutsOf = (shards: number) => shardLayouts(spec.parameters, shards, fragments);
   const own = layoutsOf(spec.servers.length)[spec.shard]?.segments ?? [];
-  // Fragments have versions of their own, and the pieces of one have one.
+  // Fragments have their own versions; the pieces of one fragment have the same.
   const fragment = Math.floor(spec.shard / (spec.servers.length / fragments));
   const first = fragment * (source.pieces / fragments);
   for (const tensor of slab.kept.keys()) slab.values(tensor).fill(0);
   let version: number | undefined;
   for (const [piece, { segments, elements }] of layoutsOf(source.pieces).entries()) {
     const moves = movesBetween(segments, own);
-    // A shard of nothing, where there are more servers than pieces, has a version all the same.
+    // An empty shard, where there are more servers than pieces, needs a version too.
     if (moves.length === 0 && !(own.length === 0 && piece === first)) continue;
     const target = { spec, slab, moves, piece, elements };
     const found = await restorePiece(target, source, signal);
@@ -64,7 +64,7 @@ export async function restoreShard(
   return version;
 }
 
-/** A run of elements that lies elsewhere in the new slab. */
+/** A run of elements with another position in the new slab. */
 interface Move {
   readonly from: number;
   readonly to: number;
@@ -113,7 +113,7 @@ async function restorePiece(
     }
   }
   const told = failures.map(({ message }, i) => `${sources[i]}: ${message}`).join("; ");
-  // The worst of what was found: one that is whole, but of no use, says more than a damaged copy.
+  // The most informative error: a piece of another model says more than a damaged copy.
   const codes = failures.map((failure) => failure.code);
   const code =
     (["unprocessable", "invalid_value"] as const).find((one) => codes.includes(one)) ?? "not_found";
@@ -151,7 +151,7 @@ async function readInto(target: PieceTarget, bytes: AsyncIterable<Uint8Array>): 
   throw new AppError("invalid_value", "it is shorter or longer than it says");
 }
 
-/** Copies what the moves want of some bytes, which begin at `at` among the old tensors. */
+/** Copies the elements of the moves from a chunk that begins at `at` of the old tensors. */
 function place({ slab, moves, elements }: PieceTarget, at: number, chunk: Uint8Array): void {
   for (const tensor of slab.kept.keys()) {
     const start = tensor * elements * 4 - at;

@@ -1,23 +1,23 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
-/** So much of closed slabs, or so many of them (8 GiB of addresses each), wait for no chance. */
+/** At this total, or this number (8 GiB of addresses each), closed slabs are collected at once. */
 const MAX_BYTES = 16 * 1024 * 1024;
 const MAX_SLABS = 16;
-/** Calls that still held a slab have let go of it by then. */
+/** After this time, calls that still used a slab have released it. */
 const SETTLE_MS = 500;
 
 /**
- * Gives the memory of closed shards back to the system. WebAssembly memory goes with the last
- * reference to it, and V8, to whom a slab of gigabytes is a few bytes of heap, may look for that only
- * hours later: so it is asked to.
+ * Returns the memory of closed shards to the system. WebAssembly memory is freed with its last
+ * reference, but V8 counts a slab as a few bytes and may collect it hours later. So collection is
+ * requested.
  */
 export class FreedSlabs {
   #bytes = 0;
   #slabs = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  /** A slab of so many bytes was closed: its thread has ended. */
+  /** A slab of this size was closed: its thread has ended. */
   add(bytes: number): void {
     this.#bytes += bytes;
     this.#slabs++;
@@ -33,7 +33,7 @@ export class FreedSlabs {
   }
 }
 
-/** Contexts that are made after the flag have the function. */
+/** Contexts that are created after the flag is set have the function. */
 function collectGarbage(): void {
   setFlagsFromString("--expose-gc");
   const collect: unknown = runInNewContext("gc");

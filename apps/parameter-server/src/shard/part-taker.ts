@@ -9,18 +9,18 @@ import { Peer } from "@heddle/rpc/peer";
 export interface AnnouncedPart {
   readonly rank: number;
   readonly clock: number;
-  /** Where it can be taken from, the best first. */
+  /** Addresses of the part, the best first. */
   readonly sources: readonly string[];
 }
 
-/** A part that does not come within this is given up, and may be pushed again. */
+/** A part that does not arrive within this is abandoned, and may be pushed again. */
 const TAKE_MS = 120_000;
 const TRIES = 2;
 const MAX_CERTIFICATE_LENGTH = 4_096;
 
-/** Takes parts from workers: one route to each, by unix socket, TCP or gRPC, whichever works. */
+/** Fetches parts from workers: one route to each, by unix socket, TCP or gRPC, whichever works. */
 export class PartTaker {
-  /** By rank: how a worker's gRPC is known where nodes speak TLS. */
+  /** By rank: the certificate of a worker's gRPC server where nodes use TLS. */
   readonly #certificates = new Map<number, string>();
   readonly #isEncrypted: boolean;
   readonly #routes = new Map<number, DataRoute>();
@@ -31,7 +31,7 @@ export class PartTaker {
     this.#isEncrypted = isEncrypted;
   }
 
-  /** A rank has joined, whose server has this certificate (PEM). */
+  /** A rank has joined; its server has this certificate (PEM). */
   trust(rank: number, certificate: string): void {
     if (certificate.length > MAX_CERTIFICATE_LENGTH) {
       const message = `a task's certificate has ${certificate.length} characters: ${MAX_CERTIFICATE_LENGTH} are the most`;
@@ -40,13 +40,13 @@ export class PartTaker {
     this.#certificates.set(rank, certificate);
   }
 
-  /** How the latest part came. */
+  /** The path of the latest part. */
   get path(): string {
     return this.#path;
   }
 
   /**
-   * Gives the part's bytes to a sink, a new one for each try. Rejects with `unavailable` where the
+   * Passes the part's bytes to a sink, a new one for each try. Rejects with `unavailable` where the
    * worker cannot be reached, and with the sink's own error.
    */
   async take(
@@ -75,7 +75,7 @@ export class PartTaker {
         this.#path = route.path;
         return head.bytes;
       } catch (error) {
-        // A connection that was kept may be one to a process that is no more.
+        // A kept connection may be to a process that has ended.
         const again = error instanceof AppError && error.code === "unavailable" && tried < TRIES;
         if (!again) throw error;
       }
@@ -95,7 +95,10 @@ export class PartTaker {
     return known;
   }
 
-  /** Of a task, not of a node: it is shown the attempt's token and nothing of this server's. */
+  /**
+   * The peer is a task, not a node: it receives the attempt's token and no credentials of this
+   * server.
+   */
   #peer(address: string, rank: number, jobToken: Uint8Array): Peer {
     const certificate = this.#isEncrypted ? (this.#certificates.get(rank) ?? "") : undefined;
     if (certificate === "") {
@@ -105,7 +108,7 @@ export class PartTaker {
     const key = [rank, address, shown.jobToken, certificate].join();
     for (const [other, peer] of this.#peers) {
       if (other === key) return peer;
-      // An earlier task of the rank: nothing of it is taken any more.
+      // An earlier task of the rank: its parts are not accepted any more.
       if (!other.startsWith(`${rank},`)) continue;
       peer.close();
       this.#peers.delete(other);

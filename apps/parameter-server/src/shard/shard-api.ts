@@ -33,14 +33,16 @@ export interface WrittenCheckpoint {
   readonly sha256: Uint8Array;
 }
 
-/** What a shard's thread does for the process that it belongs to. */
+/** A shard thread's calls for the process that owns it. */
 export interface ShardApi {
   /** A newer certificate of this node. */
   renew(material: TlsMaterial, signal: AbortSignal): Promise<void>;
   reopen(spec: ShardSpec, signal: AbortSignal): Promise<void>;
   figures(argument: undefined, signal: AbortSignal): Promise<ShardFigures>;
   push(argument: PushArgument, signal: AbortSignal): Promise<PushResult>;
-  /** With a rank: waits until it may see the parameters; without: until they are at rest. */
+  /**
+   * With a rank: waits until it may read the parameters; without: until no update is in progress.
+   */
   lease(
     argument: { readonly rank?: number; readonly clock: number; readonly plan?: string },
     signal: AbortSignal,
@@ -50,7 +52,7 @@ export interface ShardApi {
     readonly rank: number;
     readonly leaves: boolean;
     readonly incarnation: number;
-    /** PEM, of a task's own server; empty where nodes do not speak TLS. */
+    /** PEM, of a task's own server; empty where nodes do not use TLS. */
     readonly certificate?: string;
   }): Promise<number>;
   checkpoint(
@@ -67,12 +69,12 @@ export interface ShardApi {
   ): Promise<number>;
 }
 
-/** What a shard's thread is started with. */
+/** The start message of a shard's thread. */
 export interface ShardStart {
   readonly spec: ShardSpec;
   readonly credentials: PlainCredentials;
   readonly host: string;
   readonly socketPath: string;
-  /** Of the server's RefusalCounts. */
+  /** The memory of the server's RefusalCounts. */
   readonly refusals: SharedArrayBuffer;
 }

@@ -12,7 +12,7 @@ import { FreedSlabs } from "./freed-slabs.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { ShardSlab, slabPlan } from "./shard-slab.ts";
 
-/** A shard as the process that owns its thread sees it. */
+/** A shard for the process that owns its thread. */
 export interface ShardHandle {
   readonly spec: ShardSpec;
   /** Over the same memory as the thread's own. */
@@ -21,7 +21,7 @@ export interface ShardHandle {
   close(): Promise<void>;
 }
 
-/** What a shard has of the server that it belongs to. */
+/** The part of its server that a shard uses. */
 export interface ShardThreadContext {
   readonly credentials: NodeCredentials;
   readonly host: string;
@@ -31,12 +31,12 @@ export interface ShardThreadContext {
 const START_MS = 20_000;
 const freedSlabs = new FreedSlabs();
 
-/** Starts a shard's thread. Rejects with the AppError that kept it from starting. */
+/** Starts a shard's thread. Rejects with the AppError of a failed start. */
 export async function startShard(
   spec: ShardSpec,
   { credentials, host, refusals }: ShardThreadContext,
 ): Promise<ShardHandle> {
-  // Judged here, so that a shard that is too large is an error and not the end of its thread.
+  // Checked here, so that a shard that is too large is an error and does not end its thread.
   const plan = slabPlan(spec);
   ShardSlab.check(plan);
   const socketPath = ownSocketPath("ps");
@@ -57,9 +57,9 @@ export async function startShard(
   })) as [{ result: KernelMemory }];
   const slab = new ShardSlab(plan, result);
   const calls = new ThreadCalls<ShardApi>(worker, "the shard");
-  // The thread takes parts and adds up norms over connections of its own.
+  // The thread fetches parts and exchanges norms over connections of its own.
   const stopRenewal = credentials.tls?.onUpdate(() => {
-    // It fails where the thread has ended, which whoever calls it is told.
+    // It fails where the thread has ended, which the thread's callers learn by themselves.
     if (credentials.tls) calls.call("renew", credentials.tls.material).catch(() => undefined);
   });
   const close = async () => {

@@ -27,7 +27,7 @@ function sumsOf(slab: ShardSlab): Float32Array {
 }
 
 test.each(reference.optimizers)(
-  "a shard takes PyTorch's steps: $name",
+  "slab: takes PyTorch's steps: $name",
   ({ optimizer, maxGradientNorm, rates, gradientNorms, after }) => {
     const slab = new ShardSlab({ elements: ELEMENTS, optimizer, pullCompression: "none" });
     const parameters = slab.values(0);

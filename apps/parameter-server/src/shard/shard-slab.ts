@@ -12,7 +12,7 @@ import { shardLayouts } from "@heddle/parameters/shards/shard-layout";
 import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { type Optimizer, optimizerSlots } from "@heddle/training/optimizers/optimizer";
 
-/** What a slab is made for. */
+/** The parameters of a slab's layout. */
 export interface SlabPlan {
   /** Of each tensor; a multiple of 256. */
   readonly elements: number;
@@ -20,7 +20,7 @@ export interface SlabPlan {
   readonly pullCompression: PullCompression;
 }
 
-/** What a worker is sent that holds version `held - 1`, or none where `held` is 0. */
+/** The pull of a worker that holds version `held - 1`, or none where `held` is 0. */
 export function pulledPieces(slab: ShardSlab, version: number, held: number): Uint8Array[] {
   if (!slab.publishes || held === 0 || held > version + 1) return [slab.pulled("whole")];
   if (held === version + 1) return [];
@@ -37,7 +37,7 @@ export function slabPlan(spec: ShardSpec): SlabPlan {
 /** One update of all parameters. */
 export interface SlabUpdate {
   readonly rate: number;
-  /** Turns the sums into the gradient: one over the weights, and what clipping leaves. */
+  /** Multiplies the sums into the gradient: one over the weights, times the clipping factor. */
   readonly scale: number;
   /** The number of this update, from 1. */
   readonly step: number;
@@ -46,20 +46,20 @@ export interface SlabUpdate {
 const MAX_BYTES = 2 ** 32 - 65_536;
 
 /**
- * A shard's memory: parameters, what the optimizer keeps of them, the sums of an update's parts,
- * staging, and where pulls are compressed what was published and what last changed of it. Threads
- * share it; each makes its own ShardSlab over it.
+ * A shard's memory: parameters, optimizer slots, the sums of an update's parts, and staging. Where
+ * pulls are compressed it also holds the published parameters and their latest changes. Threads
+ * share it; each has its own ShardSlab over it.
  */
 export class ShardSlab {
   readonly memory: KernelMemory;
   /** Of each tensor; a multiple of 256. */
   readonly elements: number;
-  /** What a checkpoint has, in its order: parameters first, then the optimizer's slots. */
+  /** The content of a checkpoint in order: parameters first, then the optimizer's slots. */
   readonly kept: readonly string[];
   readonly #plan: SlabPlan;
   readonly #kernels: Kernels;
 
-  /** Over a memory that is there, or over a new one of zeros. */
+  /** Over an existing memory, or over a new one of zeros. */
   constructor(plan: SlabPlan, memory?: KernelMemory) {
     this.elements = plan.elements;
     this.kept = ["parameters", ...optimizerSlots(plan.optimizer)];
@@ -68,7 +68,7 @@ export class ShardSlab {
     this.#kernels = loadKernels(this.memory);
   }
 
-  /** The bytes of memory that it takes. Throws an AppError `invalid_value` above 4 GiB. */
+  /** The required bytes of memory. Throws an AppError `invalid_value` above 4 GiB. */
   static check({ elements, optimizer, pullCompression }: SlabPlan): number {
     const published = pullCompression === "int8";
     const tensors = optimizerSlots(optimizer).length + (published ? 3 : 2);
@@ -89,7 +89,7 @@ export class ShardSlab {
     return { memory, elements, sums, staging: sums + elements * 4, kernels: this.#kernels };
   }
 
-  /** The bytes of what is kept, by its position. */
+  /** The bytes of a kept tensor, by its position. */
   bytes(tensor: number): Uint8Array {
     return new Uint8Array(this.memory.buffer, this.#pointer(tensor), this.elements * 4);
   }
@@ -103,7 +103,7 @@ export class ShardSlab {
     return this.#plan.pullCompression === "int8";
   }
 
-  /** What workers pull: the whole, or what the latest update has changed of it. */
+  /** The data of a pull: the whole, or the changes of the latest update. */
   pulled(what: "whole" | "changes"): Uint8Array {
     if (!this.publishes) return this.bytes(0);
     const whole = this.elements * 4;
@@ -112,12 +112,12 @@ export class ShardSlab {
     return new Uint8Array(this.memory.buffer, this.#published + whole, changes);
   }
 
-  /** Publishes the parameters as they are: the first ones, and those of a checkpoint. */
+  /** Publishes all parameters: the first ones, and those of a checkpoint. */
   publishWhole(): void {
     if (this.publishes) this.pulled("whole").set(this.bytes(0));
   }
 
-  /** Whether every parameter is a number. */
+  /** Whether every parameter is finite. */
   isFinite(): boolean {
     return this.#kernels.notFinite(this.#pointer(0), this.elements) === 0;
   }
@@ -133,12 +133,15 @@ export class ShardSlab {
     if (this.publishes) this.#publishChanges();
   }
 
-  /** How far the parameters are from what workers have; what int8 loses of it comes the next time. */
+  /**
+   * The difference between the parameters and the workers' copies; the error of int8 is published
+   * next time.
+   */
   #publishChanges(): void {
     const { sums } = this.accumulator;
     const [published, count] = [this.#published, this.elements];
     const changes = published + count * 4;
-    // The sums are free between two updates.
+    // The sums are unused between two updates.
     new Uint8Array(this.memory.buffer, sums, count * 4).set(this.bytes(0));
     this.#kernels.addScaled(sums, published, count, -1, 0);
     encodeInt8(this.#kernels, changes, sums, count);

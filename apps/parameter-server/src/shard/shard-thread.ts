@@ -18,8 +18,8 @@ import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { pulledPieces, ShardSlab, slabPlan } from "./shard-slab.ts";
 import type { GateRelease } from "./update-gate.ts";
 
-// The thread of one shard: its slab, its data connections, its rules. All else is in the process's
-// main thread, which calls it by messages and shares the slab's memory.
+// The thread of one shard: its slab, data connections and rules. The process's main thread calls it
+// by messages and shares the slab's memory.
 
 const start = workerData as ShardStart;
 const port = parentPort;
@@ -42,7 +42,7 @@ const listener = new DataListener({
   answer,
   onRefused: (reason) => refusals.add(reason),
 });
-// Where nodes speak TLS nothing goes in the clear from one machine to another.
+// Where nodes use TLS no data crosses machines in the clear.
 const dataAddress = tls ? "" : await listener.listenTcp(start.host);
 const dataSocket = await listener.listenUnix(start.socketPath);
 
@@ -106,7 +106,7 @@ interface PullRequest {
   readonly plan: string;
 }
 
-/** What a worker asks over the fast path: that a part of its be taken, or to be given parameters. */
+/** A worker's request over the fast path: to fetch its part, or to pull parameters. */
 async function answer(request: object, signal: AbortSignal): Promise<DataAnswer> {
   const { push } = request as { readonly push?: object };
   if (push) return pushAnswer(await shard.push(readPush(push), signal));
@@ -126,15 +126,15 @@ async function answerPull(
 }
 
 /**
- * What other servers are shown in a job's name: its own ticket. The job tells where they are, so that
- * nothing of this node may go there.
+ * The credentials for other servers on behalf of a job: its own ticket. The job gives their
+ * addresses, so the node's credentials must not go there.
  */
 function callingFor({ ticket }: ShardSpec): CallerCredentials {
   if (ticket !== undefined) return { ticket, authority: tls?.material.authority };
   return credentials;
 }
 
-/** Shard 0's server adds up; while it cannot be reached the update waits. */
+/** Shard 0's server adds up; while it is unreachable the update waits. */
 async function exchangeNorm(
   spec: ShardSpec,
   version: number,
@@ -158,7 +158,7 @@ async function exchangeNorm(
   }
 }
 
-/** One connection, kept as long as the job's first server is the same. */
+/** One connection, kept while the job's first server stays the same. */
 function firstServer(address: string, spec: ShardSpec): Peer {
   if (first?.peer.address === address && first.attempt === spec.attempt) return first.peer;
   first?.peer.close();

@@ -10,7 +10,7 @@ import { SlabFill } from "./slab-fill.ts";
 import { type GateRelease, UpdateGate } from "./update-gate.ts";
 import { type PendingPush, UpdateRound } from "./update-round.ts";
 
-/** Adds this shard's part of a squared norm to the others', in bsp; gives the whole. */
+/** Adds this shard's part of a squared norm to the others', in bsp; returns the total. */
 export type ExchangeNorm = (
   spec: ShardSpec,
   version: number,
@@ -18,15 +18,15 @@ export type ExchangeNorm = (
   signal: AbortSignal,
 ) => Promise<number>;
 
-/** What a shard needs of its thread. */
+/** A shard's dependencies on its thread. */
 export interface ShardContext {
   readonly taker: PartTaker;
   readonly exchangeNorm: ExchangeNorm;
-  /** Hears of each part or request that is refused for what is in it. */
+  /** Called for each part or request that is refused for its content. */
   readonly onInvalid: () => void;
 }
 
-/** What a shard has done, for its status. */
+/** A shard's counters, for its status. */
 export interface ShardCounts {
   pushes: number;
   refusedInvalid: number;
@@ -35,11 +35,12 @@ export interface ShardCounts {
 }
 
 /**
- * One shard's parameters and the rules by which they change. Parts are taken one at a time: under
- * bsp in the order of ranks, so that sums are the same in every run; else as they are announced.
+ * One shard's parameters and the rules of their updates. Parts are taken one at a time: under bsp
+ * in the order of ranks, so that sums are reproducible; else as they are announced.
  *
- * Invariants: the parameters contain exactly `version` updates whenever the gate lets a reader in;
- * under bsp the sums hold the parts of `round.added`, and of nobody else, between two takes.
+ * Invariants:
+ * - The parameters contain exactly `version` updates whenever the gate admits a reader.
+ * - Under bsp the sums hold exactly the parts of `round.added` between two takes.
  */
 export class Shard {
   readonly counts: ShardCounts = { pushes: 0, refusedInvalid: 0, bytesPushed: 0, bytesPulled: 0 };
@@ -50,22 +51,22 @@ export class Shard {
   #round = new UpdateRound();
   #closed = new AbortController();
   #spec: ShardSpec;
-  /** The same for all attempts that go on with this slab. */
+  /** The same for all attempts that continue with this slab. */
   readonly #plan: string;
   #clock: UpdateClock;
   #ready = false;
-  /** Updates that are in the parameters; the clock is one ahead while one is under way. */
+  /** Updates in the parameters; the clock is one ahead during an update. */
   #applied = 0;
-  /** Those that were in them when this attempt began. */
+  /** Updates that were in them when this attempt began. */
   #begun = 0;
-  /** The takes and updates that are under way, one after the other. */
+  /** Takes and updates, serialized. */
   #work: Promise<void> = Promise.resolve();
   #straggling: NodeJS.Timeout | undefined;
   #stragglersMissed = false;
-  /** By rank: the task that joined last. */
+  /** By rank: the incarnation of the task that joined last. */
   readonly #incarnations = new Map<number, number>();
   #departures = 0;
-  /** Whether the latest take left slices of a part in the sums of others. */
+  /** Whether the latest take left slices of a part in the sums. */
   #broken = false;
 
   constructor(spec: ShardSpec, slab: ShardSlab, context: ShardContext) {
@@ -93,7 +94,7 @@ export class Shard {
     return this.#clock.stragglers;
   }
 
-  /** Ranks that it waits for. */
+  /** Ranks that updates wait for. */
   get workers(): number {
     return this.#clock.live;
   }
@@ -107,7 +108,7 @@ export class Shard {
     return this.#ready;
   }
 
-  /** A later attempt goes on from these parameters; the parts of the one before are dropped. */
+  /** A later attempt continues with these parameters; the parts of the one before are dropped. */
   async reopen(spec: ShardSpec): Promise<void> {
     const version = this.version;
     await this.#stop(new AppError("precondition_failed", "a later attempt has taken the job over"));
@@ -120,7 +121,7 @@ export class Shard {
     this.#gate = new UpdateGate();
   }
 
-  /** Fills the slab with a checkpoint's numbers; `load` gives their version. */
+  /** Fills the slab with a checkpoint's numbers; `load` returns their version. */
   async restore(load: () => Promise<number>): Promise<number> {
     await this.#alone(async () => {
       this.#ready = false;
@@ -138,7 +139,9 @@ export class Shard {
     return this.#stop(new AppError("unavailable", "the shard was closed"));
   }
 
-  /** Waits until a rank that has pushed so often may see the parameters, and holds them still. */
+  /**
+   * Waits until a rank that has pushed `clock` times may read the parameters, and blocks updates.
+   */
   async read(
     rank: number | undefined,
     clock: number,
@@ -151,7 +154,7 @@ export class Shard {
     return { version: this.version, release };
   }
 
-  /** As `read`, when exactly so many updates are in. Rejects when there are more already. */
+  /** As `read`, at exactly this version. Rejects when it has passed. */
   async readAt(
     version: number,
     signal: AbortSignal,
@@ -167,13 +170,13 @@ export class Shard {
   }
 
   /**
-   * A rank joins, or leaves for good. Gives how often it counts as having pushed. A later incarnation
-   * of a rank's task takes its place; what is said of an earlier one then means nothing.
+   * A rank joins, or leaves for good. Returns the number of pushes that it counts with. A later
+   * incarnation of a rank's task replaces it; messages of an earlier one are then ignored.
    */
   async member(rank: number, leaves: boolean, incarnation = 0): Promise<number> {
     let clock = 0;
     await this.#alone(async () => {
-      // An update would wait for the parts of one more than there are.
+      // Otherwise an update would wait for a part that never arrives.
       if (!leaves && rank >= this.#spec.workers) throw this.#stranger(rank);
       const present = this.#incarnations.get(rank) ?? 0;
       if (!leaves) this.#incarnations.set(rank, Math.max(present, incarnation));
@@ -196,7 +199,7 @@ export class Shard {
     return clock;
   }
 
-  /** Throws an AppError `invalid_value` for a worker that holds another plan for the job's. */
+  /** Throws an AppError `invalid_value` for a worker with another plan than the job's. */
   checkPlan(plan: unknown): void {
     try {
       checkPlan(this.#spec, this.#plan, plan);
@@ -241,14 +244,14 @@ export class Shard {
     });
   }
 
-  /** Takes what can be taken now; whatever comes meanwhile is looked at again. */
+  /** Takes all available parts; those that arrive meanwhile are considered too. */
   #kick(): void {
     const closed = this.#closed.signal;
     void this.#alone(async () => {
       for (let push = this.#next(); push; push = this.#next()) await this.#process(push);
       if (this.#stragglersMissed) await this.#goOn();
     }).catch((error: unknown) => {
-      // Only a shard that was closed ends its work with an error; each push was told its own.
+      // Only a closed shard ends its work with an error; each push has received its own.
       if (!closed.aborted) throw error;
     });
   }
@@ -287,7 +290,7 @@ export class Shard {
     let adder: PartAdder | undefined;
     this.#broken = false;
     const sink = () => {
-      // A try after one that broke in the middle must not add to its remains.
+      // A retry after one that broke in the middle must not add to its remains.
       this.#broken = adder?.touched === true && !first;
       if (this.#broken) throw new AppError("worker_lost", "a part broke off in its middle");
       adder = new PartAdder(this.#slab.accumulator, compression, push.weight, first);
@@ -306,7 +309,7 @@ export class Shard {
         await this.#add({ ...push, signal: this.#closed.signal });
         this.#round.add(push);
       } catch {
-        // Its worker is gone too, or keeps it no more: it must push again.
+        // Its worker is gone too, or no longer keeps it: it must push again.
         this.#closed.signal.throwIfAborted();
         this.#clock.withdraw(push.rank);
         this.#round.empty();
@@ -334,8 +337,8 @@ export class Shard {
   }
 
   /**
-   * An update that is due and cannot be made: its parts count as taken, so that nobody sends them again,
-   * and nothing of this attempt can go on. All who wait, and all who come, are told why.
+   * A due update that cannot be made: its parts count as taken, so that they are not sent again,
+   * and this attempt cannot continue. All current and later waiters receive the cause.
    */
   readonly #giveUp = (cause: unknown): never => {
     const { code, message } = toAppError(cause);
@@ -345,7 +348,7 @@ export class Shard {
     throw reason;
   };
 
-  /** How much of the gradient its greatest norm leaves; the same on all shards. */
+  /** The factor by which clipping scales the gradient; the same on all shards. */
   async #clipping(first: PendingPush, weights: number): Promise<number> {
     const limit = this.#spec.maxGradientNorm;
     if (limit === undefined) return 1;
@@ -363,7 +366,7 @@ export class Shard {
     if (this.#clock.goOnWithoutStragglers().length > 0) await this.#update(this.#round.empty());
   }
 
-  /** From the first part of an update on the others have so long. */
+  /** Starts the stragglers' timeout at the first part of an update. */
   #watchStragglers(): void {
     const { stragglerMs, consistency } = this.#spec;
     if (consistency.kind !== "bsp" || stragglerMs === undefined || this.#straggling) return;

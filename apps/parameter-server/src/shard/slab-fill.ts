@@ -3,7 +3,7 @@ import type { DataHead } from "@heddle/parameters/data-plane/data-frames";
 import type { CopyingSink } from "@heddle/parameters/data-plane/data-route";
 import type { ShardSlab } from "./shard-slab.ts";
 
-/** Receives a job's first parameters straight into the slab. */
+/** Receives a job's first parameters directly into the slab. */
 export class SlabFill implements CopyingSink {
   readonly #slab: ShardSlab;
   readonly #bytes: Uint8Array;

@@ -1,16 +1,19 @@
-/** Ends what a `read` began; a second call does nothing. */
+/** Ends a `read`; a second call does nothing. */
 export type GateRelease = () => void;
 
 /**
- * Many read a slab at once, or one update changes it. An update that waits keeps new readers out, so
- * that it is never starved; who reads is cut by its own time limit, so that it never waits for ever.
+ * A lock for many readers or one update of a slab. A waiting update blocks new readers, so it never
+ * starves; readers have time limits, so it never waits forever.
  */
 export class UpdateGate {
   #readers = 0;
   #updating = false;
   #waiting = new Set<() => void>();
 
-  /** Resolves when no update is due and `may` says yes; it is asked again after each `changed`. */
+  /**
+   * Resolves when no update is due and `may` returns true, which is checked again after each
+   * `changed`.
+   */
   async read(may: () => boolean, signal: AbortSignal): Promise<GateRelease> {
     while (this.#updating || !may()) await this.#change(signal);
     signal.throwIfAborted();
@@ -24,12 +27,12 @@ export class UpdateGate {
     };
   }
 
-  /** Keeps readers out from now on; to be called with the decision that an update is due. */
+  /** Blocks new readers from now on; call it with the decision that an update is due. */
   begin(): void {
     this.#updating = true;
   }
 
-  /** Does the update when the last reader has gone, and lets readers in again. */
+  /** Runs the update after the last reader, and admits readers again. */
   async update(work: () => void, signal: AbortSignal): Promise<void> {
     this.#updating = true;
     while (this.#readers > 0) await this.#change(signal);
@@ -38,7 +41,7 @@ export class UpdateGate {
     this.changed();
   }
 
-  /** Something that a `may` depends on is another now. */
+  /** Reports a change of a condition that a `may` depends on. */
   changed(): void {
     const waiting = [...this.#waiting];
     this.#waiting.clear();

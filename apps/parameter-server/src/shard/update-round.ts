@@ -11,11 +11,11 @@ export interface PendingPush {
   /** The part's squared norm over all shards. */
   readonly squares: number;
   readonly done: PromiseWithResolvers<PushResult>;
-  /** Aborted when the worker gives the call up, or dies. */
+  /** Aborted when the worker cancels the call, or dies. */
   readonly signal: AbortSignal;
 }
 
-/** The parts of the update to come: who has announced, and what is in the sums so far. */
+/** The parts of the next update: those announced, and those in the sums. */
 export class UpdateRound {
   readonly #announced = new Map<number, PendingPush>();
   readonly #added = new Map<number, PendingPush>();
@@ -30,7 +30,7 @@ export class UpdateRound {
     return [...this.#added.values()];
   }
 
-  /** A push that comes again takes the place of the first, whose caller has hung up. */
+  /** A retried push replaces the first, whose caller has hung up. */
   announce(push: PendingPush): void {
     const before = this.#announced.get(push.rank);
     this.#announced.set(push.rank, push);
@@ -50,7 +50,7 @@ export class UpdateRound {
     this.#added.set(push.rank, push);
   }
 
-  /** Empties the sums; gives what was in them. */
+  /** Empties the sums; returns their parts. */
   empty(): readonly PendingPush[] {
     const before = this.added;
     this.#added.clear();

@@ -1,7 +1,7 @@
 import { createServer } from "node:net";
 
-// A worker that dies in the middle of a part: it tells the address that it would give its part at,
-// answers the first request with a head and half of the bytes it promises, and kills itself.
+// A worker that dies in the middle of a part. It prints the address of its part, answers the first
+// request with a head and half of the promised bytes, and kills itself.
 
 const bytes = Number(process.argv[2]);
 const server = createServer((socket) => {

@@ -8,7 +8,7 @@ import type { ShardSetAccess } from "@heddle/parameters/shards/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
 import { credentials } from "@heddle/parameters/testing/server-processes";
 
-/** Three tensors, of which the first has a length that no block divides. */
+/** Three tensors; no block divides the length of the first. */
 export const SHAPES = [
   { name: "weight", shape: [37, 531], type: "f32" },
   { name: "bias", shape: [7], type: "f32" },
@@ -18,7 +18,7 @@ export const SHAPES = [
 const neverAborted = new AbortController().signal;
 const clients: ParameterServerClient[] = [];
 
-/** A new job's shards on these servers; plain SGD under bsp where nothing else is said. */
+/** A new job's shards on these servers; plain SGD under bsp by default. */
 export function jobOn(
   servers: readonly string[],
   options: Partial<ShardSetSpec> = {},

@@ -1,7 +1,7 @@
-/** What a checkpoint's name tells of it. */
+/** The content of a checkpoint's name. */
 interface CheckpointPlace {
   readonly attempt: number;
-  /** Rounds behind it. */
+  /** Rounds that it contains. */
   readonly round: number;
   /** Shards that wrote it. */
   readonly pieces: number;
@@ -13,10 +13,9 @@ export function checkpointName({ attempt, round, pieces }: CheckpointPlace): str
 }
 
 /**
- * The named checkpoint and those before it, newest first; an attempt goes on from a checkpoint of
- * those before it, so that a later attempt's are newer. Where the named one is not there any more, as
- * after a restore from a backup, those follow that are newer than the job knows, newest first. Names of another form are
- * passed over; where the named one has another form itself, all count as before it.
+ * The named checkpoint and those before it, newest first; a later attempt's are newer. Where the
+ * named one is missing, as after a restore from a backup, newer ones follow, newest first. Names of
+ * another form are skipped; if the named one has another form, all count as before it.
  */
 export function checkpointChoices(
   names: readonly string[],

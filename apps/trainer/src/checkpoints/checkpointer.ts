@@ -4,47 +4,51 @@ import type { RankState, RoundReport } from "@heddle/training/training-loop";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
 import { forgetOldRankStates, forgetRankState, saveRankState } from "./rank-state.ts";
 
-/** A loop that waits so long for others gets its checkpoint while it waits: they may have left. */
+/**
+ * A loop that waits this long for others takes its checkpoint while it waits: they may have left.
+ */
 const STUCK_MS = 1_000;
 const LOOK_MS = 250;
 /**
- * How many rounds in a row the other ranks keep their state when they are asked. All are asked at
- * about the same time, and rank 0, which may be a round before or behind, lets one round pass.
+ * For how many rounds after a request the other ranks save their state. All ranks receive the
+ * request at about the same time; rank 0, which may be a round ahead or behind, skips one round.
  */
 const STATE_ROUNDS = 3;
-/** Where nobody need wait for rank 0, how long another rank goes on for rank 0 to be asked too. */
+/**
+ * Where no rank waits for rank 0: how long another rank continues until rank 0 has the request too.
+ */
 const OTHERS_MS = 2_000;
 
-/** What a checkpointer works on. */
+/** A checkpointer's dependencies. */
 export interface CheckpointerParts {
   readonly rank: number;
   readonly tasks: number;
   readonly directory: string;
-  /** The latest checkpoints that stay. */
+  /** The number of latest checkpoints to keep. */
   readonly keep: number;
   readonly shards: {
     checkpoint(round: number): Promise<string>;
     nameAt(round: number): string;
     rounds(): Promise<number>;
   };
-  /** Resolves when this rank's fragments that are under way are in their shards. */
+  /** Resolves when this rank's fragments in progress are in their shards. */
   readonly settle: () => Promise<void>;
   readonly say: (line: string) => void;
-  /** Rank 0's checkpoint of that name is durable, which holds so many rounds. */
+  /** Rank 0's checkpoint of that name is durable, and contains this many rounds. */
   readonly onDurable: (name: string, round: number) => void;
-  /** Another rank has kept what is its own of the checkpoint that was asked for: it may leave. */
+  /** Another rank has saved its own state for the requested checkpoint: it may leave. */
   readonly onKept: () => void;
 }
 
 /**
- * Takes checkpoints when it is asked to: rank 0 of the shards, each rank of what it keeps itself.
- * The loop's client goes through it, so that it knows when the loop waits.
+ * Takes checkpoints on request: rank 0 those of the shards, each rank its own state. The loop's
+ * client goes through it, so that it knows when the loop waits.
  */
 export class Checkpointer {
   readonly #parts: CheckpointerParts;
   #requested = false;
   #requestedAtMs = 0;
-  /** Rounds that rank 0 lets pass before it takes what was asked for. */
+  /** Rounds that rank 0 skips before it takes the checkpoint. */
   #passing = 0;
   #statesLeft = 0;
   #waitingSinceMs: number | undefined;
@@ -75,16 +79,16 @@ export class Checkpointer {
     if (!(await this.#keepOwn(round, state)) || rank !== 0) return;
     await this.#wait(this.#parts.settle);
     await this.#taking;
-    // It may have been taken while this waited.
+    // It may have been taken during the wait.
     if (this.#requested) await this.#take(round);
   }
 
-  /** Where it fails rank 0 takes no checkpoint, since one with its state counts for more. */
+  /** Where it fails rank 0 takes no checkpoint, since one with its state is worth more. */
   async #keepOwn(round: number, state: RankState): Promise<boolean> {
     const { rank, directory, keep, shards, say } = this.#parts;
     try {
       await saveRankState(directory, shards.nameAt(round), rank, state);
-      // Those of rank 0 go with the checkpoints that it has named; the others name none.
+      // Rank 0's states are removed with the checkpoints that it has named; the others name none.
       if (rank !== 0) await forgetOldRankStates(directory, rank, Math.max(1, keep) * STATE_ROUNDS);
       return true;
     } catch (error) {
@@ -96,8 +100,8 @@ export class Checkpointer {
   }
 
   /**
-   * When the loop is over, so that what was learned is not lost with what is left to do. It is taken
-   * also without this rank's own state: no round that needs it comes.
+   * Called after the loop, so that a failure afterwards loses nothing. The checkpoint is taken even
+   * without this rank's own state: no later round needs it.
    */
   async atEnd({ round, state }: Pick<RoundReport, "round" | "state">): Promise<void> {
     await this.#taking;
@@ -114,7 +118,7 @@ export class Checkpointer {
     }
   }
 
-  /** Stops looking. */
+  /** Stops the timer. */
   close(): void {
     clearInterval(this.#looking);
   }
@@ -165,8 +169,8 @@ export class Checkpointer {
   }
 
   /**
-   * A rank that is not 0 says when it may leave: not at once, since rank 0 needs its parts until it
-   * has its checkpoint. Then rank 0 has left, and this one waits for it, or time enough is over.
+   * Another rank than 0 reports when it may leave. It waits first, since rank 0 needs its parts
+   * until the checkpoint is taken; then rank 0 has left, or the time is over.
    */
   #keptIfDue(afterMs: number): void {
     if (!this.#requested || performance.now() - this.#requestedAtMs < afterMs) return;
@@ -183,7 +187,7 @@ export class Checkpointer {
     }
   }
 
-  /** A checkpoint that fails is told, and the run goes on: the one before still counts. */
+  /** A failed checkpoint is logged, and the run continues: the previous one still counts. */
   async #take(round: number): Promise<void> {
     const { rank, directory, shards, say, onDurable } = this.#parts;
     this.#answered();

@@ -4,17 +4,17 @@ import { type ServerProcess } from "@heddle/parameters/testing/server-processes"
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 
-// Trainers that kill themselves in the middle of a push and of a checkpoint, by a plugin's algorithm in
-// their own process; a real parameter server with two shards.
+// Trainers that kill themselves during a push and during a checkpoint, by a plugin's algorithm in
+// their process; a real parameter server with two shards.
 
-// Processes are started on what may be a busy machine.
+// Processes start on a machine that may be busy.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 const ROUNDS = 12;
 
 /**
- * Each round takes 1 off every parameter, so after r of them all are -r: the algorithm checks that at
- * each pull. `deaths` say, attempt by attempt, at which round and in the middle of what to die.
+ * Each round takes 1 off every parameter, so after r rounds all are -r, which each pull checks.
+ * `deaths` give, attempt by attempt, the round and the operation during which to die.
  */
 const PLUGIN = `
 import { appendFileSync, readFileSync } from "node:fs";
@@ -75,10 +75,10 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.close());
 
-/** The newest checkpoint whose name the trainer was told, as a leader has it; "" before the first. */
+/** The newest checkpoint that a trainer received, as a leader chooses it; "" before the first. */
 const latest = (told: readonly (string | undefined)[]) => told.findLast((name) => name) ?? "";
 
-test("trainers that are killed in the middle of a push and of a checkpoint: each update is in the end applied once", async () => {
+test("kill -9 during pushes and checkpoints: each update is applied once in the end", async () => {
   const plugin = join(cluster.folder, "counter.mjs");
   writeFileSync(plugin, PLUGIN);
   const deaths = [
@@ -96,7 +96,7 @@ test("trainers that are killed in the middle of a push and of a checkpoint: each
     told.push(...trainer.progress().map(({ checkpoint }) => checkpoint));
     resumeFrom = latest(told);
   }
-  // The first one's was whole; whether the last one's was is chance.
+  // The first one was complete; whether the last one was depends on timing.
   expect(resumeFrom).toMatch(/^a\d-r0000(03|06)-s2$/);
   const last = job.start({ attempt: deaths.length + 1, resumeFrom });
   await last.succeeded();

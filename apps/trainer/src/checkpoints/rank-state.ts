@@ -8,16 +8,15 @@ import { parseCheckpointName } from "./checkpoint-names.ts";
 
 const DIGEST_BYTES = 32;
 
-/** A rank's own state as it was found, and the round that it is of. */
+/** A rank's saved state, and its round. */
 export interface FoundState {
   readonly round: number;
   readonly state: RankState;
 }
 
 /**
- * Keeps what a rank has beside the parameters with a checkpoint: a line of JSON with names and
- * lengths, the numbers, and a SHA-256 of both. It is there as a whole or not at all: where it cannot
- * be written it rejects with `unavailable`.
+ * Saves a rank's state for a checkpoint: a line of JSON with names and lengths, the numbers, and a
+ * SHA-256 of both. The write is atomic; it rejects with `unavailable` where it fails.
  */
 export async function saveRankState(
   directory: string,
@@ -56,19 +55,19 @@ async function writeWhole(path: string, body: Buffer): Promise<void> {
   await rename(`${path}.new`, path);
 }
 
-/** Removes what a rank kept with a checkpoint, and its folder where nobody else has kept anything. */
+/** Removes a rank's state for a checkpoint, and its folder where it is empty. */
 export async function forgetRankState(
   directory: string,
   checkpoint: string,
   rank: number,
 ): Promise<void> {
   const path = stateFile(directory, checkpoint, rank);
-  // What cannot be removed now is removed with the job's folder.
+  // A file that cannot be removed now is removed with the job's folder.
   for (const each of [path, `${path}.new`]) await rm(each, { force: true }).catch(() => undefined);
   await rmdir(dirname(path)).catch(() => undefined);
 }
 
-/** Removes all but the latest `keep` that a rank kept, of whatever attempts. */
+/** Removes all but the latest `keep` states of a rank, of any attempt. */
 export async function forgetOldRankStates(
   directory: string,
   rank: number,
@@ -84,7 +83,7 @@ export async function forgetOldRankStates(
   }
 }
 
-/** The rank's whole state that is nearest to a round; undefined where there is none. */
+/** The rank's undamaged state that is nearest to a round; undefined where there is none. */
 export async function findRankState(
   directory: string,
   rank: number,
@@ -114,7 +113,7 @@ function stateFile(directory: string, checkpoint: string, rank: number): string 
   return join(directory, checkpoint, `rank-${rank}.state`);
 }
 
-/** Undefined where it is missing or damaged: another one is as good. */
+/** Undefined where it is missing or damaged: another one serves as well. */
 async function readState(directory: string, path: string): Promise<RankState | undefined> {
   const file = await openFileBeneath(directory, path).catch(() => undefined);
   const bytes = await file?.readFile().finally(() => file.close());
@@ -128,7 +127,7 @@ async function readState(directory: string, path: string): Promise<RankState | u
   let at = end + 1;
   const state: Record<string, Float32Array> = {};
   for (const { name, length } of head) {
-    // Copied, since the numbers may begin anywhere in the file.
+    // Copied, since the numbers may begin at any offset in the file.
     state[name] = new Float32Array(Uint8Array.from(body.subarray(at, at + length * 4)).buffer);
     at += length * 4;
   }

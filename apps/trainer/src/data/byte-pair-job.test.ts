@@ -7,14 +7,14 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 import { textTokenizer } from "./text-tokenizer.ts";
 
-// Jobs whose tokens are learned from their data: real trainers and a real parameter server.
+// Jobs that learn their tokens from their data: real trainers and a real parameter server.
 
-// Processes are started on what may be a busy machine.
+// Processes start on a machine that may be busy.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 // The text has pairs for fewer tokens than these.
 const TOKENIZER = { type: "bpe", vocab_size: 512 } as const;
-// The same text with two letters exchanged: as many tokens, of which some are others.
+// The same text with two letters exchanged: as many tokens, some of them different.
 const OTHER = TEXT.replace(/[ae]/g, (letter) => (letter === "a" ? "e" : "a"));
 
 let cluster: TrainingCluster;
@@ -37,7 +37,7 @@ const newJob = () => {
   return cluster.job("weave", job, servers, { tasks: 2, nodes: ["a", "b"] });
 };
 
-test("a job goes on from its checkpoint with the same tokens, and is refused where its data gives others", async () => {
+test("resume: continues with the same tokens; data with other tokens is refused", async () => {
   const job = newJob();
   const first = job.startAll();
   const [leader] = first;
@@ -48,7 +48,7 @@ test("a job goes on from its checkpoint with the same tokens, and is refused whe
 
   writeFileSync(text, OTHER);
   const changed = job.start({ attempt: 2, resumeFrom });
-  // Not as a damaged checkpoint: nothing is wrong with it.
+  // Not as a damaged checkpoint: it is intact.
   expect(await changed.ended()).toBe(EXIT_UNUSABLE);
   const [had, has] = [TEXT, OTHER].map(
     (data) => `token_embd.${digestOf(data).slice(0, 16)}.weight`,
@@ -76,7 +76,7 @@ test("a job goes on from its checkpoint with the same tokens, and is refused whe
   expect(left.digest).toBe(digestOf(TEXT));
 });
 
-test("a rank whose data gives other tokens is refused, with what the job has", async () => {
+test("join: a rank with other tokens is refused, and the error names the job's", async () => {
   const job = newJob();
   const leader = job.start();
   const data = join(cluster.folder, "other.txt");

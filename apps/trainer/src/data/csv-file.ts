@@ -22,7 +22,7 @@ export function readCsv(path: string, bytes: Buffer): Table {
     }
     for (const [column, cell] of cells.entries()) {
       const value = cell === "" ? Number.NaN : Number(cell);
-      // As it will be computed with: what is finite as a double may be too large for that.
+      // As float32: a number that is finite as a double may be too large for that.
       const rounded = Math.fround(value);
       if (!Number.isFinite(rounded)) {
         const where = `row ${row}, column ${column + 1} (${cut(names[column] ?? "")})`;
@@ -36,12 +36,12 @@ export function readCsv(path: string, bytes: Buffer): Table {
 }
 
 interface CsvRecord {
-  /** The line that it begins in, from 1. */
+  /** The line in which it begins, from 1. */
   readonly row: number;
   readonly cells: readonly string[];
 }
 
-/** Lines that are not empty, cut into cells; a quoted cell may go over several lines. */
+/** Lines that are not empty, divided into cells; a quoted cell may span several lines. */
 function* recordsOf(path: string, lines: readonly string[]): Generator<CsvRecord, undefined> {
   for (let at = 0; at < lines.length; at++) {
     const row = at + 1;

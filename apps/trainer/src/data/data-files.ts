@@ -13,12 +13,12 @@ import { openFileBeneathSync } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import type { Lineage } from "./lineage.ts";
 
-/** A text becomes four bytes for each of its own, and all of it is held. */
+/** A text becomes four bytes for each byte, and all of it is in memory. */
 const MAX_DATA_BYTES = 256 * 2 ** 20;
 const MAX_FILES = 10_000;
 const MAX_DEPTH = 16;
 
-/** A job's data as it lies on this machine. */
+/** A job's data on this machine. */
 export interface TrainingData {
   /** In the order of the paths given, and within folders by name. */
   readonly files: readonly { readonly path: string; readonly bytes: Buffer }[];
@@ -26,8 +26,8 @@ export interface TrainingData {
 }
 
 /**
- * Reads files, and folders with all that is in them but hidden files and links. Throws an AppError
- * `invalid_value` that names the path.
+ * Reads files, and folders with all their contents except hidden files and links. Throws an
+ * AppError `invalid_value` that names the path.
  */
 export function readTrainingData(paths: readonly string[]): TrainingData {
   const found = paths.flatMap((path) => filesBelow(path, 0));
@@ -55,7 +55,7 @@ export function readTrainingData(paths: readonly string[]): TrainingData {
   return { files, digest: { sha256: whole.digest("hex"), bytes: total, files: described } };
 }
 
-/** The files' bytes as one text. Throws where one is no text, or where there is nothing in them. */
+/** The files' bytes as one text. Throws where a file is not text, or where all are empty. */
 export function joinText({ files }: TrainingData): Buffer {
   for (const { path, bytes } of files) checkText(path, bytes);
   const text = Buffer.concat(files.map(({ bytes }) => bytes));
@@ -63,7 +63,7 @@ export function joinText({ files }: TrainingData): Buffer {
   return text;
 }
 
-/** Throws where the bytes are no UTF-8 text: as UTF-16 they begin with its mark, or have zero bytes. */
+/** Throws where the bytes are not UTF-8 text: UTF-16 begins with its mark, or has zero bytes. */
 export function checkText(path: string, bytes: Buffer): void {
   const mark = bytes.subarray(0, 2).toString("hex");
   if (mark === "fffe" || mark === "feff") throw fault(path, "is UTF-16 text: save it as UTF-8");
@@ -78,29 +78,32 @@ export function fault(path: string, what: string, cause?: unknown): AppError {
   return new AppError("invalid_value", `the training data ${path} ${what}`, { cause });
 }
 
-/** A fault of what a field of the config, as `config.outputs`, asks of the data at a path. */
+/** A fault of the data at a path by a field of the config, as `config.outputs`. */
 export function configFault(path: string, param: string, what: string): AppError {
   return new AppError("invalid_value", `the training data ${path} ${what}`, { param });
 }
 
 const QUOTED_CHARACTERS = 40;
-/** Where a message lists the names of columns, so many at most. */
+/** The most names of columns that a message lists. */
 const LISTED_NAMES = 16;
 
-/** Text of a file as a message quotes it: a long one is cut, with its length, so that the message stays readable. */
+/**
+ * Text of a file in a message: a long one is cut, with its length, so that the message stays
+ * readable.
+ */
 export function quoted(text: string): string {
   const short = JSON.stringify(text.slice(0, QUOTED_CHARACTERS));
   if (text.length <= QUOTED_CHARACTERS) return short;
   return `${short.slice(0, -1)}…" (${text.length} characters)`;
 }
 
-/** Names as a message lists them, the first few of many. */
+/** Names in a message, the first few of many. */
 export function listed(names: readonly string[]): string {
   const first = names.slice(0, LISTED_NAMES).map(cut).join(", ");
   return names.length > LISTED_NAMES ? `${first} and ${names.length - LISTED_NAMES} more` : first;
 }
 
-/** A name of a column as a message has it, in one line. */
+/** A column's name in a message, in one line. */
 export function cut(name: string): string {
   const whole = quoted(name);
   return whole === `"${name}"` ? name : whole;
@@ -110,7 +113,7 @@ function filesBelow(path: string, depth: number): string[] {
   if (depth > MAX_DEPTH) throw fault(path, `lies more than ${MAX_DEPTH} folders deep`);
   const found = read(path, () => statSync(path));
   if (found.isFile()) return [path];
-  // To read a pipe waits for ever, and a device may have no end.
+  // Reading a pipe may block forever, and a device may have no end.
   if (!found.isDirectory()) throw fault(path, `is ${kindOf(found)}: give a file or a folder`);
   const entries: Dirent[] = read(path, () => readdirSync(path, { withFileTypes: true }));
   return entries
@@ -119,7 +122,7 @@ function filesBelow(path: string, depth: number): string[] {
     .flatMap(({ name }) => filesBelow(join(path, name), depth + 1));
 }
 
-/** The path is followed as it is now: what is put in its place meanwhile is not. */
+/** The path is resolved once: a later replacement is not followed. */
 function readRegular(path: string): Buffer {
   const real = realpathSync(path);
   const { root } = parse(real);

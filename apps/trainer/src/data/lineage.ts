@@ -1,13 +1,13 @@
 import { join } from "node:path";
 import { writeArtifact } from "./write-artifact.ts";
 
-/** Where what a job has left comes from. */
+/** The origin of a job's artifacts. */
 export interface Lineage {
   readonly jobId: string;
   readonly jobName: string;
   readonly attempt: number;
   readonly algorithm: string;
-  /** As it was understood: defaults filled in. */
+  /** As parsed: defaults filled in. */
   readonly config: unknown;
   /** Absent where the job makes its own data, as by environments. */
   readonly data?:
@@ -18,11 +18,11 @@ export interface Lineage {
         readonly files: readonly DataFile[];
       }
     | undefined;
-  /** What made tokens of a text; absent where there is none. */
+  /** The tokenizer of a text; absent where there is none. */
   readonly tokenizer?:
     | {
         readonly type: string;
-        /** With those that fill the vocabulary up. */
+        /** Including those that pad the vocabulary. */
         readonly tokens: number;
         /** SHA-256 of the tokens' bytes and the merges, hexadecimal; absent where bytes are tokens. */
         readonly sha256?: string | undefined;
@@ -43,7 +43,7 @@ export interface DataFile {
   readonly sha256: string;
 }
 
-/** Writes it beside the artifacts as `lineage.json`, in the names of the API. */
+/** Writes it beside the artifacts as `lineage.json`, with the API's field names. */
 export async function writeLineage(directory: string, lineage: Lineage): Promise<void> {
   const { jobId, jobName, codeVersion, ...rest } = lineage;
   const record = { job_id: jobId, job_name: jobName, code_version: codeVersion, ...rest };

@@ -2,10 +2,10 @@ import { createHash } from "node:crypto";
 import { seededRandom } from "@heddle/base/random";
 import type { TrainingData } from "./data-files.ts";
 
-/** Of the text that a language model is trained on where the job names no data. */
+/** The text that a language model is trained on where the job has no data. */
 const SAMPLE_BYTES = 256 * 1024;
 const SEED = 20_261_122;
-/** Where it stands in a job's lineage. */
+/** Its path in a job's lineage. */
 const SAMPLE_PATH = "built-in:sample-text";
 
 const PEOPLE = ["Ada", "Basil", "Clara", "Dario", "Edith", "Farid", "Greta", "Hugo"] as const;
@@ -14,8 +14,8 @@ const THINGS = ["bread", "wool", "apples", "candles", "paper", "rope"] as const;
 const COLOURS = ["red", "blue", "green", "white", "grey"] as const;
 
 /**
- * Short stories of a small grammar, in which what comes later follows from what came before: who went
- * where, what was bought, and how much is left. The same bytes on every machine.
+ * Short stories from a small grammar with dependencies: who went where, what was bought, and how
+ * much is left. The same bytes on every machine.
  */
 export function sampleData(): TrainingData {
   const bytes = Buffer.from(sampleText().slice(0, SAMPLE_BYTES), "latin1");

@@ -4,7 +4,7 @@ import { readCsv } from "./csv-file.ts";
 import { configFault, cut, fault, listed, quoted, type TrainingData } from "./data-files.ts";
 import { readNpy, type Table } from "./npy-file.ts";
 
-/** A table cut into what is seen and what is to be predicted. */
+/** A table divided into features and targets. */
 export interface SupervisedData {
   readonly rows: Rows;
   readonly features: number;
@@ -59,10 +59,10 @@ export function splitTable(table: Table, config: SupervisedTraining): Supervised
   };
 }
 
-/** As many as `config.classes` may say. */
+/** The bound of `config.classes`. */
 const MAX_CLASSES = 1_048_576;
 
-/** How many classes there are: as told, or one more than the greatest. */
+/** The number of classes: as configured, or one more than the greatest. */
 function classesOf(
   { path, names }: Table,
   column: number,
@@ -79,7 +79,7 @@ function classesOf(
   throw fault(path, `has ${wanted[bad]} as ${where}: ${allowed}${why}`);
 }
 
-/** Two columns of one name cannot be told apart, neither as a target nor by who feeds the model later. */
+/** Two columns of one name are ambiguous, both as a target and for users of the model. */
 function checkNames(path: string, names: readonly string[]): void {
   const first = new Map<string, number>();
   for (const [column, name] of names.entries()) {

@@ -13,7 +13,7 @@ import { exportLanguageModel } from "../export/export-language-model.ts";
 import { type TextTokenizer, textTokenizer } from "./text-tokenizer.ts";
 import { tokenizerJson } from "./tokenizer-json.ts";
 
-// Encoders of our own beside llama.cpp's, which reads what was exported.
+// Our own encoders and llama.cpp's, which reads the export.
 
 const LEARNED_FROM = randomText(seededRandom(1), 40_000);
 let loaded: LoadedModel | undefined;
@@ -58,7 +58,7 @@ function varied(): string[] {
   return [...own, ...drawn, LEARNED_FROM];
 }
 
-test("the engine cuts texts of all kinds into the very tokens that a model was trained on", async () => {
+test("export: the engine cuts any text into the tokens that the model was trained on", async () => {
   expect(learned.vocabulary.tokens).toHaveLength(1_024);
   expect(learned.vocabulary.merges).toHaveLength(1_000 - 260);
   const engine = await engineTokenizer(learned);
@@ -72,7 +72,7 @@ test("the engine cuts texts of all kinds into the very tokens that a model was t
   expect(tokens).toBeGreaterThan(20_000);
 });
 
-test("what is left of a job is a tokenizer.json that gives the same tokens", () => {
+test("tokenizer.json: the one a job leaves gives the same tokens", () => {
   const path = join(folder, "tokenizer.json");
   writeFileSync(path, tokenizerJson(learned.vocabulary));
   const read = textTokenizer({ type: "huggingface", path }, new Uint8Array());
@@ -81,7 +81,7 @@ test("what is left of a job is a tokenizer.json that gives the same tokens", () 
   expect(read.encode(text)).toEqual(learned.encode(text));
 });
 
-test("a tokenizer.json may number its tokens as it likes, and leave numbers out", () => {
+test("tokenizer.json: may number its tokens in any way, with gaps", () => {
   const spelled = learned.vocabulary.tokens.slice(4, 1_000).toReversed();
   const path = join(folder, "reversed.json");
   const vocab = Object.fromEntries(spelled.map((token, at) => [token, 2 * at]));
@@ -130,7 +130,7 @@ test.each([
     { pre_tokenizer: PRE_TOKENIZER, model: { type: "BPE", vocab: { a: 0, b: 0 }, merges: [] } },
     /"b" and "a" have the number 0/,
   ],
-])("a tokenizer.json with %s is refused, and why is said", (_, content, why) => {
+])("tokenizer.json: one with %s is refused with the reason", (_, content, why) => {
   const path = join(folder, "bad.json");
   writeFileSync(path, typeof content === "string" ? content : JSON.stringify(content));
   const read = () => textTokenizer({ type: "huggingface", path }, new Uint8Array());
@@ -138,7 +138,7 @@ test.each([
   expect(read).toThrow(/bad\.json cannot be used/);
 });
 
-test("what is no file, or too large a one, is no tokenizer, and is not read", () => {
+test("tokenizer.json: what is not a file, or too large, is refused unread", () => {
   const path = join(folder, "large.json");
   writeFileSync(path, "");
   truncateSync(path, 65 * 2 ** 20);

@@ -15,19 +15,19 @@ import { trainBpe } from "@heddle/training/tokenizer/bpe-trainer";
 import { type BpeVocabulary, vocabularyOf } from "@heddle/training/tokenizer/bpe-vocabulary";
 import { readTokenizerJson } from "./tokenizer-json.ts";
 
-/** What makes a model's tokens of text, and how the inference engine is told to. */
+/** A model's tokenizer, and its description for the inference engine. */
 export interface TextTokenizer {
   readonly vocabulary: ByteVocabulary;
   /** SHA-256 of the tokens' bytes and the merges, hexadecimal; absent where bytes are tokens. */
   readonly digest?: string | undefined;
   encode(text: Uint8Array): Int32Array;
-  /** Tokens that stand for no text give none. */
+  /** Special tokens without text decode to nothing. */
   decode(tokens: Iterable<number>): Uint8Array;
 }
 
 /**
- * The tokenizer that a config asks for. One that is learned follows from the text alone, so that all
- * ranks and later attempts have the same. Throws an AppError `invalid_value` for a file that is no good.
+ * The tokenizer of a config. A learned one depends on the text only, so that all ranks and later
+ * attempts have the same. Throws an AppError `invalid_value` for an unusable file.
  */
 export function textTokenizer(
   config: LanguageModelTraining["tokenizer"],

@@ -13,7 +13,7 @@ import { type BpeVocabulary, MAX_TOKENS } from "@heddle/training/tokenizer/bpe-v
 import { z } from "zod";
 import { quoted } from "./data-files.ts";
 
-/** Hugging Face's `tokenizer.json`, as far as it is byte-level byte-pair encoding with GPT-2's pattern. */
+/** Hugging Face's `tokenizer.json`: byte-level byte-pair encoding with GPT-2's pattern only. */
 const schema = z.object({
   normalizer: z.null("only texts that are taken as they are can be encoded").optional(),
   pre_tokenizer: z.object({
@@ -54,11 +54,11 @@ const schema = z.object({
 type TokenizerFile = z.output<typeof schema>;
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
-/** What tokenizers call a text's end, the likeliest first. */
+/** Common names of the token that ends a text, the likeliest first. */
 const ENDS = ["<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|im_end|>"];
 const PADS = ["<pad>", "<|pad|>", "[PAD]", "<|padding|>"];
 
-/** Reads a `tokenizer.json`. Throws an AppError `invalid_value` that says what of it is not known here. */
+/** Reads a `tokenizer.json`. Throws an AppError `invalid_value` that names the unsupported part. */
 export function readTokenizerJson(path: string): {
   readonly bpe: BpeVocabulary;
   readonly vocabulary: ByteVocabulary;
@@ -73,7 +73,7 @@ export function readTokenizerJson(path: string): {
   const named = (names: readonly string[]) =>
     names.flatMap((name) => controls.filter(({ text }) => text === name))[0]?.id;
   const end = named(ENDS) ?? controls[0]?.id ?? spelled.length;
-  // The engine ends a text at some token: there is one, also where the file has none.
+  // The engine needs a token that ends a text, also where the file has none.
   if (end === spelled.length) spelled.push({ text: ENDS[0] ?? "", kind: "control" });
   const roles = { begin: end, end, padding: named(PADS) ?? end };
   return { bpe, vocabulary: filledVocabulary(spelled, { merges, ...roles }) };
@@ -116,7 +116,7 @@ function parsed(path: string): TokenizerFile {
   }
 }
 
-/** By number; where the file leaves one out, an unused token. */
+/** By number; an unused token for a gap. */
 function spelledTokens(
   path: string,
   vocab: Readonly<Record<string, number>>,

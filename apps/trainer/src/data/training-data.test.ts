@@ -29,7 +29,7 @@ const supervised = (config: object): SupervisedTraining =>
 const splitCsv = (content: string, config: object = {}) =>
   splitTable(readTable(readTrainingData([file("t.csv", content)])), supervised(config));
 
-test("a folder's files are read by name, without hidden ones and links; the digest is of all bytes", () => {
+test("folders: read by name without hidden files and links; the digest covers all", () => {
   mkdirSync(join(folder, "b"));
   file("c.txt", "3");
   file("b/x.txt", "2");
@@ -44,7 +44,7 @@ test("a folder's files are read by name, without hidden ones and links; the dige
   ]);
 });
 
-test("what cannot be read, is empty or is no text is named by its path", () => {
+test("files: the path of an unreadable, empty or binary one is named", () => {
   const path = join(folder, "none");
   expect(() => readTrainingData([path])).toThrow(`${path} cannot be read on this worker: ENOENT`);
   expect(() => readTrainingData([folder])).toThrow(`${folder} holds no files`);
@@ -56,7 +56,7 @@ test("what cannot be read, is empty or is no text is named by its path", () => {
   expect(() => joinText(readTrainingData([empty]))).toThrow(`${empty} is empty`);
 });
 
-test("a table is cut into features and targets: the last column, or those that are named", () => {
+test("table: divided into features and targets: the last column or named ones", () => {
   const table = "a,b,c\r\n1,2,3\n4,5,6\n\n";
   expect(splitCsv(table)).toMatchObject({
     ...{ features: 2, outputs: 1 },
@@ -97,7 +97,7 @@ test.each([
     { program: "classification", classes: 3 },
     /has 7 as the class of row 1, column 2 \(b\): .* from 0 to 2,/,
   ],
-])("the table %j with %j is refused", (content, config, told) => {
+])("table: %j with %j is refused", (content, config, told) => {
   expect(() => splitCsv(content, config)).toThrow(told);
 });
 
@@ -105,13 +105,13 @@ test.each([
   ["x,t,t\n1,2,3\n", { target: "t" }],
   ["x,t,t\n1,2,3\n", {}],
   ["x,t,t\n1,2,3\n", { target: "x" }],
-])("of the table %j with %j no column is chosen: two have one name", (content, config) => {
+])("table: with two columns of one name, %j with %j is refused", (content, config) => {
   expect(() => splitCsv(content, config)).toThrow(
     /t\.csv has two columns of the name "t", columns 2 and 3: give each column a name of its own$/,
   );
 });
 
-test("what a file has in it is quoted short, with its length, and where it is stays told", () => {
+test("messages: quote a file briefly, with its length, and keep the location", () => {
   const digits = "1".repeat(20_000_000);
   expect(() => splitCsv(`a,b\n1,${digits}\n`)).toThrow(
     /t\.csv has "1{40}…" \(20000000 characters\) in row 2, column 2 \(b\), which is no number$/,
@@ -136,7 +136,7 @@ test("what a file has in it is quoted short, with its length, and where it is st
 test.each([
   [{ outputs: 4 }, /has 3 columns, and config\.outputs asks for the last 4 of them: leave one/],
   [{ target: "c", outputs: 2 }, /the 1 columns of config\.target, and config\.outputs is 2/],
-])("of a table with three columns, %j is refused at config.outputs", (config, told) => {
+])("table: with three columns, %j is refused at config.outputs", (config, told) => {
   let caught: unknown;
   try {
     splitCsv("a,b,c\n1,2,3\n", config);
@@ -146,7 +146,7 @@ test.each([
   expect(caught).toMatchObject({ param: "config.outputs", message: expect.stringMatching(told) });
 });
 
-test("a pipe, a socket or a device is refused before anything is read of it", () => {
+test("files: a pipe, a socket or a device is refused before it is read", () => {
   const pipe = join(folder, "pipe");
   execFileSync("mkfifo", [pipe]);
   expect(() => readTrainingData([pipe])).toThrow(
@@ -157,7 +157,7 @@ test("a pipe, a socket or a device is refused before anything is read of it", ()
   expect(() => readTrainingData([join(folder, "link")])).toThrow("link is a device");
 });
 
-test("UTF-16 is told to be saved as UTF-8, in text and in tables, with its mark or without", () => {
+test("UTF-16: refused with advice, in text and tables, with its mark or without", () => {
   const utf16 = Buffer.from("a,b\n1,2\n", "utf16le");
   const marked = file("marked.csv", Buffer.concat([Buffer.of(0xff, 0xfe), utf16]));
   const plain = file("plain.csv", utf16);
@@ -167,7 +167,7 @@ test("UTF-16 is told to be saved as UTF-8, in text and in tables, with its mark 
   }
 });
 
-test("quoted cells may hold commas, quotes and line ends, and rows are counted as lines", () => {
+test("CSV: quoted cells may have commas, quotes and line ends; rows count as lines", () => {
   const csv = '"width, in cm","the ""true""\none"\n"1","2"\n3, "4" \n';
   const table = readTable(readTrainingData([file("t.csv", csv)]));
   expect(table).toMatchObject({
@@ -186,7 +186,7 @@ function npy(type: string, shape: string, data: Uint8Array, order = "False"): Bu
   return Buffer.concat([magic, length, Buffer.from(header, "latin1"), data]);
 }
 
-test("npy files of each element type are read alike", () => {
+test("npy: files of each element type are read alike", () => {
   for (const [type, Numbers] of [
     ["<f4", Float32Array],
     ["<f8", Float64Array],
@@ -217,7 +217,7 @@ test.each([
     npy("<f8", "1, 2", new Uint8Array(Float64Array.of(1, 1e300).buffer)),
     /1e\+300 in row 1, column 2, which is too large for a float32/,
   ],
-])("npy file %# is refused with its reason", (bytes, told) => {
+])("npy: file %# is refused with its reason", (bytes, told) => {
   const data = readTrainingData([file("t.npy", bytes)]);
   expect(() => readTable(data)).toThrow(told);
 });

@@ -52,7 +52,7 @@ test.each([
   ["bytes", BYTES, SHAPE],
   ["byte pairs", PAIRS, PAIRS_SHAPE],
 ])(
-  "the exported model's greedy text is the trainer's own, token by token: %s",
+  "export: greedy text equals the trainer's own, token by token: %s",
   async (name, tokenizer, shape) => {
     const model = { tokenizer, shape };
     const parameters = await train(model);
@@ -67,7 +67,7 @@ test.each([
   60_000,
 );
 
-test("a trainer's model answers through the engine as its last checkpoint's parameters do", async () => {
+test("export: the engine answers as the last checkpoint's parameters do", async () => {
   const cluster = new TrainingCluster();
   try {
     const servers = [await cluster.startServer("s0")];
@@ -81,7 +81,7 @@ test("a trainer's model answers through the engine as its last checkpoint's para
     await first.reachesRound(6);
     const resumeFrom = await first.checkpoint();
     await first.kill();
-    // The next attempt finds that all its steps are behind it, and leaves the model.
+    // The next attempt finds all its steps done, and exports the model.
     const round = Number(/-r(\d+)-/.exec(resumeFrom)?.[1]);
     const { jobId } = first.orders;
     const ended = { ...config, total_steps: round * 10 };
@@ -97,7 +97,7 @@ test("a trainer's model answers through the engine as its last checkpoint's para
   }
 }, 240_000);
 
-test("a tensor that is missing is named, and no file is left", async () => {
+test("export: a missing tensor is named, and no file is left", async () => {
   const path = join(directory, "none.gguf");
   const { vocabulary } = BYTES;
   const model = { shape: SHAPE, vocabulary, parameters: {}, lineage: LINEAGE };
@@ -105,7 +105,7 @@ test("a tensor that is missing is named, and no file is left", async () => {
   await expect(exported).rejects.toThrow(/token_embd has 32 x \d+ weights, got nothing/);
 });
 
-/** What a checkpoint holds, as the parameter servers give it. */
+/** The content of a checkpoint, from the parameter servers. */
 async function restored(job: TrainingJob, name: string): Promise<Parameters> {
   const parameters = languageModelParameters(SHAPE);
   const access = job.access({
@@ -125,7 +125,7 @@ interface TestModel {
   readonly shape: LanguageModelShape;
 }
 
-/** Sixty steps on one short text: enough for weights that mean something. */
+/** Sixty steps on one short text: enough for meaningful weights. */
 async function train({ tokenizer, shape }: TestModel): Promise<Parameters> {
   const random = seededRandom(2);
   const program = languageModelProgram(shape, 4);

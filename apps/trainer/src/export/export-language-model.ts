@@ -7,10 +7,10 @@ import {
 import type { Parameters } from "@heddle/training/parameter-client";
 import type { Lineage } from "../data/lineage.ts";
 
-/** A model trained on plain text has no roles: the conversation's text is what it goes on from. */
+/** A model trained on plain text has no roles: it continues the text of the conversation. */
 const PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}";
 
-/** What is written of a job. */
+/** The result of a job. */
 export interface TrainedModel {
   readonly shape: LanguageModelShape;
   readonly vocabulary: ByteVocabulary;
@@ -22,9 +22,9 @@ export interface TrainedModel {
 }
 
 /**
- * Writes a trained language model as a GGUF file that the inference engine serves, in
- * float32, so that it answers as it was trained; where it comes from stands in the metadata. Throws an
- * AppError `invalid_value` where a tensor is missing.
+ * Writes a trained language model as a GGUF file for the inference engine, in float32, so that it
+ * answers as trained; its lineage is in the metadata. Throws an AppError `invalid_value` where a
+ * tensor is missing.
  */
 export async function exportLanguageModel(
   path: string,
@@ -61,7 +61,10 @@ export async function exportLanguageModel(
   });
 }
 
-/** GGUF has a row for each output; a program's matrices have one for each input, but for look-ups. */
+/**
+ * GGUF has a row for each output; a program's matrices have one for each input, except look-up
+ * tables.
+ */
 function weightsOf(
   parameters: Parameters,
   name: string,

@@ -10,9 +10,9 @@ import {
   weightsOf,
 } from "../../test/training-cluster.ts";
 
-// Trainers that have learned everything and cannot write it down: real processes.
+// Trainers that are done and cannot write their artifacts: real processes.
 
-// Many processes are started, one after the other, on what may be a busy machine.
+// Many processes start one after the other, perhaps on a busy machine.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
@@ -29,14 +29,14 @@ afterAll(() => cluster.close());
 
 const model = () => ({ ...TINY_MODEL, data: text, total_steps: 60, local_steps: 4 });
 
-/** Where a task's artifacts lie before it has begun. */
+/** The directory of a task's artifacts before its start. */
 function artifactsOf(job: TrainingJob): string {
   const folder = join(cluster.folder, job.id, "1.0", "artifacts");
   mkdirSync(folder, { recursive: true });
   return folder;
 }
 
-/** Runs an attempt that fails at its export, and gives it with the checkpoint that it has left. */
+/** Runs an attempt that fails at its export; returns it with its last checkpoint. */
 async function failedExport(job: TrainingJob) {
   const trainer = job.start();
   expect(await trainer.ended(), trainer.output).toBe(74);
@@ -46,11 +46,11 @@ async function failedExport(job: TrainingJob) {
   return { trainer, resumeFrom };
 }
 
-test("a language model that finds no room is told in a line, and a retry only exports it", async () => {
+test("full disk: one line reports it, and a retry only exports the language model", async () => {
   const unbroken = cluster.job("weave", model(), [server]).start();
   await unbroken.succeeded();
   const job = cluster.job("weave", model(), [server]);
-  // No file takes the place of a folder that is not empty.
+  // A rename onto a folder that is not empty fails.
   const place = join(artifactsOf(job), "model.gguf");
   mkdirSync(join(place, "full"), { recursive: true });
   const { trainer, resumeFrom } = await failedExport(job);
@@ -67,7 +67,7 @@ test("a language model that finds no room is told in a line, and a retry only ex
   expect(distance(left ?? new Map(), right ?? new Map())).toBe(0);
 });
 
-test("without its own state a model is exported as the servers have it", async () => {
+test("full disk: without its own state a model is exported from the servers", async () => {
   const job = cluster.job("weave", model(), [server]);
   mkdirSync(join(artifactsOf(job), "model.gguf", "full"), { recursive: true });
   writeFileSync(join(cluster.folder, job.id, "checkpoints"), "a file where the folder would be");
@@ -78,12 +78,12 @@ test("without its own state a model is exported as the servers have it", async (
   expect(existsSync(second.artifact("model.gguf"))).toBe(true);
 });
 
-test("a policy that reached its return and finds no room is left by the retry, without a further round", async () => {
+test("full disk: a policy that reached its return is exported by the retry alone", async () => {
   const config = { total_timesteps: 400_000, num_steps: 64, seed: 3, target_return: 30 };
   const unbroken = cluster.job("ppo", config, [server]).start();
   await unbroken.succeeded();
   const job = cluster.job("ppo", config, [server]);
-  // A device whose every write finds no room.
+  // A device on which every write fails for lack of space.
   symlinkSync("/dev/full", join(artifactsOf(job), "policy.onnx"));
   const { trainer, resumeFrom } = await failedExport(job);
   expect(trainer.output).toMatch(

@@ -1,11 +1,14 @@
 import { type Random, seededRandom } from "@heddle/base/random";
 
-/** Draws of their own for each use of a job's seed, told apart by numbers, as by rank and round. */
+/**
+ * Independent random numbers for each use of a job's seed, distinguished by numbers such as rank
+ * and round.
+ */
 export function drawsFor(seed: number, ...uses: readonly number[]): Random {
   return seededRandom(seedFor(seed, uses));
 }
 
-/** As `drawsFor`, behind the first so many draws. */
+/** As `drawsFor`, after the first `passed` numbers. */
 export function drawsBehind(passed: number, seed: number, ...uses: readonly number[]): Random {
   return seededRandom(seedFor(seed, uses), passed);
 }

@@ -1,8 +1,8 @@
 import { toAppError } from "@heddle/base/errors";
 import { chooseBackend, openDevice } from "./choose-backend.ts";
 
-// A process that shows whether a device can be computed on, by the backend that follows it, for a worker
-// that must not load the libraries itself: exit code 0, or the reason on standard error.
+// Exits with 0 if a device can compute with a backend, else prints the reason on standard error. It
+// is a process because the worker must not load the libraries.
 
 try {
   const [device, backend] = process.argv.slice(2);

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { chooseBackend } from "./choose-backend.ts";
 
-// Where the package for GPUs is installed, what becomes of it is the machine's matter.
+// Where the GPU package is installed, the result depends on the machine.
 const gpuPackage = fileURLToPath(
   new URL("../../../../node_modules/@tensorflow/tfjs-node-gpu", import.meta.url),
 );
@@ -17,19 +17,16 @@ async function choose(device: "auto" | "cpu" | "cuda", hasGpu: boolean) {
   return { device: backend.device, said };
 }
 
-test.skipIf(hasGpuPackage)(
-  "tfjs tries the GPU that a task holds, and says why it takes the CPU",
-  async () => {
-    const { device, said } = await choose("auto", true);
-    expect(device).toMatch(/^cpu/);
-    expect(said).toEqual([
-      expect.stringMatching(/^computing on the CPU, since the GPU .*tfjs-node-gpu.*not installed/),
-    ]);
-    await expect(choose("cuda", true)).rejects.toThrow(/tfjs-node-gpu/);
-  },
-);
+test.skipIf(hasGpuPackage)("tfjs: tries the task's GPU, and logs why it uses the CPU", async () => {
+  const { device, said } = await choose("auto", true);
+  expect(device).toMatch(/^cpu/);
+  expect(said).toEqual([
+    expect.stringMatching(/^computing on the CPU, since the GPU .*tfjs-node-gpu.*not installed/),
+  ]);
+  await expect(choose("cuda", true)).rejects.toThrow(/tfjs-node-gpu/);
+});
 
-test("tfjs takes the CPU without a word where the task holds no GPU, or asks for the CPU", async () => {
+test("tfjs: uses the CPU silently where the task has no GPU, or requests the CPU", async () => {
   for (const [device, hasGpu] of [
     ["auto", false],
     ["cpu", true],

@@ -6,7 +6,7 @@ import type { Backend } from "@heddle/training/backend";
 import { Graph } from "@heddle/training/ir/graph";
 import { referenceBackend } from "@heddle/training/reference/reference-backend";
 
-/** What a task has to compute with. */
+/** The devices of a task. */
 export interface TaskDevices {
   /** Whether it holds a GPU that is not simulated; CUDA sees it as its first. */
   readonly hasGpu: boolean;
@@ -15,10 +15,10 @@ export interface TaskDevices {
 }
 
 /**
- * The backend that a job asks for, on the device that it asks for. `auto` takes CUDA where the task
- * holds a GPU and the provider loads, else the CPU, and says why. Rejects with an AppError
- * `unavailable` where what is asked for cannot be had, and with `invalid_value`, which no retry mends,
- * where `cuda` is asked for and the task holds no GPU.
+ * The requested backend on the requested device. `auto` uses CUDA where the task holds a GPU and
+ * the provider loads, else the CPU, and logs why.
+ * - Rejects with an AppError `unavailable` where the request cannot be met.
+ * - Rejects with `invalid_value`, which no retry changes, for `cuda` in a task without a GPU.
  */
 export async function chooseBackend(
   { backend, device }: Pick<TrainingConfig, "backend" | "device">,
@@ -48,7 +48,7 @@ function noGpu(): AppError {
 }
 
 /**
- * A device with a first program compiled, which shows that its provider loads. Rejects with an
+ * Compiles a first program on a device, which proves that its provider loads. Rejects with an
  * AppError `unavailable`.
  */
 export async function openDevice(device: "cpu" | "cuda:0", threads: number): Promise<Backend> {

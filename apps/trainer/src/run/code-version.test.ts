@@ -17,14 +17,14 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const write = (name: string, text: string) => writeFileSync(join(folder, name), text);
 const digest = () => codeDigest([join(folder, "lib")], [join(folder, "plugin.mjs")]);
 
-test("the code's version is the release with a digest of the code, the same each time", () => {
+test("code version: the release with a reproducible digest of the code", () => {
   const version = codeVersion("1.2.3", []);
   expect(version).toMatch(/^1\.2\.3\+[0-9a-f]{16}$/);
   expect(codeVersion("1.2.3", [])).toBe(version);
   expect(codeVersion("1.2.3", [join(folder, "plugin.mjs")])).not.toBe(version);
 });
 
-test("another byte of a program or of a plugin is another digest; tests and declarations are none", () => {
+test("digest: depends on programs and plugins, not on tests and declarations", () => {
   const before = digest();
   write("lib/a.test.js", "x");
   write("lib/a.d.ts", "x");

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** A module of each package that takes part in what a trainer computes; all of the package counts. */
+/** A module of each package that affects a trainer's results; the whole package counts. */
 const PACKAGES = [
   "@heddle/backends/onnx-backend",
   "@heddle/base/errors",
@@ -11,13 +11,13 @@ const PACKAGES = [
   "@heddle/parameters/thread-calls",
   "@heddle/training/backend",
 ] as const;
-/** Beside it is all of the trainer. */
+/** In the root folder of the trainer. */
 const OWN = new URL("../main", import.meta.url).href;
 const DIGEST_CHARACTERS = 16;
 
 /**
- * What identifies the code that a trainer runs: the release, and a digest of its own files and its
- * plugins', as `0.1.0+3f2a...` (semver's build metadata).
+ * Identifies a trainer's code: the release, and a digest of its own files and its plugins', as
+ * `0.1.0+3f2a...` (semver's build metadata).
  */
 export function codeVersion(release: string, plugins: readonly string[]): string {
   const folders = [OWN, ...PACKAGES.map((name) => import.meta.resolve(name))];
@@ -36,7 +36,7 @@ export function codeDigest(folders: readonly string[], files: readonly string[])
   return hash.digest("hex");
 }
 
-/** Its length first, so that no two sets of files read alike. */
+/** With its length first, so that different sets of files have different digests. */
 function contentOf(path: string): Buffer {
   const bytes = readFileSync(path);
   return Buffer.concat([Buffer.from(`${bytes.length}\0`), bytes]);

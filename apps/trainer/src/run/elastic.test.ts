@@ -12,7 +12,7 @@ import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TrainingCluster, type TrainingJob } from "../../test/training-cluster.ts";
 
-// Trainers that are killed while the others of their job go on: real processes.
+// Trainers that are killed while the others of their job continue: real processes.
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
@@ -29,7 +29,7 @@ const releaseMethod = method<LostWorker, LostWorker, LostWorkerReply, LostWorker
   "ReleaseWorker",
 );
 
-/** As the leader does when a task is surely over. */
+/** As the leader does when a task has certainly ended. */
 async function release(job: TrainingJob, rank: number, incarnation: number): Promise<void> {
   const { spec } = job.access();
   const peer = new Peer(servers[0]?.address ?? "", asMaster, "parameter-server");
@@ -38,7 +38,7 @@ async function release(job: TrainingJob, rank: number, incarnation: number): Pro
   peer.close();
 }
 
-/** Longer than any test looks at it, unless it says otherwise. */
+/** Longer than any test observes it, unless the test sets another length. */
 function weave(tasks: number, more: object = {}): TrainingJob {
   const data = join(cluster.folder, "text.txt");
   writeFileSync(data, TEXT);
@@ -47,7 +47,7 @@ function weave(tasks: number, more: object = {}): TrainingJob {
   return cluster.job("weave", config, servers, { tasks, failureTolerance: 1 });
 }
 
-test("the others go on without a killed task, another takes its place, also that of rank 0", async () => {
+test("lost task: the others continue, and it is replaced, also rank 0", async () => {
   const job = weave(3);
   const [first, , third] = job.startAll();
   if (!first || !third) throw new Error("three tasks were started");
@@ -63,14 +63,14 @@ test("the others go on without a killed task, another takes its place, also that
   await first.reachesRound((first.metrics().at(-1)?.round ?? 0) + 5);
   const [whole] = await shardStatuses(job.access());
   expect(whole).toMatchObject({ workers: 3, departures: 1, refusedInvalid: 0 });
-  // Now rank 0, whose duties go to the task that takes its place: it neither opens nor restores.
+  // Now rank 0, whose duties pass to its replacement: it neither opens nor restores shards.
   await first.kill();
   const before = first.metrics().at(-1)?.round ?? 0;
   const told = first.metrics().length;
   const again = job.start({ rank: 0, incarnation: 1 });
   await again.reachesRound(before + 5);
   expect(await again.checkpoint()).toMatch(/^a1-r/);
-  // It tells on in the same file, from the round in which the lost one was.
+  // It appends to the same file, from the round of the lost task.
   const rounds = again.metrics().map(({ round = 0 }) => round);
   const own = rounds.slice(told);
   expect(own).toEqual(own.map((_, i) => (own[0] ?? 0) + i));
@@ -78,7 +78,7 @@ test("the others go on without a killed task, another takes its place, also that
   expect(own[0]).toBeLessThanOrEqual(before + 2);
 });
 
-test("a task of ppo is replaced in the middle of an update's minibatches, and all go on", async () => {
+test("lost ppo task: replaced in the middle of an update's minibatches", async () => {
   const config = { total_timesteps: 1_000_000_000, num_steps: 32, seed: 3 };
   const job = cluster.job("ppo", config, servers, { tasks: 2, failureTolerance: 1 });
   const [first, second] = job.startAll();
@@ -87,17 +87,17 @@ test("a task of ppo is replaced in the middle of an update's minibatches, and al
   const replacement = job.start({ rank: 1, incarnation: 1 });
   await first?.reachesRound((first.metrics().at(-1)?.round ?? 0) + 5);
   expect(replacement.output).toContain("takes the place of a lost task after round");
-  // Each update has the parts of both again: so often as rank 0 has pushed, which are 16 a round.
+  // Each update has the parts of both again: as many as rank 0 has pushed, 16 a round.
   const [status] = await shardStatuses(job.access());
   expect(status).toMatchObject({ workers: 2, departures: 0, refusedInvalid: 0 });
   expect(status?.pushes).toBeLessThanOrEqual(2 * ((status?.version ?? 0) + 1));
   expect(status?.pushes).toBeGreaterThanOrEqual(2 * (status?.version ?? 0));
 });
 
-test("a job ends well without a task that is lost; one that comes too late hears that it is over", async () => {
+test("lost task: the job succeeds without it; a late one learns that it is over", async () => {
   const job = weave(2, { total_steps: 60 });
   const first = job.start();
-  // The second never comes.
+  // The second never arrives.
   const { spec, ...access } = job.access();
   const shards = { ...access, spec: { ...spec, servers: [...spec.servers, ...spec.servers] } };
   for (let open = 0; open < 2; await delay(20)) {

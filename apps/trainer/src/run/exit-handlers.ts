@@ -5,16 +5,16 @@ import { FAILURE_PREFIX } from "@heddle/contracts/trainer/exit-codes";
 import { PluginError, pluginError } from "../plans/plugin/plugin-error.ts";
 import { exitCodeOf } from "../trainer-errors.ts";
 
-/** With which Node ends a process that waits for a promise that nothing can settle any more. */
+/** Node's exit code for a process that awaits a promise that can never settle. */
 const NOTHING_TO_WAIT_FOR = 13;
 
-/** Whose code may run in this process beside our own; known once the orders are read. */
+/** The plugins whose code may run in this process; known once the orders are read. */
 let plugins: readonly string[] = [];
 let isOver = false;
 
 /**
- * Sees to it that a trainer's process ends with words of ours, whatever a plugin does: a
- * `process.exit(0)` of its is no success, and what it throws where nobody waits is told.
+ * Makes the last line of a trainer's process explain its end, whatever a plugin does. A plugin's
+ * `process.exit(0)` is not a success, and unhandled errors are reported.
  */
 export function installExitHandlers(): void {
   process.on("uncaughtException", (error: unknown) => exitWithError(blamed(error)));
@@ -22,7 +22,7 @@ export function installExitHandlers(): void {
     if (isOver) return;
     const error = endedEarly(code);
     process.stderr.write(`${FAILURE_PREFIX}${error.code}): ${error.message}\n`);
-    // What would pass for the task's own end, and nothing to wait for any more; a crash keeps its code.
+    // An exit code of success, or of nothing left to wait for, is replaced; a crash keeps its code.
     if (code === 0 || code === NOTHING_TO_WAIT_FOR) process.exitCode = exitCodeOf(error);
   });
 }
@@ -32,17 +32,20 @@ export function expectPlugins(files: readonly string[]): void {
   plugins = files;
 }
 
-/** Ends the process with a code of ours. */
+/** Ends the process with this code. */
 export function end(code: number): never {
   isOver = true;
   process.exit(code);
 }
 
-/** Says why on standard error, in its last line, and ends the process with the code for it. */
+/**
+ * Prints the reason as the last line of standard error, and ends the process with the matching
+ * code.
+ */
 export function exitWithError(error: unknown): never {
   const { code, message } = toAppError(error);
   const thrown = error instanceof PluginError ? error.cause : error;
-  // Before the message, since the last line is what the job's failure tells.
+  // Before the message, since the job's failure shows the last line.
   if (thrown instanceof Error && !(thrown instanceof AppError)) {
     process.stderr.write(`${thrown.stack}\n`);
   }
@@ -51,7 +54,7 @@ export function exitWithError(error: unknown): never {
   return end(exitCodeOf(error));
 }
 
-/** What nobody waited for, with the plugin through whose code it came. */
+/** An unhandled error, attributed to the plugin in its stack. */
 function blamed(error: unknown): unknown {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
   const whose = plugins.find((file) => stack.includes(pathToFileURL(resolve(file)).href));

@@ -31,7 +31,7 @@ import { DamagedCheckpoints } from "../trainer-errors.ts";
 
 /** How long a task waits for rank 0 to open or restore the shards. */
 const OPEN_PATIENCE_MS = 900_000;
-/** How long a server may be away before the job is told, as for pushes and pulls. */
+/** How long a server may be away before a call fails, as for pushes and pulls. */
 const AWAY_MS = 30_000;
 
 /** A task's place on its node, and the node's among the job's. */
@@ -43,7 +43,7 @@ export interface NodePlace {
   readonly members: number;
 }
 
-/** Where a task stands, given the node ids by rank; without them each is on a node of its own. */
+/** The place of a task, given the node ids by rank; without them each is on a node of its own. */
 export function nodePlace(nodes: readonly string[], rank: number, tasks: number): NodePlace {
   if (nodes.length === 0) return { node: rank, nodes: tasks, member: 0, members: 1 };
   const own = nodes[rank] ?? "";
@@ -56,20 +56,20 @@ export function nodePlace(nodes: readonly string[], rank: number, tasks: number)
   };
 }
 
-/** A task's way to its job's parameters. */
+/** A task's client of its job's parameters. */
 export interface JobClient extends ParameterClient {
   /** Where the plan has fragments. */
   readonly exchange: FragmentExchange | undefined;
-  /** By fragment: how often its rank counted as having pushed when it joined. */
+  /** By fragment: the number of pushes of its rank when it joined. */
   readonly clocks: readonly (number | undefined)[];
   /** Where this task leads its node. */
   traffic(): ParameterTraffic | undefined;
   initialize(parameters: Parameters): Promise<void>;
-  /** By fragment, the rounds that the shards begin with. */
+  /** By fragment, the rounds that the shards contain. */
   beginAt(rounds: readonly number[]): void;
   /** As `pull`, for rank 0 when the other tasks of its node are done. */
   pullAlone(into: Parameters): Promise<void>;
-  /** Tells the other tasks of the node that the job is over. */
+  /** Notifies the other tasks of the node that the job is over. */
   dismiss(): Promise<void>;
   close(): Promise<void>;
 }
@@ -105,7 +105,7 @@ function onItsThread(exchange: ThreadedExchange): JobClient {
   };
 }
 
-/** Without the first pushes of a round, which its rank has made already. */
+/** Skips the first pushes of a round, which its rank has made already. */
 function withoutFirst(client: JobClient, count: number): JobClient {
   let left = count;
   const push: JobClient["push"] = async (part, terms) => {
@@ -115,7 +115,7 @@ function withoutFirst(client: JobClient, count: number): JobClient {
   return { ...client, push };
 }
 
-/** What a job's shards are made by. */
+/** The dependencies of a job's shards. */
 export interface JobShardsOptions {
   readonly orders: TrainerOrders;
   readonly config: TrainingConfig | PluginTraining;
@@ -129,7 +129,7 @@ export interface JobShardsOptions {
   readonly say: (line: string) => void;
 }
 
-/** The job's parameters on its servers, as the task of one attempt sees them. */
+/** The job's parameters on its servers, for the task of one attempt. */
 export class JobShards {
   readonly #options: JobShardsOptions;
   readonly #access: ShardSetAccess;
@@ -144,8 +144,8 @@ export class JobShards {
   }
 
   /**
-   * Rank 0 opens the shards, or restores them from the newest checkpoint that is whole; the others
-   * wait for that. Gives the task's way to them and the rounds that they have behind them.
+   * Rank 0 opens the shards, or restores them from the newest undamaged checkpoint; the others wait
+   * for that. Returns the task's client and the rounds that the shards contain.
    */
   async join(initial: () => Parameters): Promise<{ client: JobClient; done: number }> {
     const { orders, plan } = this.#options;
@@ -169,7 +169,7 @@ export class JobShards {
       client.beginAt(done);
       return { client, done: Math.min(...done) };
     }
-    // Its rank may have pushed already, by a task that was lost.
+    // A lost task of its rank may have pushed already.
     const { pushesPerRound } = plan;
     const pushed = begun.map((version, fragment) => {
       const own = (client.clocks[fragment] ?? version) - version;
@@ -188,7 +188,7 @@ export class JobShards {
     return (this.#options.orders.incarnation ?? 0) > 0;
   }
 
-  /** A task that takes rank 0's place goes on with what that one has opened. */
+  /** A replacement of rank 0 continues with the shards that it opened. */
   async #openOnce(): Promise<void> {
     if (this.#isReplacement) {
       try {
@@ -210,7 +210,7 @@ export class JobShards {
     return name;
   }
 
-  /** The name that a checkpoint of this attempt has after so many rounds. */
+  /** The name of this attempt's checkpoint after `round` rounds. */
   nameAt(round: number): string {
     const { attempt, servers } = this.#access.spec;
     return checkpointName({ attempt, round, pieces: servers.length });
@@ -223,15 +223,15 @@ export class JobShards {
     return this.#roundsOf(Math.min(...versions));
   }
 
-  /** Ends the job: whoever still asks for its parameters is told that it is over. */
+  /** Ends the job: later calls for its parameters are rejected with `gone`. */
   close(): Promise<void> {
     return this.#persist(() => closeShards(this.#access));
   }
 
   async #open(): Promise<void> {
     const { orders, say } = this.#options;
-    // What an earlier attempt has left is behind its checkpoint, or never had one.
-    // Each step is retried by itself: to close again what this attempt has opened would end it.
+    // What an earlier attempt left is in its checkpoint, or was never saved. Each step is retried
+    // by itself, since to close this attempt's own shards again would end it.
     await this.#persist(() => closeShards(this.#access));
     if (orders.resumeFrom === "") {
       await this.#persist(() => openShards(this.#access));
@@ -252,7 +252,7 @@ export class JobShards {
     say(`resumed from checkpoint ${used.name}`);
   }
 
-  /** Told so that one knows what to mend: the data, or nothing any more. */
+  /** Distinguishes what to correct: the data, or nothing. */
   #restoreFault(cause: unknown): unknown {
     const { code, message } = toAppError(cause);
     if (code === "invalid_value") {
@@ -270,7 +270,7 @@ export class JobShards {
     return new AppError("invalid_value", `${what}${digest}: ${message}; ${hint}`, { cause });
   }
 
-  /** By fragment: the version that this attempt began with. */
+  /** By fragment: the version with which this attempt began. */
   async #versionsBegun(): Promise<number[]> {
     const statuses = await this.#await(({ ready }) => ready);
     const versions = statuses.map(({ begunVersion }) => begunVersion);
@@ -287,7 +287,7 @@ export class JobShards {
     return Math.floor(version / parts / this.#options.plan.pushesPerRound);
   }
 
-  /** A server that is away for a moment is asked again, as pushes and pulls ask it. */
+  /** Retries while a server is away, as pushes and pulls do. */
   async #persist<Result>(work: () => Promise<Result>): Promise<Result> {
     const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
     for (const sinceMs = performance.now(); ; ) {
@@ -326,7 +326,7 @@ export class JobShards {
     }
   }
 
-  /** A socket's path is short, and nobody else's: it follows from job, attempt and node. */
+  /** A socket's path must be short and unique: it is derived from job, attempt and node. */
   #group(fragment: number): NodeGroup {
     const { orders } = this.#options;
     const { member, members, node } = this.#place;
@@ -339,9 +339,9 @@ export class JobShards {
   }
 }
 
-/** Whether what was asked could not be reached, however that was told on. */
+/** Whether the target of a call was unreachable, however deep that error is nested. */
 function isAway(error: unknown): boolean {
-  // Under them lies an error of gRPC, whatever the server answered.
+  // The cause is an error of gRPC, whatever the server answered.
   for (let at = error; at instanceof AppError; at = at.cause) if (at.retryable) return true;
   return false;
 }

@@ -5,10 +5,10 @@ import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 
-// What trainers do whose parameter server does not come back. They are patient for half a minute:
-// the tests wait for that side by side, each with a server of its own.
+// Trainers whose parameter server does not return. Their patience is half a minute, so the tests
+// run side by side, each with a server of its own.
 
-// Many processes are started at once on what may be a busy machine.
+// Many processes start at once, perhaps on a busy machine.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
@@ -18,17 +18,17 @@ beforeAll(() => {
   cluster = new TrainingCluster();
   const data = join(cluster.folder, "text.txt");
   writeFileSync(data, TEXT);
-  // Without an end that a test would see.
+  // Longer than the test.
   config = { ...TINY_MODEL, data, total_steps: 100_000, local_steps: 10 };
 });
 afterAll(() => cluster.close());
 
-test.concurrent("a parameter server that is killed while rank 0 waits for others' last parts is a lost node", async () => {
+test.concurrent("lost server: while rank 0 waits for others' last parts it is a lost node", async () => {
   const server = await cluster.startServer("s0");
   const asp = { consistency: "asp", total_steps: 20, local_steps: 1 };
   const options = { tasks: 2, nodes: ["a", "b"] };
   const first = cluster.job("weave", { ...config, ...asp }, [server], options).start();
-  // The other never comes, so that rank 0 has nothing to do but to ask how far all are.
+  // The other never arrives, so that rank 0 only polls the progress of all.
   await first.reachesRound(20);
   await delay(1_000);
   expect(first.child.exitCode).toBeNull();
@@ -36,7 +36,7 @@ test.concurrent("a parameter server that is killed while rank 0 waits for others
   expect(await first.ended()).toBe(75);
 });
 
-test.concurrent("opening shards: a parameter server that is away for a moment is tried again", async () => {
+test.concurrent("opening shards: a parameter server that is away for a moment is retried", async () => {
   const server = await cluster.startServer("s2");
   const steps = { total_steps: 20, warm_start_steps: 0 };
   const job = cluster.job("weave", { ...config, ...steps }, [server]);
@@ -54,7 +54,7 @@ test.concurrent("opening shards: a parameter server that stays away is a lost no
   expect(await cluster.job("weave", config, [server]).start().ended()).toBe(75);
 });
 
-test.concurrent("tasks of one node whose parameter server is lost end alike, and as no fault of theirs", async () => {
+test.concurrent("lost server: all tasks of a node end with the same code, not as failures", async () => {
   const server = await cluster.startServer("s1");
   const tasks = cluster.job("weave", config, [server], { tasks: 2, nodes: ["n", "n"] }).startAll();
   await tasks[0]?.reachesRound(5);

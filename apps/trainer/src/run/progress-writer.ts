@@ -3,23 +3,25 @@ import type { ParameterTraffic } from "@heddle/parameters/parameter-server-clien
 import type { RoundReport } from "@heddle/training/training-loop";
 import { UnwritableFile } from "../trainer-errors.ts";
 
-/** Lines come no faster than this, but for the last and those of checkpoints. */
+/** Lines are written no faster than this, except the last and those of checkpoints. */
 const LINE_MS = 200;
 
 export interface ProgressFacts {
-  /** Where the worker reads how the task does. */
+  /** The worker reads the task's progress here. */
   readonly progressFile: string;
-  /** Where each round is kept, of rank 0. */
+  /** The file of each round's metrics, of rank 0. */
   readonly metricsFile: string | undefined;
-  /** Of the whole job, where it is not done before. */
+  /** Of the whole job, if it does not end early. */
   readonly totalSteps: number;
   readonly backend: string;
   readonly device: string;
-  /** Of the node; undefined where another task of the node speaks for it. */
+  /** Of the node; undefined where another task of the node reports it. */
   traffic(): ParameterTraffic | undefined;
 }
 
-/** Tells of each round: to the worker as a line of progress, and to the artifacts as one of metrics. */
+/**
+ * Reports each round: to the worker as a line of progress, and to the artifacts as one of metrics.
+ */
 export class ProgressWriter {
   readonly #facts: ProgressFacts;
   #toldAtMs = performance.now();
@@ -32,7 +34,7 @@ export class ProgressWriter {
     this.#facts = facts;
   }
 
-  /** The latest round that was told. */
+  /** The latest round that was reported. */
   get latest(): RoundReport | undefined {
     return this.#latest;
   }
@@ -49,17 +51,17 @@ export class ProgressWriter {
     if (isLast || performance.now() - this.#toldAtMs >= LINE_MS) this.#tell({});
   }
 
-  /** Says that a checkpoint is durable, and the step that it holds. */
+  /** Reports that a checkpoint is durable, and its step. */
   checkpoint(name: string, step: number): void {
     this.#tell({ checkpoint: name, checkpoint_step: step });
   }
 
-  /** Says that this rank has kept its own of a checkpoint that rank 0 names. */
+  /** Reports that this rank has saved its state for a checkpoint that rank 0 names. */
   kept(): void {
     this.#tell({ checkpoint_kept: true });
   }
 
-  /** Rates are of what comes after the first round, which warms up. */
+  /** Rates exclude the first round, which warms up. */
   #begin(step: number): void {
     this.#toldStep = step;
     this.#toldAtMs = performance.now();
@@ -79,7 +81,7 @@ export class ProgressWriter {
     });
   }
 
-  /** Since the line before; a line between two rounds, as of a checkpoint, has those of before. */
+  /** Since the last line; a line between two rounds, as of a checkpoint, repeats the last rates. */
   #ratesNow(): Readonly<Record<string, number>> {
     const step = this.#latest?.step ?? 0;
     const nowMs = performance.now();
@@ -113,7 +115,7 @@ function rounded(rate: number): number {
   return Math.round(rate * 10) / 10;
 }
 
-/** One JSON object; what is undefined is left out, and NaN becomes null. */
+/** One JSON object without undefined fields; NaN becomes null. */
 function appendLine(path: string, fields: Readonly<Record<string, unknown>>): void {
   try {
     appendFileSync(path, `${JSON.stringify(fields)}\n`);

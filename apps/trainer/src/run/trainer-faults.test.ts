@@ -7,9 +7,9 @@ import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { distance, TrainingCluster, weightsOf } from "../../test/training-cluster.ts";
 
-// Trainers and parameter servers that die, and what must not be let in: real processes, kill -9.
+// Trainers and parameter servers that die, and invalid input: real processes, kill -9.
 
-// Many processes are started, one after the other, on what may be a busy machine.
+// Many processes start one after the other, perhaps on a busy machine.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
@@ -24,7 +24,7 @@ beforeAll(() => {
   text = join(cluster.folder, "text.txt");
   writeFileSync(text, TEXT);
 });
-/** Two that run: those of the test before, and others in place of what it killed. */
+/** Two running ones: those of the last test, and new ones in place of those it killed. */
 beforeEach(async () => {
   const running = servers.filter(({ isRunning }) => isRunning);
   const missing = Array.from({ length: 2 - running.length }, newServer);
@@ -33,14 +33,14 @@ beforeEach(async () => {
 afterEach(() => cluster.endTrainers());
 afterAll(() => cluster.close());
 
-/** Long enough to be broken off: several seconds of small rounds, with an optimizer of memory. */
+/** Several seconds of small rounds, with a stateful optimizer, so that it can be interrupted. */
 const config = () => ({
   ...{ ...TINY_MODEL, data: text, total_steps: 2_000, local_steps: 10, optimizer: "adamw" },
 });
 
 const newJob = () => cluster.job("weave", config(), servers);
 
-/** What a run without any fault tells and leaves: the same whatever the servers, so one is enough. */
+/** The output and artifacts of a run without faults; they do not depend on the servers. */
 let whole: ReturnType<typeof undisturbed> | undefined;
 
 async function undisturbed() {
@@ -55,7 +55,7 @@ async function undisturbed() {
 const lossesOf = (lines: readonly { readonly round?: number; readonly loss?: number }[]) =>
   new Map(lines.map(({ round = 0, loss }) => [round, loss]));
 
-/** Expects that an attempt went on right after `from` rounds, as if nothing had happened. */
+/** Expects that an attempt continued right after `from` rounds, as an uninterrupted run. */
 async function expectContinued(
   trainer: ReturnType<ReturnType<typeof newJob>["start"]>,
   from: number,
@@ -70,7 +70,7 @@ async function expectContinued(
 
 const roundOf = (checkpoint: string) => Number(/-r0*(\d+)-/.exec(checkpoint)?.[1]);
 
-test("a trainer that is killed: the next attempt goes on from the checkpoint, to the same bits", async () => {
+test("killed trainer: the next attempt resumes bit by bit from the checkpoint", async () => {
   whole ??= undisturbed();
   await whole;
   const job = newJob();
@@ -84,7 +84,7 @@ test("a trainer that is killed: the next attempt goes on from the checkpoint, to
   expect(second.output).toContain(`resumed from checkpoint ${resumeFrom}`);
 });
 
-test("a trainer that is killed with fragments under way: the next attempt ends with the same bits", async () => {
+test("killed trainer: with fragments in progress the next attempt has the same bits", async () => {
   const streaming = { ...config(), total_steps: 300, fragments: 3, overlap_steps: 4 };
   const run = cluster.job("weave", streaming, servers).start();
   await run.succeeded();
@@ -102,7 +102,7 @@ test("a trainer that is killed with fragments under way: the next attempt ends w
   expect(distance(again ?? new Map(), unbroken ?? new Map())).toBe(0);
 });
 
-test("a parameter server that is killed: another on its disk, or without it, goes on", async () => {
+test("killed server: the job continues with another on its disk, or without it", async () => {
   whole ??= undisturbed();
   await whole;
   const job = newJob();
@@ -114,14 +114,14 @@ test("a parameter server that is killed: another on its disk, or without it, goe
   first.child.kill("SIGTERM");
   expect(await first.ended()).toBe(143);
   expect(first.output).toContain("left, as it was asked to");
-  // Its piece of the checkpoint is on the other server too.
+  // The other server has its piece of the checkpoint too.
   const replaced = [servers[0], await newServer()];
   const parameterServers = replaced.map((server) => server?.address ?? "");
   const second = job.start({ attempt: 2, resumeFrom, parameterServers });
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
-test("one shard of two servers: the next attempt finds the piece wherever it lies, or its copy", async () => {
+test("lost piece: with one shard of two servers the next attempt finds it or its copy", async () => {
   whole ??= undisturbed();
   await whole;
   const [one, two] = servers.map(({ address }) => address);
@@ -131,7 +131,7 @@ test("one shard of two servers: the next attempt finds the piece wherever it lie
   await first.reachesRound(20);
   const resumeFrom = await first.checkpoint();
   await first.kill();
-  // A copy lies on the other server; without it the piece on the first is found from there.
+  // The other server has a copy; without it the piece on the first one is found.
   const copies = join(servers[1]?.dataDirectory ?? "", "checkpoints", job.id);
   expect(readdirSync(join(copies, resumeFrom))).toEqual(["0.shard"]);
   rmSync(copies, { recursive: true });
@@ -141,13 +141,13 @@ test("one shard of two servers: the next attempt finds the piece wherever it lie
   expect(second.output).toContain(`resumed from checkpoint ${resumeFrom}`);
   const later = await second.checkpoint();
   await second.kill();
-  // Now the server that wrote it is lost with its disk, and the copy on the first is what there is.
+  // Now the server that wrote it is lost with its disk, and only the copy on the first is left.
   await servers[1]?.kill();
   const third = job.start({ attempt: 3, resumeFrom: later });
   await expectContinued(third, roundOf(later), await whole);
 });
 
-test("a server that takes no copy costs no checkpoint, and is told with what it lacks", async () => {
+test("refused copy: costs no checkpoint, and the job's log names it", async () => {
   const gone = servers[1]?.address ?? "";
   await servers[1]?.kill();
   const readyServers = [servers[0]?.address ?? "", gone];
@@ -157,7 +157,7 @@ test("a server that takes no copy costs no checkpoint, and is told with what it 
   expect(first.output).toContain(`piece 0 of checkpoint ${name} has no copy: ${gone}: `);
 });
 
-test("ranks keep what belongs to the latest checkpoints; where they cannot, the run goes on", async () => {
+test("rank states: the latest are kept; a failed write does not stop the run", async () => {
   const job = cluster.job("weave", config(), servers, {
     ...{ tasks: 2, keepCheckpoints: 1, nodes: ["a", "b"] },
   });
@@ -174,7 +174,7 @@ test("ranks keep what belongs to the latest checkpoints; where they cannot, the 
     await leader.checkpoint();
     await leader.reachesRound((leader.metrics().at(-1)?.round ?? 0) + 5);
   }
-  // Three rounds for each checkpoint that stays; the worker removes what rank 0 has named.
+  // Three rounds for each checkpoint that is kept; the worker removes what rank 0 has named.
   expect(ownOf(1).length).toBeLessThanOrEqual(3);
   expect(ownOf(0)).toHaveLength(4);
   renameSync(folder, `${folder}-away`);
@@ -187,7 +187,7 @@ test("ranks keep what belongs to the latest checkpoints; where they cannot, the 
   expect(other.output).toMatch(/^rank 1 cannot keep its own state .*is the disk full\?/m);
 });
 
-test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {
+test("corrupt checkpoint: is skipped, and the previous one is used", async () => {
   whole ??= undisturbed();
   await whole;
   const job = newJob();
@@ -217,23 +217,23 @@ test("a checkpoint that is corrupt is passed over, and the one before is taken",
   expect(third.output).toMatch(/no checkpoint of job .* can be used: .*corrupt.*; submit .* again/);
 });
 
-test("an attempt that lives on when the next has begun is fenced, counted, and adds nothing", async () => {
+test("stale attempt: is fenced and counted, and adds nothing", async () => {
   whole ??= undisturbed();
   await whole;
   const job = newJob();
   const first = job.start();
   await first.reachesRound(20);
   const resumeFrom = await first.checkpoint();
-  // It is taken for dead, and wakes when the next attempt is under way.
+  // It is considered dead, and continues during the next attempt.
   first.child.kill("SIGSTOP");
   const second = job.start({ attempt: 2, resumeFrom });
   await second.reachesRound(roundOf(resumeFrom) + 1);
-  // That one holds still meanwhile, so that its shards can be asked what they refused.
+  // The next attempt is stopped meanwhile, so that its shards report their refusals.
   second.child.kill("SIGSTOP");
   first.child.kill("SIGCONT");
   expect(await first.ended()).toBe(70);
   expect(first.output).toMatch(/attempt 1 of job .* is stale: attempt 2 has taken it over/);
-  // It ends with the first refusal, which may be that of either server.
+  // It ends with the first refusal, from either server.
   const refused = (await shardStatuses(job.access({ attempt: 2 }))).map(
     ({ refusedStale }) => refusedStale,
   );
@@ -242,7 +242,7 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
-test("ppo that resumes goes on with its environments, draws and moments, to the same bits", async () => {
+test("ppo resume: environments, random numbers and moments continue bit by bit", async () => {
   const normalized = { normalize_observations: true, normalize_rewards: true };
   const ppo = { total_timesteps: 20_480, num_steps: 64, seed: 3, ...normalized };
   const unbroken = cluster.job("ppo", ppo, servers).start();
@@ -261,14 +261,14 @@ test("ppo that resumes goes on with its environments, draws and moments, to the 
   expect(policy(second).equals(policy(unbroken))).toBe(true);
 });
 
-test("two tasks and their checkpoint: one is killed, the next attempt goes on where it was", async () => {
+test("two tasks: one is killed, the next attempt resumes from their checkpoint", async () => {
   const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 150 };
   const tasks = { tasks: 2, nodes: ["a", "b"] };
   const run = cluster.job("weave", sgd, servers, tasks).startAll();
   for (const trainer of run) await trainer.succeeded();
   const unbroken = await weightsOf(run[0]?.artifact("model.gguf") ?? "");
   const { job, first } = await withoutRank1(() => cluster.job("weave", sgd, servers, tasks));
-  // Rank 0 waits for a part that never comes, and takes the checkpoint all the same.
+  // Rank 0 waits for a part that never arrives, and takes the checkpoint nevertheless.
   const resumeFrom = (await first?.checkpoint()) ?? "";
   first?.child.kill("SIGTERM");
   expect(await first?.ended()).toBe(143);
@@ -280,8 +280,8 @@ test("two tasks and their checkpoint: one is killed, the next attempt goes on wh
 });
 
 /**
- * A job whose rank 1 was killed between two pushes. One that is killed while it pushes may leave the
- * shards at different versions: then there is nothing to take a checkpoint of, and another is begun.
+ * A job whose rank 1 was killed between two pushes. A kill during a push may leave the shards at
+ * different versions, without a checkpoint; then another job is started.
  */
 async function withoutRank1(newJob: () => ReturnType<typeof cluster.job>) {
   for (;;) {
@@ -301,7 +301,7 @@ const LINE = [
   { name: "dense.0.bias", shape: [1], type: "f32" },
 ] as const;
 
-/** A job of two tasks on three numbers, of which a test plays the second. */
+/** A job of two tasks on three numbers; a test plays the second task. */
 function lineJob(more: object) {
   const path = join(cluster.folder, "line.csv");
   writeFileSync(path, "x,y\n1,2\n2,4\n3,6\n");
@@ -316,14 +316,14 @@ const still = () => ({
 });
 const terms = { weight: 16, learningRate: 1 };
 
-test("under ssp a trainer is never more than its bound ahead of the slowest", async () => {
+test("ssp: a trainer never exceeds its bound ahead of the slowest", async () => {
   const staleness = 2;
   const job = lineJob({ consistency: "ssp", staleness });
   const trainer = job.start();
   const consistency = { kind: "ssp", staleness } as const;
   const slow = await job.join(1, { parameters: LINE, consistency });
   for (let pushed = 0; pushed < 4; pushed++) {
-    // It goes just so far, and there it stays for as long as the other does.
+    // It advances to the bound, and waits there for the other.
     await trainer.reachesRound(pushed + staleness);
     await delay(150);
     expect(trainer.metrics().at(-1)?.round).toBe(pushed + staleness);
@@ -332,7 +332,7 @@ test("under ssp a trainer is never more than its bound ahead of the slowest", as
   }
 });
 
-test("a wrong shape, NaN, a stale token and another's are refused, and the run is unharmed", async () => {
+test("invalid input: wrong shape, NaN and wrong tokens are refused harmlessly", async () => {
   const run = lineJob({}).startAll();
   for (const trainer of run) await trainer.succeeded();
   const model = (trainer = run[0]) => readFileSync(trainer?.artifact("model.onnx") ?? "");

@@ -7,7 +7,7 @@ import { distance, TrainingCluster, weightsOf } from "../../test/training-cluste
 
 // Whole training jobs: real trainers and real parameter servers, each a process.
 
-// Many processes are started, one after the other, on what may be a busy machine.
+// Many processes start one after the other, perhaps on a busy machine.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
@@ -24,7 +24,7 @@ afterAll(() => cluster.close());
 
 const SGD = { optimizer: "sgd", learning_rate: 0.5, max_grad_norm: 1e6 };
 
-/** Trains to the end and gives the weights of the model that is left. */
+/** Trains to the end and returns the weights of the exported model. */
 async function weightsAfter(
   config: object,
   tasks = 1,
@@ -36,7 +36,7 @@ async function weightsAfter(
   return weightsOf(trainers[0]?.artifact("model.gguf") ?? "");
 }
 
-test("BSP with 3 workers is one worker with 3 times the batch, however they lie on nodes", async () => {
+test("BSP: 3 workers equal one with 3 times the batch, on any nodes", async () => {
   const config = { ...SGD, total_steps: 12 };
   const one = await weightsAfter({ ...config, batch_size: 12 });
   const start = await weightsAfter({ ...config, batch_size: 12, total_steps: 1 });
@@ -47,18 +47,18 @@ test("BSP with 3 workers is one worker with 3 times the batch, however they lie 
     const three = await weightsAfter({ ...config, batch_size: 4 }, 3, nodes);
     expect(distance(three, one), nodes.join()).toBeLessThan(1e-6);
   }
-  // What is compared has moved far.
+  // The compared weights have moved far.
   expect(distance(start, one)).toBeGreaterThan(1e-2);
 });
 
-test("two runs with one seed leave the same bits, and another seed leaves others", async () => {
+test("seeds: two runs with one seed give the same bits, another seed others", async () => {
   const config = { total_steps: 24, local_steps: 4, optimizer: "adamw", compression: "int8" };
   const first = await weightsAfter(config, 2);
   expect(distance(await weightsAfter(config, 2), first)).toBe(0);
   expect(distance(await weightsAfter({ ...config, seed: 8 }, 2), first)).toBeGreaterThan(1e-3);
 });
 
-test("PPO by two tasks runs twice alike, to the bit, and leaves policy, metrics and lineage", async () => {
+test("PPO: two runs of two tasks give the same bits, policy, metrics and lineage", async () => {
   const config = { total_timesteps: 4_096, num_steps: 64, seed: 3 };
   const run = async () => {
     const trainers = cluster.job("ppo", config, servers).startAll({ tasks: 2 });
@@ -86,7 +86,7 @@ test("PPO by two tasks runs twice alike, to the bit, and leaves policy, metrics 
 });
 
 test.each(["bsp", "ssp", "asp"])(
-  "under %s a return that is reached ends the job as done for all tasks, on whatever node they are",
+  "target_return: under %s it ends the job for all tasks, on any node",
   async (consistency) => {
     const target = { total_timesteps: 1_000_000, target_return: 12 };
     const config = { ...target, consistency, num_steps: 64, seed: 5 };
@@ -99,7 +99,7 @@ test.each(["bsp", "ssp", "asp"])(
   },
 );
 
-test("fragments sent while computing: tasks of two nodes, two runs, the same bits", async () => {
+test("fragments: tasks of two nodes, two runs, the same bits", async () => {
   const streaming = { fragments: 3, overlap_steps: 2, compression: "int8" };
   const steps = { total_steps: 60, local_steps: 6, ...streaming };
   const run = async () => {
@@ -119,7 +119,7 @@ test("fragments sent while computing: tasks of two nodes, two runs, the same bit
   expect(distance(one.weights, two.weights)).toBe(0);
 });
 
-test("weave under asp: each worker's steps are in the model before it is left", async () => {
+test("weave under asp: each worker's steps are in the exported model", async () => {
   const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };
   const job = cluster.job("weave", { ...TINY_MODEL, data: text, ...config }, servers);
   const trainers = job.startAll({ tasks: 2, nodes: ["a", "b"] });
@@ -128,14 +128,14 @@ test("weave under asp: each worker's steps are in the model before it is left", 
   expect(trainers[0]?.output).not.toMatch(/going on without/);
 });
 
-test("weave under asp: rank 0 takes a checkpoint while it waits for others' last parts, to go on from", async () => {
+test("weave under asp: rank 0 takes a checkpoint while it waits for last parts", async () => {
   const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };
   const options = { tasks: 2, nodes: ["a", "b"] };
   const job = cluster.job("weave", { ...TINY_MODEL, data: text, ...config }, servers, options);
   const leader = job.start();
   await leader.reachesRound(20);
   const resumeFrom = await leader.checkpoint();
-  // Of its 20 parts, and none of the other, ten rounds can be made.
+  // Its 20 parts, without any of the other, make ten rounds.
   expect(resumeFrom).toBe("a1-r000010-s2");
   const other = job.start({ rank: 1 });
   await Promise.all([leader.succeeded(), other.succeeded()]);
@@ -147,7 +147,7 @@ test("weave under asp: rank 0 takes a checkpoint while it waits for others' last
   );
 });
 
-test("weave without a config learns the text that is built in", async () => {
+test("weave: without a config it learns the built-in text", async () => {
   const trainer = cluster.job("weave", { total_steps: 12, batch_size: 4 }, servers).start();
   await trainer.succeeded();
   const losses = trainer.metrics().map(({ loss = 0 }) => loss);
@@ -156,7 +156,7 @@ test("weave without a config learns the text that is built in", async () => {
   expect(data.files).toMatchObject([{ path: "built-in:sample-text", bytes: 256 * 1024 }]);
 });
 
-test("a regression is learned from CSV, a classification from another, each to a model.onnx", async () => {
+test("tables: regression and classification from CSV, each to a model.onnx", async () => {
   const rows = Array.from({ length: 64 }, (_, i) => [Math.sin(i), Math.cos(i * 3)] as const);
   const line = join(cluster.folder, "line.csv");
   writeFileSync(line, `a,b,y\n${rows.map(([a, b]) => `${a},${b},${2 * a - b}`).join("\n")}\n`);
@@ -178,7 +178,7 @@ test("a regression is learned from CSV, a classification from another, each to a
   }
 });
 
-test("training that diverges ends its task, and says at which step", async () => {
+test("divergence: training ends its task and names the step", async () => {
   const steep = join(cluster.folder, "steep.csv");
   writeFileSync(steep, "a,y\n1000,1\n-2000,3\n");
   const rates = { learning_rate: 1e6, outer_learning_rate: 1e6, max_grad_norm: 1e6 };
@@ -189,7 +189,7 @@ test("training that diverges ends its task, and says at which step", async () =>
   expect(trainer.output).toMatch(/the loss is (NaN|-?Infinity) at step 2: training has diverged/);
 });
 
-test("PPO whose policy and values leave all sense ends its task, and says at which step", async () => {
+test("divergence: PPO with absurd policy and values ends its task, names the step", async () => {
   for (const tasks of [1, 2]) {
     const config = { learning_rate: 1e6, total_timesteps: 20_000, num_steps: 64 };
     const trainers = cluster.job("ppo", config, servers).startAll({ tasks });
@@ -199,7 +199,7 @@ test("PPO whose policy and values leave all sense ends its task, and says at whi
   }
 });
 
-test("what a plugin's environment throws ends the task as what no retry mends, in its last line", async () => {
+test("plugin environment: what it throws fails the task without a retry", async () => {
   const plugin = join(cluster.folder, "rough.mjs");
   writeFileSync(plugin, ROUGH_SEA);
   const trainer = cluster
@@ -213,7 +213,7 @@ test("what a plugin's environment throws ends the task as what no retry mends, i
   expect(trainer.output).toContain("rough.mjs:");
 });
 
-test("what the system refuses a plugin is told in the last line, after the stack, and may be retried", async () => {
+test("plugin: a system error is in the last line, and may be retried", async () => {
   const plugin = join(cluster.folder, "rough.mjs");
   const read = 'readFileSync("/no/such/chart")';
   const source = ROUGH_SEA.replace(/throw [^;]*;/, `${read};`);
@@ -245,7 +245,7 @@ export default {
 };
 `;
 
-test("data that is not there, and a device that is not there, are told with what to do", async () => {
+test("errors: missing data and missing devices are reported with advice", async () => {
   const missing = join(cluster.folder, "missing.txt");
   const gone = cluster.job("weave", { ...TINY_MODEL, data: missing, total_steps: 5 }, servers);
   const trainer = gone.start();

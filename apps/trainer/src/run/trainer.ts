@@ -29,11 +29,11 @@ import { codeVersion } from "./code-version.ts";
 import { type JobClient, JobShards, nodePlace } from "./job-shards.ts";
 import { ProgressWriter } from "./progress-writer.ts";
 
-/** What a trainer is told while it runs. */
+/** Signals and outputs of a running trainer. */
 export interface TrainerControl {
-  /** To leave now. */
+  /** Ends the trainer. */
   readonly signal: AbortSignal;
-  /** Called with what to do when a checkpoint is asked for. */
+  /** Registers the action for a requested checkpoint. */
   onCheckpointRequest(take: () => void): void;
   /** A line for the job's log. */
   say(line: string): void;
@@ -42,12 +42,12 @@ export interface TrainerControl {
 /** How long rank 0 waits, under ssp and asp, for others that push nothing more. */
 const LAST_PARTS_MS = 60_000;
 const LOOK_MS = 100;
-/** In what rank 0 keeps with its last checkpoint: the return was reached, and no round is to come. */
+/** In rank 0's state with its last checkpoint: the return was reached, so no round follows. */
 const REACHED = "heddle.reached";
 
 /**
- * One task of a training job, from its orders to its artifacts: join the shards, run the algorithm's
- * loop of pull, compute, push and checkpoint, and leave what it has learned.
+ * One task of a training job, from its orders to its artifacts: join the shards, run the
+ * algorithm's loop, and export the result.
  */
 export async function runTrainer(orders: TrainerOrders, control: TrainerControl): Promise<void> {
   const plugins = await loadPlugins(orders.plugins ?? []);
@@ -73,8 +73,8 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
 }
 
 /**
- * Undefined where rank 0 has ended the job before this task joined: one that takes another's place, or
- * one that started slowly where nobody waits for all (asp, ssp).
+ * Undefined where rank 0 has ended the job before this task joined: a replacement, or a slow start
+ * under asp or ssp.
  */
 async function joinOrHear(
   shards: JobShards,
@@ -91,7 +91,7 @@ async function joinOrHear(
   }
 }
 
-/** What a job is to do, by an algorithm that is built in or a plugin's. */
+/** The work of a job, by a built-in algorithm or a plugin's. */
 type JobConfig = TrainingConfig | PluginTraining;
 
 /** A trainer that has joined its job. */
@@ -104,7 +104,7 @@ interface Run {
   readonly shards: JobShards;
   readonly client: JobClient;
   readonly done: number;
-  /** What identifies the code that runs. */
+  /** Identifies the running code. */
   readonly code: string;
 }
 
@@ -119,14 +119,14 @@ async function trainAndLeave(run: Run): Promise<void> {
     await shards.close();
     if (ending === "stopped early") await client.dismiss();
   } catch (error) {
-    // Rank 0 closes the shards when the job is done, which may be before this task's steps are.
+    // Rank 0 closes the shards when the job is done, perhaps before this task's last step.
     if (toAppError(error).code !== "gone" || orders.rank === 0) throw error;
     control.say("the job is done: rank 0 has ended it");
     await client.dismiss();
   }
 }
 
-/** The one loop, which is the algorithm's; between its rounds checkpoints are taken and told. */
+/** The algorithm's loop; between its rounds checkpoints are taken and reported. */
 async function train(
   run: Run,
   parameters: Parameters,
@@ -156,7 +156,8 @@ async function train(
       report: async (round) => {
         progress.round(round);
         await checkpointer.atRoundEnd(round);
-        // Signals are heard only where the event loop turns, and a loop on one machine may not.
+        // Signals arrive only when the event loop turns, which a loop on one machine may not let
+        // happen.
         await new Promise((resolve) => setImmediate(resolve));
         if (!round.reached || orders.rank !== 0) return "go on";
         say(`the return reached ${round.reward}: done at step ${round.step}`);
@@ -164,7 +165,7 @@ async function train(
         return "stop";
       },
     });
-    // What was reached is what rank 0 holds; the parts that others have yet to give would change it.
+    // Rank 0 holds the result that reached the goal; outstanding parts of others would change it.
     if (orders.rank === 0 && ending !== "stopped early") {
       await checkpointer.whileWaiting(() => awaitOthers(run, parameters));
     }
@@ -177,7 +178,7 @@ async function train(
   return ending;
 }
 
-/** What belongs into the last checkpoint. */
+/** The state for the last checkpoint. */
 function atEnding(
   { round, state }: RoundReport,
   ending: "finished" | "stopped early",
@@ -186,12 +187,12 @@ function atEnding(
   return { round, state: { ...state, [REACHED]: Float32Array.of(1) } };
 }
 
-/** What this rank kept with the checkpoint that the job resumes from. */
+/** This rank's state with the checkpoint from which the job resumes. */
 async function ownState({ orders, plan, done, control }: Run): Promise<RankState | undefined> {
   if (orders.resumeFrom === "") return undefined;
   const found = await findRankState(orders.checkpointDirectory, orders.rank, done);
   if (found?.round === done) return found.state;
-  // No round is left to mend it: an older average would be what the job leaves.
+  // No later round would correct it: the job would export an older average.
   if (done >= plan.rounds) return undefined;
   control.say(
     found
@@ -201,7 +202,7 @@ async function ownState({ orders, plan, done, control }: Run): Promise<RankState
   return found?.state;
 }
 
-/** Under ssp and asp rank 0 may be done before others, whose parts belong to the result. */
+/** Under ssp and asp rank 0 may finish before others, whose parts belong to the result. */
 async function awaitOthers(
   { config, plan, shards, client, control }: Run,
   parameters: Parameters,

@@ -12,17 +12,17 @@ import {
   toldError,
 } from "./data-frames.ts";
 
-/** Where the bytes of an answer go, without being copied on the way. */
+/** The destination of an answer's bytes, which are not copied on the way. */
 export interface DataSink {
-  /** Judges the head before any byte; a throw ends the connection and is the request's error. */
+  /** Checks the head before any byte; a throw ends the connection and rejects the request. */
   begin(head: DataHead): void;
-  /** Where the next bytes go; they may be fewer than it holds. */
+  /** The place of the next bytes; they may be fewer than it holds. */
   space(): Uint8Array;
-  /** So many bytes came. A throw ends the connection and is the request's error. */
+  /** `bytes` bytes have arrived. A throw ends the connection and rejects the request. */
   filled(bytes: number): void;
 }
 
-/** An answer that stalls for so long in its middle is broken. */
+/** An answer that stalls for this time is broken. */
 const STALL_MS = 20_000;
 const CONNECT_MS = 5_000;
 
@@ -46,9 +46,10 @@ export class DataConnection {
     token: Uint8Array,
     signal: AbortSignal,
   ): Promise<DataConnection> {
-    // What reads are put into is asked of the connection, which is there before the first read.
+    // The socket asks the connection for its buffers, and needs the connection before the first
+    // read.
     const box: { connection?: DataConnection } = {};
-    // Node asks for the first read's place before there is a connection.
+    // Node asks for the first buffer before there is a connection.
     const head = Buffer.alloc(HEAD_BYTES);
     const onread = {
       buffer: () => box.connection?.space() ?? head,
@@ -79,7 +80,10 @@ export class DataConnection {
     return this.#failed === undefined;
   }
 
-  /** Asks, and gives the answer's bytes to the sink. An abort or a failing sink ends the connection. */
+  /**
+   * Sends a request, and passes the answer's bytes to the sink. An abort or a failing sink ends the
+   * connection.
+   */
   request(request: object, sink: DataSink, signal: AbortSignal): Promise<DataHead> {
     if (this.#failed) return Promise.reject(this.#failed);
     if (this.#answer) throw new Error("a data connection has one request at a time");
@@ -98,7 +102,7 @@ export class DataConnection {
     this.#settle((answer) => answer.reject(this.#failed));
   }
 
-  /** Where the next read goes: the head, an error's text, or the sink's own memory. */
+  /** The place of the next read: the head, an error's text, or the sink's own memory. */
   space(): Uint8Array {
     const answer = this.#answer;
     if (!answer?.head) return this.#head.subarray(answer?.got ?? 0);
@@ -108,7 +112,7 @@ export class DataConnection {
     return space.subarray(0, Math.min(left, SLICE_BYTES));
   }
 
-  /** So many bytes are where `space` said. */
+  /** `bytes` bytes are where `space` pointed. */
   read(bytes: number): void {
     const answer = this.#answer;
     if (!answer) {
@@ -142,7 +146,7 @@ export class DataConnection {
   }
 
   #end(why: string, cause?: unknown): void {
-    // A server that refuses the token closes before it says anything, which may come as a reset.
+    // A server that refuses the token closes without an answer, which may arrive as a reset.
     const hint = this.#socket.bytesRead === 0 ? "; was the job token another?" : "";
     const message = `the data connection to ${this.#peer} broke: ${why}${hint}`;
     this.close(new AppError("unavailable", message, { cause }));
@@ -159,10 +163,10 @@ interface Answer {
   readonly sink: DataSink;
   readonly resolve: (head: DataHead) => void;
   readonly reject: (error: unknown) => void;
-  /** Bytes of the head, then of what follows it. */
+  /** Bytes of the head, then of its body. */
   got: number;
   head: DataHead | undefined;
-  /** Of an error. */
+  /** The text of an error. */
   text?: Buffer;
 }
 

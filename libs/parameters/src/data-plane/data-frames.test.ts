@@ -11,7 +11,7 @@ import {
   toldError,
 } from "./data-frames.ts";
 
-test("frames: a hello shows its token, and one of another protocol none", () => {
+test("frames: a hello has its token; one of another protocol has none", () => {
   const token = new Uint8Array(32).map((_, i) => i);
   const hello = dataHelloFrame(token);
   expect(hello).toHaveLength(40);
@@ -25,13 +25,13 @@ test("frames: a request is its length in bytes and its JSON", () => {
   expect([frame.readUInt32LE(), frame.subarray(4).toString()]).toEqual([10, '{"a":"ü"}']);
 });
 
-test("frames: a head tells version and bytes, of 4 GiB and more as well", () => {
+test("frames: a head has version and bytes, of 4 GiB and more as well", () => {
   const head = headFrame({ version: 2 ** 40, bytes: 2 ** 33 + 1 });
   expect(head).toHaveLength(HEAD_BYTES);
   expect(parseHead(head)).toEqual({ failed: false, version: 2 ** 40, bytes: 2 ** 33 + 1 });
 });
 
-test("frames: a head whose number of bytes is none or too many is refused", () => {
+test("frames: a head with an invalid or too large number of bytes is refused", () => {
   for (const bytes of [-1, 1.5, Number.NaN, 2 ** 60]) {
     expect(() => parseHead(headFrame({ version: 0, bytes }))).toThrow(/broke its protocol/);
   }
@@ -44,20 +44,20 @@ test("frames: a head whose number of bytes is none or too many is refused", () =
   expect(() => parseHead(error(8193))).toThrow(/broke its protocol/);
 });
 
-test("frames: an error comes with its code, its text and whose it is", () => {
+test("frames: an error has its code, its text and the peer's name", () => {
   const frame = errorFrame(new AppError("not_found", "none"));
   expect(parseHead(frame)).toMatchObject({ failed: true, bytes: frame.length - HEAD_BYTES });
   const told = toldError(frame.subarray(HEAD_BYTES), "unix:/x");
   expect(told).toMatchObject({ code: "not_found", message: "none", node: "unix:/x" });
 });
 
-test("frames: of a long error as much is told as there is room for", () => {
+test("frames: a long error is cut to the bound", () => {
   const frame = errorFrame(new AppError("conflict", "\u0001".repeat(5_000)));
   expect(() => parseHead(frame)).not.toThrow();
   expect(toldError(frame.subarray(HEAD_BYTES), "").message).toHaveLength(1_300);
 });
 
-test("frames: what is no error of ours is one of the protocol", () => {
+test("frames: an unknown error becomes one of the protocol", () => {
   for (const text of ["{", "null", "3"]) {
     expect(toldError(Buffer.from(text), "p")).toMatchObject({
       code: "server_error",

@@ -1,20 +1,20 @@
 import { AppError, isErrorCode } from "@heddle/base/errors";
 
 /**
- * What goes over a data connection, which the receiver of the data opens: a hello of magic and job
- * token; then any number of requests, each a length and JSON, answered by a head and the bytes
- * themselves. All numbers are little-endian.
+ * The protocol of a data connection, which the receiver of the data opens. First a hello of magic
+ * and job token. Then any number of requests, each a length and JSON, answered by a head and the
+ * bytes. All numbers are little-endian.
  */
 export const HELLO_BYTES = 40;
-/** The bytes of a job's token. */
+/** The length of a job's token. */
 export const TOKEN_BYTES = 32;
 export const HEAD_BYTES = 24;
 /** A request that is longer ends its connection. */
 export const MAX_REQUEST_BYTES = 4096;
-/** What is written or added at once: small enough to stay in a core's cache. */
+/** Written or added at once: small enough to stay in a core's cache. */
 export const SLICE_BYTES = 512 * 1024;
 
-/** Of both ends: a machine that has gone without a word is noticed while an answer is waited for. */
+/** For both ends: a machine that disappears is noticed while an answer is awaited. */
 export const SOCKET_OPTIONS = {
   noDelay: true,
   keepAlive: true,
@@ -22,16 +22,16 @@ export const SOCKET_OPTIONS = {
 } as const;
 
 const MAGIC = "HEDDLE1\n";
-/** Text of an error that a head announces. */
+/** The bound of an error's text. */
 const MAX_ERROR_BYTES = 8192;
-/** As JSON a letter takes six bytes at most. */
+/** In JSON a character takes six bytes at most. */
 const MAX_ERROR_LETTERS = 1_300;
 
 export function dataHelloFrame(token: Uint8Array): Buffer {
   return Buffer.concat([Buffer.from(MAGIC), token]);
 }
 
-/** The token that a hello shows, or undefined where it is none of ours. */
+/** The token of a hello, or undefined where the hello is invalid. */
 export function tokenOfHello(frame: Buffer): Buffer | undefined {
   return frame.toString("latin1", 0, 8) === MAGIC ? frame.subarray(8, HELLO_BYTES) : undefined;
 }
@@ -43,7 +43,7 @@ export function requestFrame(request: object): Buffer {
   return Buffer.concat([head, body]);
 }
 
-/** How an answer begins: `bytes` of data of a version follow. */
+/** The head of an answer: `bytes` of data of a version follow. */
 export interface DataHead {
   readonly version: number;
   readonly bytes: number;
@@ -56,7 +56,7 @@ export function headFrame({ version, bytes }: DataHead): Buffer {
   return frame;
 }
 
-/** A head with an error, and its text, of whose message no more is told than there is room for. */
+/** A head with an error, and its text; a long message is cut. */
 export function errorFrame({ code, message }: AppError): Buffer {
   const body = Buffer.from(JSON.stringify({ code, message: message.slice(0, MAX_ERROR_LETTERS) }));
   const head = headFrame({ version: 0, bytes: body.length });
@@ -72,7 +72,7 @@ export function parseHead(frame: Buffer): DataHead & { readonly failed: boolean 
   throw new AppError("server_error", "a data connection broke its protocol: run one version");
 }
 
-/** The error that a peer told, with its own code; what is no such thing is one of the protocol. */
+/** The error that a peer sent, with its code; an unknown one becomes an error of the protocol. */
 export function toldError(text: Buffer, peer: string): AppError {
   const { code, message } = parsedError(text);
   return new AppError(isErrorCode(code) ? code : "server_error", String(message), { node: peer });

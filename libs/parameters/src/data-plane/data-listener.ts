@@ -13,31 +13,31 @@ import {
   tokenOfHello,
 } from "./data-frames.ts";
 
-/** What a request is answered with; `release` is called when the last byte has left, or never will. */
+/** The answer to a request; `release` is called when the last byte has left, or never will. */
 export interface DataAnswer {
   readonly version: number;
   readonly bytes: number;
-  /** Together of that length; they must not change before `release`. */
+  /** Of that length together; they must not change before `release`. */
   readonly pieces: Iterable<Uint8Array>;
   readonly release?: () => void;
 }
 
 export interface DataListenerOptions {
-  /** Whose hello has another token is a stranger. */
+  /** A connection with another token is refused. */
   readonly token: Uint8Array;
   readonly answer: (request: object, signal: AbortSignal) => Promise<DataAnswer>;
-  /** Hears of each connection that is closed for what it showed or sent. */
+  /** Called for each connection that is closed for its hello or a request. */
   readonly onRefused?: ((reason: "strangers" | "invalid") => void) | undefined;
 }
 
 /** Connections of all sockets of one listener. */
 const MAX_CONNECTIONS = 512;
-/** A connection that has not said who it is by then is closed. */
+/** A connection without a hello by then is closed. */
 const HELLO_MS = 5_000;
-/** A receiver that takes nothing for so long is cut. */
+/** A receiver that takes nothing for this time is disconnected. */
 const STALL_MS = 20_000;
 
-/** Sends data to whoever dials and shows the job's token. */
+/** Sends data to each peer that connects with the job's token. */
 export class DataListener {
   readonly #options: DataListenerOptions;
   readonly #servers: Server[] = [];
@@ -50,27 +50,27 @@ export class DataListener {
     this.#token = options.token;
   }
 
-  /** Connections that were closed because they showed no token or another. */
+  /** Connections that were closed for a missing or wrong token. */
   get strangers(): number {
     return this.#strangers;
   }
 
-  /** Gives `tcp:HOST:PORT`, with a port that the system chose. */
+  /** Returns `tcp:HOST:PORT`, with a port that the system chose. */
   async listenTcp(host: string): Promise<string> {
     const server = await this.#listen({ host, port: 0 });
     return `tcp:${host}:${(server.address() as AddressInfo).port}`;
   }
 
-  /** Gives `unix:PATH`; a socket file that was left there is replaced. */
+  /** Returns `unix:PATH`; a stale socket file is replaced. */
   async listenUnix(path: string): Promise<string> {
     rmSync(path, { force: true });
     await this.#listen({ path });
-    // Trainers may be other users. Whoever connects must show the job's token.
+    // Trainers may run as other users; each must show the job's token.
     chmodSync(path, 0o666);
     return `unix:${path}`;
   }
 
-  /** A later attempt's token; connections with the one before are cut. */
+  /** A later attempt's token; connections with the previous one are closed. */
   changeToken(token: Uint8Array): void {
     this.#token = token;
     for (const socket of this.#sockets) socket.destroy();
@@ -97,7 +97,7 @@ export class DataListener {
       this.#sockets.delete(socket);
       gone.abort(new AppError("cancelled", "the receiver hung up"));
     });
-    // The close that follows an error is all that matters.
+    // Only the close that follows an error matters.
     socket.on("error", () => socket.destroy());
     socket.on("timeout", () => socket.destroy());
     void this.#converse(socket, gone.signal).catch(() => socket.destroy());
@@ -146,7 +146,7 @@ export class DataListener {
   }
 }
 
-/** Undefined for what is no JSON of an object: then nothing of the connection is to be trusted. */
+/** Undefined where the body is not a JSON object: then the connection cannot be trusted. */
 function requestOf(body: Buffer): object | undefined {
   try {
     const request: unknown = JSON.parse(body.toString());
@@ -172,7 +172,9 @@ async function writeAll(socket: Socket, pieces: Iterable<Uint8Array>): Promise<v
   socket.setTimeout(0);
 }
 
-/** Short pieces together, long ones cut, so that writes are few and each one's progress is seen. */
+/**
+ * Joins short pieces and cuts long ones, so that writes are few and the progress of each is seen.
+ */
 function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   let small: Uint8Array[] = [];
   let bytes = 0;
@@ -194,7 +196,7 @@ function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   if (small.length > 0) yield Buffer.concat(small);
 }
 
-/** The system takes some 200 KiB at once, whatever a write has; each write costs besides. */
+/** The system takes about 200 KiB at once, whatever a write has; each write has a cost besides. */
 const WRITE_BYTES = 4 * 1024 * 1024;
 /** Shorter pieces are copied together. */
 const GATHERED_BYTES = 32 * 1024;
@@ -207,7 +209,7 @@ class FrameReader {
 
   constructor(socket: Socket) {
     this.#socket = socket;
-    // A socket tells that its peer has gone only to who reads, so this reads all the time.
+    // A socket reports the end of its peer only to a reader, so this always reads.
     socket.on("readable", () => {
       if (socket.readableLength === 0) socket.read(0);
       this.#wake();

@@ -15,7 +15,7 @@ afterEach(() => {
   for (const each of opened.splice(0)) each.close();
 });
 
-/** A listener at a socket file that answers as it is told, with what it refused. */
+/** A listener at a socket file with the given answers, and its refusals. */
 async function listening(answer: DataListenerOptions["answer"]) {
   const refused: string[] = [];
   const listener = new DataListener({
@@ -34,7 +34,7 @@ async function connected(target: string, token = TOKEN): Promise<DataConnection>
   return connection;
 }
 
-/** Takes at most so many bytes at a time. */
+/** Takes at most `most` bytes at a time. */
 function sinkOf(most = Number.POSITIVE_INFINITY) {
   const got: number[] = [];
   const memory = new Uint8Array(2 ** 20);
@@ -68,7 +68,7 @@ test("data: requests of one connection get their answers in turn, then released"
   await expect.poll(() => released).toBe(2);
 });
 
-test("data: short and long pieces arrive whole and in their order, over TCP as well", async () => {
+test("data: short and long pieces arrive whole and in order, over TCP as well", async () => {
   const sizes = [10, 40_000, 1, 0, 5_000_000, 32 * 1024, 3, ...Array<number>(700).fill(1_000)];
   const pieces = sizes.map((size, i) => new Uint8Array(size).fill(i % 251));
   const { listener } = await listening(async () => answerOf(...pieces));
@@ -97,7 +97,7 @@ test("data: an answer without bytes ends with its head", async () => {
   expect(await connection.request({}, sinkOf(), never)).toMatchObject({ version: 3, bytes: 0 });
 });
 
-test("data: a refusal is told with its code, and the connection stays", async () => {
+test("data: a refusal has its code, and the connection stays open", async () => {
   let isRefused = true;
   const { target } = await listening(async () => {
     if (isRefused) throw new AppError("not_found", "none is here");
@@ -114,7 +114,7 @@ test("data: a refusal is told with its code, and the connection stays", async ()
   expect(sink.got).toEqual([9]);
 });
 
-test("data: a stranger is cut, counted and told, and nothing is asked in its name", async () => {
+test("data: a peer without the token is closed, counted, and not served", async () => {
   let asked = 0;
   const { listener, refused, target } = await listening(async () => {
     asked++;
@@ -128,7 +128,7 @@ test("data: a stranger is cut, counted and told, and nothing is asked in its nam
   expect([listener.strangers, refused, asked]).toEqual([1, ["strangers"], 0]);
 });
 
-test("data: with a later attempt's token the connections before it are cut", async () => {
+test("data: with a later attempt's token earlier connections are closed", async () => {
   const { listener, target } = await listening(async () => answerOf());
   const before = await connected(target);
   await before.request({}, sinkOf(), never);
@@ -142,7 +142,7 @@ test("data: with a later attempt's token the connections before it are cut", asy
   expect(listener.strangers).toBe(1);
 });
 
-/** A raw connection that has shown the token. */
+/** A raw connection that has sent its hello. */
 async function raw(path: string): Promise<Socket> {
   const socket = connect(path);
   opened.push({ close: () => socket.destroy() });
@@ -151,7 +151,7 @@ async function raw(path: string): Promise<Socket> {
   return socket;
 }
 
-/** A request's frame around any bytes. */
+/** A frame of a request with any bytes. */
 function frameOf(body: string, length = Buffer.byteLength(body)): Buffer {
   const head = Buffer.alloc(4);
   head.writeUInt32LE(length);
@@ -195,7 +195,7 @@ test("data: requests that come in pieces or together are each answered", async (
   await expect.poll(() => asked).toEqual([1, 2, 3]);
 });
 
-test("data: who hangs up aborts what is asked in its name, and nothing of it is kept", async () => {
+test("data: a peer that hangs up aborts its request, and nothing is kept", async () => {
   const aborted = Promise.withResolvers<unknown>();
   const { target } = await listening((_, signal) => {
     signal.addEventListener("abort", () => aborted.resolve(signal.reason));
@@ -210,7 +210,7 @@ test("data: who hangs up aborts what is asked in its name, and nothing of it is 
   await expect(asked).rejects.toMatchObject({ code: "cancelled" });
 });
 
-test("data: an answer is released also where its receiver has gone", async () => {
+test("data: an answer is released also where its receiver is gone", async () => {
   const released = Promise.withResolvers<void>();
   const { path } = await listening(async () => {
     return { ...answerOf(new Uint8Array(2 ** 24)), release: () => released.resolve() };
@@ -253,7 +253,7 @@ test("data: a sink that refuses the head or the bytes ends the request with its 
   }
 });
 
-test("data: one request at a time; what nobody asked for ends the connection", async () => {
+test("data: one request at a time; an unexpected answer ends the connection", async () => {
   const answers: PromiseWithResolvers<DataAnswer>[] = [];
   const { target } = await listening(() => {
     answers.push(Promise.withResolvers());
@@ -263,7 +263,7 @@ test("data: one request at a time; what nobody asked for ends the connection", a
   const first = connection.request({}, sinkOf(), never);
   expect(() => connection.request({}, sinkOf(), never)).toThrow(/one request at a time/);
   await expect.poll(() => answers.length).toBe(1);
-  // More than its head says.
+  // More bytes than its head announces.
   answers[0]?.resolve({ ...answerOf(new Uint8Array(64)), bytes: 8 });
   await first;
   await expect.poll(() => connection.open).toBe(false);
@@ -272,7 +272,7 @@ test("data: one request at a time; what nobody asked for ends the connection", a
   });
 });
 
-test("data: an answer that breaks off is unavailable, without a word of tokens", async () => {
+test("data: an answer that breaks off is unavailable, without a hint about tokens", async () => {
   const { listener, target } = await listening(async () => {
     return { ...answerOf(new Uint8Array(8)), bytes: 16 };
   });
@@ -288,7 +288,7 @@ test("data: an answer that breaks off is unavailable, without a word of tokens",
   });
 });
 
-test("data: nobody there is unavailable, and what is no address is invalid", async () => {
+test("data: no listener is unavailable, and an invalid address is invalid", async () => {
   const open = (target: string) => DataConnection.open(target, TOKEN, never);
   await expect(open(`unix:${ownSocketPath("data")}`)).rejects.toMatchObject({
     code: "unavailable",
@@ -299,7 +299,7 @@ test("data: nobody there is unavailable, and what is no address is invalid", asy
   }
 });
 
-test("data: a closed listener takes nobody and cuts whom it has", async () => {
+test("data: a closed listener accepts no connection and closes open ones", async () => {
   const { listener, path, target } = await listening(async () => answerOf());
   const connection = await connected(target);
   await connection.request({}, sinkOf(), never);
@@ -312,7 +312,7 @@ test("data: a closed listener takes nobody and cuts whom it has", async () => {
   await (await connected(target)).request({}, sinkOf(), never);
 });
 
-test("data: who has not said who it is within five seconds is cut, and nobody else", async () => {
+test("data: only a peer without a hello within five seconds is closed", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     const { path, target } = await listening(async () => answerOf());

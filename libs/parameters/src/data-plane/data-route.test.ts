@@ -25,7 +25,7 @@ test("chunks: of 1 MiB at most, short pieces gathered, each at its offset", () =
   expect(Math.max(...chunks.map(({ data }) => (data as Uint8Array).length))).toBeLessThan(2 * MIB);
 });
 
-test("chunks: there is one where there are no bytes, and none too many", () => {
+test("chunks: one where there are no bytes, and none too many", () => {
   expect([...parameterChunks(1, 0, [])]).toHaveLength(1);
   expect([...parameterChunks(1, MIB, [new Uint8Array(MIB)])]).toHaveLength(1);
 });
@@ -50,7 +50,7 @@ async function listening(answer?: DataListenerOptions["answer"]): Promise<string
   return listener.listenUnix(ownSocketPath("data"));
 }
 
-/** What comes over gRPC is one chunk of [9], where nothing else is said. */
+/** The gRPC stream has one chunk of [9] unless the test says otherwise. */
 function fetching(targets: readonly string[], change: Partial<Fetching> = {}) {
   const sinks: ReturnType<typeof sinkOf>[] = [];
   const addresses: string[] = [];
@@ -78,7 +78,7 @@ function route(): DataRoute {
 
 const away = () => `unix:${ownSocketPath("data")}`;
 
-test("route: the first target that can be reached is taken, and kept", async () => {
+test("route: the first reachable target is used and kept", async () => {
   const target = await listening();
   const one = route();
   expect(one.path).toBe("");
@@ -93,7 +93,7 @@ test("route: the first target that can be reached is taken, and kept", async () 
   expect([one.path, without.addresses, without.sinks[0]?.got]).toEqual(["grpc", ["h:1"], [9, -1]]);
 });
 
-test("route: what is refused is final, and what cannot be reached is unavailable", async () => {
+test("route: a refusal is final, and an unreachable target is unavailable", async () => {
   const target = await listening(async () => {
     throw new AppError("invalid_value", "no");
   });
@@ -106,7 +106,7 @@ test("route: what is refused is final, and what cannot be reached is unavailable
   }
 });
 
-test("route: a stream that ends before it began gives way to the next target", async () => {
+test("route: a stream that ends before its first chunk falls back to the next target", async () => {
   const target = await listening();
   const { options, sinks } = fetching(["grpc:h:1", target], { overGrpc: async function* () {} });
   const one = route();
@@ -114,7 +114,7 @@ test("route: a stream that ends before it began gives way to the next target", a
   expect([one.path, sinks.map(({ got }) => got)]).toEqual(["unix", [[], [5]]]);
 });
 
-test("route: a connection that is closed meanwhile is opened anew", async () => {
+test("route: a connection that was closed meanwhile is opened again", async () => {
   const target = await listening();
   const one = route();
   await one.fetch(fetching([target]).options);

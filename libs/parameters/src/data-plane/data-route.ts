@@ -7,10 +7,10 @@ import { DataConnection, type DataSink } from "./data-connection.ts";
 import type { DataHead } from "./data-frames.ts";
 import type { DataPath } from "./part-source.ts";
 
-/** Data of one message on the portable path. */
+/** The data of one message on the portable path. */
 const CHUNK_BYTES = 1024 * 1024;
 
-/** Data as messages of the portable path; one at least. */
+/** Data as messages of the portable path; at least one. */
 export function* parameterChunks(
   version: number,
   bytes: number,
@@ -38,20 +38,20 @@ export function* parameterChunks(
   if (size > 0 || offset === 0) yield chunk(Buffer.concat(gathered));
 }
 
-/** A sink that takes copied bytes as well, as they come over gRPC. */
+/** A sink that also accepts copied bytes, as gRPC delivers them. */
 export interface CopyingSink extends DataSink {
   copy(bytes: Uint8Array): void;
   /** Throws where bytes are missing. */
   end(): void;
 }
 
-/** One way to ask somebody for data: a target as `unix:PATH`, with what goes over gRPC as a stream. */
+/** One request for data: targets as `unix:PATH`, and the gRPC call as a stream. */
 export interface Fetching {
   /** The best first; of gRPC `grpc:HOST:PORT`. */
   readonly targets: readonly string[];
   readonly token: Uint8Array;
   readonly request: object;
-  /** Called anew for each target that is tried. */
+  /** Called for each target that is tried. */
   readonly sink: () => CopyingSink;
   readonly overGrpc: (
     address: string,
@@ -61,14 +61,14 @@ export interface Fetching {
 }
 
 /**
- * Data connections to one party. What worked is used again; what cannot be reached gives way to the
- * next target. An answer that is an error is final: another way would tell the same.
+ * Data connections to one peer. A working one is used again; an unreachable target falls back to
+ * the next. An answer that is an error is final: another path would give the same.
  */
 export class DataRoute {
   #connection: DataConnection | undefined;
   #target = "";
 
-  /** How the latest data came; empty before the first. */
+  /** The path of the latest data; empty before the first. */
   get path(): DataPath | "" {
     return this.#target === ""
       ? ""

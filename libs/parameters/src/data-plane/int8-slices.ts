@@ -10,7 +10,7 @@ export function encodeInt8(kernels: Kernels, to: number, values: number, element
   });
 }
 
-/** Adds to float32 values what `encodeInt8` wrote. */
+/** Adds the output of `encodeInt8` to float32 values. */
 export function addEncodedInt8(
   kernels: Kernels,
   values: number,

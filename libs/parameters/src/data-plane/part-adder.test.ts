@@ -5,7 +5,7 @@ import type { Compression } from "../shards/compression.ts";
 import { PartAdder, STAGING_BYTES } from "./part-adder.ts";
 import { PartEncoder } from "./part-encoder.ts";
 
-/** More than a slice of each kind, and no multiple of one. */
+/** More than a slice of each kind, and not a multiple of one. */
 const ELEMENTS = 128 * 1024 + 512;
 
 function accumulator(elements = ELEMENTS) {
@@ -21,7 +21,7 @@ function encodedPart(compression: Compression, values: Float32Array): Buffer {
   return Buffer.concat(encoder.encode({ p: values }).pieces.map((piece) => Buffer.from(piece)));
 }
 
-/** Gives the bytes to the adder as a connection does, at most so many at a time. */
+/** Passes the bytes to the adder as a connection does, at most `most` at a time. */
 function feed(adder: PartAdder, bytes: Uint8Array, most = Number.POSITIVE_INFINITY): void {
   adder.begin({ version: 0, bytes: bytes.length });
   for (let at = 0; at < bytes.length; ) {
@@ -53,7 +53,7 @@ test.each<[Compression, number]>([
   }
 });
 
-test("adder: bytes that are copied add up to the same", () => {
+test("adder: copied bytes give the same sums", () => {
   const bytes = encodedPart("none", values(3));
   const { acc, sums } = accumulator();
   const adder = new PartAdder(acc, "none", 1, true);
@@ -81,7 +81,7 @@ test("adder: another length is refused before any byte, or at the end", () => {
   expect(() => long.copy(new Uint8Array(2049))).toThrow(/a part of -1 bytes was refused/);
 });
 
-test("adder: it tells whether the sums may hold some of the part", () => {
+test("adder: `touched` shows whether the sums may contain some of the part", () => {
   const { acc } = accumulator(512);
   const adder = new PartAdder(acc, "none", 1, true);
   adder.begin({ version: 0, bytes: 2048 });
@@ -91,7 +91,7 @@ test("adder: it tells whether the sums may hold some of the part", () => {
   expect(adder.touched).toBe(true);
 });
 
-test.each(["none", "bf16"] as const)("adder: what is no number is refused: %s", (kind) => {
+test.each(["none", "bf16"] as const)("adder: a value that is not finite is refused: %s", (kind) => {
   const { acc } = accumulator(512);
   const bytes = encodedPart(kind, new Float32Array(512));
   // The exponent of an infinity, in the highest bits of the second element.
@@ -110,7 +110,7 @@ function pairs(...list: readonly (readonly [number, number])[]): Uint8Array {
   return bytes;
 }
 
-test("adder: sparse indices rise within the shard, and their values are numbers", () => {
+test("adder: sparse indices ascend within the shard, and their values are finite", () => {
   const add = (...list: readonly (readonly [number, number])[]) => {
     const { acc, sums } = accumulator(512);
     feed(new PartAdder(acc, "topk", 2, true), pairs(...list));

@@ -14,10 +14,12 @@ import type { DataHead } from "./data-frames.ts";
 /** Bytes of staging that a PartAdder needs; a slice of every kind fits. */
 export const STAGING_BYTES = SLICE_ELEMENTS * 4;
 
-/** What is added at once of a part as it is: with its sums it takes half of a core's 1 MiB of cache. */
+/**
+ * Added at once of an uncompressed part: with its sums it takes half of a core's 1 MiB of cache.
+ */
 const PLAIN_SLICE_ELEMENTS = 64 * 1024;
 
-/** Where parts are added: byte offsets, multiples of 16, into one memory. */
+/** The destination of parts: byte offsets, multiples of 16, into one memory. */
 export interface Accumulator {
   readonly memory: KernelMemory;
   readonly kernels: Kernels;
@@ -28,9 +30,9 @@ export interface Accumulator {
 }
 
 /**
- * Adds a part, times its weight, slice by slice while each is in the cache. `first` of an update
- * replaces what was there. It throws an AppError `invalid_value` on a wrong length or on what is no
- * number; the sums are then worth nothing.
+ * Adds a part, times its weight, slice by slice while each is in the cache. The `first` of an
+ * update replaces the previous sums. Throws an AppError `invalid_value` for a wrong length or a
+ * value that is not finite; the sums are then invalid.
  */
 export class PartAdder implements DataSink {
   readonly #acc: Accumulator;
@@ -53,7 +55,7 @@ export class PartAdder implements DataSink {
     this.#staging = new Uint8Array(acc.memory.buffer, acc.staging, STAGING_BYTES);
   }
 
-  /** Whether the sums may hold some of this part. */
+  /** Whether the sums may contain some of this part. */
   get touched(): boolean {
     return this.#touched;
   }
@@ -87,7 +89,7 @@ export class PartAdder implements DataSink {
     this.#got = 0;
   }
 
-  /** Takes bytes that lie elsewhere. */
+  /** Takes bytes from elsewhere. */
   copy(bytes: Uint8Array): void {
     for (let at = 0; at < bytes.length; ) {
       const space = this.space();
@@ -154,7 +156,7 @@ export class PartAdder implements DataSink {
   }
 }
 
-/** The error of a part that is no number somewhere in these elements. */
+/** The error of a part with a value that is not finite in these elements. */
 export function poisonedPart(begin: number, end: number): AppError {
   return new AppError(
     "invalid_value",

@@ -3,8 +3,8 @@ import { pattern } from "@heddle/training/testing/pattern";
 import { expect, test } from "vitest";
 import { type EncoderOptions, PartEncoder } from "./part-encoder.ts";
 
-// What an encoding loses is added to the next part. The rounds were computed by PyTorch in float32, by
-// tools/torch-reference.py, and are the same to the bit.
+// The error of an encoding is added to the next part. PyTorch computed the rounds in float32, by
+// tools/torch-reference.py; they are equal bit by bit.
 
 interface Reference {
   readonly bf16: readonly (readonly number[])[];
@@ -27,7 +27,7 @@ const layout = {
   elements: ELEMENTS,
 };
 
-/** The second block is small, so that its scale is another. */
+/** The second block is small, so that its scale differs. */
 const part = (round: number) =>
   pattern(50 + round, ELEMENTS).map((value, i) => (value + 1 / 4096) / (i < BLOCK ? 1 : 128));
 
@@ -42,7 +42,7 @@ function encoded(options: EncoderOptions): ArrayBuffer[] {
   });
 }
 
-test("bf16: each round sends what PyTorch rounds, with the error of the rounds before", () => {
+test("bf16: each round sends PyTorch's rounding, with the error of earlier rounds", () => {
   const rounds = encoded({ compression: "bf16", topkFraction: 0 });
   expect(rounds.map((bytes) => [...new Uint16Array(bytes)])).toEqual(reference.bf16);
 });
@@ -56,7 +56,7 @@ test("int8: each round sends PyTorch's scales and integers, with the error befor
   }
 });
 
-test("top-k: each round sends the greatest of the part and what was not sent", () => {
+test("top-k: each round sends the greatest of the part and the residual", () => {
   const rounds = encoded({ compression: "topk", topkFraction: 8 / ELEMENTS });
   for (const [round, bytes] of rounds.entries()) {
     const expected = reference.topk[round];
@@ -66,7 +66,7 @@ test("top-k: each round sends the greatest of the part and what was not sent", (
   }
 });
 
-test("a part that is no number is refused before its error is kept", () => {
+test("encoder: a part that is not finite is refused before its error is kept", () => {
   const encoder = new PartEncoder(layout, { compression: "int8", topkFraction: 0 });
   const poisoned = part(0).with(3, Number.NaN);
   expect(() => encoder.encode({ p: poisoned })).toThrow(/NaN or infinity/);

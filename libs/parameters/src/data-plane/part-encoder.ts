@@ -15,7 +15,7 @@ import {
 import { bytesOf, type ShardLayout, slabPieces } from "../shards/shard-layout.ts";
 import { poisonedPart } from "./part-adder.ts";
 
-/** A part of one shard as it is sent; the pieces must not change until the part is let go. */
+/** The encoded part of one shard; the pieces must not change until the part is released. */
 export interface EncodedPart {
   readonly bytes: number;
   readonly pieces: readonly Uint8Array[];
@@ -23,13 +23,14 @@ export interface EncodedPart {
 
 export interface EncoderOptions {
   readonly compression: Compression;
-  /** Of top-k: which share of the elements is sent, in 0..1. */
+  /** Of top-k: the share of the elements that is sent, in 0..1. */
   readonly topkFraction: number;
 }
 
 /**
- * Encodes one worker's parts for one shard. What an encoding loses is kept and added to the next
- * part (error feedback, Stich et al., 2018). Without compression the pieces are views of the tensors.
+ * Encodes one worker's parts for one shard. The error of an encoding is kept and added to the next
+ * part (error feedback, Stich et al., 2018). Without compression the pieces are views of the
+ * tensors.
  */
 export class PartEncoder {
   readonly #layout: ShardLayout;
@@ -46,13 +47,16 @@ export class PartEncoder {
     this.#kernels = loadKernels(this.#memory);
   }
 
-  /** Throws an AppError `invalid_value` for what is no number, where an encoding would hide it. */
+  /**
+   * Throws an AppError `invalid_value` for a value that is not finite, where an encoding would hide
+   * it.
+   */
   encode(part: Parameters): EncodedPart {
     const { compression } = this.#options;
     if (!this.#memory || !this.#kernels || compression === "none") return this.plain(part);
     const bytes = this.#layout.elements * 4;
     const values = this.#gather(this.#memory, part, bytes);
-    // An encoding would hide it from the server, and it would stay in what is kept.
+    // An encoding would hide it from the server, and it would stay in the residual.
     if (this.#kernels.notFinite(bytes, this.#layout.elements)) {
       throw poisonedPart(0, this.#layout.elements);
     }
@@ -62,7 +66,7 @@ export class PartEncoder {
     return { bytes: length, pieces: [new Uint8Array(this.#memory.buffer, 2 * bytes, length)] };
   }
 
-  /** The tensors as they are, whatever the compression: a job's first parameters. */
+  /** The tensors uncompressed: a job's first parameters. */
   plain(tensors: Parameters): EncodedPart {
     const pieces = [...slabPieces(this.#layout, tensors)];
     return { bytes: this.#layout.elements * 4, pieces };
@@ -76,7 +80,7 @@ export class PartEncoder {
     return values;
   }
 
-  /** The residual holds the part too; afterwards what was lost of both. */
+  /** The residual includes the part; afterwards it is the error of both. */
   #encodeSlices(kernels: Kernels, kind: "bf16" | "int8", to: number): number {
     let out = to;
     for (let begin = 0; begin < this.#layout.elements; begin += SLICE_ELEMENTS) {

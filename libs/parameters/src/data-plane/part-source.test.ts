@@ -13,7 +13,7 @@ afterEach(async () => {
   for (const each of opened.splice(0).reverse()) await each.close();
 });
 
-/** The source of attempt 2's parts, whose fourth push is kept, for two shards. */
+/** The source of attempt 2's parts, with its fourth push, for two shards. */
 async function source() {
   const one = await PartSource.start({
     ...{ attempt: 2, jobToken: TOKEN, isEncrypted: false, host: "127.0.0.1" },
@@ -28,7 +28,7 @@ async function source() {
   return one;
 }
 
-/** What a data connection to the address gets. */
+/** The answer of a data connection to the address. */
 async function ask(address: string, shard: number, clock: number): Promise<number[]> {
   const connection = await DataConnection.open(address, TOKEN, never);
   opened.push(connection);
@@ -43,7 +43,7 @@ async function ask(address: string, shard: number, clock: number): Promise<numbe
   return [version, ...got];
 }
 
-/** The same over gRPC, in the name of an attempt. */
+/** The same over gRPC, for an attempt. */
 async function take(address: string, shard: number, clock: number, attempt: number) {
   const node = { role: "parameter-server", name: "ps" } as const;
   const credentials = { clusterToken: Buffer.from(TOKEN).toString("hex"), node };
@@ -57,7 +57,7 @@ async function take(address: string, shard: number, clock: number, attempt: numb
   return got;
 }
 
-test("source: each shard gets its part of the latest push, by every way", async () => {
+test("source: each shard gets its part of the latest push, by every path", async () => {
   const { addresses, certificate } = await source();
   expect(addresses.map((address) => address.split(":")[0])).toEqual(["unix", "tcp", "grpc"]);
   expect(certificate).toBe("");
@@ -70,7 +70,7 @@ test("source: each shard gets its part of the latest push, by every way", async 
   expect(await take(addresses[2] ?? "", 1, 4, 2)).toEqual([4, 1, 7]);
 });
 
-test("source: another push's part, or another shard's, is not there", async () => {
+test("source: another push's part, or another shard's, is not found", async () => {
   const one = await source();
   const [unix = "", , grpc = ""] = one.addresses;
   const none = { code: "not_found", message: expect.stringMatching(/latest push is 4/) };
@@ -83,7 +83,7 @@ test("source: another push's part, or another shard's, is not there", async () =
   await expect(ask(unix, 0, 4)).rejects.toMatchObject(none);
 });
 
-test("source: a part is given in the name of its own attempt alone", async () => {
+test("source: a part is given to its own attempt only", async () => {
   const { addresses } = await source();
   for (const attempt of [1, 3]) {
     await expect(take(addresses[2] ?? "", 0, 4, attempt)).rejects.toMatchObject({
@@ -92,7 +92,7 @@ test("source: a part is given in the name of its own attempt alone", async () =>
   }
 });
 
-test("source: whoever shows another token is cut and counted", async () => {
+test("source: a peer with another token is closed and counted", async () => {
   const one = await source();
   const [unix = ""] = one.addresses;
   const stranger = await DataConnection.open(unix, new Uint8Array(32), never);

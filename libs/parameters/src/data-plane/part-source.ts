@@ -11,13 +11,13 @@ import { type DataAnswer, DataListener } from "./data-listener.ts";
 import { parameterChunks } from "./data-route.ts";
 import type { EncodedPart } from "./part-encoder.ts";
 
-/** Ways that data can go. */
+/** The paths of data. */
 export type DataPath = "unix" | "tcp" | "grpc";
 
 export interface PartSourceOptions {
   readonly attempt: number;
   readonly jobToken: Uint8Array;
-  /** Where nodes speak TLS it serves gRPC with a certificate of its own. */
+  /** Where nodes use TLS it serves gRPC with a certificate of its own. */
   readonly isEncrypted: boolean;
   /** An address of this machine that servers reach; a private one. */
   readonly host: string;
@@ -26,7 +26,7 @@ export interface PartSourceOptions {
   readonly paths: readonly DataPath[];
 }
 
-/** Keeps a worker's latest part, by shard, and gives it to the servers that ask, as often as they do. */
+/** Keeps a worker's latest part, by shard, and sends it to servers as often as they ask. */
 export class PartSource {
   readonly #options: PartSourceOptions;
   readonly #listener: DataListener;
@@ -52,12 +52,12 @@ export class PartSource {
     return source;
   }
 
-  /** Where servers may ask, the best first. */
+  /** Addresses for servers, the best first. */
   get addresses(): readonly string[] {
     return this.#addresses;
   }
 
-  /** PEM, by which servers know it over gRPC; empty where nodes do not speak TLS. */
+  /** PEM, by which servers identify it over gRPC; empty where nodes do not use TLS. */
   get certificate(): string {
     return this.#certificate;
   }
@@ -67,7 +67,7 @@ export class PartSource {
     return this.#listener.strangers;
   }
 
-  /** Keeps the parts of one push, by shard, in place of the ones before. */
+  /** Keeps the parts of one push, by shard, in place of the previous ones. */
   keep(clock: number, parts: ReadonlyMap<number, EncodedPart>): void {
     this.#clock = clock;
     this.#parts = parts;

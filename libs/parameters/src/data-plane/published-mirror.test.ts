@@ -90,7 +90,7 @@ test.each([true, false])("mirror: the whole, then changes, then nothing: copied 
   ]);
 });
 
-test("mirror: one that holds nothing takes no changes, and none another length", () => {
+test("mirror: an empty one takes no changes, and another length is refused", () => {
   const mirror = new PublishedMirror(layout);
   const begin = (bytes: number) => () => mirror.sink().begin({ version: 1, bytes });
   expect(begin(partBytes("int8", ELEMENTS))).toThrow(/this worker's plan has 2048/);
@@ -100,7 +100,7 @@ test("mirror: one that holds nothing takes no changes, and none another length",
   expect(begin(partBytes("int8", ELEMENTS) + 4)).toThrow(/the same model/);
 });
 
-test("mirror: a whole that breaks off holds nothing", () => {
+test("mirror: a whole that breaks off leaves it empty", () => {
   const mirror = new PublishedMirror(layout);
   take(mirror, 1, whole(slabOf([1], [])), true);
   const sink = mirror.sink();

@@ -13,8 +13,8 @@ import type { CopyingSink } from "./data-route.ts";
 import { addEncodedInt8 } from "./int8-slices.ts";
 
 /**
- * A worker's copy of the parameters that one shard has published. It is pulled whole once; then only
- * what has changed since comes, as int8. What that loses the shard keeps and publishes later.
+ * A worker's copy of the parameters that one shard has published. The first pull is the whole;
+ * later ones are changes in int8, whose error the shard publishes later.
  */
 export class PublishedMirror {
   readonly #layout: ShardLayout;
@@ -29,12 +29,14 @@ export class PublishedMirror {
     this.#kernels = loadKernels(this.#memory);
   }
 
-  /** The version that it holds; undefined before the first, and after a pull that broke off. */
+  /** Its version; undefined before the first pull, and after one that broke off. */
   get version(): number | undefined {
     return this.#version;
   }
 
-  /** Takes one answer: the whole, the changes since `version`, or nothing where that is the latest. */
+  /**
+   * Takes one answer: the whole, the changes since `version`, or nothing where that is the latest.
+   */
   sink(): CopyingSink {
     const whole = this.#layout.elements * 4;
     const changes = partBytes("int8", this.#layout.elements);
@@ -70,7 +72,7 @@ export class PublishedMirror {
     return { begin, space, filled, copy, end };
   }
 
-  /** Copies it into the tensors that it is made of. */
+  /** Copies it into the tensors. */
   copyTo(into: Parameters): void {
     const values = new Float32Array(this.#memory.buffer, 0, this.#layout.elements);
     for (const { parameter, begin, end, offset } of this.#layout.segments) {

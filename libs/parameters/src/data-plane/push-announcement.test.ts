@@ -6,7 +6,7 @@ const PUSH = {
   sources: ["unix:/a", "tcp:127.0.0.1:1"],
 };
 
-test("a push is read as it was told, and one with a wrong rank, clock or source is refused", () => {
+test("push: is read as it was sent; a wrong rank, clock or source is refused", () => {
   expect(readPush(PUSH)).toEqual(PUSH);
   for (const wrong of [
     ...[{ rank: "0" }, { rank: -1 }, { clock: 1.5 }, { clock: undefined }],
@@ -16,7 +16,7 @@ test("a push is read as it was told, and one with a wrong rank, clock or source 
   }
 });
 
-test.each(["unix", ""])("the answer tells the path %j, by both ways", (path) => {
+test.each(["unix", ""])("answer: has the path %j, over both paths", (path) => {
   const sink = new PushReplySink();
   const { bytes, version, pieces } = pushAnswer({ version: 3, path });
   sink.begin({ version, bytes });
@@ -28,7 +28,7 @@ test.each(["unix", ""])("the answer tells the path %j, by both ways", (path) => 
   expect([chunk.version, sink.path]).toEqual([3, path]);
 });
 
-test("an answer that is longer than a path is one of another version", () => {
+test("answer: one that is longer than a path is of another version", () => {
   const sink = new PushReplySink();
   expect(() => sink.begin({ version: 1, bytes: 4096 })).toThrow(/run one version/);
 });

@@ -4,7 +4,7 @@ import type { DataHead } from "./data-frames.ts";
 import type { DataAnswer } from "./data-listener.ts";
 import type { CopyingSink } from "./data-route.ts";
 
-/** A part that a worker has for a shard, and where the shard can take it. */
+/** A worker's part for a shard, and where the shard can fetch it. */
 export interface PushArgument {
   readonly rank: number;
   /** From 1; 0 for the job's first parameters. */
@@ -17,14 +17,14 @@ export interface PushArgument {
   readonly plan: string;
 }
 
-/** What a push is answered with, when its part is added or was not needed. */
+/** The answer to a push, when its part is added or was not needed. */
 export interface PushResult {
   readonly version: number;
-  /** How the part came; empty where it was not needed. */
+  /** The path of the part; empty where it was not needed. */
   readonly path: string;
 }
 
-/** A push as a data connection brings it. Throws an AppError `invalid_value` for what is none. */
+/** A push from a data connection. Throws an AppError `invalid_value` where it is malformed. */
 export function readPush(push: object): PushArgument {
   const { rank, clock, sources } = push as Partial<Record<keyof PushArgument, unknown>>;
   const counts = [rank, clock].every((each) => Number.isSafeInteger(each) && Number(each) >= 0);
@@ -35,7 +35,7 @@ export function readPush(push: object): PushArgument {
   throw new AppError("invalid_value", message);
 }
 
-/** Names of paths are shorter. */
+/** Longer than any path's name. */
 const MAX_PATH_BYTES = 16;
 
 /** The answer over a data connection: the path's name. */
@@ -44,18 +44,18 @@ export function pushAnswer({ version, path }: PushResult): DataAnswer {
   return { version, bytes: piece.length, pieces: piece.length === 0 ? [] : [piece] };
 }
 
-/** The answer of a gRPC call as what a data connection would give. */
+/** The reply of a gRPC call in the form of a data connection's. */
 export function pushReplyChunk(version: number, path: string): ParameterChunk__Output {
   const data = Buffer.from(path);
   return { version, offset: 0, totalBytes: data.length, data };
 }
 
-/** Takes what `pushAnswer` makes. */
+/** Receives the output of `pushAnswer`. */
 export class PushReplySink implements CopyingSink {
   readonly #text = Buffer.alloc(MAX_PATH_BYTES);
   #got = 0;
 
-  /** How the part went. */
+  /** The path of the part. */
   get path(): string {
     return this.#text.toString("latin1", 0, this.#got);
   }
@@ -80,6 +80,6 @@ export class PushReplySink implements CopyingSink {
   }
 
   end(): void {
-    // Any text is whole.
+    // Any length is complete.
   }
 }

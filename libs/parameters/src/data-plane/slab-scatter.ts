@@ -4,7 +4,7 @@ import { bytesOf, type ShardLayout } from "../shards/shard-layout.ts";
 import type { DataSink } from "./data-connection.ts";
 import type { DataHead } from "./data-frames.ts";
 
-/** Receives a shard's slab straight into the tensors that it is made of. */
+/** Receives a shard's slab directly into the tensors. */
 export class SlabScatter implements DataSink {
   readonly #bytes: number;
   readonly #targets: readonly Target[];
@@ -39,7 +39,7 @@ export class SlabScatter implements DataSink {
     this.#got = 0;
   }
 
-  /** Takes bytes that lie elsewhere; throws an AppError `invalid_value` where they are too many. */
+  /** Takes bytes from elsewhere; throws an AppError `invalid_value` where they are too many. */
   copy(bytes: Uint8Array): void {
     let at = 0;
     while (at < bytes.length) {

@@ -5,12 +5,12 @@ import type { ParameterTraffic } from "../parameter-server-client.ts";
 import type { ShardSetSpec } from "../shards/shard-spec.ts";
 import type { NodeGroup } from "./node-group.ts";
 
-/** Of a program that is no task, as a bench; threads are given no certificates of nodes. */
+/** For a program that is not a task, such as a bench; threads receive no node certificates. */
 interface TokenCredentials {
   readonly clusterToken: string;
 }
 
-/** What the thread of a task's exchanges is started with. */
+/** The start message of the thread for a task's exchanges. */
 export interface ExchangeStart {
   readonly spec: ShardSetSpec;
   readonly credentials: JobCredentials | TokenCredentials;
@@ -23,28 +23,28 @@ export interface ExchangeStart {
   readonly patienceMs: number | undefined;
   /** By fragment. */
   readonly groups: readonly NodeGroup[];
-  /** In shared memory: what comes from the servers, and what goes there. */
+  /** In shared memory: parameters from the servers, and parts for them. */
   readonly shared: Parameters;
   readonly part: Parameters;
 }
 
-/** By fragment: how often this task's node has pushed; absent where another task leads the node. */
+/** By fragment: the pushes of this task's node; absent where another task leads the node. */
 export type ExchangeClocks = readonly (number | undefined)[];
 
-/** What it answers with: where this task leads its node, what went to and from the servers so far. */
+/** Its answer: where this task leads its node, the traffic with the servers so far. */
 export type ExchangeTraffic = ParameterTraffic | undefined;
 
-/** What the thread does for the one that computes. An abort of any call ends all waits. */
+/** The thread's calls for the computing thread. An abort of any call ends all waits. */
 export interface ExchangeApi {
   /** Joins the shards of all fragments. */
   join(argument: undefined, signal: AbortSignal): Promise<ExchangeClocks>;
-  /** Gives the job its first parameters, which are in `shared`. */
+  /** Sends the job its first parameters, which are in `shared`. */
   initialize(argument: undefined, signal: AbortSignal): Promise<ExchangeTraffic>;
-  /** Pushes what is in `part` of all fragments. */
+  /** Pushes the `part` of all fragments. */
   pushAll(terms: PushTerms, signal: AbortSignal): Promise<ExchangeTraffic>;
   /**
-   * Pulls all fragments into `shared`; gives the least version. `alone` asks the servers without this
-   * node's other tasks, which are done.
+   * Pulls all fragments into `shared`; returns the least version. `alone` asks the servers without
+   * this node's other tasks, which are done.
    */
   pullAll(
     argument: { readonly alone: boolean },
@@ -55,7 +55,7 @@ export interface ExchangeApi {
     argument: { readonly fragment: number; readonly terms: PushTerms },
     signal: AbortSignal,
   ): Promise<ExchangeTraffic>;
-  /** Tells the other tasks of the node that the job is over. */
+  /** Notifies the other tasks of the node that the job is over. */
   dismiss(argument: undefined, signal: AbortSignal): Promise<ExchangeTraffic>;
   close(argument: undefined, signal: AbortSignal): Promise<ExchangeTraffic>;
 }

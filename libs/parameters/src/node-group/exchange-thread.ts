@@ -4,8 +4,8 @@ import { answerCalls } from "../thread-calls.ts";
 import type { ExchangeApi, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
 import { joinNodeGroup, type NodeClient } from "./node-group.ts";
 
-// The thread of a task's exchanges: backends block the one in which they compute, and fragments are
-// sent and fetched meanwhile. Each fragment goes its own way, as if it were a model by itself.
+// The thread of a task's exchanges: backends block the thread in which they compute. Each fragment
+// is exchanged as if it were a model by itself.
 
 const start = workerData as ExchangeStart;
 const port = parentPort;
@@ -15,12 +15,12 @@ const { credentials, groups, shared, part, ...options } = start;
 const ended = new AbortController();
 let clients: readonly NodeClient[] = [];
 
-/** Does something with each fragment's client. */
+/** Calls each fragment's client. */
 async function each<Result>(work: (client: NodeClient) => Promise<Result>): Promise<Result[]> {
   return Promise.all(clients.map(work));
 }
 
-/** As a call that ends everything when it is aborted. */
+/** A call whose abort ends all others. */
 function ending<Argument, Result>(
   work: (argument: Argument) => Promise<Result>,
 ): (argument: Argument, signal: AbortSignal) => Promise<Result> {

@@ -9,18 +9,21 @@ import { type ShardLayout, shardLayouts, slabPieces } from "../shards/shard-layo
 import { fragmentsOf, type ShardSetSpec } from "../shards/shard-spec.ts";
 import type { NodeGroup } from "./node-group.ts";
 
-/** What a follower asks its leader: parameters, after its part of the update before them. */
+/** A follower's request to its leader: for parameters, after its part of the update before them. */
 export interface FollowerRequest extends Partial<PushTerms> {
   readonly member: number;
   /** Pushes so far; 0 before the first. */
   readonly clock: number;
-  /** Where the part is, unix:PATH. */
+  /** The address of the part, unix:PATH. */
   readonly source: string;
   /** The digest of its plan. */
   readonly plan: string;
 }
 
-/** A task whose parts go through the leading task of its node. A push's errors come with the pull. */
+/**
+ * A task whose parts go through the leading task of its node. A push's errors are thrown by the
+ * pull.
+ */
 export class NodeFollower implements ParameterClient {
   readonly servers = undefined;
   readonly #member: number;
@@ -85,7 +88,7 @@ export class NodeFollower implements ParameterClient {
     return version;
   }
 
-  /** A follower leads nobody. */
+  /** A follower has no tasks to notify. */
   async dismiss(): Promise<void> {}
 
   async close(): Promise<void> {
@@ -94,7 +97,7 @@ export class NodeFollower implements ParameterClient {
   }
 }
 
-/** The whole model, or its fragment that the client exchanges, as one slab. */
+/** The layout of the whole model, or of the client's fragment, as one slab. */
 export function nodeLayout({ spec, fragment = 0 }: ParameterServerClientOptions): ShardLayout {
   const fragments = fragmentsOf(spec);
   const layout = shardLayouts(spec.parameters, fragments, fragments)[fragment];

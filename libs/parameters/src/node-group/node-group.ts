@@ -9,19 +9,21 @@ import {
 import { NodeFollower } from "./node-follower.ts";
 import { NodeLeader } from "./node-leader.ts";
 
-/** The tasks of a job on one node, which go to the servers as one worker. */
+/** The tasks of a job on one node, which appear to the servers as one worker. */
 export interface NodeGroup {
-  /** This task's place among them, from 0; 0 leads. */
+  /** This task's index among them, from 0; 0 leads. */
   readonly member: number;
   readonly members: number;
   /** The leader's socket file, of at most 100 bytes; the same for all tasks of the node. */
   readonly socketPath: string;
 }
 
-/** A task's way to the parameters, and the node's way to the servers where this task leads. */
+/**
+ * A task's client of the parameters, and the node's client of the servers where this task leads.
+ */
 export interface NodeClient extends ParameterClient {
   readonly servers: ParameterServerClient | undefined;
-  /** Of the leading task: tells the others that the job is over, as `gone`. */
+  /** For the leading task: notifies the others that the job is over, by `gone`. */
   dismiss(): Promise<void>;
   close(): Promise<void>;
 }
@@ -29,9 +31,9 @@ export interface NodeClient extends ParameterClient {
 const PATIENCE_MS = 60_000;
 
 /**
- * Joins a job through its node: the first task adds up the parts of all tasks of the node and sends
- * their weighted mean once, with the node as `rank` and nodes as the spec's `workers`; it gives the
- * parameters to the others. Within a node tasks go in step, whatever the consistency model says.
+ * Joins a job through its node. The first task sums the parts of all tasks of the node, sends their
+ * weighted mean once, and distributes the parameters. The node is the `rank`, and nodes are the
+ * spec's `workers`. Within a node tasks run in step, whatever the consistency model is.
  */
 export async function joinNodeGroup(
   options: ParameterServerClientOptions,
@@ -59,7 +61,7 @@ export async function joinNodeGroup(
   }
 }
 
-/** A task that is alone on its node has nobody's parts to add up. */
+/** A task that is alone on its node has no parts to sum. */
 function soleTask(client: ParameterServerClient): NodeClient {
   return {
     servers: client,

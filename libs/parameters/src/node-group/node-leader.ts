@@ -13,17 +13,17 @@ import { type ShardLayout, slabPieces } from "../shards/shard-layout.ts";
 import { type FollowerRequest, nodeLayout } from "./node-follower.ts";
 import type { NodeGroup } from "./node-group.ts";
 
-/** A task of the node that has not come by then is taken for dead. */
+/** A task of the node that has not arrived by then is considered dead. */
 const MEMBER_MS = 600_000;
 
-/** How long the others get to hear that this attempt is over; a rollout takes less. */
+/** The time that the others have to learn that this attempt is over; a rollout takes less. */
 const DISMISS_MS = 60_000;
 
 interface Waiting extends FollowerRequest {
   readonly answer: PromiseWithResolvers<DataAnswer>;
 }
 
-/** The task that speaks for its node: adds up the parts of all, in their order, and shares what it pulls. */
+/** The leading task of a node: sums the parts of all, in their order, and shares what it pulls. */
 export class NodeLeader implements ParameterClient {
   readonly servers: ParameterServerClient;
   readonly #options: ParameterServerClientOptions;
@@ -107,8 +107,8 @@ export class NodeLeader implements ParameterClient {
   }
 
   /**
-   * Tells the other tasks of the node, now and when they ask, that the job is over; resolves when each
-   * has heard it, or when they have had long enough.
+   * Notifies the other tasks of the node, now and when they ask, that the job is over. Resolves
+   * when each has been notified, or at the timeout.
    */
   async dismiss(): Promise<void> {
     this.#over = undefined;
@@ -116,7 +116,9 @@ export class NodeLeader implements ParameterClient {
     await this.#heard();
   }
 
-  /** Where a server was lost, the others of the node end for that too, not for a broken connection. */
+  /**
+   * Where a server was lost, the others of the node fail with that, not with a broken connection.
+   */
   async close(): Promise<void> {
     if (this.#over?.code === "shard_unavailable") await this.#heard();
     this.#listener.close();
@@ -180,7 +182,7 @@ export class NodeLeader implements ParameterClient {
     return new PartAdder(this.#accumulator, "none", weight, first);
   }
 
-  /** A copy of the sums, shaped as the part. */
+  /** A copy of the sums, in the part's shape. */
   #sums(part: Parameters): Parameters {
     const slab = new Float32Array(this.#accumulator.memory.buffer, 0, this.#layout.elements);
     const sums = Object.fromEntries(
@@ -192,7 +194,10 @@ export class NodeLeader implements ParameterClient {
     return sums;
   }
 
-  /** The others would wait for ever for an update that failed; who asks later is told the same. */
+  /**
+   * The others would wait forever for an update that failed; a later request receives the same
+   * error.
+   */
   #refuse(error: unknown): void {
     this.#over ??= toAppError(error);
     for (const { member, answer } of this.#waiting.values()) {
@@ -202,7 +207,7 @@ export class NodeLeader implements ParameterClient {
     this.#waiting.clear();
   }
 
-  /** Resolves when all others have been told, or have had long enough, or this task must leave. */
+  /** Resolves when all others have been notified, at the timeout, or when this task must leave. */
   async #heard(): Promise<void> {
     const { signal } = this.#options;
     const end = performance.now() + DISMISS_MS;

@@ -14,8 +14,8 @@ import type {
 import type { NodeGroup } from "./node-group.ts";
 
 /**
- * A task's way to its job's parameters by a thread of its own, so that fragments are exchanged while
- * this thread computes. Parameters and parts are in memory that both share.
+ * A task's client of its job's parameters in a thread of its own, so that fragments are exchanged
+ * during computation. Both threads share the memory of parameters and parts.
  */
 export class ThreadedExchange implements FragmentExchange {
   readonly shared: Parameters;
@@ -47,7 +47,7 @@ export class ThreadedExchange implements FragmentExchange {
     this.#calls = new ThreadCalls<ExchangeApi>(this.#worker, "the thread of exchanges");
   }
 
-  /** Joins each fragment's shards, by fragment through the group of that place. */
+  /** Joins each fragment's shards, by fragment through the group at the same index. */
   static async start(
     options: ParameterServerClientOptions,
     groups: readonly NodeGroup[],
@@ -64,22 +64,22 @@ export class ThreadedExchange implements FragmentExchange {
     return exchange;
   }
 
-  /** When it joined. */
+  /** At the time of the join. */
   get clocks(): ExchangeClocks {
     return this.#clocks;
   }
 
-  /** As of the latest call that has ended; undefined where another task leads this node. */
+  /** As of the latest finished call; undefined where another task leads this node. */
   get traffic(): ExchangeTraffic {
     return this.#traffic;
   }
 
-  /** Rounds that the shards of each fragment begin with: what is in them is not sent again. */
+  /** Rounds that the shards of each fragment contain already: their pushes are skipped. */
   beginAt(roundsDone: readonly number[]): void {
     this.#roundsDone = roundsDone;
   }
 
-  /** Gives the job its first parameters; where it has some already they stay. */
+  /** Sends the job its first parameters; existing ones stay. */
   async initialize(parameters: Parameters): Promise<void> {
     for (const [name, data] of Object.entries(parameters)) this.shared[name]?.set(data);
     this.#traffic = await this.#calls.call("initialize", undefined, this.#signal);
@@ -93,7 +93,7 @@ export class ThreadedExchange implements FragmentExchange {
       .then((traffic) => {
         this.#traffic = traffic;
       });
-    // Whoever finishes it is told.
+    // `finish` reports the error.
     exchanged.catch(() => undefined);
     this.#underWay.set(fragment, exchanged);
   }
@@ -134,7 +134,7 @@ export class ThreadedExchange implements FragmentExchange {
   }
 
   async close(): Promise<void> {
-    // What is under way is given up with the thread.
+    // Exchanges in progress are abandoned with the thread.
     if (!this.#calls.ended) await this.#calls.call("close", undefined).catch(() => undefined);
     await this.#worker.terminate();
   }

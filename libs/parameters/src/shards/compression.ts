@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { KERNEL_BLOCK } from "@heddle/kernels/kernels";
 
-/** How parts travel; what is lost is kept by the worker and added to its next part. */
+/** The encoding of parts; the worker keeps the error and adds it to its next part. */
 export type Compression = "none" | "bf16" | "int8" | "topk";
 
 /** Throws an AppError `invalid_value`. */
@@ -23,8 +23,8 @@ export function parseCompression(text: string): Compression {
 }
 
 /**
- * How parameters are pulled: as they are, or, after the first time, what has changed since the last
- * pull as int8, with what that loses kept by the shard for the next.
+ * The encoding of pulls: none, or after the first pull int8 changes since the last one. The shard
+ * keeps the error for the next pull.
  */
 export type PullCompression = "none" | "int8";
 
@@ -38,7 +38,7 @@ export function parsePullCompression(text: string): PullCompression {
 /** Elements that are encoded, sent and added at once. */
 export const SLICE_ELEMENTS = 128 * 1024;
 
-/** Bytes of a slice: scales of int8 stand before its integers. */
+/** Bytes of a slice: int8 scales precede its integers. */
 export function compressedBytes(
   compression: Exclude<Compression, "topk">,
   elements: number,
@@ -53,7 +53,7 @@ export function scaleBytes(elements: number): number {
   return Math.ceil(((elements / KERNEL_BLOCK) * 4) / 16) * 16;
 }
 
-/** Bytes of a whole part; of top-k the most there may be. */
+/** Bytes of a whole part; of top-k the maximum. */
 export function partBytes(compression: Compression, elements: number): number {
   if (compression === "topk") return elements * PAIR_BYTES;
   const whole = Math.floor(elements / SLICE_ELEMENTS);

@@ -5,8 +5,8 @@ import type { Parameters } from "@heddle/training/parameter-client";
 import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 
 /**
- * What all workers of a job and its shards must agree on, as 64 hexadecimal digits: the tensors with
- * their shapes, how they are cut, and how parts travel. Lengths alone do not tell models apart, since
+ * A digest of what all workers of a job and its shards must agree on, as 64 hexadecimal digits:
+ * tensors and shapes, their cut, and the encoding. Lengths alone do not distinguish models, since
  * slabs are padded.
  */
 export function planDigest(spec: ShardSetSpec): string {

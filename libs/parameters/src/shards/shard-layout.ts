@@ -3,19 +3,19 @@ import type { Parameters } from "@heddle/training/parameter-client";
 import type { ParameterRange } from "@heddle/training/sharding/fragments";
 import { planShards } from "@heddle/training/sharding/sharding-plan";
 
-/** A run of one parameter's elements at its place in a shard's slab. */
+/** A run of one parameter's elements, and its place in a shard's slab. */
 export interface Segment extends ParameterRange {
   /** In elements of the slab. */
   readonly offset: number;
 }
 
-/** What one shard holds: `elements` in all, a multiple of 256; gaps between segments are zeros. */
+/** One shard's content: `elements` in all, a multiple of 256; gaps between segments are zeros. */
 export interface ShardLayout {
   readonly segments: readonly Segment[];
   readonly elements: number;
 }
 
-/** The layouts of all shards of a job, each by its offsets; the shards of one fragment follow each other. */
+/** The layouts of all shards of a job, each by offset; the shards of one fragment are adjacent. */
 export function shardLayouts(
   parameters: readonly TensorSpec[],
   shards: number,
@@ -33,7 +33,9 @@ export function shardLayouts(
 
 const ZEROS = new Uint8Array(1024);
 
-/** A shard's part of these tensors as it lies in the slab: views of them, and zeros in the gaps. */
+/**
+ * A shard's part of these tensors in the order of the slab: views of them, and zeros in the gaps.
+ */
 export function* slabPieces(layout: ShardLayout, tensors: Parameters): Generator<Uint8Array> {
   let at = 0;
   for (const { parameter, begin, end, offset } of layout.segments) {

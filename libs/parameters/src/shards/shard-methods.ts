@@ -62,7 +62,7 @@ import type {
 import type { TakePart, TakePart__Output } from "@heddle/contracts/generated/heddle/v1/TakePart";
 import { method, parameterShardsService, partSourceService } from "@heddle/rpc/proto";
 
-/** The calls of proto/parameters.proto, for those who make them. */
+/** The calls of proto/parameters.proto, for their clients. */
 export const shardMethods = {
   open: shards<OpenShard, OpenShard__Output, ShardStatus, ShardStatus__Output>("Open"),
   status: shards<ShardId, ShardId__Output, ShardStatus, ShardStatus__Output>("Status"),
@@ -102,7 +102,7 @@ export const shardMethods = {
   >("Replicate"),
 };
 
-/** The call by which a server takes a part from a worker over gRPC. */
+/** The call by which a server fetches a part from a worker over gRPC. */
 export const takeMethod = method<
   TakePart,
   TakePart__Output,

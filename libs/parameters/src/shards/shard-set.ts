@@ -5,19 +5,19 @@ import { Peer } from "@heddle/rpc/peer";
 import { shardMethods } from "./shard-methods.ts";
 import { encodeShard, fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 
-/** Whose shards, and how to reach their servers. */
+/** The job of some shards, and the access to their servers. */
 export interface ShardSetAccess {
   readonly spec: ShardSetSpec;
   readonly credentials: CallerCredentials;
   readonly signal: AbortSignal;
   /**
-   * Addresses of servers that hold pieces of the job's checkpoints, or may take copies; those of the
-   * shards, which are always asked, may be among them.
+   * Addresses of servers that hold pieces of the job's checkpoints, or may take copies. The shards'
+   * servers may be among them, and are always asked.
    */
   readonly holders?: readonly string[] | undefined;
 }
 
-/** A checkpoint as it is looked for. */
+/** A checkpoint to look for. */
 export interface HeldCheckpoint {
   readonly name: string;
   /** Shards that wrote it. */
@@ -26,7 +26,7 @@ export interface HeldCheckpoint {
   readonly servers: readonly string[];
 }
 
-/** A checkpoint of all shards at one version, as it was written; `servers` are by shard. */
+/** A written checkpoint of all shards at one version; `servers` are by shard. */
 export interface ShardSetCheckpoint extends HeldCheckpoint {
   readonly version: number;
   readonly bytes: number;
@@ -37,18 +37,18 @@ export interface ShardSetCheckpoint extends HeldCheckpoint {
 const OPEN_MS = 30_000;
 const CHECKPOINT_MS = 300_000;
 const RESTORE_MS = 600_000;
-/** Under ssp and asp shards run on while they are asked: how often their version is looked up anew. */
+/** Under ssp and asp shards advance meanwhile: how often their version is read again. */
 const VERSION_TRIES = 5;
-/** How many servers are asked to take a piece's copy before the checkpoint does without. */
+/** How many servers are asked to take a piece's copy before the checkpoint does without it. */
 const COPY_TRIES = 3;
 
 /**
- * Opens the shards of a job. Those that a former attempt left are gone on from. Gives the version: 0
- * for new ones, which need their first parameters. Rejects with `conflict` where shards were left at
- * different versions: restore them from a checkpoint, or close them first.
+ * Opens the shards of a job, or continues with those that an earlier attempt left. Returns the
+ * version: 0 for new ones, which need their first parameters. Rejects with `conflict` where shards
+ * are at different versions: restore them from a checkpoint, or close them first.
  */
 export async function openShards(access: ShardSetAccess): Promise<number> {
-  // A server opens one at a time: asked for all at once, the last would spend its time in the queue.
+  // A server opens one at a time; sent all at once, the last request would time out in the queue.
   const turns = new Map<string, Promise<unknown>>();
   const found = await eachServer(access, (peer, shard) => {
     const open = () =>
@@ -75,7 +75,7 @@ export async function closeShards(access: ShardSetAccess): Promise<void> {
   );
 }
 
-/** What each shard says of itself. */
+/** The status of each shard. */
 export function shardStatuses(access: ShardSetAccess): Promise<ShardStatus__Output[]> {
   return eachServer(access, (peer, shard) =>
     peer.unary(shardMethods.status, idOf(access.spec, shard), brief(access, OPEN_MS)),
@@ -83,10 +83,11 @@ export function shardStatuses(access: ShardSetAccess): Promise<ShardStatus__Outp
 }
 
 /**
- * Writes one version of all shards to their servers' disks, and a copy of each piece to the next of
- * the job's servers or of `holders` that takes it, for when one is lost. Under bsp to be called by a rank between its pull and its push; else
- * the shards are asked for the next version that all of them pass. Servers keep the job's latest
- * `keep` checkpoints; 0 for as many as they may.
+ * Writes one version of all shards to their servers' disks. Each piece is copied to the next of the
+ * job's servers or of `holders` that takes it.
+ * - Under bsp a rank calls it between its pull and its push; else the shards write the next version
+ *   that all of them pass.
+ * - Servers keep the job's latest `keep` checkpoints; 0 for the maximum.
  */
 export async function checkpointShards(
   access: ShardSetAccess,
@@ -112,7 +113,7 @@ export async function checkpointShards(
   }
 }
 
-/** By shard: the latest version of its fragment, which the others of the fragment wait for. */
+/** By shard: the latest version of its fragment, for which the others of the fragment wait. */
 function versionsToWrite(
   spec: ShardSetSpec,
   statuses: readonly { readonly version: number }[],
@@ -129,8 +130,8 @@ function versionsToWrite(
 }
 
 /**
- * The job's checkpoints of which servers hold something, by name, with the addresses of those that
- * do. A server that cannot be asked is passed over, so long as another can.
+ * The job's checkpoints on the servers by name, each with the addresses that hold some of it. An
+ * unreachable server is skipped while another can be asked.
  */
 export async function listCheckpoints(
   access: ShardSetAccess,
@@ -159,11 +160,10 @@ export async function listCheckpoints(
 }
 
 /**
- * Opens the shards and fills them from the newest checkpoint that is whole; `newestFirst` are what
- * `checkpointShards` gave, by any number of shards. Gives the one that was used and why others were
- * not. Where none can be used it rejects with `invalid_value` if all are damaged, and with `not_found`
- * if some may still be found; at the first that is whole, but of a model of another form, with
- * `unprocessable`.
+ * Opens the shards and fills them from the newest undamaged checkpoint of `newestFirst`, whatever
+ * its number of shards. Returns that one, and why others were skipped.
+ * - Rejects with `invalid_value` if all are damaged, and with `not_found` if some are missing.
+ * - Rejects with `unprocessable` at the first that is of a model of another form.
  */
 export async function restoreShards<Checkpoint extends HeldCheckpoint>(
   access: ShardSetAccess,
@@ -189,14 +189,14 @@ export async function restoreShards<Checkpoint extends HeldCheckpoint>(
 
 async function restore(access: ShardSetAccess, checkpoint: HeldCheckpoint): Promise<void> {
   const { spec } = access;
-  // A server that is gone has its piece's copy on another of them.
+  // The copy of a lost server's piece is on another of them.
   const sources = [...new Set([...checkpoint.servers, ...allHolders(access)])];
   const restored = await eachServer(access, (peer, shard) => {
     const open = encodeShard(spec, shard);
     const request = { open, name: checkpoint.name, sources, pieces: checkpoint.pieces };
     return peer.unary(shardMethods.restore, request, brief(access, RESTORE_MS));
   });
-  // Each shard reads only the pieces that it needs, and cannot tell whether others are of its version.
+  // Each shard reads only the pieces that it needs, and cannot check that all are of its version.
   const each = spec.servers.length / fragmentsOf(spec);
   for (let first = 0; first < restored.length; first += each) {
     const versions = new Set(restored.slice(first, first + each).map(({ version }) => version));
@@ -206,7 +206,7 @@ async function restore(access: ShardSetAccess, checkpoint: HeldCheckpoint): Prom
   }
 }
 
-/** Gives each piece to one more server. Resolves with what kept any from it. */
+/** Copies each piece to one more server. Resolves with the failures. */
 async function copyPieces(
   access: ShardSetAccess,
   checkpoint: string,
@@ -225,7 +225,7 @@ async function copyPieces(
   return told.flatMap((why) => why ?? []);
 }
 
-/** Tries the servers in their order; resolves with why none has it, undefined where one does. */
+/** Tries the servers in order; resolves with why all failed, or undefined after a success. */
 async function copyPiece(
   access: ShardSetAccess,
   request: {
@@ -253,7 +253,7 @@ async function copyPiece(
   return `piece ${shard} of checkpoint ${request.checkpoint} has no copy: ${failures.join("; ")}`;
 }
 
-/** The job's own servers and those beside them, each once, the same order for all ranks. */
+/** The job's own servers and the additional ones, each once, in the same order for all ranks. */
 function allHolders({ spec, holders = [] }: ShardSetAccess): string[] {
   return [...new Set([...holders, ...spec.servers])].filter((address) => address !== "");
 }
@@ -289,7 +289,7 @@ async function eachServer<Result>(
   }
 }
 
-/** A server that cannot be reached is told by its code; what it refuses stays what it is. */
+/** An unreachable server becomes `shard_unavailable`; a refusal keeps its code. */
 function shardError(cause: unknown, where: string): AppError {
   const error = toAppError(cause);
   if (error.code !== "unavailable" && error.code !== "deadline_exceeded") return error;

@@ -20,7 +20,7 @@ const SPEC: ShardSetSpec = {
   jobToken: new Uint8Array(32).fill(5),
 };
 
-/** The message as it comes over the wire, where an optimizer's absent fields are zeros. */
+/** The message as it arrives, where an optimizer's absent fields are zeros. */
 function sent(change: Partial<ShardSetSpec> = {}, shard = 1): OpenShard__Output {
   const message = encodeShard({ ...SPEC, ...change }, shard);
   const zeros = { momentum: 0, nesterov: false, beta1: 0, beta2: 0, epsilon: 0, weightDecay: 0 };
@@ -28,12 +28,12 @@ function sent(change: Partial<ShardSetSpec> = {}, shard = 1): OpenShard__Output 
   return { ...message, optimizer } as unknown as OpenShard__Output;
 }
 
-/** The message with other values in it. */
+/** The message with some values replaced. */
 const with_ = (change: object) => ({ ...sent(), ...change }) as OpenShard__Output;
 const optimizer = (change: object) =>
   with_({ optimizer: { ...sent({ optimizer: { ...ADAM, kind: "adamw" } }).optimizer, ...change } });
 
-test("shard: its spec comes over the wire as it is", () => {
+test("shard: its spec survives the wire unchanged", () => {
   expect(decodeShard(sent())).toEqual({ ...SPEC, shard: 1 });
   const other: Partial<ShardSetSpec> = {
     optimizer: { ...ADAM, kind: "adamw", weightDecay: 0.1 },
@@ -48,7 +48,7 @@ test("shard: its spec comes over the wire as it is", () => {
   });
 });
 
-test("shard: what earlier versions did not say is one fragment and no compressed pulls", () => {
+test("shard: defaults for earlier versions are one fragment, uncompressed pulls", () => {
   const before = with_({
     fragments: 0,
     consistency: { ...sent().consistency, pullCompression: "" },
@@ -94,7 +94,7 @@ test.each([
     /zip/,
   ],
   ["changes for those who skip versions", sent({ consistency: { kind: "asp" } }), /not asp/],
-] as const)("shard: refused with what is wrong: %s", (_, message, why) => {
+] as const)("shard: refused with the reason: %s", (_, message, why) => {
   expect(() => decodeShard(message as OpenShard__Output | null)).toThrow(why);
 });
 
@@ -104,7 +104,7 @@ test.each([
   ["epsilon", 0, 1e-30, 1, Number.POSITIVE_INFINITY],
   ["weight_decay", -1e-9, 0, 5, Number.POSITIVE_INFINITY],
 ] as const)(
-  "shard: %s within its bounds is taken, and beyond them refused",
+  "shard: %s within its bounds is accepted, and beyond them refused",
   (name, below, ...rest) => {
     const field = name === "weight_decay" ? "weightDecay" : name;
     const [least, most, above] = rest;
@@ -126,7 +126,7 @@ test("shard: momentum is 0 to 1", () => {
   for (const momentum of [-0.1, 1.1]) expect(() => sgd(momentum)).toThrow(/optimizer.momentum/);
 });
 
-test("shard: the most workers and shards that are taken", () => {
+test("shard: the most workers and shards that are accepted", () => {
   expect(decodeShard(sent({ workers: 4096 })).workers).toBe(4096);
   const servers = Array.from({ length: 1024 }, () => "a:1");
   expect(decodeShard(sent({ servers }, 1023)).shard).toBe(1023);

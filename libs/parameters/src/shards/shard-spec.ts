@@ -11,26 +11,26 @@ import {
   parsePullCompression,
 } from "./compression.ts";
 
-/** How the parameters of a job are kept and changed; the same for all its shards. */
+/** How the parameters of a job are stored and updated; the same for all its shards. */
 export interface ShardSetSpec {
   readonly jobId: string;
-  /** The fencing token: what comes with a lower one is refused. */
+  /** The fencing token: a call with a lower one is refused. */
   readonly attempt: number;
-  /** In the model's order; the plan follows from it and the number of servers. */
+  /** In the model's order, which with the number of servers determines the plan. */
   readonly parameters: readonly TensorSpec[];
   /** gRPC addresses of the servers, by shard; a multiple of the fragments. */
   readonly servers: readonly string[];
-  /** Parts of the model that are exchanged by themselves, each with shards of its own; 1 where absent. */
+  /** Parts of the model that are exchanged separately, each with its own shards; 1 where absent. */
   readonly fragments?: number | undefined;
-  /** Ranks that push: worker processes, or nodes where the tasks of a node go together. */
+  /** Ranks that push: worker processes, or nodes where the tasks of a node are one worker. */
   readonly workers: number;
   readonly optimizer: Optimizer;
-  /** Multiplies the rate that comes with a push: the outer rate of weave; else 1. */
+  /** Multiplies the rate of a push: the outer rate of weave; else 1. */
   readonly learningRate: number;
   /** Of the mean gradient over all shards. */
   readonly maxGradientNorm?: number | undefined;
   readonly consistency: ConsistencyModel;
-  /** Of bsp: an update goes on without who is later than this after the first part. */
+  /** Of bsp: an update is made without workers that are later than this after the first part. */
   readonly stragglerMs?: number | undefined;
   readonly compression: Compression;
   /** Of bsp; `none` where absent. */
@@ -47,7 +47,7 @@ export function fragmentsOf({ fragments = 1 }: Pick<ShardSetSpec, "fragments">):
 /** One shard of a set. */
 export interface ShardSpec extends ShardSetSpec {
   readonly shard: number;
-  /** Of the task that has opened it, for calls to other servers in the job's name. */
+  /** Of the task that has opened it, for calls to other servers on behalf of the job. */
   readonly ticket?: string | undefined;
 }
 
@@ -91,7 +91,7 @@ export function decodeShard(message: OpenShard__Output | null): ShardSpec {
   if (!inRange(shards, 1, MAX_SHARDS) || id.shard >= shards || servers.length !== shards) {
     throw refusal(`shard ${id.shard} of ${shards} shards with ${servers.length} servers`);
   }
-  // None is what was said before there were fragments.
+  // Versions before fragments sent none.
   const fragments = message.fragments || 1;
   if (shards % fragments !== 0) throw refusal(`${shards} shards of ${fragments} fragments`);
   if (!inRange(workers, 1, MAX_WORKERS)) throw refusal(`workers is ${workers}: 1..${MAX_WORKERS}`);
@@ -167,7 +167,10 @@ function decodeConsistency(model: string, staleness: number): ConsistencyModel {
   }
 }
 
-/** Under ssp and asp a worker skips versions, so that changes from one to the next do not serve it. */
+/**
+ * Under ssp and asp a worker skips versions, so that changes from one to the next are useless to
+ * it.
+ */
 function decodePullCompression(text: string, model: string): PullCompression {
   const kind = parsePullCompression(text);
   if (kind === "none" || model === "bsp") return kind;

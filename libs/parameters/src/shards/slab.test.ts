@@ -21,7 +21,9 @@ const tensors = { a: Float32Array.of(1, 2, 3), b: Float32Array.of(4, 5, 6, 7) };
 const [layout] = shardLayouts(parameters, 1);
 if (!layout) throw new Error("there is no shard");
 
-/** The slab of the tensors, the larger first: each begins at a block of 256, and the rest is zeros. */
+/**
+ * The slab of the tensors, the larger first: each begins at a block of 256, and the rest is zeros.
+ */
 const slab = new Float32Array(512);
 slab.set(tensors.b, 0);
 slab.set(tensors.a, 256);
@@ -34,7 +36,7 @@ test("slab: tensors lie at their offsets, with zeros between and behind", () => 
   expect([...new Float32Array(Uint8Array.from(bytes).buffer)]).toEqual([...slab]);
 });
 
-test.each([1, 3, 5, 4096])("slab: %i bytes at a time go back into the tensors", (most) => {
+test.each([1, 3, 5, 4096])("slab: %i bytes at a time return into the tensors", (most) => {
   const bytes = new Uint8Array(slab.buffer);
   for (const isCopied of [true, false]) {
     const into = empty();
@@ -72,7 +74,7 @@ test("slab: each shard has its own segments, by their offsets", () => {
   expect(names.sort()).toEqual(["a", "b"]);
 });
 
-test("compression: names are taken, an absent one is none, and others are refused", () => {
+test("compression: known names are accepted, none is the default, others are refused", () => {
   const names = ["none", "bf16", "int8", "topk"];
   expect(names.map(parseCompression)).toEqual(names);
   expect([parseCompression(""), parsePullCompression("")]).toEqual(["none", "none"]);
@@ -102,7 +104,7 @@ test.each<[Compression, number]>([
   expect(partBytes(kind, 2 * 128 * 1024 + 256)).toBe(bytes);
 });
 
-test("plan: its digest differs by tensors, cuts and compression alone", () => {
+test("plan: its digest depends on tensors, cuts and compression only", () => {
   const changes: Partial<ShardSetSpec>[] = [
     {},
     { parameters: [...parameters].reverse() },

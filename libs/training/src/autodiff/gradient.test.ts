@@ -11,7 +11,7 @@ interface Case {
   readonly name: string;
   readonly shapes: readonly Shape[];
   readonly build: (graph: Graph, inputs: readonly Value[], indices: Value) => Value;
-  /** Moves the drawn numbers, 0 to 1, to where the operation is smooth. */
+  /** Maps the random numbers, 0 to 1, to a range where the operation is smooth. */
   readonly from?: number;
 }
 
@@ -108,7 +108,7 @@ const cases: readonly Case[] = [
   },
 ];
 
-describe("the gradient agrees with central differences:", () => {
+describe("gradients: agree with central differences", () => {
   it.each(cases)("$name", ({ shapes, build, from = 0 }) => {
     const random = seededRandom(11);
     const graph = new Graph();
@@ -140,14 +140,14 @@ describe("the gradient agrees with central differences:", () => {
   });
 });
 
-test("a value that is used twice gets the sum of both gradients", () => {
+test("gradients: a value that is used twice receives the sum of both", () => {
   const graph = new Graph();
   const x = graph.input("x", []);
   const loss = graph.add(graph.mul(x, x), graph.mul(x, 3));
   expect(interpret(gradients(graph, loss, [x]), { x: [5] })[0]).toEqual(Float64Array.of(13));
 });
 
-test("no gradient passes a stopped value, and one that the loss does not use has zeros", () => {
+test("gradients: a stopped value passes none, and an unused one has zeros", () => {
   const graph = new Graph();
   const [x, y] = [graph.input("x", [2]), graph.input("y", [3])];
   const loss = graph.sum(graph.mul(x, graph.stopGradient(x)));
@@ -156,7 +156,7 @@ test("no gradient passes a stopped value, and one that the loss does not use has
   expect(ofY).toEqual(new Float64Array(3));
 });
 
-test("a loss that is no scalar is refused", () => {
+test("gradients: a loss that is not a scalar is refused", () => {
   const graph = new Graph();
   const x = graph.input("x", [2]);
   expect(() => gradients(graph, x, [x])).toThrow(/a loss is a scalar/);

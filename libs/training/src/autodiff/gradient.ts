@@ -11,8 +11,8 @@ import {
 
 /**
  * Adds to the graph the gradients of a scalar loss, one for each of `parameters` and of its shape.
- * Reverse-mode differentiation: the graph is walked once, from the loss to its inputs. A parameter
- * that the loss does not depend on has a gradient of zeros.
+ * Reverse-mode differentiation: one pass from the loss to its inputs. A parameter that the loss
+ * does not depend on has a gradient of zeros.
  */
 export function gradients(graph: Graph, loss: Value, parameters: readonly Value[]): Value[] {
   if (loss.shape.length !== 0)
@@ -36,7 +36,7 @@ export function gradients(graph: Graph, loss: Value, parameters: readonly Value[
   );
 }
 
-/** Ids up to `last` of the parameters and of what is made of them. */
+/** Ids up to `last` of the parameters and of the values that depend on them. */
 function dependants(graph: Graph, parameters: readonly Value[], last: number): Set<number> {
   const found = new Set(parameters.map(({ id }) => id));
   for (const value of graph.values.slice(0, last + 1)) {
@@ -46,7 +46,7 @@ function dependants(graph: Graph, parameters: readonly Value[], last: number): S
   return found;
 }
 
-/** The gradient of each input of a value, undefined where none passes. */
+/** The gradient of each input of a value; undefined where none passes. */
 type Backward = readonly (Value | undefined)[];
 
 function pullBack(graph: Graph, value: Value, gradient: Value, needed: Set<number>): Backward {
@@ -124,7 +124,7 @@ function binaryBack(
       ];
     case "max":
     case "min": {
-      // Where both are equal the whole gradient goes to the left one.
+      // Where both are equal the left operand receives the whole gradient.
       const chosen = kind === "max" ? graph.lessEqual(b, a) : graph.lessEqual(a, b);
       return [
         left(() => graph.mul(gradient, chosen)),

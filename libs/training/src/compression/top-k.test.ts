@@ -5,7 +5,7 @@ import { addSparse, toTopK } from "./top-k.ts";
 const random = seededRandom(9);
 const values = Float32Array.from({ length: 1000 }, () => (random() - 0.5) * 10);
 
-test("top-k sends the greatest, keeps the rest, and loses nothing over time", () => {
+test("top-k: sends the greatest, keeps the rest, and loses nothing over time", () => {
   const residual = new Float32Array(values.length);
   const total = new Float32Array(values.length);
   for (let round = 0; round < 200; round++) {
@@ -17,7 +17,7 @@ test("top-k sends the greatest, keeps the rest, and loses nothing over time", ()
   expect([...residual].every((value) => value === 0)).toBe(true);
 });
 
-test("top-k breaks ties by the lower index", () => {
+test("top-k: breaks ties by the lower index", () => {
   const sent = toTopK(Float32Array.of(1, -2, 2, 1, 2), new Float32Array(5), 2);
   expect([...sent.indices]).toEqual([1, 2]);
   expect([...toTopK(Float32Array.of(1, 1, 1), new Float32Array(3), 5).indices]).toEqual([0, 1, 2]);

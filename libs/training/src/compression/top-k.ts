@@ -1,4 +1,4 @@
-/** The greatest values of a vector by magnitude; indices ascend. */
+/** The values of a vector with the greatest magnitude; indices ascend. */
 export interface SparseVector {
   readonly length: number;
   readonly indices: Uint32Array;
@@ -6,9 +6,9 @@ export interface SparseVector {
 }
 
 /**
- * Sends the `count` greatest values and keeps the rest for the next time (error feedback, Stich et
- * al., 2018): `residual` is added to the values first, and holds afterwards what was not sent. Ties
- * go to the lower index.
+ * Selects the `count` values with the greatest magnitude (error feedback, Stich et al., 2018).
+ * `residual` is added to the values first, and afterwards holds what was not selected. Ties go to
+ * the lower index.
  */
 export function toTopK(values: Float32Array, residual: Float32Array, count: number): SparseVector {
   for (let i = 0; i < values.length; i++) residual[i] = (residual[i] ?? 0) + (values[i] ?? 0);

@@ -3,7 +3,7 @@ import { describe, expect, it, test } from "vitest";
 import { type ConsistencyModel, UpdateClock } from "./update-clock.ts";
 
 describe("bsp", () => {
-  it("makes an update when the last rank's part has come, and not before", () => {
+  it("makes an update when the last rank's part has arrived, not before", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 3);
     expect(clock.accept(2, 1)).toEqual([]);
     expect(clock.accept(0, 1)).toEqual([]);
@@ -13,7 +13,7 @@ describe("bsp", () => {
     expect(clock.mayPull(1)).toBe(true);
   });
 
-  it("tells repeated, late and out of order parts apart", () => {
+  it("distinguishes repeated, late and out-of-order parts", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 2);
     clock.accept(0, 1);
     expect(clock.judge(0, 1)).toBe("repeated");
@@ -25,7 +25,7 @@ describe("bsp", () => {
     expect(clock.judge(1, 2)).toBe("accepted");
   });
 
-  it("does not go on without anybody's part, and needs nobody who left", () => {
+  it("waits for every live rank, and for none that has left", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 2);
     expect(clock.goOnWithoutStragglers()).toEqual([]);
     clock.accept(0, 1);
@@ -36,7 +36,7 @@ describe("bsp", () => {
     expect(clock.accept(1, 2)).toEqual([0, 1]);
   });
 
-  it("waits again for a part that was taken back", () => {
+  it("waits again for a part that was withdrawn", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 2, 3);
     clock.accept(0, 4);
     expect(clock.clockOf(0)).toBe(4);
@@ -46,7 +46,7 @@ describe("bsp", () => {
     expect(clock.accept(0, 4)).toEqual([0, 1]);
   });
 
-  it("goes on from a checkpoint's version", () => {
+  it("continues from a checkpoint's version", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 1, 7);
     expect(clock.judge(0, 7)).toBe("repeated");
     expect(clock.accept(0, 8)).toEqual([0]);
@@ -55,7 +55,7 @@ describe("bsp", () => {
 });
 
 test.each<ConsistencyModel>([{ kind: "ssp", staleness: 4 }, { kind: "asp" }])(
-  "under %o a rank that comes back goes on where it was, ahead or behind, and pushes nothing twice",
+  "%o: a rank that returns continues at its clock and pushes nothing twice",
   (model) => {
     const clock = new UpdateClock(model, 2);
     for (const push of [1, 2, 3]) clock.accept(0, push);
@@ -78,7 +78,7 @@ test.each<ConsistencyModel>([
   { kind: "ssp", staleness: 0 },
   { kind: "ssp", staleness: 3 },
   { kind: "asp" },
-])("under %o no rank that obeys its pulls passes the bound, in 60 random runs", (model) => {
+])("%o: no rank that obeys its pulls exceeds the bound, in 60 random runs", (model) => {
   for (let seed = 1; seed <= 60; seed++) {
     const random = seededRandom(seed);
     const workers = 1 + Math.floor(random() * 5);

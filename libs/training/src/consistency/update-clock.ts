@@ -4,35 +4,37 @@ export type ConsistencyModel =
   | { readonly kind: "ssp"; readonly staleness: number }
   | { readonly kind: "asp" };
 
-/** What becomes of a worker's part. */
+/** The verdict on a worker's part. */
 export type PartFate =
-  /** It takes part in an update. */
+  /** Included in an update. */
   | "accepted"
-  /** It was applied already: a push that was sent again. */
+  /** Applied already: the push was retried. */
   | "repeated"
-  /** Its update went on without it. */
+  /** Its update was made without it. */
   | "late"
-  /** It skips a push, or its worker is not of the job. */
+  /** It skips a push, or its worker is not in the job. */
   | "out_of_order";
 
 /**
- * Who has pushed how often, which updates follow from that, and who may see which. It knows nothing
- * of bytes. A rank's pushes are numbered from 1.
+ * Counts each rank's pushes, and decides which updates follow and who may read them. It never
+ * handles data. A rank's pushes are numbered from 1.
  *
- * Invariants: under bsp every live rank's clock is `version` or `version + 1`; under ssp a pull is
- * answered only while the puller is at most `staleness` pushes ahead of the slowest live rank.
+ * Invariants:
+ * - Under bsp every live rank's clock is `version` or `version + 1`.
+ * - Under ssp a pull succeeds only while the puller is at most `staleness` pushes ahead of the
+ *   slowest live rank.
  */
 export class UpdateClock {
   readonly #model: ConsistencyModel;
   /** By rank: the number of its latest accepted push. */
   readonly #clocks = new Map<number, number>();
   readonly #gone = new Set<number>();
-  /** By rank: the latest update that went on without it. */
+  /** By rank: the latest update that was made without it. */
   readonly #missed = new Map<number, number>();
   #version = 0;
   #stragglers = 0;
 
-  /** `version` is that of a checkpoint; every rank has then pushed so often. */
+  /** `version` is that of a checkpoint; every rank has then pushed that many times. */
   constructor(model: ConsistencyModel, workers: number, version = 0) {
     this.#model = model;
     this.#version = version;
@@ -44,7 +46,7 @@ export class UpdateClock {
     return this.#version;
   }
 
-  /** Parts that updates went on without. */
+  /** Parts that updates were made without. */
   get stragglers(): number {
     return this.#stragglers;
   }
@@ -54,12 +56,12 @@ export class UpdateClock {
     return this.#clocks.size - this.#gone.size;
   }
 
-  /** How often a rank has pushed; undefined where it is not of the job. */
+  /** The number of pushes of a rank; undefined where it is not in the job. */
   clockOf(rank: number): number | undefined {
     return this.#gone.has(rank) ? undefined : this.#clocks.get(rank);
   }
 
-  /** Judges push number `clock` of a rank before any of its bytes is used. */
+  /** Classifies push number `clock` of a rank before any of its data is used. */
   judge(rank: number, clock: number): PartFate {
     const latest = this.#clocks.get(rank);
     if (latest === undefined || this.#gone.has(rank)) return "out_of_order";
@@ -69,8 +71,8 @@ export class UpdateClock {
   }
 
   /**
-   * Notes a part that is added. Gives the ranks whose parts make an update now, ascending: under bsp
-   * all live ones once the last has come, else this one.
+   * Records an added part. Returns the ranks whose parts make an update now, ascending: under bsp
+   * all live ones once the last has arrived, else this one.
    */
   accept(rank: number, clock: number): readonly number[] {
     this.#clocks.set(rank, clock);
@@ -81,21 +83,21 @@ export class UpdateClock {
     return this.#update(this.waitingFor().length === 0);
   }
 
-  /** Under bsp: the live ranks whose part the next update lacks. */
+  /** Under bsp: the live ranks whose part is missing from the next update. */
   waitingFor(): readonly number[] {
     return [...this.#clocks]
       .filter(([rank, clock]) => clock <= this.#version && !this.#gone.has(rank))
       .map(([rank]) => rank);
   }
 
-  /** Under bsp: applies what has come, without those who are late. Gives the ranks in it. */
+  /** Under bsp: applies what has arrived, without stragglers. Returns the ranks in the update. */
   goOnWithoutStragglers(): readonly number[] {
     const missing = this.waitingFor();
     const some = [...this.#clocks.values()].some((clock) => clock > this.#version);
     if (!some) return [];
     this.#stragglers += missing.length;
     const ranks = this.#update(true);
-    // Their next push is the next update's: the one that was missed is never waited for again.
+    // Their next push counts for the next update: the missed one is never waited for again.
     for (const rank of missing) {
       this.#clocks.set(rank, this.#version);
       this.#missed.set(rank, this.#version);
@@ -103,7 +105,10 @@ export class UpdateClock {
     return ranks;
   }
 
-  /** A worker left for good: nobody waits for it. Gives the ranks of the update that this completes. */
+  /**
+   * A worker left for good: no update waits for it. Returns the ranks of the update that this
+   * completes.
+   */
   leave(rank: number): readonly number[] {
     if (!this.#clocks.has(rank) || this.#gone.has(rank)) return [];
     this.#gone.add(rank);
@@ -114,14 +119,14 @@ export class UpdateClock {
     return this.#update(some && this.waitingFor().length === 0);
   }
 
-  /** Under bsp: takes back a part of the update to come, which its worker must push again. */
+  /** Under bsp: withdraws a part of the next update, which its worker must push again. */
   withdraw(rank: number): void {
     this.#clocks.set(rank, this.#version);
   }
 
   /**
-   * A worker joins, or comes back, between two updates. Where each part is an update by itself, one
-   * that comes back goes on where its rank was: what was pushed is in the parameters already.
+   * A worker joins, or returns, between two updates. Where each part is an update by itself, one
+   * that returns continues at its rank's clock: its earlier pushes are in the parameters.
    */
   join(rank: number): void {
     const own = this.#clocks.get(rank) ?? this.#slowest();
@@ -129,7 +134,7 @@ export class UpdateClock {
     this.#clocks.set(rank, this.#model.kind === "bsp" ? this.#version : own);
   }
 
-  /** Whether a rank that has pushed `clock` times may see the parameters as they are. */
+  /** Whether a rank that has pushed `clock` times may read the current parameters. */
   mayPull(clock: number): boolean {
     if (this.#model.kind === "bsp") return clock <= this.#version;
     if (this.#model.kind === "asp") return true;

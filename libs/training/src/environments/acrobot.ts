@@ -42,7 +42,7 @@ export function acrobot(): Environment {
   };
 }
 
-/** One step of the classical fourth-order method. */
+/** One step of the classical fourth-order Runge-Kutta method. */
 function rungeKutta(state: State, torque: number): State {
   const k1 = derivative(state, torque);
   const k2 = derivative(moved(state, k1, STEP_SECONDS / 2), torque);

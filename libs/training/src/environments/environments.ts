@@ -4,10 +4,10 @@ import type { Environment } from "./environment.ts";
 import { mountainCar } from "./mountain-car.ts";
 import { pendulum } from "./pendulum.ts";
 
-/** Makes a world of its own at each call. */
+/** Creates an independent environment at each call. */
 export type MakeEnvironment = () => Environment;
 
-/** The environments that are built in, by Gymnasium's names. */
+/** The built-in environments, by Gymnasium's names. */
 export const ENVIRONMENTS: ReadonlyMap<string, MakeEnvironment> = new Map(
   [cartPole, acrobot, mountainCar, pendulum].map((make) => [make().name, make]),
 );

@@ -7,9 +7,9 @@ const STEP_SECONDS = 0.05;
 const GRAVITY = 10;
 
 /**
- * A pendulum to be swung up and held, with Gymnasium's Pendulum-v1 constants: a torque within -2 to 2
- * (it is clipped), reward -(angle^2 + 0.1 speed^2 + 0.001 torque^2), 200 steps. Observation: cosine
- * and sine of the angle (0 is up), angular velocity.
+ * A pendulum to swing up and hold, with Gymnasium's Pendulum-v1 constants. Torque: clipped to
+ * -2..2; reward: -(angle^2 + 0.1 speed^2 + 0.001 torque^2); 200 steps. Observation: cosine and sine
+ * of the angle (0 is up), angular velocity.
  */
 export function pendulum(): Environment {
   let [angle, speed] = [0, 0];

@@ -7,28 +7,28 @@ export interface Episode {
   readonly length: number;
 }
 
-/** What one step of all environments gave, one number for each. */
+/** The result of one step of all environments, one number for each. */
 export interface VectorStep {
   readonly rewards: Float32Array;
-  /** 1 where the episode is over; what is seen then is already the next episode's beginning. */
+  /** 1 where the episode is over; the observation is then the first of the next episode. */
   readonly dones: Float32Array;
-  /** Those of them that were cut off and did not end by themselves. */
+  /** Those that were cut off and did not end by themselves. */
   readonly truncations: readonly Truncation[];
 }
 
 /** An episode that was cut off, by its limit of steps or by its environment. */
 export interface Truncation {
   readonly environment: number;
-  /** What was seen last, before the next episode began. */
+  /** The last observation before the next episode began. */
   readonly observation: Float32Array;
 }
 
-/** Several environments stepped together, each begun anew when its episode ends. */
+/** Several environments stepped together; each begins a new episode when its episode ends. */
 export class VectorEnvironment {
   readonly size: number;
-  /** What each sees now, row by row. */
+  /** The current observation of each, row by row. */
   readonly observations: Float32Array;
-  /** Of all steps so far, by its amount. */
+  /** The greatest absolute reward of all steps so far. */
   greatestReward = 0;
   readonly #worlds: readonly Environment[];
   readonly #views: readonly Float32Array[];
@@ -82,8 +82,8 @@ export class VectorEnvironment {
   }
 
   /**
-   * All that the next steps follow from, but for the draws; undefined where an environment cannot say
-   * what it is in.
+   * The whole state for the next steps except the random draws; undefined where an environment has
+   * no snapshot.
    */
   snapshot(): Float64Array<ArrayBuffer> | undefined {
     const worlds = this.#worlds.flatMap((world) => world.snapshot?.() ?? []);
@@ -99,7 +99,9 @@ export class VectorEnvironment {
     return numbers;
   }
 
-  /** Goes on from what `snapshot` gave; false, and nothing is changed, where it is of other worlds. */
+  /**
+   * Restores what `snapshot` returned; false, with no change, where it is of other environments.
+   */
   restore(numbers: Float64Array): boolean {
     if (this.snapshot()?.length !== numbers.length) return false;
     let at = 0;

@@ -34,11 +34,11 @@ test.each<[string, (parts: ReturnType<typeof graph>) => unknown, RegExp]>([
   ["a name that is taken", ({ g }) => g.input("a", []), /input a already/],
   ["a size of zero", ({ g }) => g.input("c", [0]), /positive integers/],
   ["a constant of another size", ({ g }) => g.constant([1, 2], [3]), /not the shape \[3\]/],
-])("refuses %s", (_what, build, message) => {
+])("graph: refuses %s", (_what, build, message) => {
   expect(() => build(graph())).toThrow(message);
 });
 
-test("the same number is one constant", () => {
+test("graph: the same number is one constant", () => {
   const { g } = graph();
   expect(g.scalar(2)).toBe(g.scalar(2));
 });

@@ -20,13 +20,13 @@ import {
   type Value,
 } from "./value.ts";
 
-/** A tensor, or a number that stands for a constant. */
+/** A tensor, or a number for a constant. */
 export type Operand = Value | number;
 
 /**
- * Builds a training program, operation by operation. Shapes are known and checked as it grows; each
- * method throws an AppError `invalid_value` where they do not fit. The values of a graph, in the
- * order of their ids, are a valid order of evaluation.
+ * Builds a training program, operation by operation. Shapes are checked at each step: a method
+ * throws an AppError `invalid_value` where they do not fit. The order of ids is a valid order of
+ * evaluation.
  */
 export class Graph {
   readonly #values: Value[] = [];
@@ -37,7 +37,7 @@ export class Graph {
     return this.#values;
   }
 
-  /** A tensor fed from outside. Throws where the name is taken. */
+  /** A tensor that the caller feeds. Throws where the name is taken. */
   input(name: string, shape: Shape, type: ElementType = "f32"): Value {
     if (this.#names.has(name)) throw bad(`the graph has an input ${name} already`);
     if (!shape.every((size) => Number.isInteger(size) && size > 0)) {
@@ -135,7 +135,7 @@ export class Graph {
     return this.unary("abs", value);
   }
 
-  /** The value as a constant of the differentiation. */
+  /** The value as a constant for differentiation. */
   stopGradient(value: Value): Value {
     return this.unary("stopGradient", value);
   }
@@ -170,7 +170,7 @@ export class Graph {
     return this.mul(sum, elementCount(sum.shape) / elementCount(value.shape));
   }
 
-  /** One size may be -1: whatever is left. */
+  /** One size may be -1: the remaining elements. */
   reshape(value: Value, target: Shape): Value {
     const shape = reshapedShape(value.shape, target);
     if (sameShape(shape, value.shape)) return value;

@@ -1,9 +1,12 @@
 import { AppError } from "@heddle/base/errors";
 import { elementCount, type Shape } from "./value.ts";
 
-/** Rules of shapes; each throws an AppError `invalid_value` that names the operation and the shapes. */
+/**
+ * Rules for shapes; each throws an AppError `invalid_value` that names the operation and the
+ * shapes.
+ */
 
-/** The shape of two operands together: axes are aligned at the end, and a size of 1 stretches. */
+/** The broadcast shape of two operands: axes are aligned at the end, and a size of 1 stretches. */
 export function broadcastShape(what: string, left: Shape, right: Shape): Shape {
   const rank = Math.max(left.length, right.length);
   return Array.from({ length: rank }, (_, axis) => {
@@ -48,7 +51,7 @@ export function reducedShape(shape: Shape, axes: readonly number[], keepDims: bo
   return shape.filter((_, axis) => !axes.includes(axis));
 }
 
-/** A target shape in which one size may be -1: whatever is left. */
+/** A target shape in which one size may be -1: the remaining elements. */
 export function reshapedShape(shape: Shape, target: Shape): Shape {
   const rest = elementCount(shape) / elementCount(target.filter((size) => size !== -1));
   const result = target.map((size) => (size === -1 ? rest : size));

@@ -1,9 +1,9 @@
-/** What a training program is made of: values, and the operations that make them. Plain data. */
+/** The plain data of a training program: values, and the operations that produce them. */
 
 /** Sizes of the axes, slowest first; empty for a scalar. */
 export type Shape = readonly number[];
 
-/** `f32` carries numbers and 0/1 masks; `i32` carries indices and has no gradient. */
+/** `f32` has numbers and 0/1 masks; `i32` has indices and no gradient. */
 export type ElementType = "f32" | "i32";
 
 /** One tensor in a graph. Its id is its position in the graph: inputs of a node have lower ids. */
@@ -32,12 +32,12 @@ export type UnaryKind =
   | "stopGradient";
 
 export type Op =
-  /** Fed from outside under its name: a parameter, a batch of data, an optimizer's state. */
+  /** Fed by the caller under its name: a parameter, a batch of data, optimizer state. */
   | { readonly kind: "input"; readonly name: string }
   | { readonly kind: "constant"; readonly data: readonly number[] | Float32Array }
   | { readonly kind: BinaryKind }
   | { readonly kind: UnaryKind }
-  /** [..., m, k] x [..., k, n]; a flag says that the operand's last two axes are swapped. */
+  /** [..., m, k] x [..., k, n]; a flag swaps the operand's last two axes. */
   | { readonly kind: "matmul"; readonly transposeLeft: boolean; readonly transposeRight: boolean }
   | { readonly kind: "reduceSum"; readonly axes: readonly number[]; readonly keepDims: boolean }
   | { readonly kind: "reduceMax"; readonly axes: readonly number[]; readonly keepDims: boolean }
@@ -50,7 +50,7 @@ export type Op =
       readonly begin: number;
       readonly end: number;
     }
-  /** Zeros before and after along one axis: what `slice` undoes. */
+  /** Zeros before and after along one axis: the inverse of `slice`. */
   | {
       readonly kind: "pad";
       readonly axis: number;
@@ -63,7 +63,10 @@ export type Op =
   | { readonly kind: "logSoftmax" }
   /** Table [v, d] and indices [...] to rows [..., d]. */
   | { readonly kind: "gatherRows" }
-  /** Rows [..., d] and indices [...] to a table [v, d] of the sums of each row's own. */
+  /**
+   * Rows [..., d] and indices [...] to a table [v, d]: each row of the table is the sum of its
+   * rows.
+   */
   | { readonly kind: "scatterAddRows"; readonly rows: number }
   /** Indices [...] to [..., size]: 1 at the index, else 0. */
   | { readonly kind: "oneHot"; readonly size: number };

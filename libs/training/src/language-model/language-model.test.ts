@@ -32,7 +32,7 @@ function logits(tokens: readonly number[]): Float64Array {
   return result as Float64Array;
 }
 
-test("a position sees itself and what is before it, and nothing after", () => {
+test("language model: a position attends to itself and earlier ones only", () => {
   const base = logits([1, 2, 3, 4, 5, 6]);
   const later = logits([1, 2, 3, 9, 5, 6]);
   const rows = (data: Float64Array, from: number, to: number) => data.slice(from * 13, to * 13);
@@ -41,19 +41,19 @@ test("a position sees itself and what is before it, and nothing after", () => {
   expect(rows(later, 5, 6)).not.toEqual(rows(base, 5, 6));
 });
 
-test("positions matter: the same tokens in another order give other logits at the end", () => {
+test("language model: the same tokens in another order give other logits", () => {
   const last = (data: Float64Array) => [...data.slice(5 * 13)];
   expect(last(logits([1, 2, 3, 4, 5, 6]))).not.toEqual(last(logits([2, 1, 3, 4, 5, 6])));
 });
 
-test("an untrained model's loss is about the logarithm of its vocabulary", () => {
+test("language model: the initial loss is about the log of the vocabulary size", () => {
   const program = gradientsOf(languageModelProgram(SHAPE, 1));
   const tokens = { tokens: [1, 2, 3, 4, 5, 6], targets: [2, 3, 4, 5, 6, 7] };
   const { loss } = runReference(program, { ...PARAMETERS, ...tokens });
   expect(loss?.[0]).toBeCloseTo(Math.log(13), 1);
 });
 
-test("sizes that do not divide are refused with both numbers", () => {
+test("language model: sizes that do not divide are refused with both numbers", () => {
   expect(() => languageModelParameters({ ...SHAPE, heads: 3 })).toThrow(
     /hidden_size 16 .* heads 3/,
   );

@@ -3,7 +3,10 @@ import { bad } from "../ir/shapes.ts";
 import type { Value } from "../ir/value.ts";
 import type { ParameterSpec, ProgramOutputs, TrainingProgram } from "../training-program.ts";
 
-/** A decoder of LLaMA's shape (Touvron et al., 2023), with the names of its published settings. */
+/**
+ * A decoder of LLaMA's architecture (Touvron et al., 2023), with the names of its published
+ * settings.
+ */
 export interface LanguageModelShape {
   readonly vocab_size: number;
   readonly context_length: number;
@@ -16,8 +19,8 @@ export interface LanguageModelShape {
   readonly rope_theta: number;
   readonly norm_epsilon: number;
   /**
-   * What the tokens mean, as a digest of them. It is part of the embedding's name: so that a worker or
-   * a checkpoint with other tokens is another model's, and refused. Absent where they are bytes.
+   * A digest of the vocabulary; absent where tokens are bytes. It is part of the embedding's name,
+   * so that a worker or checkpoint with other tokens is refused as another model's.
    */
   readonly vocabulary?: string | undefined;
 }
@@ -37,12 +40,15 @@ function checkShape(shape: LanguageModelShape): void {
     throw bad(`heads ${heads} must be a multiple of kv_heads ${kv_heads}`);
 }
 
-/** Matrices are [in, out]; names follow GGUF's but for the embedding's, so that an export is a renaming. */
+/**
+ * Matrices are [in, out]; names follow GGUF's except for the embedding, so that an export only
+ * renames.
+ */
 export function languageModelParameters(shape: LanguageModelShape): ParameterSpec[] {
   checkShape(shape);
   const { vocab_size, hidden_size, layers, heads, kv_heads, intermediate_size } = shape;
   const narrow = (hidden_size / heads) * kv_heads;
-  // GPT-2's start: what adds to the residual stream is smaller with depth.
+  // GPT-2's initialization: what adds to the residual stream is smaller with depth.
   const into = 0.02 / Math.sqrt(2 * layers);
   const matrix = (name: string, rows: number, columns: number, deviation = 0.02) => ({
     name: `${name}.weight`,
@@ -141,7 +147,7 @@ function attention(
   const { heads, kv_heads, hidden_size, context_length: time } = shape;
   const width = hidden_size / heads;
   const shared = heads / kv_heads;
-  // Query heads that share a key head lie side by side along time: [batch, kv, shared * time, width].
+  // Query heads that share a key head are adjacent along time: [batch, kv, shared * time, width].
   const split = (name: string, count: number) => {
     const projected = graph.matmul(input, weight(name));
     return graph.transpose(graph.reshape(projected, [-1, time, count, width]), [0, 2, 1, 3]);
@@ -160,7 +166,9 @@ function attention(
   return graph.matmul(merged, weight("attn_output"));
 }
 
-/** 0 where a position may look, a large negative number where it may not: [shared * time, time]. */
+/**
+ * 0 where a position may attend, a large negative number where it may not: [shared * time, time].
+ */
 function causalMask(graph: Graph, shared: number, time: number): Value {
   const mask = new Float32Array(shared * time * time);
   for (let row = 0; row < shared * time; row++) {
@@ -169,7 +177,7 @@ function causalMask(graph: Graph, shared: number, time: number): Value {
   return graph.constant(mask, [shared * time, time]);
 }
 
-/** Rotary positions (Su et al., 2021) over neighbouring pairs, as llama.cpp has them for `llama`. */
+/** Rotary positions (Su et al., 2021) over adjacent pairs, as in llama.cpp for `llama`. */
 function rotate(graph: Graph, value: Value, shape: LanguageModelShape): Value {
   const [, count = 1, time = 1, width = 2] = value.shape;
   const half = width / 2;

@@ -11,11 +11,11 @@ import {
 } from "./onnx-messages.ts";
 import type { ProtobufWriter } from "./protobuf-writer.ts";
 
-/** The nodes and constants that compute some values, by ONNX's standard operators. */
+/** The nodes and constants that compute some values, in ONNX's standard operators. */
 export interface Emitted {
   readonly nodes: OnnxNode[];
   readonly initializers: ProtobufWriter[];
-  /** The tensor's name in the emitted graph; each value asked for has one. */
+  /** The tensor's name in the emitted graph; each requested value has one. */
   readonly nameOf: (value: Value) => string;
 }
 
@@ -39,8 +39,8 @@ const SIMPLE: Partial<Record<Op["kind"], string>> = {
 };
 
 /**
- * Emits what the values need. Names made here begin with `prefix`; `inputName` says what an input's
- * tensor is called here.
+ * Emits the nodes that the values need. New names begin with `prefix`; `inputName` gives the name
+ * of an input's tensor.
  */
 export function emitGraph(
   values: readonly Value[],
@@ -59,7 +59,7 @@ class Emitter {
   readonly #initializers: ProtobufWriter[] = [];
   readonly #integers = new Map<string, string>();
   readonly #uses = new Map<number, number>();
-  /** Matrix products that became part of a Gemm with a bias. */
+  /** Matrix products that were fused into a Gemm with a bias. */
   readonly #fused = new Set<number>();
   #made = 0;
 
@@ -94,7 +94,9 @@ class Emitter {
     return `${this.#prefix}v${value.id}`;
   }
 
-  /** The node that gives the value; what it needs besides its inputs is pushed before it. */
+  /**
+   * The node that produces the value; nodes that it needs besides its inputs are pushed before it.
+   */
   #nodeFor(value: Value): OnnxNode | undefined {
     const { op, inputs, shape } = value;
     const [a, b] = inputs as [Value, Value];
@@ -150,7 +152,7 @@ class Emitter {
     }
   }
 
-  /** A sum whose left operand is a plain matrix product used nowhere else, and right a bias. */
+  /** A sum of a plain matrix product that is used nowhere else, left, and a bias, right. */
   #biased(value: Value): Value | undefined {
     if (value.op.kind !== "add") return undefined;
     const [product, bias] = value.inputs as [Value, Value];

@@ -35,8 +35,8 @@ function plainGraph(executable: Executable) {
 }
 
 /**
- * One ONNX Loop. What is carried goes through the Loop's own inputs; its body sees all else in the
- * graph around it by name, and takes its slice of a stack by the turn's number.
+ * One ONNX Loop. Carried values pass through the Loop's own inputs. Its body refers to everything
+ * else in the outer graph by name, and takes its slice of a stack by the turn's number.
  */
 function loopGraph(executable: Executable, loop: Loop) {
   const trips = { name: "loop.steps", type: ONNX_INT64, shape: [] };
@@ -60,7 +60,7 @@ function loopGraph(executable: Executable, loop: Loop) {
   });
 }
 
-/** Names of a body must differ from those around it. */
+/** Names in a body must differ from those of the outer graph. */
 const inBody = (name: string): string => `turn.${name}`;
 
 function loopBody(executable: Executable, loop: Loop) {
@@ -103,7 +103,7 @@ function loopBody(executable: Executable, loop: Loop) {
   });
 }
 
-/** The order of a Loop's outputs: what is carried, as its inputs are, then what is stacked. */
+/** The order of a Loop's outputs: carried ones in the order of the inputs, then stacked ones. */
 function inLoopOrder(executable: Executable, loop: Loop): NamedOutput[] {
   const byName = new Map(executable.outputs.map((output) => [output.name, output]));
   const carried = [...loop.carried.values()];

@@ -12,7 +12,7 @@ export const ONNX_BOOL = 9;
 const IR_VERSION = 9;
 const OPSET = 18;
 
-/** An attribute of a node: a whole number, a list of them, a text, a float or a graph. */
+/** An attribute of a node: an integer, a list of them, a text, a float or a graph. */
 export type Attribute =
   | number
   | string
@@ -91,7 +91,7 @@ export function graphMessage(parts: GraphParts): ProtobufWriter {
   return message;
 }
 
-/** A whole model of the standard operators alone, as a file's bytes. */
+/** A whole model of standard operators only, as a file's bytes. */
 export function modelBytes(graph: ProtobufWriter): Uint8Array<ArrayBuffer> {
   const opset = new ProtobufWriter().text(1, "").integer(2, OPSET);
   return new ProtobufWriter()

@@ -29,23 +29,23 @@ function after(optimizer: Optimizer, updates: number): number {
   return feeds["p"]?.[0] ?? Number.NaN;
 }
 
-test("plain SGD moves by the rate times the gradient", () => {
+test("optimizer: plain SGD moves by the rate times the gradient", () => {
   expect(after({ kind: "sgd", momentum: 0, nesterov: false }, 2)).toBeCloseTo(0.64, 12);
 });
 
-test("momentum and Nesterov's momentum follow PyTorch's formulas", () => {
+test("optimizer: momentum and Nesterov momentum follow PyTorch's formulas", () => {
   // v1 = 2, p1 = 0.8; v2 = 0.9 * 2 + 1.6 = 3.4, p2 = 0.46.
   expect(after({ kind: "sgd", momentum: 0.9, nesterov: false }, 2)).toBeCloseTo(0.46, 12);
   // p1 = 1 - 0.1 (2 + 1.8) = 0.62; v2 = 1.8 + 1.24 = 3.04; p2 = 0.62 - 0.1 (1.24 + 2.736).
   expect(after({ kind: "sgd", momentum: 0.9, nesterov: true }, 2)).toBeCloseTo(0.2224, 12);
 });
 
-test("Adam's first step is the rate, whatever the gradient; AdamW decays apart from it", () => {
+test("optimizer: Adam's first step is the rate; AdamW's decay is decoupled", () => {
   expect(after(ADAM, 1)).toBeCloseTo(0.9, 7);
   expect(after({ ...ADAM, kind: "adamw", weightDecay: 0.5 }, 1)).toBeCloseTo(0.9 - 0.05, 7);
 });
 
-test("clipping leaves small gradients, and scales great ones by their common norm", () => {
+test("clipping: keeps small gradients and scales large ones by their common norm", () => {
   const graph = new Graph();
   const inputs = [graph.input("a", [2]), graph.input("b", [1])];
   const { gradients, norm } = clipByGlobalNorm(graph, inputs, 1);

@@ -2,9 +2,10 @@ import type { Graph } from "../ir/graph.ts";
 import type { Value } from "../ir/value.ts";
 
 /**
- * How gradients change parameters. `sgd` as in PyTorch: v = momentum v + g; p -= lr v (with
- * `nesterov`: p -= lr (g + momentum v)). `adam` after Kingma and Ba, 2015, `adamw` after Loshchilov
- * and Hutter, 2019: the decay is apart from the gradient.
+ * How gradients change parameters.
+ * - `sgd` as in PyTorch: v = momentum v + g; p -= lr v (with `nesterov`: p -= lr (g + momentum v)).
+ * - `adam` after Kingma and Ba, 2015.
+ * - `adamw` after Loshchilov and Hutter, 2019: the decay is decoupled from the gradient.
  */
 export type Optimizer =
   | { readonly kind: "sgd"; readonly momentum: number; readonly nesterov: boolean }
@@ -26,13 +27,13 @@ export const ADAM = {
   weightDecay: 0,
 } as const satisfies Optimizer;
 
-/** Names of the tensors, each shaped like its parameter and zero at first, that are kept of it. */
+/** Names of the optimizer's state tensors for a parameter, each of its shape and initially zero. */
 export function optimizerSlots(optimizer: Optimizer): readonly string[] {
   if (optimizer.kind !== "sgd") return ["first_moment", "second_moment"];
   return optimizer.momentum === 0 ? [] : ["velocity"];
 }
 
-/** A parameter with its gradient and what the optimizer keeps of it, in the order of the slots. */
+/** A parameter, its gradient and its optimizer state, in the order of the slots. */
 export interface Update {
   readonly parameter: Value;
   readonly gradient: Value;
@@ -45,7 +46,7 @@ export interface UpdateTime {
   readonly step: Value;
 }
 
-/** Adds one update to the graph; gives the parameter and the slots after it. */
+/** Adds one update to the graph; returns the new parameter and slots. */
 export function applyOptimizer(
   graph: Graph,
   optimizer: Optimizer,
@@ -93,7 +94,7 @@ function applyAdam(
 
 /**
  * Scales all gradients so that their common Euclidean norm is at most `maxNorm`, as PyTorch's
- * clip_grad_norm_ does. Gives the norm before, too.
+ * clip_grad_norm_ does. Returns the norm before, too.
  */
 export function clipByGlobalNorm(
   graph: Graph,

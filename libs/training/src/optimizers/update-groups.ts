@@ -6,7 +6,7 @@ interface Sized {
   readonly shape: Shape;
 }
 
-/** Parameters that an optimizer changes as one tensor; alone a parameter keeps its shape. */
+/** Parameters that an optimizer updates as one tensor; a group of one keeps its shape. */
 export interface UpdateGroup<Parameter extends Sized = Sized> {
   /** The parameter's own name, or one that no parameter has. */
   readonly name: string;
@@ -14,12 +14,12 @@ export interface UpdateGroup<Parameter extends Sized = Sized> {
   readonly members: readonly Parameter[];
 }
 
-/** Below this an operation costs more to start than to compute. */
+/** Below this size an operation costs more to start than to compute. */
 const SMALL_ELEMENTS = 16_384;
 
 /**
- * The small parameters as one vector, since an optimizer is some ten operations for each tensor; each
- * of the others by itself, since to join them is to copy them.
+ * Groups the small parameters into one vector, since an optimizer needs about ten operations for
+ * each tensor. Large ones stay alone, since joining them copies them.
  */
 export function updateGroups<Parameter extends Sized>(
   parameters: readonly Parameter[],

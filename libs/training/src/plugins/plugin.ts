@@ -5,19 +5,22 @@ import type { Parameters } from "../parameter-client.ts";
 import type { AlgorithmPlan } from "../training-loop.ts";
 import type { PluginToolkit } from "./toolkit.ts";
 
-/** What a plugin must say that it was written for. */
+/** The API version that a plugin must declare. */
 export const PLUGIN_API_VERSION = 1;
 
 /**
- * The default export of a plugin's ES module. It needs to import nothing: all that it can use comes
- * with `setup`.
+ * The default export of a plugin's ES module. It needs no imports: `setup` receives all that it can
+ * use.
  */
 export interface TrainingPlugin {
   /** Letters, digits, `.`, `_` and `-`. */
   readonly name: string;
   readonly version: string;
   readonly apiVersion: number;
-  /** Adds what the plugin has; called once in each trainer's process, before its job begins. */
+  /**
+   * Adds the plugin's algorithms and environments; called once in each trainer's process, before
+   * its job begins.
+   */
   setup(api: TrainingPluginApi): void | Promise<void>;
 }
 
@@ -33,32 +36,31 @@ export interface TrainingPluginApi {
   readonly toolkit: PluginToolkit;
 }
 
-/** A training algorithm: its config's form, and what it makes of a config. */
+/** A training algorithm: the schema of its config, and the plan for a config. */
 export interface PluginAlgorithm {
   /**
-   * A JSON Schema (draft 2020-12) of an object: the algorithm's own fields, without those that all
-   * jobs have (`seed`, `parameter_servers`, `consistency`, `staleness`, `straggler_ms`,
-   * `compression`, `backend`, `device`). Defaults in it are filled in; fields that it does not name
-   * are refused.
+   * A JSON Schema (draft 2020-12) of an object with the algorithm's own fields. The common fields
+   * are not part of it: `seed`, `parameter_servers`, `consistency`, `staleness`, `straggler_ms`,
+   * `compression`, `backend`, `device`. Its defaults are filled in; unknown fields are refused.
    */
   readonly config: Readonly<Record<string, unknown>>;
-  /** `config` is what its schema has accepted, defaults filled in. */
+  /** `config` is valid by the schema, with defaults filled in. */
   plan(config: Readonly<Record<string, unknown>>, context: PlanContext): PluginPlan;
 }
 
-/** Where a plan will run. */
+/** The circumstances in which a plan will run. */
 export interface PlanContext {
   readonly rank: number;
   /** Workers of the job. */
   readonly tasks: number;
   readonly backend: Backend;
-  /** An environment of Heddle's own or of any plugin. Throws where there is none of that name. */
+  /** A built-in environment or one of any plugin. Throws where the name is unknown. */
   environment(name: string): Environment;
-  /** Draws of their own for each use of the job's seed, as by rank and round. */
+  /** Independent random numbers for each use of the job's seed, as by rank and round. */
   draws(...uses: readonly number[]): Random;
 }
 
 export interface PluginPlan extends AlgorithmPlan {
-  /** Files that a job leaves when it has succeeded, by name; none where absent. */
+  /** Files that a successful job leaves, by name; none where absent. */
   artifacts?(parameters: Parameters): Readonly<Record<string, Uint8Array>>;
 }

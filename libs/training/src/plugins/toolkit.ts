@@ -7,7 +7,7 @@ import { policyForward, policyModel } from "../ppo/ppo-program.ts";
 import { policyFor } from "../ppo/ppo-worker.ts";
 import { gradientName, gradientsOf, localStepsOf, nextName } from "../training-program.ts";
 
-/** What a plugin builds its algorithm of: programs, policies, environments, models. */
+/** The parts of which a plugin builds its algorithm: programs, policies, environments, models. */
 export const PLUGIN_TOOLKIT = {
   ...{ Graph, gradientsOf, gradientName, localStepsOf, nextName, emitModel, ADAM },
   ...{ policyFor, policyForward, policyModel, actorCriticParameters, VectorEnvironment },

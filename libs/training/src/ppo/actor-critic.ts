@@ -2,7 +2,7 @@ import type { Graph } from "../ir/graph.ts";
 import type { Value } from "../ir/value.ts";
 import type { ParameterSpec } from "../training-program.ts";
 
-/** What the policy acts on: one of `actions` choices, or a vector of so many numbers. */
+/** The action space of a policy: one of `actions` choices, or a vector of that length. */
 export interface PolicyShape {
   readonly observations: number;
   readonly actions: number;
@@ -14,9 +14,9 @@ export interface PolicyShape {
 const NETWORKS = ["actor", "critic"] as const;
 
 /**
- * Actor and critic apart, two tanh layers each, with CleanRL's orthogonal start: gain sqrt(2) inside,
- * 0.01 for the policy's head, 1 for the value's. Continuous policies have a log deviation per action
- * that does not depend on the observation.
+ * Separate actor and critic, two tanh layers each, with CleanRL's orthogonal initialization: gain
+ * sqrt(2) inside, 0.01 for the policy's head, 1 for the value's. Continuous policies have a log
+ * deviation for each action that does not depend on the observation.
  */
 export function actorCriticParameters(policy: PolicyShape): ParameterSpec[] {
   const { observations, actions, hidden, continuous } = policy;
@@ -45,7 +45,9 @@ function layer(name: string, inputs: number, outputs: number, gain: number): Par
   ];
 }
 
-/** Log-probabilities [n, actions] of the choices, or the means of the numbers; and values [n]. */
+/**
+ * Log-probabilities [n, actions] of the choices, or the means of the action vector; and values [n].
+ */
 export interface PolicyOutputs {
   readonly head: Value;
   readonly value: Value;

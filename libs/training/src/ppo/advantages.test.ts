@@ -2,14 +2,14 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { estimateAdvantages, type Rollout } from "./advantages.ts";
 
-/** What may come after a step: the episode goes on, has ended, or was cut off. */
+/** How a step may end: the episode continues, has ended, or was cut off. */
 type Ending = "goes on" | "ended" | "cut off";
 
 interface Step {
   readonly reward: number;
   readonly value: number;
   readonly ending: Ending;
-  /** What the critic makes of what was seen last. */
+  /** The critic's value of the last observation. */
   readonly following: number;
 }
 
@@ -18,7 +18,7 @@ const stepOf = (ending: fc.Arbitrary<Ending>) =>
   fc.record({ reward: number(), value: number(), ending, following: number() });
 const endings = fc.constantFrom<Ending>("goes on", "goes on", "ended", "cut off");
 const share = () => fc.double({ min: 0, max: 1, noNaN: true });
-/** Some environments of equally many steps, and what follows each one's last. */
+/** Some environments with equally many steps, and what follows the last step of each. */
 const worlds = fc.integer({ min: 1, max: 12 }).chain((steps) =>
   fc.array(
     fc.record({
@@ -47,7 +47,7 @@ function rolloutOf(environments: readonly World[]): Rollout {
   };
 }
 
-/** The definition, summed out in float64: each episode's errors, discounted, up to its end. */
+/** The definition, summed in float64: each episode's errors, discounted, up to its end. */
 function definition({ steps, last }: World, gamma: number, lambda: number): number[] {
   const errors = steps.map(({ reward, value, ending, following }, at) => {
     const next = {
@@ -67,7 +67,7 @@ function definition({ steps, last }: World, gamma: number, lambda: number): numb
   });
 }
 
-test("advantages and returns are those of the definition in float64, wherever episodes end or are cut", () => {
+test("advantages: equal the float64 definition, wherever episodes end or are cut", () => {
   fc.assert(
     fc.property(worlds, share(), share(), (environments, gamma, lambda) => {
       const rollout = rolloutOf(environments);
@@ -75,7 +75,7 @@ test("advantages and returns are those of the definition in float64, wherever ep
       for (const [i, world] of environments.entries()) {
         for (const [step, expected] of definition(world, gamma, lambda).entries()) {
           const at = step * environments.length + i;
-          // Sums of at most 12 numbers of at most 300 that are rounded to float32 once.
+          // Sums of at most 12 numbers of at most 300, rounded to float32 once.
           expect(Math.abs((advantages[at] ?? Number.NaN) - expected)).toBeLessThan(1e-3);
           const target = expected + (world.steps[step]?.value ?? 0);
           expect(Math.abs((returns[at] ?? Number.NaN) - target)).toBeLessThan(1e-3);
@@ -86,7 +86,7 @@ test("advantages and returns are those of the definition in float64, wherever ep
   );
 });
 
-test("an episode that is cut off gives what it gives where the rollout ends there instead", () => {
+test("advantages: a cut episode gives what a rollout that ends there gives", () => {
   const going = fc.array(stepOf(fc.constant<Ending>("goes on")), { minLength: 1, maxLength: 8 });
   fc.assert(
     fc.property(going, going, number(), share(), share(), (before, after, last, gamma, lambda) => {
@@ -95,7 +95,7 @@ test("an episode that is cut off gives what it gives where the rollout ends ther
       const some = rolloutOf([{ steps: whole, last }]);
       const alone = rolloutOf([{ steps: before, last: cut.following }]);
       const [one, other] = [some, alone].map((it) => estimateAdvantages(it, gamma, lambda));
-      // Zeros alike, whatever their sign.
+      // Zeros are equal, whatever their sign.
       const plain = (numbers: ArrayLike<number> = []) => Array.from(numbers, (it) => it + 0);
       expect(plain(one?.advantages).slice(0, before.length)).toEqual(plain(other?.advantages));
     }),
@@ -103,7 +103,7 @@ test("an episode that is cut off gives what it gives where the rollout ends ther
   );
 });
 
-test("a critic that is right about endless rewards sees no advantage in a cut, and a loss in an end", () => {
+test("advantages: with endless rewards a cut costs nothing, an end costs the value", () => {
   const endless = 1 / (1 - 0.9);
   const worldWith = (ending: Ending): World => ({
     steps: (["goes on", ending, "goes on"] as const).map((one) => ({

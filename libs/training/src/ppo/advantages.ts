@@ -6,19 +6,20 @@ export interface Rollout {
   readonly values: Float32Array;
   /** 1 where the episode was over with this step. */
   readonly dones: Float32Array;
-  /** Values of what would have followed where it was cut off with this step, 0 everywhere else. */
+  /**
+   * Where the episode was cut off at this step, the value of the last observation; 0 everywhere
+   * else.
+   */
   readonly cutValues: Float32Array;
-  /** Values of what follows the last step, one for each environment. */
+  /** Values of the observations after the last step, one for each environment. */
   readonly lastValues: Float32Array;
 }
 
 /**
- * Generalized advantage estimation (Schulman et al., 2016), and the returns that go with it:
- * A_t = delta_t + gamma lambda (1 - done_t) A_{t+1};
- * delta_t = r_t + gamma ((1 - done_t) V_{t+1} + cut_t) - V_t.
- * An episode that ended by itself is worth nothing from there on; one that was cut off is worth what
- * the critic expected of it (partial-episode bootstrapping; Pardo et al., 2018). Nothing of the next
- * episode's comes into either.
+ * Generalized advantage estimation (Schulman et al., 2016), and the returns that go with it: A_t =
+ * delta_t + gamma lambda (1 - done_t) A_{t+1}; delta_t = r_t + gamma ((1 - done_t) V_{t+1} + cut_t)
+ * - V_t. The value after a terminated episode is 0; after a truncated one it is the critic's
+ * estimate (partial-episode bootstrapping; Pardo et al., 2018). The next episode affects neither.
  */
 export function estimateAdvantages(
   rollout: Rollout,

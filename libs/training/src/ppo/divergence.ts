@@ -1,24 +1,24 @@
 import type { Parameters } from "../parameter-client.ts";
 import type { UpdateMetrics } from "./ppo-updater.ts";
 
-/** Nats, as the mean of an update; what is well chosen stays below 0.1, and what is poor below 10. */
+/** Nats, as the mean of an update; well-chosen settings stay below 0.1, poor ones below 10. */
 const MAX_KL = 1_000;
-/** How many times the greatest return that there can be values may be wrong by, as a root mean square. */
+/** The bound of the root mean square value error, in multiples of the greatest possible return. */
 const MAX_VALUE_ERROR = 1_000;
 
 /** What is known after an update. */
 export interface Updated {
   readonly parameters: Parameters;
   readonly metrics: UpdateMetrics;
-  /** The greatest reward so far, by its amount. */
+  /** The greatest absolute reward so far. */
   readonly greatestReward: number;
-  /** Rewards that a return can hold at most: of an episode, or as discounted. */
+  /** The greatest number of rewards in a return: of an episode, or as discounted. */
   readonly horizon: number;
 }
 
 /**
- * Why training has diverged: numbers that are none, a policy that moved beyond any sense in one
- * update, or values beyond any return that the rewards allow. Undefined where it has not.
+ * Why training has diverged: numbers that are not finite, a policy that moved too far in one
+ * update, or values beyond any possible return. Undefined where it has not.
  */
 export function divergenceOf({ parameters, metrics, ...world }: Updated): string | undefined {
   for (const [name, data] of Object.entries(parameters)) {

@@ -13,7 +13,7 @@ import { momentParameters, RunningMoments } from "./running-moments.ts";
 const random = seededRandom(7);
 const ON = { normalize_observations: true, normalize_rewards: true, gamma: 0.9 };
 
-/** Two cars, and what normalises what they show. */
+/** Two cars, and a normalizer of their experience. */
 function cars(config: Partial<typeof ON>) {
   const chosen = { normalize_observations: false, normalize_rewards: false, gamma: 0.9, ...config };
   const worlds = new VectorEnvironment(
@@ -25,7 +25,7 @@ function cars(config: Partial<typeof ON>) {
   return { worlds, parameters, normalizer: new ExperienceNormalizer(worlds, chosen, parameters) };
 }
 
-test("moments of batches are the moments of all rows, and the first guess weighs next to nothing", () => {
+test("moments: of batches equal those of all rows, and the prior weighs almost 0", () => {
   const rows = Float64Array.from({ length: 60 }, (_, i) => (i % 2) * 100 + normal(random));
   const moments = new RunningMoments(initialParameters(momentParameters("x", 2), random), "x");
   for (const [from, to] of [
@@ -46,7 +46,7 @@ test("moments of batches are the moments of all rows, and the first guess weighs
   }
 });
 
-test("moments go on from where the parameters hold them", () => {
+test("moments: continue from those among the parameters", () => {
   const parameters = initialParameters(momentParameters("x", 1), random);
   const moments = new RunningMoments(parameters, "x");
   moments.add(Float64Array.of(3, 5));
@@ -58,7 +58,7 @@ test("moments go on from where the parameters hold them", () => {
   expect(again.scale().mean[0]).toBeCloseTo(6, 3);
 });
 
-test("rewards are divided by the deviation of the discounted return, which begins anew with an episode", () => {
+test("rewards: divided by the return's deviation, which restarts with an episode", () => {
   const { normalizer } = cars({ normalize_rewards: true });
   const history: number[] = [];
   const sums = [0, 0];
@@ -81,7 +81,7 @@ test("rewards are divided by the deviation of the discounted return, which begin
   }
 });
 
-test("normalised numbers are cut at 10", () => {
+test("normalization: numbers are clipped at 10", () => {
   const { worlds, normalizer } = cars(ON);
   for (let step = 0; step < 40; step++) normalizer.observe();
   worlds.observations.set([1e3, -1e3, 0, 0]);
@@ -99,7 +99,7 @@ test("normalised numbers are cut at 10", () => {
   expect(normalizer.greatestReward).toBe(10);
 });
 
-test("what is off passes as it is, and keeps nothing", () => {
+test("normalization: where it is off, numbers pass unchanged and nothing is kept", () => {
   const { worlds, normalizer, parameters } = cars({});
   const rewards = Float32Array.of(-1, -1);
   normalizer.beginRollout();
@@ -111,7 +111,7 @@ test("what is off passes as it is, and keeps nothing", () => {
   expect([parameters, normalizer.discounted]).toEqual([{}, new Float64Array()]);
 });
 
-test("the exported policy takes raw observations and answers as the one that was trained", () => {
+test("exported policy: takes raw observations, answers as the trained one", () => {
   const policy = { observations: 2, actions: 3, continuous: false, hidden: 8 };
   const { worlds, normalizer, parameters: moments } = cars(ON);
   const specs = actorCriticParameters(policy);

@@ -3,18 +3,18 @@ import type { Parameters } from "../parameter-client.ts";
 import type { ParameterSpec } from "../training-program.ts";
 import { momentParameters, NORMALIZED_LIMIT, RunningMoments } from "./running-moments.ts";
 
-/** Which of an experience's numbers are normalised by what was seen of them so far. */
+/** Which numbers of an experience are normalized by their running moments. */
 export interface NormalizationConfig {
   readonly normalize_observations: boolean;
   readonly normalize_rewards: boolean;
   readonly gamma: number;
 }
 
-/** Where the moments of observations are kept among the parameters. */
+/** The name of the observations' moments among the parameters. */
 export const OBSERVATIONS = "observations";
 const RETURNS = "returns";
 
-/** What is kept beside the policy's parameters: the moments go wherever these go. */
+/** The moments as parameters: they are stored and moved with the policy's. */
 export function normalizationParameters(
   config: NormalizationConfig,
   observations: number,
@@ -26,14 +26,20 @@ export function normalizationParameters(
 }
 
 /**
- * Observations to mean 0 and deviation 1, rewards divided by the deviation of the discounted return,
- * both cut at 10, as Stable-Baselines3's VecNormalize and the wrappers of CleanRL's
- * `ppo_continuous_action` do; what is off passes as it is.
+ * Normalizes observations to mean 0 and deviation 1, and divides rewards by the deviation of the
+ * discounted return. Both are clipped at 10, as in Stable-Baselines3's VecNormalize and CleanRL's
+ * `ppo_continuous_action`; what is off passes unchanged.
  */
 export class ExperienceNormalizer {
-  /** What the policy sees, row by row; the environments' own where observations are left alone. */
+  /**
+   * The policy's input, row by row; the environments' own rows where observations are not
+   * normalized.
+   */
   readonly observations: Float32Array;
-  /** The discounted return of each environment's episode so far; empty where rewards are left alone. */
+  /**
+   * The discounted return of each environment's current episode; empty where rewards are not
+   * normalized.
+   */
   readonly discounted: Float64Array;
   readonly #worlds: VectorEnvironment;
   readonly #config: NormalizationConfig;
@@ -53,37 +59,37 @@ export class ExperienceNormalizer {
     this.#returned = new RunningMoments(parameters, RETURNS);
   }
 
-  /** The greatest reward so far as the critic meets it, by its amount. */
+  /** The greatest absolute reward so far, after scaling. */
   get greatestReward(): number {
     return this.#config.normalize_rewards ? NORMALIZED_LIMIT : this.#worlds.greatestReward;
   }
 
-  /** Goes on from the moments among the parameters, to the bit, however they came there. */
+  /** Continues from the moments among the parameters, bit by bit. */
   beginRollout(): void {
     this.#seen = new RunningMoments(this.#parameters, OBSERVATIONS);
     this.#returned = new RunningMoments(this.#parameters, RETURNS);
   }
 
-  /** Leaves the moments among the parameters. */
+  /** Writes the moments to the parameters. */
   endRollout(): void {
     this.#seen.keepIn(this.#parameters);
     this.#returned.keepIn(this.#parameters);
   }
 
-  /** Learns from what the environments show and fills `observations`. */
+  /** Updates the moments by the current observations and fills `observations`. */
   observe(): void {
     if (!this.#config.normalize_observations) return;
     this.#seen.add(this.#worlds.observations);
     this.look();
   }
 
-  /** Fills `observations` alone. */
+  /** Fills `observations` without an update of the moments. */
   look(): void {
     if (!this.#config.normalize_observations) return;
     this.observations.set(this.normalized(this.#worlds.observations));
   }
 
-  /** Rows as the policy would see them now; nothing is learned from them. */
+  /** Rows as the policy would see them now; the moments do not change. */
   normalized(rows: Float32Array): Float32Array {
     if (!this.#config.normalize_observations) return rows;
     const { mean, inverseDeviation } = this.#seen.scale();
@@ -94,7 +100,10 @@ export class ExperienceNormalizer {
     });
   }
 
-  /** Learns from a step's rewards and scales them in place; `dones` is 1 where an episode ended. */
+  /**
+   * Updates the moments by a step's rewards and scales them in place; `dones` is 1 where an episode
+   * ended.
+   */
   scaleRewards(rewards: Float32Array, dones: Float32Array): void {
     if (!this.#config.normalize_rewards) return;
     const { discounted } = this;

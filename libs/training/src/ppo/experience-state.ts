@@ -1,21 +1,23 @@
 import type { VectorEnvironment } from "../environments/vector-environment.ts";
 import type { RankState } from "../training-loop.ts";
 
-/** What a worker's experience goes on from: its environments, and its latest returns. */
+/**
+ * The state from which a worker's experience continues: its environments and its latest returns.
+ */
 interface OngoingExperience {
   readonly worlds: VectorEnvironment;
   /** Of the latest episodes; changed in place. */
   readonly returns: number[];
-  /** The discounted return of each environment so far; empty where none is needed. */
+  /** The discounted return of each environment so far; empty where unused. */
   readonly discounted: Float64Array;
 }
 
-/** Of a rank's state, what is no optimizer's. */
+/** The part of a rank's state that is not the optimizer's. */
 const WORLDS = "worlds";
 const RETURNS = "returns";
 const DISCOUNTED = "discounted";
 
-/** For a rank's state beside the optimizer's; nothing where an environment cannot be kept. */
+/** State to store beside the optimizer's; empty where an environment has no snapshot. */
 export function keepExperience({ worlds, returns, discounted }: OngoingExperience): RankState {
   const snapshot = worlds.snapshot();
   if (!snapshot) return {};
@@ -26,7 +28,9 @@ export function keepExperience({ worlds, returns, discounted }: OngoingExperienc
   };
 }
 
-/** Goes on from a rank's state where it has what is needed; the optimizer's part of it. */
+/**
+ * Restores the experience from a rank's state where it is complete; returns the optimizer's part.
+ */
 export function resumeExperience(
   { worlds, returns, discounted }: OngoingExperience,
   state: RankState | undefined,
@@ -45,7 +49,7 @@ export function resumeExperience(
   return Object.keys(optimizer).length > 0 ? optimizer : undefined;
 }
 
-/** The same bits: what a rank keeps are singles, and worlds count in doubles. */
+/** The same bits as singles: a rank's state is float32, and environments use float64. */
 function asSingles(doubles: Float64Array<ArrayBuffer>): Float32Array {
   return new Float32Array(doubles.buffer);
 }

@@ -11,7 +11,9 @@ export interface PpoConfig extends PpoLoss, NormalizationConfig {
   readonly num_steps: number;
   readonly anneal_lr: boolean;
   readonly gae_lambda: number;
-  /** An episode that was cut off is worth what the critic expects of its last observation, not 0. */
+  /**
+   * The value after a truncated episode is the critic's estimate for its last observation, not 0.
+   */
   readonly bootstrap_truncated: boolean;
   readonly num_minibatches: number;
   readonly update_epochs: number;

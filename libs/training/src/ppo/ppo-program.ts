@@ -72,8 +72,8 @@ export function policyForward(policy: PolicyShape, batch: number): Executable {
 }
 
 /**
- * The trained policy alone, its parameters within: `observation` in, `head` and `value` out. Takes
- * observations as the environment gives them: what normalises them is within too.
+ * The trained policy alone, with its parameters as constants: `observation` in, `head` and `value`
+ * out. It includes the normalization, so it takes raw observations.
  */
 export function policyModel(
   policy: PolicyShape,
@@ -170,7 +170,7 @@ function gaussian(graph: Graph, mean: Value, action: Value, logDeviation: Value)
   };
 }
 
-/** To mean 0 and deviation 1 over the batch (n - 1 in the variance, as PyTorch has it). */
+/** To mean 0 and deviation 1 over the batch (n - 1 in the variance, as in PyTorch). */
 function normalised(graph: Graph, advantage: Value): Value {
   const centred = graph.sub(advantage, graph.mean(advantage));
   const count = Math.max(1, (advantage.shape[0] ?? 1) - 1);

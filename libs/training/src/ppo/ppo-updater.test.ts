@@ -49,12 +49,12 @@ async function epochsWith(targetKl: number): Promise<number[][]> {
   return epochs;
 }
 
-test("target_kl ends an update's epochs by the last minibatch of one, not by their mean", async () => {
+test("target_kl: ends an update's epochs by the last minibatch, not by the mean", async () => {
   const all = await epochsWith(1e6);
   expect(all.map((epoch) => epoch.length)).toEqual(Array(6).fill(4));
   const lasts = all.map((epoch) => epoch.at(-1) ?? 0);
   const means = all.map((epoch) => epoch.reduce((sum, each) => sum + each, 0) / epoch.length);
-  // Each target lies halfway between the two of one epoch, so that they part somewhere.
+  // Each target is halfway between the two of one epoch, so that the results differ somewhere.
   const stopping = (values: readonly number[], target: number) => {
     const at = values.findIndex((value) => value > target);
     return at < 0 ? values.length : at + 1;

@@ -22,11 +22,11 @@ export const PPO_ADAM = { ...ADAM, epsilon: 1e-5 };
 /** Means over the minibatches of an update, by name; `loss` among them. */
 export type UpdateMetrics = Readonly<Record<string, number>>;
 
-/** Changes the parameters by what was experienced. */
+/** Changes the parameters by an experience. */
 export interface PpoUpdater {
-  /** What it keeps between updates; empty where the servers keep it. */
+  /** State between updates; empty where the servers keep it. */
   readonly state: Readonly<Record<string, Float32Array>>;
-  /** Rejects with an AppError `invalid_value` at the first loss that is no number. */
+  /** Rejects with an AppError `invalid_value` at the first loss that is not finite. */
   update(experience: Experience, learningRate: number): Promise<UpdateMetrics>;
   close(): Promise<void>;
 }
@@ -44,10 +44,9 @@ export interface UpdaterParts {
 }
 
 /**
- * For a job of one worker: all steps of an update run in one call (one for each epoch where
- * `target_kl` may end it), with Adam's state kept here, and the servers are given how far the
- * parameters have moved. They must use plain SGD, and parts must not be compressed. Nobody else moves
- * the parameters, so nothing is pulled.
+ * For a job of one worker: the steps of an update run in one call, or in one for each epoch where
+ * `target_kl` is set. Adam's state is kept here and the servers receive displacements, by plain SGD
+ * and without compression. Only this worker changes the parameters, so nothing is pulled.
  */
 export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const { backend, program, config, client, parameters, random } = parts;
@@ -75,19 +74,19 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
           data.set(results[nextName(name)] ?? []);
         }
         metrics.add(results);
-        // As CleanRL does: of the epoch's last minibatch, not of their mean.
+        // As in CleanRL: of the epoch's last minibatch, not of their mean.
         if (metrics.latest("approximate_kl") > (config.target_kl ?? Number.POSITIVE_INFINITY))
           break;
       }
       await client.push(movedTo(parameters, served), { weight: 1, learningRate: 1 });
-      // What the servers have, to the bit: one that resumes begins with theirs.
+      // The servers' values, bit by bit: a worker that resumes begins with them.
       for (const [name, data] of Object.entries(served)) parameters[name]?.set(data);
       return metrics.means();
     },
   };
 }
 
-/** Several shuffles of the same rows, one after the other; `order` is left at the last. */
+/** Several shuffles of the same rows, one after the other; `order` ends as the last. */
 function shuffledEpochs(order: Int32Array, epochs: number, random: Random): Int32Array {
   const rows = new Int32Array(order.length * epochs);
   for (let epoch = 0; epoch < epochs; epoch++) {
@@ -99,7 +98,7 @@ function shuffledEpochs(order: Int32Array, epochs: number, random: Random): Int3
 
 /**
  * For several workers: the gradients of each minibatch go to the servers, which clip, average and
- * apply Adam; the parameters come back before the next.
+ * apply Adam. The parameters are pulled before the next minibatch.
  */
 export async function sharedUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const { backend, program, config, client, parameters, random } = parts;
@@ -139,8 +138,8 @@ function copyOf(parameters: Parameters): Parameters {
 }
 
 /**
- * How far the servers' parameters are from these, and what they will be in `served`: the same
- * float32 arithmetic as theirs, rounding and all.
+ * The displacement between the servers' parameters and these; `served` becomes the servers' next
+ * value by the same float32 arithmetic.
  */
 function movedTo(parameters: Parameters, served: Parameters): Parameters {
   return Object.fromEntries(
@@ -153,7 +152,7 @@ function movedTo(parameters: Parameters, served: Parameters): Parameters {
   );
 }
 
-/** An AppError `invalid_value` that says what to do. */
+/** An AppError `invalid_value` with advice. */
 export function diverged(why: string): Error {
   return bad(
     `${why}: training has diverged. Lower learning_rate or max_grad_norm, or look ` +
@@ -161,7 +160,7 @@ export function diverged(why: string): Error {
   );
 }
 
-/** Averages what a program says besides parameters and gradients. */
+/** Averages a program's metrics. */
 class MetricMeans {
   readonly #names: readonly string[];
   readonly #sums = new Map<string, number>();

@@ -15,7 +15,7 @@ import { policyForward, ppoProgram } from "./ppo-program.ts";
 import { diverged, localUpdater, sharedUpdater, type UpdateMetrics } from "./ppo-updater.ts";
 import { collectRollout } from "./rollout-collector.ts";
 
-/** What is told of each iteration. */
+/** The report of one iteration. */
 export interface PpoProgress {
   /** From 1. */
   readonly iteration: number;
@@ -24,10 +24,10 @@ export interface PpoProgress {
   readonly timesteps: number;
   /** The mean of this worker's last 100 episodes; absent before the first ended. */
   readonly episodeReturn?: number | undefined;
-  /** How many episodes that is the mean of. */
+  /** The number of episodes in that mean. */
   readonly episodes: number;
   readonly metrics: UpdateMetrics;
-  /** What the worker keeps beside the parameters, by which it can go on. */
+  /** The worker's state beside the parameters, from which it can resume. */
   readonly state: Readonly<Record<string, Float32Array>>;
 }
 
@@ -37,8 +37,8 @@ export interface PpoWorkerOptions {
   readonly backend: Backend;
   readonly client: ParameterClient;
   /**
-   * This worker's own draws for each iteration, so that one that resumes has the same; its
-   * environments begin by those of the iteration before.
+   * This worker's random numbers for each iteration, so that a resumed worker has the same. Its
+   * environments begin with those of the iteration before.
    */
   readonly draws: (iteration: number) => Random;
   readonly workers: number;
@@ -46,7 +46,7 @@ export interface PpoWorkerOptions {
   readonly parameters: Parameters;
   /** From a checkpoint; zeros where absent. */
   readonly state?: Readonly<Record<string, Float32Array>> | undefined;
-  /** Iterations that a checkpoint has behind it. */
+  /** Iterations that the checkpoint contains. */
   readonly done: number;
   readonly signal: AbortSignal;
   /** `stop` ends the job here, before its iterations are over. */
@@ -56,13 +56,13 @@ export interface PpoWorkerOptions {
 /** Episodes that the reported return is the mean of. */
 const RETURN_WINDOW = 100;
 
-/** The policy's shape for an environment. */
+/** The policy's action space for an environment. */
 export function policyFor(environment: Environment, hidden: number): PolicyShape {
   const { observations, actions, continuous } = environment;
   return { observations, actions, continuous, hidden };
 }
 
-/** All that a job's servers hold: the policy, and the moments of what it is normalised by. */
+/** All parameters on a job's servers: the policy, and the moments of the normalization. */
 export function ppoParameters(environment: Environment, config: PpoConfig): ParameterSpec[] {
   return [
     ...actorCriticParameters(policyFor(environment, config.hidden)),
@@ -71,8 +71,8 @@ export function ppoParameters(environment: Environment, config: PpoConfig): Para
 }
 
 /**
- * Iterations of whole batches within `total_timesteps`. Throws an AppError `invalid_value` where there
- * is none, or where the batch does not divide into minibatches.
+ * Iterations of whole batches within `total_timesteps`. Throws an AppError `invalid_value` where
+ * there are none, or where the batch does not divide into minibatches.
  */
 export function ppoIterations(config: PpoConfig, workers: number): number {
   const batch = config.num_envs * config.num_steps;
@@ -89,7 +89,7 @@ export function ppoIterations(config: PpoConfig, workers: number): number {
 
 /**
  * One worker of a PPO job, from the first pull to the last push. Rejects with an AppError
- * `invalid_value` where training diverges (`divergenceOf`), and says at which step.
+ * `invalid_value` that names the step where training diverges (`divergenceOf`).
  */
 export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   const { config, backend, client, parameters, workers, signal } = options;
@@ -150,7 +150,7 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   await forward.close();
 }
 
-/** What went wrong with the numbers, with where. */
+/** The error with the iteration and step at which it occurred. */
 function placed(error: unknown, iteration: number, timesteps: number): unknown {
   const { code, message } = toAppError(error);
   if (code !== "invalid_value") return error;

@@ -11,11 +11,11 @@ import { keepExperience, resumeExperience } from "./experience-state.ts";
 import { PPO_DEFAULTS } from "./ppo-config.ts";
 import { ppoIterations } from "./ppo-worker.ts";
 
-/** A draw in the middle: no displacement. */
+/** A random number in the middle: no displacement. */
 const none = () => 0.5;
 
 describe("environments", () => {
-  it("CartPole: one push from rest moves as the published equations say", () => {
+  it("CartPole: one push from rest follows the published equations", () => {
     const world = cartPole();
     const seen = new Float32Array(4);
     world.reset(none, seen);
@@ -28,7 +28,7 @@ describe("environments", () => {
     expect(seen[3]).toBeCloseTo(0.02 * turning, 6);
   });
 
-  it("CartPole pushed one way is over within 12 steps", () => {
+  it("CartPole: pushed one way it is over within 12 steps", () => {
     const world = cartPole();
     const seen = new Float32Array(4);
     world.reset(none, seen);
@@ -38,7 +38,7 @@ describe("environments", () => {
     expect(steps).toBeLessThanOrEqual(12);
   });
 
-  it("MountainCar cannot climb by full power, and can by swinging", () => {
+  it("MountainCar: cannot climb by full power, and can by swinging", () => {
     const climb = (policy: (seen: Float32Array) => number) => {
       const world = mountainCar();
       const seen = new Float32Array(2);
@@ -61,7 +61,7 @@ describe("environments", () => {
     expect(world.step(Float32Array.of(0), seen).reward).toBeCloseTo(0, 9);
   });
 
-  it("Acrobot at rest stays at rest, and keeps its energy without torque", () => {
+  it("Acrobot: at rest it stays at rest, and keeps its energy without torque", () => {
     const world = acrobot();
     const seen = new Float32Array(6);
     world.reset(none, seen);
@@ -82,7 +82,7 @@ describe("environments", () => {
   });
 });
 
-test("episodes end by themselves or at their limit, and begin anew", () => {
+test("episodes: end by themselves or at their limit, then the next one begins", () => {
   const endless: Environment = { ...pendulum(), maxSteps: 3 };
   const ended: number[] = [];
   const worlds = new VectorEnvironment([cartPole(), cartPole()], seededRandom(1), (episode) =>
@@ -97,8 +97,10 @@ test("episodes end by themselves or at their limit, and begin anew", () => {
   expect(cut).toEqual([3, 3]);
 });
 
-test("a step tells an episode that was cut off, with what was seen last, from one that ended", () => {
-  /** Shows how many steps are behind it; the third ends, is cut off, or both. */
+test("episodes: a cut has its last observation, a termination has none", () => {
+  /**
+   * Its observation is the number of steps; the third step ends the episode, cuts it off, or both.
+   */
   const counter = (third: Partial<StepOutcome>, maxSteps = 100): Environment => {
     let step = 0;
     return {
@@ -137,7 +139,7 @@ test("a step tells an episode that was cut off, with what was seen last, from on
 });
 
 test.each([cartPole, acrobot, mountainCar, pendulum])(
-  "environment %# goes on from a snapshot to the same bits",
+  "snapshot: environment %# continues bit by bit",
   (make) => {
     const { continuous } = make();
     const ended: number[] = [];
@@ -162,14 +164,14 @@ test.each([cartPole, acrobot, mountainCar, pendulum])(
     for (let step = 0; step < 5; step++) {
       const [one, other] = [first.step(act(step)), second.step(act(step))];
       expect(other).toEqual(one);
-      // An episode that ends begins anew by draws, which are not the environment's.
+      // A new episode depends on random numbers, which are not part of the environment.
       if (one.dones.includes(1)) break;
       expect(second.snapshot()).toEqual(first.snapshot());
     }
   },
 );
 
-test("environments that cannot be kept, or are others, begin anew", () => {
+test("snapshot: environments without one, or different ones, begin new episodes", () => {
   const nothing = { returns: [], discounted: new Float64Array() };
   const { snapshot: _, ...without } = cartPole();
   const plain = new VectorEnvironment([without], seededRandom(1), () => undefined);
@@ -182,7 +184,7 @@ test("environments that cannot be kept, or are others, begin anew", () => {
   expect([one.snapshot(), kept.returns]).toEqual([before, [7]]);
 });
 
-test("a batch that does not divide into minibatches is refused with both numbers", () => {
+test("minibatches: a batch that does not divide is refused with both numbers", () => {
   const config = { ...PPO_DEFAULTS, num_minibatches: 7 };
   expect(() => ppoIterations(config, 1)).toThrow(/= 512 must be a multiple of num_minibatches 7/);
   const few = { ...PPO_DEFAULTS, total_timesteps: 1023 };
@@ -192,14 +194,14 @@ test("a batch that does not divide into minibatches is refused with both numbers
 
 test.each([
   [{}, {}, undefined],
-  // A first critic's error is no divergence, however small the rewards are.
+  // The error of an untrained critic is not a divergence, however small the rewards are.
   [{ value_loss: 50 }, { greatestReward: 1e-9 }, undefined],
   [{ value_loss: 1e9 }, { greatestReward: 1e4 }, undefined],
   [{ value_loss: 1e11 }, {}, /values are wrong by 447000, and no return can be above 100/],
   [{ approximate_kl: 2e4 }, {}, /the policy moved by 20000 nats in one update/],
   [{ approximate_kl: Number.NaN }, {}, /moved by NaN/],
   [{}, { parameters: { a: Float32Array.of(1, Number.NaN) } }, /the parameters a hold NaN/],
-])("an update with %j in %j has diverged: %s", (metrics, world, why) => {
+])("divergence: an update with %j in %j: %s", (metrics, world, why) => {
   const usual = { parameters: { a: Float32Array.of(1) }, greatestReward: 1, horizon: 100 };
   const told = divergenceOf({ ...usual, metrics, ...world });
   if (why) expect(told).toMatch(why);

@@ -13,7 +13,7 @@ const GAMMA = 0.9;
 const STEPS = 7;
 const policy = { observations: 1, actions: 2, continuous: false, hidden: 4 };
 
-/** Shows how many steps are behind it, and gives a reward of 1 for each; cut off after three. */
+/** Its observation is the number of steps, its reward 1 for each; cut off after three. */
 function counter(third: Partial<StepOutcome> = {}): Environment {
   let step = 0;
   return {
@@ -29,7 +29,7 @@ function counter(third: Partial<StepOutcome> = {}): Environment {
   };
 }
 
-/** Seven steps of two worlds whose episodes have three each; and how the critic judges. */
+/** Seven steps of two environments whose episodes have three each; and the critic's estimate. */
 async function collect(options: {
   readonly second?: Environment;
   readonly bootstrapTruncated: boolean;
@@ -51,7 +51,7 @@ async function collect(options: {
   const forward = await referenceBackend.compile(policyForward(policy, 2));
   const { bootstrapTruncated } = options;
   const experience = await collectRollout(
-    // Without lambda a return is a reward and the value of what follows.
+    // Without lambda a return is the reward and the value of the next observation.
     {
       ...{ policy, forward, worlds, normalizer, random, bootstrapTruncated },
       ...{ steps: STEPS, gamma: GAMMA, lambda: 0 },
@@ -67,7 +67,7 @@ async function collect(options: {
   return { returns, worth, parameters };
 }
 
-test("an episode that is cut off is worth what the critic expects of its last observation", async () => {
+test("truncation: the value is the critic's estimate of the last observation", async () => {
   const { returns, worth } = await collect({ bootstrapTruncated: true });
   const values = await Promise.all([1, 2, 3].map(worth));
   expect(new Set(values).size).toBe(3);
@@ -78,7 +78,7 @@ test("an episode that is cut off is worth what the critic expects of its last ob
   }
 });
 
-test("it is worth nothing where it ended by itself at the limit, or where cuts are to count as ends", async () => {
+test("truncation: the value is 0 where the episode terminated or cuts count as ends", async () => {
   const ended = await collect({
     ...{ bootstrapTruncated: true, second: counter({ terminated: true }) },
   });
@@ -92,11 +92,11 @@ test("it is worth nothing where it ended by itself at the limit, or where cuts a
   }
 });
 
-test("a last observation is normalised by what was seen until then, and teaches nothing", async () => {
+test("truncation: a last observation is normalized and does not change moments", async () => {
   const { returns, worth, parameters } = await collect({
     ...{ bootstrapTruncated: true, normalized: true },
   });
-  // Both worlds show 0, 1 and 2 at the first three steps; what is seen last, 3, is not among them.
+  // Both show 0, 1 and 2 at the first three steps; the last observation, 3, is not among them.
   const seen = [0, 0, 1, 1, 2, 2];
   const [mean, variance] = [1, seen.reduce((sum, x) => sum + (x - 1) ** 2, 0) / seen.length];
   const last = await worth((3 - mean) / Math.sqrt(variance));

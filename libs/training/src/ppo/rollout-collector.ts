@@ -7,7 +7,7 @@ import type { PolicyShape } from "./actor-critic.ts";
 import { estimateAdvantages } from "./advantages.ts";
 import type { ExperienceNormalizer } from "./experience-normalizer.ts";
 
-/** Everything that an update needs of a rollout, step by step and environment by environment. */
+/** The input of an update, step by step and environment by environment. */
 export interface Experience {
   readonly observation: Float32Array;
   readonly action: Int32Array | Float32Array;
@@ -27,14 +27,14 @@ export interface CollectorOptions {
   readonly steps: number;
   readonly gamma: number;
   readonly lambda: number;
-  /** Whether an episode that was cut off counts as one that would have gone on. */
+  /** Whether the value after a truncated episode is the critic's estimate. */
   readonly bootstrapTruncated: boolean;
   readonly random: Random;
 }
 
 const HALF_LOG_TWO_PI = Math.log(2 * Math.PI) / 2;
 
-/** Lets the policy act for a number of steps in all environments. */
+/** Runs the policy for a number of steps in all environments. */
 export async function collectRollout(
   options: CollectorOptions,
   parameters: Parameters,
@@ -68,7 +68,7 @@ export async function collectRollout(
       cuts.push({ at: at + environment, observation: normalizer.normalized(last) });
     }
   }
-  // The next rollout learns from what is seen now: it begins with it.
+  // The next rollout updates the moments by these observations: it begins with them.
   normalizer.look();
   const { value: lastValues } = (await forward.run(feeds)) as Outputs;
   normalizer.endRollout();
@@ -92,13 +92,16 @@ export async function collectRollout(
 
 /** An episode that was cut off in a rollout. */
 interface Cut {
-  /** Its last step's place among all steps of all environments. */
+  /** The index of its last step among all steps of all environments. */
   readonly at: number;
-  /** What was seen last, as the policy sees it. */
+  /** The last observation, normalized. */
   readonly observation: Float32Array;
 }
 
-/** What the critic makes of cut episodes' last observations, each at its place; 0 elsewhere. */
+/**
+ * The critic's values of the last observations of truncated episodes, each at its index; 0
+ * elsewhere.
+ */
 async function valuesAt(
   cuts: readonly Cut[],
   { worlds, policy, forward }: CollectorOptions,
@@ -123,7 +126,7 @@ interface Outputs extends Record<string, Float32Array> {
   readonly value: Float32Array;
 }
 
-/** Draws an action for each environment and notes its log-probability. */
+/** Samples an action for each environment and records its log-probability. */
 function act(
   { policy, random, worlds }: CollectorOptions,
   parameters: Parameters,

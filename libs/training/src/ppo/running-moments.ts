@@ -1,14 +1,14 @@
 import type { Parameters } from "../parameter-client.ts";
 import type { ParameterSpec } from "../training-program.ts";
 
-/** What the first guess (mean 0, variance 1) weighs, in samples, as Stable-Baselines3 has it. */
+/** The weight of the prior (mean 0, variance 1) in samples, as in Stable-Baselines3. */
 const PRIOR_SAMPLES = 1e-4;
-/** Added to a variance, so that what never changes is not divided by nothing. */
+/** Added to a variance, so that a constant is not divided by zero. */
 const EPSILON = 1e-8;
-/** Normalised numbers are cut here, on both sides: CleanRL's and Stable-Baselines3's 10. */
+/** Normalized numbers are clipped here, on both sides, as in CleanRL and Stable-Baselines3. */
 export const NORMALIZED_LIMIT = 10;
 
-/** The tensors in which the moments of `width` numbers are kept beside a model's parameters. */
+/** The tensors that hold the moments of `width` numbers beside a model's parameters. */
 export function momentParameters(name: string, width: number): ParameterSpec[] {
   return [
     { name: `${name}.mean`, shape: [width], init: { kind: "zeros" } },
@@ -17,20 +17,20 @@ export function momentParameters(name: string, width: number): ParameterSpec[] {
   ];
 }
 
-/** What a normalised number is: `clip((x - mean) * inverseDeviation, -10, 10)`. */
+/** The normalization of a number: `clip((x - mean) * inverseDeviation, -10, 10)`. */
 export interface Scale {
   readonly mean: Float64Array;
   readonly inverseDeviation: Float64Array;
 }
 
-/** The scale that is kept under that name; undefined where none is. */
+/** The scale that is stored under that name; undefined where there is none. */
 export function scaleIn(parameters: Parameters, name: string): Scale | undefined {
   return `${name}.mean` in parameters ? new RunningMoments(parameters, name).scale() : undefined;
 }
 
 /**
- * Mean and variance of all rows that were seen, each number by itself; batches are merged by the
- * formula of Chan, Golub and LeVeque (1979). Begins with what the parameters hold.
+ * Mean and variance of all rows so far, for each number separately. Batches are merged by the
+ * formula of Chan, Golub and LeVeque (1979). Begins with the moments among the parameters.
  */
 export class RunningMoments {
   readonly #name: string;
@@ -45,7 +45,7 @@ export class RunningMoments {
     this.#count = (parameters[`${name}.count`]?.[0] ?? 0) + PRIOR_SAMPLES;
   }
 
-  /** Rows as long as the mean, one after the other. */
+  /** Rows of the mean's length, one after the other. */
   add(rows: Float32Array | Float64Array): void {
     const width = this.#mean.length;
     const count = rows.length / width;
@@ -72,7 +72,7 @@ export class RunningMoments {
     };
   }
 
-  /** Puts them where they came from; a count is whole to 16,777,216, and then rounded. */
+  /** Writes them to the parameters; a count is exact to 16,777,216, and then rounded. */
   keepIn(parameters: Parameters): void {
     parameters[`${this.#name}.mean`]?.set(this.#mean);
     parameters[`${this.#name}.variance`]?.set(this.#variance);

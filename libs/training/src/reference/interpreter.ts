@@ -15,8 +15,8 @@ import {
 export type Feeds = Readonly<Record<string, ArrayLike<number>>>;
 
 /**
- * Evaluates values of a graph in float64, each operation by a plain loop. It is what the other
- * backends are held to, and slow. Throws an AppError `invalid_value` for a missing or misshapen feed.
+ * Evaluates values of a graph in float64, each operation by a plain loop: the slow oracle of the
+ * other backends. Throws an AppError `invalid_value` for a missing or misshapen feed.
  */
 export function interpret(outputs: readonly Value[], feeds: Feeds): Float64Array[] {
   const known = new Map<number, Float64Array>();

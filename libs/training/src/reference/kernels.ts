@@ -1,7 +1,7 @@
 import { broadcastShape } from "../ir/shapes.ts";
 import { type BinaryKind, elementCount, type Shape, type UnaryKind } from "../ir/value.ts";
 
-/** Plain loops in float64: slow and evidently right, the oracle of every other backend. */
+/** Plain loops in float64: slow and evidently correct, the oracle of every other backend. */
 
 /** Distance in elements between neighbours along each axis; 0 along an axis that stretches. */
 function strides(shape: Shape, target: Shape): number[] {
@@ -15,7 +15,7 @@ function strides(shape: Shape, target: Shape): number[] {
   return result;
 }
 
-/** Calls with the position in the operand for each position of the target, in order. */
+/** Calls with the operand's position for each position of the target, in order. */
 function forEachIn(
   target: Shape,
   steps: readonly number[],
@@ -151,7 +151,7 @@ export function shiftAxis(
   return result;
 }
 
-/** Rows over the last axis, each made a distribution, or its logarithm. */
+/** Rows over the last axis: each becomes a distribution, or its logarithm. */
 export function softmax(input: Tensor, logarithm: boolean): Float64Array {
   const width = input.shape.at(-1) ?? 1;
   const result = new Float64Array(input.data.length);

@@ -10,9 +10,9 @@ export interface ParameterRange {
 }
 
 /**
- * Cuts a model into fragments that are exchanged one by one, after Streaming DiLoCo (Douillard et al.,
- * 2025): runs of the parameters in their order, all of the same number of elements but for one. Gives
- * the ranges of each. Throws an AppError `invalid_value` for fewer than one.
+ * Cuts a model into fragments that are exchanged separately, after Streaming DiLoCo (Douillard et
+ * al., 2025): runs of the parameters in order, equal to within one element. Returns the ranges of
+ * each. Throws an AppError `invalid_value` for fewer than one.
  */
 export function fragmentRanges(
   parameters: readonly TensorSpec[],
@@ -30,7 +30,7 @@ export function fragmentRanges(
   });
 }
 
-/** What lies between two places of all parameters in a row. */
+/** The ranges between two positions of the concatenated parameters. */
 function rangesWithin(
   parameters: readonly TensorSpec[],
   sizes: readonly number[],

@@ -5,7 +5,7 @@ import { PARTITION_ELEMENTS, planShards } from "./sharding-plan.ts";
 const spec = (name: string, ...shape: number[]) => ({ name, shape, type: "f32" as const });
 const MODEL = [spec("a", 5000, 1000), spec("b", 1000), spec("c", 3, 7), spec("d", 2000, 1000)];
 
-test("each element of each parameter is held once, in pieces of at most 4 MiB", () => {
+test("shards: each element is held once, in pieces of at most 4 MiB", () => {
   const { partitions } = planShards(MODEL, 3);
   for (const { name, shape } of MODEL) {
     const pieces = partitions.filter(({ parameter }) => parameter === name);
@@ -19,7 +19,7 @@ test("each element of each parameter is held once, in pieces of at most 4 MiB", 
   }
 });
 
-test("pieces do not overlap on a server, begin at int8 blocks, and servers are balanced", () => {
+test("shards: pieces do not overlap, begin at int8 blocks, and are balanced", () => {
   const { partitions, slabElements } = planShards(MODEL, 3);
   for (const [shard, total] of slabElements.entries()) {
     const own = partitions.filter((piece) => piece.shard === shard);
@@ -34,7 +34,7 @@ test("pieces do not overlap on a server, begin at int8 blocks, and servers are b
   expect(Math.max(...slabElements) - Math.min(...slabElements)).toBeLessThan(PARTITION_ELEMENTS);
 });
 
-test("fragments have their own shards, equal to an element, and hold each element once", () => {
+test("shards: fragments have their own, balanced to an element, all elements once", () => {
   const elements = (fragments: number) =>
     fragmentRanges(MODEL, fragments).map((ranges) =>
       ranges.reduce((sum, { begin, end }) => sum + end - begin, 0),
@@ -64,6 +64,6 @@ test("fragments have their own shards, equal to an element, and hold each elemen
   expect(() => fragmentRanges(MODEL, 0)).toThrow(/at least one fragment/);
 });
 
-test("no server is refused", () => {
+test("shards: zero servers are refused", () => {
   expect(() => planShards(MODEL, 0)).toThrow(/at least one parameter server/);
 });

@@ -4,9 +4,9 @@ import { fragmentRanges, type ParameterRange } from "./fragments.ts";
 
 /** A piece of a parameter, the unit that moves between workers and servers. */
 export interface Partition extends ParameterRange {
-  /** Which shard holds it. */
+  /** The shard that holds it. */
   readonly shard: number;
-  /** Where it lies in that shard's slab, in elements; a multiple of 256. */
+  /** Its position in that shard's slab, in elements; a multiple of 256. */
   readonly offset: number;
 }
 
@@ -23,10 +23,10 @@ export const PARTITION_ELEMENTS = 1024 * 1024;
 const ALIGNMENT = 256;
 
 /**
- * Cuts parameters into pieces of at most 4 MiB and gives each, the largest first, to the shard with
- * the least so far. With fragments each has its own shards, as many as all others: the first fragment's
- * come first. Deterministic: the same parameters and numbers give the same plan. Throws an AppError
- * `invalid_value` without shards, and where they are no multiple of the fragments.
+ * Cuts parameters into pieces of at most 4 MiB and assigns each, the largest first, to the shard
+ * with the least. With fragments each has its own shards, as many as every other: the first
+ * fragment's come first. Deterministic. Throws an AppError `invalid_value` without shards, and
+ * where they are not a multiple of the fragments.
  */
 export function planShards(
   parameters: readonly TensorSpec[],
@@ -65,7 +65,7 @@ function placePieces(
   return pieces.map((piece) => placed.get(piece) as Partition);
 }
 
-/** Pieces end where 4 MiB of their parameter do, whatever fragment they are of. */
+/** Pieces end where 4 MiB of their parameter do, in whatever fragment they are. */
 function cut({ parameter, begin, end }: ParameterRange): ParameterRange[] {
   const pieces: ParameterRange[] = [];
   for (let at = begin; at < end; ) {

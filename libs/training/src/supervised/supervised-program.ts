@@ -7,7 +7,7 @@ import type { ParameterSpec, TrainingProgram } from "../training-program.ts";
 /** A dense network on rows of numbers, for regression or classification. */
 export interface SupervisedShape {
   readonly features: number;
-  /** Numbers to predict, or classes to tell apart. */
+  /** Numbers to predict, or classes. */
   readonly outputs: number;
   readonly task: "regression" | "classification";
   /** Units of each hidden layer; empty for a linear model. */

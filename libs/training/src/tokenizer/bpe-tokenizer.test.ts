@@ -17,7 +17,7 @@ function wordsOf(text: Uint8Array): Uint8Array[] {
   return words;
 }
 
-/** The definition: of all neighbours those of the first merge, the leftmost of them. */
+/** The definition: of all adjacent pairs the one of the first merge, the leftmost of them. */
 function byDefinition({ byteTokens, merges }: BpeVocabulary, text: Uint8Array): number[] {
   return wordsOf(text).flatMap((word) => {
     const chain = Array.from(word, (byte) => byteTokens[byte] ?? 0);
@@ -30,7 +30,7 @@ function byDefinition({ byteTokens, merges }: BpeVocabulary, text: Uint8Array): 
   });
 }
 
-test.each([1, 2, 3])("texts are cut as GPT-2's pattern cuts them (seed %i)", (seed) => {
+test.each([1, 2, 3])("pre-tokenizer: cuts texts as GPT-2's pattern does (seed %i)", (seed) => {
   const text = randomText(seededRandom(seed), 5_000);
   const words = wordsOf(bytes(text)).map((word) =>
     new TextDecoder("utf-8", { ignoreBOM: true }).decode(word),
@@ -38,9 +38,9 @@ test.each([1, 2, 3])("texts are cut as GPT-2's pattern cuts them (seed %i)", (se
   expect(words).toEqual(text.match(PATTERN));
 });
 
-test("each byte that is no UTF-8 counts as a sign", () => {
+test("pre-tokenizer: each byte that is not UTF-8 counts as a character", () => {
   const cut = (...text: number[]) => wordsOf(Uint8Array.from(text)).map((word) => [...word]);
-  // Cut off, overlong, a surrogate, above U+10FFFF, a byte that continues nothing.
+  // Truncated, overlong, a surrogate, above U+10FFFF, a continuation byte alone.
   expect(cut(0x61, 0xc3)).toEqual([[0x61], [0xc3]]);
   expect(cut(0xc1, 0x81, 0x61)).toEqual([[0xc1, 0x81], [0x61]]);
   expect(cut(0xed, 0xa0, 0x80, 0x31)).toEqual([[0xed, 0xa0, 0x80], [0x31]]);
@@ -49,7 +49,7 @@ test("each byte that is no UTF-8 counts as a sign", () => {
 });
 
 test.each([1, 2, 3])(
-  "tokens are those of the definition, and any bytes come back (seed %i)",
+  "tokenizer: tokens equal the definition, any bytes round-trip (seed %i)",
   (seed) => {
     const random = seededRandom(seed);
     const vocabulary = vocabularyOf(trainBpe(textOfKinds(random, 20_000), 400), 4);
@@ -65,7 +65,7 @@ test.each([1, 2, 3])(
   },
 );
 
-test("a word of a million letters is encoded, and more different words than are kept", () => {
+test("tokenizer: a word of a million letters, and more words than the cache holds", () => {
   const tokenizer = new BpeTokenizer(vocabularyOf(trainBpe(bytes("aaaa aaaa bcbc"), 10), 0));
   const long = bytes("a".repeat(1_000_000));
   expect(tokenizer.encode(long)).toHaveLength(250_000);
@@ -75,7 +75,7 @@ test("a word of a million letters is encoded, and more different words than are 
   expect(tokenizer.encode(bytes("bcbc"))).toHaveLength(2);
 });
 
-test("what stands for no text gives none, and of a pair that is given twice the first counts", () => {
+test("tokenizer: special tokens decode to nothing; of a repeated pair the first counts", () => {
   const pairs = [
     { left: 97, right: 98 },
     { left: 97, right: 98 },

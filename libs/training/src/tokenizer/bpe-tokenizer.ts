@@ -3,21 +3,21 @@ import { PairHeap } from "./pair-heap.ts";
 import { eachWord } from "./pre-tokenizer.ts";
 import { WordTable } from "./word-table.ts";
 
-/** Words are kept with their tokens up to these bounds; then all are forgotten. */
+/** The bounds of the cache of words and their tokens; it is emptied when it is full. */
 const MAX_CACHED_WORDS = 2 ** 17;
 const MAX_CACHED_BYTES = 4 * 2 ** 20;
 const MAX_CACHED_WORD_BYTES = 64;
 
 /**
- * Text to tokens and back by byte-pair encoding, as llama.cpp does it for a `gpt2` vocabulary with the
- * pre-tokenizer `gpt-2`. Any bytes can be encoded, and come back as they were.
+ * Text to tokens and back by byte-pair encoding, as llama.cpp does it for a `gpt2` vocabulary with
+ * the pre-tokenizer `gpt-2`. Any bytes can be encoded and decoded without loss.
  */
 export class BpeTokenizer {
   readonly vocabulary: BpeVocabulary;
-  /** Which merge makes one of two tokens. */
+  /** The merge of each pair of tokens. */
   readonly #ranks: ReadonlyMap<number, number>;
   #known = new WordTable();
-  /** Tokens of the known words, one after the other, and where each word's end. */
+  /** Tokens of the cached words, one after the other, and the end of each word's. */
   #knownTokens = new TokenList();
   #knownEnds: number[] = [];
 
@@ -26,7 +26,7 @@ export class BpeTokenizer {
     const ranks = vocabulary.merges.map(
       ({ left, right }, rank) => [pairKey(left, right), rank] as const,
     );
-    // Where a pair is given twice, the first counts.
+    // Of a repeated pair the first counts.
     this.#ranks = new Map(ranks.toReversed());
   }
 
@@ -39,7 +39,7 @@ export class BpeTokenizer {
     return tokens.take();
   }
 
-  /** Tokens that stand for no text give none. */
+  /** Special tokens without text decode to nothing. */
   decode(tokens: Iterable<number>): Uint8Array {
     const bytes: number[] = [];
     for (const token of tokens) {
@@ -84,7 +84,7 @@ export class BpeTokenizer {
       const { first: rank, second: place } = top;
       const merge = merges[rank];
       const next = after[place] ?? -1;
-      // What was offered may have been merged otherwise since.
+      // An entry of the heap may be outdated by a later merge.
       if (!merge || chain[place] !== merge.left || chain[next] !== merge.right) continue;
       chain[place] = merge.result;
       chain[next] = GONE;
@@ -99,10 +99,10 @@ export class BpeTokenizer {
   }
 }
 
-/** At a place whose token has become part of the one before. */
+/** Marks a place whose token was merged into the one before. */
 const GONE = -1;
 
-/** Tokens that grow. */
+/** A growing list of tokens. */
 class TokenList {
   #tokens = new Int32Array(1024);
   #length = 0;

@@ -5,7 +5,7 @@ import { textOfKinds } from "./testing/random-text.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-/** The definition: all words counted anew for each pair. */
+/** The definition: all words are counted again for each pair. */
 function byDefinition(words: readonly string[], limit: number): string[] {
   const chains = words.map((word) => [...bytes(word)]);
   const pairs: string[] = [];
@@ -47,10 +47,10 @@ const PATTERN =
   /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu;
 
 test.each([1, 2, 3, 4])(
-  "the pairs are those of the definition, ties and overlaps too (seed %i)",
+  "trainer: pairs equal the definition, with ties and overlaps (seed %i)",
   (seed) => {
     const random = seededRandom(seed);
-    // Few letters, so that counts are alike and pairs overlap.
+    // Few letters, so that counts are equal and pairs overlap.
     const letters = "aab b'sé\n".slice(0, 3 + 2 * seed);
     const text = Array.from({ length: 400 }, () => letters[Math.floor(random() * letters.length)]);
     const words = text.join("").match(PATTERN) ?? [];
@@ -60,15 +60,15 @@ test.each([1, 2, 3, 4])(
   },
 );
 
-test("a pair that is seen once, and one across words, is not merged", () => {
+test("trainer: a pair that occurs once, or across words, is not merged", () => {
   expect(trainBpe(bytes("ab"), 10)).toEqual([]);
   expect(trainBpe(bytes("a1a1a1"), 10)).toEqual([]);
   expect(trainBpe(bytes("ab ab"), 10)).toEqual([{ left: 97, right: 98 }]);
   expect(trainBpe(new Uint8Array(), 10)).toEqual([]);
 });
 
-test("with more different words than are held, the frequent ones are still learned", () => {
-  // 280,000 words that are seen once, and among them one that is seen often.
+test("trainer: with more words than its table holds it learns the frequent ones", () => {
+  // 280,000 words that occur once, and among them one that occurs often.
   const words = Array.from({ length: 280_000 }, (_, i) =>
     i % 100 === 0 ? " heddle" : ` ${1_000_000 + i}`,
   );
@@ -78,7 +78,7 @@ test("with more different words than are held, the frequent ones are still learn
   expect(pieces).toContain(" heddle");
 });
 
-test("two runs on the same bytes give the same pairs, also where they are no text", () => {
+test("trainer: the same bytes give the same pairs, also where they are not text", () => {
   const text = textOfKinds(seededRandom(7), 20_000);
   const first = trainBpe(text, 300);
   expect(first).toHaveLength(300);

@@ -10,14 +10,13 @@ export interface SymbolPair {
 }
 
 /**
- * Finds the pairs to merge (Gage, 1994; Sennrich et al., 2016), over bytes and within words: each time
- * the one that is seen most often, of those that are alike the one whose left, then right symbol is the
- * older. A pair that spells what another one spells already is left alone, so that no two tokens are
- * the same bytes. Gives at most `limit` pairs, fewer where no pair is seen twice. The same text gives
- * the same pairs.
+ * Finds the pairs to merge (Gage, 1994; Sennrich et al., 2016), over bytes and within words. Each
+ * time it takes the most frequent pair; of equals the one whose left, then right symbol is older. A
+ * pair that spells an existing token is skipped. Returns at most `limit` pairs, fewer where no pair
+ * occurs twice; the same text gives the same pairs.
  *
- * What is held is bounded: words longer than `MAX_WORD_BYTES` teach nothing, and when there are too
- * many words the rarest are forgotten.
+ * Memory is bounded: words longer than `MAX_WORD_BYTES` are skipped, and the rarest words are
+ * dropped when there are too many.
  */
 export function trainBpe(text: Uint8Array, limit: number): SymbolPair[] {
   const corpus = new SymbolCorpus(countWords(text));
@@ -39,14 +38,14 @@ export function trainBpe(text: Uint8Array, limit: number): SymbolPair[] {
 }
 
 const FIRST_PAIR = 256;
-/** A pair that is seen less often is worth no token. */
+/** A less frequent pair gets no token. */
 const MIN_COUNT = 2;
 const MAX_WORD_BYTES = 256;
 const MAX_WORDS = 2 ** 18;
-/** Of all words that are counted; training holds about 40 times as much. */
+/** Of all counted words; training uses about 40 times as much. */
 const MAX_TABLE_BYTES = 4 * 2 ** 20;
 
-/** Different words, each with how often it was seen. */
+/** Different words, each with its count. */
 interface WordCounts {
   readonly words: WordTable;
   readonly counts: readonly number[];
@@ -69,7 +68,7 @@ function isFull({ size, byteLength }: WordTable, share: number): boolean {
   return size > MAX_WORDS * share || byteLength > MAX_TABLE_BYTES * share;
 }
 
-/** The rarest are left out until there is room for as many again. */
+/** Drops the rarest words until half of the table is free. */
 function withoutRare({ words, counts }: WordCounts): { words: WordTable; counts: number[] } {
   for (let least = 2; ; least *= 2) {
     const kept = { words: new WordTable(), counts: [] as number[] };
@@ -83,23 +82,26 @@ function withoutRare({ words, counts }: WordCounts): { words: WordTable; counts:
   }
 }
 
-/** Where a pair was made, in rising order; some of them may have been merged away since. */
+/** Places where a pair was formed, ascending; some may have been merged away since. */
 interface PairPlaces {
   count: number;
   readonly places: number[];
 }
 
-/** The words as chains of symbols, with the pairs in them, counted. */
+/** The words as chains of symbols, with the counts of their pairs. */
 class SymbolCorpus {
-  /** -1 at a place whose symbol has become part of the one before. */
+  /** -1 at a place whose symbol was merged into the one before. */
   readonly #symbols: Int32Array;
   /** Places of the neighbours within the word; -1 where there is none. */
   readonly #before: Int32Array;
   readonly #after: Int32Array;
-  /** How often the word of a place was seen. */
+  /** The count of the word of a place. */
   readonly #counts: Int32Array;
   readonly #pairs = new Map<number, PairPlaces>();
-  /** By falling count; counts only fall after a pair was pushed, which is made up for when it comes out. */
+  /**
+   * By descending count. Counts only fall after a pair was pushed; an outdated count is corrected
+   * when the pair is popped.
+   */
   readonly #heap = new PairHeap();
 
   constructor({ words, counts }: WordCounts) {
@@ -113,7 +115,7 @@ class SymbolCorpus {
     for (const [key, { count }] of this.#pairs) this.#heap.push(-count, key);
   }
 
-  /** Each pair at most once; undefined where none is left that is seen often enough. */
+  /** Each pair at most once; undefined where no frequent one is left. */
   takeMostFrequent(): SymbolPair | undefined {
     for (let top = this.#heap.pop(); top; top = this.#heap.pop()) {
       const count = this.#pairs.get(top.second)?.count ?? 0;
@@ -124,7 +126,7 @@ class SymbolCorpus {
     return undefined;
   }
 
-  /** Makes one symbol of the pair everywhere. */
+  /** Replaces the pair by one symbol everywhere. */
   merge({ left, right }: SymbolPair, result: number): void {
     const key = pairKey(left, right);
     const made = new Set<number>();

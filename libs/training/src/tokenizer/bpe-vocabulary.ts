@@ -1,4 +1,4 @@
-/** Two tokens that become one. */
+/** Two tokens that are merged into one. */
 export interface Merge {
   readonly left: number;
   readonly right: number;
@@ -7,15 +7,15 @@ export interface Merge {
 
 /** The tokens of byte-pair encoding over bytes: each byte is one, and merges make longer ones. */
 export interface BpeVocabulary {
-  /** The bytes of each token; undefined for one that stands for no text, as an end of text. */
+  /** The bytes of each token; undefined for a special token, as the end of a text. */
   readonly pieces: readonly (Uint8Array | undefined)[];
   /** The token of each of the 256 bytes. */
   readonly byteTokens: Int32Array;
-  /** The first that fits is made first. */
+  /** In order of precedence. */
   readonly merges: readonly Merge[];
 }
 
-/** Tokens of one vocabulary, at most: two of them fit in one key. */
+/** The greatest size of a vocabulary: two tokens fit in one key. */
 export const MAX_TOKENS = 2 ** 20;
 
 /** One number for two tokens. */
@@ -29,7 +29,10 @@ export function pairOf(key: number): { readonly left: number; readonly right: nu
   return { left, right: key - left * MAX_TOKENS };
 }
 
-/** The bytes in their own order from token `first` on, then what the merges make, in their order. */
+/**
+ * The bytes in ascending order from token `first` on, then the results of the merges, in their
+ * order.
+ */
 export function vocabularyOf(
   pairs: readonly { readonly left: number; readonly right: number }[],
   first: number,

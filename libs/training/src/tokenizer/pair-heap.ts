@@ -1,4 +1,7 @@
-/** A binary heap of pairs of numbers: the least `first` comes out before others, then the least `second`. */
+/**
+ * A binary heap of pairs of numbers: the least `first` is popped before others, then the least
+ * `second`.
+ */
 export class PairHeap {
   readonly #firsts: number[] = [];
   readonly #seconds: number[] = [];
@@ -15,7 +18,7 @@ export class PairHeap {
     this.#seconds[at] = second;
   }
 
-  /** Undefined where nothing is left. */
+  /** Undefined where it is empty. */
   pop(): { readonly first: number; readonly second: number } | undefined {
     const [first, second] = [this.#firsts[0], this.#seconds[0]];
     const [lastFirst, lastSecond] = [this.#firsts.pop(), this.#seconds.pop()];
@@ -24,7 +27,7 @@ export class PairHeap {
     return { first, second };
   }
 
-  /** Puts a pair in the place of the top. */
+  /** Replaces the top by a pair. */
   #sink(first: number, second: number): void {
     const { length } = this.#firsts;
     let at = 0;

@@ -14,9 +14,9 @@ export function eachWord(text: Uint8Array, visit: (begin: number, end: number) =
   }
 }
 
-/** What the pattern tells apart; `NOTHING` is the text's end. */
+/** The character classes of the pattern; `NOTHING` is the text's end. */
 const [OTHER, LETTER, NUMBER, WHITE, NOTHING] = [0, 1, 2, 3, 4] as const;
-/** A look tells the kind in its low bits and the bytes of the code point above. */
+/** A result has the class in its low bits and the code point's number of bytes above. */
 const KIND_BITS = 3;
 const KIND_MASK = 7;
 const [SPACE, APOSTROPHE] = [0x20, 0x27];
@@ -31,7 +31,7 @@ function wordEnd(text: Uint8Array, at: number): number {
   return kind < WHITE ? runEnd(text, from, kind) : whiteEnd(text, at);
 }
 
-/** The bytes of an English contraction after an apostrophe, with it; 0 for none. */
+/** The length in bytes of an English contraction with its apostrophe; 0 for none. */
 function contraction(text: Uint8Array, at: number): number {
   const [first = 0, second = 0] = text.subarray(at + 1, at + 3);
   if ("stmd".includes(String.fromCharCode(first))) return 2;
@@ -46,7 +46,7 @@ function runEnd(text: Uint8Array, from: number, kind: number): number {
   return end;
 }
 
-/** White space leaves its last one to the word that follows, where it has others. */
+/** A run of white space leaves its last character to the following word, where it has others. */
 function whiteEnd(text: Uint8Array, at: number): number {
   let [end, last] = [at, at];
   for (let next = look(text, end); (next & KIND_MASK) === WHITE; next = look(text, end)) {
@@ -65,7 +65,7 @@ function look(text: Uint8Array, at: number): number {
   return point < 0 ? OTHER | (1 << KIND_BITS) : kindOf(point) | (length << KIND_BITS);
 }
 
-/** -1 for what is no UTF-8: cut off, longer than needed, a surrogate, or above U+10FFFF. */
+/** -1 for invalid UTF-8: truncated, overlong, a surrogate, or above U+10FFFF. */
 function codePoint(text: Uint8Array, at: number, length: number): number {
   let point = (text[at] ?? 0) & (0x7f >> length);
   for (let i = 1; i < length; i++) {
@@ -78,7 +78,7 @@ function codePoint(text: Uint8Array, at: number, length: number): number {
   return point < least || isSurrogate || point > 0x10ffff ? -1 : point;
 }
 
-/** Kinds by code point, each one more than itself once it is known. */
+/** Classes by code point plus one; 0 where unknown yet. */
 const known = new Uint8Array(0x110000);
 
 function kindOf(point: number): number {

@@ -1,9 +1,9 @@
-/** Numbers byte strings: the first that it is shown is 0, and one that is shown again keeps its number. */
+/** Numbers byte strings from 0 in the order of their first appearance. */
 export class WordTable {
-  /** One more than a word's number, by hash; at most half are taken. */
+  /** A word's number plus one, by hash; at most half of the slots are used. */
   #slots = new Int32Array(1024);
   #bytes = new Uint8Array(16_384);
-  /** Where each word ends among the bytes; it begins where the one before ends. */
+  /** The end of each word among the bytes; it begins where the one before ends. */
   readonly #ends: number[] = [];
 
   get size(): number {
@@ -70,7 +70,7 @@ export class WordTable {
   }
 }
 
-/** FNV-1a, with its high bits brought down to where they are used. */
+/** FNV-1a, with its high bits mixed into the low ones that are used. */
 function hash(text: Uint8Array, begin: number, end: number): number {
   let value = 0x811c9dc5;
   for (let i = begin; i < end; i++) value = Math.imul(value ^ (text[i] ?? 0), 0x01000193);

@@ -2,12 +2,13 @@ import type { Random } from "@heddle/base/random";
 import type { Tensors } from "../backend.ts";
 import { bad } from "../ir/shapes.ts";
 
-/** Gives the data of so many steps at once, each tensor with a leading axis of `steps`. */
+/** Returns the data of `steps` steps at once, each tensor with a leading axis of `steps`. */
 export type BatchSource = (steps: number) => Tensors;
 
 /**
- * Which worker a source is for. All draw the same places for a step of the whole job, and each takes
- * its own: k workers with batches of b see just what one worker with batches of k * b does.
+ * The worker that a source is for. All draw the same positions for a step of the whole job, and
+ * each takes its share: k workers with batches of b see the data of one worker with batches of k *
+ * b.
  */
 export interface WorkerShare {
   readonly rank: number;
@@ -17,7 +18,7 @@ export interface WorkerShare {
 const SOLE: WorkerShare = { rank: 0, workers: 1 };
 
 /**
- * Windows of a text at random places: `tokens` and `targets` (the same, one on), [steps, batch,
+ * Windows of a text at random positions: `tokens` and `targets` (shifted by one), [steps, batch,
  * length]. Throws an AppError `invalid_value` where the text is shorter than a window.
  */
 export function textBatches(
@@ -45,14 +46,14 @@ export function textBatches(
   };
 }
 
-/** A table of features with what is to be predicted, row by row. */
+/** A table of features and targets, row by row. */
 export interface Rows {
   readonly features: Float32Array;
   readonly target: Float32Array | Int32Array;
   readonly count: number;
 }
 
-/** Rows drawn at random: `features` and `target`, [steps, batch, ...]. */
+/** Random rows: `features` and `target`, [steps, batch, ...]. */
 export function rowBatches(rows: Rows, batch: number, random: Random, share = SOLE): BatchSource {
   if (rows.count === 0) throw bad("the training data has no rows");
   return (steps) => {
@@ -64,7 +65,10 @@ export function rowBatches(rows: Rows, batch: number, random: Random, share = SO
   };
 }
 
-/** Numbers below `below`, of which each step has `batch` for each worker; this worker's own. */
+/**
+ * Random numbers below `below`: this worker's share of the `batch` numbers for each worker and
+ * step.
+ */
 function drawRows(
   steps: number,
   batch: number,
@@ -74,7 +78,7 @@ function drawRows(
 ): Int32Array {
   const own = new Int32Array(steps * batch);
   for (let step = 0; step < steps; step++) {
-    // The others' draws are made too, and kept nowhere: there may be a thousand workers.
+    // The other workers' numbers are drawn too and dropped: there may be a thousand workers.
     for (let place = 0; place < workers * batch; place++) {
       const drawn = Math.floor(random() * below);
       const at = place - rank * batch;

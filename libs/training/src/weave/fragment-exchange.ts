@@ -1,25 +1,28 @@
 import type { ParameterClient, Parameters, PushTerms } from "../parameter-client.ts";
 
-/** How a worker exchanges the fragments of a model, one by one, while it computes. */
+/** Exchanges the fragments of a model separately during computation. */
 export interface FragmentExchange {
   /**
-   * What the servers had when each fragment was exchanged last. The numbers of one whose exchange is
-   * under way mean nothing.
+   * The servers' values at each fragment's last exchange. Those of a fragment whose exchange is in
+   * progress are undefined.
    */
   readonly shared: Parameters;
-  /** Where a fragment's part is put before its exchange begins; it must stay until that has ended. */
+  /**
+   * A fragment's part is written here before its exchange begins, and must not change until it has
+   * ended.
+   */
   readonly part: Parameters;
   /** Fills `shared` with all fragments. */
   pullAll(): Promise<void>;
-  /** Begins to push a fragment's part of a round, and to pull what becomes of it. */
+  /** Begins to push a fragment's part of a round, and to pull the result. */
   begin(fragment: number, round: number, terms: PushTerms): void;
-  /** Resolves when the fragment's exchange has ended, at once where none is under way. */
+  /** Resolves when the fragment's exchange has ended; at once where none is in progress. */
   finish(fragment: number): Promise<void>;
-  /** Resolves when no exchange is under way; each is still to be finished. */
+  /** Resolves when no exchange is in progress; each must still be finished. */
   settle(): Promise<void>;
 }
 
-/** The whole model as its one fragment. */
+/** The whole model as its only fragment. */
 export function wholeModelExchange(client: ParameterClient, model: Parameters): FragmentExchange {
   const zeros = () =>
     Object.fromEntries(
@@ -33,7 +36,7 @@ export function wholeModelExchange(client: ParameterClient, model: Parameters): 
     pullAll: async () => void (await client.pull(shared)),
     begin: (_fragment, _round, terms) => {
       underWay = client.push(part, terms).then(() => client.pull(shared));
-      // Whoever finishes it is told.
+      // `finish` reports the error.
       underWay.catch(() => undefined);
     },
   };

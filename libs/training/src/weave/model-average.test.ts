@@ -21,11 +21,11 @@ const addAll = (average: ModelAverage, rounds: readonly ReturnType<typeof draw>[
 
 interface Seen {
   readonly value: number;
-  /** Behind a worker then. */
+  /** The worker's steps at that time. */
   readonly step: number;
 }
 
-/** Weights that fall by e for each `horizon` steps that have come since, in float64. */
+/** Weights that fall by e for each `horizon` steps since, in float64. */
 function definition(seen: readonly Seen[], horizon: number): number {
   const last = seen.at(-1)?.step ?? 0;
   let [sum, weights] = [0, 0];
@@ -38,7 +38,7 @@ function definition(seen: readonly Seen[], horizon: number): number {
   return sum / weights;
 }
 
-test("a fragment's average is that of the definition, over rounds of different lengths", () => {
+test("average: of a fragment equals the definition, over rounds of any length", () => {
   const average = new ModelAverage(draw(), RANGES, 40);
   average.add(0, draw(), 1);
   const seen: Seen[] = [];
@@ -52,7 +52,7 @@ test("a fragment's average is that of the definition, over rounds of different l
   }
 });
 
-test("it goes on from what was kept, to the same bits, and begins anew with another model's", () => {
+test("average: resumes bit by bit, and begins again with another model's", () => {
   const rounds = Array.from({ length: 9 }, draw);
   const whole = new ModelAverage(draw(), RANGES, 50);
   addAll(whole, rounds);
@@ -65,7 +65,7 @@ test("it goes on from what was kept, to the same bits, and begins anew with anot
   expect(other.state["average_weights"]).toEqual(Float32Array.of(0, 0));
 });
 
-test("parameters stay as they are where a fragment has no average yet", () => {
+test("average: parameters of a fragment without an average stay unchanged", () => {
   const parameters = draw();
   const before = structuredClone(parameters);
   const average = new ModelAverage(parameters, RANGES, 10);
@@ -74,7 +74,7 @@ test("parameters stay as they are where a fragment has no average yet", () => {
   expect(parameters).toEqual(before);
 });
 
-test("kept by a worker that was ahead of the parameters it resumes from, it waits and then goes on", () => {
+test("average: of a worker ahead of the parameters it waits, then continues", () => {
   const all = (value: number) => ({ a: Float32Array.of(value, value), b: Float32Array.of(value) });
   const addBoth = (average: ModelAverage, value: number, step: number): number => {
     for (const fragment of [0, 1]) average.add(fragment, all(value), step);

@@ -1,21 +1,21 @@
 import type { Parameters } from "../parameter-client.ts";
 import type { ParameterRange } from "../sharding/fragments.ts";
 
-/** Where a worker's state keeps the average, tensor by tensor. */
+/** The prefix of the average in a worker's state, tensor by tensor. */
 const AVERAGE = "average.";
-/** By fragment: how much of it has been filled, and behind how many steps it was taken in last. */
+/** By fragment: the average's total weight, and the step of its last addition. */
 const WEIGHTS = "average_weights";
 const STEPS = "average_steps";
 
 type State = Readonly<Record<string, Float32Array>>;
 
 /**
- * An exponential moving average of what the servers have after each exchange, by which the noise of
- * the last steps averages out (Polyak and Juditsky, 1992). It follows from what a worker pulls anyway,
- * so it costs no bytes; training does not see it.
+ * An exponential moving average of the servers' values after each exchange, which averages out the
+ * noise of the last steps (Polyak and Juditsky, 1992). It uses only what a worker pulls anyway, and
+ * training does not depend on it.
  */
 export class ModelAverage {
-  /** What a worker keeps of it; changed in place. */
+  /** Its part of a worker's state; changed in place. */
   readonly state: State;
   readonly #ranges: readonly (readonly ParameterRange[])[];
   readonly #horizon: number;
@@ -23,8 +23,8 @@ export class ModelAverage {
   readonly #steps: Float32Array;
 
   /**
-   * Over about `horizon` steps, of parameters whose fragments are `ranges`; goes on from `kept` where
-   * it has an average of the same form.
+   * Over about `horizon` steps, of parameters whose fragments are `ranges`. Resumes from `kept`
+   * where it has an average of the same form.
    */
   constructor(
     parameters: Parameters,
@@ -51,13 +51,13 @@ export class ModelAverage {
     this.#steps = zeros[STEPS] as Float32Array;
   }
 
-  /** Takes in what the servers have of a fragment when a worker has so many steps behind it. */
+  /** Adds the servers' values of a fragment after `step` steps of the worker. */
   add(fragment: number, shared: Parameters, step: number): void {
     // A worker's state may be of a later round than the parameters that it resumes from.
     const passed = Math.max(0, step - (this.#steps[fragment] ?? 0));
     const share = 1 - Math.exp(-passed / this.#horizon);
     const weight = (this.#weights[fragment] ?? 0) * (1 - share) + share;
-    // What has not been filled yet counts for nothing, as in Adam's correction of its moments.
+    // The missing weight is corrected for, as in Adam's moments.
     const part = weight > 0 ? share / weight : 0;
     this.#weights[fragment] = weight;
     this.#steps[fragment] = step;
@@ -71,7 +71,7 @@ export class ModelAverage {
     }
   }
 
-  /** Leaves the average in `parameters`, which stay as they are where nothing was taken in. */
+  /** Writes the average to `parameters`; fragments without one stay unchanged. */
   copyTo(parameters: Parameters): void {
     if (this.#weights.includes(0)) return;
     for (const [name, data] of Object.entries(parameters)) {

@@ -7,19 +7,19 @@ import type { FragmentExchange } from "./fragment-exchange.ts";
 import { weaveSchedule } from "./weave-schedule.ts";
 import type { WeaveConfig, WeaveProgress, WeaveWorkerOptions } from "./weave-worker.ts";
 
-/** What a worker keeps of its own copy of the model, beside the inner optimizer's state. */
+/** The prefix of the worker's own copy of the model in its state, beside the inner optimizer's. */
 const LOCAL = "local.";
-/** Of which round that copy is, one number. */
+/** The round of that copy, one number. */
 const LOCAL_ROUND = "local_round";
 
 /**
- * One worker's copy of the model and its inner optimizer. Between two exchanges of a fragment its own
- * numbers go on from `exchange.shared`, and how far they went is the fragment's part.
+ * One worker's copy of the model and its inner optimizer. Between two exchanges of a fragment its
+ * own values continue from `exchange.shared`; their displacement is the fragment's part.
  */
 export class WeaveReplica {
-  /** How much of its own it keeps when a fragment comes back. */
+  /** The share of its own values that it keeps when a fragment returns. */
   readonly mixing: number;
-  /** What each fragment holds. */
+  /** The ranges of each fragment. */
   readonly ranges: readonly (readonly ParameterRange[])[];
   readonly #options: WeaveWorkerOptions;
   readonly #exchange: FragmentExchange;
@@ -50,7 +50,7 @@ export class WeaveReplica {
     );
   }
 
-  /** Begins after so many rounds: with its own copy of then, or else with the servers'. */
+  /** Begins after `done` rounds: with its own copy of that round, or with the servers'. */
   resume(done: number): void {
     const { config, parameters, state = {} } = this.#options;
     this.#step = weaveSchedule(config).stepAfter(done);
@@ -60,7 +60,7 @@ export class WeaveReplica {
     }
   }
 
-  /** Local steps until so many are behind it, in one run. */
+  /** Runs local steps until `step`, in one run. */
   async trainTo(step: number): Promise<void> {
     const { config, parameters, batches } = this.#options;
     const [before, steps] = [this.#step, step - this.#step];
@@ -77,7 +77,7 @@ export class WeaveReplica {
     }
   }
 
-  /** Gives away how far a fragment went, as a gradient points: before less after. */
+  /** Begins to send a fragment's displacement, in a gradient's direction: before less after. */
   begin(fragment: number, round: number, terms: PushTerms): void {
     const { shared, part } = this.#exchange;
     this.#each(fragment, (name, begin, end) => {
@@ -89,7 +89,7 @@ export class WeaveReplica {
     this.#exchange.begin(fragment, round, terms);
   }
 
-  /** Takes what a fragment has become, and keeps so much of its own. */
+  /** Takes a fragment's new values, mixed with its own. */
   merge(fragment: number, mixing: number): void {
     this.#each(fragment, (name, begin, end) => {
       const [theirs, own] = [this.#exchange.shared[name], this.#options.parameters[name]];
@@ -103,7 +103,7 @@ export class WeaveReplica {
     });
   }
 
-  /** What a round is told with; the next one's begins. */
+  /** The report of a round; resets the sums for the next. */
   tell(round: number): Pick<WeaveProgress, "loss" | "gradientNorm" | "learningRate" | "state"> {
     const [loss, gradientNorm] = [mean(this.#losses), mean(this.#norms)];
     this.#losses = [];
@@ -115,7 +115,7 @@ export class WeaveReplica {
     return this.#programs.close();
   }
 
-  /** Its own copy follows from the servers' where the whole model has just come back. */
+  /** Its own copy equals the servers' where the whole model has just been pulled. */
   #kept(round: number): Readonly<Record<string, Float32Array>> {
     const { config, parameters } = this.#options;
     if (!isStreaming(config)) return this.#state;
@@ -131,10 +131,12 @@ export class WeaveReplica {
   }
 }
 
-/** Runs between two exchanges have a few lengths, a warm start's its own; each is a program. */
+/**
+ * Runs between two exchanges have a few lengths, and a warm start's has its own; each is a program.
+ */
 const MAX_PROGRAMS = 6;
 
-/** Programs of so many local steps in one run. */
+/** Compiled programs by their number of local steps. */
 class LocalPrograms {
   readonly #options: WeaveWorkerOptions;
   readonly #compiled = new Map<number, CompiledProgram>();
@@ -158,7 +160,7 @@ class LocalPrograms {
     return compiled;
   }
 
-  /** The least lately used ones give way. */
+  /** Drops the least recently used ones. */
   async #makeRoom(max: number): Promise<void> {
     for (const [steps, compiled] of this.#compiled) {
       if (this.#compiled.size < max) return;
@@ -173,7 +175,7 @@ class LocalPrograms {
   }
 }
 
-/** Whether a worker's own copy is at any round's end another than the servers'. */
+/** Whether a worker's own copy differs from the servers' at the end of any round. */
 function isStreaming({
   fragments = 1,
   overlap_steps = 0,

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import { fragmentSchedule, weaveSchedule } from "./weave-schedule.ts";
 
-test("without a warm start all rounds have local_steps, and the last has what is left", () => {
+test("schedule: without a warm start every round but the last has local_steps", () => {
   const { rounds, stepsOf, stepAfter } = weaveSchedule({ total_steps: 100, local_steps: 32 });
   expect(rounds).toBe(4);
   expect([1, 4].map(stepsOf)).toEqual([32, 4]);
   expect([0, 1, 4].map(stepAfter)).toEqual([0, 32, 100]);
 });
 
-test("a warm start has more exchanges, and the steps of all rounds add up", () => {
+test("schedule: a warm start has more exchanges, and the steps add up", () => {
   const schedule = weaveSchedule({
     ...{ total_steps: 5120, local_steps: 32 },
     ...{ warm_start_steps: 160, warm_start_local_steps: 4 },
@@ -23,7 +23,7 @@ test("a warm start has more exchanges, and the steps of all rounds add up", () =
   expect(schedule.stepAfter(schedule.rounds)).toBe(5120);
 });
 
-test("a job of fewer steps than a round has one round of them, also within its warm start", () => {
+test("schedule: a job shorter than a round has one round, also in its warm start", () => {
   const { rounds, stepsOf } = weaveSchedule({ total_steps: 10, local_steps: 1_000 });
   expect([rounds, stepsOf(1)]).toEqual([1, 10]);
   const brief = { warm_start_steps: 10, warm_start_local_steps: 4 };
@@ -31,7 +31,7 @@ test("a job of fewer steps than a round has one round of them, also within its w
   expect([1, 2, 3].map(warm.stepsOf)).toEqual([4, 4, 2]);
 });
 
-test("a job that is all warm start ends with it", () => {
+test("schedule: a job that is all warm start ends with it", () => {
   const schedule = weaveSchedule({
     ...{ total_steps: 10, local_steps: 8, warm_start_steps: 64, warm_start_local_steps: 2 },
   });
@@ -39,7 +39,7 @@ test("a job that is all warm start ends with it", () => {
   expect(schedule.stepAfter(5)).toBe(10);
 });
 
-test("one fragment without overlap is exchanged and merged at each round's end", () => {
+test("fragments: one without overlap is exchanged and merged at each round's end", () => {
   const schedule = weaveSchedule({ total_steps: 70, local_steps: 32 });
   const { eventsOf, underWayAfter } = fragmentSchedule(schedule, {
     fragments: 1,
@@ -51,7 +51,7 @@ test("one fragment without overlap is exchanged and merged at each round's end",
   expect([0, 1, 2, 3].flatMap(underWayAfter)).toEqual([]);
 });
 
-test("fragments are spread over a round, and merged overlap_steps later, also in the next round", () => {
+test("fragments: spread over a round, merged overlap_steps later or in the next", () => {
   const schedule = weaveSchedule({ total_steps: 96, local_steps: 32 });
   const { eventsOf, underWayAfter } = fragmentSchedule(schedule, {
     fragments: 2,
@@ -64,7 +64,7 @@ test("fragments are spread over a round, and merged overlap_steps later, also in
   ]);
   expect(underWayAfter(1)).toEqual([1]);
   expect(eventsOf(2)[0]).toEqual({ step: 38, begin: [], merge: [1] });
-  // At the end all are exchanged, so that nothing that was learned is left behind.
+  // At the end all are exchanged, so that no progress is lost.
   expect(eventsOf(3)).toEqual([
     { step: 70, begin: [], merge: [1] },
     { step: 96, begin: [0, 1], merge: [0, 1] },
@@ -72,7 +72,7 @@ test("fragments are spread over a round, and merged overlap_steps later, also in
   expect(underWayAfter(3)).toEqual([]);
 });
 
-test("each fragment is begun and merged once a round, in turn, whatever the lengths of rounds", () => {
+test("fragments: each begins and merges once a round, for rounds of any length", () => {
   for (const [total_steps, local_steps, fragments, overlap_steps] of [
     [100, 32, 4, 31],
     [101, 7, 7, 6],

@@ -1,15 +1,15 @@
-/** How a weave job's steps fall into rounds. */
+/** How a weave job's steps are divided into rounds. */
 export interface LocalSteps {
   /** Steps of each worker in all. */
   readonly total_steps: number;
   /** H: steps between two exchanges. 1 with plain SGD is synchronous SGD. */
   readonly local_steps: number;
   /**
-   * The first so many steps are exchanged more often: workers that begin apart at once never make
-   * up for it, as parameters move most in the beginning.
+   * The first steps are exchanged more often: parameters move most in the beginning, and workers
+   * that diverge then never recover.
    */
   readonly warm_start_steps?: number | undefined;
-  /** Steps between two exchanges then. */
+  /** Steps between two exchanges in the warm start. */
   readonly warm_start_local_steps?: number | undefined;
 }
 
@@ -18,11 +18,11 @@ export interface WeaveSchedule {
   readonly rounds: number;
   /** Steps of a round, which counts from 1. */
   stepsOf(round: number): number;
-  /** Steps behind so many rounds. */
+  /** Steps after `rounds` rounds. */
   stepAfter(rounds: number): number;
 }
 
-/** The last round is shorter where the steps are no multiple, so that none is beyond the total. */
+/** The last round is shorter where the steps are not a multiple, so that none exceeds the total. */
 export function weaveSchedule(config: LocalSteps): WeaveSchedule {
   const { total_steps: total, local_steps: usual, warm_start_local_steps: brief = 1 } = config;
   const warm = Math.ceil(Math.min(config.warm_start_steps ?? 0, total) / brief);
@@ -36,17 +36,17 @@ export function weaveSchedule(config: LocalSteps): WeaveSchedule {
   };
 }
 
-/** How a weave job's fragments are exchanged while it computes. */
+/** How a weave job's fragments are exchanged during computation. */
 export interface Overlap {
-  /** F: parts of the model that are exchanged one by one, evenly spread over a round. */
+  /** F: parts of the model that are exchanged separately, evenly spread over a round. */
   readonly fragments: number;
-  /** tau: steps that a worker computes while an exchange is under way; less than `local_steps`. */
+  /** tau: steps that a worker computes during an exchange; less than `local_steps`. */
   readonly overlap_steps: number;
 }
 
-/** What a worker does about fragments after one of its steps. */
+/** What a worker does with fragments after one of its steps. */
 export interface StepEvents {
-  /** Steps behind it. */
+  /** The number of the step. */
   readonly step: number;
   /** Fragments whose exchange begins. */
   readonly begin: readonly number[];
@@ -57,7 +57,7 @@ export interface StepEvents {
 export interface FragmentSchedule {
   /** In the order of steps; the last is at the round's end. */
   eventsOf(round: number): readonly StepEvents[];
-  /** Fragments that are under way after so many rounds. */
+  /** Fragments whose exchange is in progress after `rounds` rounds. */
   underWayAfter(rounds: number): readonly number[];
 }
 

@@ -18,7 +18,7 @@ import {
   type WeaveWorkerOptions,
 } from "./weave-worker.ts";
 
-// Workers of a small regression with a server in this process, which answers when it likes.
+// Workers of a small regression with a server in this process, with delays of its own.
 
 const [WORKERS, BATCH, SEED] = [2, 2, 11];
 const shape = { features: 3, outputs: 1, task: "regression" as const, hidden: [5] };
@@ -48,7 +48,7 @@ const zeros = (model: Parameters) =>
     Object.entries(model).map(([name, { length }]) => [name, new Float32Array(length)]),
   );
 
-/** Means the parts of a fragment when all have come, and steps as the servers do. */
+/** Averages the parts of a fragment when all have arrived, and steps as the servers do. */
 class FragmentServer {
   readonly held = initial();
   readonly #velocity = zeros(this.held);
@@ -127,20 +127,20 @@ type Kept = Readonly<Record<string, Float32Array>>;
 type Own = Pick<WeaveWorkerOptions, "parameters" | "exchange" | "report"> &
   Partial<WeaveWorkerOptions>;
 
-/** One worker of the job, from so many rounds on. */
+/** One worker of the job, from a number of rounds on. */
 function work(of: WeaveConfig, rank: number, own: Own): Promise<void> {
   const { done = 0 } = own;
   return runWeaveWorker({
     ...{ config: of, program, optimizer: SGD, backend: referenceBackend, batch: BATCH, done },
     batches: batchesOf(rank, weaveSchedule(of).stepAfter(done)),
-    // All goes through the exchange.
+    // All data passes through the exchange.
     client: { pull: () => Promise.resolve(0), push: () => Promise.resolve() },
     signal: new AbortController().signal,
     ...own,
   });
 }
 
-/** Trains with all workers; gives rank 0's model and what each kept after each round. */
+/** Trains with all workers; returns rank 0's model and each worker's state after each round. */
 async function train(of: WeaveConfig, pauseMs = () => 0) {
   const server = new FragmentServer(of.fragments ?? 1, pauseMs);
   const kept = Array.from({ length: WORKERS }, () => [] as Kept[]);
@@ -158,18 +158,18 @@ async function train(of: WeaveConfig, pauseMs = () => 0) {
 
 const STREAMING = { fragments: 3, overlap_steps: 3, mixing_factor: 0.5 };
 
-test("what comes of it depends on the schedule alone, whenever exchanges end", async () => {
+test("weave: the result depends on the schedule only, not on the exchanges' timing", async () => {
   const { model, held } = await train(config(STREAMING));
   const late = seededRandom(5);
   const again = await train(config(STREAMING), () => Math.floor(late() * 12));
   expect(again.model).toEqual(model);
-  // At the end every worker has what the servers have.
+  // At the end every worker has the servers' parameters.
   expect(model).toEqual(held);
   const { model: whole } = await train(config());
   expect(model).not.toEqual(whole);
 });
 
-test("fragments with overlap and mixing are those of the paper's algorithm, step by step", async () => {
+test("weave: fragments with overlap and mixing follow the paper's algorithm", async () => {
   const { model } = await train(config(STREAMING));
   const expected = await streamingDiLoCo();
   for (const [name, data] of Object.entries(expected)) {
@@ -187,7 +187,7 @@ async function streamingDiLoCo(): Promise<Parameters> {
   const velocity = zeros(outer);
   const workers = [0, 1].map((rank) => ({ model: initial(), batches: batchesOf(rank, 0) }));
   const sent = new Map<number, Float32Array[]>();
-  // Of the flattened model, in thirds.
+  // The flattened model, in thirds.
   const names = Object.keys(outer);
   const flat = (model: Parameters) =>
     Float32Array.from(names.flatMap((name) => [...(model[name] ?? [])]));
@@ -249,7 +249,7 @@ async function streamingDiLoCo(): Promise<Parameters> {
   return outer;
 }
 
-test("what is left is the average of what the servers had after each exchange, and training is the same", async () => {
+test("weave: the model is the average after each exchange; training is unchanged", async () => {
   const plain = await train(config());
   const of = config({ average_steps: 9 });
   const server = new FragmentServer(1, () => 0);
@@ -259,7 +259,7 @@ test("what is left is the average of what the servers had after each exchange, a
     models.map((parameters, rank) =>
       work(of, rank, {
         ...{ parameters, exchange: server.exchange(rank) },
-        // Until rank 0 goes on there is no further update.
+        // Until rank 0 continues there is no further update.
         report: async ({ step }) => void (rank === 0 && expected.add(0, server.held, step)),
       }),
     ),
@@ -272,13 +272,13 @@ test("what is left is the average of what the servers had after each exchange, a
 });
 
 test.each([STREAMING, { ...STREAMING, average_steps: 9 }])(
-  "a worker that resumes with fragments under way goes on to the same bits: %j",
+  "weave: a worker with fragments in progress resumes bit by bit: %j",
   async (how) => {
     const of = config(how);
     const { model, kept } = await train(of);
     expect(kept[0]).toHaveLength(4);
     for (const done of [1, 2, 3]) {
-      // All replay from the beginning, and are broken off when the servers have that round's parts.
+      // All replay from the beginning, and are aborted when the servers have that round's parts.
       const server = new FragmentServer(3, () => 0);
       const broken = [0, 1].map((rank) => {
         const exchange = server.exchange(rank);

@@ -8,7 +8,7 @@ import { ModelAverage } from "./model-average.ts";
 import { WeaveReplica } from "./weave-replica.ts";
 import { fragmentSchedule, type LocalSteps, weaveSchedule } from "./weave-schedule.ts";
 
-/** How a weave job trains; the outer optimizer and the staleness bound are the servers'. */
+/** How a weave job trains; the servers have the outer optimizer and the staleness bound. */
 export interface WeaveConfig extends LocalSteps {
   readonly learning_rate: number;
   /** Steps over which the rate rises from zero; then it falls as a cosine to a tenth. */
@@ -19,13 +19,13 @@ export interface WeaveConfig extends LocalSteps {
   /** As in `Overlap`; 0 where absent. */
   readonly overlap_steps?: number | undefined;
   /**
-   * alpha: how much of its own a worker keeps of a fragment that has come back; the rest is the
-   * servers'. 0 where absent: it takes theirs.
+   * alpha: the share of its own values that a worker keeps of a returned fragment. 0 where absent:
+   * it takes the servers'.
    */
   readonly mixing_factor?: number | undefined;
   /**
-   * Steps over which the parameters that are left at the end are an average of the servers'
-   * (`ModelAverage`); 0, or absent, for the last as they are.
+   * Steps over which the final parameters are averaged (`ModelAverage`); where 0 or absent they are
+   * the last ones.
    */
   readonly average_steps?: number | undefined;
 }
@@ -41,7 +41,7 @@ export interface WeaveProgress {
   readonly gradientNorm: number;
   /** Of the round's last step. */
   readonly learningRate: number;
-  /** What the worker keeps after this round, by which it can go on. */
+  /** The worker's state after this round, from which it can resume. */
   readonly state: Readonly<Record<string, Float32Array>>;
 }
 
@@ -51,7 +51,7 @@ export interface WeaveWorkerOptions {
   readonly optimizer: Optimizer;
   readonly backend: Backend;
   readonly client: ParameterClient;
-  /** The way of a model's fragments; through `client` as a whole where absent. */
+  /** The exchange of a model's fragments; where absent the whole model goes through `client`. */
   readonly exchange?: FragmentExchange | undefined;
   readonly batches: BatchSource;
   /** Samples of one step: the weight of this worker's part. */
@@ -61,18 +61,18 @@ export interface WeaveWorkerOptions {
    * their average.
    */
   readonly parameters: Parameters;
-  /** What the worker keeps, from a checkpoint; the inner optimizer begins with zeros where absent. */
+  /** From a checkpoint; the inner optimizer begins with zeros where absent. */
   readonly state?: Readonly<Record<string, Float32Array>> | undefined;
-  /** Rounds that a checkpoint has behind it. */
+  /** Rounds that the checkpoint contains. */
   readonly done: number;
   readonly signal: AbortSignal;
   readonly report: (progress: WeaveProgress) => Promise<void>;
 }
 
 /**
- * One worker of a weave job: H local steps, in runs between two exchanges, and how far they went goes
- * to the servers, fragment by fragment. Rejects with an AppError `invalid_value` at the first loss that
- * is no number, and says at which step.
+ * One worker of a weave job: H local steps, then their displacement goes to the servers, fragment
+ * by fragment. Rejects with an AppError `invalid_value` that names the step of the first loss that
+ * is not finite.
  */
 export async function runWeaveWorker(options: WeaveWorkerOptions): Promise<void> {
   const { config, client, parameters, signal, done } = options;

@@ -2,8 +2,8 @@ import { MAX_SCHEMA_BYTES, MAX_SCHEMAS_BYTES } from "@heddle/contracts/plugin-co
 import type { PluginAlgorithm } from "@heddle/training/plugins/plugin";
 
 /**
- * What masters are told of the configs of plugins' algorithms: each schema as JSON, as long as there is
- * room for it; `unchecked` are those that there is none for.
+ * The schemas of plugin algorithms for masters, as JSON within a size bound; `unchecked` are those
+ * beyond it.
  */
 export function algorithmSchemas(algorithms: ReadonlyMap<string, PluginAlgorithm>): {
   readonly schemas: Readonly<Record<string, string>>;

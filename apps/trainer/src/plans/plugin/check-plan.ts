@@ -5,8 +5,8 @@ import { PluginError } from "./plugin-error.ts";
 const MAX_FRAGMENTS = 32;
 
 /**
- * Throws a PluginError where what a plugin gave as its plan is none, with the field or the parameter
- * that is at fault: plugins are JavaScript, in which nothing else has looked at it.
+ * Throws a PluginError that names the field or parameter where a plugin's plan is malformed.
+ * Plugins are JavaScript, so no compiler has checked it.
  */
 export function checkPluginPlan(algorithm: string, given: unknown): asserts given is PluginPlan {
   const tell: Tell = (what) => {
@@ -29,7 +29,7 @@ export function checkPluginPlan(algorithm: string, given: unknown): asserts give
   }
 }
 
-/** Throws a PluginError where what a plugin reports of a round is no such thing. */
+/** Throws a PluginError where a plugin's report of a round is malformed. */
 export function checkReport(
   whose: string,
   given: unknown,
@@ -44,7 +44,7 @@ export function checkReport(
     tell(`a round with \`round\` ${shown(round)}: give 1 to its plan's \`rounds\`, ${rounds}`);
   }
   if (!Number.isFinite(step)) tell(`a round with \`step\` ${shown(step)}: give a number`);
-  // A loss that is no number is told as one, as of an update without one.
+  // A NaN loss is reported as such, as for an update without one.
   if (typeof given["loss"] !== "number") tell("a round without a number as its `loss`");
   if (reward !== undefined && typeof reward !== "number") {
     tell(`a round with \`reward\` ${shown(reward)}: give a number, or leave it out`);
@@ -55,7 +55,7 @@ export function checkReport(
   }
 }
 
-/** Throws a PluginError where what a plugin gives as its artifacts is no bytes by plain names. */
+/** Throws a PluginError where a plugin's artifacts are not bytes by plain names. */
 export function checkArtifacts(
   whose: string,
   given: unknown,
@@ -188,7 +188,7 @@ function isPositive(given: unknown): boolean {
   return Number.isFinite(given) && (given as number) > 0;
 }
 
-/** In a message, short; what JSON has no word for is told as JavaScript has it. */
+/** Short, for a message; values that JSON lacks are shown as in JavaScript. */
 function shown(given: unknown): string {
   const text = typeof given === "number" ? String(given) : (JSON.stringify(given) ?? String(given));
   return text.slice(0, 80);

@@ -11,16 +11,16 @@ import {
 } from "@heddle/training/plugins/plugin";
 import { PLUGIN_TOOLKIT } from "@heddle/training/plugins/toolkit";
 
-/** What a trainer can run: what is built in, and what its plugins have added. */
+/** The environments and algorithms of a trainer, built in or of its plugins. */
 export interface LoadedPlugins {
   readonly environments: ReadonlyMap<string, () => Environment>;
-  /** Those of plugins alone. */
+  /** Those of plugins only. */
   readonly algorithms: ReadonlyMap<string, PluginAlgorithm>;
 }
 
 const BUILT_IN_ALGORITHMS: readonly string[] = ["ppo", "weave"];
 const NAME = /^[A-Za-z0-9][\w.-]{0,127}$/;
-/** A setup that takes longer is taken for one that hangs. */
+/** A slower setup is considered hung. */
 const SETUP_MS = 10_000;
 
 /** Loads plugins in their order. Rejects with an AppError `invalid_value` that names the file. */

@@ -4,12 +4,12 @@ import type { MakeEnvironment } from "@heddle/training/environments/environments
 
 const MAX_MESSAGE_CHARACTERS = 1_000;
 
-/** Words of JavaScript and of ONNX Runtime where memory is short. */
+/** Messages of JavaScript and of ONNX Runtime for exhausted memory. */
 const MEMORY = /allocation failed|failed to allocate|out of memory|bad_alloc/i;
 
 /**
- * What a plugin's own code met: a fault of it, `invalid_value`, since a further attempt would meet it
- * again, or an error of the system, `unavailable`, which another attempt may not meet.
+ * An error in a plugin's code. It is `invalid_value` for a fault of the plugin, which a retry would
+ * repeat, and `unavailable` for a system error.
  */
 export class PluginError extends AppError {
   constructor(
@@ -22,8 +22,8 @@ export class PluginError extends AppError {
 }
 
 /**
- * What a plugin's code threw, with whose it was. As it is where it is one of Heddle's own, as that a
- * parameter server is lost, or of memory that is short.
+ * The error of a plugin's code, with the plugin's name. Heddle's own errors, such as a lost
+ * parameter server, and exhausted memory are returned unchanged.
  */
 export function pluginError(whose: string, thrown: unknown): unknown {
   const lines: string[] = [];
@@ -33,7 +33,7 @@ export function pluginError(whose: string, thrown: unknown): unknown {
     isOfSystem ||= "errno" in at;
     lines.push(firstLine(lines.length === 0 ? `${at}` : at.message));
   }
-  // What the system said may stand at the end of the chain alone.
+  // The system's message may be only at the end of the chain.
   const told = isOfSystem ? lines.join(": ") : (lines[0] ?? firstLine(`it threw ${thrown}`));
   const message = `${whose} failed: ${told.slice(0, MAX_MESSAGE_CHARACTERS)}`;
   return new PluginError(message, thrown, isOfSystem ? "unavailable" : "invalid_value");
@@ -43,7 +43,7 @@ function firstLine(text: string): string {
   return text.split("\n", 1)[0] ?? "";
 }
 
-/** A plugin's environment whose faults are told as its own. Each call throws a PluginError. */
+/** A plugin's environment, each of whose faults is thrown as a PluginError. */
 export function guardedEnvironment(name: string, make: MakeEnvironment): MakeEnvironment {
   const whose = `the plugin's environment ${name}`;
   return () => {

@@ -14,7 +14,7 @@ import { checkArtifacts, checkPluginPlan, checkReport } from "./check-plan.ts";
 import type { LoadedPlugins } from "./load-plugins.ts";
 import { PluginError, pluginError } from "./plugin-error.ts";
 
-/** Draws of plugins begin apart from Heddle's own. */
+/** Separates the random numbers of plugins from Heddle's own. */
 const PLUGIN_DRAWS = 0x706c7567;
 
 /** A job of a plugin's algorithm. Throws an AppError `invalid_value` with the field in `param`. */
@@ -45,7 +45,7 @@ export function pluginPlan(
   };
 }
 
-/** The plugin's loop, whose faults are told as its own. One that does nothing has failed, not succeeded. */
+/** Runs the plugin's loop and attributes its faults to it. A loop that does nothing has failed. */
 async function runChecked(whose: string, plan: PluginPlan, loop: TrainingLoop): Promise<void> {
   let reports = 0;
   const report: TrainingLoop["report"] = (round) => {
@@ -79,7 +79,7 @@ function unknown(name: string, { algorithms }: LoadedPlugins): AppError {
   return new AppError("invalid_value", message, { param: "algorithm" });
 }
 
-/** Unknown fields are refused, also where the schema does not say so. */
+/** Unknown fields are refused, even where the schema allows them. */
 function checkedConfig(
   { config }: PluginAlgorithm,
   own: PluginTraining["own"],

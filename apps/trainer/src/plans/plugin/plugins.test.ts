@@ -67,7 +67,7 @@ async function runPlan(plan: TrainingPlan): Promise<{ told: RoundReport[]; end: 
   return { told, end: parameters };
 }
 
-test("the example environment is one that ppo can be trained on, and is learned", async () => {
+test("example environment: ppo trains on it and learns", async () => {
   const plugins = await loadPlugins(EXAMPLES);
   const config = parseTrainingConfig("ppo", {
     ...{ environment: "GridWorld-v0", total_timesteps: 40_000, target_return: 0.5 },
@@ -78,7 +78,7 @@ test("the example environment is one that ppo can be trained on, and is learned"
   expect(told.at(-1)?.reached, `the return is ${told.at(-1)?.reward}`).toBe(true);
 }, 120_000);
 
-test("the example algorithm learns CartPole, stops at its target and leaves a policy", async () => {
+test("example algorithm: learns CartPole, stops at its target, leaves a policy", async () => {
   const plugins = await loadPlugins(EXAMPLES);
   const config = parsePluginTraining("evolution-strategies", {
     ...{ seed: 3, environment: "CartPole-v1", target_return: 100, learning_rate: 0.5 },
@@ -98,19 +98,19 @@ it.each([
   [{ generatoins: 5 }, /generatoins/],
   [{ deviation: "big" }, /config\.deviation/],
   [{ environment: "Nowhere-v0" }, /no environment "Nowhere-v0": there are .*GridWorld-v0/],
-])("the plugin's schema refuses %o by name", async (config, message) => {
+])("schema: the plugin's own refuses %o by name", async (config, message) => {
   const plugins = await loadPlugins(EXAMPLES);
   const parsed = parsePluginTraining("evolution-strategies", config);
   expect(() => pluginPlan(parsed, plugins, backend, SOLE)).toThrow(message);
 });
 
-test("fields that all jobs have are checked for a plugin's algorithm too, and are not its own", () => {
+test("common fields: are checked for a plugin's algorithm too, and are not its own", () => {
   const parsed = parsePluginTraining("mine", { seed: 7, consistency: "ssp", staleness: 2, x: 1 });
   expect(parsed).toMatchObject({ seed: 7, consistency: "ssp", own: { x: 1 } });
   expect(() => parsePluginTraining("mine", { seed: -1 })).toThrow(/config\.seed/);
 });
 
-test("an algorithm that nobody has is refused with those that there are", async () => {
+test("algorithm: an unknown one is refused with the list of known ones", async () => {
   const plugins = await loadPlugins(EXAMPLES);
   const parsed = parsePluginTraining("magic", {});
   expect(() => pluginPlan(parsed, plugins, backend, SOLE)).toThrow(
@@ -138,7 +138,7 @@ it.each([
     /config of the algorithm x must be a JSON Schema of type object/,
   ],
   ["this is no module", /cannot be used: /],
-])("a faulty plugin is refused with its file and the reason: %s", async (text, reason) => {
+])("plugin: a faulty one is refused with its file and the reason: %s", async (text, reason) => {
   const file = join(folder, "faulty.mjs");
   writeFileSync(file, text);
   await expect(loadPlugins([file])).rejects.toMatchObject({
@@ -151,7 +151,7 @@ it.each([
 const ADAM = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 };
 const init = { kind: "zeros" };
 
-/** What a plugin gives as its plan, with these changes to one that is whole. */
+/** The plan that a plugin returns: a valid one with these changes. */
 function planOf(changes: object, give = (plan: object): unknown => plan): TrainingPlan {
   const plan = {
     parameters: [{ name: "w", shape: [2], init }],
@@ -207,7 +207,7 @@ it.each([
   [{ fragments: 33 }, /has `fragments` 33: leave it out, or give 1 to 32/],
   [{ run: undefined }, /has no function `run`/],
   [{ artifacts: {} }, /has `artifacts` that is no function/],
-])("a plugin's plan with %o is refused, and what of it is at fault is named", (changes, told) => {
+])("plan: one with %o is refused, and the faulty part is named", (changes, told) => {
   expect(() => planOf(changes)).toThrow(told);
   expect(() => planOf(changes)).toThrow("the plan of the plugin's algorithm mine");
 });
@@ -215,11 +215,11 @@ it.each([
 it.each([
   [(plan: object) => Promise.resolve(plan), /is a promise: give the plan itself/],
   [() => undefined, /is no object/],
-])("what is no plan is refused, %#", (give, told) => {
+])("plan: what is not a plan is refused, %#", (give, told) => {
   expect(() => planOf({}, give)).toThrow(told);
 });
 
-test("a plugin's run that does nothing fails, and what it throws is told as its own", async () => {
+test("run: one that does nothing fails, and its errors are attributed to it", async () => {
   await expect(runPlan(planOf({}))).rejects.toMatchObject({
     code: "invalid_value",
     message: expect.stringMatching(/mine ended its `run` without one of the 3 rounds .*`report`/),
@@ -240,7 +240,7 @@ test.each([
     },
     "the plugin's algorithm mine failed: Error: no steps",
   ],
-])("steps that a plugin cannot tell are its fault: %s", (stepAfter, told) => {
+])("steps: those that a plugin reports wrongly are its fault: %s", (stepAfter, told) => {
   const plan = planOf({ stepAfter });
   expect(() => plan.stepAfter(3)).toThrow(told);
 });
@@ -255,7 +255,7 @@ it.each([
   [{ ...REPORT, reward: "good" }, /`reward` "good"/],
   [{ ...REPORT, metrics: null }, /`metrics`/],
   [{ ...REPORT, state: { a: [1] } }, /object of Float32Arrays as its `state`/],
-])("a round that a plugin reports as %o is refused", async (round, told) => {
+])("report: a round of %o is refused", async (round, told) => {
   const run: PluginPlan["run"] = async (loop) => void (await loop.report(round as RoundReport));
   await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
     code: "invalid_value",
@@ -268,7 +268,7 @@ it.each([
   ["a text", () => ({ "a.txt": "text" }), /gives no Uint8Array as its artifact "a\.txt"/],
   ["a name that leads out", () => ({ "../a": new Uint8Array(1) }), /name "\.\.\/a": no plain/],
   ["our own file", () => ({ "lineage.json": new Uint8Array(1) }), /the trainer writes itself/],
-])("artifacts that are %s are refused", async (_, artifacts, told) => {
+])("artifacts: those that are %s are refused", async (_, artifacts, told) => {
   const leaving = planOf({ artifacts }).writeArtifacts(folder, {}, {} as Lineage);
   await expect(leaving).rejects.toMatchObject({
     code: "invalid_value",
@@ -284,7 +284,7 @@ it.each([
     `Promise.reject(new Error("lost at sea")); await new Promise((go) => setTimeout(go, 9_999));`,
     /\(invalid_value\): the plugin .*rude\.mjs failed: Error: lost at sea$/,
   ],
-])("a trainer whose plugin %s has failed, and says so in its last line", (_, text, told) => {
+])("trainer: one whose plugin %s fails, and its last line says why", (_, text, told) => {
   const file = join(folder, "rude.mjs");
   writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
   const main = fileURLToPath(new URL("../../../dist/main.js", import.meta.url));
@@ -294,7 +294,7 @@ it.each([
   expect(status).toBe(EXIT_UNUSABLE);
 });
 
-test("a trainer without plugins that ends early is no fault of its job, which another attempt may finish", () => {
+test("trainer: without plugins an early end may be retried", () => {
   const main = fileURLToPath(new URL("../../../dist/main.js", import.meta.url));
   const fault = `process.on("newListener", (name) => name === "exit" && queueMicrotask(() => process.exit(0)));`;
   const args = ["--import", `data:text/javascript,${fault}`, main];
@@ -308,15 +308,18 @@ test("a trainer without plugins that ends early is no fault of its job, which an
 it.each([
   ["a lost server", new AppError("shard_unavailable", "s0 is away")],
   ["of memory", new RangeError("Array buffer allocation failed")],
-])("an error that is %s is no plugin's fault, wherever it comes through", async (_, error) => {
-  const run = () => Promise.reject(new Error("pull failed", { cause: error }));
-  await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
-    message: "pull failed",
-    cause: error,
-  });
-});
+])(
+  "error: one that is %s is not the plugin's fault, however deep it is nested",
+  async (_, error) => {
+    const run = () => Promise.reject(new Error("pull failed", { cause: error }));
+    await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
+      message: "pull failed",
+      cause: error,
+    });
+  },
+);
 
-test("an error of the system is told as what a plugin met, down to the system's words, and may be retried", async () => {
+test("error: a system error has the system's message and may be retried", async () => {
   const cause = Object.assign(new Error("ECONNRESET: reset"), { errno: -104 });
   const thrown = new Error("pull failed\nand more", { cause });
   const run = () => Promise.reject(thrown);
@@ -338,7 +341,7 @@ it.each([
     },
     /failed: Error: no water/,
   ],
-])("a plugin's environment that is none, %#, is told by its name", async (make, told) => {
+])("environment: a malformed one, %#, is named", async (make, told) => {
   const environments = new Map([["Sea-v0", make as unknown as () => Environment]]);
   const config = parseTrainingConfig("ppo", { environment: "Sea-v0", total_timesteps: 512 });
   if (config.algorithm !== "ppo") throw new Error("a ppo config was parsed as another");
@@ -356,7 +359,7 @@ const SEA = {
   step: () => ({ reward: 1, terminated: false }),
 };
 
-test("schemas are told as long as there is room for them, and none of the example's is left out", async () => {
+test("schemas: are reported within the size bound; the example's fit", async () => {
   const { algorithms } = await loadPlugins(EXAMPLES);
   const [example] = algorithms.values();
   if (!example) throw new Error("the example has an algorithm");
@@ -376,7 +379,7 @@ test("schemas are told as long as there is room for them, and none of the exampl
   );
   expect(Object.keys(schemas)).toEqual(["a1", "a2", "a3", "a4", "small"]);
   expect(unchecked).toEqual(["large", "fifth"]);
-  // A master looks at what it is told of the example.
+  // A master accepts the schema of the example.
   const told = algorithmSchemas(algorithms).schemas["evolution-strategies"] ?? "";
   expect(ownConfigCheck(told)?.({ generations: 0 })).toMatchObject([
     { param: "config.generations" },

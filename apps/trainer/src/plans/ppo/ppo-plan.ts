@@ -26,8 +26,8 @@ export interface TaskPlace {
 }
 
 /**
- * A `ppo` job. One task takes Adam's steps itself and gives the servers how far it went; several give
- * them the gradients of each minibatch.
+ * A `ppo` job. A single task runs Adam itself and sends the servers its displacement; several tasks
+ * send the gradients of each minibatch.
  */
 export function ppoPlan(
   config: PpoTraining,
@@ -81,13 +81,13 @@ function reportOf(progress: PpoProgress, config: PpoTraining): RoundReport {
   };
 }
 
-/** A mean return of fewer episodes than this is no reason to end a job. */
+/** The fewest episodes whose mean return may end a job. */
 const RETURN_EPISODES = 20;
 
-/** Environments by name: those that are built in, and those of plugins. */
+/** Environments by name: built-in ones and those of plugins. */
 type Environments = ReadonlyMap<string, MakeEnvironment>;
 
-/** Throws an AppError `invalid_value` that lists those that there are. */
+/** Throws an AppError `invalid_value` that lists the known ones. */
 export function environmentNamed(environments: Environments, name: string): MakeEnvironment {
   const make = environments.get(name);
   if (make) return make;

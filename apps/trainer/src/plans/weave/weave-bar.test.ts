@@ -22,8 +22,8 @@ import { applyOuterStep } from "@heddle/training/weave/testing/outer-step";
 import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
 import { expect, test, vi } from "vitest";
 
-// Weave with int8 parts and error feedback against synchronous training, in one process. All draws
-// follow from seeds, and parts are added in the order of ranks, whenever they come.
+// Weave with int8 parts and error feedback against synchronous training, in one process. All random
+// numbers come from seeds, and parts are added in the order of ranks.
 
 vi.setConfig({ testTimeout: 300_000 });
 
@@ -59,7 +59,7 @@ function sentences(seed: number, count: number): Int32Array {
 const TRAINED = sentences(7, 400);
 const HELD_OUT = sentences(8, 100);
 
-/** What the servers do under bsp: parts are added in the order of ranks, then the outer step. */
+/** The servers under bsp: parts are added in the order of ranks, then the outer step. */
 class InProcessServer {
   readonly #held: Parameters;
   readonly #velocity: Parameters;
@@ -82,7 +82,7 @@ class InProcessServer {
     this.#accumulator = { memory, kernels: loadKernels(memory), ...places };
   }
 
-  /** The way of one of so many workers. */
+  /** The client of one of `workers` workers. */
   client(rank: number, workers: number, compression: "none" | "int8"): ParameterClient {
     const encoder = new PartEncoder(LAYOUT, { compression, topkFraction: 1 });
     let pushed = 0;
@@ -171,8 +171,9 @@ async function lossOf(parameters: Parameters): Promise<number> {
   return losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
 }
 
-test("weave with H=8 and int8 by two workers ends within 3 % of synchronous training's loss", async () => {
-  // One worker with the whole batch and its own Adam is synchronous training; both see the same data.
+test("weave: two workers, H=8 and int8, end within 3 % of the synchronous loss", async () => {
+  // One worker with the whole batch and its own Adam is synchronous training; both use the same
+  // data.
   const bsp = await train({
     ...{ workers: 1, batch: WORKERS * BATCH, compression: "none", beta2: 0.999 },
     ...{ outer: { learningRate: 1, momentum: 0 }, learningRate: 6e-3, warmSteps: 0 },

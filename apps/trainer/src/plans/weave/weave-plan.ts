@@ -27,23 +27,25 @@ import type { TrainingPlan } from "../training-plan.ts";
 
 type WeaveTraining = LanguageModelTraining | SupervisedTraining;
 
-/** Of a tokenizer's digest, in the embedding's name. */
+/** Characters of a tokenizer's digest in the embedding's name. */
 const DIGEST_CHARACTERS = 16;
 
-/** Where a weave job's places in its data are drawn from, beside its seed. */
+/** The use of the seed for a weave job's positions in its data. */
 const DATA_DRAWS = 0;
 
-/** What of a weave job depends on its program. */
+/** The part of a weave job that depends on its program. */
 interface Subject {
   readonly program: TrainingProgram;
   readonly batches: (done: number) => BatchSource;
-  /** Of one step of all workers; absent where the data is no text. */
+  /** Of one step of all workers; absent where the data is not text. */
   readonly tokens?: number | undefined;
   readonly tokenizer?: TrainingPlan["tokenizer"];
   readonly writeArtifacts: TrainingPlan["writeArtifacts"];
 }
 
-/** A `weave` job on `nodes` nodes. Throws an AppError `invalid_value` where its data is no good. */
+/**
+ * A `weave` job on `nodes` nodes. Throws an AppError `invalid_value` where its data is unusable.
+ */
 export function weavePlan(
   config: WeaveTraining,
   backend: Backend,
@@ -56,7 +58,7 @@ export function weavePlan(
       : supervised(config, data, place);
   const { program } = subject;
   const schedule = weaveSchedule(config);
-  // Under ssp and asp each node's part is an update by itself; all of them are to make one step.
+  // Under ssp and asp each node's part is an update by itself; all of them together make one step.
   const outer = { learningRate: config.outer_learning_rate, momentum: config.outer_momentum };
   const parts = config.consistency === "bsp" ? 1 : place.nodes;
   return {
@@ -85,7 +87,7 @@ export function weavePlan(
   };
 }
 
-/** What is left is rank 0's: the others need no average. */
+/** Rank 0 exports the model: the others need no average. */
 function averagedByLeader(config: WeaveTraining, { rank }: TaskPlace): WeaveTraining {
   return rank === 0 ? config : { ...config, average_steps: 0 };
 }
@@ -154,7 +156,7 @@ function supervised(config: SupervisedTraining, data: TrainingData, place: TaskP
   };
 }
 
-/** The same for all ranks, and after `done` rounds just what a run without a break has then. */
+/** The same for all ranks; after `done` rounds the same as in an uninterrupted run. */
 function drawsAfter(config: WeaveTraining, { tasks }: TaskPlace, done: number) {
   const steps = weaveSchedule(config).stepAfter(done);
   return drawsBehind(steps * config.batch_size * tasks, config.seed, DATA_DRAWS);
@@ -162,7 +164,7 @@ function drawsAfter(config: WeaveTraining, { tasks }: TaskPlace, done: number) {
 
 function innerOptimizer(config: WeaveTraining): Optimizer {
   const { optimizer, momentum, weight_decay: weightDecay, local_steps: localSteps } = config;
-  // What was seen before a pull says less after it.
+  // Moments from before a pull are less informative after it.
   const adam = localSteps > 1 ? { ...ADAM, beta2: 0.99 } : ADAM;
   switch (optimizer) {
     case "sgd":

@@ -1,6 +1,9 @@
 import type { Random } from "@heddle/base/random";
 
-/** What texts are made of: words, numbers, contractions, spaces of all kinds, other scripts, no UTF-8. */
+/**
+ * The parts of texts: words, numbers, contractions, spaces of all kinds, other scripts, invalid
+ * UTF-8.
+ */
 const KINDS: readonly string[] = [
   ..."the a heddle weaves warp and weft don't we'll I'M he's they'd x'' '' 's 're".split(" "),
   ..."1 42 2026 ½ ² Ⅷ ٣ 3.14".split(" "),
@@ -12,14 +15,14 @@ const KINDS: readonly string[] = [
   ...[" \n", "\n ", " \t "],
 ];
 
-/** A text of about so many characters; whole code points alone. */
+/** A text of about `length` characters; whole code points only. */
 export function randomText(random: Random, length: number): string {
   let text = "";
   while (text.length < length) text += KINDS[Math.floor(random() * KINDS.length)];
   return text;
 }
 
-/** The same as bytes, with some in it that are no UTF-8. */
+/** The same as bytes, with invalid UTF-8 in it. */
 export function textOfKinds(random: Random, length: number): Uint8Array {
   const text = new TextEncoder().encode(randomText(random, length));
   for (let i = 0; i < length / 20; i++) {

@@ -1,8 +1,8 @@
 import type { OuterOptimizer } from "../outer-optimizer.ts";
 
 /**
- * The outer step as it is written down, for servers of tests; the parameter servers take it by a kernel
- * of their own. Changes parameters and velocity in place; all three have the same length.
+ * The definition of the outer step, for servers of tests; the parameter servers have a kernel of
+ * their own. Changes parameters and velocity in place; all three have the same length.
  */
 export function applyOuterStep(
   { learningRate, momentum }: OuterOptimizer,
