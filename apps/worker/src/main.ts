@@ -9,7 +9,7 @@ import { runNode } from "@heddle/rpc/node/run-node";
 import { llamaPorts } from "./inference/llama-ports.ts";
 import { startWorker } from "./worker.ts";
 
-/** The worker's own flags: the weights' cache and hosts, and what engines get by default. */
+/** The worker's own flags: the cache and hosts of weights, and the engines' defaults. */
 const workerFlags = {
   "models-cache": ["DIR", "where weights are kept (else in the data directory)"],
   "weights-hosts": ["HOST,...", "further hosts that weights may come from"],

@@ -35,13 +35,13 @@ import { TaskService } from "./tasks/task-service.ts";
 
 export interface WorkerOptions extends NodeFlags, WorkerOffer {
   readonly version: string;
-  /** Options of engines that a deployment leaves open. */
+  /** Defaults of engine options that a deployment leaves open. */
   readonly engineDefaults: EngineOptions;
 }
 
-/** A master that does not take the ends of its answers in this time is left. */
+/** A master that does not read the ends of its answers within this time is disconnected. */
 const takenMs = 1_000;
-/** What tasks get to save their work when this process is told to end: who told it will not wait. */
+/** The grace of tasks where the caller that ends this process does not wait. */
 const maxTaskGraceMs = 3_000;
 const defaultMaxArtifactBytes = 50 * 2 ** 30;
 /** As long as the masters keep an ended job. */
@@ -61,7 +61,7 @@ class WorkerModule {
   }
 }
 
-/** Starts a worker: serves models over gRPC and keeps attached to every master. */
+/** Starts a worker: serves models over gRPC and stays attached to every master. */
 export async function startWorker(
   options: WorkerOptions,
   given: EnginePorts,
@@ -108,10 +108,10 @@ export async function startWorker(
   endTasksOnFaults(machine, tasks, log, report);
   const close = async (drainMs: number) => {
     health.stopServing();
-    // Tasks end while the masters are still there to be told how.
+    // Tasks end while the masters are still reachable for their reports.
     await tasks.close(Math.min(drainMs, maxTaskGraceMs));
     machine.stop();
-    // A master sends nothing more to a node that has left, but reads the answers it still gives.
+    // A master sends nothing more to a node that has left, but reads its remaining answers.
     await attachments?.close();
     await drained(sessions, replicas, drainMs);
     await replicas.close();
@@ -135,7 +135,7 @@ function heartbeatOf(
   };
 }
 
-/** What is known of removed masters; nothing before the attachments are there. */
+/** The removed masters; none before the attachments exist. */
 function removalsOf(
   attachments: () => Attachments | undefined,
 ): Pick<Attachments, "isRemoved" | "whileRemoved"> {
@@ -145,7 +145,7 @@ function removalsOf(
   };
 }
 
-/** A sick GPU ends the tasks that hold it, and the masters hear of it at once. */
+/** A faulty GPU ends the tasks that hold it, and is reported to the masters at once. */
 function endTasksOnFaults(
   machine: Machine,
   tasks: TaskService,
@@ -159,7 +159,7 @@ function endTasksOnFaults(
   });
 }
 
-/** The ports, through which weights may come from what jobs have left. */
+/** The ports, with weights from artifacts of jobs. */
 function withArtifacts(ports: EnginePorts, readArtifact: ArtifactBytes): EnginePorts {
   return {
     ...ports,
@@ -167,7 +167,7 @@ function withArtifacts(ports: EnginePorts, readArtifact: ArtifactBytes): EngineP
   };
 }
 
-/** Where tasks' files are kept, here and in a second place. */
+/** The stores of tasks' files, here and in a second place. */
 function keptFiles(options: WorkerOptions, log: NodeLog) {
   const { dataDirectory, maxArtifactBytes: maxBytes = defaultMaxArtifactBytes } = options;
   const maxAgeMs = options.maxArtifactAgeMs ?? defaultMaxArtifactAgeMs;
@@ -180,7 +180,7 @@ function keptFiles(options: WorkerOptions, log: NodeLog) {
   return { artifacts, replica, maxCopyBytes: maxBytes };
 }
 
-/** What the node says of itself to each master that it attaches to. */
+/** The node's report to each master on attachment. */
 function registration(
   options: WorkerOptions,
   facts: {
@@ -210,7 +210,7 @@ function registration(
 
 interface Served {
   readonly replicas: ReplicaSet;
-  /** The masters' streams of requests that stand. */
+  /** The open streams of requests of the masters. */
   readonly sessions: Set<InferenceSession>;
   readonly ports: EnginePorts;
   readonly health: Health;
@@ -238,7 +238,7 @@ async function serve(server: Server, served: Served): Promise<INestMicroservice>
   return app;
 }
 
-/** Until the engines are done, and the readers of their answers are behind no more. */
+/** Resolves when the engines are done, and the readers of their answers have caught up. */
 async function drained(
   sessions: ReadonlySet<InferenceSession>,
   replicas: ReplicaSet,
@@ -249,7 +249,7 @@ async function drained(
   while (performance.now() < end && isBusy()) await delay(20);
 }
 
-/** Until the masters have taken what was written last, which the process would take with it. */
+/** Resolves when the masters have read the last answers, which would be lost with the process. */
 async function finished(sessions: ReadonlySet<InferenceSession>): Promise<void> {
   const all = Promise.allSettled([...sessions].map((session) => session.finish()));
   await Promise.race([all, delay(takenMs)]);

@@ -17,8 +17,9 @@ const limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
 const quiet = { stdio: "pipe", timeout: 60_000 } as const;
 
 /**
- * Makes an image of a static busybox and runs it; tells why that cannot be done here. Where podman works
- * with another runtime than its own choice, its settings name that one for all that this process starts.
+ * Makes an image of a static busybox and runs it; returns why that is impossible here. Where podman
+ * works only with another runtime than its default, its settings name that one for all children of
+ * this process.
  */
 export function preparePodman(): string {
   const busybox = ["/bin/busybox", "/usr/bin/busybox"].find((path) => existsSync(path));
@@ -39,8 +40,8 @@ export function preparePodman(): string {
 }
 
 /**
- * Removes what a worker that has ended left of its containers, as where it was killed while the engine
- * was at it: no other worker ever comes that would.
+ * Removes the containers of an ended worker, as after a kill during a call of the engine: no other
+ * worker of that id follows.
  */
 export function removePodmanContainers(nodeId: string): void {
   const own = ["--filter", `label=heddle.node=${nodeId}`, "--format", "{{.Names}}"];
@@ -86,7 +87,7 @@ function tryRun(options: readonly string[]): string {
     execFileSync("podman", [...options, "run", ...how, image, "/bin/sh", "-c", "exit 0"], quiet);
     return "";
   } catch (error) {
-    // One that was late has not removed it.
+    // A late call has not removed it.
     spawnSync("podman", ["rm", "--force", "--ignore", name], quiet);
     const { stderr } = error as { stderr?: Buffer };
     return (stderr?.toString().trim() || String(error)).slice(0, 300);

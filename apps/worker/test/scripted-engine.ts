@@ -17,7 +17,7 @@ const blockChars = 64;
 const maxBlocks = 4_096;
 const charsPerToken = 4;
 
-/** What a prompt asks of the engine: `@tokens=5 @every=10` anywhere in its text. */
+/** The commands in a prompt: `@tokens=5 @every=10` anywhere in its text. */
 interface Script {
   readonly tokens: number;
   readonly everyMs: number;
@@ -41,8 +41,8 @@ interface Sequence {
 }
 
 /**
- * A deterministic engine for tests of what surrounds an engine: it batches, queues, caches prefixes,
- * refuses, fails and crashes as a real one does, and answers "t0 t1 t2 ...".
+ * A deterministic engine for tests: it batches, queues, caches prefixes, refuses, fails and crashes
+ * as a real one does. It answers "t0 t1 t2 ...".
  */
 export class ScriptedEngine implements Engine {
   readonly info: EngineInfo = {
@@ -206,7 +206,7 @@ export class ScriptedEngine implements Engine {
     this.#events.push({ type: "failed", id: sequence.id, error });
   }
 
-  /** The tokens of the longest prefix seen before; then all of it is known. */
+  /** The number of tokens of the longest known prefix; afterwards the whole text is known. */
   #remember(text: string): number {
     let cachedBlocks = 0;
     const hash = createHash("sha1");

@@ -4,8 +4,9 @@ import type { EnginePorts } from "../src/inference/engine-ports.ts";
 import { ScriptedEngine } from "./scripted-engine.ts";
 
 /**
- * Ports of the scripted engine. A deployment whose weights' key starts with "missing" cannot be
- * pulled, with "unreachable" not now; "slow-<ms>" takes that long to load, "pull-<ms>" to pull.
+ * Ports of the scripted engine, controlled by the key of a deployment's weights.
+ * - "missing...": cannot be pulled; "unreachable...": cannot be pulled now.
+ * - "slow-<ms>": takes that long to load; "pull-<ms>": takes that long to pull.
  */
 export const scriptedPorts: EnginePorts = {
   startEngine: async ({ spec, sink, onExit }) => {

@@ -26,7 +26,7 @@ import type { TestContext } from "vitest";
 const clusterToken = "a-token-for-tests-only";
 const workerProgram = fileURLToPath(new URL("scripted-worker.ts", import.meta.url));
 
-/** The least of a master that a worker's tasks need: it attaches, leases are given, logs are taken. */
+/** The parts of a master that a worker's tasks need: attachment, leases and logs. */
 export class TestLeader {
   readonly folder = openFolder("heddle-tasks-");
   readonly #workers = new Set<ChildProcess>();
@@ -35,7 +35,7 @@ export class TestLeader {
   readonly #complete = new Set<string>();
   #server: BoundServer | undefined;
   #heldAcks: (() => void)[] | undefined;
-  /** Chunks that came while none are taken. */
+  /** Chunks that arrived while none are taken. */
   #stalled: (() => void)[] | undefined;
   /** The latest registration. */
   register: Register__Output | undefined;
@@ -75,12 +75,12 @@ export class TestLeader {
     return this.#server?.address ?? "";
   }
 
-  /** Of a node that comes to this leader. */
+  /** Of a node that connects to this leader. */
   get credentials(): NodeCredentials {
     return { clusterToken, node: { role: "worker", name: "worker-1" } };
   }
 
-  /** What has been shipped of a stream. */
+  /** The shipped part of a stream. */
   log(rank = 0, stream = "stdout", attempt = 1, incarnation = 0): string {
     return this.#logs.get(`${attempt}/${rank}/${incarnation}/${stream}`)?.toString() ?? "";
   }
@@ -89,12 +89,12 @@ export class TestLeader {
     return this.#complete.has(`${attempt}/${rank}/0/${stream}`);
   }
 
-  /** From now on the worker is not told that all of a log has been taken. */
+  /** From now on complete logs are not acknowledged. */
   holdAcks(): void {
     this.#heldAcks ??= [];
   }
 
-  /** From now on no log is taken, as by masters that are busy. */
+  /** From now on no log is taken, as by busy masters. */
   stall(): void {
     this.#stalled ??= [];
   }
@@ -143,7 +143,7 @@ export class TestLeader {
     return child;
   }
 
-  /** Of the worker that is attached. */
+  /** Of the attached worker. */
   get nodeId(): string {
     return this.register?.nodeId ?? "";
   }
@@ -183,10 +183,10 @@ export class TestLeader {
 /** One leader's stream to the worker: every status that it reported, latest by task. */
 export class LeaderSession {
   readonly statuses = new Map<string, TaskStatus__Output>();
-  /** Every progress line that was told, once. */
+  /** Every reported progress line, once. */
   readonly told: string[] = [];
   inventory: readonly TaskStatus__Output[] | undefined;
-  /** Jobs with a folder of checkpoints and no task, as told last. */
+  /** The latest report of jobs with a folder of checkpoints and no task. */
   folders: readonly string[] = [];
   error: Error | undefined;
   /** Whether requests for the lease are answered. */
@@ -262,14 +262,14 @@ function statusKey({ jobId, attempt, rank, incarnation = 0 }: TaskId): string {
   return `${jobId}/${attempt}/${rank}/${incarnation}`;
 }
 
-/** A temporary folder that tasks can write to, whatever user they have. */
+/** A temporary folder that tasks can write to, with any user. */
 export function openFolder(prefix: string): string {
   const folder = mkdtempSync(join(tmpdir(), prefix));
   chmodSync(folder, 0o777);
   return folder;
 }
 
-/** One that listens, and is closed when the test ends. */
+/** A listening leader, which is closed at the test's end. */
 export async function newLeader({
   onTestFinished,
 }: Pick<TestContext, "onTestFinished">): Promise<TestLeader> {

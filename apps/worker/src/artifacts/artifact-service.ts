@@ -12,11 +12,11 @@ import type { OpenedFile } from "./replica.ts";
 
 type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
 
-/** Serves TaskArtifacts of proto/tasks.proto: what this worker's tasks have left. */
+/** Serves TaskArtifacts of proto/tasks.proto: the artifacts of this worker's tasks. */
 export function serveArtifacts(server: Server, store: ArtifactStore): void {
   server.addService(taskArtifactsService, {
     read: (stream: ReadStream) => {
-      // Workers ask the masters, which know what each may have.
+      // Other workers must ask the masters, which check permissions.
       if (callerOf(stream).role !== "master") {
         stream.emit("error", toStatus(new AppError("permission_denied", "this is for masters")));
         return;

@@ -6,8 +6,7 @@ import { readArtifact } from "./artifact-service.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 
 /**
- * Where this worker has artifacts from, whoever made them: its own disk, else the masters in turn,
- * which know the worker that has it.
+ * Reads any artifact: from this worker's own disk, else through the masters, one after the other.
  */
 export function artifactSource(options: {
   readonly store: ArtifactStore;
@@ -16,7 +15,7 @@ export function artifactSource(options: {
 }): ArtifactBytes {
   const { store, masters, credentials } = options;
   return async function* bytes({ name, ...place }, offset, signal) {
-    // Only a task that was not lost leaves any: they are known without its incarnation.
+    // Only a task that was not lost leaves artifacts: they are stored without its incarnation.
     const id = { ...place, incarnation: 0 };
     const file = await store.open(id, name).catch(() => undefined);
     if (file) {
@@ -44,7 +43,7 @@ export function artifactSource(options: {
   };
 }
 
-/** One that may pass says more than one that does not know: another master may be behind. */
+/** A transient error is more informative than `not_found`: another master may be behind. */
 function best(failures: readonly AppError[]): AppError {
   const [first] = failures;
   const passing = failures.find(({ code }) => code !== "not_found");

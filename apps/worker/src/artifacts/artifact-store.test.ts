@@ -37,7 +37,7 @@ function store(bounds: { maxBytes?: number; maxAgeMs?: number } = {}) {
   return new ArtifactStore({ root: root(), maxBytes: 1_000, maxAgeMs: HOUR_MS, ...bounds });
 }
 
-/** What a task has left. */
+/** The files of a finished task. */
 function left(job: string, files: Readonly<Record<string, string>>): string {
   const work = join(folder, job);
   mkdirSync(work, { recursive: true });
@@ -50,7 +50,7 @@ function age(job: string, ms: number) {
   utimesSync(join(root(), job, "1.0"), at, at);
 }
 
-test("what was kept already is told again, as after a crash between keeping and telling", async () => {
+test("artifacts: kept ones are reported again, as after a crash between both steps", async () => {
   left("a", { x: "one" });
   const first = await store().keep(idOf("a"), folder, "a");
   expect(first).toMatchObject([{ name: "x", bytes: 3 }]);
@@ -58,12 +58,12 @@ test("what was kept already is told again, as after a crash between keeping and 
   expect(await store().keep(idOf("a"), folder, "a")).toEqual(first);
 });
 
-test("a task that left nothing leaves no folder", async () => {
+test("artifacts: a task without files leaves no folder", async () => {
   expect(await store().keep(idOf("a"), folder, left("a", {}))).toEqual([]);
   expect(readdirSync(folder)).toEqual(["a"]);
 });
 
-test("beyond the bound on bytes the oldest go, whole", async () => {
+test("artifacts: beyond the byte bound the oldest are removed whole", async () => {
   const kept = store({ maxBytes: 250 });
   for (const [at, job] of ["a", "b", "c"].entries()) {
     await kept.keep(idOf(job), folder, left(job, { x: "x".repeat(100) }));
@@ -77,7 +77,7 @@ test("beyond the bound on bytes the oldest go, whole", async () => {
   });
 });
 
-test("what is older than the bound goes; a task that wrote long before its end is as old as that", async () => {
+test("artifacts: old ones are removed; their age counts from the task's end", async () => {
   const kept = store();
   const work = left("a", { x: "1" });
   const longAgo = new Date(Date.now() - 9 * HOUR_MS);
@@ -89,7 +89,7 @@ test("what is older than the bound goes; a task that wrote long before its end i
   expect(readdirSync(root())).toEqual([]);
 });
 
-test("more than the worker keeps, too many files and names that lead elsewhere are refused", async () => {
+test("artifacts: too many bytes, too many files and escaping names are refused", async () => {
   const big = store({ maxBytes: 5 }).keep(idOf("a"), folder, left("a", { x: "too much" }));
   await expect(big).rejects.toThrow(/8 bytes, and this worker keeps 5 \(--artifacts-mib\)/);
   const many = Object.fromEntries(Array.from({ length: 257 }, (_, i) => [`f${i}`, ""]));
@@ -99,7 +99,7 @@ test("more than the worker keeps, too many files and names that lead elsewhere a
   }
 });
 
-test("a part of an artifact is read from its offset", async () => {
+test("artifacts: a part is read from its offset", async () => {
   await store().keep(idOf("a"), folder, left("a", { x: "0123456789" }));
   const read = async (offset: number, maxBytes: number) => {
     const chunks: Buffer[] = [];
@@ -127,7 +127,7 @@ test("artifacts: a task that replaces its folder by a link publishes nothing", a
   for (const name of ["key", "pipe"]) {
     await expect(store().open(idOf("b"), name)).rejects.toMatchObject({ code: "not_found" });
   }
-  // A process that outlived its task swaps what is kept.
+  // A process that outlived its task swaps the kept files.
   rmSync(join(root(), "b"), { recursive: true });
   mkdirSync(join(root(), "b"));
   symlinkSync(secrets, join(root(), "b/1.0"));
@@ -146,7 +146,7 @@ const SWAP = `
     try { fs.renameSync(own, link); fs.renameSync(spare, own); } catch {}
   }`;
 
-test("artifacts: a folder swapped with a link while it is kept never publishes what is there", async () => {
+test("artifacts: a folder that is swapped with a link is never published", async () => {
   const secrets = join(folder, "secrets");
   mkdirSync(secrets);
   writeFileSync(join(secrets, "x"), "secret");
@@ -174,7 +174,7 @@ test("artifacts: a folder swapped with a link while it is kept never publishes w
   }
 });
 
-test("artifacts: a second copy outlives the worker, appears as a whole and is made later where it failed", async () => {
+test("artifacts: a copy outlives the worker, is atomic, and is retried", async () => {
   const shared = join(folder, "shared");
   const uncopied: unknown[] = [];
   const options = { root: root(), maxBytes: 1_000, maxAgeMs: HOUR_MS };

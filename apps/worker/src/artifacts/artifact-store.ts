@@ -18,27 +18,32 @@ import { ARTIFACT_PIECE_BYTES } from "@heddle/rpc/artifact-stream";
 import { openedFile } from "./opened-file.ts";
 import type { ArtifactReplica, OpenedFile } from "./replica.ts";
 
-/** Files that one task may leave; their list goes into the masters' log. */
+/** The most files of one task; their list is part of the masters' log. */
 const maxFiles = 256;
 const maxNameLength = 256;
-/** A path of plain names, none of them hidden in the sense of `..`. */
+/** A path of plain names without `.` and `..`. */
 const nameForm = /^(?!.*(?:^|\/)\.{1,2}(?:\/|$))[\w.@+= ()-]+(?:\/[\w.@+= ()-]+)*$/;
-/** In a task's folder: the digests of pieces, by the digest of the file's name. No file of a task has such a name. */
+/**
+ * In a task's folder: the digests of pieces, by the digest of the file's name. No file of a task
+ * can have such a name.
+ */
 const digestFolder = "~digests";
 
 export interface ArtifactStoreOptions {
   /** On the file system of the tasks' directories. */
   readonly root: string;
-  /** What tasks that ended may leave here together; the oldest go first. */
+  /** The bound of all artifacts of finished tasks; the oldest are removed first. */
   readonly maxBytes: number;
   readonly maxAgeMs: number;
   /** A second place, which outlives this worker. */
   readonly replica?: ArtifactReplica | undefined;
-  /** Told of a copy that could not be made; it is tried again with each `prune`. */
+  /** Called for a copy that failed; each `prune` retries it. */
   readonly onUncopied?: ((error: unknown) => void) | undefined;
 }
 
-/** What tasks have left on this worker's disk, as `JOB/ATTEMPT.RANK/NAME`, and how long it stays. */
+/**
+ * The artifacts of tasks on this worker's disk, as `JOB/ATTEMPT.RANK/NAME`, and their retention.
+ */
 export class ArtifactStore {
   readonly #options: ArtifactStoreOptions;
 
@@ -47,9 +52,9 @@ export class ArtifactStore {
   }
 
   /**
-   * Takes over the folder below `root` in which a task that has ended well left its files, and resolves
-   * with them once they are on the disk. Asked again it says the same. No link is followed, also where one
-   * takes a folder's place meanwhile. Throws an AppError that tells what must be otherwise.
+   * Takes over the folder below `root` with the files of a successful task, and resolves with them
+   * once they are durable. The call is idempotent. No link is followed, even one that replaces a
+   * folder meanwhile. Throws an AppError with advice.
    */
   async keep(id: TaskId__Output, root: string, folder: string): Promise<Artifact[]> {
     const kept = this.#nameOf(id);
@@ -81,19 +86,21 @@ export class ArtifactStore {
     await atEntryBeneath(root, folder, (from) =>
       atEntryBeneath(store, kept, async (to) => {
         await rename(from, to);
-        // Its age counts from now, not from when the task began to write.
+        // Its age counts from now, not from the task's first write.
         await lutimes(to, new Date(), new Date());
         await syncFolder(dirname(to));
       }),
     );
   }
 
-  /** A file to read, to be closed by the caller. Throws `not_found`. */
+  /** A file to read, which the caller closes. Throws `not_found`. */
   open(id: TaskId__Output, name: string): Promise<OpenedFile> {
     return this.#open(id, name, name);
   }
 
-  /** The digests of its pieces, one after the other; throws `not_found`, also where it is one piece. */
+  /**
+   * The digests of its pieces, one after the other; throws `not_found`, also where it is one piece.
+   */
   openDigests(id: TaskId__Output, name: string): Promise<OpenedFile> {
     return this.#open(id, name, digestPath(name));
   }
@@ -122,14 +129,14 @@ export class ArtifactStore {
     }
   }
 
-  /** Copies what has no copy yet, and removes copies that are too old. */
+  /** Copies folders without a copy, and removes copies that are too old. */
   async replicate(): Promise<void> {
     if (!this.#options.replica) return;
     for (const { name } of await this.#kept()) await this.#copy(name);
     await this.#options.replica.prune();
   }
 
-  /** Removes what is too old, and the oldest of what is too much. */
+  /** Removes folders that are too old, and the oldest beyond the bound. */
   async prune(): Promise<void> {
     const { maxBytes, maxAgeMs } = this.#options;
     const kept = await this.#kept();
@@ -138,7 +145,7 @@ export class ArtifactStore {
       if (bytes <= maxBytes && Date.now() - folder.atMs <= maxAgeMs) return;
       bytes -= folder.bytes;
       await removeBeneath(this.#options.root, folder.name);
-      // Only an empty one can be removed so.
+      // `rmdir` removes empty folders only.
       await rmdir(join(this.#options.root, dirname(folder.name))).catch(() => {});
     }
   }
@@ -175,7 +182,7 @@ export class ArtifactStore {
     return found;
   }
 
-  /** Reads the file once, so that what is told of it is what is on the disk. */
+  /** Reads the file once, so that its description matches the disk. */
   async #describe(folder: string, name: string): Promise<Artifact> {
     const { root } = this.#options;
     const file = await openFileBeneath(root, `${folder}/${name}`);
@@ -200,7 +207,7 @@ export class ArtifactStore {
     }
   }
 
-  /** A task's folder, from the root. */
+  /** A task's folder, relative to the root. */
   #nameOf({ jobId, attempt, rank }: TaskId__Output): string {
     return `${jobId}/${attempt}.${rank}`;
   }
@@ -226,7 +233,7 @@ function refusal(what: string): AppError {
   return new AppError("invalid_value", `its artifacts: ${what}`);
 }
 
-/** Says what is wrong where a link or something else stands in a folder's or a file's place. */
+/** A clear error where a link or another object is in the place of a folder or file. */
 function refuseLink(cause: unknown): never {
   const { code = "", message } = cause as NodeJS.ErrnoException;
   if (code !== "ENOTDIR" && code !== "ELOOP" && code !== "ENOENT") throw cause;

@@ -13,15 +13,15 @@ import { AppError } from "@heddle/base/errors";
 import { openedFile } from "./opened-file.ts";
 import { type ArtifactReplica, CHECKPOINTS, type CopySource, type OpenedFile } from "./replica.ts";
 
-/** Before the name of a folder that is being written; one that stays so for a day was given up. */
+/** The prefix of a folder that is being written; after a day it is abandoned. */
 const DRAFT = ".new-";
 const DRAFT_MS = 24 * 3_600_000;
 const COPY_BYTES = 1024 * 1024;
 const CREATE = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
 
 /**
- * A second place in a directory that several workers share, as a network file system. A copy appears there
- * as a whole, once each file was read back with the digest of the first.
+ * A second place in a directory that several workers share, such as a network file system. A copy
+ * appears atomically, after each file was read back and its digest compared.
  */
 export class DirectoryReplica implements ArtifactReplica {
   readonly #root: string;
@@ -47,7 +47,7 @@ export class DirectoryReplica implements ArtifactReplica {
       await atEntryBeneath(this.#root, name, (entry) => rename(join(this.#root, draft), entry));
     } catch (error) {
       await removeBeneath(this.#root, draft).catch(() => undefined);
-      // Another worker that has the same folder was first.
+      // Another worker with the same folder was first.
       if (isReplaced || !(await this.#isThere(name))) throw error;
     }
   }

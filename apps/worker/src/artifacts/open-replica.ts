@@ -5,7 +5,9 @@ import { S3Client } from "./s3-client.ts";
 import { S3Replica } from "./s3-replica.ts";
 import { readS3Settings } from "./s3-settings.ts";
 
-/** `text`: a directory, or `s3://BUCKET/PREFIX`. Throws an AppError that says what is missing. */
+/**
+ * `text`: a directory, or `s3://BUCKET/PREFIX`. Throws an AppError that names a missing setting.
+ */
 export function openReplica(text: string, maxAgeMs: number, env = process.env): ArtifactReplica {
   if (!text.startsWith("s3://")) return new DirectoryReplica(resolve(text), maxAgeMs);
   return new S3Replica(new S3Client(readS3Settings(text, env)), maxAgeMs);

@@ -1,16 +1,16 @@
 import type { FileBeneath } from "@heddle/base/beneath";
 
-/** The folder of copies of checkpoints, `JOB/COPY` as those of artifacts, which lie beside it. */
+/** The folder with copies of checkpoints, `JOB/COPY`, beside those of artifacts. */
 export const CHECKPOINTS = "checkpoints";
 
-/** Files that are to be copied: below `folder` of `root`, which tasks may write to. */
+/** Files to copy: below `folder` of `root`, to which tasks may write. */
 export interface CopySource {
   readonly root: string;
   readonly folder: string;
   readonly files: readonly FileBeneath[];
 }
 
-/** A file to read in parts; to be closed. */
+/** A file to read in parts; the caller closes it. */
 export interface OpenedFile {
   readonly bytes: number;
   /** The bytes from `offset` to `end`. */
@@ -19,19 +19,19 @@ export interface OpenedFile {
 }
 
 /**
- * A second place for what tasks leave, which outlives this worker's disk and which several workers share.
- * A copy has a name, as `JOB/ATTEMPT.RANK`, and is there as a whole or not at all.
+ * A second place for artifacts and checkpoints, which outlives this worker's disk and which several
+ * workers share. A copy has a name, as `JOB/ATTEMPT.RANK`, and appears atomically.
  */
 export interface ArtifactReplica {
-  /** What is there under the name stays, unless it is to be replaced. */
+  /** An existing copy of that name stays, unless it is to be replaced. */
   copy(from: CopySource, name: string, isReplaced?: boolean): Promise<void>;
-  /** Writes the files of a copy below a directory of this worker's own, each checked. */
+  /** Writes the files of a copy below a directory of this worker's own; each is verified. */
   restore(name: string, to: string): Promise<void>;
   open(name: string, file: string): Promise<OpenedFile | undefined>;
-  /** The names of copies right below a folder, without it. */
+  /** The names of copies directly below a folder, relative to it. */
   names(folder: string): Promise<string[]>;
   /** Removes a copy, or all copies below a folder. */
   remove(name: string): Promise<void>;
-  /** Removes what is too old, whoever has left it. */
+  /** Removes what is too old, from any worker. */
   prune(): Promise<void>;
 }

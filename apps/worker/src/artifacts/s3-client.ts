@@ -5,9 +5,9 @@ import { AppError } from "@heddle/base/errors";
 import { AwsV4Signer } from "aws4fetch";
 import type { S3Settings } from "./s3-settings.ts";
 
-/** A request carries at most one part of an object, either way. */
+/** The most bytes of an object in one request, in both directions. */
 export const PART_BYTES = 8 * 2 ** 20;
-/** Parts that one object may have. */
+/** The most parts of one object. */
 const MAX_PARTS = 10_000;
 const MAX_TRIES = 5;
 const TIMEOUT_MS = 60_000;
@@ -21,16 +21,16 @@ interface Call {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What is listed: objects, and where a delimiter was given the folders. */
+/** The result of a listing: objects, and with a delimiter the folders. */
 export interface S3Listing {
   readonly objects: readonly { readonly key: string; readonly atMs: number }[];
   readonly folders: readonly string[];
 }
 
-/** Reads so many bytes from an offset; fewer at the end alone. */
+/** Reads `bytes` bytes from an offset; fewer only at the end. */
 type ReadPart = (offset: number, bytes: number) => Promise<Uint8Array>;
 
-/** The few calls of S3 that copies need. Keys are relative to the prefix. */
+/** The S3 calls that copies need. Keys are relative to the prefix. */
 export class S3Client {
   readonly #settings: S3Settings;
 
@@ -38,7 +38,7 @@ export class S3Client {
     this.#settings = settings;
   }
 
-  /** One object of so many bytes, in parts where they are many; no more than one part is in memory. */
+  /** One object of `bytes` bytes, in parts where it is large; at most one part is in memory. */
   async put(key: string, bytes: number, read: ReadPart): Promise<void> {
     if (bytes <= PART_BYTES) {
       await this.#call("PUT", key, { body: await read(0, bytes) });
@@ -67,7 +67,7 @@ export class S3Client {
     }
     const body = `<CompleteMultipartUpload>${parts.join("")}</CompleteMultipartUpload>`;
     const text = await this.#text("POST", key, { query: { uploadId }, body });
-    // It is answered with 200 before it is known how it ends.
+    // The response has status 200 before the outcome is known.
     if (text.includes("<Error>")) throw this.#refused("POST", key, 500, text);
   }
 
@@ -117,7 +117,7 @@ export class S3Client {
     return (await this.#call(method, key, call)).body.toString("utf8");
   }
 
-  /** Tried again where the store may answer later. */
+  /** Retried where the store may answer later. */
   async #call(method: string, key: string | undefined, call: Call) {
     const backoff = new Backoff(RETRY);
     for (let tries = 1; ; tries++) {
@@ -142,7 +142,7 @@ export class S3Client {
       ...{ method, url: target.href, service: "s3", region: credentials.region },
       ...{ accessKeyId: credentials.accessKeyId, secretAccessKey: credentials.secretAccessKey },
       ...(credentials.sessionToken && { sessionToken: credentials.sessionToken }),
-      // The store checks what it was sent against this.
+      // The store verifies the content by this.
       headers: { ...headers, "x-amz-content-sha256": digest },
     });
     const signed = await signer.sign();

@@ -61,7 +61,7 @@ async function restored(name: string): Promise<string> {
 
 const stored = () => globSync("**/*_object", { cwd: join(server.directory, "a", prefix) });
 
-test("s3: a copy of many parts and odd names comes back with the same bytes", async () => {
+test("s3: a copy of many parts and odd names is restored with the same bytes", async () => {
   const large = randomBytes(LARGE_BYTES);
   const odd = "a <b> & 'ü' 😀\n%2F.txt";
   await copied("job_A/1.0", {
@@ -83,7 +83,7 @@ test("s3: a copy of many parts and odd names comes back with the same bytes", as
   expect(await replica.open("job_B/1.0", "large.bin")).toBeUndefined();
 });
 
-test("s3: what is there stays unless it is replaced, whole; what goes leaves nothing", async () => {
+test("s3: an existing copy stays unless it is replaced; a removed one leaves nothing", async () => {
   await copied("job_A/1.0", { x: Buffer.from("first") });
   await copied("job_A/1.0", { x: Buffer.from("second") });
   expect(readFileSync(join(await restored("job_A/1.0"), "x"), "utf8")).toBe("first");
@@ -108,7 +108,7 @@ test("s3: a copy that was changed in the store is refused", async () => {
   await expect(restored("job_A/1.0")).rejects.toThrow("x in the store was changed");
 });
 
-test("s3: errors name the store and what to do", async () => {
+test("s3: errors name the store and give advice", async () => {
   const open = (place: string, env: NodeJS.ProcessEnv) =>
     openReplica(place, HOUR_MS, { ...server.env, ...env });
   await expect(open("s3://none", {}).names("x")).rejects.toThrow(
@@ -131,7 +131,7 @@ test("s3: errors name the store and what to do", async () => {
   expect(() => open("s3://heddle", missing)).toThrow(/cannot be read: ENOENT/);
 });
 
-test("s3: the key may come from a file, and a store that is busy is asked again", async () => {
+test("s3: the key may come from a file, and a busy store is retried", async () => {
   const file = join(folder, "credentials");
   const lines = ["[other]", "aws_access_key_id = no", "[default]", "aws_access_key_id = S3RVER"];
   writeFileSync(file, [...lines, "aws_secret_access_key=S3RVER", ""].join("\n"));

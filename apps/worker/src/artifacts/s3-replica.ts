@@ -8,14 +8,14 @@ import type { ArtifactReplica, CopySource, OpenedFile } from "./replica.ts";
 import { PART_BYTES, type S3Client } from "./s3-client.ts";
 
 const MANIFEST = "manifest.json";
-/** Of a hundred thousand files with long names. */
+/** Enough for a hundred thousand files with long names. */
 const MAX_MANIFEST_BYTES = 64 * 2 ** 20;
-/** Objects that one run removes for their age; the next one goes on. */
+/** The most objects that one run removes for their age; the next run continues. */
 const MAX_PRUNED = 10_000;
 const CHUNK_BYTES = 256 * 1024;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
 
-/** The last object of a copy that is written: with it the copy is there. */
+/** The last object of a copy that is written: it makes the copy exist. */
 const manifestShape = z.object({
   files: z.array(
     z.object({ name: z.string(), bytes: z.number(), sha256: z.string(), key: z.string() }),
@@ -129,7 +129,7 @@ export class S3Replica implements ArtifactReplica {
     await this.#removeAll(old.slice(0, MAX_PRUNED).map(({ key }) => key));
   }
 
-  /** Manifests first: what has none is not there. */
+  /** Manifests first: a copy without one does not exist. */
   async #removeAll(keys: readonly string[]): Promise<void> {
     const isManifest = (key: string) => key.endsWith(`/${MANIFEST}`);
     const ordered = [...keys.filter(isManifest), ...keys.filter((key) => !isManifest(key))];

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { AppError } from "@heddle/base/errors";
 
-/** Where an S3-compatible store is, and with which key it is asked. */
+/** The address of an S3-compatible store, and the credentials for it. */
 export interface S3Settings {
-  /** Of the bucket, without a slash at its end. */
+  /** Of the bucket, without a trailing slash. */
   readonly url: string;
-  /** Before each key; empty, or with a slash at its end. */
+  /** The prefix of each key; empty, or with a trailing slash. */
   readonly prefix: string;
   readonly region: string;
   readonly accessKeyId: string;

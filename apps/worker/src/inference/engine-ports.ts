@@ -7,25 +7,25 @@ import type {
 } from "@heddle/contracts/engine";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
 
-/** What the worker needs from libs/engines; tests give it a scripted engine through the same port. */
+/** The worker's port to libs/engines; tests supply a scripted engine through it. */
 export interface EnginePorts {
   readonly startEngine: EngineFactory;
   readonly pullWeights: WeightsPuller;
 }
 
 /**
- * Starts an engine and resolves when it can take requests; rejects with an AppError. `onExit` is
- * called at most once, when the engine ends without `close` having been asked for. `signal` ends the
- * loading; the promise rejects then.
+ * Starts an engine and resolves when it accepts requests; rejects with an AppError. `onExit` is
+ * called at most once, when the engine ends without a call of `close`. `signal` aborts the loading;
+ * the promise then rejects.
  */
 export type EngineFactory = (start: {
   readonly spec: DeploymentSpec;
   readonly modelPath: string;
   readonly sink: EngineEventSink;
   readonly onExit: (error: AppError) => void;
-  /** Called at each crash after which the engine starts anew by itself. */
+  /** Called at each crash after which the engine restarts by itself. */
   readonly onRestart: (error: AppError) => void;
-  /** Called when it takes requests again after that. */
+  /** Called when it accepts requests again after that. */
   readonly onRecovered: () => void;
   readonly signal: AbortSignal;
 }) => Promise<Engine>;
@@ -36,7 +36,7 @@ export type WeightsPuller = (
   options: {
     readonly signal: AbortSignal;
     readonly onProgress: (progress: PullState) => void;
-    /** How artifacts of jobs are had; absent outside a cluster. */
+    /** Reads artifacts of jobs; absent outside a cluster. */
     readonly readArtifact?: ArtifactBytes | undefined;
   },
 ) => Promise<string>;

@@ -26,7 +26,7 @@ const request: GenerateRequest = {
 let replicas: ReplicaSet;
 let stream: ClientDuplexStream<InferenceCommand, InferenceEvents__Output>;
 let close: () => Promise<void>;
-/** What the worker sent: the events of each frame. */
+/** The events of each frame that the worker sent. */
 let frames: EngineEvent[][];
 let ended: Promise<unknown>;
 
@@ -78,7 +78,7 @@ const lastOf = (id: number) => eventsOf(id).at(-1);
 const isOver = (id: number) => ["done", "failed"].includes(lastOf(id)?.type ?? "");
 const running = () => replicas.statuses()[0]?.load.running;
 
-test("the events of one engine step leave in one frame", async () => {
+test("session: the events of one engine step leave in one frame", async () => {
   for (let id = 1; id <= 10; id += 1) start(id, "@tokens=50");
   await vi.waitFor(() => expect(isOver(1) && isOver(10)).toBe(true));
   const events = frames.flat().length;
@@ -86,7 +86,7 @@ test("the events of one engine step leave in one frame", async () => {
   expect(frames.length).toBeLessThan(events / 4);
 });
 
-test("no more events are sent than granted, the last one included", async () => {
+test("session: no more events are sent than granted, the last one included", async () => {
   start(1, "@tokens=20", { window: 0 });
   start(2);
   await vi.waitFor(() => expect(isOver(2)).toBe(true));
@@ -98,7 +98,7 @@ test("no more events are sent than granted, the last one included", async () => 
   expect(eventsOf(1).map(({ type }) => type)).toEqual(["started", "delta", "finish", "done"]);
 });
 
-test("what cannot be served is a failed event of that request alone", async () => {
+test("session: an invalid request fails alone", async () => {
   start(1, "x", { deployment: "unknown" });
   start(2, "x", { request: undefined });
   start(3, "x", { request: { ...encodeRequest(request), format: "xml" } });
@@ -119,7 +119,7 @@ test("what cannot be served is a failed event of that request alone", async () =
   expect(lastOf(5)?.type).toBe("done");
 });
 
-test("a cancelled request ends with failed and frees its slot, window or not", async () => {
+test("session: a cancelled request fails and frees its slot, with or without a window", async () => {
   start(1, "@tokens=100000 @every=1", { window: 1 });
   await vi.waitFor(() => expect(running()).toBe(1));
   stream.write({ cancel: { id: 1 } });
@@ -128,7 +128,7 @@ test("a cancelled request ends with failed and frees its slot, window or not", a
   expect(running()).toBe(0);
 });
 
-test("a report counts the sequences of other masters' calls, until their engine is done", async () => {
+test("session: a report counts other masters' sequences until their engine is done", async () => {
   const others = (master: string) => replicas.statuses(master)[0]?.others;
   start(1, "", { request: wireOf("@tokens=100000 @every=1", 3) });
   await vi.waitFor(() => expect(running()).toBe(1));
@@ -138,14 +138,14 @@ test("a report counts the sequences of other masters' calls, until their engine 
   expect(others("master-2")).toBe(0);
 });
 
-test("an id used twice at once ends the stream with an error and all its requests", async () => {
+test("session: a duplicate id ends the stream and all its requests", async () => {
   start(1, "@tokens=100000 @every=1");
   start(1);
   expect(await ended).toMatchObject({ code: "invalid_value" });
   await vi.waitFor(() => expect(running()).toBe(0));
 });
 
-test("the stream's end cancels every request on it", async () => {
+test("session: the stream's end cancels every request on it", async () => {
   start(1, "@tokens=100000 @every=1");
   start(2, "@tokens=100000 @every=1");
   await vi.waitFor(() => expect(running()).toBe(2));
@@ -154,7 +154,7 @@ test("the stream's end cancels every request on it", async () => {
   await vi.waitFor(() => expect(running()).toBe(0));
 });
 
-test("unloading a deployment fails its requests with unavailable", async () => {
+test("session: unloading a deployment fails its requests with unavailable", async () => {
   start(1, "@tokens=100000 @every=1");
   await vi.waitFor(() => expect(running()).toBe(1));
   await replicas.unload("m");
@@ -162,7 +162,7 @@ test("unloading a deployment fails its requests with unavailable", async () => {
   expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "unavailable" } });
 });
 
-test("loading what runs is left alone; what failed or changed is started anew", async () => {
+test("session: a running load stays; a failed or changed one starts again", async () => {
   const spec = { key: "m", engine: "llama" as const, weights, options: {} };
   start(1, "@tokens=100000 @every=1");
   await vi.waitFor(() => expect(running()).toBe(1));

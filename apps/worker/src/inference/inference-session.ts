@@ -15,19 +15,19 @@ import type { ReplicaSet } from "./replica-set.ts";
 
 type SessionStream = ServerDuplexStream<InferenceCommand__Output, InferenceEvents>;
 
-/** A master may have so many requests open on its stream; its own queue holds the rest. */
+/** The most open requests of one master; its own queue holds the rest. */
 const maxRequests = 4_096;
 
 interface OpenRequest {
   readonly outbox: Outbox;
   call?: ReplicaCall | undefined;
-  /** Its last event waits for its reader, and the master was not told so. */
+  /** Its last event awaits its reader, and was not reported to the master. */
   isToTell?: boolean;
 }
 
 /**
  * One master's stream of requests. All events of one turn of the event loop (one engine step) leave
- * in one frame. The stream's end, however it comes, cancels every request that is still open.
+ * in one frame. Any end of the stream cancels every open request.
  */
 export class InferenceSession {
   readonly #stream: SessionStream;
@@ -55,16 +55,18 @@ export class InferenceSession {
     });
     stream.once("cancelled", () => this.#end());
     stream.once("error", () => this.#end());
-    // The headers tell the master at once that the stream stands.
+    // The headers confirm the stream to the master at once.
     stream.sendMetadata(new Metadata());
   }
 
-  /** Requests whose last event has not left yet: their readers may be behind their engines. */
+  /** Requests whose last event has not left yet: readers may be behind their engines. */
   get openRequests(): number {
     return this.#open.size;
   }
 
-  /** Ends the stream after all that was sent; resolves when the master has taken it, or left. */
+  /**
+   * Ends the stream after everything that was sent; resolves when the master has read it, or left.
+   */
   async finish(): Promise<void> {
     if (this.#stream.closed) return;
     const closed = once(this.#stream, "close");

@@ -32,7 +32,7 @@ async function failureOf(modelPath: string): Promise<AppError> {
 }
 
 describe("a damaged model file", () => {
-  it("that was pulled may be deleted to have it pulled again", async () => {
+  it("that was pulled: the advice is to delete it, so that it is pulled again", async () => {
     const path = join(folder, "cache", weights.key, weights.file);
     await mkdir(join(path, ".."), { recursive: true });
     await writeFile(path, "GGUF and then nothing");
@@ -41,7 +41,7 @@ describe("a damaged model file", () => {
     expect(message).not.toContain(folder);
   });
 
-  it("that a user gave is never told to be deleted", async () => {
+  it("that a user gave: the advice is never to delete it", async () => {
     const path = join(folder, "mine.gguf");
     await writeFile(path, "GGUF and then nothing");
     const { message } = await failureOf(path);
@@ -52,12 +52,12 @@ describe("a damaged model file", () => {
   });
 });
 
-it("a chat template that is no jinja is refused before the model is loaded", async () => {
+it("a chat template that is invalid jinja is refused before the load", async () => {
   const path = join(folder, "template.gguf");
   await writeTinyModel(path);
   const bytes = await readFile(path);
   const key = "tokenizer.chat_template";
-  // Behind a key come its value's type in four bytes, and the length of a text in eight.
+  // A key is followed by its value's type in four bytes, and a text's length in eight.
   const value = bytes.indexOf(key) + key.length + 12;
   bytes.write("{% xx ", value);
   await writeFile(path, bytes);

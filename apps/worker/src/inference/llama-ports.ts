@@ -9,21 +9,22 @@ import type { EnginePorts } from "./engine-ports.ts";
 import { reasoningStyleOf } from "./reasoning-style.ts";
 
 export interface LlamaPortsOptions {
-  /** Where weights are kept between starts. */
+  /** The cache of weights. */
   readonly cacheDirectory: string;
-  /** Hosts besides the Hugging Face hub's that weights may come from. */
+  /** Allowed hosts of weights besides the Hugging Face hub's. */
   readonly allowedHosts: readonly string[];
 }
 
-/** The engines that workers run: llama.cpp in a process per model, on weights from the cache. */
+/** The engines of workers: llama.cpp in a process for each model, with weights from the cache. */
 export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
   return {
     startEngine: async ({ spec, modelPath, ...start }) => {
-      // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
+      // We read the file first: a damaged file gets a reason here, and never reaches the native
+      // reader.
       const isCached = !relative(cacheDirectory, modelPath).startsWith("..");
       const { metadata } = await readWeights(modelPath, isCached);
       const template = templateOf(spec.options.chatTemplate, metadata);
-      // The engine comes to it last, after minutes where the file is large.
+      // The engine would check it last, after minutes where the file is large.
       checkTemplate(template);
       const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
       return withReasoning(engine, template);
@@ -47,12 +48,14 @@ function templateOf(option: string | undefined, metadata: GgufFile["metadata"]):
   return entry?.type === "string" ? entry.value : "";
 }
 
-/** Throws `invalid_value` on a template that is no jinja. */
+/** Throws `invalid_value` on a template that is invalid jinja. */
 function checkTemplate(template: string): void {
   new ChatTemplate(template, { bos: "", eos: "" });
 }
 
-/** What is in the cache can be pulled again; any other file is its owner's, perhaps the only copy. */
+/**
+ * A cached file can be pulled again; any other file belongs to its owner, perhaps as the only copy.
+ */
 async function readWeights(path: string, isCached: boolean): Promise<GgufFile> {
   try {
     return await readGguf(path);
@@ -65,7 +68,7 @@ async function readWeights(path: string, isCached: boolean): Promise<GgufFile> {
   }
 }
 
-/** The engine, which also tells how its chat template has the model mark its reasoning. */
+/** The engine, with the style in which its chat template marks reasoning. */
 function withReasoning(engine: Engine, template: string): Engine {
   const reasoning = reasoningStyleOf(template);
   if (reasoning === undefined) return engine;

@@ -18,14 +18,14 @@ import { Observable, throwError } from "rxjs";
 import type { WeightsPuller } from "./engine-ports.ts";
 import type { ReplicaSet } from "./replica-set.ts";
 
-/** The providers' tokens: the parts are made in worker.ts and only given to Nest. */
+/** The providers' tokens: worker.ts makes the objects. */
 export const REPLICAS = Symbol("ReplicaSet");
 export const PULL_WEIGHTS = Symbol("WeightsPuller");
 
-/** Progress is told at most so often. */
+/** The shortest time between two progress messages. */
 const progressIntervalMs = 100;
 
-/** Turns whatever a handler threw into the status that the caller's libs/rpc reads back. */
+/** Converts any error of a handler to the status that libs/rpc reads on the caller's side. */
 @Catch()
 class StatusFilter implements RpcExceptionFilter {
   catch(error: unknown, _host: ArgumentsHost): Observable<never> {

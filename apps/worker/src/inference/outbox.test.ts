@@ -16,7 +16,7 @@ const done: EngineEvent = {
   usage: { promptTokens: 1, cachedTokens: 0, completionTokens: 2, reasoningTokens: 0 },
 };
 
-test("with credit every event leaves as it came", () => {
+test("outbox: with credit every event leaves unchanged", () => {
   const outbox = new Outbox(10);
   outbox.push(delta(0, "a"));
   expect(outbox.take()).toEqual([delta(0, "a")]);
@@ -26,7 +26,7 @@ test("with credit every event leaves as it came", () => {
   expect(outbox.take()).toEqual([]);
 });
 
-test("a spent window folds the deltas of each choice until more is granted", () => {
+test("outbox: without credit the deltas of each choice are folded", () => {
   const outbox = new Outbox(1);
   outbox.push(delta(0, "a"));
   expect(outbox.take()).toHaveLength(1);
@@ -39,7 +39,7 @@ test("a spent window folds the deltas of each choice until more is granted", () 
   expect(outbox.take()).toEqual([delta(0, "bcd", 3), delta(1, "BCD", 3)]);
 });
 
-test("an abandoned request sends its last event alone, without credit", () => {
+test("outbox: an abandoned request sends its last event only, without credit", () => {
   const outbox = new Outbox(0);
   outbox.push(delta(0, "a"));
   outbox.abandon();
@@ -48,7 +48,7 @@ test("an abandoned request sends its last event alone, without credit", () => {
   expect(outbox.take()).toEqual([done]);
 });
 
-test("whatever is granted when, each choice's text, tokens and logprobs arrive whole and in order", () => {
+test("outbox: text, tokens and logprobs of each choice arrive whole and in order", () => {
   const step = fc.oneof(
     fc.record({ do: fc.constant("delta" as const), choice: fc.nat(2), logprob: fc.boolean() }),
     fc.record({ do: fc.constant("grant" as const), events: fc.nat(3) }),
@@ -100,7 +100,7 @@ test("whatever is granted when, each choice's text, tokens and logprobs arrive w
       const last = take();
       expect(got).toEqual(sent);
       expect(last.at(-1)).toEqual(done);
-      // What waited is at most one delta and one finish a choice, and the end.
+      // At most one delta and one finish for each choice wait, and the end.
       expect(last.length).toBeLessThanOrEqual(3 * 2 + 1);
     }),
   );

@@ -1,9 +1,9 @@
 import type { EngineEvent, TokenLogprob } from "@heddle/contracts/engine";
 
-/** A folded delta of so many tokens is closed and a further one begun, so that frames stay small. */
+/** A folded delta of this many tokens is closed and another begins, so that frames stay small. */
 const maxFoldedTokens = 4_096;
 
-/** An event that waits; the deltas among them grow while they wait. */
+/** A waiting event; deltas grow while they wait. */
 type Waiting =
   | Exclude<EngineEvent, { type: "delta" }>
   | {
@@ -16,15 +16,15 @@ type Waiting =
     };
 
 /**
- * The events of one request on their way to a master, which takes as many as it has granted. While
- * the window is spent, deltas of a choice fold into one, so that what waits is the text itself and
- * at most a few events a choice; nothing is lost and order within a choice is kept.
+ * The events of one request for a master, which grants credit for them. Without credit the deltas
+ * of a choice are folded into one, so that memory is the text and a few events for each choice.
+ * Nothing is lost, and the order within a choice is kept.
  */
 export class Outbox {
   #credits: number;
   #waiting: Waiting[] = [];
   #abandoned = false;
-  /** Where the delta of a choice stands in `#waiting`, while it may still grow. */
+  /** The index in `#waiting` of a choice's delta, while it may still grow. */
   readonly #open = new Map<number, number>();
 
   constructor(window: number) {
@@ -35,7 +35,7 @@ export class Outbox {
     this.#credits += events;
   }
 
-  /** Drops all but the last event, which needs no credit: the master only awaits the end. */
+  /** Drops all but the last event, which needs no credit: the master only waits for the end. */
   abandon(): void {
     this.#abandoned = true;
     this.#waiting = this.#waiting.filter((event) => isLast(event));

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { reasoningStyleOf } from "./reasoning-style.ts";
 
-// The ends of published templates, as their GGUF files carry them.
+// The ends of published templates, from their GGUF files.
 const chatml =
   "{% for message in messages %}{{ '<|im_start|>' + message['role'] + message['content'] }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 const strips = "{%- set content = content.split('</think>')[-1].lstrip('\\n') %}";

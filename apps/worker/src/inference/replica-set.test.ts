@@ -17,7 +17,7 @@ const spec: DeploymentSpec = {
   options: {},
 };
 
-test("the same failure is logged once however often it is tried again, and another anew", async () => {
+test("log: a repeated failure is logged once, a different one again", async () => {
   let failure = new AppError("model_failed", "it has the wrong sha256");
   let pulls = 0;
   const ports: EnginePorts = {
@@ -50,7 +50,7 @@ test("the same failure is logged once however often it is tried again, and anoth
   await replicas.close();
 });
 
-test("a file that was refused is loaded again when it, the options or the failure is another", async () => {
+test("refused file: loads again after a change of file, options or failure", async () => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-refused-"));
   const path = join(folder, "w.gguf");
   writeFileSync(path, "no template");
@@ -79,18 +79,18 @@ test("a file that was refused is loaded again when it, the options or the failur
   await loadedTimes(spec, 4);
   await loadedTimes(spec, 4);
   rmSync(path);
-  // What may mend itself is tried again: memory is freed, a crash may not come twice.
+  // A transient cause is retried: memory is freed, a crash may not repeat.
   code = "engine_failed";
   await loadedTimes(spec, 5);
   await loadedTimes(spec, 6);
-  // A device may come back, and says nothing of the file.
+  // A device may return, and is not the file's fault.
   code = "unavailable";
   for (let times = 7; times < 20; times++) await loadedTimes(spec, times);
   await replicas.close();
   rmSync(folder, { recursive: true });
 });
 
-test("a file whose loads fail five times in a row is given up until it is another or somebody asks", async () => {
+test("five failed loads: no retry until the file changes or a user asks", async () => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-given-up-"));
   const path = join(folder, "w.gguf");
   writeFileSync(path, "absurd");
@@ -140,7 +140,7 @@ test("a file whose loads fail five times in a row is given up until it is anothe
   rmSync(folder, { recursive: true });
 });
 
-test("a replica whose engine starts anew says that it loads, and takes calls when it is back", async () => {
+test("engine restart: the replica reports loading, and accepts calls afterwards", async () => {
   let engine: Parameters<EnginePorts["startEngine"]>[0] | undefined;
   const ports: EnginePorts = {
     ...scriptedPorts,

@@ -18,10 +18,10 @@ import {
   type ReplicaCall,
 } from "./replica.ts";
 
-/** One worker runs at most this many deployments at once. */
+/** The most deployments of one worker. */
 const maxReplicas = 64;
 
-/** The deployments that this node runs, one engine each. */
+/** The deployments of this node, one engine each. */
 export class ReplicaSet {
   readonly #ports: EnginePorts;
   readonly #defaults: EngineOptions;
@@ -37,7 +37,7 @@ export class ReplicaSet {
     this.#onChange = onChange;
   }
 
-  /** As `master` is told. */
+  /** The statuses for `master`. */
   statuses(master?: string): ReplicaStatus[] {
     return [...this.#replicas.values()].map((replica) => replica.status(master));
   }
@@ -50,8 +50,8 @@ export class ReplicaSet {
   }
 
   /**
-   * Begins to run a deployment. One that runs as asked is left alone; one that failed is tried
-   * anew, unless it would fail again; one whose specification changed is replaced.
+   * Starts a deployment. A running one is left alone; a failed one is retried, unless it would fail
+   * again; one whose specification changed is replaced.
    */
   async load(asked: DeploymentSpec): Promise<void> {
     const spec = { ...asked, options: { ...this.#defaults, ...asked.options } };
@@ -62,7 +62,7 @@ export class ReplicaSet {
       if (isDone && isDeepStrictEqual(current.spec, spec)) return;
       await this.unload(spec.key);
     }
-    // Another load of the same key may have come first while this one waited.
+    // Another load of the same key may have finished during the wait.
     if (this.#replicas.has(spec.key)) return;
     if (this.#replicas.size >= maxReplicas) {
       const message = `this worker runs ${maxReplicas} deployments already: unload one first`;
@@ -73,8 +73,8 @@ export class ReplicaSet {
   }
 
   /**
-   * An operator has had these weights pulled: what could not be loaded of them is tried anew at once,
-   * also what was given up.
+   * An operator had these weights pulled: failed loads of them are retried at once, also abandoned
+   * ones.
    */
   async retry(weights: WeightsSpec): Promise<void> {
     const failed = [...this.#replicas.values()].filter(

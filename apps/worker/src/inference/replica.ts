@@ -19,16 +19,16 @@ import type { EnginePorts, PullState } from "./engine-ports.ts";
 /** Delays between restarts of an engine that crashes. */
 const restartBackoff = { baseMs: 250, maxMs: 30_000 };
 
-/** How long an unload waits for a pull or a load to stop; it goes on in the background then. */
+/** How long an unload waits for a pull or a load to stop; it then continues in the background. */
 const maxCloseWaitMs = 3_000;
 
 /**
- * Loads of the same file that may fail in a row, the engine's process dying among them: what fails so
- * often is the file, or what it needs is not there, and a further try would only cost the node.
+ * The most loads of one file that may fail in a row, crashes included. Then the file is at fault,
+ * or a dependency is missing, and a retry would only cost the node.
  */
 const maxFailedLoads = 5;
 
-/** How a deployment's tries have ended so far; the next one goes on counting. */
+/** The failures of a deployment's loads, which the next replica continues to count. */
 export interface FailedTries {
   readonly message: string;
   /** The file that could not be loaded. */
@@ -37,12 +37,12 @@ export interface FailedTries {
   readonly loads: number;
 }
 
-/** A request that an engine works on. */
+/** A request in an engine. */
 export interface ReplicaCall {
   cancel(): void;
 }
 
-/** How a request is run, and which master it is from. */
+/** The options of a request, and its master. */
 export interface InferenceCallOptions extends SubmitOptions {
   readonly master: string;
 }
@@ -56,10 +56,9 @@ interface OpenCall {
 export type EventListener = (event: EngineEvent) => void;
 
 /**
- * One deployment on this node: pulls its weights, runs one engine, and starts it anew with back-off
- * when it crashes. A replica that could not be brought up stays `failed` until it is replaced; one
- * whose file was refused, or could not be loaded again and again, is not tried again as long as that
- * file is there, see `failsAgain`.
+ * One deployment on this node: pulls its weights, runs one engine, and restarts it with back-off
+ * when it crashes. A replica whose start failed stays `failed` until it is replaced. One whose file
+ * was refused, or failed too often, is not retried while that file exists; see `failsAgain`.
  */
 export class Replica {
   readonly spec: DeploymentSpec;
@@ -68,7 +67,7 @@ export class Replica {
   readonly #onChange: () => void;
   readonly #closing = new AbortController();
   readonly #backoff = new Backoff(restartBackoff);
-  /** Requests in the engine by the id it knows them by. */
+  /** Requests in the engine by the engine's id. */
   readonly #calls = new Map<number, OpenCall>();
   readonly #running: Promise<void>;
   #phase: ReplicaPhase = "pulling";
@@ -78,7 +77,7 @@ export class Replica {
   #engine: Engine | undefined;
   #lastFailure: string | undefined;
   #modelPath: string | undefined;
-  /** What the file was when it was last given to an engine. */
+  /** The mark of the file when it was last given to an engine. */
   #loadedFile = "";
   /** Loads of it that have failed in a row. */
   #failedLoads = 0;
@@ -86,7 +85,7 @@ export class Replica {
   #nextId = 1;
   #restarts = 0;
 
-  /** `before` is how the replica failed that this one stands in for. */
+  /** `before` are the failures of the replica that this one replaces. */
   constructor(
     spec: DeploymentSpec,
     ports: EnginePorts,
@@ -111,26 +110,26 @@ export class Replica {
     return this.#phase;
   }
 
-  /** How it failed, or the one before it; undefined where none has. */
+  /** Its failures, or those of the one before it; undefined where there are none. */
   get failedTries(): FailedTries | undefined {
     const message = this.#lastFailure;
     if (message === undefined) return undefined;
     return { message, file: this.#loadedFile, loads: this.#failedLoads };
   }
 
-  /** Whether another try would end the same way: the very file is still there that was given up. */
+  /** Whether a retry would fail in the same way: the file is unchanged. */
   get failsAgain(): boolean {
     const path = this.#modelPath;
     if (this.#phase !== "failed" || path === undefined) return false;
     return this.#failsAgain && fileMark(path) === this.#loadedFile;
   }
 
-  /** Requests that have not ended. */
+  /** Open requests. */
   get openRequests(): number {
     return this.#calls.size;
   }
 
-  /** As `master` is told. */
+  /** The status for `master`. */
   status(master = ""): ReplicaStatus {
     const load = this.#engine?.load() ?? emptyLoad;
     return {
@@ -152,7 +151,9 @@ export class Replica {
     return sum;
   }
 
-  /** The listener gets every event of the request; a refusal is returned and nothing was started. */
+  /**
+   * The listener gets every event of the request; a refusal is returned and nothing was started.
+   */
   submit(
     request: GenerateRequest,
     { master, ...options }: InferenceCallOptions,
@@ -166,7 +167,10 @@ export class Replica {
     return { cancel: () => engine.cancel(id) };
   }
 
-  /** Ends the engine; live requests fail with `unavailable`. Resolves when its process is gone or about to go. */
+  /**
+   * Ends the engine; open requests fail with `unavailable`. Resolves when its process has ended or
+   * is about to.
+   */
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return this.#ended();
     this.#setPhase("unloading", "");
@@ -200,10 +204,10 @@ export class Replica {
     }
   }
 
-  /** The failure, which says so where it is for good: the file was refused, or failed too often. */
+  /** The failure, marked where it is permanent: the file was refused, or failed too often. */
   #judged(failure: AppError): AppError {
     const { code, message } = failure;
-    // A pull that fails has given no file to an engine; a device that is missing may come back.
+    // A failed pull has given no file to an engine; a missing device may return.
     const isOfLoad = this.#phase === "loading" && code !== "unavailable";
     this.#failedLoads = isOfLoad ? this.#failedLoads + 1 : 0;
     this.#failsAgain = code === "invalid_value" || this.#failedLoads >= maxFailedLoads;
@@ -212,9 +216,9 @@ export class Replica {
     return new AppError("model_failed", `${message.replace(/[.\s]+$/, "")}. ${end}`, failure);
   }
 
-  /** The message goes to API clients; where files lie is told to the operator alone. */
+  /** The message goes to API clients; only the operator's log has paths. */
   #onFailure({ code, message, cause }: AppError): void {
-    // It is tried again and again: the same failure is told once.
+    // It is retried again and again: the same failure is logged once.
     if (message !== this.#lastFailure) {
       const { key, weights } = this.spec;
       const path = this.#modelPath ?? weights.sources.join(" ");
@@ -254,7 +258,7 @@ export class Replica {
       onRecovered: () => this.#setPhase("ready", ""),
       signal: this.#closing.signal,
     });
-    // It may have become ready in the moment in which it was told to stop.
+    // It may have become ready just as it was asked to stop.
     if (this.#closing.signal.aborted) {
       await engine.close();
       throw new AppError("cancelled", `${this.spec.key} was unloaded while it loaded`);

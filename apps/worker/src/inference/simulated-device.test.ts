@@ -8,7 +8,7 @@ const gpus = [
   { index: 1, name: "H100", simulated: false },
 ];
 
-/** The device that an engine is started with, and the one that it tells of. */
+/** The device that an engine is started with, and the one that it reports. */
 async function startedOn(device: string | undefined) {
   let startedWith: string | undefined;
   const ports = withSimulatedGpus(
@@ -39,7 +39,7 @@ async function startedOn(device: string | undefined) {
   return { startedWith, told };
 }
 
-test("an engine on a simulated GPU runs on the CPU and says so; on any other device nothing changes", async () => {
+test("simulated GPU: its engine runs on the CPU and reports that; others do not", async () => {
   const simulated = "gpu 0: H100 (simulated, on the CPU)";
   expect(await startedOn("0")).toEqual({ startedWith: "cpu", told: simulated });
   for (const device of ["1", "cpu", undefined]) {

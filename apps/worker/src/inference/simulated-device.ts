@@ -1,7 +1,7 @@
 import type { Engine } from "@heddle/contracts/engine";
 import type { EnginePorts } from "./engine-ports.ts";
 
-/** As a node tells of its GPUs. */
+/** A GPU as the node reports it. */
 interface Device {
   readonly index?: number;
   readonly name?: string;
@@ -9,8 +9,8 @@ interface Device {
 }
 
 /**
- * The ports of a node some of whose GPUs do not exist: an engine that is to run on one of those runs
- * on the CPU and says so, so that placement and eviction can be tried without a GPU.
+ * The ports of a node with simulated GPUs: an engine on one of those runs on the CPU and reports
+ * that. So placement and eviction can be tested without a GPU.
  */
 export function withSimulatedGpus(ports: EnginePorts, gpus: () => readonly Device[]): EnginePorts {
   return {

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { shell, TestLeader } from "../../test/test-leader.ts";
 import { LogShipper } from "./log-shipper.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 60_000 });
 
 const mark = /\(gone\)\n\[heddle: the program emptied its own output, .* is lost\]\n/;
@@ -21,7 +21,7 @@ beforeEach(async () => {
 
 afterEach(() => leader.close());
 
-/** The size of the file that the task writes; 0 where there is none. */
+/** The size of the task's file; 0 where there is none. */
 function sizeOf(stream: string): number {
   return statSync(logFile(stream), { throwIfNoEntry: false })?.size ?? 0;
 }
@@ -30,7 +30,7 @@ function logFile(stream: string): string {
   return join(leader.folder, "worker/jobs/job_A/1.0/logs", stream);
 }
 
-test("an output file truncated while the masters are behind: the rest is shipped, also by the next worker", async () => {
+test("truncated output: the rest is shipped, also by the next worker", async () => {
   const worker = await leader.startWorker();
   const session = leader.open();
   const file = (name: string) => join(leader.folder, name);
@@ -51,7 +51,7 @@ test("an output file truncated while the masters are behind: the rest is shipped
   writeFileSync(emptied, "");
   leader.unstall();
   await until("what follows has come", () => leader.log().endsWith("after\n"));
-  // The leader has tildes for what is lost.
+  // The leader has tildes for lost bytes.
   const log = leader.log().replace(/~+/, "(gone)\n");
   expect(log.slice(0, 10)).toBe("first\n1\n2\n");
   expect(log.slice(-300)).toMatch(mark);
@@ -68,7 +68,7 @@ test("an output file truncated while the masters are behind: the rest is shipped
   expect(exit?.lastLines.join("\n")).toContain("[heddle: the program emptied its own output");
 });
 
-test("a file that has less than was seen of it is not read over and over", async () => {
+test("truncated output: a file that has shrunk is not read again and again", async () => {
   const path = join(leader.folder, "stdout");
   const log = await TaskLog.open(path);
   appendFileSync(path, "first\nsecond\n");

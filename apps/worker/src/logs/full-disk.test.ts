@@ -6,12 +6,12 @@ import { until } from "@heddle/base/testing/until";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { shell, TestLeader, taskId } from "../../test/test-leader.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 60_000 });
 
 let leader: TestLeader;
 let disk: string;
-/** A disk of its own can be made by root only. */
+/** Only root can mount a separate disk. */
 let isMounted = false;
 
 beforeEach(async () => {
@@ -27,7 +27,7 @@ afterEach(async () => {
   await leader.close();
 });
 
-test("lines that a full disk has lost are marked, and a task that finds no room is refused with the reason", async (context) => {
+test("full disk: lost lines are marked, and a new task is refused with the reason", async (context) => {
   if (!isMounted) {
     console.log("a full disk is not tested: mounting a tmpfs takes root");
     context.skip();
@@ -38,7 +38,7 @@ test("lines that a full disk has lost are marked, and a task that finds no room 
   const steps = [
     "echo before",
     `until [ -e ${full} ]; do sleep 0.05; done`,
-    // Lines that find no room in the file's last block.
+    // Lines that do not fit in the file's last block.
     "pad=$(printf '%02000d' 0)",
     `until [ -e ${more} ]; do echo lost $pad; sleep 0.05; done 2> /dev/null`,
     "echo after; sleep 600",
@@ -51,7 +51,7 @@ test("lines that a full disk has lost are marked, and a task that finds no room 
   const { exit } = await session.reaches("exited", taskId(1));
   expect(exit?.reason).toBe("NodeLost");
   expect(exit?.message).toMatch(/the worker worker-1 could not take it: .*ENOSPC/);
-  // The worker looks ten times a second.
+  // The worker checks ten times a second.
   await delay(4_000);
   rmSync(full);
   const mark = /^\[heddle: the worker's disk was full: .* may be lost\]$/m;

@@ -14,9 +14,9 @@ import type { TaskLog } from "@heddle/storage/task-log";
 import { keyOf } from "../tasks/records/task-plan.ts";
 
 const chunkBytes = 64 * 1024;
-/** Bytes sent to one master that it has not acknowledged. */
+/** The most unacknowledged bytes of one master. */
 const windowBytes = 1024 * 1024;
-/** Files are looked through again at least so often. */
+/** The longest time between two checks of the files. */
 const idleMs = 500;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
 
@@ -34,20 +34,20 @@ export interface LogShipperOptions {
   readonly master: string;
   readonly credentials: NodeCredentials;
   readonly nodeId: string;
-  /** What there is to ship; of a task that was fenced, what it wrote under its lease. */
+  /** The logs to ship; of a fenced task, what it wrote under its lease. */
   logs(): readonly ShippedLog[];
-  /** The master has the stream up to there on disk, or wants no more of it. */
+  /** The master has the stream up to there on disk, or refuses the rest. */
   onDurable(id: TaskId__Output, stream: string, end: number): void;
   /** The master has the whole of a finished log on disk. */
   onShipped(shipped: ShippedLog, master: string): void;
-  /** Resolves when the master may be looked for: not while it is removed from its group. */
+  /** Resolves when the master may be contacted: not while it is removed from its group. */
   whileRemoved(signal: AbortSignal): Promise<void>;
   readonly log: NodeLog;
 }
 
-/** Where one master stands with one log. */
+/** The progress of one log at one master. */
 interface Progress {
-  /** Undefined until the master has said what it has. */
+  /** Undefined until the master has reported its end. */
   sent: number | undefined;
   acked: number;
   sentComplete: boolean;
@@ -55,8 +55,8 @@ interface Progress {
 }
 
 /**
- * Ships the logs of this worker's tasks to one master, for ever: asks for each log how much of it
- * the master has, and sends what follows, no faster than the master makes it durable.
+ * Ships the logs of this worker's tasks to one master, permanently. It asks for the master's end of
+ * each log, and sends the rest no faster than the master makes it durable.
  */
 export class LogShipper {
   readonly #options: LogShipperOptions;
@@ -90,7 +90,7 @@ export class LogShipper {
       const cancel = () => session.cancel();
       signal.addEventListener("abort", cancel, { once: true });
       await session.run(() => backoff.reset());
-      // A master that is away for days is tried many times, and none of the tries may stay in memory.
+      // A master may be away for days: no retry may leave anything in memory.
       signal.removeEventListener("abort", cancel);
       this.#wake = undefined;
       peer.close();
@@ -135,7 +135,7 @@ class ShipSession {
     this.#stream.cancel();
   }
 
-  /** Resolves when the stream has ended; `onAck` is called at each sign of the master. */
+  /** Resolves when the stream has ended; `onAck` is called at each message of the master. */
   async run(onAck: () => void): Promise<void> {
     this.#onAck = onAck;
     while (!this.#isOver) {
@@ -150,7 +150,7 @@ class ShipSession {
     await this.#ended;
   }
 
-  /** One piece of each log that has more; says whether any was sent. */
+  /** Sends one piece of each log that has more; returns whether any was sent. */
   async #round(): Promise<boolean> {
     let sent = false;
     const logs = this.#options.logs();
@@ -179,9 +179,10 @@ class ShipSession {
       return false;
     const from = known.sent;
     const { offset, data, times, complete } = await log.read(from, chunkBytes);
-    // The file has less than was seen of it: the next look at it finds out why.
+    // The file has shrunk: the next check finds out why.
     if (data.byteLength === 0 && offset === from && !complete) return false;
-    // What follows the last acknowledged byte and was given back meanwhile never comes.
+    // The bytes between the last acknowledged one and `first` were released meanwhile, and are
+    // lost.
     const first = offset > from ? offset : 0;
     this.#stream.write({ ...owned, offset, data, times: [...times], complete, first });
     known.sent = offset + data.byteLength;

@@ -8,7 +8,7 @@ import { TaskDirectory } from "../tasks/records/task-directory.ts";
 import type { TaskPlan } from "../tasks/records/task-plan.ts";
 import { TaskWatch } from "../tasks/task-watch.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 60_000 });
 
 let leader: TestLeader;
@@ -18,11 +18,11 @@ beforeEach(async () => {
 });
 afterEach(() => leader.close());
 
-/** Numbered lines of a kibibyte, some MiB a second, until the file is there. */
+/** Numbered lines of a kibibyte, some MiB a second, until the file exists. */
 const writeUntil = (file: string) =>
   `pad=$(printf '%01000d' 0); i=0; while [ ! -e ${file} ]; do n=0; while [ $n -lt 64 ]; do n=$((n+1)); i=$((i+1)); echo "$i $pad"; done; sleep 0.01; done; echo "end $i"`;
 
-/** States of the processes, as `T` of a stopped one, whose environment has the entry. */
+/** The states (`T` is stopped) of the processes whose environment has the entry. */
 function statesOf(entry: string): string[] {
   return readdirSync("/proc").flatMap((pid) => {
     if (!/^\d+$/.test(pid)) return [];
@@ -36,7 +36,7 @@ function statesOf(entry: string): string[] {
   });
 }
 
-/** The log is the lines from the first to the last, without a gap, and the end. */
+/** The log is all lines without a gap, and the end. */
 function expectWhole(log: string): void {
   const lines = log.trimEnd().split("\n");
   const end = lines.pop();
@@ -46,7 +46,7 @@ function expectWhole(log: string): void {
   expect(end).toBe(`end ${lines.length}`);
 }
 
-test("a task whose output nobody takes is stopped at the bound, says so, goes on, and loses no line", async () => {
+test("output hold: a task is stopped at the bound, reports it, and loses no line", async () => {
   await leader.startWorker({ maxLogBytes: 2 ** 20 });
   const session = leader.open();
   leader.stall();
@@ -64,7 +64,7 @@ test("a task whose output nobody takes is stopped at the bound, says so, goes on
   );
   for (const name of ["goes-on", "leaves"]) {
     const entry = `MARK_OF_TEST=${leader.folder}/${name}`;
-    // Who has just forked may wait for a child that is stopped.
+    // A process that has just forked may wait for a stopped child.
     await until("its processes stand still", () => {
       const states = statesOf(entry);
       return states.length > 0 && states.every((state) => "TD".includes(state));
@@ -86,7 +86,7 @@ test("a task whose output nobody takes is stopped at the bound, says so, goes on
   expect(messageOf(0)).toBeUndefined();
 });
 
-test("the time in which a task is stopped is not without steps", async () => {
+test("output hold: the time of a stop does not count as time without steps", async () => {
   const spec = { maxRuntimeMs: 0, hangTimeoutMs: 1_000, memoryBytes: 0, diskBytes: 0 };
   const nowhere = TaskDirectory.of("/", { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 });
   const watch = new TaskWatch({ spec } as unknown as TaskPlan, nowhere, 0, 0);

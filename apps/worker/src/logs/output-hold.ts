@@ -2,12 +2,12 @@ import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskPro
 import type { TaskHandle } from "../tasks/executors/executor.ts";
 import type { TaskStreams } from "./task-streams.ts";
 
-/** A task that was stopped goes on when so little of its bound waits. */
+/** A stopped task continues when this share of its bound is left. */
 const releaseShare = 0.5;
 
 /**
- * Stops a task while more of its output waits for the masters than may: a program that writes faster
- * than they take it is held up, as by a full pipe, and no line is lost.
+ * Stops a task while too much of its output waits for the masters. A program that is faster than
+ * they are is blocked, as by a full pipe, and no line is lost.
  */
 export class OutputHold {
   readonly #streams: TaskStreams;
@@ -21,19 +21,19 @@ export class OutputHold {
     return this.#isHeld;
   }
 
-  /** Stops the task or has it go on, as its output asks; true where that is another than before. */
+  /** Stops or continues the task by the state of its output; true where that has changed. */
   async look(handle: TaskHandle): Promise<boolean> {
     const share = this.#streams.waitingShare;
     if (this.#isHeld && share <= releaseShare) return this.release(handle);
     if (!this.#isHeld && share <= 1) return false;
     const isNew = !this.#isHeld;
     this.#isHeld = true;
-    // Again at each look: a process that was forked while the others were stopped runs on.
+    // Repeated at each check: a process that was forked during the stop runs.
     await handle.hold(true);
     return isNew;
   }
 
-  /** Whoever must leave goes on, however much waits; true where it was stopped. */
+  /** Continues a task that must leave, however much waits; true where it was stopped. */
   async release(handle: TaskHandle): Promise<boolean> {
     if (!this.#isHeld) return false;
     this.#isHeld = false;
@@ -41,7 +41,7 @@ export class OutputHold {
     return true;
   }
 
-  /** The task's progress, with what it waits for while it is stopped. */
+  /** The task's progress, with the reason of a stop. */
   told(progress: TaskProgress | undefined): TaskProgress | undefined {
     if (!this.#isHeld) return progress;
     const { line = "{}" } = progress ?? {};

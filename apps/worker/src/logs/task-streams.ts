@@ -3,30 +3,33 @@ import { TaskLog } from "@heddle/storage/task-log";
 import type { StreamName, TaskDirectory } from "../tasks/records/task-directory.ts";
 import { TASK_STREAMS } from "../tasks/records/task-directory.ts";
 
-/** What is looked through for a task's last lines, per stream, and the longest of them. */
+/** The bytes of each stream that are searched for last lines, and the longest of them. */
 const tailBytes = 16 * 1024;
 const maxTailLine = 1_024;
-/** Of what is kept, so much is given back at once. */
+/** The share of the bound that is released at once. */
 const droppedShare = 1 / 16;
 const newline = 10;
 /** Holes are a whole number of the file system's blocks. */
 const blockBytes = 4_096;
-/** A disk with less free space than this is full: what tasks write may be lost. */
+/** With less free space the disk counts as full: output may be lost. */
 const minFreeBytes = 64 * 1024;
 const fullDiskMark =
   "[heddle: the worker's disk was full: what was written here meanwhile may be lost]\n";
 
-/** Both streams of one task, as the files that others write to are followed from here. */
+/** Both streams of one task; other processes write the files. */
 export class TaskStreams {
   readonly logs: Readonly<Record<StreamName, TaskLog>>;
-  /** Of each stream: what is kept here, and what may wait for the masters before the task must. */
+  /**
+   * Of each stream: the bytes that are kept here, and that may wait for the masters before the task
+   * is held.
+   */
   readonly maxBytes: number;
   /** Bytes of each that a majority of the masters has on disk. */
   readonly #shipped: Record<StreamName, number> = { stdout: 0, stderr: 0 };
-  /** Calls that write follow each other. */
+  /** Serializes calls that write. */
   #tail: Promise<unknown> = Promise.resolve();
   #sealed = false;
-  /** The disk was full, and the streams do not say so yet. */
+  /** The disk was full, and the streams are not marked yet. */
   #isUnmarked = false;
 
   private constructor(logs: Record<StreamName, TaskLog>, maxBytes: number) {
@@ -34,7 +37,7 @@ export class TaskStreams {
     this.maxBytes = maxBytes;
   }
 
-  /** `maxBytes` of each stream are kept; of older ones those that the masters have are given back. */
+  /** `maxBytes` of each stream are kept; older bytes are released where the masters have them. */
   static async open(directory: TaskDirectory, maxBytes: number): Promise<TaskStreams> {
     const stdout = await TaskLog.open(directory.stream("stdout"), directory.root);
     try {
@@ -51,7 +54,7 @@ export class TaskStreams {
     this.#shipped[name] = Math.max(this.#shipped[name], end);
   }
 
-  /** What waits for the masters as a share of what may, of the stream of which more does. */
+  /** The share of the bound that waits for the masters, of the stream with the greater one. */
   get waitingShare(): number {
     const waiting = TASK_STREAMS.map((name) => {
       const { end, first } = this.logs[name];
@@ -60,7 +63,7 @@ export class TaskStreams {
     return Math.max(...waiting) / this.maxBytes;
   }
 
-  /** Takes notice of what was written; `now` as for `TaskLog.observe`. True if there is more. */
+  /** Records new output; `now` as for `TaskLog.observe`. True if there is more. */
   observe(now: () => number | undefined): Promise<boolean> {
     return this.#inTurn(async () => {
       if (this.#sealed) return false;
@@ -75,7 +78,7 @@ export class TaskStreams {
     });
   }
 
-  /** From now on nothing more that the task writes counts. */
+  /** Later output of the task does not count. */
   async seal(): Promise<void> {
     this.#sealed = true;
     await this.#inTurn(async () => {
@@ -84,7 +87,7 @@ export class TaskStreams {
     });
   }
 
-  /** On a full disk what is known stays in memory, and is written once there is space. */
+  /** On a full disk the state stays in memory, and is written once there is space. */
   async #kept<T>(work: Promise<T>): Promise<T | undefined> {
     try {
       return await work;
@@ -95,7 +98,7 @@ export class TaskStreams {
     }
   }
 
-  /** Says in both streams that the disk was full, as soon as it is not: which lines are lost nobody knows. */
+  /** Marks both streams as soon as the disk has space again: which lines were lost is unknown. */
   async #mark(): Promise<void> {
     const { bavail, bsize } = await statfs(this.logs.stdout.path);
     const isFull = bavail * bsize < minFreeBytes;
@@ -107,7 +110,7 @@ export class TaskStreams {
 
   async #markIn(log: TaskLog): Promise<void> {
     const isCut = log.end > 0 && (await log.read(log.end - 1, 1)).data[0] !== newline;
-    // After the end what the task wrote counts no more, nor would what comes behind it.
+    // After the end neither the task's later output nor a mark behind it counts.
     const isFenced = this.#sealed && log.base + (await log.size()) > log.end;
     if (isFenced) return;
     await log.appendText(`${isCut ? "\n" : ""}${fullDiskMark}`);
@@ -134,7 +137,7 @@ export class TaskStreams {
     return next;
   }
 
-  /** Gives back the oldest that the masters have; the offsets of what stays do not change. */
+  /** Releases the oldest bytes that the masters have; the offsets of the rest do not change. */
   async #bound(name: StreamName): Promise<void> {
     const log = this.logs[name];
     if (log.end - log.first <= this.maxBytes) return;

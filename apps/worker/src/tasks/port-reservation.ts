@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { createServer, type Server } from "node:net";
 
-/** A free port that is held until the task whose rendezvous it will be begins. */
+/** A free port, held until the task whose rendezvous it is begins. */
 export class PortReservation {
   readonly address: string;
   readonly #server: Server;
@@ -12,7 +12,7 @@ export class PortReservation {
     this.address = address;
   }
 
-  /** `host` is what the others know this node by; any address of it may be listened on. */
+  /** `host` is this node's name for the others; the task may listen on any of its addresses. */
   static async take(host: string): Promise<PortReservation> {
     const server = createServer((socket) => socket.destroy());
     server.listen(0);

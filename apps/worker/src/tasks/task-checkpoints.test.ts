@@ -4,10 +4,10 @@ import { until } from "@heddle/base/testing/until";
 import { expect, test, vi } from "vitest";
 import { newLeader, shell, taskId } from "../../test/test-leader.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 90_000 });
 
-test.concurrent("who must leave may checkpoint first: it is asked, its durable checkpoint is told, then SIGTERM", async (context) => {
+test.concurrent("leaving: a checkpoint is requested and reported first, then SIGTERM is sent", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -25,7 +25,7 @@ test.concurrent("who must leave may checkpoint first: it is asked, its durable c
   expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
 });
 
-test.concurrent("a checkpoint has the step that was told with it, not a later one", async (context) => {
+test.concurrent("checkpoint: has the step that was reported with it, not a later one", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -41,7 +41,7 @@ test.concurrent("a checkpoint has the step that was told with it, not a later on
   expect(told(1)).toMatchObject({ checkpoint: "c2", checkpointStep: 14 });
 });
 
-test.concurrent("a job keeps so many checkpoints over all of its attempts, and none once it is over", async (context) => {
+test.concurrent("retention: the newest checkpoints over all attempts, none after the job", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -74,7 +74,7 @@ test.concurrent("a job keeps so many checkpoints over all of its attempts, and n
   expect(existsSync(join(leader.folder, "worker/jobs"))).toBe(true);
 });
 
-test.concurrent("a job whose checkpoints cannot be pruned any more goes on; the next attempt cannot be launched", async (context) => {
+test.concurrent("pruning: a job continues without it; its next attempt cannot be launched", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -101,7 +101,7 @@ test.concurrent("a job whose checkpoints cannot be pruned any more goes on; the 
   expect(exit?.message).toMatch(/checkpoints\/job_A, but there is a file or a link: remove it/);
 });
 
-test.concurrent("a task that fills its list and its progress with names holds up no other", async (context) => {
+test.concurrent("names: a task that fills its list and progress blocks no other", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -121,7 +121,7 @@ test.concurrent("a task that fills its list and its progress with names holds up
   expect(session.status(taskId())?.phase).toBe("running");
 });
 
-test.concurrent("a note of its cluster that a task has blown up is neither read whole nor kept", async (context) => {
+test.concurrent("claim: one that a task has enlarged is neither read whole nor kept", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const session = leader.open(1, 30_000, "ours");

@@ -2,19 +2,19 @@ import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import type { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
 import type { Executor } from "./executors/executor.ts";
 
-/** What a task needs of the worker around it. */
+/** A task's dependencies on its worker. */
 export interface TaskContext {
   readonly executor: Executor;
   readonly nodeName: string;
-  /** The host under which the other tasks reach this node. */
+  /** This node's address for the other tasks. */
   readonly host: string;
   readonly checkpointDirectory: string;
   readonly checkpoints: CheckpointLedger;
   readonly artifacts: ArtifactStore;
   gpus(): readonly { readonly index: number; readonly simulated: boolean }[];
-  /** Whether this worker still holds the lease; where it does not, nothing counts. */
+  /** Whether this worker still holds the lease; without it no result counts. */
   isLeaseLive(): boolean;
-  /** Something that a master or a reader of logs wants to know has changed. */
+  /** Called for a change that concerns a master or a reader of logs. */
   onChange(what: "phase" | "progress" | "output"): void;
   onFault(error: unknown): void;
 }

@@ -6,17 +6,17 @@ import { until } from "@heddle/base/testing/until";
 import { expect, test, vi } from "vitest";
 import { newLeader, shell, taskId } from "../../test/test-leader.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 90_000 });
 
-/** Folders of any depth, without rights for their owner, and with names that are no UTF-8. */
+/** Folders of any depth, without rights for their owner, and with names that are not UTF-8. */
 const HOARD = [
   "i=0; while [ $i -lt 300 ]; do mkdir d; cd d; i=$((i+1)); done; echo deep > big",
   "cd $BEGIN; printf x > \"$(printf '\\377')\"; mkdir \"$(printf 'd\\376')\"; printf x > \"$(printf 'd\\376/\\377')\"",
   "mkdir barred; printf x > barred/x; chmod 0 barred",
 ].join("; ");
 
-test.concurrent("folders of any depth, mode and name are removed with their task and its job", async (context) => {
+test.concurrent("removal: folders of any depth, mode and name go with their task and job", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -37,14 +37,14 @@ test.concurrent("folders of any depth, mode and name are removed with their task
   await until("its checkpoints are gone", () => !existsSync(join(checkpoints, "job_A")));
 });
 
-test.concurrent("a folder that takes long to remove holds up no command of the leader", async (context) => {
+test.concurrent("removal: a slow one blocks no command of the leader", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   await session.start(shell("true"));
   await session.reaches("exited");
   const work = join(leader.folder, "worker/jobs/job_A/1.0/work");
-  // It is never empty: as long as this runs it cannot be removed.
+  // It is never empty: it cannot be removed while this runs.
   const fill = `process.stdout.write("go"); for (let i = 0; ; i++) require("fs").writeFileSync("${work}/" + i, "")`;
   const filler = spawn(process.execPath, ["-e", fill], { stdio: ["ignore", "pipe", "ignore"] });
   context.onTestFinished(() => void filler.kill("SIGKILL"));
@@ -59,7 +59,7 @@ test.concurrent("a folder that takes long to remove holds up no command of the l
   await until("its files are gone", () => readdirSync(join(jobs, "job_A")).length === 0);
 });
 
-test.concurrent("a task with more files than are counted is over its bound on disk, and is told so", async (context) => {
+test.concurrent("disk bound: a task with too many files to count exceeds it, and is notified", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();

@@ -38,19 +38,19 @@ import { TaskTable } from "./task-table.ts";
 
 const defaultMaxLogBytes = 256 * 2 ** 20;
 const pruneEveryMs = 3_600_000;
-/** How long a worker that ends waits for the masters to have heard of its tasks' ends. */
+/** How long a worker that ends waits until the masters know its tasks' ends. */
 const maxTellMs = 1_500;
-/** The leader puts progress into the log more often than this. */
+/** The leader logs progress more often than this. */
 const freshProgressMs = 15_000;
 const readChunkBytes = 64 * 1024;
-/** What one call of Read may ask for. */
+/** The most bytes of one call of Read. */
 const maxReadBytes = 4 * 1024 * 1024;
 
 export interface TaskServiceOptions {
   readonly dataDirectory: string;
   readonly nodeId: string;
   readonly nodeName: string;
-  /** Of this program; artifacts tell it. */
+  /** Of this program; for the lineage of artifacts. */
   readonly version: string;
   readonly masters: readonly string[];
   /** Which of them were removed from their group. */
@@ -66,7 +66,7 @@ export interface TaskServiceOptions {
   readonly writablePaths?: readonly string[] | undefined;
   readonly artifacts: ArtifactStore;
   readonly followed: FollowedCluster;
-  /** For second copies of checkpoints, of which none has more bytes. */
+  /** For second copies of checkpoints; larger ones than the bound have none. */
   readonly replica?: ArtifactReplica | undefined;
   readonly maxCopyBytes: number;
   gpus(): readonly Gpu[];
@@ -80,9 +80,9 @@ interface Opened {
   readonly isolation: IsolationLevel;
 }
 
-/** All of a worker that has to do with jobs: tasks, lease, sessions with leaders, and logs. */
+/** A worker's part in jobs: tasks, lease, sessions with leaders, and logs. */
 export class TaskService {
-  /** How its tasks are isolated, as it tells the masters. */
+  /** The isolation of its tasks, as reported to the masters. */
   readonly isolation: IsolationLevel;
   readonly #table: TaskTable;
   readonly #lease: LeaseKeeper;
@@ -93,7 +93,7 @@ export class TaskService {
   readonly #shippers: readonly LogShipper[];
   /** Masters that have the whole of a log on disk, by the log. */
   readonly #shipped = new WeakMap<object, Set<string>>();
-  /** How far each master has a log on disk, likewise. */
+  /** The durable end of each log at each master, likewise. */
   readonly #durable = new WeakMap<object, Map<string, number>>();
   readonly #onExit = () => this.#table.killNow();
 
@@ -115,7 +115,7 @@ export class TaskService {
     process.on("exit", this.#onExit);
   }
 
-  /** `host`: under which the other nodes reach this one. */
+  /** `host`: this node's address for the other nodes. */
   static async open(options: TaskServiceOptions, host: string): Promise<TaskService> {
     const root = join(options.dataDirectory, "jobs");
     const checkpointRoot =
@@ -151,12 +151,12 @@ export class TaskService {
     return new TaskService(options, { table, lease, executors, isolation: isolation.level });
   }
 
-  /** What this worker can run, as it tells the masters. */
+  /** The executors that this worker reports to the masters. */
   get executors(): string[] {
     return [...this.#executors.keys()];
   }
 
-  /** The training algorithms that it can run, likewise. */
+  /** Its training algorithms, likewise. */
   get algorithms(): string[] {
     return [...this.#executors.values()].flatMap(({ algorithms }) => algorithms ?? []);
   }
@@ -167,17 +167,17 @@ export class TaskService {
     return Object.assign({}, ...all) as Record<string, string>;
   }
 
-  /** What their `ppo` can train in. */
+  /** The environments of their `ppo`. */
   get environments(): string[] {
     return [...this.#executors.values()].flatMap(({ environments }) => environments ?? []);
   }
 
-  /** What heartbeats say of running tasks: older progress has reached the log by way of the leader. */
+  /** The progress of running tasks for heartbeats: the leader has logged older progress. */
   progress(): TaskStatus[] {
     return this.#table.progressSince(Date.now() - freshProgressMs);
   }
 
-  /** Why no leader runs tasks here; empty where one does, or none came. */
+  /** Why no leader runs tasks here; empty where one does, or none has connected. */
   get refusal(): string {
     return this.#sessions.refusal;
   }
@@ -212,7 +212,7 @@ export class TaskService {
     this.#table.onGpuFault(gpu.index ?? -1, gpu.fault ?? "");
   }
 
-  /** Ends the tasks, tells the leader so, and ships what is left of their logs. */
+  /** Ends the tasks, reports that to the leader, and ships the rest of their logs. */
   async close(graceMs: number): Promise<void> {
     clearInterval(this.#pruning);
     await this.#table.close(graceMs);
@@ -220,12 +220,15 @@ export class TaskService {
     this.#sessions.close();
     await Promise.all(this.#shippers.map((shipper) => shipper.close()));
     await this.#lease.close();
-    // Whoever was killed with its worker could not remove its sockets: no one may ever start here again.
+    // Processes that were killed with their worker could not remove their sockets, and none may
+    // start here again.
     await removeStaleSockets();
     process.off("exit", this.#onExit);
   }
 
-  /** Resolves when the masters have every task's end and log, or soon where they do not listen. */
+  /**
+   * Resolves when the masters have every task's end and log, or soon where they are unreachable.
+   */
   async #told(): Promise<void> {
     const end = performance.now() + maxTellMs;
     const isDone = () => this.#table.statuses().length === 0 && this.#table.tasks().length === 0;
@@ -302,7 +305,7 @@ export class TaskService {
     });
   }
 
-  /** The masters that are of the group, and how many of them are a majority. */
+  /** The masters of the group, and the number of them that is a majority. */
   #masters(): { readonly present: readonly string[]; readonly majority: number } {
     const { masters, removals } = this.#options;
     const present = masters.filter((master) => !removals.isRemoved(master));
@@ -330,7 +333,7 @@ export class TaskService {
   }
 }
 
-/** What it is goes to the log, with what is missing and how to get it. */
+/** Logs the isolation, with what is missing and how to get it. */
 async function findIsolation(
   options: TaskServiceOptions,
   checkpointRoot: string,

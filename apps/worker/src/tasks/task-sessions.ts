@@ -13,19 +13,22 @@ import type { TaskTable } from "./task-table.ts";
 
 export type TaskSessionStream = ServerDuplexStream<TaskCommand__Output, TaskReport>;
 
-/** How often a leader is told of jobs whose checkpoints are kept here, and how soon after a task's end. */
+/** The interval of reports about jobs with checkpoints here, and their delay after a task's end. */
 const foldersMs = 60_000;
 const foldersSoonMs = 500;
-/** Without a session for so long, that a leader was refused is told: in an election that says nothing. */
+/**
+ * A leader's refusal is reported after this time without a session: during an election it means
+ * nothing.
+ */
 const refusalMs = 10_000;
 
-/** WorkerTasks of proto/tasks.proto: the one session that counts is that of the latest leader. */
+/** WorkerTasks of proto/tasks.proto: only the session of the latest leader counts. */
 export class TaskSessions {
   readonly #table: TaskTable;
   readonly #lease: LeaseKeeper;
   readonly #log: NodeLog;
   #current: TaskSession | undefined;
-  /** What the latest leader was told that was not let in. */
+  /** The latest refusal of a leader. */
   #refusal = "";
   #heardAtMs = performance.now();
 
@@ -55,13 +58,13 @@ export class TaskSessions {
     }
   }
 
-  /** Why no leader is followed, where that has lasted; empty else. */
+  /** Why no leader is followed, where that has lasted; else empty. */
   get refusal(): string {
     if (this.isOpen) this.#heardAtMs = performance.now();
     return performance.now() - this.#heardAtMs > refusalMs ? this.#refusal : "";
   }
 
-  /** Whether a leader listens. */
+  /** Whether a leader is connected. */
   get isOpen(): boolean {
     return this.#current !== undefined && !this.#current.hasEnded;
   }
@@ -119,7 +122,7 @@ class TaskSession {
     this.#stream.emit("error", toStatus(error));
   }
 
-  /** Commands are carried out one after the other; a fault of one ends the session. */
+  /** Commands are executed one after the other; an error of one ends the session. */
   #receive(command: TaskCommand__Output): void {
     this.#commands = this.#commands.then(async () => {
       if (this.#ended) return;
@@ -201,7 +204,7 @@ class TaskSession {
 
   #flush(): void {
     if (this.#ended) return;
-    // The look at the lease ends the tasks of one that is over before anything is said of them.
+    // The check ends the tasks of an expired lease before they are reported.
     void this.#lease.isLive;
     for (const [key, task] of this.#dirty) {
       if (this.#stream.writableNeedDrain) return;

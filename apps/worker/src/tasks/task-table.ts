@@ -18,23 +18,23 @@ import { keyOf, type TaskPlan } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
 import type { TaskContext } from "./task-context.ts";
 
-/** Tasks that one worker holds at once, and ended ones whose logs wait to be shipped. */
+/** The most tasks of a worker, and the most ended ones whose logs are still to be shipped. */
 const maxTasks = 1_024;
 const maxRetired = 512;
 /** Ends of tasks that never began here, kept until the master has them in its log. */
 const maxTombstones = 4_096;
 
 export interface TaskTableOptions {
-  /** Where tasks keep their directories. */
+  /** The root of the tasks' directories. */
   readonly root: string;
-  /** Checkpoints are kept here by job; shared between workers where the file system is. */
+  /** Checkpoints by job; workers with the same file system share them. */
   readonly checkpointRoot: string;
   /** Their second copies, where there is a place for them. */
   readonly copies?: CheckpointCopies | undefined;
   readonly nodeId: string;
   readonly nodeName: string;
   readonly host: string;
-  /** By the name that a job's spec uses. */
+  /** By the name in a job's spec. */
   readonly executors: ReadonlyMap<string, Executor>;
   readonly lease: LeaseKeeper;
   readonly artifacts: ArtifactStore;
@@ -51,8 +51,8 @@ export interface TaskTableOptions {
 export type TaskChange = "phase" | "progress" | "output";
 
 /**
- * Every task of this worker. All that a master may say of them can be said again without harm, and
- * nothing is done for a worker whose lease is over but to end its tasks.
+ * All tasks of this worker. Commands of masters are idempotent. A worker with an expired lease only
+ * ends its tasks.
  */
 export class TaskTable {
   readonly #options: TaskTableOptions;
@@ -62,14 +62,14 @@ export class TaskTable {
   readonly #tombstones = new Map<string, TaskStatus>();
   readonly #leasing = new Set<string>();
   readonly #listeners = new Set<(task: Task | TaskStatus, what: TaskChange) => void>();
-  /** Where the checkpoints of jobs are that have no task here. */
+  /** The checkpoints of jobs without a task here. */
   readonly checkpoints: CheckpointFolders;
   readonly #onRemovalFault = (error: unknown) => {
     const { message } = toAppError(error);
     this.#options.log.warn({ error: message }, "what a task has left could not be removed");
   };
   #closing = false;
-  /** Commands of older attempts that were refused. */
+  /** Refused commands of older attempts. */
   fenced = 0;
 
   private constructor(options: TaskTableOptions) {
@@ -104,7 +104,7 @@ export class TaskTable {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Of every task that the masters have not told to forget. */
+  /** Of every task that the masters have not released. */
   statuses(): TaskStatus[] {
     return [
       ...[...this.#tasks.values()].map((task) => task.status()),
@@ -112,7 +112,7 @@ export class TaskTable {
     ];
   }
 
-  /** Of the tasks that run and have told their progress since, as heartbeats carry it. */
+  /** Of the running tasks that have reported progress since, for heartbeats. */
   progressSince(unixMs: number): TaskStatus[] {
     const told: TaskStatus[] = [];
     for (const live of this.#tasks.values()) {
@@ -123,7 +123,7 @@ export class TaskTable {
     return told;
   }
 
-  /** Those whose logs are kept. */
+  /** Tasks whose logs are kept. */
   tasks(): Task[] {
     return [...this.#tasks.values(), ...this.#retired.values()];
   }
@@ -133,7 +133,7 @@ export class TaskTable {
     return this.#tasks.get(key) ?? this.#retired.get(key);
   }
 
-  /** Holds a place for the task; its status tells the rest. */
+  /** Reserves a place for the task; its status reports the outcome. */
   async lease(plan: TaskPlan): Promise<void> {
     const key = keyOf(plan.id);
     const known = this.#tasks.get(key);
@@ -144,7 +144,7 @@ export class TaskTable {
     this.#leasing.add(key);
     this.#watchLease();
     try {
-      // The cluster before a restore may have had the same attempt: of that only the log is left.
+      // The cluster before a restore may have had the same attempt: only its log is left.
       await this.#remove(key);
       const task = await this.#take(plan);
       this.#tasks.set(key, task);
@@ -208,7 +208,7 @@ export class TaskTable {
     if (this.#retired.has(key)) await this.#remove(key);
   }
 
-  /** A device is sick: its tasks end, and only they. */
+  /** A device is faulty: only its own tasks end. */
   onGpuFault(index: number, fault: string): void {
     for (const task of this.#tasks.values()) {
       if (task.phase === "exited" || !task.plan.devices.includes(index)) continue;
@@ -216,7 +216,7 @@ export class TaskTable {
     }
   }
 
-  /** Ends every task; each has up to `graceMs` to save what it has. */
+  /** Ends every task; each has up to `graceMs` to save its state. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true;
     const live = [...this.#tasks.values()].filter(({ phase }) => phase !== "exited");
@@ -225,7 +225,7 @@ export class TaskTable {
     await Promise.all(live.map((task) => task.settled));
   }
 
-  /** The last resort of a process that ends now: nothing of the tasks is to outlive it. */
+  /** The last resort of a process that ends now: no task may outlive it. */
   killNow(): void {
     for (const task of this.#tasks.values()) if (task.phase !== "exited") task.killNow();
   }
@@ -250,7 +250,7 @@ export class TaskTable {
     return undefined;
   }
 
-  /** Whether a later attempt of the job, or what has replaced the task, is known here. */
+  /** Whether a later attempt of the job, or a replacement of the task, is known here. */
   #isFenced({ jobId, attempt, rank, incarnation }: TaskId__Output): boolean {
     const ids = [...this.#tasks.values()].map(({ plan }) => plan.id);
     const isOld = ids.some(
@@ -276,7 +276,7 @@ export class TaskTable {
     }
   }
 
-  /** A record that cannot be gone by keeps no worker from its other tasks. */
+  /** An unusable record does not affect the worker's other tasks. */
   async #tryRestore(directory: TaskDirectory): Promise<void> {
     try {
       await this.#restore(directory);
@@ -297,12 +297,12 @@ export class TaskTable {
   async #restore(directory: TaskDirectory): Promise<void> {
     const { lease, log, executors, root } = this.#options;
     const memory = taskMemory(await directory.readRecord(), directory, root);
-    // What still runs of it carries its mark, and is ended by the sweep.
+    // Its remaining processes carry its mark, and the sweep ends them.
     if (!memory || !executors.has(memory.plan.spec.executor))
       return directory.remove(this.#onRemovalFault);
     const key = keyOf(memory.plan.id);
     const task = await this.#create(memory.plan, directory).catch((error: unknown) => {
-      // A task may have put a link or a folder in the place of its own log.
+      // A task may have put a link or a folder in place of its own log.
       log.error({ task: key, error: toAppError(error).message }, "a task of before is given up");
     });
     if (!task) return directory.remove(this.#onRemovalFault);

@@ -7,12 +7,12 @@ import type { TaskPlan } from "./records/task-plan.ts";
 
 const memoryEveryMs = 500;
 const diskEveryMs = 5_000;
-/** Entries of a task's directory that are counted; a task with more is held to have more bytes too. */
+/** The most counted entries of a task's directory; a task with more exceeds its bound. */
 const maxCountedEntries = 200_000;
 
 /**
- * Holds a running task to its bounds: time, memory, disk, and steps that must not stay out. It says
- * what is wrong; the task acts.
+ * Checks a running task's bounds: time, memory, disk, and time without steps. It reports a
+ * violation; the task acts.
  */
 export class TaskWatch {
   readonly #plan: TaskPlan;
@@ -24,7 +24,7 @@ export class TaskWatch {
   #diskAtMs: number;
   #diskVerdict: ExitVerdict | undefined;
 
-  /** Times are this process's monotonic ones; `directory` is what counts as the task's disk. */
+  /** Times are this process's monotonic ones; `directory` counts as the task's disk. */
   constructor(plan: TaskPlan, directory: TaskDirectory, startedAtMs: number, nowMs: number) {
     this.#plan = plan;
     this.#directory = directory;
@@ -34,19 +34,19 @@ export class TaskWatch {
     this.#diskAtMs = nowMs;
   }
 
-  /** A step that is no later than the one before is no progress. */
+  /** A step counts as progress only if it is later than the one before. */
   onStep(step: number, nowMs: number): void {
     if (step <= this.#lastStep) return;
     this.#lastStep = step;
     this.#stepAtMs = nowMs;
   }
 
-  /** It is stopped by this worker: steps cannot come. */
+  /** This worker has stopped it: no steps can be expected. */
   onHeld(nowMs: number): void {
     this.#stepAtMs = nowMs;
   }
 
-  /** The first bound that the task has passed. */
+  /** The first bound that the task exceeds. */
   async check(handle: TaskHandle, nowMs: number): Promise<ExitVerdict | undefined> {
     return (
       this.#timeVerdict(nowMs) ??
@@ -78,7 +78,7 @@ export class TaskWatch {
     return { reason: "OutOfMemory", message };
   }
 
-  /** Of the latest look, which may take long and is not waited for. */
+  /** From the latest scan, which may take long and is not awaited. */
   #lookAtDisk(nowMs: number): ExitVerdict | undefined {
     const { diskBytes } = this.#plan.spec;
     if (diskBytes === 0 || nowMs - this.#diskAtMs < diskEveryMs) return this.#diskVerdict;
@@ -92,7 +92,7 @@ export class TaskWatch {
   }
 }
 
-/** What is wrong with the use of the disk; undefined where nothing is, or where it cannot be looked at. */
+/** The violation of the disk's bound; undefined where there is none, or where the scan fails. */
 async function wordsOnDisk(
   { root, name }: TaskDirectory,
   diskBytes: number,

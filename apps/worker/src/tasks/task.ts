@@ -25,17 +25,17 @@ import type { TaskPlan } from "./records/task-plan.ts";
 import type { TaskContext } from "./task-context.ts";
 import { TaskWatch } from "./task-watch.ts";
 
-/** How often a running task's streams, progress and bounds are looked at. */
+/** How often a running task's streams, progress and bounds are checked. */
 const watchMs = 100;
 const progressMs = 250;
 const lastLineCount = 50;
-/** Of the grace for a checkpoint, this share is kept for leaving on SIGTERM. */
+/** The share of a checkpoint's grace that is reserved for the exit on SIGTERM. */
 const leaveShare = 0.2;
 const minLeaveMs = 1_000;
-/** How long a task that has ended by itself waits for the second copy of its last checkpoint. */
+/** How long an ended task waits for the second copy of its last checkpoint. */
 const maxCopyMs = 60_000;
 
-/** A task that was taken over runs already: nobody tells it where the others are. */
+/** An adopted task runs already and needs no places. */
 const NO_PLACES: GangPlaces = {
   ...{ peers: [], parameterServers: [], readyServers: [], nodes: [] },
   ...{ jobToken: new Uint8Array(), ticket: "" },
@@ -58,11 +58,11 @@ export class Task {
   #exit: TaskExit | undefined;
   #verdict: ExitVerdict | undefined;
   #stopWhy: string | undefined;
-  /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
+  /** While it is stopping: the monotonic time of the kill, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
   #work: Promise<void> = Promise.resolve();
   #forgotten = false;
-  /** What is done to its directory: one after the other, until the directory is gone. */
+  /** Serializes changes of its directory, until the directory is removed. */
   #keeping: Promise<void> = Promise.resolve();
   #removed = false;
 
@@ -89,7 +89,7 @@ export class Task {
     return this.#phase;
   }
 
-  /** Resolves when what was begun is done; for tests and for a worker's end. */
+  /** Resolves when pending work is done; for tests and for a worker's end. */
   get settled(): Promise<void> {
     return this.#work;
   }
@@ -105,7 +105,7 @@ export class Task {
     };
   }
 
-  /** Takes its place: the directory is there and a port is held. */
+  /** Takes its place: makes the directory and reserves a port. */
   async lease(): Promise<void> {
     await this.#context.checkpoints.makeDirectory();
     const { algorithm, config } = this.plan.spec;
@@ -115,13 +115,13 @@ export class Task {
     await this.#remember();
   }
 
-  /** Gives back what it holds of a place that it could not take. */
+  /** Releases what it holds after a failed lease. */
   async abandon(): Promise<void> {
     await this.#port?.release();
     await this.streams.close();
   }
 
-  /** Goes on where an earlier process of this worker was; without `adopt` it is ended. */
+  /** Continues the task of an earlier process of this worker; without `adopt` it is ended. */
   async resume(memory: TaskMemory, adopt: boolean): Promise<void> {
     this.#phase = memory.phase;
     this.#rendezvous = memory.rendezvous;
@@ -140,20 +140,20 @@ export class Task {
     }
     this.#handle = handle;
     this.#phase = "running";
-    // The process before this one may have stopped it.
+    // The earlier process may have stopped it.
     await handle.hold(false);
     if (!adopt) this.fence("its worker was restarted after the lease was over");
     this.#run(this.#follow(handle));
   }
 
-  /** All tasks of the gang are leased. Repeating it does no harm. */
+  /** All tasks of the gang are leased. Idempotent. */
   start(places: GangPlaces): void {
     if (this.#phase !== "leased") return;
     this.#setPhase("starting");
     this.#run(this.#begin(places));
   }
 
-  /** Asks it to leave; a later call can only hurry it. */
+  /** Asks the task to leave; a later call can only shorten the grace. */
   stop(options: { checkpoint: boolean; graceMs: number; why: string }): void {
     if (this.#phase === "exited") return;
     const killAtMs = performance.now() + options.graceMs;
@@ -171,13 +171,13 @@ export class Task {
     else if (!this.#startedUnixMs) this.#run(this.#onEnd({}));
   }
 
-  /** Asks for a checkpoint and goes on. */
+  /** Requests a checkpoint; the task continues. */
   async checkpoint(): Promise<void> {
     const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
     if (this.#phase === "running") await this.#handle?.signal(signal, true);
   }
 
-  /** The lease is over: it is killed at once, and nothing that it does from now on counts. */
+  /** The lease has expired: it is killed at once, and later results do not count. */
   fence(why: string): void {
     if (this.#phase === "exited") return;
     this.end({ reason: "NodeLost", message: why });
@@ -185,20 +185,20 @@ export class Task {
     this.#run(this.streams.seal());
   }
 
-  /** Ends it for a reason of this worker's; within the grace it may save what it has. */
+  /** Ends it for a reason of this worker; within the grace it may save its state. */
   end(verdict: ExitVerdict, graceMs = 0): void {
     this.#verdict ??= verdict;
     this.stop({ checkpoint: graceMs > 0, graceMs, why: verdict.message });
   }
 
-  /** The masters need its status no more: what only its program needed goes meanwhile, its logs stay. */
+  /** The masters have released its status: files of its program are removed, its logs stay. */
   async retire(): Promise<void> {
     this.#forgotten = true;
     await this.#remember();
     this.#inTurn(() => this.directory.removeWork()).catch(this.#context.onFault);
   }
 
-  /** Nothing of it is needed any more. */
+  /** Removes the rest of it. */
   remove(): Promise<void> {
     return this.#inTurn(async () => {
       this.#removed = true;
@@ -273,7 +273,7 @@ export class Task {
     };
   }
 
-  /** Watches the task until it has ended, and then says how. */
+  /** Watches the task until it has ended, and then reports how. */
   async #follow(handle: TaskHandle): Promise<void> {
     try {
       const end = await this.#watch(handle);
@@ -288,7 +288,7 @@ export class Task {
     }
   }
 
-  /** A task that nobody watches would hang for ever, deaf to all: it is killed, and its end is told. */
+  /** A task that cannot be watched would hang forever: it is killed, and its end is reported. */
   async #onUnwatched(handle: TaskHandle, error: unknown): Promise<void> {
     this.#context.onFault(error);
     const message = `its worker could not watch it any more, and killed it: ${toAppError(error).message}`;
@@ -321,13 +321,13 @@ export class Task {
         await this.checkpoint();
       }
       const verdict = this.#verdict ? undefined : await watch.check(handle, nowMs);
-      // A task that is past its time may still save what it has; any other bound ends it at once.
+      // A task past its time may still save its state; any other violation ends it at once.
       const isLate = verdict?.reason === "DeadlineExceeded";
       if (verdict) this.end(verdict, isLate ? this.plan.spec.graceMs : 0);
     }
   }
 
-  /** The masters are told that it is stopped, or that it goes on. */
+  /** Reports to the masters that it was stopped, or continues. */
   #onHold(): void {
     if (!this.#hold.isHeld) this.#progress.goOn();
     this.#context.onChange("progress");
@@ -344,18 +344,18 @@ export class Task {
     if (await this.#progress.read(isLeaseLive, onStep, watch === undefined)) onChange("progress");
   }
 
-  /** The last checkpoint is told once its second copy is made, or the time for that is over. */
+  /** The last checkpoint is reported once its second copy is made, or at the timeout. */
   async #copied(): Promise<void> {
     const leftMs = this.#stop ? this.#stop.killAtMs - performance.now() : maxCopyMs;
     if (await this.#progress.settle(leftMs)) this.#context.onChange("progress");
   }
 
-  /** The second copy that could not be made before. */
+  /** Retries a second copy that failed. */
   copyAgain(): void {
     void this.#context.checkpoints.copyLatest().catch(this.#context.onFault);
   }
 
-  /** Checkpoint where asked for, then SIGTERM, then the end. */
+  /** A checkpoint where requested, then SIGTERM, then the kill. */
   async #leave(): Promise<void> {
     const stop = this.#stop;
     if (!stop || !this.#handle) return;
@@ -370,8 +370,8 @@ export class Task {
   }
 
   /**
-   * Resolves when a checkpoint was reported durable or the part of this rank kept, when none can
-   * come, or when time is short.
+   * Resolves when a checkpoint is durable or this rank's part of it saved, when none can come, or
+   * when time is short.
    */
   async #leaveWithCheckpoint(handle: TaskHandle): Promise<void> {
     const stop = this.#stop;
@@ -394,7 +394,7 @@ export class Task {
     const asked = this.#stopWhy !== undefined;
     const { onFault } = this.#context;
     await this.#port?.release();
-    // Nothing that goes wrong with its files keeps the masters from learning of the end.
+    // An error with its files must not hide the end from the masters.
     await this.streams.seal().catch(onFault);
     const isDone = end.exitCode === 0 && !asked && !this.#verdict;
     const artifacts = isDone ? await this.#keepArtifacts() : [];
@@ -418,7 +418,7 @@ export class Task {
     this.#context.onChange("phase");
   }
 
-  /** A task whose artifacts are not on the disk has not done its work. */
+  /** A task whose artifacts cannot be stored has failed. */
   async #keepArtifacts(): Promise<Artifact[]> {
     const { artifacts, isLeaseLive } = this.#context;
     try {
@@ -463,7 +463,10 @@ export class Task {
     return this.#inTurn(() => this.directory.writeRecord(memory));
   }
 
-  /** A record that is written while the directory is removed would leave both behind. */
+  /**
+   * Serialized: a record that is written during the removal of the directory would leave both
+   * behind.
+   */
   #inTurn(work: () => Promise<void>): Promise<void> {
     const turn = this.#keeping.then(() => (this.#removed ? undefined : work()));
     this.#keeping = turn.catch(() => undefined);

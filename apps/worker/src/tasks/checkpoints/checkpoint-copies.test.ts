@@ -12,7 +12,7 @@ beforeEach(() => {
   onTestFinished(() => rmSync(folder, { recursive: true }));
 });
 
-/** The checkpoints' directory of a worker, and the copies that it makes and finds. */
+/** A worker's directory of checkpoints, and its copies. */
 function worker(name: string, maxBytes = 1_000) {
   const root = join(folder, name);
   const replica = new DirectoryReplica(join(folder, "shared"), 3_600_000);
@@ -29,7 +29,7 @@ function write(root: string, files: Readonly<Record<string, string>>) {
 
 const read = (root: string, path: string) => readFileSync(join(root, "job_A", path), "utf8");
 
-test("checkpoint copies: a file, and a folder of parts of several ranks, come back", async () => {
+test("copies: a file, and a folder with parts of several ranks, are restored", async () => {
   const [first, second, third] = [worker("first"), worker("second"), worker("third")];
   write(first.root, { "steps/c1/rank0": "zero", "steps/c1/both": "b", "c2.bin": "file" });
   write(second.root, { "steps/c1/rank1": "one", "steps/c1/both": "b" });
@@ -52,7 +52,7 @@ test("checkpoint copies: a file, and a folder of parts of several ranks, come ba
   expect(readdirSync(join(fourth.root, "job_A"))).toEqual([]);
 });
 
-test("checkpoint copies: what is here is not replaced, nor what leads out touched", async () => {
+test("copies: local files are not replaced, and paths outside are not touched", async () => {
   const [first, second] = [worker("first"), worker("second", 3)];
   write(first.root, { "latest/x": "1" });
   await first.copies.save("job_A", 0, "latest");
@@ -73,7 +73,7 @@ test("checkpoint copies: what is here is not replaced, nor what leads out touche
   await expect(second.copies.save("job_A", 0, "big")).rejects.toThrow(/4 bytes, and 3 are copied/);
 });
 
-test("checkpoint copies: the latest is copied, and what is kept no more goes after it", async () => {
+test("copies: the latest is copied, then dropped ones are removed", async () => {
   const { root, copies } = worker("first");
   const ledger = new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 1, { copies });
   for (const name of ["c1", "c2", "c3"]) write(root, { [name]: name });

@@ -13,14 +13,14 @@ import { AppError } from "@heddle/base/errors";
 import { type ArtifactReplica, CHECKPOINTS } from "../../artifacts/replica.ts";
 import { checkpointPath } from "./prune-checkpoints.ts";
 
-/** Before the name of what is being brought back, beside the jobs' folders; given up after a day. */
+/** The prefix of a restore in progress, beside the jobs' folders; abandoned after a day. */
 const DRAFT = ".draft-";
 const DRAFT_MS = 24 * 3_600_000;
 const NAME_CHARS = 32;
 
 /**
- * Second copies of the checkpoints that jobs' tasks have named. Each rank's files of a checkpoint are a copy of
- * their own, since ranks on several workers may each keep a part of it.
+ * Second copies of the checkpoints that jobs' tasks have named. Each rank's files are a separate
+ * copy, since ranks on several workers may each have a part of a checkpoint.
  */
 export class CheckpointCopies {
   readonly #root: string;
@@ -34,7 +34,7 @@ export class CheckpointCopies {
     this.#maxBytes = maxBytes;
   }
 
-  /** Copies what lies under the name, in place of what did when it was named before. */
+  /** Copies the files of the name, in place of an earlier copy. */
   async save(jobId: string, rank: number, name: string): Promise<void> {
     const path = checkpointPath(name);
     if (!path) return;
@@ -60,7 +60,9 @@ export class CheckpointCopies {
     return files.map((each) => ({ ...each, name: `${name}/${each.name}` }));
   }
 
-  /** Brings a checkpoint back with the parts of all ranks, where it is not here; then it is there as a whole. */
+  /**
+   * Restores a checkpoint with the parts of all ranks where it is missing; it appears atomically.
+   */
   async restore(jobId: string, name: string): Promise<void> {
     const path = checkpointPath(name);
     if (!path || (await isThere(join(this.#root, jobId, path)))) return;
@@ -123,7 +125,7 @@ export class CheckpointCopies {
   }
 }
 
-/** A name of any length and characters as one that every place takes. */
+/** A valid name in every store, for a path of any length and characters. */
 function digestOf(path: string): string {
   return createHash("sha256").update(path).digest("hex").slice(0, NAME_CHARS);
 }
@@ -132,7 +134,10 @@ function copyOf(jobId: string, path: string, rank: number): string {
   return `${CHECKPOINTS}/${jobId}/${digestOf(path)}.${rank}`;
 }
 
-/** The job's user reads what it saved; in a folder that is still this worker's it gets it with the rest. */
+/**
+ * The job's user must read its checkpoints; in a folder that is still this worker's it receives
+ * them with the rest.
+ */
 async function giveToOwner(folder: string, jobFolder: string): Promise<void> {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = await lstat(jobFolder);

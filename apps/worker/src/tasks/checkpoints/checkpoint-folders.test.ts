@@ -32,7 +32,7 @@ async function newFolders(jobs: readonly string[]) {
   return { root, folders, age, told };
 }
 
-test("what a job has saved that the masters have forgotten is removed a week after its last change; what nobody has claimed is told once", async () => {
+test("forgotten jobs: folders are removed after a week; unclaimed ones are logged", async () => {
   const jobs = ["job_Old", "job_Young", "job_Touched", "job_Runs", "job_Theirs", "job_Nobodys"];
   const { root, folders, age, told } = await newFolders(jobs);
   await writeFile(join(root, "job_Theirs", ".heddle-cluster"), "theirs");
@@ -46,7 +46,7 @@ test("what a job has saved that the masters have forgotten is removed a week aft
   expect(readdirSync(root).sort()).toEqual(jobs.filter((id) => id !== "job_Old").sort());
 });
 
-test("nothing unknown is removed before a leader has said which cluster it leads", async () => {
+test("forgotten jobs: none is removed before a leader has named its cluster", async () => {
   const { root, folders, age } = await newFolders(["job_A"]);
   await age("job_A", 30);
   folders.cluster = "";
@@ -55,7 +55,7 @@ test("nothing unknown is removed before a leader has said which cluster it leads
   expect(readdirSync(root)).toEqual(["job_A"]);
 });
 
-test("a job that runs here is claimed for this cluster, whoever's it was", async () => {
+test("running jobs: are claimed for this cluster, whatever the claim was", async () => {
   const { root, folders, age } = await newFolders(["job_A"]);
   await writeFile(join(root, "job_A", ".heddle-cluster"), "theirs");
   await folders.claim("job_A");
@@ -65,7 +65,7 @@ test("a job that runs here is claimed for this cluster, whoever's it was", async
   expect(readdirSync(root)).toEqual([]);
 });
 
-test("a folder with nothing but its claim is empty, and what was left half removed goes on next time", async () => {
+test("removal: a folder with only its claim is empty; an interrupted one continues", async () => {
   const { root, folders } = await newFolders(["job_A", "job_B"]);
   await rm(join(root, "job_A", "c1"), { recursive: true });
   await mkdir(join(root, ".over-job_C", "c1"), { recursive: true });

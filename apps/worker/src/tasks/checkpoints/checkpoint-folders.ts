@@ -4,41 +4,41 @@ import { openFileBeneath, removeBeneath, replaceFileBeneath } from "@heddle/base
 import type { NodeLog } from "@heddle/rpc/node/log";
 
 const jobFolder = /^job_[A-Za-z0-9]{1,60}$/;
-/** Jobs that are named at once; the next time others are. */
+/** The most jobs in one report; the next report has others. */
 const maxNamed = 1_000;
 /** In a job's folder: the id of the cluster that has run the job last. */
 const claimFile = ".heddle-cluster";
 const maxClusterBytes = 256;
-/** Before the name of a folder that is being removed. */
+/** The prefix of a folder that is being removed. */
 const overPrefix = ".over-";
 /**
- * How long the folder of a job that the masters do not know is kept after the last change of what
- * lies in it: as long as ended jobs are remembered. Until then a backup may bring the job back.
+ * How long the folder of an unknown job is kept after its last change: as long as masters remember
+ * ended jobs. Until then a backup may restore the job.
  */
 const keepUnknownMs = 7 * 24 * 3_600_000;
-/** Folders of nobody that are told; further ones are not. */
+/** The most unclaimed folders that are logged. */
 const maxTold = 1_000;
-/** Things in a folder that are looked at; one with more is kept. */
+/** The most entries of a folder that are checked; one with more is kept. */
 const maxLookedAt = 10_000;
 
 /**
- * The folders in which jobs that have no task on this worker have kept checkpoints, here or, where
- * several workers share them, anywhere. Which of them are needed no more the masters know alone.
+ * The folders with checkpoints of jobs that have no task on this worker. Several workers may share
+ * them. Only the masters know which are still needed.
  */
 export class CheckpointFolders {
   readonly #root: string;
   readonly #runs: (jobId: string) => boolean;
   readonly #log: NodeLog;
   readonly #onOver: (jobId: string) => Promise<void>;
-  /** The id of the cluster that this worker serves; empty until its leader has told it. */
+  /** The id of the cluster that this worker serves; empty until its leader has sent it. */
   cluster = "";
-  /** Jobs whose folders are nobody's, which was told. */
+  /** Jobs with unclaimed folders that were logged. */
   readonly #told = new Set<string>();
-  /** The last one that was named. */
+  /** The last one that was reported. */
   #last = "";
   #removing: Promise<void> = Promise.resolve();
 
-  /** `onOver` is called for each job that is over, once its folder is gone. */
+  /** `onOver` is called for each finished job, once its folder is removed. */
   constructor(
     root: string,
     runs: (jobId: string) => boolean,
@@ -51,14 +51,14 @@ export class CheckpointFolders {
     this.#log = log;
   }
 
-  /** Notes in the job's folder that it is this cluster's, whoever's it was before. */
+  /** Claims the job's folder for this cluster, whatever the claim was. */
   async claim(jobId: string): Promise<void> {
     if (this.cluster === "" || !jobFolder.test(jobId)) return;
     if ((await this.#ownerOf(jobId)) === this.cluster) return;
     try {
       await replaceFileBeneath(this.#root, `${jobId}/${claimFile}`, this.cluster);
     } catch (error) {
-      // The folder is kept then, whatever becomes of its job.
+      // The folder is then kept, whatever happens to its job.
       this.#log.warn({ job: jobId, error: String(error) }, "a checkpoint folder was not claimed");
     }
   }
@@ -67,7 +67,7 @@ export class CheckpointFolders {
   async #ownerOf(jobId: string): Promise<string | undefined> {
     const path = `${jobId}/${claimFile}`;
     const file = await openFileBeneath(this.#root, path).catch(() => undefined);
-    // The task can write it too: of what is longer than an id the beginning is no id of a cluster.
+    // A task can write the file too: if it is longer than an id, its beginning is not an id.
     const bytes = Buffer.alloc(maxClusterBytes);
     try {
       const read = await file?.read(bytes, 0, maxClusterBytes, 0).catch(() => undefined);
@@ -77,11 +77,11 @@ export class CheckpointFolders {
     }
   }
 
-  /** Ids of such jobs, in turn where they are many, once what was to be removed is gone. */
+  /** Ids of such jobs, in turn where they are many, once pending removals are done. */
   async next(): Promise<string[]> {
     await this.#removing;
     const names = await readdir(this.#root).catch(() => []);
-    // What an earlier process has begun to remove.
+    // Removals that an earlier process began.
     for (const name of names.filter((each) => each.startsWith(overPrefix))) {
       await removeBeneath(this.#root, name).catch(() => undefined);
     }
@@ -93,10 +93,9 @@ export class CheckpointFolders {
   }
 
   /**
-   * Removes the folders of jobs that are over, of the second kind only where nothing is in them, and
-   * of those that nobody knows such as were this cluster's and have not been changed for a week. One that
-   * no cluster has claimed may be another's, and is told for somebody to look at. It is not waited for:
-   * many large files may take longer to remove than a lease lasts.
+   * Removes the folders of finished jobs; those of the second kind only where they are empty. A
+   * folder of an unknown job is removed if this cluster claimed it and it is unchanged for a week;
+   * an unclaimed one is logged. Does not wait: many large files may take longer than a lease.
    */
   forget(
     jobIds: readonly string[],
@@ -130,7 +129,7 @@ export class CheckpointFolders {
       const idleMs = Date.now() - (await lastChangeMs(folder));
       if (idleMs < keepUnknownMs) return;
       if (owner === undefined) return this.#tellUnclaimed(folder, id);
-      // Away at once, so that a job that takes the name anew begins with a folder of its own.
+      // Renamed at once, so that a new job of that name begins with its own folder.
       const away = join(this.#root, `${overPrefix}${id}`);
       await rename(folder, away);
       await removeBeneath(this.#root, `${overPrefix}${id}`);
@@ -141,7 +140,7 @@ export class CheckpointFolders {
     });
   }
 
-  /** Once in this process's life: from before folders were claimed, or while the disk was full. */
+  /** Once for each process: the folder is from before claims existed, or the disk was full. */
   #tellUnclaimed(directory: string, job: string): void {
     if (this.#told.has(job) || this.#told.size >= maxTold) return;
     this.#told.add(job);
@@ -158,14 +157,14 @@ export class CheckpointFolders {
       await how(join(this.#root, id));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // What a failed job has saved stays; another worker may have removed the rest.
+      // The checkpoints of a failed job stay; another worker may have removed the rest.
       if (code === "ENOTEMPTY" || code === "ENOENT" || code === "EEXIST") return;
       this.#log.warn({ job: id, error: String(error) }, "checkpoints could not be removed");
     }
   }
 }
 
-/** When the folder or something right in it was changed last; never, where too much is in it. */
+/** The latest change of the folder or an entry directly in it; infinite where it has too many. */
 async function lastChangeMs(folder: string): Promise<number> {
   let lastMs = (await lstat(folder)).mtimeMs;
   let count = 0;

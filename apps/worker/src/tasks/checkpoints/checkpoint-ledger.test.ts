@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(root, { recursive: true, force: true }));
 
-test("names that lead out of a job's folder remove nothing, not through a task's own link either", async () => {
+test("ledger: names that lead out of a job's folder remove nothing, nor do links", async () => {
   writeFileSync(join(root, "others/file"), "kept");
   symlinkSync(join(root, "others"), join(root, "job_A/link"));
   mkdirSync(join(root, "job_A/folder/inner"), { recursive: true });
@@ -37,7 +37,7 @@ test("names that lead out of a job's folder remove nothing, not through a task's
   expect(readFileSync(join(root, "others/file"), "utf8")).toBe("kept");
 });
 
-test("the list is not written through a link that a task has put in its place", async () => {
+test("ledger: is not written through a link in its place", async () => {
   const [own, foreign] = [join(root, "job_A/.heddle-rank-0.json"), join(root, "others/file")];
   writeFileSync(foreign, "kept");
   symlinkSync(foreign, own);
@@ -47,7 +47,7 @@ test("the list is not written through a link that a task has put in its place", 
   expect(JSON.parse(readFileSync(own, "utf8"))).toEqual(["b", "c"]);
 });
 
-test("what a task puts in the place of its list or its progress holds nobody up", async () => {
+test("ledger: what a task puts in place of its list or progress does not block", async () => {
   const path = join(root, "job_A/.heddle-rank-0.json");
   execFileSync("mkfifo", [path]);
   const ledger = () => new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2);
@@ -59,7 +59,7 @@ test("what a task puts in the place of its list or its progress holds nobody up"
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["b"]);
 });
 
-test("checkpoints: a list that a task has filled with names costs no more than a short one", async () => {
+test("ledger: a list that a task has filled with names is as cheap as a short one", async () => {
   const path = join(root, "job_A/.heddle-rank-0.json");
   const ledger = () => new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2);
   // Nearly all that is read of a list: comparing each with each would take minutes.
@@ -74,7 +74,7 @@ test("checkpoints: a list that a task has filled with names costs no more than a
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["n299998", "n299999"]);
 });
 
-test("progress: of many lines at once the latest are read, and checkpoints before them", async () => {
+test("progress: of many lines the latest are read, and checkpoints before them", async () => {
   const progress = new ProgressFile(root, "others/progress");
   const steps = (count: number) => Array.from({ length: count }, (_, step) => `{"step":${step}}\n`);
   const lines = [...steps(2_000), '{"checkpoint":"c1"}\n', ...steps(10_000)];
@@ -86,7 +86,7 @@ test("progress: of many lines at once the latest are read, and checkpoints befor
   expect(await progress.read()).toEqual([]);
 });
 
-test("folders are named once those that were to be removed are gone", async () => {
+test("folders: are reported once pending removals are done", async () => {
   for (const job of ["job_B", "job_C", "job_D"]) mkdirSync(join(root, job));
   for (let i = 0; i < 200; i++) writeFileSync(join(root, "job_B", `${i}`), "saved");
   writeFileSync(join(root, "job_D/failed"), "saved");

@@ -7,27 +7,30 @@ import { readJson, writeJson } from "../records/task-directory.ts";
 import type { CheckpointCopies } from "./checkpoint-copies.ts";
 import { pruneCheckpoints } from "./prune-checkpoints.ts";
 
-/** Names that wait while earlier checkpoints are removed; of more the oldest are left where they are. */
+/**
+ * The most names that wait for the removal of earlier checkpoints; beyond it the oldest are left on
+ * disk.
+ */
 const maxWaiting = 1_000;
 /** More than 100 names of 512 characters, as JSON. The task can write the list too. */
 const maxListBytes = 512 * 1024;
-/** Names without a copy of their own that are remembered to be removed. */
+/** The most names without a copy that are remembered for removal. */
 const MAX_DROPPED = 1_000;
 
 interface LedgerHooks {
-  /** Called when the folder is there. */
+  /** Called when the folder exists. */
   readonly claim?: () => Promise<void>;
   readonly copies?: CheckpointCopies | undefined;
 }
 
 /**
- * The checkpoints that a rank of a job has named, of whatever attempt and worker: the list lies beside
- * them, so that each attempt goes on with that of the one before.
+ * The checkpoints that a rank of a job has named, of any attempt and worker. The list is stored
+ * beside them, so that each attempt continues it.
  */
 export class CheckpointLedger {
   readonly #root: string;
   readonly #jobId: string;
-  /** From the root. */
+  /** Relative to the root. */
   readonly #path: string;
   readonly #keep: number;
   readonly #rank: number;
@@ -36,15 +39,16 @@ export class CheckpointLedger {
   #names: string[] | undefined;
   #waiting: string[] = [];
   #pruning: Promise<void> | undefined;
-  /** How often names came, and which of these times has its second copy. */
+  /** Counts additions, and the one whose checkpoint has its second copy. */
   #version = 0;
   #copiedVersion = 0;
-  /** Names that are kept no more, whose copies go once the latest has its own. */
+  /** Names that are no longer kept; their copies are removed once the latest has its own. */
   #dropped: string[] = [];
   #copying: Promise<void> = Promise.resolve();
 
   /**
-   * `root`: of all jobs' checkpoints, below which no link is followed; `keep`: how many of the rank stay.
+   * `root`: of all jobs' checkpoints, below which no link is followed; `keep`: the number of the
+   * rank's checkpoints that stay.
    */
   constructor(
     root: string,
@@ -61,7 +65,10 @@ export class CheckpointLedger {
     this.#keep = keep;
   }
 
-  /** Where something else has its name no worker that shares it can do better: a LaunchError. */
+  /**
+   * Throws a LaunchError where another object has its name: no worker that shares it could do
+   * better.
+   */
   async makeDirectory(): Promise<void> {
     try {
       await mkdir(this.#root, { recursive: true, mode: 0o700 });
@@ -77,8 +84,8 @@ export class CheckpointLedger {
   }
 
   /**
-   * Takes in names of durable checkpoints, the latest last. Resolves when what is beyond the bound is
-   * removed, which takes long where that is much.
+   * Adds names of durable checkpoints, the latest last. Resolves when those beyond the bound are
+   * removed, which may take long.
    */
   add(names: readonly string[]): Promise<void> {
     this.#waiting = [...this.#waiting, ...names].slice(-maxWaiting);
@@ -88,7 +95,7 @@ export class CheckpointLedger {
     return this.#pruning;
   }
 
-  /** Resolves when nothing is being removed, also where that has failed. */
+  /** Resolves when no removal is in progress, also after a failure. */
   async settled(): Promise<void> {
     await this.#pruning?.catch(() => undefined);
   }
@@ -108,14 +115,14 @@ export class CheckpointLedger {
     }
   }
 
-  /** Whether checkpoints get a second copy in another place. */
+  /** Whether checkpoints have a second copy in another place. */
   get hasCopies(): boolean {
     return this.#copies !== undefined;
   }
 
   /**
-   * Makes the second copy of the latest checkpoint, one at a time: of those that are named meanwhile only
-   * the last is copied.
+   * Copies the latest checkpoint, one at a time: of those that are named meanwhile only the last is
+   * copied.
    */
   copyLatest(): Promise<void> {
     const copied = this.#copying.then(() => this.#copyLatest());
@@ -137,7 +144,7 @@ export class CheckpointLedger {
     }
   }
 
-  /** Brings the checkpoint back from its second copy, where it is not here. */
+  /** Restores a missing checkpoint from its second copy. */
   async restore(name: string): Promise<void> {
     if (name === "") return;
     try {

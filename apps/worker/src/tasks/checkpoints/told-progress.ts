@@ -6,24 +6,24 @@ import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 interface ToldProgressOptions {
   readonly file: ProgressFile;
   readonly checkpoints: CheckpointLedger;
-  /** What is no checkpoint is not told more often. */
+  /** The shortest time between two reports without a checkpoint. */
   readonly intervalMs: number;
   onFault(error: unknown): void;
 }
 
 type Latest = Pick<TaskProgress, "checkpoint" | "checkpointUnixMs" | "checkpointStep">;
 
-/** What a task's program has written of its progress, and what of it the masters are told. */
+/** The progress that a task's program has written, and the part that is reported to the masters. */
 export class ToldProgress {
   readonly #options: ToldProgressOptions;
-  /** The latest that the program wrote, and what of it was told, which is seldomer. */
+  /** The latest line of the program, and the latest report, which is less frequent. */
   #heard: TaskProgress | undefined;
   #told: TaskProgress | undefined;
   #toldAtMs = Number.NEGATIVE_INFINITY;
   /** A checkpoint that waits for its second copy. */
   #waiting: Latest | undefined;
   #copying: Promise<void> = Promise.resolve();
-  /** Checkpoints of another rank for which this one has said that it is ready to leave. */
+  /** Checkpoints of another rank for which this one has reported that it is ready to leave. */
   keptCount = 0;
 
   constructor(options: ToldProgressOptions) {
@@ -34,13 +34,13 @@ export class ToldProgress {
     return this.#told;
   }
 
-  /** It was held, and goes on. */
+  /** The task was stopped, and continues. */
   goOn(): void {
     this.#heard = { line: "{}", ...this.#heard, atUnixMs: Date.now() };
     this.#told = this.#heard;
   }
 
-  /** Reads what is new, and resolves with whether there is something to tell. */
+  /** Reads new lines, and resolves with whether there is something to report. */
   async read(
     isHeard: () => boolean,
     onStep: (step: number) => void,
@@ -52,7 +52,9 @@ export class ToldProgress {
     return this.#tell(isLast);
   }
 
-  /** Waits for second copies, but no longer; resolves with whether there is something to tell. */
+  /**
+   * Waits for second copies up to the limit; resolves with whether there is something to report.
+   */
   async settle(maxMs: number): Promise<boolean> {
     const waiting = this.#waiting;
     if (!waiting) return false;
@@ -80,7 +82,7 @@ export class ToldProgress {
     this.#heard = { ...this.#heard, line: encodeProgress(lines.at(-1)), atUnixMs };
     if (!latest) return;
     const saved = latest;
-    // A list that cannot be kept, as on a full disk, takes nothing from what was saved, nor from the task.
+    // A list that cannot be kept, as on a full disk, affects neither the checkpoints nor the task.
     const added = checkpoints.add(named).catch(onFault);
     if (!checkpoints.hasCopies) {
       this.#saved(saved);
@@ -89,7 +91,7 @@ export class ToldProgress {
     this.#waiting = saved;
     const onUncopied = (error: unknown) => {
       onFault(error);
-      // One that a later one follows may be gone already.
+      // If a later one follows it may be removed already.
       if (this.#waiting === saved) this.#saved(saved);
     };
     this.#copying = added
@@ -101,12 +103,12 @@ export class ToldProgress {
     if (this.#waiting === latest) this.#waiting = undefined;
     const isOlder = (latest.checkpointUnixMs ?? 0) < (this.#heard?.checkpointUnixMs ?? 0);
     if (!this.#heard || isOlder) return;
-    // Masters take what is later alone.
+    // Masters accept only later reports.
     const atUnixMs = Math.max(Date.now(), Number(this.#heard.atUnixMs ?? 0) + 1);
     this.#heard = { ...this.#heard, atUnixMs, ...latest };
   }
 
-  /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */
+  /** At the interval of the job's `monitoring_config`; a checkpoint and the last line at once. */
   #tell(isLast: boolean): boolean {
     if (this.#heard === this.#told) return false;
     const isDue = performance.now() - this.#toldAtMs >= this.#options.intervalMs;

@@ -1,25 +1,28 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { tmpdir } from "node:os";
 
-/** Of an answer that is longer, the rest is passed over. */
+/** The rest of a longer answer is skipped. */
 const maxOutputBytes = 256 * 1024;
-/** Where the CLI has ended and something that it started still holds its output. */
+/** For a CLI that has ended while something that it started still holds its output. */
 const drainMs = 500;
 
 interface CliOptions {
   readonly timeoutMs: number;
-  /** Beside this worker's own. */
+  /** In addition to this worker's own. */
   readonly environment?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Where it and what it starts may leave files, as podman's monitor does; absent: the temporary folder. */
+  /**
+   * Where it and its children may leave files, as podman's monitor does; absent: the temporary
+   * folder.
+   */
   readonly directory?: string | undefined;
-  /** Files, by descriptor, that take the place of its output; what it says is not heard then. */
+  /** Descriptors of files that replace its output, which is then not captured. */
   readonly output?: readonly [stdout: number, stderr: number] | undefined;
 }
 
-/** A call of a container CLI that failed, or that was not answered in time. */
+/** A call of a container CLI that failed, or that timed out. */
 export class CliError extends Error {
-  /** Absent where it was killed: nothing is known of what it has done. */
+  /** Absent where it was killed: its effect is unknown. */
   readonly code: number | undefined;
 
   constructor(message: string, code?: number) {
@@ -28,7 +31,7 @@ export class CliError extends Error {
   }
 }
 
-/** One of podman, docker and nerdctl, each call of it a process that is killed when it is late. */
+/** One of podman, docker and nerdctl; each call is a process with a time limit. */
 export class ContainerCli {
   readonly name: string;
 
@@ -36,10 +39,10 @@ export class ContainerCli {
     this.name = name;
   }
 
-  /** What it prints, without blanks around it. Rejects with a CliError. */
+  /** Its output, trimmed. Rejects with a CliError. */
   run(args: readonly string[], options: CliOptions): Promise<string> {
     const { environment, output, signal } = options;
-    // A group of its own: whatever it has started is killed with it.
+    // A process group of its own: its children are killed with it.
     const child = spawn(this.name, [...args], {
       detached: true,
       cwd: options.directory ?? tmpdir(),
@@ -82,7 +85,7 @@ export class ContainerCli {
   }
 }
 
-/** The last line that says something, without what every engine puts before it. */
+/** The last line that is not empty, without the prefix of every engine. */
 export function lastLine(text: string): string {
   return (text.trim().split("\n").at(-1) ?? "").replace(/^Error: /, "").slice(0, 2_000);
 }

@@ -31,12 +31,12 @@ function install(name: string, ...lines: string[]): void {
   chmodSync(join(folder, name), 0o755);
 }
 
-test("a machine without a container CLI has no engine, and says nothing of it", async () => {
+test("engine: a machine without a container CLI has none, and logs nothing", async () => {
   expect(await findContainerEngine(log)).toBeUndefined();
   expect(told).toEqual([]);
 });
 
-test("an engine that can make no container is none, and its words are logged", async () => {
+test("engine: one that cannot make a container is not used, and its error is logged", async () => {
   install("podman", "echo 'Error: OCI runtime error: no cgroups here' >&2; exit 126");
   install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1");
   expect(await findContainerEngine(log)).toBeUndefined();
@@ -46,7 +46,7 @@ test("an engine that can make no container is none, and its words are logged", a
   ]);
 });
 
-test("the first engine that works is taken; a podman that lacks what the probe needs works by a client", async () => {
+test("engine: the first that works is used; an old podman works through a client", async () => {
   install("docker", "exit 0");
   install("nerdctl", "exit 0");
   expect(await findContainerEngine(log)).toMatchObject({
@@ -66,7 +66,7 @@ test("the first engine that works is taken; a podman that lacks what the probe n
   expect(told).toEqual([]);
 });
 
-test("a container is given no more files and processes than its worker may have", () => {
+test("limits: a container has at most its worker's bounds on files and processes", () => {
   const limits = ownLimits();
   expect(limits.filter((each) => each === "--ulimit").length * 2).toBe(limits.length);
   for (const limit of limits.filter((each) => each !== "--ulimit")) {
@@ -74,7 +74,7 @@ test("a container is given no more files and processes than its worker may have"
   }
 });
 
-test("a call that is late is killed with all that it started, and says how long it was waited for", async () => {
+test("CLI: a late call is killed with its children, and reports the timeout", async () => {
   const shell = new ContainerCli("/bin/sh");
   const pids = join(folder, "pids");
   const line = `/bin/sleep 600 & echo $! $$ > ${pids}; wait`;
@@ -86,11 +86,11 @@ test("a call that is late is killed with all that it started, and says how long 
   await until("both are gone", () => !started.some(isProcessAlive));
 });
 
-test("a call tells what was printed, its last words where it fails, and is called off", async () => {
+test("CLI: a call returns its output, or its last line on failure; it can be aborted", async () => {
   const shell = new ContainerCli("/bin/sh");
   const options = { timeoutMs: 60_000 };
   expect(await shell.run(["-c", "echo ' out '; echo noise >&2"], options)).toBe("out");
-  // What it leaves behind may hold its output for ever.
+  // Its background process may hold its output forever.
   expect(await shell.run(["-c", "/bin/sleep 5 & echo out"], options)).toBe("out");
   const failed = shell.run(["-c", "echo one >&2; echo Error: two >&2; exit 3"], options);
   await expect(failed).rejects.toMatchObject({ message: "two", code: 3 });

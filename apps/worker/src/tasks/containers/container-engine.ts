@@ -6,25 +6,25 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { CliError, ContainerCli } from "./container-cli.ts";
 
 const CLIS = ["podman", "docker", "nerdctl"] as const;
-/** A CLI that does not answer holds up a worker's start for so long, which a whole start can afford. */
+/** The time by which an unresponsive CLI may delay a worker's start. */
 const probeTimeoutMs = 15_000;
-/** As podman tells that the container stands and has no such program, and that it cannot be made. */
+/** Podman's exit codes for a container without such a program, and for one that cannot be made. */
 const [noSuchProgram, notMade] = [127, 126];
 
 export interface ContainerEngine {
   readonly cli: ContainerCli;
-  /** Whether a container can be given files to write to; else a client carries what it writes. */
+  /** Whether a container can write to given files; else a client carries its output. */
   readonly writesItself: boolean;
   /** Whether it can give a container a network of its own; else a container has none. */
   readonly hasNetwork: boolean;
 }
 
-/** What no container has, whoever's job it is: the engine's default seccomp filter stays as well. */
+/** Restrictions of every container; the engine's default seccomp filter stays as well. */
 export const CONFINED: readonly string[] = [
   ...["--cap-drop", "all", "--security-opt", "no-new-privileges"],
 ];
 
-/** The first engine that works here; why none does where one is installed is logged. */
+/** The first engine that works here; the failure of an installed one is logged. */
 export async function findContainerEngine(log: NodeLog): Promise<ContainerEngine | undefined> {
   const tried = await Promise.all(CLIS.filter(isInstalled).map(probe));
   const found = tried.find((each) => "cli" in each);
@@ -39,7 +39,7 @@ export async function findContainerEngine(log: NodeLog): Promise<ContainerEngine
 
 type Verdict = ContainerEngine | { readonly name: string; readonly error: string };
 
-/** Podman has no server that could be asked: a container without an image and a program is run. */
+/** Podman has no server to query: a container without an image and a program is run. */
 async function probe(name: string): Promise<Verdict> {
   const cli = new ContainerCli(name);
   try {
@@ -57,7 +57,10 @@ async function probe(name: string): Promise<Verdict> {
   }
 }
 
-/** The exit code of what must fail. Rejects where no container can be made, with the engine's words. */
+/**
+ * The exit code of a call that must fail. Rejects with the engine's error where no container can be
+ * made.
+ */
 async function probeRun(
   cli: ContainerCli,
   network: readonly string[],
@@ -80,8 +83,8 @@ async function probeRun(
 }
 
 /**
- * A container has this worker's limits on files and processes, as a process of its would: by itself
- * podman asks for more, which a system may refuse even root.
+ * A container has this worker's limits on files and processes. Podman's default is higher, which a
+ * system may refuse even root.
  */
 export function ownLimits(): string[] {
   const limits = text("/proc/self/limits");

@@ -54,14 +54,14 @@ async function closeLeader(leader: TestLeader): Promise<void> {
   removePodmanContainers(nodeId);
 }
 
-/** Engines are slow on a machine that does other things too. */
+/** Engines are slow on a busy machine. */
 async function start(session: LeaderSession, what: Partial<TaskSpec>, rank = 0): Promise<void> {
   await session.lease(what, taskId(rank));
   session.send({ start: { task: taskId(rank), peers: [] } });
   await session.reaches("running", taskId(rank), patienceMs);
 }
 
-/** A folder of its own with a `podman` that hangs, fails, or is of an age that knows no probe. */
+/** A folder with a `podman` that hangs, fails, or is too old for the probe. */
 function faultyPodman({ onTestFinished }: TestContext) {
   const folder = mkdtempSync(join(tmpdir(), "heddle-faults-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -91,13 +91,13 @@ describe.skipIf(why !== "")("one worker", () => {
   });
   afterAll(() => closeLeader(leader));
 
-  test.concurrent("a container has its environment, mounts and limits; code, last lines and log come back", async () => {
+  test.concurrent("a container has its environment, mounts and limits; code, lines and log return", async () => {
     const task = taskId(0);
     const lines = [
       'echo "$GREETING from rank $RANK $QUOTED"; echo oh >&2; echo anew > /dev/stderr',
       "echo kept > $HEDDLE_CHECKPOINT_DIR/c1; echo left > $HEDDLE_ARTIFACT_DIR/a1",
       "echo '{\"step\":7}' >> $HEDDLE_PROGRESS_FILE; pwd",
-      // The worker's own records and logs are none of the task's business.
+      // A task cannot see the worker's own records and logs.
       "cd $HEDDLE_ARTIFACT_DIR; ls ..; printf end; exit 7",
     ];
     await start(
@@ -120,7 +120,7 @@ describe.skipIf(why !== "")("one worker", () => {
     expect(session.told.at(-1)).toBe('{"step":7}');
   });
 
-  test.concurrent("stopping ends a container that ignores SIGTERM, and nothing of it is left", async () => {
+  test.concurrent("stopping ends a container that ignores SIGTERM, without remains", async () => {
     const task = taskId(1);
     await start(session, sh("trap '' TERM; echo up; while :; do sleep 1; done"), task.rank ?? 0);
     await until("it is up", () => leader.log(1) === "up\n", patienceMs);
@@ -128,13 +128,13 @@ describe.skipIf(why !== "")("one worker", () => {
     const { exit } = await session.reaches("exited", task, patienceMs);
     expect(exit).toMatchObject({ signal: "SIGKILL", asked: true, reason: "" });
     expect(processesOfTask(leader.nodeId, 1)).toEqual([]);
-    // Of this node alone: another run on the machine may have been ended with its containers.
+    // Of this node only: another run on the machine may have ended with its containers.
     const own = ["--filter", `label=heddle.node=${leader.nodeId}`, "--format", "{{.Names}}"];
     const left = execFileSync("podman", ["ps", "--all", ...own]).toString();
     expect(left).not.toContain("job_A-1-1\n");
   });
 
-  test.concurrent("an image that cannot be pulled is an ImagePull, a program that it lacks a LaunchFailed", async () => {
+  test.concurrent("an unavailable image is an ImagePull, a missing program a LaunchFailed", async () => {
     const [noImage, noProgram] = [taskId(2), taskId(3)];
     await session.lease({ ...spec, containerImage: "localhost:1/no:1", command: [] }, noImage);
     await session.lease({ ...spec, command: ["/no-program"] }, noProgram);
@@ -153,7 +153,7 @@ describe.skipIf(why !== "")("one worker", () => {
     expect((await session.reaches("exited", task, patienceMs)).exit?.reason).toBe("OutOfMemory");
   });
 
-  test.concurrent("the checkpoint signal reaches a program below the first; SIGTERM lets it leave", async () => {
+  test.concurrent("the checkpoint signal reaches a nested program; SIGTERM lets it leave", async () => {
     const task = taskId(5);
     const inner =
       "trap 'echo {\\\"checkpoint\\\":\\\"c5\\\"} >> $HEDDLE_PROGRESS_FILE' USR1; trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done";
@@ -170,7 +170,7 @@ describe.skipIf(why !== "")("one worker", () => {
     expect(leader.log(5)).toBe("up\nbye\n");
   });
 
-  test.concurrent("a container has no capability, and the node's network only where it is given it", async () => {
+  test.concurrent("a container has no capability, and the node's network only on request", async () => {
     const look =
       "while read name value; do case $name in CapEff:|CapBnd:|NoNewPrivs:|Seccomp:) echo $name $value;; esac; done < /proc/self/status; ls -l /proc/self/ns/net; echo x > /bin/made && echo written";
     await start(session, sh(look), 7);
@@ -189,7 +189,7 @@ describe.skipIf(why !== "")("one worker", () => {
     expect(leader.log(8)).not.toContain("written");
   });
 
-  test.concurrent("tasks of a gang in containers are reached at their rendezvous ports", async () => {
+  test.concurrent("a gang's containers are reached at their rendezvous ports", async () => {
     const task = taskId(0, 1, "job_G");
     await session.start({ ...sh("echo hello | nc -l -p $MASTER_PORT"), tasks: 2 }, task);
     const [host = "", port = ""] = (session.status(task)?.rendezvous ?? "").split(":");
@@ -206,7 +206,7 @@ describe.skipIf(why !== "")("one worker", () => {
     await session.reaches("exited", task, patienceMs);
   });
 
-  test.concurrent("a program that runs longer than its bound is ended as DeadlineExceeded", async () => {
+  test.concurrent("a program that exceeds its time limit is ended as DeadlineExceeded", async () => {
     const task = taskId(6);
     await start(session, { ...sh("sleep 600"), maxRuntimeMs: 300, graceMs: 100 }, task.rank ?? 0);
     const { exit } = await session.reaches("exited", task, patienceMs);
@@ -217,7 +217,7 @@ describe.skipIf(why !== "")("one worker", () => {
 test
   .skipIf(why !== "")
   .concurrent(
-    "a container of a killed worker ends with the lease; within it the next process adopts it and its log",
+    "worker kill -9: the next process adopts the container, or the lease ends it",
     async (context) => {
       const leader = await newLeader(context);
       const worker = await leader.startWorker();
@@ -253,7 +253,7 @@ test
 test
   .skipIf(why !== "")
   .concurrent(
-    "an older podman: a client carries the output, and another does when it is killed; an engine that is silent keeps no task from its end",
+    "older podman: clients carry the output; a silent engine delays no end",
     async (context) => {
       const leader = await newLeader(context);
       const podman = faultyPodman(context);
@@ -307,6 +307,6 @@ function isPodman(pid: number): boolean {
   try {
     return readFileSync(`/proc/${pid}/comm`, "latin1").trim() === "podman";
   } catch {
-    return false; // It is gone.
+    return false; // It has ended.
   }
 }

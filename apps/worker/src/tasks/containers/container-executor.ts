@@ -31,14 +31,14 @@ const pullTimeoutMs = 30 * 60_000;
 /** Processes and threads of one container. */
 const maxContainerProcesses = 4_096;
 const nodeLabel = "heddle.node";
-/** A line of a file of variables may be no longer for every CLI. */
+/** The longest line of a file of variables that every CLI accepts. */
 const maxFileLine = 32_000;
 
-/** Runs tasks in containers, through whichever of podman, docker and nerdctl works here. */
+/** Runs tasks in containers, through the first of podman, docker and nerdctl that works. */
 export class ContainerExecutor implements Executor {
   readonly name = "container";
   readonly #cli: ContainerCli;
-  /** Whether containers write to the task's pipes by themselves, or a client carries what they write. */
+  /** Whether containers write to the task's pipes directly, or a client carries their output. */
   readonly #writesItself: boolean;
   readonly #hasNetwork: boolean;
   readonly #nodeId: string;
@@ -53,12 +53,14 @@ export class ContainerExecutor implements Executor {
     this.#log = log;
   }
 
-  /** Which of them it is. */
+  /** The name of the CLI. */
   get cli(): string {
     return this.#cli.name;
   }
 
-  /** Undefined where no container CLI is installed, or none can run a container, which is logged. */
+  /**
+   * Undefined where no container CLI is installed, or none can run a container, which is logged.
+   */
   static async find(nodeId: string, log: NodeLog): Promise<ContainerExecutor | undefined> {
     const engine = await findContainerEngine(log);
     if (engine?.hasNetwork === false) {
@@ -103,7 +105,7 @@ export class ContainerExecutor implements Executor {
   }
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
-    // The name follows from the task, so that no record can name another's container.
+    // The name is derived from the task, so that no record can name another's container.
     const { client } = (record ?? {}) as { readonly client?: Partial<ProcessRecord> };
     const { pid = 0, startTime = 0 } = client ?? {};
     const copier = OutputCopier.find(launch, this.#markFor(launch));
@@ -115,7 +117,7 @@ export class ContainerExecutor implements Executor {
     try {
       return await removeContainers(this.#cli, this.#nodeId, kept);
     } catch (error) {
-      // Their processes carry marks and are ended by these; what is left are files of the engine's.
+      // Their processes carry marks and are ended by these; only files of the engine are left.
       this.#log.warn({ error: wordsOf(error) }, "containers of before could not be removed");
       return 0;
     }
@@ -156,7 +158,7 @@ export class ContainerExecutor implements Executor {
     try {
       await create().catch(async (error: unknown) => {
         if (!/already in use/.test(wordsOf(error))) throw error;
-        await this.#run("rm", "--force", name); // Of a start that was cut short.
+        await this.#run("rm", "--force", name); // Left by an interrupted start.
         await create();
       });
     } finally {
@@ -188,7 +190,7 @@ export class ContainerExecutor implements Executor {
     ];
   }
 
-  /** The tasks of a gang reach each other by their rendezvous ports, which their nodes pass on. */
+  /** The tasks of a gang reach each other by their rendezvous ports, which their nodes forward. */
   #networkArguments(
     { spec, id }: TaskPlan,
     environment: Readonly<Record<string, string>>,
@@ -210,8 +212,8 @@ export class ContainerExecutor implements Executor {
   }
 
   /**
-   * The job's variables. None is set for the CLI itself, which would take its engine, its libraries and
-   * its files from them. Those that a file of lines cannot hold as they are stand in the command line.
+   * The job's variables. None is set for the CLI itself, which would take its engine, libraries and
+   * files from them. Those that a file of lines cannot represent are arguments.
    */
   #variables(launch: TaskLaunch): { inFile: string; asArguments: string[] } {
     const { plan, environment } = launch;
@@ -231,7 +233,7 @@ export class ContainerExecutor implements Executor {
     };
   }
 
-  /** What the task writes to is there, also for an image whose user is not this worker's. */
+  /** The task's output files exist, also for an image whose user is not this worker's. */
   async #openFiles({ plan, environment, mounts }: TaskLaunch): Promise<void> {
     const progress = environment["HEDDLE_PROGRESS_FILE"] ?? "";
     await writeFile(progress, "", { flag: "a", mode: 0o600 });
@@ -244,14 +246,16 @@ export class ContainerExecutor implements Executor {
     }
   }
 
-  /** Nothing of a start that failed is to run, also where the engine does not answer. */
+  /** A failed start leaves nothing running, even where the engine does not answer. */
   async #clear(launch: TaskLaunch, name: string): Promise<void> {
     for (const { pid } of processesOf(undefined, this.#markFor(launch)))
       signalProcess(pid, "SIGKILL");
     await this.#run("rm", "--force", name).catch(() => {}); // The next sweep finds it.
   }
 
-  /** The calls of the CLI carry it too: one that outlives this worker is ended as what it starts. */
+  /**
+   * The calls of the CLI carry it too: one that outlives this worker is ended like its container.
+   */
   #markOf(launch: TaskLaunch): Record<string, string> {
     return { [MARK_VARIABLE]: this.#markFor(launch) };
   }
@@ -269,7 +273,7 @@ export class ContainerExecutor implements Executor {
   }
 }
 
-/** Removes the worker's containers but those with the names to keep; gives how many. */
+/** Removes the worker's containers except those with the names to keep; returns their number. */
 export async function removeContainers(
   cli: ContainerCli,
   nodeId: string,

@@ -11,20 +11,20 @@ import { CliError, type ContainerCli, lastLine } from "./container-cli.ts";
 
 const startTimeoutMs = 60_000;
 const pollMs = 200;
-/** Of what an engine has said, at most so much is read. */
+/** The most bytes of an engine's messages that are read. */
 const maxWordsBytes = 8_192;
 
 interface ContainerStart {
   readonly cli: ContainerCli;
   readonly name: string;
   readonly launch: TaskLaunch;
-  /** For the CLI, beside this worker's own. */
+  /** For the CLI, in addition to this worker's own. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
 /**
- * Starts a created container whose own output are the task's pipes: whatever becomes of this worker and of
- * the CLI, no byte is lost. What the CLI itself says into them is taken out before the program begins.
+ * Starts a created container that writes to the task's pipes directly, so that no byte is lost with
+ * this worker or the CLI. Messages of the CLI in the pipes are removed before the program begins.
  * Rejects with a CliError or a LaunchError.
  */
 export async function startByItself(how: ContainerStart, mark: string): Promise<OutputCopier> {
@@ -64,7 +64,7 @@ export async function startWithClient(how: ContainerStart): Promise<ProcessRecor
   }
 }
 
-/** A client in a session of its own, so that the streams flow on while this worker is restarted. */
+/** A client in its own session, so that the streams continue while this worker restarts. */
 export async function attachClient(
   cli: ContainerCli,
   args: readonly string[],
@@ -91,7 +91,7 @@ function openStreams({ root, stdout, stderr }: TaskLaunch): [stdout: number, std
   return [open(stdout), open(stderr)];
 }
 
-/** What stands at the end of what the client has said. */
+/** The end of the client's messages. */
 function lastWords({ root, stderr }: TaskLaunch): string {
   const file = openFileBeneathSync(root, relative(root, stderr));
   try {

@@ -19,18 +19,18 @@ import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { ContainerCli } from "./container-cli.ts";
 
 const callTimeoutMs = 30_000;
-/** How often a container is looked at: its process here, or its engine's word. */
+/** How often a container is checked, by its process here or by its engine. */
 const processPollMs = 200;
 const enginePollMs = 1_000;
 const maxRetryMs = 10_000;
-/** Between two rounds of killing, by the engine's hand where its processes cannot be seen. */
+/** Between two rounds of killing, by the engine where the processes are not visible. */
 const killRoundMs = 500;
-/** An engine that is silent for so long is not waited for where nothing of the task is left. */
+/** An unresponsive engine is abandoned after this where nothing of the task is left. */
 const patienceMs = 60_000;
 
 const LIVE: ReadonlySet<string> = new Set(["running", "paused", "stopping", "restarting"]);
 
-/** What the engine says of a container. */
+/** A container's state as the engine reports it. */
 interface ContainerState {
   readonly status: string;
   readonly exitCode: number | undefined;
@@ -48,16 +48,16 @@ export interface ContainerTaskOptions {
   readonly directory: string;
   /** 0: none. */
   readonly memoryLimitBytes: number;
-  /** Who carries its streams; absent where the container writes them by itself. */
+  /** The client that carries its streams; absent where the container writes them directly. */
   readonly client: { readonly record: ProcessRecord; renew(): Promise<ProcessRecord> } | undefined;
-  /** Who copies what the container writes by itself; absent where a client carries it. */
+  /** The copier of a container that writes directly; absent where a client carries its output. */
   readonly copier: OutputCopier | undefined;
   onTrouble(error: string): void;
 }
 
 /**
- * A task that runs in a container. Where its processes can be seen from here they are watched, signalled
- * and killed as those of any task, which needs no engine that answers; the engine tells how it ended.
+ * A task that runs in a container. Where its processes are visible here they are watched, signalled
+ * and killed like those of any task, without the engine. The engine reports how it ended.
  */
 export class ContainerTask implements TaskHandle {
   readonly exited: Promise<TaskEnd>;
@@ -71,14 +71,14 @@ export class ContainerTask implements TaskHandle {
   constructor(options: ContainerTaskOptions) {
     this.#options = options;
     this.#client = options.client?.record;
-    // The end is told when the whole log is there.
+    // The end is reported when the log is complete.
     this.exited = this.#exited().then(async (end) => {
       await options.copier?.drained();
       return end;
     });
   }
 
-  /** Only the client: all else of a container follows from the task's name. */
+  /** Only the client: everything else of a container is derived from the task's name. */
   get record(): { readonly client?: ProcessRecord | undefined } {
     return { client: this.#client };
   }
@@ -88,7 +88,7 @@ export class ContainerTask implements TaskHandle {
     const number = constants.signals[name];
     const chosen = onlyCaught ? members.filter(({ pid }) => catches(pid, number)) : members;
     if (members.length > 0) return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
-    // Who handles it cannot be seen from here, and it would end whoever does not.
+    // Handlers are not visible from here, and the signal would end processes without one.
     if (onlyCaught) return 0;
     return this.#tell("kill", "--signal", name);
   }
@@ -112,7 +112,7 @@ export class ContainerTask implements TaskHandle {
     void this.#strike();
   }
 
-  /** Kills what is seen from here at once; of an engine elsewhere it is asked for. */
+  /** Kills visible processes at once; for a remote engine it is a request. */
   async #strike(): Promise<void> {
     this.#killed = true;
     for (const { pid } of this.#members()) signalProcess(pid, "SIGKILL");
@@ -121,7 +121,7 @@ export class ContainerTask implements TaskHandle {
     await this.#tell("kill");
   }
 
-  /** The engine holds the bound on memory; the watch sees to it where the engine cannot. */
+  /** The engine enforces the memory bound; the watch does where the engine cannot. */
   async usage(): Promise<TaskUsage> {
     const pids = this.#first ? groupOf(this.#first) : [];
     return {
@@ -148,11 +148,11 @@ export class ContainerTask implements TaskHandle {
         await delay(processPollMs);
         await this.#keepClient();
       }
-      if (first) await delay(processPollMs); // The engine learns of it a little later.
+      if (first) await delay(processPollMs); // The engine notices a little later.
     }
   }
 
-  /** The process, where that of the same id here is a process of this task. */
+  /** The process, where the one with this id here belongs to this task. */
   #see(pid: number): ProcessRecord | undefined {
     const entry = pid > 1 ? readProcess(pid) : undefined;
     return entry && markOf(pid) === this.#options.mark ? entry : undefined;
@@ -165,10 +165,13 @@ export class ContainerTask implements TaskHandle {
     if (!state || !LIVE.has(state.status)) return;
     onTrouble("the client that carried its output has ended: output may be missing");
     this.#client = await client.renew();
-    await delay(enginePollMs); // One that cannot stay is not started without end.
+    await delay(enginePollMs); // Restarts of a client that cannot stay are bounded.
   }
 
-  /** Undefined where there is no such container, or where nothing of it is left and nobody answers. */
+  /**
+   * Undefined where there is no such container, or where nothing of it is left and the engine does
+   * not answer.
+   */
   async #state(): Promise<ContainerState | undefined> {
     const giveUpAtMs = performance.now() + patienceMs;
     for (let retryMs = killRoundMs; ; retryMs = Math.min(retryMs * 2, maxRetryMs)) {
@@ -194,7 +197,7 @@ export class ContainerTask implements TaskHandle {
       const [status = "", code, oom, pid] = told.split(" ");
       return { status, exitCode: Number(code), outOfMemory: oom === "true", pid: Number(pid) };
     } catch (error) {
-      // An engine that cannot answer says as little as one that knows no such container.
+      // An error of the engine is distinguished here from an absent container.
       const args = ["ps", "--all", "--filter", `name=${name}`, "--format", "{{.Names}}"];
       const names = (await cli.run(args, options)).split("\n");
       if (names.includes(name)) throw error;
@@ -203,18 +206,19 @@ export class ContainerTask implements TaskHandle {
   }
 
   async #endOf(state: ContainerState | undefined): Promise<TaskEnd> {
-    await this.#tell("rm", "--force"); // The next start of this worker finds what stays.
-    // After a restart of the machine the engine has it as never started.
+    await this.#tell("rm", "--force"); // The next start of this worker removes the rest. After a reboot the engine reports it as never started.
     if (state?.exitCode === undefined || state.status === "created") return {};
     const signal = signalFromExitStatus(state.exitCode);
-    // Not every engine tells: a SIGKILL that nobody here sent is that of the bound on memory.
+    // Some engines do not report it: a SIGKILL that this worker did not send is the memory bound's.
     const isSurprise = signal === "SIGKILL" && !this.#killed && this.#options.memoryLimitBytes > 0;
     const isNoted = existsSync(join(this.#options.directory, "oom")) && signal === "SIGKILL";
     const outOfMemory = state.outOfMemory || isNoted || isSurprise;
     return signal ? { signal, outOfMemory } : { exitCode: state.exitCode, outOfMemory };
   }
 
-  /** How many were told: none where the engine refuses, as of a container that has ended. */
+  /**
+   * The number of signalled processes: none where the engine refuses, as for an ended container.
+   */
   #tell(...args: readonly string[]): Promise<number> {
     const { cli, name } = this.#options;
     return cli.run([...args, name], { timeoutMs: callTimeoutMs }).then(

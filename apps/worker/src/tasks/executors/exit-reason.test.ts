@@ -1,19 +1,19 @@
 import { expect, test } from "vitest";
 import { judge } from "./exit-reason.ts";
 
-test("a task all of whose checkpoints are damaged ends as CheckpointCorrupt, in the trainer's words", () => {
+test("exit: damaged checkpoints are CheckpointCorrupt, with the trainer's message", () => {
   const words = "the trainer failed (invalid_value): no checkpoint can be used";
   const end = { exitCode: 66, isCheckpointCorrupt: true };
   const judged = { reason: "CheckpointCorrupt", message: words };
   expect(judge(end, ["before", words], undefined)).toEqual(judged);
 });
 
-test("a task that could not write a file, or failed otherwise, ends in the words that say which and why", () => {
+test("exit: an unwritable file, or another failure, has the trainer's message", () => {
   const words =
     "the trainer failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
   const judged = { reason: "ExitCode", message: words };
   expect(judge({ exitCode: 74, saysWhy: true }, ["x", words], undefined)).toEqual(judged);
-  // Of two streams that are read by themselves the other's last line may be the last of all.
+  // The two streams are read separately, so the other's last line may be the last of all.
   const late = ["a", words, "resumed from checkpoint a1-r000005-s1"];
   expect(judge({ exitCode: 74, saysWhy: true }, late, undefined)).toEqual(judged);
   const silent = { reason: "ExitCode", message: "the program ended with exit code 70" };
@@ -23,7 +23,7 @@ test("a task that could not write a file, or failed otherwise, ends in the words
 test.each([
   "the trainer failed (server_error): Array buffer allocation failed",
   "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 4294967296",
-])("a task that says at its end %j ran out of memory, and is told what to ask for", (words) => {
+])("exit: last lines of %j are an OutOfMemory, with advice", (words) => {
   const outOfMemory = {
     reason: "OutOfMemory",
     message: expect.stringContaining("resources.memory_gb"),
@@ -32,7 +32,7 @@ test.each([
   expect(judge({ exitCode: 70, saysWhy: true }, ["  at", words], undefined)).toEqual(outOfMemory);
 });
 
-test("an exit code that is a shell's word for a signal is told as a code, with what it may mean", () => {
+test("exit: a shell's status for a signal is a code, with its likely meaning", () => {
   const message = (exitCode: number) => judge({ exitCode }, [], undefined).message;
   expect(message(137)).toMatch(/exit code 137, as a shell does whose last command .* SIGKILL$/);
   expect(message(3)).toMatch(/exit code 3$/);

@@ -3,15 +3,15 @@ import { FAILURE_PREFIX } from "@heddle/contracts/trainer/exit-codes";
 import type { TaskEnd } from "./executor.ts";
 import { signalFromExitStatus } from "./signal-from-exit-status.ts";
 
-/** Why the worker itself ended a task; it outweighs what the exit status says. */
+/** Why the worker itself ended a task; it has precedence over the exit status. */
 export interface ExitVerdict {
   readonly reason: FailureReason;
   readonly message: string;
-  /** The devices that are at fault, by index. */
+  /** The indexes of faulty devices. */
   readonly sickDevices?: readonly number[] | undefined;
 }
 
-/** The reason and the words of a task's end; no reason for success. */
+/** The reason and message of a task's end; no reason for success. */
 export function judge(
   end: TaskEnd,
   lastLines: readonly string[],
@@ -22,7 +22,7 @@ export function judge(
     return { reason: "OutOfMemory", message: `the system ended it: ${outOfMemoryAdvice}` };
   }
   if (end.exitCode === 0) return { reason: "", message: "" };
-  // Two streams are read by themselves: a line that was said before may come after.
+  // The two streams are read separately: an earlier line may come later.
   const said = lastLines.findLast((line) => line.startsWith(FAILURE_PREFIX)) ?? lastLines.at(-1);
   if (end.lostNode) return { reason: "NodeLost", message: said ?? exitText(end) };
   if (end.isUnusable) return { reason: "Unsatisfiable", message: said ?? exitText(end) };
@@ -42,13 +42,13 @@ export function judge(
   return { reason: "ExitCode", message: message ?? exitText(end) };
 }
 
-/** What to do about a task that ran out of memory. */
+/** Advice for a task that ran out of memory. */
 export const outOfMemoryAdvice = "memory ran out; ask for more with `resources.memory_gb`";
 
-/** Words of CUDA, PyTorch, JAX and ROCm. */
+/** Messages of CUDA, PyTorch, JAX and ROCm. */
 const gpuMemory =
   /CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|HIP out of memory|OutOfMemoryError: .*GPU|RESOURCE_EXHAUSTED: Out of memory/;
-/** Words of Python, C++, Node, ONNX Runtime, Go, Java and the C library. */
+/** Messages of Python, C++, Node, ONNX Runtime, Go, Java and the C library. */
 const hostMemory =
   /^MemoryError|std::bad_alloc|JavaScript heap out of memory|Array buffer allocation failed|Failed to allocate memory for requested buffer|fatal error: runtime: out of memory|java\.lang\.OutOfMemoryError|Cannot allocate memory/m;
 

@@ -9,22 +9,21 @@ import { LaunchError, type TaskLaunch } from "./executor.ts";
 import { markedProcesses, signalProcess } from "./process-tree.ts";
 
 /**
- * The processes that copy a task's output carry the task's mark here, and not where its own processes
- * do: they are not held, not counted and not killed with it, so that they still write what it said last.
+ * Copiers of a task's output carry its mark in this variable, its own processes in another. So they
+ * are not stopped, counted or killed with it, and still write its last output.
  */
 const COPIER_VARIABLE = "HEDDLE_OUTPUT_OF";
 
 /**
- * Copies both pipes, each to its file, until nobody has it open for writing. Where a write fails, as on a
- * full disk, the file is told so as soon as it takes that, and what comes until then is passed over: a
- * program whose pipe nobody reads would stand still or be killed. They leave at the end only, whatever
- * signals their group gets.
+ * Copies both pipes, each to its file, until their last writer closes them. After a failed write,
+ * as on a full disk, output is skipped and marked once the file accepts it: a program with an
+ * unread pipe would block. Copiers ignore signals to their group.
  */
 const COPIER = [
   "trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU XFSZ; mark=$1",
   "copy() {",
   `until cat; do sleep 1; until printf '\\n%s\\n' "$mark"; do`,
-  // Where it has ended by itself nobody writes any more.
+  // Where it has ended by itself no writer is left.
   "cat <&5 > /dev/null & sleep 1; kill -9 $!; wait $! && return; done; done",
   "}",
   "copy <&3 5<&3 >&4 3<&- 4>&- &",
@@ -36,29 +35,29 @@ const lostMark =
 const leftMark =
   "\n[heddle: a process of this task that could not be ended still has its output open: what it writes from here on is not kept]\n";
 
-/** Where the pipes of a task have their names while they are made. */
+/** The folder of a task's pipes while they are made. */
 export function pipesFolder(directory: string): string {
   return join(directory, "pipes");
 }
 
-/** Where what a task writes goes to. */
+/** The files of a task's output. */
 type LogFiles = Pick<TaskLaunch, "root" | "stdout" | "stderr">;
 
 const APPEND = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND;
-/** How long what a task has left in its pipes may take to come to the files. */
+/** The longest time to copy what a task has left in its pipes. */
 const maxDrainMs = 10_000;
 const drainPollMs = 50;
 const makeTimeoutMs = 10_000;
-/** What is read of a pipe at once. */
+/** The most bytes of one read of a pipe. */
 const wordsBytes = 64 * 1024;
 
 /**
- * The ends of two pipes. A task writes to pipes because a program that opens `/dev/stdout` or
- * `/dev/stderr` anew would empty a file, and could not open a socket, of which Node makes its own pipes.
+ * The ends of two pipes. A task writes to pipes because a program that opens `/dev/stdout` would
+ * truncate a file. It could not open a socket, which Node's own pipes are.
  */
 export class OutputPipes {
   readonly #readEnds: readonly number[];
-  /** What the task is to have as its streams. */
+  /** The task's streams. */
   readonly writeEnds: readonly [stdout: number, stderr: number];
 
   private constructor(ends: readonly { readonly read: number; readonly write: number }[]) {
@@ -68,7 +67,7 @@ export class OutputPipes {
     this.writeEnds = [out.write, err.write];
   }
 
-  /** Makes them in the folder, which has no trace of them after that. Rejects with a LaunchError. */
+  /** Makes them in the folder and removes their names. Rejects with a LaunchError. */
   static async open(directory: string): Promise<OutputPipes> {
     const folder = pipesFolder(directory);
     const paths = TASK_STREAMS.map((name) => join(folder, `${name}.pipe`));
@@ -89,13 +88,13 @@ export class OutputPipes {
     }
   }
 
-  /** What was written until now, as text, by stream; a copier that starts later does not see it. */
+  /** The output so far, as text, by stream; a copier that starts later does not see it. */
   take(): string[] {
     return this.#readEnds.map(takeFrom);
   }
 
   /**
-   * From now on what is written comes to the task's files, by processes which outlive this one.
+   * Starts the processes that copy the pipes to the task's files, and which outlive this one.
    * Rejects with a LaunchError.
    */
   async copyTo(launch: LogFiles, mark: string): Promise<OutputCopier> {
@@ -121,13 +120,15 @@ export class OutputPipes {
     return new OutputCopier(launch, mark, child);
   }
 
-  /** Once the task and the copier have their ends: the pipes end with the last process that writes. */
+  /**
+   * Call it once the task and the copier have their ends: the pipes then end with the last writer.
+   */
   close(): void {
     for (const end of [...this.#readEnds, ...this.writeEnds]) closeSync(end);
   }
 }
 
-/** The processes that carry what one task writes from its pipes to its files. */
+/** The processes that copy one task's output from its pipes to its files. */
 export class OutputCopier {
   readonly #files: LogFiles;
   readonly #mark: string;
@@ -137,16 +138,21 @@ export class OutputCopier {
   constructor(files: LogFiles, mark: string, child: ChildProcess | undefined) {
     this.#files = files;
     this.#mark = mark;
-    // One that was killed may have left its half of the work to a process below it.
+    // A killed copier may have a child process that still copies.
     this.#ended = child && once(child, "exit").then(([code]) => code === 0);
   }
 
-  /** That of a task which an earlier process of this worker started; there may be none left. */
+  /**
+   * The copier of a task that an earlier process of this worker started; there may be none left.
+   */
   static find(files: LogFiles, mark: string): OutputCopier {
     return new OutputCopier(files, mark, undefined);
   }
 
-  /** Ends those of tasks of this worker that are not named by `known`: nobody reads what they write. */
+  /**
+   * Ends copiers of this worker's tasks except those in `known`: their pipes have no reader of
+   * interest.
+   */
   static sweep(prefix: string, known: ReadonlySet<string>): void {
     for (const { pid, mark } of markedProcesses(COPIER_VARIABLE)) {
       if (!mark.startsWith(prefix) || known.has(mark.slice(prefix.length))) continue;
@@ -155,8 +161,8 @@ export class OutputCopier {
   }
 
   /**
-   * Resolves when all that the task wrote is in its files. To be called when its processes were killed:
-   * one that could not be, and has a pipe open, is waited for no longer than that, which the log tells.
+   * Resolves when all output is in the files. Call it after the task's processes were killed. The
+   * wait for one that could not be killed and has a pipe open is bounded, which the log shows.
    */
   async drained(patienceMs: number = maxDrainMs): Promise<void> {
     const giveUpAtMs = performance.now() + patienceMs;
@@ -171,7 +177,7 @@ export class OutputCopier {
 
   async #giveUp(left: readonly { readonly pid: number }[]): Promise<void> {
     for (const { pid } of left) signalProcess(pid, "SIGKILL");
-    // A disk that does not take this either keeps nobody from learning of the task's end.
+    // A full disk must not hide the task's end.
     await this.#tellLeft().catch(() => undefined);
   }
 
@@ -198,7 +204,8 @@ async function within(ms: number, work: Promise<boolean>): Promise<boolean> {
 function makePipes(paths: readonly string[]): Promise<void> {
   const options = { timeout: makeTimeoutMs };
   return new Promise((resolve, reject) => {
-    // The task may be another user. Nobody else reaches the folder, and the names are soon gone.
+    // The task may run as another user. Only this worker reaches the folder, and the names are soon
+    // removed.
     execFile("mkfifo", ["-m", "666", ...paths], options, (error, _stdout, stderr) => {
       if (error) reject(new Error(stderr.trim() || error.message, { cause: error }));
       else resolve();
@@ -206,7 +213,10 @@ function makePipes(paths: readonly string[]): Promise<void> {
   });
 }
 
-/** To open one end alone would wait for the other: a third, which is both, is there until both are. */
+/**
+ * Opening one end alone would wait for the other: a third descriptor, for both, exists until both
+ * are open.
+ */
 function openBothEnds(path: string): { read: number; write: number } {
   const both = openSync(path, constants.O_RDWR);
   try {
@@ -217,7 +227,7 @@ function openBothEnds(path: string): { read: number; write: number } {
 }
 
 function takeFrom(readEnd: number): string {
-  // The end itself would wait for more; another one of the same pipe does not.
+  // This end would block on reads; another one of the same pipe does not.
   const end = openSync(`/proc/self/fd/${readEnd}`, constants.O_RDONLY | constants.O_NONBLOCK);
   const bytes = Buffer.alloc(wordsBytes);
   try {

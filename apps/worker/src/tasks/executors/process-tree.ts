@@ -3,31 +3,31 @@ import { readdirSync, readFileSync } from "node:fs";
 /** Each process of a task carries its mark here, also one that has left the task's group. */
 export const MARK_VARIABLE = "HEDDLE_TASK";
 
-/** What leads a task with a user of its own carries the user's id here. */
+/** The leader of a task with its own user carries the user's id here. */
 export const USER_VARIABLE = "HEDDLE_TASK_USER";
 
-/** One look through /proc serves every task that is watched within this time. */
+/** One scan of /proc serves every watched task within this time. */
 const recentMs = 400;
 let recent: { readonly atMs: number; readonly processes: readonly ProcessEntry[] } = {
   atMs: Number.NEGATIVE_INFINITY,
   processes: [],
 };
 
-/** One process as /proc shows it. */
+/** One process of /proc. */
 export interface ProcessEntry {
   readonly pid: number;
   readonly parent: number;
   readonly group: number;
   readonly session: number;
-  /** In ticks since boot; with the pid it names a process for ever. */
+  /** In ticks since boot; with the pid it identifies a process uniquely. */
   readonly startTime: number;
 }
 
-/** The process, or undefined where it is gone or a zombie, or where there is no /proc. */
+/** The process, or undefined where it has ended, is a zombie, or there is no /proc. */
 export function readProcess(pid: number): ProcessEntry | undefined {
   const text = readText(`/proc/${pid}/stat`);
   if (text === undefined) return undefined;
-  // The name stands in parentheses and may hold anything, parentheses too.
+  // The name is in parentheses and may contain anything, parentheses too.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   const [state, parent, group, session] = fields;
   if (state === "Z" || state === "X") return undefined;
@@ -40,16 +40,16 @@ export function readProcess(pid: number): ProcessEntry | undefined {
   };
 }
 
-/** What finds a process again: a pid is used anew, but not with the same time of start. */
+/** Identifies a process across restarts: pids are reused, but not with the same start time. */
 export interface ProcessRecord {
   readonly pid: number;
   readonly startTime: number;
 }
 
 /**
- * The processes of a task: those that carry its mark, those of its leader's group and session, and
- * whatever descends from any of them. A group in which none carries the mark is not the task's,
- * whatever a record says of its leader; of a leader that this process itself has started it is.
+ * The processes of a task: those with its mark, those of its leader's group and session, and all
+ * descendants. A group counts only if one of its processes carries the mark, or if this process
+ * started its leader.
  */
 export function processesOf(
   leader: ProcessRecord | undefined,
@@ -75,15 +75,15 @@ export function processesOf(
 }
 
 function nearOf({ pid, startTime }: ProcessRecord, all: readonly ProcessEntry[]): ProcessEntry[] {
-  // Whose session is one of another container has none here.
+  // A session of another container has no leader here.
   if (pid <= 1) return [];
-  // The id of a leader that is gone may by now be that of a stranger's group.
+  // The id of an ended leader may belong to another group by now.
   const holder = all.find((each) => each.pid === pid);
   if (holder !== undefined && holder.startTime !== startTime) return [];
   return all.filter(({ group, session }) => group === pid || session === pid);
 }
 
-/** The processes of a group and session as they were a moment ago, for who looks often. */
+/** The processes of a group and session at the last scan, for frequent callers. */
 export function groupOf(leader: { readonly pid: number }): number[] {
   if (performance.now() - recent.atMs > recentMs) {
     recent = { atMs: performance.now(), processes: allProcesses() };
@@ -93,7 +93,7 @@ export function groupOf(leader: { readonly pid: number }): number[] {
     .map(({ pid }) => pid);
 }
 
-/** The processes that carry a mark, with it; `variable` is where they do. */
+/** The processes that carry a mark, with it, in this variable. */
 export function markedProcesses(
   variable: string = MARK_VARIABLE,
 ): { readonly pid: number; readonly mark: string }[] {
@@ -103,7 +103,7 @@ export function markedProcesses(
   });
 }
 
-/** The users of tasks that live on this machine, of whatever worker; tasks cannot add any. */
+/** The users of running tasks on this machine, of any worker; tasks cannot add any. */
 export function usersOfTasks(): { readonly user: number; readonly mark: string }[] {
   const own = process.getuid?.();
   return markedProcesses(USER_VARIABLE)
@@ -111,7 +111,9 @@ export function usersOfTasks(): { readonly user: number; readonly mark: string }
     .map(({ pid, mark }) => ({ user: Number(mark), mark: markOf(pid) ?? "" }));
 }
 
-/** The processes of users of whom no task lives any more: they have left it without a trace but that. */
+/**
+ * Processes of users without a running task: they left their task, and only their user shows it.
+ */
 export function straysOf(users: ReadonlySet<number>): ProcessEntry[] {
   if (users.size === 0) return [];
   const live = new Set(usersOfTasks().map(({ user }) => user));
@@ -129,7 +131,7 @@ function userOf(pid: number): number | undefined {
   return found === undefined ? undefined : Number(found);
 }
 
-/** Whether the process handles the signal itself, by its number. */
+/** Whether the process handles the signal, by its number. */
 export function catches(pid: number, signalNumber: number): boolean {
   const mask = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readText(`/proc/${pid}/status`) ?? "")?.[1];
   if (mask === undefined) return false;
@@ -137,8 +139,8 @@ export function catches(pid: number, signalNumber: number): boolean {
 }
 
 /**
- * Bytes of memory that the processes hold. The cheap figure counts shared pages once per process;
- * only where it passes `limitBytes` the exact one is taken, which walks their page tables.
+ * Bytes of memory of the processes. The cheap figure counts shared pages once for each process.
+ * Only where it exceeds `limitBytes` the exact one is read, which walks their page tables.
  */
 export function memoryOf(pids: readonly number[], limitBytes: number): number {
   const resident = total(pids, (pid) => kilobytes(`/proc/${pid}/status`, /^VmRSS:\s+(\d+)/m));
@@ -146,7 +148,7 @@ export function memoryOf(pids: readonly number[], limitBytes: number): number {
   return total(pids, (pid) => kilobytes(`/proc/${pid}/smaps_rollup`, /^Pss:\s+(\d+)/m));
 }
 
-/** Sends the signal; false where the process is gone. */
+/** Sends the signal; false where the process has ended. */
 export function signalProcess(pid: number, signal: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, signal);
@@ -169,7 +171,7 @@ function listProc(): string[] {
   }
 }
 
-/** The mark that the process was started with. */
+/** The process's initial mark. */
 export function markOf(pid: number, variable: string = MARK_VARIABLE): string | undefined {
   const text = readText(`/proc/${pid}/environ`);
   if (!text?.includes(variable)) return undefined;
@@ -190,6 +192,6 @@ function readText(path: string): string | undefined {
   try {
     return readFileSync(path, "latin1");
   } catch {
-    return undefined; // It ended meanwhile, or is another user's.
+    return undefined; // It ended meanwhile, or belongs to another user.
   }
 }

@@ -1,7 +1,7 @@
 import { isTrainerVariable } from "@heddle/contracts/trainer-environment";
 import type { TaskPlan } from "../records/task-plan.ts";
 
-/** What a task gets from this worker's own environment; the rest may hold secrets. */
+/** The variables of this worker's environment that a task inherits; others may be secrets. */
 export const INHERITED: readonly string[] = [
   "PATH",
   "HOME",
@@ -22,14 +22,14 @@ export interface EnvironmentFacts {
   readonly checkpointDirectory: string;
   readonly progressFile: string;
   readonly artifactDirectory: string;
-  /** Where the hyperparameters are, if the job names an algorithm. */
+  /** The file of hyperparameters, if the job names an algorithm. */
   readonly configFile: string;
-  /** The node's devices; simulated ones are never named to CUDA. */
+  /** The node's devices; simulated ones are never exposed to CUDA. */
   readonly gpus: readonly { readonly index: number; readonly simulated: boolean }[];
   readonly own: NodeJS.ProcessEnv;
 }
 
-/** The environment of a task: what it inherits, then the job's own, then what it is told. */
+/** The environment of a task: inherited variables, then the job's own, then the worker's. */
 export function taskEnvironment(facts: EnvironmentFacts): Record<string, string> {
   const { plan, peers, own } = facts;
   const { spec, id } = plan;
@@ -60,7 +60,7 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
     }),
     RANK: String(id.rank),
     WORLD_SIZE: String(spec.tasks),
-    // A task sees its own devices only, so that it is the first on its node by its own count.
+    // A task sees only its own devices, so that its local rank is 0.
     LOCAL_RANK: "0",
     MASTER_ADDR: host,
     MASTER_PORT: port,
@@ -68,7 +68,10 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
   };
 }
 
-/** Of the trainer only those that it may have: submission refuses others, a log of before may hold some. */
+/**
+ * The trainer gets only permitted variables: submission refuses others, but an old log may have
+ * some.
+ */
 function jobVariables({ executor, environment }: TaskPlan["spec"]): Record<string, string> {
   if (executor !== "training") return environment;
   return Object.fromEntries(

@@ -17,10 +17,10 @@ import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 import { OutputCopier, OutputPipes } from "./output-copier.ts";
 import { markedProcesses } from "./process-tree.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 90_000 });
 
-/** How many processes copy output of the node's tasks. */
+/** The number of processes that copy output of the node's tasks. */
 function copiers({ nodeId }: { readonly nodeId: string }): number {
   const all = markedProcesses("HEDDLE_OUTPUT_OF");
   return all.filter(({ mark }) => mark.startsWith(`${nodeId}/`)).length;
@@ -28,7 +28,7 @@ function copiers({ nodeId }: { readonly nodeId: string }): number {
 
 const numbers = (to: number) => Array.from({ length: to }, (_, i) => `${i + 1}\n`).join("");
 
-test.concurrent("what is written by a stream's own name comes whole and in order, up to a SIGKILL, and what copies it ends", async (context) => {
+test.concurrent("output: by a stream's name it is whole and ordered, even after a SIGKILL", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -59,7 +59,7 @@ test.concurrent("what is written by a stream's own name comes whole and in order
   expect(leader.log(2)).toBe("done\n");
 });
 
-test.concurrent("kill -9 of the worker takes no byte of what a task prints meanwhile by its streams' names", async (context) => {
+test.concurrent("output: kill -9 of the worker loses no byte of it", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const end = join(leader.folder, "end");
@@ -84,7 +84,7 @@ test.concurrent("kill -9 of the worker takes no byte of what a task prints meanw
   expect(leader.log(0, "stderr")).toBe(numbers(count));
 });
 
-test.concurrent("who keeps a task's pipe open does not hold up its end for ever, and the log says what is not kept", async ({
+test.concurrent("output: an open pipe delays the end for a bounded time, and the log shows it", async ({
   onTestFinished,
 }) => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));
@@ -109,7 +109,7 @@ test.concurrent("who keeps a task's pipe open does not hold up its end for ever,
   expect(read(files.stderr)).toMatch(/^said\n\n\[heddle: a process .* is not kept\]\n$/);
 });
 
-test.concurrent("a copier that another process has started is waited for until all is there, or is swept", async ({
+test.concurrent("copier: one of an earlier process is awaited, or swept", async ({
   onTestFinished,
 }) => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));

@@ -13,18 +13,18 @@ import {
 import { bootClock } from "./lease.ts";
 import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
 
-// The process beside a worker that ends the worker's tasks when their lease is over. It lives as long as
-// the worker needs it, and after the worker's death until no task is left.
+// The process that ends a worker's tasks when their lease has expired. It lives as long as the
+// worker needs it, and after the worker's death until no task is left.
 
 const checkMs = 200;
-/** After the worker's death, how long a task that cannot be killed is tried. */
+/** After the worker's death, how long it tries to kill a task. */
 const maxOrphanSweepMs = 10 * 60_000;
 
 const orders = JSON.parse(process.argv[2] ?? "{}") as GuardOrders;
 let expiresAtMs = Number.NEGATIVE_INFINITY;
 let isOrphan = false;
 let isRemoving = false;
-/** Of the worker's tasks that lived once the worker was gone, or when the lease was over. */
+/** Users of the worker's tasks at its death, or at the lease's end. */
 const users = new Set<number>();
 
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => undefined);
@@ -56,7 +56,7 @@ function look(): void {
   });
 }
 
-/** What the worker has kept last: another process of it may have renewed the lease. */
+/** The latest stored expiry: another process of the worker may have renewed the lease. */
 function keptExpiry(): number {
   try {
     const kept = JSON.parse(readFileSync(orders.leaseFile, "utf8")) as {
@@ -69,13 +69,13 @@ function keptExpiry(): number {
   }
 }
 
-/** Kills every process of the worker's tasks; gives how many there were. */
+/** Kills every process of the worker's tasks; returns their number. */
 function endProcesses(): number {
   if (orders.cgroup !== "") {
     try {
       writeFileSync(`${orders.cgroup}/cgroup.kill`, "1");
     } catch {
-      // The branch is there only while a task is.
+      // The branch exists only while a task does.
     }
   }
   const marked = markedProcesses().filter(({ mark }) => mark.startsWith(`${orders.nodeId}/`));
@@ -95,6 +95,6 @@ function endProcesses(): number {
 async function endContainers(): Promise<void> {
   const { containerCli, nodeId } = orders;
   if (containerCli === "") return;
-  // An engine that does not answer is asked again at the next look.
+  // An unresponsive engine is asked again at the next check.
   await removeContainers(new ContainerCli(containerCli), nodeId, new Set()).catch(() => undefined);
 }

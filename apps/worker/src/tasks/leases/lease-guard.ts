@@ -3,19 +3,21 @@ import { fileURLToPath } from "node:url";
 import { Backoff } from "@heddle/base/backoff";
 import { markedProcesses, signalProcess } from "../executors/process-tree.ts";
 
-/** The guards of a worker carry its node id here, so that a later process of the worker finds them. */
+/**
+ * The guards of a worker carry its node id here, so that a later process of the worker finds them.
+ */
 const GUARD_VARIABLE = "HEDDLE_LEASE_GUARD";
-/** A guard that was killed is started again, with delays between these. */
+/** The back-off for restarts of a killed guard. */
 const restart = { baseMs: 100, maxMs: 5_000 };
 
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
 const program = fileURLToPath(new URL(`./lease-guard-main${extension}`, import.meta.url));
 
-/** What a guard must know to end the tasks of its worker. */
+/** The input of a guard. */
 export interface GuardOrders {
   readonly nodeId: string;
   readonly boot: string;
-  /** Where the worker keeps its lease over restarts. */
+  /** The file of the worker's lease, kept over restarts. */
   readonly leaseFile: string;
   /** The branch of cgroups that holds all tasks; empty where there is none. */
   readonly cgroup: string;
@@ -27,8 +29,8 @@ export interface GuardOrders {
 export const GUARD_END = "end";
 
 /**
- * A process beside this worker that ends the worker's tasks when the lease is over, also where the worker
- * was killed or is stopped. It is told each renewal; once the worker is gone it reads the lease's file.
+ * A process that ends the worker's tasks when the lease has expired, even if the worker was killed
+ * or stopped. It receives each renewal; after the worker's end it reads the lease's file.
  */
 export class LeaseGuard {
   readonly #orders: GuardOrders;
@@ -41,14 +43,14 @@ export class LeaseGuard {
     this.#orders = orders;
   }
 
-  /** Guards from now on, or knows a later expiry, in milliseconds of the boot clock. */
+  /** Starts to guard, or extends the expiry, in milliseconds of the boot clock. */
   guard(expiresAtMs: number): void {
     this.#expiresAtMs = expiresAtMs;
     if (this.#child) this.#child.stdin?.write(`${expiresAtMs}\n`);
     else if (!this.#restarting) this.#start();
   }
 
-  /** Nothing hangs on the lease any more. */
+  /** No task depends on the lease any more. */
   end(): void {
     this.#expiresAtMs = undefined;
     clearTimeout(this.#restarting);
@@ -73,7 +75,7 @@ export class LeaseGuard {
     (child.stdin as { unref?(): void } | null)?.unref?.();
     child.stdin?.on("error", () => undefined);
     child.once("spawn", () => {
-      // Those of an earlier process of this worker know less of the lease.
+      // Guards of an earlier process of this worker have an older expiry.
       for (const { pid, mark } of markedProcesses(GUARD_VARIABLE)) {
         if (mark === this.#orders.nodeId && pid !== child.pid) signalProcess(pid, "SIGKILL");
       }

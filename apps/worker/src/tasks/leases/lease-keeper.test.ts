@@ -17,7 +17,7 @@ const restored = nextClusterId(formed, 20, "ab");
 
 const open = () => LeaseKeeper.open(directory, new FollowedCluster(directory));
 
-test("lease: a leader of a restored cluster is followed at a lower term, also after a restart", async () => {
+test("lease: a restored cluster's leader is followed at a lower term, also later", async () => {
   const before = await open();
   await before.begin(formed, 7, 60_000);
   await before.renew(before.ask());
@@ -29,7 +29,7 @@ test("lease: a leader of a restored cluster is followed at a lower term, also af
   await expect(keeper.begin(formed, 6, 60_000)).rejects.toThrow(/term 6 is over/);
   expect(ended).toBe(0);
   await keeper.begin(restored, 2, 60_000);
-  // What ran under the cluster before is ended, so that nothing runs twice.
+  // Tasks of the earlier cluster are ended, so that none runs twice.
   expect([ended, keeper.isLive]).toEqual([1, false]);
   await keeper.renew(keeper.ask());
   expect(keeper.isLive).toBe(true);
@@ -42,7 +42,7 @@ test("lease: a leader of a restored cluster is followed at a lower term, also af
   await after.close();
 });
 
-test("lease: once a later incarnation was followed an earlier one never is, at whatever term", async () => {
+test("lease: after a later incarnation an earlier one is never followed", async () => {
   const keeper = await open();
   await keeper.begin(formed, 7, 60_000);
   await keeper.begin(restored, 2, 60_000);
@@ -64,7 +64,7 @@ test("lease: once a later incarnation was followed an earlier one never is, at w
   await later.close();
 });
 
-test("lease: the master of a later incarnation ends it, before that one has a leader", async () => {
+test("lease: a later incarnation's master ends it, before there is a leader", async () => {
   const followed = new FollowedCluster(directory);
   const keeper = await LeaseKeeper.open(directory, followed);
   await keeper.begin(formed, 7, 60_000);
@@ -78,7 +78,7 @@ test("lease: the master of a later incarnation ends it, before that one has a le
   await after.close();
 });
 
-test("lease: a term that was kept without its cluster is not compared", async () => {
+test("lease: a stored term without its cluster is not compared", async () => {
   const kept = { boot: "another", expiresAtMs: 0, term: 9 };
   writeFileSync(join(directory, "lease.json"), JSON.stringify(kept));
   const keeper = await open();
@@ -86,7 +86,7 @@ test("lease: a term that was kept without its cluster is not compared", async ()
   await keeper.close();
 });
 
-test("lease: what an earlier boot of the machine has kept ends with it", async () => {
+test("lease: what an earlier boot of the machine stored ends with it", async () => {
   const before = await open();
   await before.begin(formed, 7, 60_000);
   await before.renew(before.ask());

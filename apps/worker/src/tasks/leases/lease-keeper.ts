@@ -7,20 +7,20 @@ import { bootClock, Lease } from "./lease.ts";
 import type { GuardOrders, LeaseGuard } from "./lease-guard.ts";
 
 const FILE = "lease.json";
-/** How often the lease is looked at while tasks hang on it; it also is at each thing that needs it. */
+/** How often the lease is checked while tasks depend on it, besides each use. */
 const checkMs = 100;
 
 interface Kept {
   readonly boot: string;
   readonly expiresAtMs: number;
   readonly term: number;
-  /** Whose term it is; a file of an earlier version does not tell, so that its term says nothing. */
+  /** The cluster of the term; absent in files of earlier versions, whose term is ignored. */
   readonly cluster?: string | undefined;
 }
 
 /**
- * The lease of this worker and the highest term it has heard, kept over its restarts. Whoever asks
- * whether it is live makes sure thereby that the tasks of a lease that is over have been ended.
+ * The worker's lease and the highest term it has received, kept over restarts. A check of `isLive`
+ * also ends the tasks of an expired lease.
  */
 export class LeaseKeeper {
   readonly #directory: string;
@@ -41,7 +41,7 @@ export class LeaseKeeper {
     this.#directory = directory;
     this.#followed = followed;
     this.#boot = boot;
-    // The clock began anew when the machine did, and no task has outlived that.
+    // A reboot restarts the clock, and no task has outlived it.
     this.#lease = new Lease(bootClock, kept?.boot === boot ? kept.expiresAtMs : undefined);
     this.#term = kept?.cluster === undefined ? 0 : kept.term;
     this.#cluster = kept?.cluster;
@@ -52,7 +52,7 @@ export class LeaseKeeper {
 
   static async open(directory: string, followed: FollowedCluster): Promise<LeaseKeeper> {
     const kept = (await readJson(directory, FILE)) as Kept | undefined;
-    // Files of earlier versions of this worker know alone which cluster that was.
+    // Only files of earlier versions of this worker know which cluster that was.
     if (followed.id === undefined && kept?.cluster) await followed.follow(kept.cluster);
     return new LeaseKeeper(directory, followed, kept);
   }
@@ -70,12 +70,12 @@ export class LeaseKeeper {
     return this.#lease.renewEveryMs;
   }
 
-  /** What the guard of this lease must know of it. */
+  /** The guard's input about this lease. */
   get guardOrders(): Pick<GuardOrders, "leaseFile" | "boot"> {
     return { leaseFile: join(this.#directory, FILE), boot: this.#boot };
   }
 
-  /** From now on the guard ends what hangs on the lease where this process cannot. */
+  /** From now on the guard enforces the lease where this process cannot. */
   guardBy(guard: LeaseGuard): void {
     this.#guard = guard;
     if (this.#timer) guard.guard(this.#lease.expiresAtMs);
@@ -85,7 +85,7 @@ export class LeaseKeeper {
     this.#listeners.add(listener);
   }
 
-  /** Looks at the lease from now on, until nothing hangs on it: an idle worker is not woken. */
+  /** Checks the lease until no task depends on it, so that an idle worker is not woken. */
   watchWhile(isNeeded: () => boolean): void {
     this.#isNeeded = isNeeded;
     if (this.#timer) return;
@@ -102,8 +102,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Throws `precondition_failed` for a leader of a term that is over, or of an incarnation of the cluster
-   * that is. Terms of two clusters say nothing of each other.
+   * Throws `precondition_failed` for a leader of an earlier term, or of an earlier incarnation of
+   * the cluster. Terms of two clusters are not comparable.
    */
   async begin(cluster: string, term: number, leaseMs: number): Promise<void> {
     await this.#followed.follow(cluster);
@@ -118,12 +118,12 @@ export class LeaseKeeper {
     await this.#save();
   }
 
-  /** The lease and the term of the cluster before are over, and so are its tasks. */
+  /** The lease and the term of the earlier cluster end, and so do its tasks. */
   #leave(): void {
     const cluster = this.#followed.id ?? "";
     if (this.#cluster === undefined || this.#cluster === cluster) return;
     this.#lease.revoke();
-    // Ends the tasks before the new leader hears of any.
+    // Ends the tasks before they are reported to the new leader.
     void this.isLive;
     this.#cluster = cluster;
     this.#term = 0;
@@ -134,12 +134,12 @@ export class LeaseKeeper {
   }
 
   async renew(request: number): Promise<void> {
-    // What was killed stays so, but its death comes before the new lease.
+    // Ends the tasks of an expired lease before the new lease begins.
     void this.isLive;
     this.#lease.renew(request);
     this.#wasLive = this.#lease.isLive;
     if (this.#timer) this.#guard?.guard(this.#lease.expiresAtMs);
-    // On a disk that takes nothing the lease holds for this process alone: a later one ends the tasks.
+    // If the disk refuses, the lease holds for this process only: a later one ends the tasks.
     await this.#save().catch(() => {});
   }
 
@@ -167,6 +167,6 @@ function bootId(): string {
   try {
     return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   } catch {
-    return "unknown"; // Without it, the time since the machine's start is all there is to go by.
+    return "unknown"; // Without it only the time since the machine's start is known.
   }
 }

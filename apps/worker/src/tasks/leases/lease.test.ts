@@ -2,11 +2,11 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Lease } from "./lease.ts";
 
-test("a lease never holds longer than its span after a request that was answered", () => {
+test("lease: holds at most its span after an answered request", () => {
   const step = fc.oneof(
     fc.record({ do: fc.constant("wait" as const), ms: fc.integer({ min: 0, max: 2_000 }) }),
     fc.record({ do: fc.constant("ask" as const) }),
-    /** Answers to any request, late or out of turn, repeated, or never asked for. */
+    /** Answers to any request, late or out of order, repeated, or never requested. */
     fc.record({ do: fc.constant("renew" as const), request: fc.integer({ min: 0, max: 40 }) }),
     fc.record({ do: fc.constant("begin" as const) }),
   );
@@ -32,7 +32,7 @@ test("a lease never holds longer than its span after a request that was answered
   );
 });
 
-test("an answer that lay unread past the lease renews nothing", () => {
+test("lease: an answer that is read after the expiry renews nothing", () => {
   let nowMs = 0;
   const lease = new Lease({ monotonicMs: () => nowMs });
   lease.begin(1_000);
@@ -46,7 +46,7 @@ test("an answer that lay unread past the lease renews nothing", () => {
   expect(lease.isLive).toBe(false);
 });
 
-test("what was asked of an earlier leader counts no more", () => {
+test("lease: requests to an earlier leader do not count", () => {
   const lease = new Lease({ monotonicMs: () => 0 });
   lease.begin(1_000);
   const request = lease.ask();
@@ -55,7 +55,7 @@ test("what was asked of an earlier leader counts no more", () => {
   expect(lease.isLive).toBe(false);
 });
 
-test("a lease of 150 s holds for two minutes of silence and 20 s more, whenever the silence begins", () => {
+test("lease: one of 150 s survives 140 s without a master, from any moment", () => {
   let nowMs = 0;
   const lease = new Lease({ monotonicMs: () => nowMs });
   lease.begin(150_000);

@@ -2,19 +2,19 @@ import { uptime } from "node:os";
 import type { Clock } from "@heddle/base/clock";
 
 /**
- * This worker's right to run tasks. It holds for `leaseMs` from the moment at which the renewal was
- * asked for, not from its arrival: an answer that lay unread while the process was stopped extends
- * nothing. The clock must go on while the machine sleeps.
+ * This worker's right to run tasks. It holds for `leaseMs` from the time of the renewal's request,
+ * not of its answer: an answer that stayed unread in a stopped process extends nothing. The clock
+ * must advance while the machine sleeps.
  */
 export class Lease {
   readonly #clock: Pick<Clock, "monotonicMs">;
   #leaseMs = 0;
   #expiresAtMs: number;
   #nextRequest = 1;
-  /** When each request that has no answer yet was sent. */
+  /** When each unanswered request was sent. */
   readonly #asked = new Map<number, number>();
 
-  /** `expiresAtMs`: up to when an earlier process of this worker held it. */
+  /** `expiresAtMs`: the expiry of an earlier process of this worker. */
   constructor(clock: Pick<Clock, "monotonicMs">, expiresAtMs = Number.NEGATIVE_INFINITY) {
     this.#clock = clock;
     this.#expiresAtMs = expiresAtMs;
@@ -28,19 +28,21 @@ export class Lease {
     return this.#expiresAtMs;
   }
 
-  /** When to ask for a renewal again; soon, where the last request has no answer yet. */
+  /** The time until the next renewal; short while the last request is unanswered. */
   get renewEveryMs(): number {
     const regularMs = Math.max(minRenewMs, this.#leaseMs / renewalsPerLease);
     return this.#asked.size === 0 && this.isLive ? regularMs : Math.min(regularMs, askAgainMs);
   }
 
-  /** A master of this term gives leases of that length; requests to the one before count no more. */
+  /**
+   * A master of this term gives leases of that length; requests to the one before no longer count.
+   */
   begin(leaseMs: number): void {
     this.#leaseMs = leaseMs;
     this.#asked.clear();
   }
 
-  /** Ends it now, whatever is left of it. */
+  /** Ends it now. */
   revoke(): void {
     this.#expiresAtMs = Number.NEGATIVE_INFINITY;
     this.#asked.clear();
@@ -57,7 +59,7 @@ export class Lease {
     return request;
   }
 
-  /** The answer to a request; one that was not asked in this session is passed over. */
+  /** The answer to a request; one without a request in this session is ignored. */
   renew(request: number): void {
     const askedAtMs = this.#asked.get(request);
     if (askedAtMs === undefined) return;
@@ -67,14 +69,14 @@ export class Lease {
 }
 
 /**
- * What is left of a lease when its masters fall silent is what they may be silent for: of 150 s at
- * least 140 s, which two minutes of partition and the way back to a leader fit into.
+ * After the last renewal a lease of 150 s has at least 140 s left. That covers two minutes of
+ * partition and the search for a leader.
  */
 const renewalsPerLease = 15;
 const minRenewMs = 50;
 const askAgainMs = 1_000;
-/** Requests that may be without an answer; older ones would renew nothing of use. */
+/** The most unanswered requests; older ones would be useless. */
 const maxOpenRequests = 16;
 
-/** Time since the machine started, the time that it slept included: CLOCK_BOOTTIME where known. */
+/** Time since the machine started, including sleep: CLOCK_BOOTTIME where known. */
 export const bootClock: Pick<Clock, "monotonicMs"> = { monotonicMs: () => uptime() * 1000 };

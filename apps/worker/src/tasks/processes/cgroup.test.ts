@@ -7,7 +7,7 @@ import { until } from "@heddle/base/testing/until";
 import { afterEach, expect, test, vi } from "vitest";
 import { type Cgroup, CgroupBranch } from "./cgroup.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 60_000 });
 
 const branch = CgroupBranch.open(`test-${randomUUID()}`);
@@ -46,7 +46,7 @@ afterEach(async () => {
 });
 
 test.skipIf(skipsWithout(undefined))(
-  "everything that a member starts is a member, in whatever session, and dies in one step",
+  "cgroup: children of a member are members, in any session, and die with it",
   async () => {
     const leaf = leafOf();
     const child = enter(leaf, "(setsid sh -c 'setsid sleep 600 & sleep 600' &); sleep 600");
@@ -64,7 +64,7 @@ test.skipIf(skipsWithout(undefined))(
 );
 
 test.skipIf(skipsWithout(undefined))(
-  "the branch is there as long as it has a leaf, and is made again for the next",
+  "cgroup: the branch exists while it has a leaf, and is made again",
   () => {
     for (let round = 0; round < 2; round++) {
       const [one, two] = [branch!.leaf("one", HALF_A_CORE), branch!.leaf("two", HALF_A_CORE)];
@@ -78,7 +78,7 @@ test.skipIf(skipsWithout(undefined))(
 );
 
 test.skipIf(skipsWithout("memory"))(
-  "memory beyond the bound ends the whole leaf, and it is told that memory ran out",
+  "cgroup: memory beyond the bound ends the whole leaf, which reports it",
   async () => {
     const leaf = leafOf();
     expect(readFileSync(join(leaf.path, "memory.max"), "utf8").trim()).toBe(String(64 * 2 ** 20));
@@ -92,7 +92,7 @@ test.skipIf(skipsWithout("memory"))(
 );
 
 test.skipIf(skipsWithout("cpu"))(
-  "half a core is half of each period, however many run",
+  "cgroup: half a core is half of each period, for any number of processes",
   async () => {
     const leaf = leafOf();
     expect(readFileSync(join(leaf.path, "cpu.max"), "utf8").trim()).toBe("50000 100000");
@@ -106,7 +106,7 @@ test.skipIf(skipsWithout("cpu"))(
   },
 );
 
-test.skipIf(skipsWithout("pids"))("a task has a bound on its processes", () => {
+test.skipIf(skipsWithout("pids"))("cgroup: a task has a bound on its processes", () => {
   const leaf = leafOf();
   const bound = readFileSync(join(leaf.path, "pids.max"), "utf8").trim();
   expect(bound).toBe("32768");

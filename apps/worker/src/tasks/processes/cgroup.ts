@@ -9,16 +9,16 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** The controllers that bound a task. */
+/** The controllers that limit a task. */
 const CONTROLLERS = ["memory", "cpu", "pids"] as const;
-/** What `cpu.max` is measured over. */
+/** The period of `cpu.max`. */
 const cpuPeriodUs = 100_000;
-/** Processes and threads that one task may have. */
+/** The most processes and threads of one task. */
 const maxProcesses = 32_768;
 
-/** Where a worker is that is alone in its cgroup. */
+/** The leaf of a worker that is alone in its cgroup. */
 const workerLeaf = "heddle-worker";
-/** Branches that other workers have left: what is younger, and more at once, stays. */
+/** Empty branches of other workers: younger ones stay, as do those beyond the bound. */
 const leftAfterMs = 10 * 60_000;
 const maxLeft = 8_192;
 
@@ -28,14 +28,13 @@ export interface CgroupLimits {
 }
 
 /**
- * This worker's branch of the cgroup v2 tree, with a leaf for each task. Where only some
- * controllers are delegated, those bound tasks; a leaf without any still tells who belongs to it
- * and kills them all at once.
+ * This worker's branch of the cgroup v2 tree, with a leaf for each task. Only delegated controllers
+ * limit tasks; a leaf without any still identifies its members and kills them all at once.
  */
 export class CgroupBranch {
   readonly #own: string;
   readonly path: string;
-  /** The controllers that tasks' leaves have. */
+  /** The controllers of tasks' leaves. */
   readonly controllers: ReadonlySet<string>;
 
   private constructor(own: string, path: string, controllers: ReadonlySet<string>) {
@@ -56,13 +55,13 @@ export class CgroupBranch {
       removeLeftBranches(own, path);
       return new CgroupBranch(own, path, words(join(path, "cgroup.subtree_control")));
     } catch {
-      return undefined; // Not delegated: limits are held by other means.
+      return undefined; // Not delegated: limits are enforced by other means.
     } finally {
       removeEmpty(path);
     }
   }
 
-  /** How tasks are bounded here, in words for the log. */
+  /** The limits of tasks here, as text for the log. */
   static words(branch: CgroupBranch | undefined): Readonly<Record<string, string>> {
     const has = (controller: string) => branch?.controllers.has(controller) ?? false;
     return {
@@ -75,10 +74,10 @@ export class CgroupBranch {
     };
   }
 
-  /** Makes the task's leaf; its first process has to enter it by itself. */
+  /** Makes the task's leaf; its first process must enter it by itself. */
   leaf(name: string, limits: CgroupLimits): Cgroup {
     const leaf = new Cgroup(join(this.path, name));
-    // The branch went with the last leaf before.
+    // The branch was removed with its last leaf.
     if (mkdirSync(this.path, { recursive: true }) !== undefined) delegate(this.#own, this.path);
     mkdirSync(leaf.path, { recursive: true });
     const bound = (controller: string, file: string, value: string) => {
@@ -96,12 +95,12 @@ export class CgroupBranch {
     return leaf;
   }
 
-  /** The names of all leaves, those of earlier processes of this worker too. */
+  /** The names of all leaves, also of earlier processes of this worker. */
   leaves(): string[] {
     return foldersIn(this.path);
   }
 
-  /** The leaf that an earlier process of this worker made, if it is still there. */
+  /** The leaf that an earlier process of this worker made, if it still exists. */
   find(name: string): Cgroup | undefined {
     const path = join(this.path, name);
     return existsSync(path) ? new Cgroup(path) : undefined;
@@ -116,7 +115,7 @@ export class Cgroup {
     this.path = path;
   }
 
-  /** What a process writes its id to in order to enter. */
+  /** The file to which a process writes its id in order to enter. */
   get entry(): string {
     return join(this.path, "cgroup.procs");
   }
@@ -125,18 +124,18 @@ export class Cgroup {
     return [...words(this.entry)].map(Number);
   }
 
-  /** Kills every member in one step, so that none can fork itself free. */
+  /** Kills every member in one step, so that none can escape by a fork. */
   kill(): void {
     if (existsSync(this.path)) writeFileSync(join(this.path, "cgroup.kill"), "1");
   }
 
-  /** Whether the system has killed a member for the leaf's bound on memory. */
+  /** Whether the system has killed a member for the leaf's memory bound. */
   ranOutOfMemory(): boolean {
     const kills = /^oom_kill (\d+)$/m.exec(text(join(this.path, "memory.events")))?.[1];
     return Number(kills ?? 0) > 0;
   }
 
-  /** Succeeds once it is empty; the branch goes with the last of its leaves. */
+  /** Succeeds once it is empty; the branch is removed with the last of its leaves. */
   remove(): boolean {
     const isGone = removeEmpty(this.path);
     if (isGone) removeEmpty(dirname(this.path));
@@ -144,7 +143,7 @@ export class Cgroup {
   }
 }
 
-/** The folder of the cgroup that this process is in. */
+/** The folder of this process's cgroup. */
 function ownCgroup(): string | undefined {
   const mount = /^\S+ (\S+) cgroup2 /m.exec(text("/proc/mounts"))?.[1];
   const own = /^0::(\S+)$/m.exec(text("/proc/self/cgroup"))?.[1];
@@ -152,8 +151,8 @@ function ownCgroup(): string | undefined {
 }
 
 /**
- * Hands the controllers down. A cgroup that hands any down may hold no process itself, so that this
- * worker moves to a leaf of its own where it is alone in its cgroup, as under systemd's `Delegate`.
+ * Enables the controllers for the branch. A cgroup that does so may hold no process itself. So this
+ * worker moves to its own leaf where it is alone in its cgroup, as under systemd's `Delegate`.
  */
 function delegate(own: string, branch: string): void {
   const wanted = CONTROLLERS.filter((name) => words(join(own, "cgroup.controllers")).has(name));
@@ -169,15 +168,15 @@ function delegate(own: string, branch: string): void {
       try {
         writeFileSync(join(folder, "cgroup.subtree_control"), `+${name}`);
       } catch {
-        // Not delegated; `controllers` tells what is.
+        // Not delegated; `controllers` shows which are.
       }
     }
   }
 }
 
 /**
- * Workers that were killed, and whose tasks have ended since, leave empty branches. One that is young may
- * be a living worker's whose task is about to enter.
+ * Workers that were killed, and whose tasks have ended since, leave empty branches. A young one may
+ * belong to a running worker whose task is about to enter.
  */
 function removeLeftBranches(own: string, branch: string): void {
   for (const name of foldersIn(own)
@@ -187,7 +186,7 @@ function removeLeftBranches(own: string, branch: string): void {
     if (path === branch || name === workerLeaf || isYoung(path)) continue;
     const leaves = foldersIn(path).map((leaf) => join(path, leaf));
     if (leaves.some(isYoung)) continue;
-    // The system refuses to remove what has members.
+    // The system refuses to remove a leaf with members.
     if (leaves.every(removeEmpty)) removeEmpty(path);
   }
 }
@@ -206,7 +205,7 @@ function foldersIn(path: string): string[] {
   }
 }
 
-/** Whether it is gone. */
+/** Whether it was removed. */
 function removeEmpty(path: string): boolean {
   try {
     rmdirSync(path);

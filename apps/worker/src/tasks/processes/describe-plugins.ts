@@ -4,7 +4,7 @@ import { AppError } from "@heddle/base/errors";
 import { type PluginNames, pluginNamesSchema } from "@heddle/contracts/trainer/plugin-names";
 import { trainerProgram } from "./trainer-program.ts";
 
-/** Of a worker without plugins. */
+/** The names of a worker without plugins. */
 export const NO_PLUGINS: PluginNames = {
   algorithms: [],
   environments: [],
@@ -18,8 +18,8 @@ const MAX_OUTPUT = 16 * 2 ** 20;
 const run = promisify(execFile);
 
 /**
- * Asks a trainer's process what is in these plugins: their code never runs in the worker's own.
- * Rejects with an AppError `invalid_value` that says which file cannot be used and why.
+ * Reads what these plugins add from a process of the trainer: their code never runs in the worker's
+ * own. Rejects with an AppError `invalid_value` that names the unusable file and the reason.
  */
 export async function describePlugins(
   files: readonly string[],
@@ -27,7 +27,7 @@ export async function describePlugins(
 ): Promise<PluginNames> {
   if (files.length === 0) return NO_PLUGINS;
   const program = trainerProgram("plans/plugin/plugin-names-main");
-  // One that will not hear, as it computes for ever, must not keep the worker from its start.
+  // A plugin that never returns and ignores SIGTERM must not block the worker's start.
   const options = { timeout: limitMs, killSignal: "SIGKILL", maxBuffer: MAX_OUTPUT } as const;
   const told = await run(process.execPath, [program, ...files], options).catch((cause: unknown) => {
     throw describeFault(files, cause, limitMs);

@@ -26,14 +26,14 @@ import { ProcessTask, wordsOf } from "./process-task.ts";
 
 /**
  * The shell between this worker and the launcher. It runs with the worker's rights and a clean
- * environment, sets limits, and keeps the exit status in a file for a worker that was restarted. It
- * ignores signals to its group; the shell's words on the program's end go to a file of their own.
+ * environment, sets limits, and keeps the exit status in a file for a restarted worker. It ignores
+ * signals to its group; its messages about the program's end go to a file of their own.
  */
 const WRAPPER = [
   "status=$1 data=$2; shift 2",
   'ulimit -c 0; [ -z "$data" ] || ulimit -d "$data"',
   "trap : TERM INT HUP QUIT USR1 USR2",
-  // As sh, bash says nothing; in another shell that would be its end.
+  // As sh, bash prints nothing; in another shell this would end it.
   '[ -z "$BASH_VERSION" ] || ! (set +o posix) 2> /dev/null || set +o posix',
   'exec 4>&2 2>&3 3>&-; (exec "$@" 2>&4 4>&-)',
   'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"; exit $code',
@@ -42,16 +42,16 @@ const WRAPPER = [
 const ownPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /**
- * Where memory is not bounded by a cgroup, a process may allocate so much beyond the task's bound
- * before the system refuses. It is a backstop: the watch sees what is really used, and tells that
- * memory ran out; runtimes such as Node's reserve far more than they use.
+ * Without a cgroup's memory bound, a process may allocate this much beyond the task's bound before
+ * the system refuses. It is a backstop: the watch measures real use, and reports that memory ran
+ * out. Runtimes such as Node's reserve far more than they use.
  */
 const dataSlackBytes = 4 * 2 ** 30;
 
-/** What a task's process runs. */
+/** The program of a task's process. */
 interface TaskProgram {
   readonly command: readonly string[];
-  /** What it reads from standard input, which is closed after that; absent: it has none. */
+  /** Its standard input, which is closed after that; absent: it has none. */
   readonly input?: string | undefined;
 }
 
@@ -161,18 +161,18 @@ export class ProcessExecutor implements Executor {
   }
 }
 
-/** No process at all: what is left of the task carries its mark, or is in its cgroup. */
+/** No process at all: the rest of the task carries its mark, or is in its cgroup. */
 const GONE: ProcessRecord = { pid: 0, startTime: 0 };
 
 /**
- * A program of the same user can write the record too. So the process that it names is the task's only
- * where it began when the record says and carries the task's mark: nobody else's is watched or killed.
+ * A program of the same user can write the record too. So the recorded process is the task's only
+ * if its start time matches and it carries the task's mark; others are never watched or killed.
  */
 function checkedRecord(record: unknown, mark: string): ProcessRecord {
   const { pid, startTime } = (record ?? {}) as Partial<ProcessRecord>;
   if (!Number.isSafeInteger(pid) || pid === undefined || pid <= 1) return GONE;
   const entry = readProcess(pid);
-  // One that is gone has ended, and its group may still be there.
+  // It has ended, and its group may still exist.
   if (!entry) return { pid, startTime: Number(startTime) };
   return entry.startTime === startTime && markOf(pid) === mark ? entry : GONE;
 }
@@ -181,7 +181,7 @@ function leafName({ plan }: TaskLaunch): string {
   return keyOf(plan.id).replaceAll("/", ".");
 }
 
-/** What copies the output is there before the task is, so that no task ever writes to nobody. */
+/** The copier starts before the task, so that the task's pipes always have a reader. */
 async function startWithOutput(
   launch: TaskLaunch,
   mark: string,
@@ -197,8 +197,8 @@ async function startWithOutput(
 }
 
 /**
- * A session of its own, without a terminal or a pipe to this worker that stays: its end is not the
- * task's.
+ * A session of its own, without a terminal or a lasting pipe to this worker, so that the task
+ * outlives it.
  */
 function spawnDetached(
   args: readonly string[],
@@ -207,7 +207,7 @@ function spawnDetached(
     readonly user: number | undefined;
     readonly input: string | undefined;
     readonly output: OutputPipes["writeEnds"];
-    /** Where the wrapper's shell says what it has to say. */
+    /** The file for messages of the wrapper's shell. */
     readonly wordsFile: string;
   },
 ): Promise<ChildProcess> {
@@ -222,7 +222,7 @@ function spawnDetached(
     stdio: [task.input === undefined ? "ignore" : "pipe", ...task.output, words, "ignore", "pipe"],
   });
   closeSync(words);
-  // A program that ends before it has read its input is told by its exit status.
+  // The exit status reports a program that ends before it has read its input.
   child.stdin?.on("error", () => undefined);
   child.stdin?.end(task.input);
   return new Promise((fulfil, reject) => {

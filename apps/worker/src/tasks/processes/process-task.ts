@@ -20,11 +20,11 @@ import {
 import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { Cgroup } from "./cgroup.ts";
 
-/** How often a task that is not our child is looked at. */
+/** How often a task is checked that is not our child. */
 const pollMs = 200;
 /** Between two rounds of killing: a process that forked meanwhile is found in the next. */
 const killRoundMs = 20;
-/** Processes that are still there after this, as in an uninterruptible read, are left behind. */
+/** Processes that survive this, as in an uninterruptible read, are left behind. */
 const maxKillMs = 10_000;
 /** An exit status has three digits at most. */
 const maxStatusBytes = 16;
@@ -33,15 +33,15 @@ export interface ProcessTaskOptions {
   readonly record: ProcessRecord;
   readonly mark: string;
   readonly leaf: Cgroup | undefined;
-  /** Where the wrapper leaves the exit status. */
+  /** The wrapper's file for the exit status. */
   readonly statusFile: string;
   /** 0: none. */
   readonly memoryLimitBytes: number;
   /** Absent where an earlier process of this worker started it. */
   readonly child: ChildProcess | undefined;
-  /** Its user, whom nobody but tasks of its job has. */
+  /** Its user, which only tasks of its job have. */
   readonly user: number | undefined;
-  /** Of what it writes. */
+  /** Of its output. */
   readonly copier: OutputCopier;
 }
 
@@ -60,7 +60,7 @@ export class ProcessTask implements TaskHandle {
 
   async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
     const number = constants.signals[name];
-    // The wrapper catches every signal that is sent to tasks, and means nothing by it.
+    // The wrapper catches every signal for tasks without any effect.
     const targets = this.#members().filter(({ pid }) => pid !== this.record.pid);
     const chosen = onlyCaught ? targets.filter(({ pid }) => catches(pid, number)) : targets;
     return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
@@ -85,7 +85,7 @@ export class ProcessTask implements TaskHandle {
   killNow(): void {
     this.#options.leaf?.kill();
     for (const { pid } of [...this.#members(), ...this.#strays()]) signalProcess(pid, "SIGKILL");
-    // Where there is no /proc to look through, the group is all that can be reached.
+    // Without /proc only the group can be reached.
     if (!this.#ended && this.#options.child) signalProcess(-this.record.pid, "SIGKILL");
   }
 
@@ -105,7 +105,10 @@ export class ProcessTask implements TaskHandle {
     return inLeaf?.length ? inLeaf : processesOf(this.record, mark, child !== undefined);
   }
 
-  /** A program may leave its session, its parents, its mark and, without cgroups, all but its user. */
+  /**
+   * A program may leave its session, its parents, its mark and, without cgroups, everything but its
+   * user.
+   */
   #strays(): ProcessEntry[] {
     const { user } = this.#options;
     return user === undefined ? [] : straysOf(new Set([user]));
@@ -117,7 +120,7 @@ export class ProcessTask implements TaskHandle {
     this.#ended = true;
     const outOfMemory = leaf?.ranOutOfMemory() ?? false;
     await this.kill();
-    // Only then has nobody the pipes open any more; the end is told when the whole log is there.
+    // Only then has the pipe no writer; the end is reported when the log is complete.
     await copier.drained();
     const words = await sizeOf(wordsOf(statusFile));
     return { ...endOf(await readStatus(statusFile), seen, words), outOfMemory };
@@ -136,13 +139,13 @@ async function childEnd(child: ChildProcess): Promise<TaskEnd> {
   return { exitCode: child.exitCode ?? 0 };
 }
 
-/** Of a program that one of them has ended shells say nothing: it may as well have left with that code. */
+/** Shells print nothing about these signals: the program may have exited with that code itself. */
 const UNTOLD: ReadonlySet<string> = new Set(["SIGINT", "SIGPIPE"]);
 
 /**
- * The shell tells of a program that a signal ended by a status above 128, with which a program can leave
- * too; only of the first does the shell also say a word. `words` are these, in bytes; undefined where they
- * were not kept.
+ * A shell reports a signal by a status above 128, with which a program can exit too; only in the
+ * first case it prints a message. `words` is the number of bytes of that message; undefined where
+ * they were not kept.
  */
 function endOf(status: number | undefined, seen: TaskEnd, words: number | undefined): TaskEnd {
   const code = status ?? seen.exitCode;
@@ -151,7 +154,7 @@ function endOf(status: number | undefined, seen: TaskEnd, words: number | undefi
   return signal && (words !== 0 || UNTOLD.has(signal)) ? { signal } : { exitCode: code };
 }
 
-/** Where the words of the wrapper's shell go. */
+/** The file for messages of the wrapper's shell. */
 export function wordsOf(statusFile: string): string {
   return `${statusFile}.words`;
 }
@@ -168,7 +171,7 @@ async function readStatus(path: string): Promise<number | undefined> {
   }
 }
 
-/** Undefined of a task that an earlier release has started. */
+/** Undefined for a task that an earlier release has started. */
 async function sizeOf(path: string): Promise<number | undefined> {
   const file = await openFileBeneath(dirname(path), basename(path)).catch(() => undefined);
   try {

@@ -14,13 +14,13 @@ import { until } from "@heddle/base/testing/until";
 import { expect, test, vi } from "vitest";
 import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 90_000 });
 
-/** Of tests that wait for its end; longer than a loaded machine stands still. */
+/** For tests that wait for its end; longer than pauses of a busy machine. */
 const leaseMs = 4_000;
 
-/** Ids of living processes whose environment names the variable with that value. */
+/** Ids of living processes whose environment has the variable with that value. */
 function processesWith(entry: string): number[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -36,7 +36,7 @@ function processesWith(entry: string): number[] {
     .map(Number);
 }
 
-test.concurrent("a command runs with its environment; its exit code, last lines and whole output come back", async (context) => {
+test.concurrent("process: environment, exit code, last lines and whole output", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -90,7 +90,7 @@ test.concurrent("artifacts: a folder replaced by a link fails its task; a replac
   expect(leader.log(1)).toBe("");
 });
 
-test.concurrent("a program that does not exist is a LaunchFailed that says what to do", async (context) => {
+test.concurrent("launch: a missing program is a LaunchFailed with advice", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -101,7 +101,7 @@ test.concurrent("a program that does not exist is a LaunchFailed that says what 
   expect(exit?.message).toMatch(/no program "no-such-program".*install it there/);
 });
 
-test.concurrent("stopping kills a task that forks away and ignores SIGTERM, after its grace", async (context) => {
+test.concurrent("stop: kills a task that forks away and ignores SIGTERM, after its grace", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -116,7 +116,7 @@ test.concurrent("stopping kills a task that forks away and ignores SIGTERM, afte
   expect(processesWith(mark)).toEqual([]);
 });
 
-test.concurrent("kill -9 of the worker ends no task: the next process adopts it, its exit code and its whole log", async (context) => {
+test.concurrent("worker kill -9: the next process adopts the task, its exit code and its log", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const first = leader.open();
@@ -136,7 +136,7 @@ test.concurrent("kill -9 of the worker ends no task: the next process adopts it,
   expect(leader.log()).toBe("before\nafter\n");
 });
 
-test.concurrent("a worker that ends removes the sockets of processes that were killed", async (context) => {
+test.concurrent("sockets: a worker that ends removes those of killed processes", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker({}, { TMPDIR: leader.folder });
   const listen = `require("node:net").createServer().listen(process.argv[1].replace("PID", process.pid), () => process.kill(process.pid, "SIGKILL"))`;
@@ -152,7 +152,7 @@ test.concurrent("a worker that ends removes the sockets of processes that were k
   expect(existsSync(socket)).toBe(false);
 });
 
-test.concurrent("tasks of a killed worker end with its lease, and are reported lost", async (context) => {
+test.concurrent("worker kill -9: its tasks end with the lease, and are reported lost", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const first = leader.open(1, leaseMs);
@@ -171,7 +171,7 @@ test.concurrent("tasks of a killed worker end with its lease, and are reported l
   expect(processesWith(mark)).toEqual([]);
 });
 
-test.concurrent("the task of a stopped worker ends with the lease; its later lines do not count", async (context) => {
+test.concurrent("stopped worker: its task ends with the lease; later lines do not count", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const session = leader.open(1, leaseMs);
@@ -181,7 +181,7 @@ test.concurrent("the task of a stopped worker ends with the lease; its later lin
   await until("lines come", () => leader.log().length > 0);
   worker.kill("SIGSTOP");
   const stoppedAt = Number(readFileSync(counted, "utf8"));
-  // The task runs on under the lease; then the guard ends it, since a stopped worker cannot.
+  // The task continues under the lease; then the guard ends it, since a stopped worker cannot.
   const mark = `MARK_OF_TEST=${leader.folder}`;
   await until("the task is gone with the lease", () => processesWith(mark).length === 0, 50_000);
   expect(Number(readFileSync(counted, "utf8"))).toBeGreaterThan(stoppedAt);
@@ -194,7 +194,7 @@ test.concurrent("the task of a stopped worker ends with the lease; its later lin
   expect(last).toBeLessThanOrEqual(stoppedAt + 4);
 });
 
-test.concurrent("a lease that nobody renews ends, and its tasks with it", async (context) => {
+test.concurrent("lease: without renewals it expires, and its tasks end with it", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open(1, leaseMs);
@@ -205,7 +205,7 @@ test.concurrent("a lease that nobody renews ends, and its tasks with it", async 
   expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
 });
 
-test.concurrent("memory beyond the bound is an OutOfMemory", async (context) => {
+test.concurrent("memory: beyond the bound it is an OutOfMemory", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -217,7 +217,7 @@ test.concurrent("memory beyond the bound is an OutOfMemory", async (context) => 
   expect(exit?.message).toContain("resources.memory_gb");
 });
 
-test.concurrent("a task without new steps is a Hang; one past its time ends as DeadlineExceeded", async (context) => {
+test.concurrent("watch: no new steps are a Hang; a task past its time is DeadlineExceeded", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -231,7 +231,7 @@ test.concurrent("a task without new steps is a Hang; one past its time ends as D
   expect(late.exit?.reason).toBe("DeadlineExceeded");
 });
 
-test.concurrent("a task that cannot be watched any more is killed, and its end is told", async (context) => {
+test.concurrent("watch: a task that cannot be watched is killed, and its end is reported", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -245,7 +245,7 @@ test.concurrent("a task that cannot be watched any more is killed, and its end i
   expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
 });
 
-test.concurrent("a list of checkpoints that cannot be kept takes nothing from the task", async (context) => {
+test.concurrent("checkpoints: a list that cannot be kept does not affect the task", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -259,7 +259,7 @@ test.concurrent("a list of checkpoints that cannot be kept takes nothing from th
   expect(progress?.checkpoint).toBe("c1");
 });
 
-test.concurrent("progress is told as often as the job asks for, a checkpoint and the last word at once", async (context) => {
+test.concurrent("progress: at the job's interval; checkpoints and the last line at once", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -283,7 +283,7 @@ test.concurrent("progress is told as often as the job asks for, a checkpoint and
   expect(steps()).toEqual([1, 3, 6]);
 });
 
-test.concurrent("a later leader ends the session of the one before, and an earlier one is refused", async (context) => {
+test.concurrent("leaders: a later one ends the earlier session; an earlier one is refused", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const first = leader.open(5);
@@ -298,19 +298,19 @@ test.concurrent("a later leader ends the session of the one before, and an earli
   expect(second.error).toBeUndefined();
 });
 
-test.concurrent("a command for an older attempt is fenced: its task is not leased and does not start", async (context) => {
+test.concurrent("fencing: a command for an older attempt neither leases nor starts a task", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const ran = join(leader.folder, "ran");
   const spec = { ...shell(`echo old >> ${ran}`), executor: "process" };
-  // The older attempt holds a place when the later one comes, and is told to start after that.
+  // The older attempt holds a place when the later one arrives, and is started after that.
   await session.lease(spec, taskId(0, 1));
   await session.start(shell("sleep 600"), taskId(1, 2));
   session.send({ start: { task: taskId(0, 1), peers: [] } });
   session.send({ lease: { task: taskId(2, 1), spec, devices: [], gpuMilli: 0 } });
   session.send({ start: { task: taskId(2, 1), peers: [] } });
-  // Commands are carried out in order: the answer to this one comes after the others' effect.
+  // Commands are executed in order: the answer to this one follows the others' effects.
   session.send({ stop: { task: taskId(9), checkpoint: false, graceMs: 0, why: "the end" } });
   await session.reaches("exited", taskId(9));
   expect(session.status(taskId(0, 1))?.phase).toBe("leased");
@@ -319,7 +319,7 @@ test.concurrent("a command for an older attempt is fenced: its task is not lease
   expect(existsSync(ran)).toBe(false);
 });
 
-test.concurrent("commands can be repeated: a task starts once, and what was told to stop never starts", async (context) => {
+test.concurrent("commands: are idempotent; a stopped task never starts", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -341,7 +341,7 @@ test.concurrent("commands can be repeated: a task starts once, and what was told
   expect(session.status(taskId(7))).toMatchObject({ phase: "exited", exit: { asked: true } });
   session.send({ forget: { task: taskId() } });
   session.send({ forget: { task: taskId(7) } });
-  // Commands are carried out in order: the answer to this one comes after the others' effect.
+  // Commands are executed in order: the answer to this one follows the others' effects.
   session.send({ stop: { task: taskId(9), checkpoint: false, graceMs: 0, why: "the end" } });
   await session.reaches("exited", taskId(9));
   const again = leader.open(2);
@@ -349,12 +349,12 @@ test.concurrent("commands can be repeated: a task starts once, and what was told
   expect(again.inventory?.map(({ task }) => task?.rank)).toEqual([9]);
 });
 
-test.concurrent("a task whose logs are shipped while it is being forgotten leaves nothing on the disk", async (context) => {
+test.concurrent("removal: a task whose logs are being shipped leaves nothing on the disk", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   leader.holdAcks();
-  // So many files that it takes a while to remove them.
+  // Enough files that their removal takes a while.
   await session.lease(shell("echo done; for i in $(seq 4000); do : > file-$i; done"));
   session.send({ start: { task: taskId(), peers: [] } });
   await session.reaches("exited", taskId(), 60_000);
@@ -375,14 +375,14 @@ test.concurrent("a task whose logs are shipped while it is being forgotten leave
   await until("its work is being removed", () => files() < 4_000);
   leader.releaseAcks();
   await until("its directory is gone", () => !existsSync(join(tasks, directory)));
-  // The order was carried out to its end: the answer to the next one comes after it.
+  // The command is complete when the next one is answered.
   session.send({ stop: { task: taskId(9), checkpoint: false, graceMs: 0, why: "the end" } });
   await session.reaches("exited", taskId(9));
   expect(session.error).toBeUndefined();
   expect(readdirSync(tasks)).toEqual([]);
 });
 
-test.concurrent("simulated GPUs are said to be so and are never named to CUDA; a sick one ends its task only", async (context) => {
+test.concurrent("simulated GPUs: hidden from CUDA; a faulty one ends only its own task", async (context) => {
   const leader = await newLeader(context);
   const gpus = [0, 1].map((index) => ({
     ...{ index, uuid: `simulated-${index}`, name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" },
@@ -412,7 +412,7 @@ test.concurrent("simulated GPUs are said to be so and are never named to CUDA; a
   expect(session.status(taskId(0))?.phase).toBe("running");
 });
 
-test.concurrent("what replaces a task on the same worker has files and logs of its own, beside those before", async (context) => {
+test.concurrent("replacement: on the same worker it has its own files and logs", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
@@ -426,7 +426,7 @@ test.concurrent("what replaces a task on the same worker has files and logs of i
   await session.start(shell("echo start; echo two; sleep 600"), second);
   await until("the second wrote", () => leader.log(0, "stdout", 1, 1) === "start\ntwo\n");
   expect(leader.log()).toBe("one\n");
-  // The first one's place is taken: a late order for it begins nothing.
+  // The first one's place is taken: a late command for it starts nothing.
   session.send({ lease: { task: first, spec: { executor: "process" }, devices: [], gpuMilli: 0 } });
   session.send({ stop: { task: second, checkpoint: false, graceMs: 0, why: "enough" } });
   await session.reaches("exited", second);

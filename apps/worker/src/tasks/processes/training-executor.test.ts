@@ -15,7 +15,7 @@ import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leade
 
 // The executor of training jobs in a whole worker, with a real parameter server.
 
-/** Processes start slowly on a machine that does other things too. */
+/** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
 const waitMs = 120_000;
 
@@ -50,7 +50,7 @@ async function start(
   session.send({ start: { task, peers: [], parameterServers, nodes: ["n"], jobToken, ticket } });
 }
 
-/** The trainer's processes: those that run its program. */
+/** The processes that run the trainer's program. */
 function trainers(): number[] {
   return ourProcesses().filter((pid) => commandOf(pid)[1]?.endsWith("trainer/dist/main.js"));
 }
@@ -70,7 +70,7 @@ const procFile = (pid: string | number, name: string): string => {
 const commandOf = (pid: string | number) => procFile(pid, "cmdline").split("\0");
 const environmentOf = (pid: string | number) => procFile(pid, "environ");
 
-test("a worker offers training; a job runs to its artifacts, with no secret in its arguments or environment", async () => {
+test("training: a job runs to its artifacts; no secret in arguments or environment", async () => {
   await leader.startWorker();
   expect(leader.register?.executors).toContain("training");
   expect(leader.register?.algorithms).toEqual(["ppo", "weave"]);
@@ -89,7 +89,7 @@ test("a worker offers training; a job runs to its artifacts, with no secret in i
   expect(JSON.parse(progress?.line ?? "{}")).toMatchObject({ backend: "onnx", device: "cpu" });
 });
 
-test("a trainer: no variable of its job runs code in it", async () => {
+test("training: no variable of its job runs code in the trainer", async () => {
   await leader.startWorker();
   const session = leader.open();
   const stolen = join(leader.folder, "stolen");
@@ -115,7 +115,7 @@ test.each([
   ["weave", 4],
   ["ppo", 256],
 ])(
-  "a %s task that must leave names its checkpoint with the step that it holds",
+  "%s: a task that must leave names its checkpoint with the step of it",
   async (algorithm, each) => {
     const text = join(leader.folder, "text.txt");
     writeFileSync(text, TEXT);
@@ -142,7 +142,7 @@ test.each([
   },
 );
 
-test("kill -9 of the worker ends no trainer: the next process adopts it, and its checkpoint and end", async () => {
+test("worker kill -9: the next process adopts the trainer, its checkpoint and its end", async () => {
   const worker = await leader.startWorker();
   const first = leader.open();
   await start(first, training("ppo", { total_timesteps: 10_000_000 }));
@@ -161,14 +161,14 @@ test("kill -9 of the worker ends no trainer: the next process adopts it, and its
   expect(trainers()).toEqual([]);
 });
 
-test("a trainer that went with its whole node is lost where others may go on without it, also once the node is back", async () => {
+test("lost node: its trainer is lost where others may continue, also after a return", async () => {
   const worker = await leader.startWorker();
   const first = leader.open();
   await start(first, { ...training("ppo", { total_timesteps: 10_000_000 }), failureTolerance: 1 });
   await until("the trainer runs", () => trainers().length === 1, waitMs);
   worker.kill("SIGKILL");
   await until("the worker is gone", () => worker.signalCode !== null);
-  // The shell around the trainer first, so that it keeps no exit status of it.
+  // The trainer's shell first, so that it keeps no exit status.
   const isOurs = (args: string[]) =>
     args.includes("heddle-task") && args.some((each) => each.startsWith(leader.folder));
   const shells = readdirSync("/proc")
@@ -181,9 +181,9 @@ test("a trainer that went with its whole node is lost where others may go on wit
   expect(exit).toMatchObject({ reason: "NodeLost", signal: "" });
 });
 
-test("cuda without a GPU that can be computed on, and a config that is wrong, are not retried, and say what to do", async () => {
+test("cuda: without a usable GPU it is not retried, nor is a wrong config", async () => {
   const gpu = { uuid: "simulated-0", name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" };
-  // The second passes for a real one, where this machine has none.
+  // The second counts as a real one, where this machine has none.
   const simulatedGpus = [true, false].map((simulated, index) => ({ ...gpu, index, simulated }));
   await leader.startWorker({ simulatedGpus });
   const session = leader.open();
@@ -217,7 +217,7 @@ test("cuda without a GPU that can be computed on, and a config that is wrong, ar
   }
 });
 
-test("an environment that nobody has, and data that is not there, end as what no retry mends", async () => {
+test("unknown environments and missing data are not retried", async () => {
   await leader.startWorker();
   const session = leader.open();
   const missing = "/there/is/no/such/file.csv";
@@ -245,7 +245,7 @@ test.each([
   ["of one node", ["n", "n"]],
   ["of two nodes", ["n", "m"]],
 ])(
-  "two tasks %s leave with rank 0's checkpoint, long before their grace is over",
+  "two tasks %s leave with rank 0's checkpoint, long before their grace ends",
   async (_, nodes) => {
     await leader.startWorker();
     const session = leader.open();

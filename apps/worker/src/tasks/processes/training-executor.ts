@@ -26,10 +26,10 @@ import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
 import { trainerProgram } from "./trainer-program.ts";
 
-/** What a trainer must know of the worker that starts it. */
+/** The worker's part of a trainer's orders. */
 interface TrainerContext {
   readonly credentials: NodeCredentials;
-  /** Under which parameter servers reach this machine. */
+  /** This machine's address for parameter servers. */
   readonly host: string;
   readonly version: string;
   /** Files of plugins, for trainers to load. */
@@ -41,13 +41,13 @@ interface TrainerContext {
   readonly log: NodeLog;
 }
 
-/** How long a device may take to show that it can be computed on. */
+/** The time limit of a device's check. */
 const checkMs = 120_000;
 const cpuAdvice = "give `config.device` auto, which takes the CPU there and says so";
 
 /**
- * Runs tasks of training jobs: each as a process of this project's own trainer, bounded, killed and
- * found again as any other process of a task is.
+ * Runs tasks of training jobs: each as a process of the trainer, which is bounded, killed and
+ * adopted as any other task's process.
  */
 export class TrainingExecutor implements Executor {
   readonly name = "training";
@@ -84,7 +84,7 @@ export class TrainingExecutor implements Executor {
       if (context.plugins.length > 0) context.log.info({ ...added }, "training plugins");
       return new TrainingExecutor(processes, context, added);
     } catch (error) {
-      // One bad file must not keep the node from what it can do without it.
+      // One faulty plugin must not disable the node's other abilities.
       context.log.error({ error: toAppError(error).message }, "no training plugins here");
       return new TrainingExecutor(processes, { ...context, plugins: [] }, NO_PLUGINS);
     }
@@ -122,7 +122,7 @@ export class TrainingExecutor implements Executor {
     const command = [process.execPath, trainerProgram("main")];
     const input = JSON.stringify(this.#orders(launch));
     const handle = await this.#processes.startProgram(launch, { command, input });
-    // One that was killed could not remove its sockets.
+    // A killed trainer could not remove its sockets.
     void handle.exited.then(clearSockets, clearSockets);
     return asTrainer(handle, launch);
   }
@@ -133,7 +133,7 @@ export class TrainingExecutor implements Executor {
     return handle && asTrainer(handle, launch);
   }
 
-  /** Its processes carry the marks of processes, whose executor sweeps them; their sockets stay. */
+  /** The executor of processes sweeps them by their marks; only their sockets are left. */
   async sweep(): Promise<number> {
     await removeStaleSockets();
     return 0;
@@ -154,7 +154,7 @@ export class TrainingExecutor implements Executor {
       ...{ parameterServers, readyServers, host, release: version, plugins },
       failureTolerance: spec.failureTolerance,
       incarnation: id.incarnation,
-      // A task that others go through could not be lost alone.
+      // A task that others use as their leader could not be lost alone.
       nodes: spec.failureTolerance > 0 ? [] : nodes,
       jobToken: Buffer.from(jobToken).toString("hex"),
       ticket,
@@ -177,8 +177,8 @@ export class TrainingExecutor implements Executor {
 }
 
 /**
- * The process, whose end tells whose fault it is: a lost server's, the config's, or its own. One that a
- * signal ended is lost as its node may be, where the others of its job go on without it.
+ * The process, with the cause of its end: a lost server, the config, or itself. One that a signal
+ * ended is lost like its node, where the others of its job may continue.
  */
 function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
   const isElastic = plan.spec.failureTolerance > 0;
@@ -190,7 +190,7 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
     killNow: () => handle.killNow(),
     usage: () => handle.usage(),
     exited: handle.exited.then((end) => {
-      // Without a status a signal has ended it, or it went with its node, which is back.
+      // Without a status a signal has ended it, or its node went down and returned.
       const isKilled = end.exitCode === undefined;
       if (end.exitCode === EXIT_SERVER_LOST || (isElastic && isKilled))
         return { ...end, lostNode: true };
@@ -206,20 +206,26 @@ async function clearSockets(): Promise<void> {
   await removeStaleSockets();
 }
 
-/** The config as JSON; what is none was refused when the job was submitted. */
+/** The config as JSON; submission has refused invalid JSON. */
 function configOf({ spec }: TaskPlan): Readonly<Record<string, unknown>> {
   return JSON.parse(spec.config || "{}") as Readonly<Record<string, unknown>>;
 }
 
 interface DeviceFault {
   readonly message: string;
-  /** True where a later attempt may find the device well: it took too long, or its memory is full. */
+  /**
+   * True where a later attempt may succeed: the check took too long, or the device's memory is
+   * full.
+   */
   readonly isPassing: boolean;
 }
 
 const MEMORY = /out of memory|failed to allocate/i;
 
-/** Why a device cannot be computed on, with a backend; undefined where it can. In a process of its own. */
+/**
+ * Why a backend cannot compute on a device; undefined where it can. The check runs in its own
+ * process.
+ */
 function deviceFault(
   asked: readonly string[],
   environment: NodeJS.ProcessEnv,

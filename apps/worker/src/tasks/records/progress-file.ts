@@ -4,31 +4,31 @@ import { openToRead } from "./task-directory.ts";
 
 export type ProgressLine = z.output<typeof progressLine>;
 
-/** A longer line is passed over. */
+/** A longer line is skipped. */
 const maxLineBytes = 64 * 1024;
-/** Read at once; a program that wrote more has the latest of it read, for the latest counts. */
+/** The most bytes of one read; of more the end is read, since the latest lines count. */
 const maxReadBytes = 256 * 1024;
-/** Lines that are taken of it: the latest, and of those before them the latest that speak of checkpoints. */
+/** The most lines of one read: the latest, and before them the latest with checkpoints. */
 const maxLines = 500;
 const maxEarlierLines = 100;
 
-/** A line that is told is no longer than this; of a longer one the documented fields are told. */
+/** The longest reported line; of a longer one only the documented fields are reported. */
 const maxToldLength = 2_048;
 const documented: ReadonlySet<string> = new Set(Object.keys(progressLine.shape));
 
 /**
- * Follows the file to which a program writes its progress, a line of JSON each. What is no such
- * line is counted and passed over; a file that was cut or replaced is read from its beginning.
+ * Follows the file to which a program writes its progress, one line of JSON each. Malformed lines
+ * are counted and skipped; a truncated or replaced file is read from its beginning.
  */
 export class ProgressFile {
   readonly #root: string;
   readonly #path: string;
   #offset = 0;
   #rest = "";
-  /** Lines that were no JSON of the documented shape. */
+  /** Lines that were not JSON of the documented shape. */
   malformed = 0;
 
-  /** The path is from the root, below which no link is followed. */
+  /** The path is relative to the root, below which no link is followed. */
   constructor(root: string, path: string) {
     this.#root = root;
     this.#path = path;
@@ -82,7 +82,7 @@ export class ProgressFile {
   }
 }
 
-/** The line as JSON text, as masters are told it. */
+/** The line as JSON text for masters. */
 export function encodeProgress(line: ProgressLine | undefined): string {
   const text = JSON.stringify(line ?? {});
   if (text.length <= maxToldLength) return text;

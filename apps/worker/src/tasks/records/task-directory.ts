@@ -14,18 +14,18 @@ import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskI
 export const TASK_STREAMS = ["stdout", "stderr"] as const;
 export type StreamName = (typeof TASK_STREAMS)[number];
 
-/** Before the name of a directory that is being removed. */
+/** The prefix of a directory that is being removed. */
 const OVER = ".over-";
 
 /**
- * Where one task keeps what it has on this worker's disk. Its content may be the task's own work: this
- * worker follows no link below the root.
+ * One task's directory on this worker's disk. The task may write to it, so this worker follows no
+ * link below the root.
  */
 export class TaskDirectory {
   /** Of all tasks. */
   readonly root: string;
   readonly path: string;
-  /** From the root. */
+  /** Relative to the root. */
   readonly name: string;
 
   private constructor(root: string, name: string) {
@@ -35,7 +35,7 @@ export class TaskDirectory {
   }
 
   static of(root: string, { jobId, attempt, rank, incarnation }: TaskId__Output): TaskDirectory {
-    // The files of the task that this one replaces, on the same worker, may still be read from.
+    // The files of the replaced task, on the same worker, may still be read.
     const life = incarnation ? `.${incarnation}` : "";
     return new TaskDirectory(root, `${jobId}/${attempt}.${rank}${life}`);
   }
@@ -55,7 +55,7 @@ export class TaskDirectory {
     return join(this.path, "work");
   }
 
-  /** What the task leaves, until it has ended. */
+  /** The task's artifacts, until it has ended. */
   get artifacts(): string {
     return join(this.path, "artifacts");
   }
@@ -64,7 +64,7 @@ export class TaskDirectory {
     return join(this.path, "progress.jsonl");
   }
 
-  /** The hyperparameters of a program that comes with an algorithm, as JSON. */
+  /** The hyperparameters of a program with an algorithm, as JSON. */
   get config(): string {
     return join(this.path, "config.json");
   }
@@ -73,7 +73,7 @@ export class TaskDirectory {
     return join(this.path, "logs", name);
   }
 
-  /** Makes the directories of a task that begins. */
+  /** Makes the directories of a new task. */
   async create(): Promise<void> {
     await mkdir(this.root, { recursive: true, mode: 0o700 });
     for (const name of ["work", "artifacts", "logs"]) {
@@ -99,7 +99,7 @@ export class TaskDirectory {
     await removeBeneath(this.root, this.#in("artifacts"));
   }
 
-  /** Resolves when it is out of the way: what a task has left may take long to remove. */
+  /** Resolves when it is renamed: the removal of a task's files may take long. */
   async remove(onFault: (error: unknown) => void): Promise<void> {
     const over = `${OVER}${randomUUID()}`;
     try {
@@ -111,14 +111,14 @@ export class TaskDirectory {
     removeBeneath(this.root, over).catch(onFault);
   }
 
-  /** Removes what an earlier process has begun to remove, one after the other. */
+  /** Continues removals that an earlier process began, one after the other. */
   static async removeRest(root: string): Promise<void> {
     for (const name of await names(root)) {
       if (name.startsWith(OVER)) await removeBeneath(root, name);
     }
   }
 
-  /** The artifacts' path from the root. */
+  /** The artifacts' path, relative to the root. */
   get artifactsName(): string {
     return this.#in("artifacts");
   }
@@ -132,7 +132,7 @@ export class TaskDirectory {
   }
 }
 
-/** Far above what is written here; a task may write more where it can write too. */
+/** Far above what is written here; a task with write access may write more. */
 const MAX_JSON_BYTES = 16 * 2 ** 20;
 
 /** The parsed file, or undefined where it is missing, torn, too large, or a pipe. */
@@ -149,7 +149,9 @@ export async function readJson(
   }
 }
 
-/** Undefined where there is no file, a link on the way to it, or a pipe; rejects for a directory. */
+/**
+ * Undefined where there is no file, a link on the way to it, or a pipe; rejects for a directory.
+ */
 export function openToRead(root: string, path: string): Promise<FileHandle | undefined> {
   return openFileBeneath(root, path).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === "EISDIR") throw error;
@@ -157,7 +159,7 @@ export function openToRead(root: string, path: string): Promise<FileHandle | und
   });
 }
 
-/** Writes the file whole or not at all; it is on disk when this resolves. */
+/** Writes the file atomically; it is durable when this resolves. */
 export function writeJson(root: string, path: string, value: unknown): Promise<void> {
   return replaceFileBeneath(root, path, JSON.stringify(value));
 }

@@ -15,7 +15,7 @@ import { taskMemory } from "./task-memory.ts";
 const id = { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 };
 const plan = { id, spec: { executor: "process", memoryBytes: 0 }, devices: [], gpuMilli: 0 };
 
-test("a record is gone by only where it is whole and of the task whose directory holds it", () => {
+test("record: is used only if it is whole and of the directory's task", () => {
   const root = "/data/jobs";
   const directory = TaskDirectory.of(root, id);
   const memory = { plan, phase: "running", rendezvous: "" };
@@ -33,7 +33,7 @@ test("a record is gone by only where it is whole and of the task whose directory
   for (const other of others) expect(taskMemory(other, directory, root)).toBeUndefined();
 });
 
-test("a forged record makes the worker kill no process that is not the task's", async () => {
+test("record: a forged one makes the worker kill no process of others", async () => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-forged-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const sleeper = (environment: NodeJS.ProcessEnv) => {
@@ -66,11 +66,11 @@ test("a forged record makes the worker kill no process that is not the task's", 
     await handle?.exited;
   }
   expect(pids.slice(0, 2).every(isProcessAlive)).toBe(true);
-  // What carries the task's mark is the task's, whatever its record says.
+  // A process with the task's mark belongs to the task, whatever its record contains.
   await ended;
 });
 
-test("a group is a task's only as long as one in it carries the task's mark", async () => {
+test("group: belongs to a task only while a member carries the task's mark", async () => {
   const line = "sleep 600 & exec env -u HEDDLE_TASK sleep 600";
   const child = spawn("/bin/sh", ["-c", line], {
     ...{ detached: true, stdio: "ignore" },

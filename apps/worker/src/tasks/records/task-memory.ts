@@ -5,7 +5,7 @@ import { checkedId, type TaskPlan } from "./task-plan.ts";
 const PHASES = ["leased", "starting", "running", "stopping", "exited"] as const;
 export type TaskPhaseName = (typeof PHASES)[number];
 
-/** What is kept of a task on disk. */
+/** A task's stored state. */
 export interface TaskMemory {
   readonly plan: TaskPlan;
   readonly phase: TaskPhaseName;
@@ -19,8 +19,8 @@ export interface TaskMemory {
 }
 
 /**
- * The memory that the task's directory holds. A program of the same user can write it too: undefined where
- * it is none, or that of another task, which would be taken for this one.
+ * The stored state in the task's directory. A program of the same user can write it too: undefined
+ * where it is malformed, or of another task.
  */
 export function taskMemory(
   value: unknown,
