@@ -281,7 +281,7 @@ test("attempt: one that is opened with another plan is refused", async () => {
   const call = peer.unary(shardMethods.open, open, deadline);
   await expect(call).rejects.toThrow(/job_token needs 32 bytes/);
   const adam = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, learningRate: 1 };
-  for (const [wrong, told] of [
+  for (const [wrong, expected] of [
     [{ beta2: 1 }, /optimizer\.beta2 is 1, out of its range/],
     [{ epsilon: 0 }, /optimizer\.epsilon is 0/],
     [{ learningRate: Number.POSITIVE_INFINITY }, /learning_rate must be a number above 0/],
@@ -295,7 +295,7 @@ test("attempt: one that is opened with another plan is refused", async () => {
     );
     await expect(refused).rejects.toMatchObject({
       code: "invalid_value",
-      message: expect.stringMatching(told),
+      message: expect.stringMatching(expected),
     });
   }
   peer.close();
@@ -319,17 +319,17 @@ test.each([
     for (const each of [first, second]) {
       await expect(each.push(ones, terms)).rejects.toMatchObject({ code });
     }
-    const told = { code, message: expect.stringMatching(/update 1 of shard 1 cannot be made/) };
+    const failure = { code, message: expect.stringMatching(/update 1 of shard 1 cannot be made/) };
     const pull = { id: { ...id, shard: 1 }, rank: 0, clock: 1, plan: planDigest(job.spec) };
     const limit = AbortSignal.timeout(60_000);
     const chunks = one?.serverStream(shardMethods.pull, { ...pull, held: 0 }, limit);
     const pulled = (async () => {
       for await (const _chunk of chunks ?? []);
     })();
-    await expect(pulled).rejects.toMatchObject(told);
+    await expect(pulled).rejects.toMatchObject(failure);
     const member = { id: pull.id, rank: 0, leaves: true, incarnation: 0 };
     await expect(one?.unary(shardMethods.changeMember, member, patient)).rejects.toMatchObject(
-      told,
+      failure,
     );
     // The next attempt takes the server's shard over, as after any other fault.
     const next = jobOn(servers, { ...later, attempt: 3 });

@@ -24,7 +24,7 @@ for (const signal of CHECKPOINT_SIGNALS) {
 }
 process.once("SIGTERM", () => leaving.abort(new AppError("cancelled", "asked to leave")));
 
-const say = (line: string) => process.stdout.write(`${line}\n`);
+const log = (line: string) => process.stdout.write(`${line}\n`);
 
 try {
   // Loaded after the signal handlers are installed.
@@ -33,7 +33,7 @@ try {
   expectPlugins(orders.plugins ?? []);
   await runTrainer(orders, {
     signal: leaving.signal,
-    say,
+    log,
     onCheckpointRequest: (take) => {
       takeCheckpoint = take;
       if (isCheckpointAsked) take();
@@ -41,7 +41,7 @@ try {
   });
 } catch (error) {
   if (leaving.signal.aborted) {
-    say("left, as it was asked to");
+    log("left, as it was asked to");
     end(LEFT);
   }
   exitWithError(error);

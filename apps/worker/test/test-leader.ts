@@ -184,7 +184,7 @@ export class TestLeader {
 export class LeaderSession {
   readonly statuses = new Map<string, TaskStatus__Output>();
   /** Every reported progress line, once. */
-  readonly told: string[] = [];
+  readonly progressLines: string[] = [];
   inventory: readonly TaskStatus__Output[] | undefined;
   /** The latest report of jobs with a folder of checkpoints and no task. */
   folders: readonly string[] = [];
@@ -249,7 +249,7 @@ export class LeaderSession {
     if (inventory) this.inventory = inventory.tasks;
     for (const each of [...(inventory?.tasks ?? []), ...(status ? [status] : [])]) {
       const line = each.progress?.line;
-      if (line && this.told.at(-1) !== line) this.told.push(line);
+      if (line && this.progressLines.at(-1) !== line) this.progressLines.push(line);
       if (each.task) this.statuses.set(statusKey(each.task), each);
     }
     if (!leaseRequest || !this.renews) return;

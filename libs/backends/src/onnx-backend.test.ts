@@ -11,7 +11,7 @@ test("onnxruntime: sends no telemetry and leaves no log of it", () => {
   const load = `await import(${JSON.stringify(url)}); process.stdout.write(process.env.ORT_DISABLE_TELEMETRY)`;
   const { ORT_DISABLE_TELEMETRY: _, NODE_COMPILE_CACHE: __, ...rest } = process.env;
   const env = { ...rest, TMPDIR: folder };
-  const told = execFileSync(process.execPath, ["--input-type=module", "--eval", load], { env });
-  expect(told.toString()).toBe("1");
+  const output = execFileSync(process.execPath, ["--input-type=module", "--eval", load], { env });
+  expect(output.toString()).toBe("1");
   expect(readdirSync(folder)).toEqual([]);
 });

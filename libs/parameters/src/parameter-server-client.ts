@@ -203,7 +203,7 @@ export class ParameterServerClient implements ParameterClient {
     const version = Math.min(...versions);
     // An update that was made without this rank counts as pushed by it.
     if (this.#options.spec.consistency.kind === "bsp") this.#clock = Math.max(this.#clock, version);
-    this.#source.letGo();
+    this.#source.release();
     return version;
   }
 

@@ -47,8 +47,8 @@ test("calls: each gets its own answer, in whatever order they arrive", async () 
 });
 
 test("calls: an error has its code and text", async () => {
-  const told = { code: "not_found", message: "none is there" };
-  await expect(sides().calls.call("fail", undefined)).rejects.toMatchObject(told);
+  const expected = { code: "not_found", message: "none is there" };
+  await expect(sides().calls.call("fail", undefined)).rejects.toMatchObject(expected);
 });
 
 test("calls: an abort reaches its own call only", async () => {

@@ -220,7 +220,7 @@ describe("reference: learning rates follow PyTorch's schedulers", () => {
   test("weave: linear warm-up, then a cosine to a tenth", async () => {
     const { rate, warmup, total, rates } = reference.schedules.weave;
     const program = givenGradients({ a: [1] });
-    const told: number[] = [];
+    const reported: number[] = [];
     await runWeaveWorker({
       config: {
         ...{ total_steps: total, local_steps: 1, learning_rate: rate },
@@ -231,14 +231,14 @@ describe("reference: learning rates follow PyTorch's schedulers", () => {
       client: { pull: () => Promise.resolve(0), push: () => Promise.resolve() },
       batches: (steps) => ({ "slope.a": new Float32Array(steps).fill(1) }),
       parameters: { a: new Float32Array(1) },
-      report: async ({ learningRate }) => void told.push(learningRate),
+      report: async ({ learningRate }) => void reported.push(learningRate),
     });
-    expectClose(told, rates, "rates");
+    expectClose(reported, rates, "rates");
   });
 
   test("PPO: linear to zero", async () => {
     const { rate, rates } = reference.schedules.ppo;
-    const told: number[] = [];
+    const reported: number[] = [];
     const config = {
       ...PPO_DEFAULTS,
       ...{ learning_rate: rate, num_envs: 1, num_steps: 2, num_minibatches: 1, update_epochs: 1 },
@@ -248,12 +248,12 @@ describe("reference: learning rates follow PyTorch's schedulers", () => {
       ...{ config, makeEnvironment: cartPole, backend: referenceBackend, workers: 2 },
       client: {
         pull: () => Promise.resolve(0),
-        push: async (_, { learningRate }) => void told.push(learningRate),
+        push: async (_, { learningRate }) => void reported.push(learningRate),
       },
       draws: seededRandom,
       parameters: initialParameters(ppoParameters(cartPole(), config), seededRandom(1)),
       ...{ done: 0, signal: never, report: async () => "go on" },
     });
-    expectClose(told, rates, "rates");
+    expectClose(reported, rates, "rates");
   });
 });

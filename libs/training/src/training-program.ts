@@ -77,7 +77,7 @@ export function stepOf(program: TrainingProgram, options: StepOptions): Executab
   const [learningRate, step] = [graph.input("learning_rate", []), graph.input("step", [])];
   const { loss, metrics } = program.build(graph, inputs);
   const groups = updateGroups(program.parameters);
-  const slopes = slopesByGroup(graph, groups, loss, inputs);
+  const slopes = gradientsByGroup(graph, groups, loss, inputs);
   const limit = options.maxGradientNorm ?? Number.POSITIVE_INFINITY;
   const clipped = clipByGlobalNorm(graph, slopes, Math.min(limit, 3e38));
   const used = options.maxGradientNorm === undefined ? slopes : clipped.gradients;
@@ -102,7 +102,7 @@ export function stepOf(program: TrainingProgram, options: StepOptions): Executab
 }
 
 /** The joined gradients of each group's members. */
-function slopesByGroup(
+function gradientsByGroup(
   graph: Graph,
   groups: readonly UpdateGroup[],
   loss: Value,

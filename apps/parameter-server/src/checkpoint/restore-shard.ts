@@ -112,12 +112,15 @@ async function restorePiece(
       peer.close();
     }
   }
-  const told = failures.map(({ message }, i) => `${sources[i]}: ${message}`).join("; ");
+  const reasons = failures.map(({ message }, i) => `${sources[i]}: ${message}`).join("; ");
   // The most informative error: a piece of another model says more than a damaged copy.
   const codes = failures.map((failure) => failure.code);
   const code =
     (["unprocessable", "invalid_value"] as const).find((one) => codes.includes(one)) ?? "not_found";
-  throw new AppError(code, `piece ${target.piece} of checkpoint ${name} cannot be used: ${told}`);
+  throw new AppError(
+    code,
+    `piece ${target.piece} of checkpoint ${name} cannot be used: ${reasons}`,
+  );
 }
 
 async function* dataOf(

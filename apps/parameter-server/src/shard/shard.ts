@@ -4,7 +4,7 @@ import type { PushArgument, PushResult } from "@heddle/parameters/data-plane/pus
 import { checkPlan, planDigest } from "@heddle/parameters/shards/job-plan";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { UpdateClock } from "@heddle/training/consistency/update-clock";
-import { PartTaker } from "./part-taker.ts";
+import { PartFetcher } from "./part-fetcher.ts";
 import type { ShardSlab } from "./shard-slab.ts";
 import { SlabFill } from "./slab-fill.ts";
 import { type GateRelease, UpdateGate } from "./update-gate.ts";
@@ -20,7 +20,7 @@ export type ExchangeNorm = (
 
 /** A shard's dependencies on its thread. */
 export interface ShardContext {
-  readonly taker: PartTaker;
+  readonly taker: PartFetcher;
   readonly exchangeNorm: ExchangeNorm;
   /** Called for each part or request that is refused for its content. */
   readonly onInvalid: () => void;
@@ -45,7 +45,7 @@ export interface ShardCounts {
 export class Shard {
   readonly counts: ShardCounts = { pushes: 0, refusedInvalid: 0, bytesPushed: 0, bytesPulled: 0 };
   readonly #slab: ShardSlab;
-  readonly #taker: PartTaker;
+  readonly #taker: PartFetcher;
   readonly #context: ShardContext;
   #gate = new UpdateGate();
   #round = new UpdateRound();
@@ -195,7 +195,7 @@ export class Shard {
       } else if (this.#clock.clockOf(rank) === undefined) this.#clock.join(rank);
       clock = this.#clock.clockOf(rank) ?? this.version;
     });
-    this.#kick();
+    this.#takeAvailable();
     return clock;
   }
 
@@ -221,14 +221,14 @@ export class Shard {
     if (!this.#ready) {
       throw new AppError("conflict", "the shard has no parameters yet: push them as clock 0 first");
     }
-    const fate = this.#clock.judge(rank, clock);
+    const fate = this.#clock.classify(rank, clock);
     if (fate === "out_of_order") throw this.#outOfOrder(rank, clock);
     if (fate !== "accepted") return { version: this.version, path: "" };
     const limited = AbortSignal.any([signal, this.#closed.signal]);
     const done = Promise.withResolvers<PushResult>();
     this.#round.announce({ ...argument, done, signal: limited });
     this.#watchStragglers();
-    this.#kick();
+    this.#takeAvailable();
     return done.promise;
   }
 
@@ -245,11 +245,11 @@ export class Shard {
   }
 
   /** Takes all available parts; those that arrive meanwhile are considered too. */
-  #kick(): void {
+  #takeAvailable(): void {
     const closed = this.#closed.signal;
     void this.#alone(async () => {
       for (let push = this.#next(); push; push = this.#next()) await this.#process(push);
-      if (this.#stragglersMissed) await this.#goOn();
+      if (this.#stragglersMissed) await this.#applyWithoutStragglers();
     }).catch((error: unknown) => {
       // Only a closed shard ends its work with an error; each push has received its own.
       if (!closed.aborted) throw error;
@@ -267,7 +267,7 @@ export class Shard {
     const { rank, clock } = push;
     const bsp = this.#spec.consistency.kind === "bsp";
     try {
-      if (this.#clock.judge(rank, clock) === "accepted") {
+      if (this.#clock.classify(rank, clock) === "accepted") {
         if (!bsp) this.#round.empty();
         const bytes = await this.#add(push);
         this.counts.pushes++;
@@ -361,9 +361,9 @@ export class Shard {
     return Math.min(1, limit / (Math.sqrt(squares) + 1e-6));
   }
 
-  async #goOn(): Promise<void> {
+  async #applyWithoutStragglers(): Promise<void> {
     this.#stragglersMissed = false;
-    if (this.#clock.goOnWithoutStragglers().length > 0) await this.#update(this.#round.empty());
+    if (this.#clock.applyWithoutStragglers().length > 0) await this.#update(this.#round.empty());
   }
 
   /** Starts the stragglers' timeout at the first part of an update. */
@@ -374,7 +374,7 @@ export class Shard {
     this.#straggling = setTimeout(() => {
       this.#straggling = undefined;
       this.#stragglersMissed = true;
-      this.#kick();
+      this.#takeAvailable();
     }, stragglerMs);
   }
 

@@ -33,11 +33,11 @@ export interface CheckpointerParts {
   };
   /** Resolves when this rank's fragments in progress are in their shards. */
   readonly settle: () => Promise<void>;
-  readonly say: (line: string) => void;
+  readonly log: (line: string) => void;
   /** Rank 0's checkpoint of that name is durable, and contains this many rounds. */
   readonly onDurable: (name: string, round: number) => void;
   /** Another rank has saved its own state for the requested checkpoint: it may leave. */
-  readonly onKept: () => void;
+  readonly onStateSaved: () => void;
 }
 
 /**
@@ -52,7 +52,7 @@ export class Checkpointer {
   #passing = 0;
   #statesLeft = 0;
   #waitingSinceMs: number | undefined;
-  #looking: NodeJS.Timeout | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #taking: Promise<void> | undefined;
   /** The latest checkpoint that was taken. */
   #durable: string | undefined;
@@ -67,7 +67,7 @@ export class Checkpointer {
     this.#requested = true;
     this.#requestedAtMs = performance.now();
     this.#statesLeft = STATE_ROUNDS;
-    this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
+    this.#timer ??= setInterval(() => this.#look(), LOOK_MS);
   }
 
   /** Between a pull and the next push. */
@@ -75,7 +75,7 @@ export class Checkpointer {
     await this.#taking;
     const { rank } = this.#parts;
     if (rank === 0 && (!this.#requested || this.#passing-- > 0)) return;
-    if (rank !== 0 && this.#statesLeft-- <= 0) return this.#keptIfDue(OTHERS_MS);
+    if (rank !== 0 && this.#statesLeft-- <= 0) return this.#reportSavedIfDue(OTHERS_MS);
     if (!(await this.#keepOwn(round, state)) || rank !== 0) return;
     await this.#wait(this.#parts.settle);
     await this.#taking;
@@ -85,7 +85,7 @@ export class Checkpointer {
 
   /** Where it fails rank 0 takes no checkpoint, since one with its state is worth more. */
   async #keepOwn(round: number, state: RankState): Promise<boolean> {
-    const { rank, directory, keep, shards, say } = this.#parts;
+    const { rank, directory, keep, shards, log } = this.#parts;
     try {
       await saveRankState(directory, shards.nameAt(round), rank, state);
       // Rank 0's states are removed with the checkpoints that it has named; the others name none.
@@ -94,7 +94,7 @@ export class Checkpointer {
     } catch (error) {
       if (rank === 0) this.#answered();
       const { message } = toAppError(error);
-      say(rank === 0 ? `the checkpoint after round ${round} failed: ${message}` : message);
+      log(rank === 0 ? `the checkpoint after round ${round} failed: ${message}` : message);
       return false;
     }
   }
@@ -105,22 +105,22 @@ export class Checkpointer {
    */
   async atEnd({ round, state }: Pick<RoundReport, "round" | "state">): Promise<void> {
     await this.#taking;
-    const { rank, directory, shards, say } = this.#parts;
+    const { rank, directory, shards, log } = this.#parts;
     try {
       const held = Math.min(round, await shards.rounds());
       const name = shards.nameAt(held);
       if (name === this.#durable) return;
-      const tell = (error: unknown) => say(toAppError(error).message);
-      await saveRankState(directory, name, rank, state).catch(tell);
+      const logFailure = (error: unknown) => log(toAppError(error).message);
+      await saveRankState(directory, name, rank, state).catch(logFailure);
       await this.#take(held);
     } catch (error) {
-      say(`no checkpoint could be taken at the end: ${toAppError(error).message}`);
+      log(`no checkpoint could be taken at the end: ${toAppError(error).message}`);
     }
   }
 
   /** Stops the timer. */
   close(): void {
-    clearInterval(this.#looking);
+    clearInterval(this.#timer);
   }
 
   watch(client: ParameterClient): ParameterClient {
@@ -160,7 +160,7 @@ export class Checkpointer {
     if (!this.#requested || this.#taking || this.#waitingSinceMs === undefined) return;
     if (performance.now() - this.#waitingSinceMs < STUCK_MS) return;
     if (this.#parts.rank !== 0) {
-      this.#keptIfDue(STUCK_MS);
+      this.#reportSavedIfDue(STUCK_MS);
       return;
     }
     this.#taking = this.#takeWhileWaiting().finally(() => {
@@ -172,30 +172,30 @@ export class Checkpointer {
    * Another rank than 0 reports when it may leave. It waits first, since rank 0 needs its parts
    * until the checkpoint is taken; then rank 0 has left, or the time is over.
    */
-  #keptIfDue(afterMs: number): void {
+  #reportSavedIfDue(afterMs: number): void {
     if (!this.#requested || performance.now() - this.#requestedAtMs < afterMs) return;
     this.#answered();
-    this.#parts.onKept();
+    this.#parts.onStateSaved();
   }
 
   async #takeWhileWaiting(): Promise<void> {
-    const { shards, say } = this.#parts;
+    const { shards, log } = this.#parts;
     try {
       await this.#take(await shards.rounds());
     } catch (error) {
-      say(`no checkpoint could be taken while waiting: ${toAppError(error).message}`);
+      log(`no checkpoint could be taken while waiting: ${toAppError(error).message}`);
     }
   }
 
   /** A failed checkpoint is logged, and the run continues: the previous one still counts. */
   async #take(round: number): Promise<void> {
-    const { rank, directory, shards, say, onDurable } = this.#parts;
+    const { rank, directory, shards, log, onDurable } = this.#parts;
     this.#answered();
     try {
       this.#durable = await shards.checkpoint(round);
       onDurable(this.#durable, round);
     } catch (error) {
-      say(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
+      log(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
       const name = shards.nameAt(round);
       if (name !== this.#durable) await forgetRankState(directory, name, rank);
     }
@@ -203,7 +203,7 @@ export class Checkpointer {
 
   #answered(): void {
     this.#requested = false;
-    clearInterval(this.#looking);
-    this.#looking = undefined;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
   }
 }

@@ -50,9 +50,9 @@ export default {
             if (isLast && death.act === "push") await new Promise(() => undefined);
             check(round);
             if (isLast) {
-              const heard = new Promise((resolve) => process.once("SIGUSR1", resolve));
+              const requested = new Promise((resolve) => process.once("SIGUSR1", resolve));
               process.kill(process.pid, "SIGUSR1");
-              await heard;
+              await requested;
               if (death.act === "checkpoint") setTimeout(die, death.afterMs);
             }
             await report({ round, step: round, loss: 0, metrics: {}, state: {} });
@@ -76,7 +76,7 @@ beforeAll(async () => {
 afterAll(() => cluster.close());
 
 /** The newest checkpoint that a trainer received, as a leader chooses it; "" before the first. */
-const latest = (told: readonly (string | undefined)[]) => told.findLast((name) => name) ?? "";
+const latest = (names: readonly (string | undefined)[]) => names.findLast((name) => name) ?? "";
 
 test("kill -9 during pushes and checkpoints: each update is applied once in the end", async () => {
   const plugin = join(cluster.folder, "counter.mjs");
@@ -88,13 +88,13 @@ test("kill -9 during pushes and checkpoints: each update is applied once in the 
   ];
   const orders = { plugins: [plugin], keepCheckpoints: 3 };
   const job = cluster.job("counter", { parameter_servers: 2, deaths }, [server, server], orders);
-  const told: (string | undefined)[] = [];
+  const names: (string | undefined)[] = [];
   let resumeFrom = "";
   for (const [i] of deaths.entries()) {
     const trainer = job.start({ attempt: i + 1, resumeFrom });
     expect(await trainer.ended(), trainer.output).toBe("SIGKILL");
-    told.push(...trainer.progress().map(({ checkpoint }) => checkpoint));
-    resumeFrom = latest(told);
+    names.push(...trainer.progress().map(({ checkpoint }) => checkpoint));
+    resumeFrom = latest(names);
   }
   // The first one was complete; whether the last one was depends on timing.
   expect(resumeFrom).toMatch(/^a\d-r0000(03|06)-s2$/);

@@ -67,15 +67,16 @@ function classesOf(
   { path, names }: Table,
   column: number,
   wanted: Float32Array,
-  told: number | undefined,
+  configured: number | undefined,
 ): number {
-  const most = told ?? MAX_CLASSES;
+  const most = configured ?? MAX_CLASSES;
   const bad = wanted.findIndex((each) => !Number.isInteger(each) || each < 0 || each >= most);
-  if (bad < 0) return told ?? wanted.reduce((greatest, each) => Math.max(greatest, each), 0) + 1;
+  if (bad < 0)
+    return configured ?? wanted.reduce((greatest, each) => Math.max(greatest, each), 0) + 1;
   const name = names ? ` (${cut(names[column] ?? "")})` : "";
   const where = `the class of row ${bad + 1}, column ${column + 1}${name}`;
   const allowed = `classes are whole numbers from 0 to ${most - 1}`;
-  const why = told === undefined ? "" : ", by config.classes";
+  const why = configured === undefined ? "" : ", by config.classes";
   throw fault(path, `has ${wanted[bad]} as ${where}: ${allowed}${why}`);
 }
 

@@ -97,8 +97,8 @@ test.each([
     { program: "classification", classes: 3 },
     /has 7 as the class of row 1, column 2 \(b\): .* from 0 to 2,/,
   ],
-])("table: %j with %j is refused", (content, config, told) => {
-  expect(() => splitCsv(content, config)).toThrow(told);
+])("table: %j with %j is refused", (content, config, expected) => {
+  expect(() => splitCsv(content, config)).toThrow(expected);
 });
 
 test.each([
@@ -136,14 +136,17 @@ test("messages: quote a file briefly, with its length, and keep the location", (
 test.each([
   [{ outputs: 4 }, /has 3 columns, and config\.outputs asks for the last 4 of them: leave one/],
   [{ target: "c", outputs: 2 }, /the 1 columns of config\.target, and config\.outputs is 2/],
-])("table: with three columns, %j is refused at config.outputs", (config, told) => {
+])("table: with three columns, %j is refused at config.outputs", (config, expected) => {
   let caught: unknown;
   try {
     splitCsv("a,b,c\n1,2,3\n", config);
   } catch (error) {
     caught = error;
   }
-  expect(caught).toMatchObject({ param: "config.outputs", message: expect.stringMatching(told) });
+  expect(caught).toMatchObject({
+    param: "config.outputs",
+    message: expect.stringMatching(expected),
+  });
 });
 
 test("files: a pipe, a socket or a device is refused before it is read", () => {
@@ -217,7 +220,7 @@ test.each([
     npy("<f8", "1, 2", new Uint8Array(Float64Array.of(1, 1e300).buffer)),
     /1e\+300 in row 1, column 2, which is too large for a float32/,
   ],
-])("npy: file %# is refused with its reason", (bytes, told) => {
+])("npy: file %# is refused with its reason", (bytes, expected) => {
   const data = readTrainingData([file("t.npy", bytes)]);
-  expect(() => readTable(data)).toThrow(told);
+  expect(() => readTable(data)).toThrow(expected);
 });

@@ -23,7 +23,7 @@ export interface TaskDevices {
 export async function chooseBackend(
   { backend, device }: Pick<TrainingConfig, "backend" | "device">,
   { hasGpu, threads }: TaskDevices,
-  say: (line: string) => void,
+  log: (line: string) => void,
 ): Promise<Backend> {
   if (backend === "reference") return referenceBackend;
   const isTfjs = backend === "tfjs";
@@ -35,7 +35,7 @@ export async function chooseBackend(
     return await (isTfjs ? tfjsBackend({ device: "cuda:0" }) : openDevice("cuda:0", threads));
   } catch (error) {
     if (device === "cuda") throw error;
-    say(`computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`);
+    log(`computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`);
     return cpu();
   }
 }

@@ -66,13 +66,13 @@ test("lost task: the others continue, and it is replaced, also rank 0", async ()
   // Now rank 0, whose duties pass to its replacement: it neither opens nor restores shards.
   await first.kill();
   const before = first.metrics().at(-1)?.round ?? 0;
-  const told = first.metrics().length;
+  const reported = first.metrics().length;
   const again = job.start({ rank: 0, incarnation: 1 });
   await again.reachesRound(before + 5);
   expect(await again.checkpoint()).toMatch(/^a1-r/);
   // It appends to the same file, from the round of the lost task.
   const rounds = again.metrics().map(({ round = 0 }) => round);
-  const own = rounds.slice(told);
+  const own = rounds.slice(reported);
   expect(own).toEqual(own.map((_, i) => (own[0] ?? 0) + i));
   expect(own[0]).toBeGreaterThanOrEqual(before);
   expect(own[0]).toBeLessThanOrEqual(before + 2);

@@ -17,7 +17,7 @@ let isOver = false;
  * `process.exit(0)` is not a success, and unhandled errors are reported.
  */
 export function installExitHandlers(): void {
-  process.on("uncaughtException", (error: unknown) => exitWithError(blamed(error)));
+  process.on("uncaughtException", (error: unknown) => exitWithError(attributedError(error)));
   process.on("exit", (code) => {
     if (isOver) return;
     const error = endedEarly(code);
@@ -55,10 +55,10 @@ export function exitWithError(error: unknown): never {
 }
 
 /** An unhandled error, attributed to the plugin in its stack. */
-function blamed(error: unknown): unknown {
+function attributedError(error: unknown): unknown {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
-  const whose = plugins.find((file) => stack.includes(pathToFileURL(resolve(file)).href));
-  return whose === undefined ? error : pluginError(`the plugin ${whose}`, error);
+  const plugin = plugins.find((file) => stack.includes(pathToFileURL(resolve(file)).href));
+  return plugin === undefined ? error : pluginError(`the plugin ${plugin}`, error);
 }
 
 function endedEarly(code: number): AppError {

@@ -126,7 +126,7 @@ export interface JobShardsOptions {
   readonly credentials: JobCredentials;
   readonly signal: AbortSignal;
   /** A line for the job's log. */
-  readonly say: (line: string) => void;
+  readonly log: (line: string) => void;
 }
 
 /** The job's parameters on its servers, for the task of one attempt. */
@@ -180,7 +180,7 @@ export class JobShards {
     const done = Math.min(...rounds);
     const first = Math.max(0, Math.min(...pushed) - done * pushesPerRound);
     if (this.#isReplacement)
-      this.#options.say(`takes the place of a lost task after round ${done}`);
+      this.#options.log(`takes the place of a lost task after round ${done}`);
     return { client: client.exchange ? client : withoutFirst(client, first), done };
   }
 
@@ -203,10 +203,10 @@ export class JobShards {
 
   /** Writes a checkpoint of all shards under the round's name. */
   async checkpoint(round: number): Promise<string> {
-    const { orders, say } = this.#options;
+    const { orders, log } = this.#options;
     const name = this.nameAt(round);
     const { uncopied } = await checkpointShards(this.#access, name, orders.keepCheckpoints);
-    for (const why of uncopied) say(why);
+    for (const why of uncopied) log(why);
     return name;
   }
 
@@ -229,7 +229,7 @@ export class JobShards {
   }
 
   async #open(): Promise<void> {
-    const { orders, say } = this.#options;
+    const { orders, log } = this.#options;
     // What an earlier attempt left is in its checkpoint, or was never saved. Each step is retried
     // by itself, since to close this attempt's own shards again would end it.
     await this.#persist(() => closeShards(this.#access));
@@ -248,8 +248,8 @@ export class JobShards {
     const { used, refused } = await restored.catch((cause) => {
       throw this.#restoreFault(cause);
     });
-    for (const why of refused) say(`a checkpoint was passed over: ${why}`);
-    say(`resumed from checkpoint ${used.name}`);
+    for (const why of refused) log(`a checkpoint was passed over: ${why}`);
+    log(`resumed from checkpoint ${used.name}`);
   }
 
   /** Distinguishes what to correct: the data, or nothing. */
@@ -299,8 +299,8 @@ export class JobShards {
         if (!isAway(cause)) throw cause;
         if (performance.now() - sinceMs > AWAY_MS) {
           const message = `a parameter server is away for ${AWAY_MS} ms`;
-          const { message: told } = toAppError(cause);
-          throw new AppError("unavailable", `${message}: ${told}`, { cause });
+          const { message: reason } = toAppError(cause);
+          throw new AppError("unavailable", `${message}: ${reason}`, { cause });
         }
         await delay(backoff.nextMs(), undefined, { signal });
       }

@@ -24,8 +24,8 @@ export interface ProgressFacts {
  */
 export class ProgressWriter {
   readonly #facts: ProgressFacts;
-  #toldAtMs = performance.now();
-  #toldStep: number | undefined;
+  #reportedAtMs = performance.now();
+  #reportedStep: number | undefined;
   #tokens = 0;
   #rates: Readonly<Record<string, number>> = {};
   #latest: RoundReport | undefined;
@@ -45,29 +45,29 @@ export class ProgressWriter {
     const { round, step, loss, reward, metrics } = report;
     if (metricsFile !== undefined)
       appendLine(metricsFile, { round, step, loss, reward, ...metrics });
-    if (this.#toldStep === undefined) this.#begin(step);
+    if (this.#reportedStep === undefined) this.#begin(step);
     else this.#tokens += report.tokens ?? 0;
     const isLast = step >= this.#facts.totalSteps || report.reached === true;
-    if (isLast || performance.now() - this.#toldAtMs >= LINE_MS) this.#tell({});
+    if (isLast || performance.now() - this.#reportedAtMs >= LINE_MS) this.#report({});
   }
 
   /** Reports that a checkpoint is durable, and its step. */
   checkpoint(name: string, step: number): void {
-    this.#tell({ checkpoint: name, checkpoint_step: step });
+    this.#report({ checkpoint: name, checkpoint_step: step });
   }
 
   /** Reports that this rank has saved its state for a checkpoint that rank 0 names. */
-  kept(): void {
-    this.#tell({ checkpoint_kept: true });
+  onStateSaved(): void {
+    this.#report({ checkpoint_kept: true });
   }
 
   /** Rates exclude the first round, which warms up. */
   #begin(step: number): void {
-    this.#toldStep = step;
-    this.#toldAtMs = performance.now();
+    this.#reportedStep = step;
+    this.#reportedAtMs = performance.now();
   }
 
-  #tell(more: Readonly<Record<string, unknown>>): void {
+  #report(more: Readonly<Record<string, unknown>>): void {
     const { backend, device, progressFile, totalSteps } = this.#facts;
     const { round, step, loss, reward, metrics } = this.#latest ?? {};
     appendLine(progressFile, {
@@ -85,16 +85,16 @@ export class ProgressWriter {
   #ratesNow(): Readonly<Record<string, number>> {
     const step = this.#latest?.step ?? 0;
     const nowMs = performance.now();
-    const seconds = (nowMs - this.#toldAtMs) / 1_000;
-    const steps = step - (this.#toldStep ?? step);
+    const seconds = (nowMs - this.#reportedAtMs) / 1_000;
+    const steps = step - (this.#reportedStep ?? step);
     if (steps <= 0 || seconds <= 0) return this.#rates;
     const tokens = rounded(this.#tokens / seconds);
     this.#rates = {
       steps_per_second: rounded(steps / seconds),
       ...(tokens > 0 && { tokens_per_second: tokens }),
     };
-    this.#toldAtMs = nowMs;
-    this.#toldStep = step;
+    this.#reportedAtMs = nowMs;
+    this.#reportedStep = step;
     this.#tokens = 0;
     return this.#rates;
   }

@@ -36,7 +36,7 @@ export interface TrainerControl {
   /** Registers the action for a requested checkpoint. */
   onCheckpointRequest(take: () => void): void;
   /** A line for the job's log. */
-  say(line: string): void;
+  log(line: string): void;
 }
 
 /** How long rank 0 waits, under ssp and asp, for others that push nothing more. */
@@ -52,15 +52,15 @@ const REACHED = "heddle.reached";
 export async function runTrainer(orders: TrainerOrders, control: TrainerControl): Promise<void> {
   const plugins = await loadPlugins(orders.plugins ?? []);
   const config = checkedConfig(orders);
-  const backend = await chooseBackend(config, orders, control.say);
+  const backend = await chooseBackend(config, orders, control.log);
   const plan = planFor(config, plugins, backend, orders);
-  const { signal, say } = control;
+  const { signal, log } = control;
   const { ticket, authority } = orders;
   const credentials = { ticket, authority };
-  const shards = new JobShards({ orders, config, plan, credentials, signal, say });
-  say(greeting(orders, plan, backend));
+  const shards = new JobShards({ orders, config, plan, credentials, signal, log });
+  log(greeting(orders, plan, backend));
   const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
-  const joined = await joinOrHear(shards, initial, orders, say);
+  const joined = await joinUnlessEnded(shards, initial, orders, log);
   if (!joined) return;
   const { client, done } = joined;
   const code = codeVersion(orders.release, orders.plugins ?? []);
@@ -76,17 +76,17 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
  * Undefined where rank 0 has ended the job before this task joined: a replacement, or a slow start
  * under asp or ssp.
  */
-async function joinOrHear(
+async function joinUnlessEnded(
   shards: JobShards,
   initial: () => Parameters,
   { rank }: TrainerOrders,
-  say: (line: string) => void,
+  log: (line: string) => void,
 ): Promise<Awaited<ReturnType<JobShards["join"]>> | undefined> {
   try {
     return await shards.join(initial);
   } catch (error) {
     if (toAppError(error).code !== "gone" || rank === 0) throw error;
-    say("the job is done: rank 0 has ended it");
+    log("the job is done: rank 0 has ended it");
     return undefined;
   }
 }
@@ -121,7 +121,7 @@ async function trainAndLeave(run: Run): Promise<void> {
   } catch (error) {
     // Rank 0 closes the shards when the job is done, perhaps before this task's last step.
     if (toAppError(error).code !== "gone" || orders.rank === 0) throw error;
-    control.say("the job is done: rank 0 has ended it");
+    control.log("the job is done: rank 0 has ended it");
     await client.dismiss();
   }
 }
@@ -133,7 +133,7 @@ async function train(
   progress: ProgressWriter,
 ): Promise<"finished" | "stopped early"> {
   const { orders, control, plan, shards, client, done } = run;
-  const { signal, say } = control;
+  const { signal, log } = control;
   const state = await ownState(run);
   if (state && REACHED in state) {
     await client.pull(parameters);
@@ -141,9 +141,9 @@ async function train(
   }
   const checkpointer = new Checkpointer({
     ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
-    ...{ shards, say, keep: orders.keepCheckpoints },
+    ...{ shards, log, keep: orders.keepCheckpoints },
     onDurable: (name, round) => progress.checkpoint(name, plan.stepAfter(round)),
-    onKept: () => progress.kept(),
+    onStateSaved: () => progress.onStateSaved(),
     settle: async () => client.exchange?.settle(),
   });
   control.onCheckpointRequest(() => checkpointer.request());
@@ -160,7 +160,7 @@ async function train(
         // happen.
         await new Promise((resolve) => setImmediate(resolve));
         if (!round.reached || orders.rank !== 0) return "go on";
-        say(`the return reached ${round.reward}: done at step ${round.step}`);
+        log(`the return reached ${round.reward}: done at step ${round.step}`);
         ending = "stopped early";
         return "stop";
       },
@@ -194,7 +194,7 @@ async function ownState({ orders, plan, done, control }: Run): Promise<RankState
   if (found?.round === done) return found.state;
   // No later round would correct it: the job would export an older average.
   if (done >= plan.rounds) return undefined;
-  control.say(
+  control.log(
     found
       ? `rank ${orders.rank} goes on with what it kept at round ${found.round}, not ${done}`
       : `rank ${orders.rank} has nothing of its own from before: its optimizer begins anew`,
@@ -216,7 +216,7 @@ async function awaitOthers(
     if (now > rounds) movedAtMs = performance.now();
     rounds = now;
     if (performance.now() - movedAtMs < LAST_PARTS_MS) continue;
-    control.say(`going on without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
+    control.log(`going on without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
     break;
   }
   await client.pullAlone(parameters);
@@ -237,7 +237,7 @@ async function leaveArtifacts(
   };
   await plan.writeArtifacts(directory, parameters, lineage);
   await writeLineage(directory, lineage);
-  control.say(`done at step ${step}; artifacts are in ${directory}`);
+  control.log(`done at step ${step}; artifacts are in ${directory}`);
 }
 
 function checkedConfig(orders: TrainerOrders): JobConfig {

@@ -22,7 +22,7 @@ interface OpenRequest {
   readonly outbox: Outbox;
   call?: ReplicaCall | undefined;
   /** Its last event awaits its reader, and was not reported to the master. */
-  isToTell?: boolean;
+  isEndUnreported?: boolean;
 }
 
 /**
@@ -131,7 +131,7 @@ export class InferenceSession {
   #push(id: number, opened: OpenRequest, event: EngineEvent): void {
     if (this.#ended) return;
     opened.outbox.push(event.id === id ? event : { ...event, id });
-    if (isLast(event)) opened.isToTell = true;
+    if (isLast(event)) opened.isEndUnreported = true;
     this.#markDirty(id);
   }
 
@@ -155,8 +155,8 @@ export class InferenceSession {
         events.push(encodeEvent(event));
         if (isLast(event)) this.#open.delete(id);
       }
-      if (!opened?.isToTell) continue;
-      opened.isToTell = false;
+      if (!opened?.isEndUnreported) continue;
+      opened.isEndUnreported = false;
       if (this.#open.has(id)) computed.push(id);
     }
     this.#dirty.clear();

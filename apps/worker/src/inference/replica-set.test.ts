@@ -119,13 +119,13 @@ test("five failed loads: no retry until the file changes or a user asks", async 
   for (let times = 1; times <= 4; times++) await fails(times);
   expect(status()).toMatchObject({ failureCode: "engine_failed" });
   await fails(5);
-  const told =
+  const advice =
     /^the engine .* SIGABRT; it wrote: GGML_ASSERT.* failed 5 times in a row and is not tried/;
   expect(status()).toMatchObject({
     failureCode: "model_failed",
-    message: expect.stringMatching(told),
+    message: expect.stringMatching(advice),
   });
-  expect(logged).toEqual([expect.not.stringMatching(told), expect.stringMatching(told)]);
+  expect(logged).toEqual([expect.not.stringMatching(advice), expect.stringMatching(advice)]);
   await fails(5);
   writeFileSync(path, "as absurd");
   for (let times = 6; times <= 10; times++) await fails(times);

@@ -199,13 +199,13 @@ export class Replica {
     } catch (error) {
       if (this.#closing.signal.aborted) return;
       const failure = toAppError(error);
-      this.#onFailure(this.#judged(failure));
+      this.#onFailure(this.#classified(failure));
       this.#lastFailure = failure.message;
     }
   }
 
   /** The failure, marked where it is permanent: the file was refused, or failed too often. */
-  #judged(failure: AppError): AppError {
+  #classified(failure: AppError): AppError {
     const { code, message } = failure;
     // A failed pull has given no file to an engine; a missing device may return.
     const isOfLoad = this.#phase === "loading" && code !== "unavailable";

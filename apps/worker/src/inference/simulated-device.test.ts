@@ -34,17 +34,17 @@ async function startedOn(device: string | undefined) {
     signal,
   };
   const engine = await ports.startEngine(start);
-  const told = engine.info.device;
+  const reported = engine.info.device;
   await engine.close();
-  return { startedWith, told };
+  return { startedWith, reported };
 }
 
 test("simulated GPU: its engine runs on the CPU and reports that; others do not", async () => {
   const simulated = "gpu 0: H100 (simulated, on the CPU)";
-  expect(await startedOn("0")).toEqual({ startedWith: "cpu", told: simulated });
+  expect(await startedOn("0")).toEqual({ startedWith: "cpu", reported: simulated });
   for (const device of ["1", "cpu", undefined]) {
-    const { startedWith, told } = await startedOn(device);
+    const { startedWith, reported } = await startedOn(device);
     expect(startedWith).toBe(device);
-    expect(told).not.toContain("simulated");
+    expect(reported).not.toContain("simulated");
   }
 });

@@ -42,7 +42,7 @@ export class OutputHold {
   }
 
   /** The task's progress, with the reason of a stop. */
-  told(progress: TaskProgress | undefined): TaskProgress | undefined {
+  withHoldReason(progress: TaskProgress | undefined): TaskProgress | undefined {
     if (!this.#isHeld) return progress;
     const { line = "{}" } = progress ?? {};
     const mebibytes = (this.#streams.maxBytes / 2 ** 20).toFixed(0);

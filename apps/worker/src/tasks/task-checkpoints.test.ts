@@ -30,15 +30,15 @@ test.concurrent("checkpoint: has the step that was reported with it, not a later
   await leader.startWorker();
   const session = leader.open();
   const lines = [{ step: 9, checkpoint: "c1" }, { step: 12 }];
-  const told = (rank: number) => session.status(taskId(rank))?.progress;
+  const progress = (rank: number) => session.status(taskId(rank))?.progress;
   const write = (line: object) => `echo '${JSON.stringify(line)}' >> $HEDDLE_PROGRESS_FILE`;
   await session.start(shell(lines.map(write).join("; ")));
   const named = [...lines, { step: 15, checkpoint: "c2", checkpoint_step: 14 }];
   await session.start(shell(named.map(write).join("; ")), taskId(1));
   await session.reaches("exited");
   await session.reaches("exited", taskId(1));
-  expect(told(0)).toMatchObject({ line: '{"step":12}', checkpoint: "c1", checkpointStep: 9 });
-  expect(told(1)).toMatchObject({ checkpoint: "c2", checkpointStep: 14 });
+  expect(progress(0)).toMatchObject({ line: '{"step":12}', checkpoint: "c1", checkpointStep: 9 });
+  expect(progress(1)).toMatchObject({ checkpoint: "c2", checkpointStep: 14 });
 });
 
 test.concurrent("retention: the newest checkpoints over all attempts, none after the job", async (context) => {

@@ -216,7 +216,7 @@ export class TaskService {
   async close(graceMs: number): Promise<void> {
     clearInterval(this.#pruning);
     await this.#table.close(graceMs);
-    await this.#told();
+    await this.#reported();
     this.#sessions.close();
     await Promise.all(this.#shippers.map((shipper) => shipper.close()));
     await this.#lease.close();
@@ -229,7 +229,7 @@ export class TaskService {
   /**
    * Resolves when the masters have every task's end and log, or soon where they are unreachable.
    */
-  async #told(): Promise<void> {
+  async #reported(): Promise<void> {
     const end = performance.now() + maxTellMs;
     const isDone = () => this.#table.statuses().length === 0 && this.#table.tasks().length === 0;
     while (this.#sessions.isOpen && !isDone() && performance.now() < end) await delay(20);
@@ -256,7 +256,7 @@ export class TaskService {
     return this.#table.tasks().flatMap(({ plan, streams }) =>
       TASK_STREAMS.map((stream) => {
         // A master that has left the group since may be one that was waited for.
-        this.#tellShipped(streams, stream);
+        this.#reportShipped(streams, stream);
         const { id, logGrant: grant = "" } = plan;
         return { id, grant, stream, log: streams.logs[stream] };
       }),
@@ -276,10 +276,10 @@ export class TaskService {
     const log = streams.logs[name];
     const ends = this.#durable.get(log) ?? new Map<string, number>();
     this.#durable.set(log, ends.set(master, Math.max(end, ends.get(master) ?? 0)));
-    this.#tellShipped(streams, name);
+    this.#reportShipped(streams, name);
   }
 
-  #tellShipped(streams: TaskStreams, name: StreamName): void {
+  #reportShipped(streams: TaskStreams, name: StreamName): void {
     const ends = this.#durable.get(streams.logs[name]);
     if (!ends) return;
     const { present, majority } = this.#masters();

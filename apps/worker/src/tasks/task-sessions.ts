@@ -30,7 +30,7 @@ export class TaskSessions {
   #current: TaskSession | undefined;
   /** The latest refusal of a leader. */
   #refusal = "";
-  #heardAtMs = performance.now();
+  #openAtMs = performance.now();
 
   constructor(table: TaskTable, lease: LeaseKeeper, log: NodeLog) {
     this.#table = table;
@@ -60,8 +60,8 @@ export class TaskSessions {
 
   /** Why no leader is followed, where that has lasted; else empty. */
   get refusal(): string {
-    if (this.isOpen) this.#heardAtMs = performance.now();
-    return performance.now() - this.#heardAtMs > refusalMs ? this.#refusal : "";
+    if (this.isOpen) this.#openAtMs = performance.now();
+    return performance.now() - this.#openAtMs > refusalMs ? this.#refusal : "";
   }
 
   /** Whether a leader is connected. */
@@ -163,7 +163,7 @@ class TaskSession {
     this.#unsubscribe = this.#table.onChange((task, what) => {
       if (what !== "output") this.#markDirty(task);
     });
-    this.#askForLease();
+    this.#requestLease();
     this.#scheduleFolders(foldersSoonMs);
   }
 
@@ -180,7 +180,7 @@ class TaskSession {
     this.#scheduleFolders(foldersMs);
   }
 
-  #askForLease(): void {
+  #requestLease(): void {
     if (this.#ended) return;
     this.#stream.write({ leaseRequest: { request: this.#lease.ask() } });
     this.#scheduleAsking();
@@ -188,7 +188,7 @@ class TaskSession {
 
   #scheduleAsking(): void {
     clearTimeout(this.#renewing);
-    this.#renewing = setTimeout(() => this.#askForLease(), this.#lease.renewEveryMs);
+    this.#renewing = setTimeout(() => this.#requestLease(), this.#lease.renewEveryMs);
     this.#renewing.unref();
   }
 

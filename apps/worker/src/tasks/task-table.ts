@@ -114,13 +114,13 @@ export class TaskTable {
 
   /** Of the running tasks that have reported progress since, for heartbeats. */
   progressSince(unixMs: number): TaskStatus[] {
-    const told: TaskStatus[] = [];
+    const statuses: TaskStatus[] = [];
     for (const live of this.#tasks.values()) {
       const { task, phase, progress } = live.status();
       if (phase === "exited" || Number(progress?.atUnixMs ?? 0) < unixMs) continue;
-      told.push({ task, phase, progress });
+      statuses.push({ task, phase, progress });
     }
-    return told;
+    return statuses;
   }
 
   /** Tasks whose logs are kept. */

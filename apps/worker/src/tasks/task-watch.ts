@@ -83,7 +83,7 @@ export class TaskWatch {
     const { diskBytes } = this.#plan.spec;
     if (diskBytes === 0 || nowMs - this.#diskAtMs < diskEveryMs) return this.#diskVerdict;
     this.#diskAtMs = Number.POSITIVE_INFINITY;
-    void wordsOnDisk(this.#directory, diskBytes).then((words) => {
+    void diskViolation(this.#directory, diskBytes).then((words) => {
       const advice = "ask for more with `resources.local_ssd_gb`";
       if (words) this.#diskVerdict = { reason: "ExitCode", message: `${words}: ${advice}` };
       this.#diskAtMs = performance.now();
@@ -93,7 +93,7 @@ export class TaskWatch {
 }
 
 /** The violation of the disk's bound; undefined where there is none, or where the scan fails. */
-async function wordsOnDisk(
+async function diskViolation(
   { root, name }: TaskDirectory,
   diskBytes: number,
 ): Promise<string | undefined> {

@@ -7,7 +7,7 @@ import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { OutputHold } from "../logs/output-hold.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
-import { ToldProgress } from "./checkpoints/told-progress.ts";
+import { ProgressReporter } from "./checkpoints/progress-reporter.ts";
 import {
   type GangPlaces,
   LaunchError,
@@ -15,7 +15,7 @@ import {
   type TaskHandle,
   type TaskLaunch,
 } from "./executors/executor.ts";
-import { type ExitVerdict, judge } from "./executors/exit-reason.ts";
+import { type ExitVerdict, exitReason } from "./executors/exit-reason.ts";
 import { taskEnvironment } from "./executors/task-environment.ts";
 import { PortReservation } from "./port-reservation.ts";
 import { ProgressFile } from "./records/progress-file.ts";
@@ -47,7 +47,7 @@ export class Task {
   readonly directory: TaskDirectory;
   readonly streams: TaskStreams;
   readonly #context: TaskContext;
-  readonly #progress: ToldProgress;
+  readonly #progress: ProgressReporter;
   readonly #ending = new AbortController();
   readonly #hold: OutputHold;
   #phase: TaskPhaseName = "leased";
@@ -76,7 +76,7 @@ export class Task {
     this.directory = directory;
     this.streams = streams;
     this.#context = context;
-    this.#progress = new ToldProgress({
+    this.#progress = new ProgressReporter({
       file: new ProgressFile(directory.root, directory.progressName),
       checkpoints: context.checkpoints,
       intervalMs: plan.spec.progressIntervalMs - progressMs / 2,
@@ -100,7 +100,7 @@ export class Task {
       phase: this.#phase,
       rendezvous: this.#rendezvous,
       exit: this.#exit,
-      progress: this.#hold.told(this.#progress.told),
+      progress: this.#hold.withHoldReason(this.#progress.reported),
       cluster: this.plan.cluster,
     };
   }
@@ -329,7 +329,7 @@ export class Task {
 
   /** Reports to the masters that it was stopped, or continues. */
   #onHold(): void {
-    if (!this.#hold.isHeld) this.#progress.goOn();
+    if (!this.#hold.isHeld) this.#progress.onResumed();
     this.#context.onChange("progress");
   }
 
@@ -376,14 +376,14 @@ export class Task {
   async #leaveWithCheckpoint(handle: TaskHandle): Promise<void> {
     const stop = this.#stop;
     if (!stop) return;
-    const { told, keptCount } = this.#progress;
+    const { reported, keptCount } = this.#progress;
     const graceMs = stop.killAtMs - performance.now();
     const keepMs = Math.min(graceMs / 2, Math.max(minLeaveMs, graceMs * leaveShare));
     const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
     if ((await handle.signal(signal, true)) === 0) return;
     while (this.#phase !== "exited" && stop.checkpoint) {
-      const { told: now, keptCount: kept } = this.#progress;
-      if (now?.checkpointUnixMs !== told?.checkpointUnixMs || kept > keptCount) return;
+      const { reported: now, keptCount: kept } = this.#progress;
+      if (now?.checkpointUnixMs !== reported?.checkpointUnixMs || kept > keptCount) return;
       if (performance.now() >= stop.killAtMs - keepMs) return;
       await delay(watchMs / 2);
     }
@@ -406,7 +406,7 @@ export class Task {
     const { reason, message } =
       asked && !verdict
         ? { reason: "", message: `stopped: ${this.#stopWhy}` }
-        : judge(end, lastLines, verdict);
+        : exitReason(end, lastLines, verdict);
     const { exitCode, signal = "" } = end;
     const endedUnixMs = Date.now();
     const sickDevices = [...(verdict?.sickDevices ?? [])];

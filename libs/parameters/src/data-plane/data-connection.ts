@@ -6,10 +6,10 @@ import {
   dataHelloFrame,
   HEAD_BYTES,
   parseHead,
+  receivedError,
   requestFrame,
   SLICE_BYTES,
   SOCKET_OPTIONS,
-  toldError,
 } from "./data-frames.ts";
 
 /** The destination of an answer's bytes, which are not copied on the way. */
@@ -142,7 +142,9 @@ export class DataConnection {
     if (answer.got < answer.head.bytes) return;
     this.#socket.setTimeout(0);
     const { head, text } = answer;
-    this.#settle(() => (text ? answer.reject(toldError(text, this.#peer)) : answer.resolve(head)));
+    this.#settle(() =>
+      text ? answer.reject(receivedError(text, this.#peer)) : answer.resolve(head),
+    );
   }
 
   #end(why: string, cause?: unknown): void {

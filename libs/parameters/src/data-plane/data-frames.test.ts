@@ -6,9 +6,9 @@ import {
   HEAD_BYTES,
   headFrame,
   parseHead,
+  receivedError,
   requestFrame,
   tokenOfHello,
-  toldError,
 } from "./data-frames.ts";
 
 test("frames: a hello has its token; one of another protocol has none", () => {
@@ -47,23 +47,23 @@ test("frames: a head with an invalid or too large number of bytes is refused", (
 test("frames: an error has its code, its text and the peer's name", () => {
   const frame = errorFrame(new AppError("not_found", "none"));
   expect(parseHead(frame)).toMatchObject({ failed: true, bytes: frame.length - HEAD_BYTES });
-  const told = toldError(frame.subarray(HEAD_BYTES), "unix:/x");
-  expect(told).toMatchObject({ code: "not_found", message: "none", node: "unix:/x" });
+  const received = receivedError(frame.subarray(HEAD_BYTES), "unix:/x");
+  expect(received).toMatchObject({ code: "not_found", message: "none", node: "unix:/x" });
 });
 
 test("frames: a long error is cut to the bound", () => {
   const frame = errorFrame(new AppError("conflict", "\u0001".repeat(5_000)));
   expect(() => parseHead(frame)).not.toThrow();
-  expect(toldError(frame.subarray(HEAD_BYTES), "").message).toHaveLength(1_300);
+  expect(receivedError(frame.subarray(HEAD_BYTES), "").message).toHaveLength(1_300);
 });
 
 test("frames: an unknown error becomes one of the protocol", () => {
   for (const text of ["{", "null", "3"]) {
-    expect(toldError(Buffer.from(text), "p")).toMatchObject({
+    expect(receivedError(Buffer.from(text), "p")).toMatchObject({
       code: "server_error",
       message: expect.stringMatching(/run one version/),
     });
   }
   const odd = Buffer.from('{"code":"nonsense","message":"m"}');
-  expect(toldError(odd, "p")).toMatchObject({ code: "server_error", message: "m" });
+  expect(receivedError(odd, "p")).toMatchObject({ code: "server_error", message: "m" });
 });

@@ -73,7 +73,7 @@ export function parseHead(frame: Buffer): DataHead & { readonly failed: boolean 
 }
 
 /** The error that a peer sent, with its code; an unknown one becomes an error of the protocol. */
-export function toldError(text: Buffer, peer: string): AppError {
+export function receivedError(text: Buffer, peer: string): AppError {
   const { code, message } = parsedError(text);
   return new AppError(isErrorCode(code) ? code : "server_error", String(message), { node: peer });
 }
@@ -81,8 +81,8 @@ export function toldError(text: Buffer, peer: string): AppError {
 function parsedError(text: Buffer): { readonly code?: unknown; readonly message?: unknown } {
   const broken = { message: "a data connection broke its protocol: run one version" };
   try {
-    const told: unknown = JSON.parse(text.toString());
-    return typeof told === "object" && told !== null ? told : broken;
+    const content: unknown = JSON.parse(text.toString());
+    return typeof content === "object" && content !== null ? content : broken;
   } catch {
     return broken;
   }

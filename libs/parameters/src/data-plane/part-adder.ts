@@ -130,7 +130,7 @@ export class PartAdder implements DataSink {
       else kernels.addInt8(to, staging + scaleBytes(count), staging, count, this.#weight);
       poisoned = kernels.notFinite(to, count);
     }
-    if (poisoned) throw poisonedPart(this.#added, this.#added + count);
+    if (poisoned) throw notFiniteError(this.#added, this.#added + count);
     this.#added += count;
   }
 
@@ -145,7 +145,7 @@ export class PartAdder implements DataSink {
       if (at >= elements || at <= this.#lastIndex) {
         throw new AppError("invalid_value", `a sparse part has the index ${at} out of order`);
       }
-      if (!Number.isFinite(value)) throw poisonedPart(at, at + 1);
+      if (!Number.isFinite(value)) throw notFiniteError(at, at + 1);
       sums[at] = (sums[at] ?? 0) + this.#weight * value;
       this.#lastIndex = at;
     }
@@ -157,7 +157,7 @@ export class PartAdder implements DataSink {
 }
 
 /** The error of a part with a value that is not finite in these elements. */
-export function poisonedPart(begin: number, end: number): AppError {
+export function notFiniteError(begin: number, end: number): AppError {
   return new AppError(
     "invalid_value",
     `a part was refused: elements ${begin} to ${end} of the shard hold NaN or infinity. ` +

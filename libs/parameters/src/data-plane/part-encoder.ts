@@ -13,7 +13,7 @@ import {
   scaleBytes,
 } from "../shards/compression.ts";
 import { bytesOf, type ShardLayout, slabPieces } from "../shards/shard-layout.ts";
-import { poisonedPart } from "./part-adder.ts";
+import { notFiniteError } from "./part-adder.ts";
 
 /** The encoded part of one shard; the pieces must not change until the part is released. */
 export interface EncodedPart {
@@ -58,7 +58,7 @@ export class PartEncoder {
     const values = this.#gather(this.#memory, part, bytes);
     // An encoding would hide it from the server, and it would stay in the residual.
     if (this.#kernels.notFinite(bytes, this.#layout.elements)) {
-      throw poisonedPart(0, this.#layout.elements);
+      throw notFiniteError(0, this.#layout.elements);
     }
     if (compression === "topk") return this.#sparse(this.#memory, values);
     this.#kernels.add(0, bytes, this.#layout.elements);

@@ -79,7 +79,7 @@ test("source: another push's part, or another shard's, is not found", async () =
     await expect(take(grpc, 0, clock, 2)).rejects.toMatchObject(none);
   }
   await expect(ask(unix, 2, 4)).rejects.toMatchObject(none);
-  one.letGo();
+  one.release();
   await expect(ask(unix, 0, 4)).rejects.toMatchObject(none);
 });
 

@@ -74,7 +74,7 @@ export class PartSource {
   }
 
   /** The kept parts are in an update that this worker has pulled. */
-  letGo(): void {
+  release(): void {
     this.#parts = new Map();
   }
 

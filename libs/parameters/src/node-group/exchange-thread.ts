@@ -36,12 +36,12 @@ function ending<Argument, Result>(
 }
 
 function traffic(): ExchangeTraffic {
-  const told = clients.flatMap(({ servers }) => servers?.traffic ?? []);
-  if (told.length === 0) return undefined;
+  const traffics = clients.flatMap(({ servers }) => servers?.traffic ?? []);
+  if (traffics.length === 0) return undefined;
   const sum = (of: (one: ParameterTraffic) => number) =>
-    told.reduce((total, one) => total + of(one), 0);
+    traffics.reduce((total, one) => total + of(one), 0);
   return {
-    paths: told.flatMap(({ paths }) => paths),
+    paths: traffics.flatMap(({ paths }) => paths),
     bytesPushed: sum(({ bytesPushed }) => bytesPushed),
     bytesPulled: sum(({ bytesPulled }) => bytesPulled),
     retries: sum(({ retries }) => retries),

@@ -84,7 +84,7 @@ export class NodeFollower implements ParameterClient {
     };
     const sink = new SlabScatter(this.#layout, into);
     const { version } = await this.#leader.request(request, sink, this.#signal);
-    this.#source.letGo();
+    this.#source.release();
     return version;
   }
 

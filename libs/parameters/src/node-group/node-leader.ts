@@ -37,7 +37,7 @@ export class NodeLeader implements ParameterClient {
   #wake: () => void = () => undefined;
   #clock = 0;
   #over: AppError | undefined;
-  readonly #told = new Set<number>();
+  readonly #notified = new Set<number>();
 
   private constructor(
     client: ParameterServerClient,
@@ -113,14 +113,14 @@ export class NodeLeader implements ParameterClient {
   async dismiss(): Promise<void> {
     this.#over = undefined;
     this.#refuse(new AppError("gone", "the job is over: this node's leading task has ended it"));
-    await this.#heard();
+    await this.#allNotified();
   }
 
   /**
    * Where a server was lost, the others of the node fail with that, not with a broken connection.
    */
   async close(): Promise<void> {
-    if (this.#over?.code === "shard_unavailable") await this.#heard();
+    if (this.#over?.code === "shard_unavailable") await this.#allNotified();
     this.#listener.close();
     for (const route of this.#routes.values()) route.close();
     await this.servers.close();
@@ -129,7 +129,7 @@ export class NodeLeader implements ParameterClient {
   async #answer(request: FollowerRequest): Promise<DataAnswer> {
     checkPlan(this.#options.spec, this.#plan, request.plan);
     if (this.#over) {
-      this.#told.add(request.member);
+      this.#notified.add(request.member);
       throw this.#over;
     }
     const answer = Promise.withResolvers<DataAnswer>();
@@ -202,17 +202,17 @@ export class NodeLeader implements ParameterClient {
     this.#over ??= toAppError(error);
     for (const { member, answer } of this.#waiting.values()) {
       answer.reject(this.#over);
-      this.#told.add(member);
+      this.#notified.add(member);
     }
     this.#waiting.clear();
   }
 
   /** Resolves when all others have been notified, at the timeout, or when this task must leave. */
-  async #heard(): Promise<void> {
+  async #allNotified(): Promise<void> {
     const { signal } = this.#options;
     const end = performance.now() + DISMISS_MS;
     const isLate = () => signal.aborted || performance.now() >= end;
-    while (this.#told.size < this.#members - 1 && !isLate()) {
+    while (this.#notified.size < this.#members - 1 && !isLate()) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }

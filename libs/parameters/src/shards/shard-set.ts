@@ -182,8 +182,8 @@ export async function restoreShards<Checkpoint extends HeldCheckpoint>(
       areDamaged &&= code === "invalid_value";
     }
   }
-  const told = refused.join("; ") || "there is none";
-  const message = `no checkpoint of job ${access.spec.jobId} can be used: ${told}`;
+  const reasons = refused.join("; ") || "there is none";
+  const message = `no checkpoint of job ${access.spec.jobId} can be used: ${reasons}`;
   throw new AppError(areDamaged ? "invalid_value" : "not_found", message);
 }
 
@@ -214,7 +214,7 @@ async function copyPieces(
 ): Promise<string[]> {
   const { spec } = access;
   const ring = allHolders(access);
-  const told = await Promise.all(
+  const failures = await Promise.all(
     spec.servers.map(async (source, piece) => {
       const at = ring.indexOf(source);
       const others = [...ring.slice(at + 1), ...ring.slice(0, at)];
@@ -222,7 +222,7 @@ async function copyPieces(
       return copyPiece(access, request, others);
     }),
   );
-  return told.flatMap((why) => why ?? []);
+  return failures.flatMap((why) => why ?? []);
 }
 
 /** Tries the servers in order; resolves with why all failed, or undefined after a success. */

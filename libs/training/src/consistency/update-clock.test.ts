@@ -16,21 +16,21 @@ describe("bsp", () => {
   it("distinguishes repeated, late and out-of-order parts", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 2);
     clock.accept(0, 1);
-    expect(clock.judge(0, 1)).toBe("repeated");
-    expect(clock.judge(0, 2)).toBe("out_of_order");
-    expect(clock.judge(5, 1)).toBe("out_of_order");
-    expect(clock.goOnWithoutStragglers()).toEqual([0]);
+    expect(clock.classify(0, 1)).toBe("repeated");
+    expect(clock.classify(0, 2)).toBe("out_of_order");
+    expect(clock.classify(5, 1)).toBe("out_of_order");
+    expect(clock.applyWithoutStragglers()).toEqual([0]);
     expect(clock.stragglers).toBe(1);
-    expect(clock.judge(1, 1)).toBe("late");
-    expect(clock.judge(1, 2)).toBe("accepted");
+    expect(clock.classify(1, 1)).toBe("late");
+    expect(clock.classify(1, 2)).toBe("accepted");
   });
 
   it("waits for every live rank, and for none that has left", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 2);
-    expect(clock.goOnWithoutStragglers()).toEqual([]);
+    expect(clock.applyWithoutStragglers()).toEqual([]);
     clock.accept(0, 1);
     expect(clock.leave(1)).toEqual([0]);
-    expect(clock.judge(1, 2)).toBe("out_of_order");
+    expect(clock.classify(1, 2)).toBe("out_of_order");
     clock.join(1);
     expect(clock.accept(0, 2)).toEqual([]);
     expect(clock.accept(1, 2)).toEqual([0, 1]);
@@ -48,7 +48,7 @@ describe("bsp", () => {
 
   it("continues from a checkpoint's version", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 1, 7);
-    expect(clock.judge(0, 7)).toBe("repeated");
+    expect(clock.classify(0, 7)).toBe("repeated");
     expect(clock.accept(0, 8)).toEqual([0]);
     expect(clock.version).toBe(8);
   });
@@ -63,8 +63,8 @@ test.each<ConsistencyModel>([{ kind: "ssp", staleness: 4 }, { kind: "asp" }])(
     clock.accept(1, 1);
     clock.join(0);
     expect(clock.clockOf(0)).toBe(3);
-    expect(clock.judge(0, 3)).toBe("repeated");
-    expect(clock.judge(0, 4)).toBe("accepted");
+    expect(clock.classify(0, 3)).toBe("repeated");
+    expect(clock.classify(0, 4)).toBe("accepted");
     clock.leave(1);
     clock.accept(0, 4);
     clock.join(1);
@@ -88,7 +88,7 @@ test.each<ConsistencyModel>([
       const rank = Math.floor(random() * workers);
       const next = (pushed[rank] ?? 0) + 1;
       if (!clock.mayPull(next - 1)) continue;
-      expect(clock.judge(rank, next), `seed ${seed}`).toBe("accepted");
+      expect(clock.classify(rank, next), `seed ${seed}`).toBe("accepted");
       clock.accept(rank, next);
       pushed[rank] = next;
       const ahead = Math.max(...pushed) - Math.min(...pushed);

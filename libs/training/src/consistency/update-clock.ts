@@ -5,7 +5,7 @@ export type ConsistencyModel =
   | { readonly kind: "asp" };
 
 /** The verdict on a worker's part. */
-export type PartFate =
+export type PartVerdict =
   /** Included in an update. */
   | "accepted"
   /** Applied already: the push was retried. */
@@ -62,7 +62,7 @@ export class UpdateClock {
   }
 
   /** Classifies push number `clock` of a rank before any of its data is used. */
-  judge(rank: number, clock: number): PartFate {
+  classify(rank: number, clock: number): PartVerdict {
     const latest = this.#clocks.get(rank);
     if (latest === undefined || this.#gone.has(rank)) return "out_of_order";
     if (clock <= latest) return this.#missed.get(rank) === clock ? "late" : "repeated";
@@ -91,7 +91,7 @@ export class UpdateClock {
   }
 
   /** Under bsp: applies what has arrived, without stragglers. Returns the ranks in the update. */
-  goOnWithoutStragglers(): readonly number[] {
+  applyWithoutStragglers(): readonly number[] {
     const missing = this.waitingFor();
     const some = [...this.#clocks.values()].some((clock) => clock > this.#version);
     if (!some) return [];

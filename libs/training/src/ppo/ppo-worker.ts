@@ -129,12 +129,12 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
     const left = config.anneal_lr ? 1 - (iteration - 1) / iterations : 1;
     const metrics = await updater
       .update(experience, config.learning_rate * left)
-      .catch((error: unknown) => Promise.reject(placed(error, iteration, timesteps)));
+      .catch((error: unknown) => Promise.reject(withLocation(error, iteration, timesteps)));
     const why = divergenceOf({
       ...{ parameters, metrics, greatestReward: normalizer.greatestReward },
       horizon: Math.min(1 / (1 - gamma), maxSteps),
     });
-    if (why) throw placed(diverged(why), iteration, timesteps);
+    if (why) throw withLocation(diverged(why), iteration, timesteps);
     const next = await options.report({
       iteration,
       iterations,
@@ -151,7 +151,7 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
 }
 
 /** The error with the iteration and step at which it occurred. */
-function placed(error: unknown, iteration: number, timesteps: number): unknown {
+function withLocation(error: unknown, iteration: number, timesteps: number): unknown {
   const { code, message } = toAppError(error);
   if (code !== "invalid_value") return error;
   return bad(`at step ${timesteps}, in iteration ${iteration}, ${message}`);

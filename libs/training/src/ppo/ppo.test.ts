@@ -203,7 +203,7 @@ test.each([
   [{}, { parameters: { a: Float32Array.of(1, Number.NaN) } }, /the parameters a hold NaN/],
 ])("divergence: an update with %j in %j: %s", (metrics, world, why) => {
   const usual = { parameters: { a: Float32Array.of(1) }, greatestReward: 1, horizon: 100 };
-  const told = divergenceOf({ ...usual, metrics, ...world });
-  if (why) expect(told).toMatch(why);
-  else expect(told).toBeUndefined();
+  const reason = divergenceOf({ ...usual, metrics, ...world });
+  if (why) expect(reason).toMatch(why);
+  else expect(reason).toBeUndefined();
 });

@@ -104,11 +104,11 @@ export class WeaveReplica {
   }
 
   /** The report of a round; resets the sums for the next. */
-  tell(round: number): Pick<WeaveProgress, "loss" | "gradientNorm" | "learningRate" | "state"> {
+  report(round: number): Pick<WeaveProgress, "loss" | "gradientNorm" | "learningRate" | "state"> {
     const [loss, gradientNorm] = [mean(this.#losses), mean(this.#norms)];
     this.#losses = [];
     this.#norms = [];
-    return { loss, gradientNorm, learningRate: this.#learningRate, state: this.#kept(round) };
+    return { loss, gradientNorm, learningRate: this.#learningRate, state: this.#ownState(round) };
   }
 
   close(): Promise<void> {
@@ -116,7 +116,7 @@ export class WeaveReplica {
   }
 
   /** Its own copy equals the servers' where the whole model has just been pulled. */
-  #kept(round: number): Readonly<Record<string, Float32Array>> {
+  #ownState(round: number): Readonly<Record<string, Float32Array>> {
     const { config, parameters } = this.#options;
     if (!isStreaming(config)) return this.#state;
     const own = Object.entries(parameters).map(

@@ -97,9 +97,9 @@ export async function runWeaveWorker(options: WeaveWorkerOptions): Promise<void>
         replica.merge(fragment, step === total ? 0 : replica.mixing);
       }
     }
-    const told = replica.tell(round);
-    const state = { ...told.state, ...average?.state };
-    await options.report({ round, rounds, step: stepAfter(round), ...told, state });
+    const progress = replica.report(round);
+    const state = { ...progress.state, ...average?.state };
+    await options.report({ round, rounds, step: stepAfter(round), ...progress, state });
   }
   average?.copyTo(parameters);
   await replica.close();

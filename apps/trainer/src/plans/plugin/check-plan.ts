@@ -9,94 +9,95 @@ const MAX_FRAGMENTS = 32;
  * Plugins are JavaScript, so no compiler has checked it.
  */
 export function checkPluginPlan(algorithm: string, given: unknown): asserts given is PluginPlan {
-  const tell: Tell = (what) => {
+  const refuse: Refuse = (what) => {
     throw new PluginError(`the plan of the plugin's algorithm ${algorithm} ${what}`);
   };
-  if (!isRecord(given)) tell("is no object");
-  if (typeof given["then"] === "function") tell("is a promise: give the plan itself");
-  checkParameters(given["parameters"], tell);
-  checkServers(given["servers"], tell);
+  if (!isRecord(given)) refuse("is no object");
+  if (typeof given["then"] === "function") refuse("is a promise: give the plan itself");
+  checkParameters(given["parameters"], refuse);
+  checkServers(given["servers"], refuse);
   for (const field of ["rounds", "pushesPerRound"]) {
-    if (!isCount(given[field])) tell(`has \`${field}\` ${shown(given[field])}: ${COUNT}`);
+    if (!isCount(given[field])) refuse(`has \`${field}\` ${shown(given[field])}: ${COUNT}`);
   }
-  checkFragments(given, tell);
+  checkFragments(given, refuse);
   for (const field of ["stepAfter", "run"]) {
-    if (typeof given[field] !== "function") tell(`has no function \`${field}\``);
+    if (typeof given[field] !== "function") refuse(`has no function \`${field}\``);
   }
   const { artifacts } = given;
   if (artifacts !== undefined && typeof artifacts !== "function") {
-    tell("has `artifacts` that is no function");
+    refuse("has `artifacts` that is no function");
   }
 }
 
 /** Throws a PluginError where a plugin's report of a round is malformed. */
 export function checkReport(
-  whose: string,
+  subject: string,
   given: unknown,
   rounds: number,
 ): asserts given is RoundReport {
-  const tell: Tell = (what) => {
-    throw new PluginError(`${whose} reports ${what}`);
+  const refuse: Refuse = (what) => {
+    throw new PluginError(`${subject} reports ${what}`);
   };
-  if (!isRecord(given)) tell(`${shown(given)}: give {round, step, loss, metrics, state}`);
+  if (!isRecord(given)) refuse(`${shown(given)}: give {round, step, loss, metrics, state}`);
   const { round, step, metrics, state, reward } = given;
   if (!isCount(round) || round > rounds) {
-    tell(`a round with \`round\` ${shown(round)}: give 1 to its plan's \`rounds\`, ${rounds}`);
+    refuse(`a round with \`round\` ${shown(round)}: give 1 to its plan's \`rounds\`, ${rounds}`);
   }
-  if (!Number.isFinite(step)) tell(`a round with \`step\` ${shown(step)}: give a number`);
+  if (!Number.isFinite(step)) refuse(`a round with \`step\` ${shown(step)}: give a number`);
   // A NaN loss is reported as such, as for an update without one.
-  if (typeof given["loss"] !== "number") tell("a round without a number as its `loss`");
+  if (typeof given["loss"] !== "number") refuse("a round without a number as its `loss`");
   if (reward !== undefined && typeof reward !== "number") {
-    tell(`a round with \`reward\` ${shown(reward)}: give a number, or leave it out`);
+    refuse(`a round with \`reward\` ${shown(reward)}: give a number, or leave it out`);
   }
-  if (!isRecord(metrics)) tell("a round without an object of numbers as its `metrics`");
+  if (!isRecord(metrics)) refuse("a round without an object of numbers as its `metrics`");
   if (!isRecord(state) || !Object.values(state).every((each) => each instanceof Float32Array)) {
-    tell("a round without an object of Float32Arrays as its `state`");
+    refuse("a round without an object of Float32Arrays as its `state`");
   }
 }
 
 /** Throws a PluginError where a plugin's artifacts are not bytes by plain names. */
 export function checkArtifacts(
-  whose: string,
+  subject: string,
   given: unknown,
 ): asserts given is Readonly<Record<string, Uint8Array>> {
-  const tell: Tell = (what) => {
-    throw new PluginError(`${whose} gives ${what}`);
+  const refuse: Refuse = (what) => {
+    throw new PluginError(`${subject} gives ${what}`);
   };
-  if (!isRecord(given)) tell(`${shown(given)} as its \`artifacts\`: give an object of bytes`);
-  if (typeof given["then"] === "function") tell("a promise as its `artifacts`: give them at once");
+  if (!isRecord(given)) refuse(`${shown(given)} as its \`artifacts\`: give an object of bytes`);
+  if (typeof given["then"] === "function")
+    refuse("a promise as its `artifacts`: give them at once");
   for (const [name, bytes] of Object.entries(given)) {
     const isPlain = !/[/\\\0]/.test(name) && !name.startsWith(".") && name !== "";
-    if (!isPlain) tell(`an artifact the name ${shown(name)}: no plain name`);
+    if (!isPlain) refuse(`an artifact the name ${shown(name)}: no plain name`);
     if (OWN_ARTIFACTS.has(name))
-      tell(`an artifact the name ${name}, which the trainer writes itself`);
-    if (!(bytes instanceof Uint8Array)) tell(`no Uint8Array as its artifact ${shown(name)}`);
+      refuse(`an artifact the name ${name}, which the trainer writes itself`);
+    if (!(bytes instanceof Uint8Array)) refuse(`no Uint8Array as its artifact ${shown(name)}`);
   }
 }
 
 const OWN_ARTIFACTS: ReadonlySet<string> = new Set(["lineage.json", "metrics.jsonl"]);
 
-type Tell = (what: string) => never;
+type Refuse = (what: string) => never;
 
 const COUNT = "give a whole number above 0";
 
-function checkParameters(given: unknown, tell: Tell): void {
+function checkParameters(given: unknown, refuse: Refuse): void {
   if (!Array.isArray(given) || given.length === 0) {
-    tell("has no `parameters`: give a list of {name, shape, init}");
+    refuse("has no `parameters`: give a list of {name, shape, init}");
   }
   const names = new Set<unknown>();
   for (const [at, parameter] of given.entries()) {
     const { name, shape, init } = isRecord(parameter) ? parameter : {};
-    if (typeof name !== "string" || name === "") tell(`has no \`name\` in parameters[${at}]`);
-    if (names.has(name)) tell(`has two parameters of the name ${shown(name)}`);
+    if (typeof name !== "string" || name === "") refuse(`has no \`name\` in parameters[${at}]`);
+    if (names.has(name)) refuse(`has two parameters of the name ${shown(name)}`);
     names.add(name);
-    const whose = `of the parameter ${shown(name)}`;
+    const subject = `of the parameter ${shown(name)}`;
     if (!Array.isArray(shape) || !shape.every(isCount)) {
-      tell(`has \`shape\` ${shown(shape)} ${whose}: give a list of whole numbers above 0`);
+      refuse(`has \`shape\` ${shown(shape)} ${subject}: give a list of whole numbers above 0`);
     }
     const kinds = "give {kind: zeros}, {kind: ones}, {kind: normal, deviation} or";
     if (!isInitializer(init)) {
-      tell(`has \`init\` ${shown(init)} ${whose}: ${kinds} {kind: orthogonal, gain}`);
+      refuse(`has \`init\` ${shown(init)} ${subject}: ${kinds} {kind: orthogonal, gain}`);
     }
   }
 }
@@ -116,27 +117,27 @@ function isInitializer(given: unknown): boolean {
   }
 }
 
-function checkServers(given: unknown, tell: Tell): void {
-  if (!isRecord(given)) tell("has no `servers`: give {optimizer, learningRate}");
+function checkServers(given: unknown, refuse: Refuse): void {
+  if (!isRecord(given)) refuse("has no `servers`: give {optimizer, learningRate}");
   const { optimizer, learningRate, maxGradientNorm } = given;
-  checkOptimizer(optimizer, tell);
+  checkOptimizer(optimizer, refuse);
   if (!isPositive(learningRate)) {
-    tell(`has \`servers.learningRate\` ${shown(learningRate)}: give a number above 0`);
+    refuse(`has \`servers.learningRate\` ${shown(learningRate)}: give a number above 0`);
   }
   if (maxGradientNorm !== undefined && !isPositive(maxGradientNorm)) {
-    tell(`has \`servers.maxGradientNorm\` ${shown(maxGradientNorm)}: give a number above 0`);
+    refuse(`has \`servers.maxGradientNorm\` ${shown(maxGradientNorm)}: give a number above 0`);
   }
 }
 
-function checkOptimizer(given: unknown, tell: Tell): void {
+function checkOptimizer(given: unknown, refuse: Refuse): void {
   const fields = isRecord(given) ? OPTIMIZERS.get(given["kind"]) : undefined;
   if (!isRecord(given) || !fields) {
     const kinds = [...OPTIMIZERS.keys()].join(", ");
-    tell(`has \`servers.optimizer\` ${shown(given)}: its kind is one of ${kinds}`);
+    refuse(`has \`servers.optimizer\` ${shown(given)}: its kind is one of ${kinds}`);
   }
   for (const [field, isGood, what] of fields) {
     if (isGood(given[field])) continue;
-    tell(`has \`servers.optimizer.${field}\` ${shown(given[field])}: give ${what}`);
+    refuse(`has \`servers.optimizer.${field}\` ${shown(given[field])}: give ${what}`);
   }
 }
 
@@ -161,15 +162,15 @@ const OPTIMIZERS: ReadonlyMap<unknown, readonly Field[]> = new Map([
   ["adamw", ADAM_FIELDS],
 ]);
 
-function checkFragments(given: Readonly<Record<string, unknown>>, tell: Tell): void {
+function checkFragments(given: Readonly<Record<string, unknown>>, refuse: Refuse): void {
   const { fragments, servers } = given;
   if (fragments === undefined) return;
   if (!isCount(fragments) || fragments > MAX_FRAGMENTS) {
-    tell(`has \`fragments\` ${shown(fragments)}: leave it out, or give 1 to ${MAX_FRAGMENTS}`);
+    refuse(`has \`fragments\` ${shown(fragments)}: leave it out, or give 1 to ${MAX_FRAGMENTS}`);
   }
   if (fragments === 1 || !isRecord(servers) || servers["maxGradientNorm"] === undefined) return;
   const why = "the norm of fragments is not known at one time";
-  tell(`has \`fragments\` and \`servers.maxGradientNorm\`: ${why}, so leave one of them out`);
+  refuse(`has \`fragments\` and \`servers.maxGradientNorm\`: ${why}, so leave one of them out`);
 }
 
 function isRecord(given: unknown): given is Readonly<Record<string, unknown>> {

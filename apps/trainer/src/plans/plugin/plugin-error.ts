@@ -25,7 +25,7 @@ export class PluginError extends AppError {
  * The error of a plugin's code, with the plugin's name. Heddle's own errors, such as a lost
  * parameter server, and exhausted memory are returned unchanged.
  */
-export function pluginError(whose: string, thrown: unknown): unknown {
+export function pluginError(subject: string, thrown: unknown): unknown {
   const lines: string[] = [];
   let isOfSystem = false;
   for (let at: unknown = thrown; at instanceof Error; at = at.cause) {
@@ -34,8 +34,8 @@ export function pluginError(whose: string, thrown: unknown): unknown {
     lines.push(firstLine(lines.length === 0 ? `${at}` : at.message));
   }
   // The system's message may be only at the end of the chain.
-  const told = isOfSystem ? lines.join(": ") : (lines[0] ?? firstLine(`it threw ${thrown}`));
-  const message = `${whose} failed: ${told.slice(0, MAX_MESSAGE_CHARACTERS)}`;
+  const reason = isOfSystem ? lines.join(": ") : (lines[0] ?? firstLine(`it threw ${thrown}`));
+  const message = `${subject} failed: ${reason.slice(0, MAX_MESSAGE_CHARACTERS)}`;
   return new PluginError(message, thrown, isOfSystem ? "unavailable" : "invalid_value");
 }
 
@@ -45,44 +45,44 @@ function firstLine(text: string): string {
 
 /** A plugin's environment, each of whose faults is thrown as a PluginError. */
 export function guardedEnvironment(name: string, make: MakeEnvironment): MakeEnvironment {
-  const whose = `the plugin's environment ${name}`;
+  const subject = `the plugin's environment ${name}`;
   return () => {
-    const made = attempt(whose, make);
-    checkForm(whose, made);
+    const made = attempt(subject, make);
+    checkForm(subject, made);
     const { observations, actions, continuous, maxSteps } = made;
     return {
       ...{ name: made.name, observations, actions, continuous, maxSteps },
-      reset: (random, seen) => attempt(whose, () => made.reset(random, seen)),
+      reset: (random, seen) => attempt(subject, () => made.reset(random, seen)),
       step: (action, seen) => {
-        const outcome: Partial<StepOutcome> | undefined = attempt(whose, () =>
+        const outcome: Partial<StepOutcome> | undefined = attempt(subject, () =>
           made.step(action, seen),
         );
         if (typeof outcome?.reward === "number") return outcome as StepOutcome;
-        throw new PluginError(`${whose} gives no number as the \`reward\` of a step`);
+        throw new PluginError(`${subject} gives no number as the \`reward\` of a step`);
       },
-      ...(made.snapshot && { snapshot: () => attempt(whose, () => made.snapshot?.() ?? []) }),
+      ...(made.snapshot && { snapshot: () => attempt(subject, () => made.snapshot?.() ?? []) }),
       ...(made.restore && {
-        restore: (numbers: readonly number[]) => attempt(whose, () => made.restore?.(numbers)),
+        restore: (numbers: readonly number[]) => attempt(subject, () => made.restore?.(numbers)),
       }),
     };
   };
 }
 
-function checkForm(whose: string, made: Environment): void {
-  if (typeof made !== "object" || made === null) throw new PluginError(`${whose} is no object`);
+function checkForm(subject: string, made: Environment): void {
+  if (typeof made !== "object" || made === null) throw new PluginError(`${subject} is no object`);
   for (const field of ["observations", "actions", "maxSteps"] as const) {
     if (Number.isInteger(made[field]) && made[field] > 0) continue;
-    throw new PluginError(`${whose} has \`${field}\` ${made[field]}: a whole number above 0`);
+    throw new PluginError(`${subject} has \`${field}\` ${made[field]}: a whole number above 0`);
   }
   for (const field of ["reset", "step"] as const) {
-    if (typeof made[field] !== "function") throw new PluginError(`${whose} has no \`${field}\``);
+    if (typeof made[field] !== "function") throw new PluginError(`${subject} has no \`${field}\``);
   }
 }
 
-function attempt<Result>(whose: string, work: () => Result): Result {
+function attempt<Result>(subject: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
-    throw pluginError(whose, error);
+    throw pluginError(subject, error);
   }
 }

@@ -6,16 +6,16 @@ import { loadPlugins } from "./load-plugins.ts";
 // Prints what plugins add, for a worker that must not load them itself: only JSON on standard
 // output, or the reason on standard error.
 
-const tell = process.stdout.write.bind(process.stdout);
+const print = process.stdout.write.bind(process.stdout);
 // Output of plugins belongs to the logs of their jobs; here it would corrupt the answer.
 process.stdout.write = () => true;
 try {
   const { algorithms, environments } = await loadPlugins(process.argv.slice(2));
   const added = [...environments.keys()].filter((name) => !ENVIRONMENTS.has(name));
-  const told = { algorithms: [...algorithms.keys()], environments: added };
-  const names = { ...told, ...algorithmSchemas(algorithms) };
+  const lists = { algorithms: [...algorithms.keys()], environments: added };
+  const names = { ...lists, ...algorithmSchemas(algorithms) };
   // Exits once everything is written, whatever timers and sockets plugins have open.
-  tell(`${JSON.stringify(names)}\n`, () => process.exit(0));
+  print(`${JSON.stringify(names)}\n`, () => process.exit(0));
 } catch (error) {
   process.stderr.write(`${toAppError(error).message}\n`, () => process.exit(1));
 }

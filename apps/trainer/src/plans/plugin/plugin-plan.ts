@@ -26,9 +26,9 @@ export function pluginPlan(
 ): TrainingPlan {
   const algorithm = plugins.algorithms.get(config.algorithm);
   if (!algorithm) throw unknown(config.algorithm, plugins);
-  const whose = `the plugin's algorithm ${config.algorithm}`;
+  const subject = `the plugin's algorithm ${config.algorithm}`;
   const own = checkedConfig(algorithm, config.own);
-  const plan = told(whose, () =>
+  const plan = attributed(subject, () =>
     algorithm.plan(own, {
       ...{ rank, tasks, backend },
       environment: (name) => environmentNamed(plugins.environments, name)(),
@@ -39,37 +39,37 @@ export function pluginPlan(
   const { parameters, servers, rounds, pushesPerRound, fragments } = plan;
   return {
     ...{ parameters, servers, rounds, pushesPerRound, fragments },
-    stepAfter: (round) => stepAfter(whose, plan, round),
-    run: (loop) => runChecked(whose, plan, loop),
-    writeArtifacts: (directory, end) => leave(whose, plan, directory, end),
+    stepAfter: (round) => stepAfter(subject, plan, round),
+    run: (loop) => runChecked(subject, plan, loop),
+    writeArtifacts: (directory, end) => leave(subject, plan, directory, end),
   };
 }
 
 /** Runs the plugin's loop and attributes its faults to it. A loop that does nothing has failed. */
-async function runChecked(whose: string, plan: PluginPlan, loop: TrainingLoop): Promise<void> {
+async function runChecked(subject: string, plan: PluginPlan, loop: TrainingLoop): Promise<void> {
   let reports = 0;
   const report: TrainingLoop["report"] = (round) => {
-    checkReport(whose, round, plan.rounds);
+    checkReport(subject, round, plan.rounds);
     reports++;
     return loop.report(round);
   };
   try {
     await plan.run({ ...loop, report });
   } catch (error) {
-    throw pluginError(whose, error);
+    throw pluginError(subject, error);
   }
   if (reports > 0 || loop.done >= plan.rounds) return;
   const rounds = `the ${plan.rounds - loop.done} rounds that were left`;
   throw new PluginError(
-    `${whose} ended its \`run\` without one of ${rounds}: it must pull, push and \`report\` each`,
+    `${subject} ended its \`run\` without one of ${rounds}: it must pull, push and \`report\` each`,
   );
 }
 
-function told<Result>(whose: string, work: () => Result): Result {
+function attributed<Result>(subject: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
-    throw pluginError(whose, error);
+    throw pluginError(subject, error);
   }
 }
 
@@ -90,20 +90,20 @@ function checkedConfig(
 }
 
 async function leave(
-  whose: string,
+  subject: string,
   plan: PluginPlan,
   directory: string,
   parameters: Parameters<NonNullable<PluginPlan["artifacts"]>>[0],
 ): Promise<void> {
-  const artifacts: unknown = told(whose, () => plan.artifacts?.(parameters)) ?? {};
-  checkArtifacts(whose, artifacts);
+  const artifacts: unknown = attributed(subject, () => plan.artifacts?.(parameters)) ?? {};
+  checkArtifacts(subject, artifacts);
   for (const [name, bytes] of Object.entries(artifacts)) {
     await writeArtifact(join(directory, name), bytes);
   }
 }
 
-function stepAfter(whose: string, plan: PluginPlan, round: number): number {
-  const step: unknown = told(whose, () => plan.stepAfter(round));
+function stepAfter(subject: string, plan: PluginPlan, round: number): number {
+  const step: unknown = attributed(subject, () => plan.stepAfter(round));
   if (typeof step === "number" && Number.isFinite(step)) return step;
-  throw new PluginError(`${whose} gives ${String(step)} as its \`stepAfter\` ${round} rounds`);
+  throw new PluginError(`${subject} gives ${String(step)} as its \`stepAfter\` ${round} rounds`);
 }

@@ -53,18 +53,18 @@ function stepper(initial: Parameters): ParameterClient {
   };
 }
 
-async function runPlan(plan: TrainingPlan): Promise<{ told: RoundReport[]; end: Parameters }> {
+async function runPlan(plan: TrainingPlan): Promise<{ reports: RoundReport[]; end: Parameters }> {
   const parameters = initialParameters(plan.parameters, seededRandom(1));
-  const told: RoundReport[] = [];
+  const reports: RoundReport[] = [];
   await plan.run({
     ...{ client: stepper(parameters), parameters, done: 0, state: undefined },
     signal: new AbortController().signal,
     report: (round) => {
-      told.push(round);
+      reports.push(round);
       return Promise.resolve(round.reached ? "stop" : "go on");
     },
   });
-  return { told, end: parameters };
+  return { reports, end: parameters };
 }
 
 test("example environment: ppo trains on it and learns", async () => {
@@ -74,8 +74,8 @@ test("example environment: ppo trains on it and learns", async () => {
     learning_rate: 1e-3,
   });
   if (config.algorithm !== "ppo") throw new Error("a ppo config was parsed as another");
-  const { told } = await runPlan(ppoPlan(config, plugins.environments, backend, SOLE));
-  expect(told.at(-1)?.reached, `the return is ${told.at(-1)?.reward}`).toBe(true);
+  const { reports } = await runPlan(ppoPlan(config, plugins.environments, backend, SOLE));
+  expect(reports.at(-1)?.reached, `the return is ${reports.at(-1)?.reward}`).toBe(true);
 }, 120_000);
 
 test("example algorithm: learns CartPole, stops at its target, leaves a policy", async () => {
@@ -85,9 +85,9 @@ test("example algorithm: learns CartPole, stops at its target, leaves a policy",
   });
   const plan = pluginPlan(config, plugins, backend, SOLE);
   expect(plan.rounds).toBe(100);
-  const { told, end } = await runPlan(plan);
-  expect(told[0]?.reward).toBeLessThan(80);
-  expect(told.at(-1)?.reward).toBeGreaterThanOrEqual(100);
+  const { reports, end } = await runPlan(plan);
+  expect(reports[0]?.reward).toBeLessThan(80);
+  expect(reports.at(-1)?.reward).toBeGreaterThanOrEqual(100);
   await plan.writeArtifacts(folder, end, {} as Lineage);
   const left = spawnSync("ls", [folder], { encoding: "utf8" });
   expect(left.stdout.trim()).toBe("policy.onnx");
@@ -207,16 +207,16 @@ it.each([
   [{ fragments: 33 }, /has `fragments` 33: leave it out, or give 1 to 32/],
   [{ run: undefined }, /has no function `run`/],
   [{ artifacts: {} }, /has `artifacts` that is no function/],
-])("plan: one with %o is refused, and the faulty part is named", (changes, told) => {
-  expect(() => planOf(changes)).toThrow(told);
+])("plan: one with %o is refused, and the faulty part is named", (changes, expected) => {
+  expect(() => planOf(changes)).toThrow(expected);
   expect(() => planOf(changes)).toThrow("the plan of the plugin's algorithm mine");
 });
 
 it.each([
   [(plan: object) => Promise.resolve(plan), /is a promise: give the plan itself/],
   [() => undefined, /is no object/],
-])("plan: what is not a plan is refused, %#", (give, told) => {
-  expect(() => planOf({}, give)).toThrow(told);
+])("plan: what is not a plan is refused, %#", (give, expected) => {
+  expect(() => planOf({}, give)).toThrow(expected);
 });
 
 test("run: one that does nothing fails, and its errors are attributed to it", async () => {
@@ -240,9 +240,9 @@ test.each([
     },
     "the plugin's algorithm mine failed: Error: no steps",
   ],
-])("steps: those that a plugin reports wrongly are its fault: %s", (stepAfter, told) => {
+])("steps: those that a plugin reports wrongly are its fault: %s", (stepAfter, expected) => {
   const plan = planOf({ stepAfter });
-  expect(() => plan.stepAfter(3)).toThrow(told);
+  expect(() => plan.stepAfter(3)).toThrow(expected);
 });
 
 const REPORT = { round: 1, step: 1, loss: 0, metrics: {}, state: {} };
@@ -255,11 +255,11 @@ it.each([
   [{ ...REPORT, reward: "good" }, /`reward` "good"/],
   [{ ...REPORT, metrics: null }, /`metrics`/],
   [{ ...REPORT, state: { a: [1] } }, /object of Float32Arrays as its `state`/],
-])("report: a round of %o is refused", async (round, told) => {
+])("report: a round of %o is refused", async (round, expected) => {
   const run: PluginPlan["run"] = async (loop) => void (await loop.report(round as RoundReport));
   await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
     code: "invalid_value",
-    message: expect.stringMatching(told),
+    message: expect.stringMatching(expected),
   });
 });
 
@@ -268,11 +268,11 @@ it.each([
   ["a text", () => ({ "a.txt": "text" }), /gives no Uint8Array as its artifact "a\.txt"/],
   ["a name that leads out", () => ({ "../a": new Uint8Array(1) }), /name "\.\.\/a": no plain/],
   ["our own file", () => ({ "lineage.json": new Uint8Array(1) }), /the trainer writes itself/],
-])("artifacts: those that are %s are refused", async (_, artifacts, told) => {
+])("artifacts: those that are %s are refused", async (_, artifacts, expected) => {
   const leaving = planOf({ artifacts }).writeArtifacts(folder, {}, {} as Lineage);
   await expect(leaving).rejects.toMatchObject({
     code: "invalid_value",
-    message: expect.stringMatching(told),
+    message: expect.stringMatching(expected),
   });
 });
 
@@ -284,13 +284,13 @@ it.each([
     `Promise.reject(new Error("lost at sea")); await new Promise((go) => setTimeout(go, 9_999));`,
     /\(invalid_value\): the plugin .*rude\.mjs failed: Error: lost at sea$/,
   ],
-])("trainer: one whose plugin %s fails, and its last line says why", (_, text, told) => {
+])("trainer: one whose plugin %s fails, and its last line says why", (_, text, expected) => {
   const file = join(folder, "rude.mjs");
   writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
   const main = fileURLToPath(new URL("../../../dist/main.js", import.meta.url));
   const input = JSON.stringify({ plugins: [file], algorithm: "mine", config: {} });
   const { status, stderr } = spawnSync(process.execPath, [main], { input, encoding: "utf8" });
-  expect(stderr.trim().split("\n").at(-1)).toMatch(told);
+  expect(stderr.trim().split("\n").at(-1)).toMatch(expected);
   expect(status).toBe(EXIT_UNUSABLE);
 });
 
@@ -341,14 +341,14 @@ it.each([
     },
     /failed: Error: no water/,
   ],
-])("environment: a malformed one, %#, is named", async (make, told) => {
+])("environment: a malformed one, %#, is named", async (make, expected) => {
   const environments = new Map([["Sea-v0", make as unknown as () => Environment]]);
   const config = parseTrainingConfig("ppo", { environment: "Sea-v0", total_timesteps: 512 });
   if (config.algorithm !== "ppo") throw new Error("a ppo config was parsed as another");
   const work = async () => runPlan(ppoPlan(config, environments, backend, SOLE));
   await expect(work()).rejects.toMatchObject({
     code: "invalid_value",
-    message: expect.stringMatching(told),
+    message: expect.stringMatching(expected),
   });
   await expect(work()).rejects.toThrow("the plugin's environment Sea-v0");
 });
@@ -380,9 +380,9 @@ test("schemas: are reported within the size bound; the example's fit", async () 
   expect(Object.keys(schemas)).toEqual(["a1", "a2", "a3", "a4", "small"]);
   expect(unchecked).toEqual(["large", "fifth"]);
   // A master accepts the schema of the example.
-  const told = algorithmSchemas(algorithms).schemas["evolution-strategies"] ?? "";
-  expect(ownConfigCheck(told)?.({ generations: 0 })).toMatchObject([
+  const schema = algorithmSchemas(algorithms).schemas["evolution-strategies"] ?? "";
+  expect(ownConfigCheck(schema)?.({ generations: 0 })).toMatchObject([
     { param: "config.generations" },
   ]);
-  expect(ownConfigCheck(told)?.({ environment: "CartPole-v1", hidden: 8 })).toEqual([]);
+  expect(ownConfigCheck(schema)?.({ environment: "CartPole-v1", hidden: 8 })).toEqual([]);
 });

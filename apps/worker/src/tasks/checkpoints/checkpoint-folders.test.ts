@@ -13,8 +13,8 @@ const ignore = () => undefined;
 async function newFolders(jobs: readonly string[]) {
   const root = await mkdtemp(join(tmpdir(), "heddle-folders-"));
   onTestFinished(() => rm(root, { recursive: true }));
-  const told: unknown[] = [];
-  const warn = (fields: object) => told.push(fields);
+  const logged: unknown[] = [];
+  const warn = (fields: object) => logged.push(fields);
   const log: NodeLog = { info: ignore, warn, error: ignore };
   const folders = new CheckpointFolders(root, (id) => id === "job_Runs", log);
   folders.cluster = "ours";
@@ -29,12 +29,12 @@ async function newFolders(jobs: readonly string[]) {
       if (existsSync(path)) await utimes(path, at, at);
     }
   };
-  return { root, folders, age, told };
+  return { root, folders, age, logged };
 }
 
 test("forgotten jobs: folders are removed after a week; unclaimed ones are logged", async () => {
   const jobs = ["job_Old", "job_Young", "job_Touched", "job_Runs", "job_Theirs", "job_Nobodys"];
-  const { root, folders, age, told } = await newFolders(jobs);
+  const { root, folders, age, logged } = await newFolders(jobs);
   await writeFile(join(root, "job_Theirs", ".heddle-cluster"), "theirs");
   await rm(join(root, "job_Nobodys", ".heddle-cluster"));
   for (const id of jobs) await age(id, id === "job_Young" ? 6 : 8);
@@ -42,7 +42,7 @@ test("forgotten jobs: folders are removed after a week; unclaimed ones are logge
   for (const _again of [1, 2]) folders.forget([], [], jobs);
   await folders.next();
   const advice = expect.stringContaining("write the cluster's id (ours)");
-  expect(told).toEqual([{ job: "job_Nobodys", directory: join(root, "job_Nobodys"), advice }]);
+  expect(logged).toEqual([{ job: "job_Nobodys", directory: join(root, "job_Nobodys"), advice }]);
   expect(readdirSync(root).sort()).toEqual(jobs.filter((id) => id !== "job_Old").sort());
 });
 

@@ -10,16 +10,16 @@ const maxNamed = 1_000;
 const claimFile = ".heddle-cluster";
 const maxClusterBytes = 256;
 /** The prefix of a folder that is being removed. */
-const overPrefix = ".over-";
+const removedPrefix = ".over-";
 /**
  * How long the folder of an unknown job is kept after its last change: as long as masters remember
  * ended jobs. Until then a backup may restore the job.
  */
 const keepUnknownMs = 7 * 24 * 3_600_000;
 /** The most unclaimed folders that are logged. */
-const maxTold = 1_000;
+const maxLogged = 1_000;
 /** The most entries of a folder that are checked; one with more is kept. */
-const maxLookedAt = 10_000;
+const maxChecked = 10_000;
 
 /**
  * The folders with checkpoints of jobs that have no task on this worker. Several workers may share
@@ -33,7 +33,7 @@ export class CheckpointFolders {
   /** The id of the cluster that this worker serves; empty until its leader has sent it. */
   cluster = "";
   /** Jobs with unclaimed folders that were logged. */
-  readonly #told = new Set<string>();
+  readonly #logged = new Set<string>();
   /** The last one that was reported. */
   #last = "";
   #removing: Promise<void> = Promise.resolve();
@@ -82,7 +82,7 @@ export class CheckpointFolders {
     await this.#removing;
     const names = await readdir(this.#root).catch(() => []);
     // Removals that an earlier process began.
-    for (const name of names.filter((each) => each.startsWith(overPrefix))) {
+    for (const name of names.filter((each) => each.startsWith(removedPrefix))) {
       await removeBeneath(this.#root, name).catch(() => undefined);
     }
     const idle = names.filter((name) => jobFolder.test(name) && !this.#runs(name)).sort();
@@ -130,9 +130,9 @@ export class CheckpointFolders {
       if (idleMs < keepUnknownMs) return;
       if (owner === undefined) return this.#tellUnclaimed(folder, id);
       // Renamed at once, so that a new job of that name begins with its own folder.
-      const away = join(this.#root, `${overPrefix}${id}`);
+      const away = join(this.#root, `${removedPrefix}${id}`);
       await rename(folder, away);
-      await removeBeneath(this.#root, `${overPrefix}${id}`);
+      await removeBeneath(this.#root, `${removedPrefix}${id}`);
       this.#log.info(
         { job: id },
         "checkpoints of a job that the masters have forgotten are removed",
@@ -142,8 +142,8 @@ export class CheckpointFolders {
 
   /** Once for each process: the folder is from before claims existed, or the disk was full. */
   #tellUnclaimed(directory: string, job: string): void {
-    if (this.#told.has(job) || this.#told.size >= maxTold) return;
-    this.#told.add(job);
+    if (this.#logged.has(job) || this.#logged.size >= maxLogged) return;
+    this.#logged.add(job);
     const advice = `remove it, or write the cluster's id (${this.cluster}) to its file ${claimFile}`;
     this.#log.warn(
       { job, directory, advice },
@@ -169,7 +169,7 @@ async function lastChangeMs(folder: string): Promise<number> {
   let lastMs = (await lstat(folder)).mtimeMs;
   let count = 0;
   for await (const { name } of await opendir(folder, { encoding: "latin1" })) {
-    if (++count > maxLookedAt) return Number.POSITIVE_INFINITY;
+    if (++count > maxChecked) return Number.POSITIVE_INFINITY;
     const path = Buffer.concat([Buffer.from(`${folder}/`), Buffer.from(name, "latin1")]);
     lastMs = Math.max(lastMs, (await lstat(path)).mtimeMs);
   }

@@ -49,7 +49,7 @@ export class ContainerCli {
       env: { ...process.env, ...environment },
       stdio: ["ignore", output?.[0] ?? "pipe", output?.[1] ?? "pipe"],
     });
-    const told = { stdout: gather(child.stdout), stderr: gather(child.stderr) };
+    const captured = { stdout: gather(child.stdout), stderr: gather(child.stderr) };
     return new Promise((fulfil, reject) => {
       const giveUp = (why: string) => {
         settle();
@@ -70,9 +70,9 @@ export class ContainerCli {
       child.once("error", (error) => giveUp(error.message));
       const finish = (code: number | null, how: string | null) => {
         settle();
-        if (code === 0) return fulfil(told.stdout().trim());
+        if (code === 0) return fulfil(captured.stdout().trim());
         const ended = how ? `was ended by ${how}` : `ended with code ${code}`;
-        const words = lastLine(told.stderr()) || this.#words(args, ended);
+        const words = lastLine(captured.stderr()) || this.#words(args, ended);
         reject(new CliError(words, code ?? undefined));
       };
       child.once("close", finish);

@@ -8,16 +8,16 @@ import { ContainerCli } from "./container-cli.ts";
 import { findContainerEngine, ownLimits } from "./container-engine.ts";
 
 let folder = "";
-const told: unknown[] = [];
+const logged: unknown[] = [];
 const log = {
   warn: () => {},
-  info: (fields: unknown) => told.push(fields),
+  info: (fields: unknown) => logged.push(fields),
   error: () => {},
 };
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "heddle-engines-"));
-  told.length = 0;
+  logged.length = 0;
   vi.stubEnv("PATH", folder);
 });
 
@@ -33,14 +33,14 @@ function install(name: string, ...lines: string[]): void {
 
 test("engine: a machine without a container CLI has none, and logs nothing", async () => {
   expect(await findContainerEngine(log)).toBeUndefined();
-  expect(told).toEqual([]);
+  expect(logged).toEqual([]);
 });
 
 test("engine: one that cannot make a container is not used, and its error is logged", async () => {
   install("podman", "echo 'Error: OCI runtime error: no cgroups here' >&2; exit 126");
   install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1");
   expect(await findContainerEngine(log)).toBeUndefined();
-  expect(told).toMatchObject([
+  expect(logged).toMatchObject([
     { name: "podman", error: "OCI runtime error: no cgroups here" },
     { name: "docker", error: "Cannot connect to the Docker daemon" },
   ]);
@@ -63,7 +63,7 @@ test("engine: the first that works is used; an old podman works through a client
     cli: { name: "podman" },
     writesItself: true,
   });
-  expect(told).toEqual([]);
+  expect(logged).toEqual([]);
 });
 
 test("limits: a container has at most its worker's bounds on files and processes", () => {

@@ -117,7 +117,7 @@ describe.skipIf(why !== "")("one worker", () => {
     );
     expect(leader.log(0, "stderr")).toContain("oh\nanew\n");
     expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
-    expect(session.told.at(-1)).toBe('{"step":7}');
+    expect(session.progressLines.at(-1)).toBe('{"step":7}');
   });
 
   test.concurrent("stopping ends a container that ignores SIGTERM, without remains", async () => {

@@ -81,7 +81,7 @@ export class ContainerExecutor implements Executor {
     try {
       await this.#cli.run(["pull", "--quiet", image], { timeoutMs: pullTimeoutMs, signal });
     } catch (error) {
-      const message = `${this.#cli.name} could not pull the image ${image}: ${wordsOf(error)}. Check its name and that this worker may read its registry`;
+      const message = `${this.#cli.name} could not pull the image ${image}: ${errorText(error)}. Check its name and that this worker may read its registry`;
       throw new LaunchError("ImagePull", message, error);
     }
   }
@@ -99,7 +99,7 @@ export class ContainerExecutor implements Executor {
     } catch (error) {
       await this.#clear(launch, name);
       if (error instanceof LaunchError) throw error;
-      const message = `${this.#cli.name} could not start a container of ${launch.plan.spec.containerImage}: ${wordsOf(error)}`;
+      const message = `${this.#cli.name} could not start a container of ${launch.plan.spec.containerImage}: ${errorText(error)}`;
       throw new LaunchError("LaunchFailed", message, error);
     }
   }
@@ -118,7 +118,7 @@ export class ContainerExecutor implements Executor {
       return await removeContainers(this.#cli, this.#nodeId, kept);
     } catch (error) {
       // Their processes carry marks and are ended by these; only files of the engine are left.
-      this.#log.warn({ error: wordsOf(error) }, "containers of before could not be removed");
+      this.#log.warn({ error: errorText(error) }, "containers of before could not be removed");
       return 0;
     }
   }
@@ -157,7 +157,7 @@ export class ContainerExecutor implements Executor {
       });
     try {
       await create().catch(async (error: unknown) => {
-        if (!/already in use/.test(wordsOf(error))) throw error;
+        if (!/already in use/.test(errorText(error))) throw error;
         await this.#run("rm", "--force", name); // Left by an interrupted start.
         await create();
       });
@@ -287,7 +287,7 @@ export async function removeContainers(
   return strays.length;
 }
 
-function wordsOf(error: unknown): string {
+function errorText(error: unknown): string {
   if (error instanceof CliError) return error.message;
   return error instanceof Error ? error.message : String(error);
 }

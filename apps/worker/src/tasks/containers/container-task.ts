@@ -90,35 +90,35 @@ export class ContainerTask implements TaskHandle {
     if (members.length > 0) return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
     // Handlers are not visible from here, and the signal would end processes without one.
     if (onlyCaught) return 0;
-    return this.#tell("kill", "--signal", name);
+    return this.#signalByEngine("kill", "--signal", name);
   }
 
   async hold(isHeld: boolean): Promise<void> {
     if ((await this.signal(isHeld ? "SIGSTOP" : "SIGCONT", false)) > 0 && this.#first) return;
     if (isHeld === this.#isPaused) return;
     this.#isPaused = isHeld;
-    await this.#tell(isHeld ? "pause" : "unpause");
+    await this.#signalByEngine(isHeld ? "pause" : "unpause");
   }
 
   async kill(): Promise<void> {
     const ended = this.exited.then(() => true);
     for (;;) {
-      const told = this.#strike();
-      if (await Promise.race([ended, told.then(() => delay(killRoundMs))])) return;
+      const output = this.#killVisible();
+      if (await Promise.race([ended, output.then(() => delay(killRoundMs))])) return;
     }
   }
 
   killNow(): void {
-    void this.#strike();
+    void this.#killVisible();
   }
 
   /** Kills visible processes at once; for a remote engine it is a request. */
-  async #strike(): Promise<void> {
+  async #killVisible(): Promise<void> {
     this.#killed = true;
     for (const { pid } of this.#members()) signalProcess(pid, "SIGKILL");
     if (this.#first) return;
-    if (this.#isPaused) await this.#tell("unpause");
-    await this.#tell("kill");
+    if (this.#isPaused) await this.#signalByEngine("unpause");
+    await this.#signalByEngine("kill");
   }
 
   /** The engine enforces the memory bound; the watch does where the engine cannot. */
@@ -190,11 +190,11 @@ export class ContainerTask implements TaskHandle {
     const options = { timeoutMs: callTimeoutMs };
     const format = "{{.State.Status}} {{.State.ExitCode}} {{.State.OOMKilled}} {{.State.Pid}}";
     try {
-      const told = await cli.run(
+      const output = await cli.run(
         ["inspect", "--type", "container", "--format", format, name],
         options,
       );
-      const [status = "", code, oom, pid] = told.split(" ");
+      const [status = "", code, oom, pid] = output.split(" ");
       return { status, exitCode: Number(code), outOfMemory: oom === "true", pid: Number(pid) };
     } catch (error) {
       // An error of the engine is distinguished here from an absent container.
@@ -206,7 +206,7 @@ export class ContainerTask implements TaskHandle {
   }
 
   async #endOf(state: ContainerState | undefined): Promise<TaskEnd> {
-    await this.#tell("rm", "--force"); // The next start of this worker removes the rest. After a reboot the engine reports it as never started.
+    await this.#signalByEngine("rm", "--force"); // The next start of this worker removes the rest. After a reboot the engine reports it as never started.
     if (state?.exitCode === undefined || state.status === "created") return {};
     const signal = signalFromExitStatus(state.exitCode);
     // Some engines do not report it: a SIGKILL that this worker did not send is the memory bound's.
@@ -219,7 +219,7 @@ export class ContainerTask implements TaskHandle {
   /**
    * The number of signalled processes: none where the engine refuses, as for an ended container.
    */
-  #tell(...args: readonly string[]): Promise<number> {
+  #signalByEngine(...args: readonly string[]): Promise<number> {
     const { cli, name } = this.#options;
     return cli.run([...args, name], { timeoutMs: callTimeoutMs }).then(
       () => 1,

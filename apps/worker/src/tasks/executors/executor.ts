@@ -110,7 +110,7 @@ export interface TaskEnd {
   /** Its input cannot be run, and a retry would fail in the same way. */
   readonly isUnusable?: boolean | undefined;
   /** It failed by itself, and its last line gives the reason. */
-  readonly saysWhy?: boolean | undefined;
+  readonly hasReason?: boolean | undefined;
   /** All of its checkpoints are damaged. */
   readonly isCheckpointCorrupt?: boolean | undefined;
 }

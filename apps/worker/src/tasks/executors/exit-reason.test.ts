@@ -1,23 +1,23 @@
 import { expect, test } from "vitest";
-import { judge } from "./exit-reason.ts";
+import { exitReason } from "./exit-reason.ts";
 
 test("exit: damaged checkpoints are CheckpointCorrupt, with the trainer's message", () => {
   const words = "the trainer failed (invalid_value): no checkpoint can be used";
   const end = { exitCode: 66, isCheckpointCorrupt: true };
   const judged = { reason: "CheckpointCorrupt", message: words };
-  expect(judge(end, ["before", words], undefined)).toEqual(judged);
+  expect(exitReason(end, ["before", words], undefined)).toEqual(judged);
 });
 
 test("exit: an unwritable file, or another failure, has the trainer's message", () => {
   const words =
     "the trainer failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
   const judged = { reason: "ExitCode", message: words };
-  expect(judge({ exitCode: 74, saysWhy: true }, ["x", words], undefined)).toEqual(judged);
+  expect(exitReason({ exitCode: 74, hasReason: true }, ["x", words], undefined)).toEqual(judged);
   // The two streams are read separately, so the other's last line may be the last of all.
   const late = ["a", words, "resumed from checkpoint a1-r000005-s1"];
-  expect(judge({ exitCode: 74, saysWhy: true }, late, undefined)).toEqual(judged);
+  expect(exitReason({ exitCode: 74, hasReason: true }, late, undefined)).toEqual(judged);
   const silent = { reason: "ExitCode", message: "the program ended with exit code 70" };
-  expect(judge({ exitCode: 70, saysWhy: true }, [], undefined)).toEqual(silent);
+  expect(exitReason({ exitCode: 70, hasReason: true }, [], undefined)).toEqual(silent);
 });
 
 test.each([
@@ -28,12 +28,14 @@ test.each([
     reason: "OutOfMemory",
     message: expect.stringContaining("resources.memory_gb"),
   };
-  expect(judge({ exitCode: 1 }, [words, "    at a place"], undefined)).toEqual(outOfMemory);
-  expect(judge({ exitCode: 70, saysWhy: true }, ["  at", words], undefined)).toEqual(outOfMemory);
+  expect(exitReason({ exitCode: 1 }, [words, "    at a place"], undefined)).toEqual(outOfMemory);
+  expect(exitReason({ exitCode: 70, hasReason: true }, ["  at", words], undefined)).toEqual(
+    outOfMemory,
+  );
 });
 
 test("exit: a shell's status for a signal is a code, with its likely meaning", () => {
-  const message = (exitCode: number) => judge({ exitCode }, [], undefined).message;
+  const message = (exitCode: number) => exitReason({ exitCode }, [], undefined).message;
   expect(message(137)).toMatch(/exit code 137, as a shell does whose last command .* SIGKILL$/);
   expect(message(3)).toMatch(/exit code 3$/);
 });

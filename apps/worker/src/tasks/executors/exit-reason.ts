@@ -12,7 +12,7 @@ export interface ExitVerdict {
 }
 
 /** The reason and message of a task's end; no reason for success. */
-export function judge(
+export function exitReason(
   end: TaskEnd,
   lastLines: readonly string[],
   verdict: ExitVerdict | undefined,
@@ -38,7 +38,7 @@ export function judge(
   if (hostMemory.test(text)) {
     return { reason: "OutOfMemory", message: `its last lines say so: ${outOfMemoryAdvice}` };
   }
-  const message = end.saysWhy ? said : undefined;
+  const message = end.hasReason ? said : undefined;
   return { reason: "ExitCode", message: message ?? exitText(end) };
 }
 
@@ -55,7 +55,7 @@ const hostMemory =
 function exitText({ exitCode, signal }: TaskEnd): string {
   if (signal) return `the program was ended by ${signal}`;
   if (exitCode === undefined) return "the program ended while its worker was away";
-  const told = signalFromExitStatus(exitCode);
-  const hint = told ? `, as a shell does whose last command was ended by ${told}` : "";
+  const killedBy = signalFromExitStatus(exitCode);
+  const hint = killedBy ? `, as a shell does whose last command was ended by ${killedBy}` : "";
   return `the program ended with exit code ${exitCode}${hint}`;
 }

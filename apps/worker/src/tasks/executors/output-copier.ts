@@ -49,7 +49,7 @@ const maxDrainMs = 10_000;
 const drainPollMs = 50;
 const makeTimeoutMs = 10_000;
 /** The most bytes of one read of a pipe. */
-const wordsBytes = 64 * 1024;
+const maxReadBytes = 64 * 1024;
 
 /**
  * The ends of two pipes. A task writes to pipes because a program that opens `/dev/stdout` would
@@ -229,7 +229,7 @@ function openBothEnds(path: string): { read: number; write: number } {
 function takeFrom(readEnd: number): string {
   // This end would block on reads; another one of the same pipe does not.
   const end = openSync(`/proc/self/fd/${readEnd}`, constants.O_RDONLY | constants.O_NONBLOCK);
-  const bytes = Buffer.alloc(wordsBytes);
+  const bytes = Buffer.alloc(maxReadBytes);
   try {
     return bytes.toString("utf8", 0, readSync(end, bytes));
   } catch (error) {

@@ -31,8 +31,8 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal
 const lines = createInterface({ input: process.stdin });
 lines.on("line", (line) => {
   if (line === GUARD_END) process.exit(0);
-  const told = Number(line);
-  if (Number.isFinite(told)) expiresAtMs = told;
+  const expiry = Number(line);
+  if (Number.isFinite(expiry)) expiresAtMs = expiry;
 });
 lines.on("close", () => {
   isOrphan = true;

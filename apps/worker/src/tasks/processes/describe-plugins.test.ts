@@ -30,7 +30,7 @@ test("describePlugins: a separate process loads the plugins and names what they 
 });
 
 test("describePlugins: printing and timers do no harm; exiting or hanging is refused", async () => {
-  const told = async (text: string, limitMs?: number) => {
+  const described = async (text: string, limitMs?: number) => {
     const file = join(folder, `${text.length}.mjs`);
     writeFileSync(
       file,
@@ -39,8 +39,8 @@ test("describePlugins: printing and timers do no harm; exiting or hanging is ref
     return describePlugins([file], limitMs);
   };
   const prints = `setInterval(() => {}, 1e6); console.log("x".repeat(3e6)); process.on("exit", () => console.log("[]"));`;
-  expect(await told(prints)).toEqual(NO_PLUGINS);
-  await expect(told("process.exit(0);")).rejects.toThrow(/must not end its process/);
+  expect(await described(prints)).toEqual(NO_PLUGINS);
+  await expect(described("process.exit(0);")).rejects.toThrow(/must not end its process/);
   const deaf = `process.on("SIGTERM", () => {}); for (;;);`;
-  await expect(told(deaf, 2_000)).rejects.toThrow(/took longer than 2000 ms/);
+  await expect(described(deaf, 2_000)).rejects.toThrow(/took longer than 2000 ms/);
 }, 120_000);

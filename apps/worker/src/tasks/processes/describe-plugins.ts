@@ -29,11 +29,13 @@ export async function describePlugins(
   const program = trainerProgram("plans/plugin/plugin-names-main");
   // A plugin that never returns and ignores SIGTERM must not block the worker's start.
   const options = { timeout: limitMs, killSignal: "SIGKILL", maxBuffer: MAX_OUTPUT } as const;
-  const told = await run(process.execPath, [program, ...files], options).catch((cause: unknown) => {
-    throw describeFault(files, cause, limitMs);
-  });
+  const output = await run(process.execPath, [program, ...files], options).catch(
+    (cause: unknown) => {
+      throw describeFault(files, cause, limitMs);
+    },
+  );
   try {
-    return pluginNamesSchema.parse(JSON.parse(told.stdout));
+    return pluginNamesSchema.parse(JSON.parse(output.stdout));
   } catch (cause) {
     const what = `what the plugins ${files.join(", ")} have could not be read`;
     const message = `${what}: a plugin must not end its process, nor write to descriptors of it`;

@@ -22,7 +22,7 @@ import type { LaunchOrders } from "../isolation/launch-orders.ts";
 import { giveOrders, LAUNCHER } from "../isolation/start-launcher.ts";
 import { keyOf } from "../records/task-plan.ts";
 import type { CgroupBranch } from "./cgroup.ts";
-import { ProcessTask, wordsOf } from "./process-task.ts";
+import { ProcessTask, shellMessagesFile } from "./process-task.ts";
 
 /**
  * The shell between this worker and the launcher. It runs with the worker's rights and a clean
@@ -107,7 +107,7 @@ export class ProcessExecutor implements Executor {
       ...{ command: program.command, workingDirectory, confinement, cgroup: leaf?.entry ?? "" },
       environment: { ...environment, [MARK_VARIABLE]: mark },
     };
-    const wordsFile = wordsOf(statusFile);
+    const wordsFile = shellMessagesFile(statusFile);
     const { child, copier } = await startWithOutput(launch, mark, (output) =>
       spawnDetached(args, { mark, user, input: program.input, wordsFile, output }),
     );

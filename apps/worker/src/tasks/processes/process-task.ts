@@ -122,7 +122,7 @@ export class ProcessTask implements TaskHandle {
     await this.kill();
     // Only then has the pipe no writer; the end is reported when the log is complete.
     await copier.drained();
-    const words = await sizeOf(wordsOf(statusFile));
+    const words = await sizeOf(shellMessagesFile(statusFile));
     return { ...endOf(await readStatus(statusFile), seen, words), outOfMemory };
   }
 
@@ -155,7 +155,7 @@ function endOf(status: number | undefined, seen: TaskEnd, words: number | undefi
 }
 
 /** The file for messages of the wrapper's shell. */
-export function wordsOf(statusFile: string): string {
+export function shellMessagesFile(statusFile: string): string {
   return `${statusFile}.words`;
 }
 

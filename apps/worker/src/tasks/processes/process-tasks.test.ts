@@ -272,7 +272,8 @@ test.concurrent("progress: at the job's interval; checkpoints and the last line 
     'for n in 4 5 6; do say "{\\"step\\": $n}\\n"; sleep 0.6; done',
   ].join("; ");
   await session.start({ ...shell(line), progressIntervalMs: 3_600_000 });
-  const steps = () => session.told.map((text) => (JSON.parse(text) as { step: number }).step);
+  const steps = () =>
+    session.progressLines.map((text) => (JSON.parse(text) as { step: number }).step);
   await until("the first is told", () => steps().length === 1);
   writeFileSync(`${go}1`, "");
   await until("the checkpoint is told", () => session.status()?.progress?.checkpoint === "c3");

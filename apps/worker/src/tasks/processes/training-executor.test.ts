@@ -130,11 +130,11 @@ test.each([
     await leader.startWorker();
     const session = leader.open();
     await start(session, training(algorithm, algorithm === "ppo" ? games : long));
-    const told = () => session.status()?.progress;
-    const stepNow = () => (JSON.parse(told()?.line ?? "{}") as { step?: number }).step ?? 0;
+    const latest = () => session.status()?.progress;
+    const stepNow = () => (JSON.parse(latest()?.line ?? "{}") as { step?: number }).step ?? 0;
     await until("it trains", () => stepNow() > 0, waitMs);
     session.send({ checkpoint: { task: taskId() } });
-    await until("it goes on", () => stepNow() > (told()?.checkpointStep ?? Infinity), waitMs);
+    await until("it goes on", () => stepNow() > (latest()?.checkpointStep ?? Infinity), waitMs);
     session.send({ stop: { task: taskId(), checkpoint: true, graceMs: 30_000, why: "suspend" } });
     const { progress } = await session.reaches("exited", taskId(), waitMs);
     const round = Number(/-r0*(\d+)-/.exec(progress?.checkpoint ?? "")?.[1]);
@@ -191,7 +191,7 @@ test("cuda: without a usable GPU it is not retried, nor is a wrong config", asyn
   const isBare = !existsSync("/dev/nvidia0");
   if (!isBare) process.stderr.write("skipped: a GPU whose provider does not load; one is here\n");
   const cuda = { device: "cuda" };
-  for (const [config, devices, told] of [
+  for (const [config, devices, expected] of [
     [cuda, [], /`config.device` is cuda and the task holds no real GPU: ask for one/],
     [
       cuda,
@@ -213,7 +213,7 @@ test("cuda: without a usable GPU it is not retried, nor is a wrong config", asyn
     await start(session, training("ppo", config), task, devices);
     const { exit } = await session.reaches("exited", task, waitMs);
     expect(exit?.reason).toBe("Unsatisfiable");
-    expect(exit?.message).toMatch(told);
+    expect(exit?.message).toMatch(expected);
   }
 });
 
@@ -222,7 +222,7 @@ test("unknown environments and missing data are not retried", async () => {
   const session = leader.open();
   const missing = "/there/is/no/such/file.csv";
   const line = { program: "regression", data: missing, total_steps: 5 };
-  for (const [rank, spec, told] of [
+  for (const [rank, spec, expected] of [
     [
       0,
       training("ppo", { environment: "Atlantis-v1" }),
@@ -237,7 +237,7 @@ test("unknown environments and missing data are not retried", async () => {
     await start(session, spec, taskId(rank));
     const { exit } = await session.reaches("exited", taskId(rank), waitMs);
     expect(exit).toMatchObject({ reason: "Unsatisfiable", exitCode: 65 });
-    expect(exit?.message).toMatch(told);
+    expect(exit?.message).toMatch(expected);
   }
 });
 

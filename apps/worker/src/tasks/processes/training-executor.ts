@@ -196,7 +196,7 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
         return { ...end, lostNode: true };
       if (end.exitCode === EXIT_CORRUPT) return { ...end, isCheckpointCorrupt: true };
       if (end.exitCode === EXIT_UNWRITABLE || end.exitCode === EXIT_FAILED)
-        return { ...end, saysWhy: true };
+        return { ...end, hasReason: true };
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };

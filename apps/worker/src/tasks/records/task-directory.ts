@@ -15,7 +15,7 @@ export const TASK_STREAMS = ["stdout", "stderr"] as const;
 export type StreamName = (typeof TASK_STREAMS)[number];
 
 /** The prefix of a directory that is being removed. */
-const OVER = ".over-";
+const REMOVED_PREFIX = ".over-";
 
 /**
  * One task's directory on this worker's disk. The task may write to it, so this worker follows no
@@ -101,7 +101,7 @@ export class TaskDirectory {
 
   /** Resolves when it is renamed: the removal of a task's files may take long. */
   async remove(onFault: (error: unknown) => void): Promise<void> {
-    const over = `${OVER}${randomUUID()}`;
+    const over = `${REMOVED_PREFIX}${randomUUID()}`;
     try {
       await atEntryBeneath(this.root, this.name, (entry) => rename(entry, join(this.root, over)));
     } catch (error) {
@@ -114,7 +114,7 @@ export class TaskDirectory {
   /** Continues removals that an earlier process began, one after the other. */
   static async removeRest(root: string): Promise<void> {
     for (const name of await names(root)) {
-      if (name.startsWith(OVER)) await removeBeneath(root, name);
+      if (name.startsWith(REMOVED_PREFIX)) await removeBeneath(root, name);
     }
   }
 

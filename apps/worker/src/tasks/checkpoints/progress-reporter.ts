@@ -3,7 +3,7 @@ import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskPro
 import { encodeProgress, type ProgressFile, type ProgressLine } from "../records/progress-file.ts";
 import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 
-interface ToldProgressOptions {
+interface ProgressReporterOptions {
   readonly file: ProgressFile;
   readonly checkpoints: CheckpointLedger;
   /** The shortest time between two reports without a checkpoint. */
@@ -14,30 +14,30 @@ interface ToldProgressOptions {
 type Latest = Pick<TaskProgress, "checkpoint" | "checkpointUnixMs" | "checkpointStep">;
 
 /** The progress that a task's program has written, and the part that is reported to the masters. */
-export class ToldProgress {
-  readonly #options: ToldProgressOptions;
+export class ProgressReporter {
+  readonly #options: ProgressReporterOptions;
   /** The latest line of the program, and the latest report, which is less frequent. */
-  #heard: TaskProgress | undefined;
-  #told: TaskProgress | undefined;
-  #toldAtMs = Number.NEGATIVE_INFINITY;
+  #latest: TaskProgress | undefined;
+  #reported: TaskProgress | undefined;
+  #reportedAtMs = Number.NEGATIVE_INFINITY;
   /** A checkpoint that waits for its second copy. */
   #waiting: Latest | undefined;
   #copying: Promise<void> = Promise.resolve();
   /** Checkpoints of another rank for which this one has reported that it is ready to leave. */
   keptCount = 0;
 
-  constructor(options: ToldProgressOptions) {
+  constructor(options: ProgressReporterOptions) {
     this.#options = options;
   }
 
-  get told(): TaskProgress | undefined {
-    return this.#told;
+  get reported(): TaskProgress | undefined {
+    return this.#reported;
   }
 
   /** The task was stopped, and continues. */
-  goOn(): void {
-    this.#heard = { line: "{}", ...this.#heard, atUnixMs: Date.now() };
-    this.#told = this.#heard;
+  onResumed(): void {
+    this.#latest = { line: "{}", ...this.#latest, atUnixMs: Date.now() };
+    this.#reported = this.#latest;
   }
 
   /** Reads new lines, and resolves with whether there is something to report. */
@@ -49,7 +49,7 @@ export class ToldProgress {
     const lines = await this.#options.file.read();
     if (!isHeard()) return false;
     if (lines.length > 0) this.#hear(lines, onStep);
-    return this.#tell(isLast);
+    return this.#report(isLast);
   }
 
   /**
@@ -63,7 +63,7 @@ export class ToldProgress {
     await Promise.race([this.#copying, patience.catch(() => undefined)]);
     over.abort();
     this.#saved(waiting);
-    return this.#tell(true);
+    return this.#report(true);
   }
 
   #hear(lines: readonly ProgressLine[], onStep: (step: number) => void): void {
@@ -79,7 +79,7 @@ export class ToldProgress {
       latest = { checkpoint: line.checkpoint, checkpointUnixMs: atUnixMs, checkpointStep };
       named.push(line.checkpoint);
     }
-    this.#heard = { ...this.#heard, line: encodeProgress(lines.at(-1)), atUnixMs };
+    this.#latest = { ...this.#latest, line: encodeProgress(lines.at(-1)), atUnixMs };
     if (!latest) return;
     const saved = latest;
     // A list that cannot be kept, as on a full disk, affects neither the checkpoints nor the task.
@@ -101,21 +101,21 @@ export class ToldProgress {
 
   #saved(latest: Latest): void {
     if (this.#waiting === latest) this.#waiting = undefined;
-    const isOlder = (latest.checkpointUnixMs ?? 0) < (this.#heard?.checkpointUnixMs ?? 0);
-    if (!this.#heard || isOlder) return;
+    const isOlder = (latest.checkpointUnixMs ?? 0) < (this.#latest?.checkpointUnixMs ?? 0);
+    if (!this.#latest || isOlder) return;
     // Masters accept only later reports.
-    const atUnixMs = Math.max(Date.now(), Number(this.#heard.atUnixMs ?? 0) + 1);
-    this.#heard = { ...this.#heard, atUnixMs, ...latest };
+    const atUnixMs = Math.max(Date.now(), Number(this.#latest.atUnixMs ?? 0) + 1);
+    this.#latest = { ...this.#latest, atUnixMs, ...latest };
   }
 
   /** At the interval of the job's `monitoring_config`; a checkpoint and the last line at once. */
-  #tell(isLast: boolean): boolean {
-    if (this.#heard === this.#told) return false;
-    const isDue = performance.now() - this.#toldAtMs >= this.#options.intervalMs;
-    const isDurable = this.#heard?.checkpointUnixMs !== this.#told?.checkpointUnixMs;
+  #report(isLast: boolean): boolean {
+    if (this.#latest === this.#reported) return false;
+    const isDue = performance.now() - this.#reportedAtMs >= this.#options.intervalMs;
+    const isDurable = this.#latest?.checkpointUnixMs !== this.#reported?.checkpointUnixMs;
     if (!isLast && !isDue && !isDurable) return false;
-    this.#told = this.#heard;
-    this.#toldAtMs = performance.now();
+    this.#reported = this.#latest;
+    this.#reportedAtMs = performance.now();
     return true;
   }
 }
