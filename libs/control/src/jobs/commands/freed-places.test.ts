@@ -55,6 +55,21 @@ test("task: its place is free once it is over, however often that is reported", 
   expect(commit(cluster, { starts: [start(jobId(3))] })).toEqual(over(jobId(3)));
 });
 
+test("task: an end reported twice in one report frees one place", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 2 });
+  cluster.submit(1, { tasks: 2, resources: { gpu_count: 2 } });
+  cluster.run(1);
+  const exit = { reason: "NodeLost", endedAtMs: 1 };
+  const report = { jobId: jobId(1), attempt: 1, rank: 0, phase: "exited", exit };
+  cluster.do({ type: "tasks.report", nodeId: "a", reports: [report, report] });
+  expect(cluster.job(1)).toMatchObject({ state: "retrying", liveTasks: 1, losses: 1 });
+  for (const n of [2, 3]) cluster.submit(n);
+  commit(cluster, { admitted: [jobId(2), jobId(3)] });
+  const starts = [0, 1].map((device) => start(jobId(2 + device), device));
+  expect(commit(cluster, { starts })).toEqual(over(jobId(3)));
+});
+
 test("lost node: its places are held until the leases there expire", () => {
   const cluster = oneGpu();
   cluster.run(1);

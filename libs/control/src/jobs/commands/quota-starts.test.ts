@@ -83,6 +83,14 @@ test("quota: hours that replicas may still use are charged with the jobs'", () =
   expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] });
 });
 
+test("quota: hours of replicas that were placed by hand count", () => {
+  const cluster = clusterWith(1, { gpuHours: 3 });
+  const serving = [{ deployment: "by-hand", devices: [0] }];
+  cluster.do({ type: "node.update", nodeId: "a", serving });
+  const reply = commit(cluster, { starts: starts("", jobId(1)).slice(1) });
+  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] });
+});
+
 test("quota: a project's queue starts from its head, as many as its length allows", () => {
   const cluster = clusterWith(3, { queueLength: 2 });
   const late = commit(cluster, { starts: starts("", "", jobId(3)).slice(2) });

@@ -44,11 +44,15 @@ const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
  */
 export function reportTasks(change: JobsTransaction, command: ReportTasksCommand): ControlReply {
   const changed: TaskRecord[] = [];
+  /** Version 1 compared each entry with the state before the report, so a repeated end counted twice. */
+  const latest = new Map<string, TaskRecord>();
   for (const entry of command.reports) {
     const key = taskKey(entry.jobId, entry.attempt, entry.rank);
-    const task = change.state.tasks.get(key);
+    const task = latest.get(key) ?? change.state.tasks.get(key);
     if (!task || task.nodeId !== command.nodeId || !changesTask(task, entry)) continue;
-    changed.push(reported(change, task, entry));
+    const next = reported(change, task, entry);
+    changed.push(next);
+    if (change.version >= HARDENED) latest.set(key, next);
     // Before the job is placed again, which could choose the same device.
     for (const device of entry.sickDevices ?? []) {
       const why = entry.exit?.message ?? "a task ended for it";
@@ -77,7 +81,6 @@ export function confirmFailures(
 function changesTask({ phase, incarnation = 0 }: TaskRecord, entry: TaskReportEntry): boolean {
   // A late report of the incarnation that this one replaced.
   if ((entry.incarnation ?? incarnation) !== incarnation) return false;
-  if (phase === "exited") return false;
   return phase === "lost" || PHASE_RANK[entry.phase] > PHASE_RANK[phase];
 }
 

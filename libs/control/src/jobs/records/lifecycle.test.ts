@@ -164,3 +164,32 @@ test("failure reasons: each has its consequence while retries are left", () => {
     expect(walk(job("running"), failed(reason, 5)), reason).toEqual([expected]);
   }
 });
+
+test("suspicion: a second failure does not lengthen the wait for the first", () => {
+  const suspected = (byMs: number): JobTransition => {
+    return { type: "suspected", failure: failure("Hang"), byMs };
+  };
+  const [first] = transition(job("running"), suspected(8_000), NOW);
+  expect(first).toMatchObject({ state: "running", dueMs: 8_000, suspectedMs: NOW.atMs });
+  expect(transition(first!, suspected(9_000), { ...NOW, atMs: 6_000 })).toEqual([]);
+  expect(transition(job("scheduled"), suspected(8_000), NOW)).toEqual([]);
+});
+
+test("backoff: it doubles with each failure, up to five minutes", () => {
+  const waits = [0, 1, 2, 7, 8, 9, 30].map((failures) => {
+    const [, pending] = transition(job("running", { failures, ...none }), failed("Hang", 99), NOW);
+    return pending!.notBeforeMs! - NOW.atMs;
+  });
+  expect(waits).toEqual([1_000, 2_000, 4_000, 128_000, 256_000, 300_000, 300_000]);
+});
+
+test("leave: a later request can only bring the end of the grace nearer", () => {
+  const leaving = job("checkpointing", { leaving: { why: "preempt" }, dueMs: 8_000 });
+  const due = (byMs: number) =>
+    transition(leaving, { type: "leave", leaving: { why: "drain" }, byMs }, NOW)[0];
+  expect(due(9_000)).toMatchObject({ dueMs: 8_000, leaving: { why: "preempt" } });
+  expect(due(7_000)).toMatchObject({ dueMs: 7_000 });
+  // A suspension also applies while the job leaves for another reason.
+  const [stays] = transition(leaving, leave("suspend"), NOW);
+  expect(stays).toMatchObject({ state: "checkpointing", leaving: { why: "suspend" } });
+});

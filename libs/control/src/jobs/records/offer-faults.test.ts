@@ -6,7 +6,7 @@ import type { NodeOffer, NodeRecord } from "./records.ts";
 const TRAINER = { executors: ["training"], algorithms: ["ppo"], environments: ["CartPole-v1"] };
 
 function faults(
-  job: { readonly algorithm: string; readonly config?: Record<string, unknown> },
+  job: { readonly algorithm?: string; readonly config?: Record<string, unknown> },
   ...workers: readonly (Partial<NodeOffer> & Partial<Pick<NodeRecord, "state">>)[]
 ) {
   const spec = jobSpec({ command: undefined, config: {}, ...job });
@@ -27,6 +27,10 @@ test("offer: what no worker has is a fault of its field", () => {
   expect(faults(sac, TRAINER)).toEqual(["algorithm"]);
   expect(faults(atlantis, TRAINER)).toEqual(["config.env"]);
   expect(faults({ algorithm: "ppo" }, TRAINER)).toEqual([]);
+});
+
+test("offer: a job without an algorithm needs none", () => {
+  expect(faults({}, TRAINER)).toEqual([]);
 });
 
 test("offer: one worker is enough, also one that is lost for now", () => {
