@@ -53,7 +53,7 @@ export function measureNodeChanges(): NodeChangeCosts {
     cluster.viewAnew();
     note(anew, "anew", cpuUs() - startUs);
   }
-  const running = cluster.view().layout.running.jobs;
+  const running = cluster.view().view.running.jobs;
   const sizes = { nodes: NODES, running, waiting: WAITING };
   const anewMs = medians(anew)["anew"]!;
   return { ...sizes, viewMs: medians(viewMs), decidedMs: medians(decidedMs), anewMs };
@@ -111,11 +111,11 @@ class Cluster {
 
   viewAnew(): SchedulingSnapshot {
     const live = new IncrementalSnapshot(this.control.state, this.control.jobs);
-    return live.view({ index: this.control.index, nowMs: 2_000 });
+    return live.take({ index: this.control.index, nowMs: 2_000 });
   }
 
   view(): SchedulingSnapshot {
-    return this.#live.view({ index: this.control.index, nowMs: 2_000 });
+    return this.#live.take({ index: this.control.index, nowMs: 2_000 });
   }
 }
 

@@ -8,7 +8,7 @@ import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { RaftControlPlane } from "../../apps/master/dist/control-plane/raft/raft-control-plane.js";
-import { PlanBook } from "../../apps/master/dist/orchestration/scheduling/plan-book.js";
+import { createScheduling } from "../../apps/master/dist/orchestration/scheduling/scheduling.js";
 import { schedulingStep } from "../../apps/master/dist/orchestration/scheduling/scheduling-step.js";
 import { joinOf, submitOf } from "./control-commands.ts";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
@@ -137,11 +137,11 @@ async function proposeAll(
  * Plan after plan, as in the leader's loop, until all jobs have their places and no more arrive.
  */
 async function placeAll(plane: RaftControlPlane, noMore: () => boolean): Promise<void> {
-  const plans = new PlanBook(plane);
+  const scheduling = createScheduling(plane);
   for (;;) {
     const wasLast = noMore();
     const before = placedOf(plane);
-    await schedulingStep({ control: plane, plans, acknowledgeMs: 3_600_000 });
+    await schedulingStep({ ...scheduling, control: plane, acknowledgeMs: 3_600_000 });
     if (wasLast && placedOf(plane) === before) return;
     await new Promise((done) => setTimeout(done, 1));
   }

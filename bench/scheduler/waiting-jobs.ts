@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { layOut, type SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
+import { type SchedulingSnapshot, snapshotFrom } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { DEFAULT_SETTINGS, type QueuedJob, type RunningJob } from "@heddle/scheduler/model";
 import { decide } from "@heddle/scheduler/schedule";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
@@ -38,14 +38,14 @@ export function measureWaitingJobs(): WaitingCosts {
     return { ...node, labels: { ...node.labels, host: node.id } };
   });
   const fill = Array.from({ length: FILL }, (_, at) => syntheticJob(at, random));
-  const empty = layOut({
+  const empty = snapshotFrom({
     snapshot: { index: 1, nodes, running: [], projects: [] },
     queue: fill,
     nowMs: 0,
     settings: { ...DEFAULT_SETTINGS, maxConcurrentJobs: 10 * FILL },
   });
   const running = started(empty, fill);
-  for (const job of running) empty.layout.put(job);
+  for (const job of running) empty.view.put(job);
   const cases = Object.entries(queues(nodes.map(({ id }) => id)));
   return {
     nodes: NODES,

@@ -45,7 +45,9 @@ import { exposeTrainingMetrics } from "./metrics/training-metrics.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
 import { loadBlockers } from "./nodes/machine-offers.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "./nodes/node-directory.ts";
-import { PlanBook } from "./orchestration/scheduling/plan-book.ts";
+import type { JobExplainer } from "./orchestration/scheduling/job-explainer.ts";
+import { replicaBlockers } from "./orchestration/scheduling/replica-blockers.ts";
+import { createScheduling, type Scheduling } from "./orchestration/scheduling/scheduling.ts";
 import { ProgressBook } from "./orchestration/tasks/progress-book.ts";
 import { ArtifactReader } from "./task-output/artifact-reader.ts";
 import type { LogReader } from "./task-output/log-reader.ts";
@@ -76,8 +78,8 @@ export interface MasterOptions {
   readonly maxCalls: number;
   /** The maximum duration of one call. */
   readonly deadlineMs: number;
-  /** The plans of this master's scheduling loop; created on request if absent. */
-  readonly plans?: PlanBook | undefined;
+  /** Of this master's scheduling loop; without one, plans are made on demand. */
+  readonly scheduling?: Scheduling | undefined;
   /** The progress of jobs at this master; empty if absent. */
   readonly progress?: ProgressBook | undefined;
   readonly logs: LogReader;
@@ -101,7 +103,7 @@ export interface Master {
 export async function createMaster(options: MasterOptions): Promise<Master> {
   const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
-  const { plans = new PlanBook(options.control), progress = new ProgressBook() } = options;
+  const { scheduling = createScheduling(options.control), progress = new ProgressBook() } = options;
   const waits = new StateChanges(options.control, progress);
   exposeTrainingMetrics(options.registry, options.control, progress);
   exposeParameterServerMetrics(options.registry, options.directory);
@@ -114,7 +116,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   });
   const report = reportFor(options, inFlight);
   const waitsFor = (deployment: string) => [
-    ...plans.replicaBlockers(deployment),
+    ...replicaBlockers(options.control.state, scheduling.plans, deployment),
     ...loadBlockers(deployment, options.directory.nodes(), options.control),
   ];
   const models = new ModelCatalog(options.control, options.directory, waitsFor);
@@ -127,9 +129,9 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
       ...partsFor(options, inFlight),
-      ...jobParts(options, plans, progress, waits),
+      ...jobParts(options, scheduling.explainer, progress, waits),
       { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
-      { provide: ClusterMetrics, useValue: clusterMetrics(options, plans, throughput) },
+      { provide: ClusterMetrics, useValue: clusterMetrics(options, scheduling, throughput) },
       { provide: ClusterReport, useValue: report },
       { provide: ModelCatalog, useValue: models },
       { provide: ChatCompletions, useValue: chat },
@@ -157,11 +159,11 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
 /** The cluster's values, which /metrics shows too. */
 function clusterMetrics(
   options: MasterOptions,
-  plans: PlanBook,
+  scheduling: Scheduling,
   throughput: Throughput,
 ): ClusterMetrics {
   const { control, directory, masterId, queued, registry } = options;
-  const jobs = new JobFigures(control, plans);
+  const jobs = new JobFigures(control, scheduling);
   const metrics = new ClusterMetrics({ control, directory, masterId, queued, throughput, jobs });
   exposeClusterMetrics(registry, metrics);
   if (control.group) exposeRaftMetrics(registry, control.group);
@@ -213,19 +215,18 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
 /** The parts of the job routes. */
 function jobParts(
   { control, pepper, directory }: MasterOptions,
-  plans: PlanBook,
+  explainer: JobExplainer,
   progress: ProgressBook,
   waits: StateChanges,
 ): Provider[] {
   const changes = new IdempotentChanges(control, pepper);
   const jobs = new JobService({
-    ...{ control, plans, changes, waits, progress, pepper },
+    ...{ control, explainer, changes, waits, progress, pepper },
     pluginConfigs: new PluginConfigs(directory),
   });
   return [
     { provide: IdempotentChanges, useValue: changes },
     { provide: JobService, useValue: jobs },
-    { provide: PlanBook, useValue: plans },
     { provide: EventWatch, useValue: new EventWatch(control, waits, progress) },
   ];
 }

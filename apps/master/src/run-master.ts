@@ -35,7 +35,7 @@ import { openMasterTls } from "./nodes/master-credentials.ts";
 import { goOnWithoutMemory } from "./offline/halted-server.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { startOrchestration } from "./orchestration/orchestration.ts";
-import type { PlanBook } from "./orchestration/scheduling/plan-book.ts";
+import type { Scheduling } from "./orchestration/scheduling/scheduling.ts";
 import { ProgressBook } from "./orchestration/tasks/progress-book.ts";
 import { startTaskControllers } from "./orchestration/tasks/task-controllers.ts";
 import type { ArtifactReader } from "./task-output/artifact-reader.ts";
@@ -176,7 +176,7 @@ async function startParts(
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, {
     ...{ control, link, progress, pepper, logger, registry, ledger },
-    ...{ plans: orchestration.plans, logs: tasks.logs, artifacts: tasks.artifacts },
+    ...{ scheduling: orchestration.scheduling, logs: tasks.logs, artifacts: tasks.artifacts },
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
@@ -288,7 +288,7 @@ function joinTokenReader({ joinTokenFile }: MasterConfig): () => string | undefi
 interface Started {
   readonly control: RaftControlPlane;
   readonly link: ClusterLink;
-  readonly plans: PlanBook;
+  readonly scheduling: Scheduling;
   readonly progress: ProgressBook;
   readonly logs: LogReader;
   readonly artifacts: ArtifactReader;
@@ -301,12 +301,12 @@ interface Started {
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
   const { control, link, pepper, logger, registry, ledger, authorityHash } = started;
-  const { plans, progress, logs, artifacts } = started;
+  const { scheduling, progress, logs, artifacts } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
-    plans,
+    scheduling,
     progress,
     logs,
     artifacts,

@@ -24,7 +24,7 @@ export class JobApi {
     let orchestration: Orchestration | undefined;
     const master = await startTestMaster((parts) => {
       orchestration = startOrchestration({ ...parts, logger: silentLog, times });
-      return { plans: orchestration.plans };
+      return { scheduling: orchestration.scheduling };
     });
     return new JobApi(master, orchestration!);
   }

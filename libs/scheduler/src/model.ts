@@ -311,7 +311,7 @@ export interface PendingJob {
   /** Never empty. */
   readonly blockers: readonly Blocker[];
   /** How many of the plan's promises were made before its turn, which it must not delay. */
-  readonly promisesAhead: number;
+  readonly reservationsAhead: number;
 }
 
 /** What the leader proposes; apply re-checks it with a CapacityBook (capacity-book.ts). */
@@ -325,7 +325,7 @@ export interface Plan {
    * The jobs that keep their places in the queue until they start, in order: those with a promise,
    * and those of the same level that a promise behind them passes over.
    */
-  readonly line: readonly string[];
+  readonly rankedJobs: readonly string[];
   /** Running jobs past their bound: they fail with DeadlineExceeded. */
   readonly expired: readonly string[];
   readonly pending: readonly PendingJob[];

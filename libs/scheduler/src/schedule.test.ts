@@ -10,7 +10,7 @@ import { nodes, queues, strategies } from "./testing/arbitraries.ts";
 import { refusals } from "./testing/refusals.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "./testing/scenarios.ts";
 
-/** A cluster in mid-life: a few rounds of scheduling over the first part of the queue. */
+/** A cluster in mid-life: a few cycles of scheduling over the first part of the queue. */
 const inputs: fc.Arbitrary<SchedulingInput> = fc
   .record({ cluster: nodes, first: queues, second: queues, defaultStrategy: strategies })
   .map(({ cluster, first, second, defaultStrategy }) => {

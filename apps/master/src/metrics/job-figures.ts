@@ -5,7 +5,7 @@ import type { JobsState } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Blocker } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
-import type { PlanBook } from "../orchestration/scheduling/plan-book.ts";
+import type { Scheduling } from "../orchestration/scheduling/scheduling.ts";
 import { WaitingTimes } from "./waiting-times.ts";
 
 const WHOLE_DEVICE_MILLI = 1_000;
@@ -14,22 +14,22 @@ const GPU_MILLI_MS_PER_HOUR = 3.6e9;
 /** Metrics of jobs for GET /cluster/metrics and /metrics. */
 export class JobFigures {
   readonly #control: ControlPlane;
-  readonly #plans: PlanBook;
+  readonly #scheduling: Scheduling;
   readonly #waits: WaitingTimes;
 
-  constructor(control: ControlPlane, plans: PlanBook) {
+  constructor(control: ControlPlane, scheduling: Scheduling) {
     this.#control = control;
-    this.#plans = plans;
+    this.#scheduling = scheduling;
     this.#waits = new WaitingTimes(control);
   }
 
   /** All from the replicated state; only `scheduler` covers this master's own rounds. */
   figures(nowMs: number): ClusterMetricsReply["jobs"] {
     const { state, jobs } = this.#control;
-    const { rounds, starts, roundP50Ms, roundP99Ms } = this.#plans.rounds.figures();
+    const { rounds, starts, roundP50Ms, roundP99Ms } = this.#scheduling.cycles.figures();
     return {
       by_state: countStates(state),
-      pending_by_reason: countReasons(this.#plans.allBlockers()),
+      pending_by_reason: countReasons(this.#scheduling.plans.allBlockers()),
       ...this.#waits.figures(),
       gpus: gpuFigures(state, jobs),
       gpu_hours: Object.fromEntries(
@@ -41,7 +41,7 @@ export class JobFigures {
         rounds,
         starts,
         round_ms: { p50: roundP50Ms, p99: roundP99Ms },
-        refused: this.#plans.refusals.counts(),
+        refused: this.#scheduling.cache.refusals.counts(),
       },
     };
   }

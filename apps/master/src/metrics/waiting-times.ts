@@ -1,6 +1,6 @@
 import { comparePositions, type Position } from "@heddle/control/jobs/index/event-log";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
-import { keepLatest, quantile } from "../orchestration/scheduling/round-figures.ts";
+import { keepLatest, quantile } from "../orchestration/scheduling/cycle-metrics.ts";
 
 /** The quantiles of a duration in milliseconds; null without values. */
 export interface Quantiles {

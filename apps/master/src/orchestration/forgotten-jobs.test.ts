@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
-import { PlanBook } from "./scheduling/plan-book.ts";
+import { createScheduling } from "./scheduling/scheduling.ts";
 import { schedulingStep } from "./scheduling/scheduling-step.ts";
 
 /** Jobs that are submitted and dropped; docs/benchmarks.md has the results of 200,000. */
@@ -46,7 +46,7 @@ function distinct(n: number) {
 
 test("memory: dropped jobs leave nothing behind", async () => {
   const control = new VolatileControl();
-  const plans = new PlanBook(control);
+  const scheduling = createScheduling(control);
   let atMs = Date.now();
   for (let at = 0; at < 20; at++) {
     await control.propose({ type: "node.join", atMs, offer: nodeOffer(`n${at}`) });
@@ -59,9 +59,11 @@ test("memory: dropped jobs leave nothing behind", async () => {
       );
       expect(reply.ok).toBe(true);
     }
-    await schedulingStep({ control, plans, acknowledgeMs: 1_000 });
-    for (const n of [from, from + 1]) await plans.explain(control.state.jobs.get(jobId(n))!);
-    plans.allBlockers();
+    await schedulingStep({ ...scheduling, control, acknowledgeMs: 1_000 });
+    for (const n of [from, from + 1]) {
+      await scheduling.explainer.explain(control.state.jobs.get(jobId(n))!);
+    }
+    scheduling.plans.allBlockers();
     for (let n = from; n < from + BATCH; n++) {
       await control.propose({ type: "job.request", atMs, jobId: jobId(n), request: "cancel" });
     }

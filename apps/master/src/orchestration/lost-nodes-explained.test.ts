@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
 import { JobFigures } from "../metrics/job-figures.ts";
 import { viewExplanation } from "./scheduling/explanation-view.ts";
-import { PlanBook } from "./scheduling/plan-book.ts";
+import { createScheduling } from "./scheduling/scheduling.ts";
 
 const FENCE_MS = 150_000;
 
@@ -35,12 +35,12 @@ async function lostNode(change: object) {
     }
   }
   await act({ type: "node.lost", nodeIds: ["b"], fencedAtMs: atMs + FENCE_MS });
-  const plans = new PlanBook(control);
+  const scheduling = createScheduling(control);
   const explanation = async (n: number) => {
-    const made = await plans.explain(control.state.jobs.get(jobId(n))!);
+    const made = await scheduling.explainer.explain(control.state.jobs.get(jobId(n))!);
     return made && viewExplanation(made);
   };
-  return { control, plans, act, atMs, explanation };
+  return { control, scheduling, act, atMs, explanation };
 }
 
 test("explanation: a retrying job waits until the lost node is fenced, with the time", async () => {
@@ -80,7 +80,7 @@ test("explanation: a recovering job waits for the fence, then for a place", asyn
 });
 
 test("metrics: simulated GPUs are included in the total", async () => {
-  const { control, plans, atMs } = await lostNode({});
-  const { gpus } = new JobFigures(control, plans).figures(atMs);
+  const { control, scheduling, atMs } = await lostNode({});
+  const { gpus } = new JobFigures(control, scheduling).figures(atMs);
   expect(gpus).toMatchObject({ total: 4, simulated: 4 });
 });

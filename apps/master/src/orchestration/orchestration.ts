@@ -10,7 +10,7 @@ import { NodeWatch } from "../nodes/node-watch.ts";
 import { ServerWatch } from "../nodes/server-watch.ts";
 import { LeaderLoop } from "./leader-loop.ts";
 import { LeaseHold } from "./scheduling/lease-hold.ts";
-import { PlanBook } from "./scheduling/plan-book.ts";
+import { createScheduling, type Scheduling } from "./scheduling/scheduling.ts";
 import { schedulingStep } from "./scheduling/scheduling-step.ts";
 
 export interface OrchestrationOptions {
@@ -23,7 +23,7 @@ export interface OrchestrationOptions {
 
 /** The leader's loops for jobs that need no connection to a worker. */
 export interface Orchestration {
-  readonly plans: PlanBook;
+  readonly scheduling: Scheduling;
   close(): void;
 }
 
@@ -41,11 +41,11 @@ const SERVER_LOST_SHARE = 1 / 3;
 export function startOrchestration(options: OrchestrationOptions): Orchestration {
   const { control, directory, logger: log, clock = systemClock } = options;
   const { nodeLostMs, leaseMs, acknowledgeMs } = options.times;
-  const plans = new PlanBook(control, new LeaseHold(control, clock, leaseMs));
+  const parts = createScheduling(control, new LeaseHold(control, clock, leaseMs));
   const scheduling = new LeaderLoop({
     ...{ control, clock, log, name: "scheduling", pauseMs: PLAN_PAUSE_MS },
     concerns: (command) => command === undefined || !IRRELEVANT.has(command.type),
-    step: () => schedulingStep({ control, plans, acknowledgeMs }),
+    step: () => schedulingStep({ ...parts, control, acknowledgeMs }),
   });
   const ticking = new LeaderLoop({
     ...{ control, clock, log, name: "the clock of jobs", pauseMs: CLOCK_PAUSE_MS },
@@ -76,7 +76,7 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
     scheduling.close();
     ticking.close();
   };
-  return { plans, close };
+  return { scheduling: parts, close };
 }
 
 /** Commands that cannot change a plan. */

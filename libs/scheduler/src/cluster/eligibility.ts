@@ -1,3 +1,4 @@
+import { runToEnd, type Steps } from "@heddle/base/async/steps";
 import type { LabelSelector, NodeSnapshot, TaskRequest } from "../model.ts";
 import type { Roster } from "./roster.ts";
 
@@ -16,6 +17,9 @@ export const NODE_FILTERS = [
   "anti_affinity",
   "infiniband",
 ] as const;
+
+/** Nodes that one step looks at; a look costs up to 10 us for the longest lists of a request. */
+const NODES_PER_STEP = 512;
 
 export type NodeFilter = (typeof NODE_FILTERS)[number];
 
@@ -120,15 +124,24 @@ export class Eligibility {
   }
 
   of(request: TaskRequest): StaticFilter {
+    return runToEnd(this.ofInSteps(request));
+  }
+
+  /** Looks at every node if no request with the same filters came before. */
+  *ofInSteps(request: TaskRequest): Steps<StaticFilter> {
     const key = this.keyOf(request);
-    let filter = this.#byKey.get(key);
-    if (!filter) {
-      const { slots } = this.#roster;
-      const rejecting = Uint8Array.from(slots, (node) => codeOf(rejectedWhenReady(request, node)));
-      const eligible = Uint8Array.from(slots, (node, at) => isEligible(node, rejecting[at]!));
-      filter = { request, eligible, rejecting };
-      this.#byKey.set(key, filter);
+    const known = this.#byKey.get(key);
+    if (known) return known;
+    const { slots } = this.#roster;
+    const rejecting = new Uint8Array(slots.length);
+    const eligible = new Uint8Array(slots.length);
+    for (const [position, node] of slots.entries()) {
+      if (position % NODES_PER_STEP === NODES_PER_STEP - 1) yield;
+      rejecting[position] = codeOf(rejectedWhenReady(request, node));
+      eligible[position] = isEligible(node, rejecting[position]);
     }
+    const filter = { request, eligible, rejecting };
+    this.#byKey.set(key, filter);
     return filter;
   }
 

@@ -1,6 +1,7 @@
+import { runToEnd } from "@heddle/base/async/steps";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { gangOf, layOut, type SchedulingInput } from "../cycle/scheduling-cycle.ts";
+import { gangOf, type SchedulingInput, snapshotFrom } from "../cycle/scheduling-cycle.ts";
 import type { Plan, QueuedJob } from "../model.ts";
 import { type GangRequest, gangFits, usableNodes } from "../placement/gang.ts";
 import { schedule } from "../schedule.ts";
@@ -41,9 +42,10 @@ function waiting(at: SchedulingInput, plan: Plan): QueuedJob[] {
 
 /** The cluster emptied, and the gangs that jobs are on it. */
 function emptied(at: SchedulingInput) {
-  const { layout } = layOut(at);
-  const of = (job: QueuedJob): GangRequest => gangOf({ settings: at.settings, layout }, job);
-  return { of, usable: (job: QueuedJob) => usableNodes(layout.capacity, of(job)), layout };
+  const { view } = snapshotFrom(at);
+  const of = (job: QueuedJob): GangRequest =>
+    runToEnd(gangOf({ settings: at.settings, view }, job));
+  return { of, usable: (job: QueuedJob) => usableNodes(view.capacity, of(job)), view };
 }
 
 const meet = (a: Uint8Array, b: Uint8Array) => a.some((one, node) => one === 1 && b[node] === 1);
@@ -53,15 +55,15 @@ it("no promise is on a node that a job before it may use, and no two are on one 
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);
-      const { usable, layout } = emptied(at);
+      const { usable, view } = emptied(at);
       const turns = waiting(at, plan);
       several += plan.reservations.length > 1 ? 1 : 0;
       for (const { jobId, placements } of plan.reservations.slice(1)) {
         const turn = turns.findIndex(({ id }) => id === jobId);
-        const own = new Uint8Array(layout.roster.slots.length);
-        for (const { nodeId } of placements) own[layout.roster.position(nodeId)!] = 1;
+        const own = new Uint8Array(view.roster.slots.length);
+        for (const { nodeId } of placements) own[view.roster.position(nodeId)!] = 1;
         for (const before of turns.slice(0, turn)) {
-          const waits = plan.line.includes(before.id) || blocksOthers(at, plan, before);
+          const waits = plan.rankedJobs.includes(before.id) || blocksOthers(at, plan, before);
           if (waits) expect(meet(own, usable(before))).toBe(false);
         }
       }
@@ -88,8 +90,8 @@ it("no job waits for an eviction only because a job that cannot use those nodes 
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);
-      const { usable, layout } = emptied(at);
-      const taken = new Uint8Array(layout.roster.slots.length);
+      const { usable, view } = emptied(at);
+      const taken = new Uint8Array(view.roster.slots.length);
       const promised = new Map(plan.reservations.map((each) => [each.jobId, each.startAtMs]));
       if (promised.size === MAX_PROMISES) return;
       for (const job of waiting(at, plan)) {
@@ -124,11 +126,11 @@ function pinnedTo(job: QueuedJob, hosts: readonly string[]): QueuedJob {
 
 /** Whether it fits by then beside all that is promised before it, so that nobody need leave for it. */
 function findsRoomBeside(at: SchedulingInput, plan: Plan, job: QueuedJob, byMs: number): boolean {
-  const { of, layout } = emptied(at);
+  const { of, view } = emptied(at);
   // What is backfilled behind it may take that room yet, and then it may evict at the next look.
   const starts = plan.starts.filter(({ backfilled }) => !backfilled);
   const after = advance(at, { ...plan, starts }, at.nowMs);
-  const then = Ledger.ofCapacity(layout.roster, at.settings.overcommitRatio);
+  const then = Ledger.ofCapacity(view.roster, at.settings.overcommitRatio);
   const own = new Set(plan.preemptions.filter((each) => each.forJobId === job.id).map(victim));
   const turn = plan.reservations.findIndex(({ jobId }) => jobId === job.id);
   const before = plan.reservations.slice(0, turn === -1 ? undefined : turn);
@@ -143,8 +145,8 @@ function findsRoomBeside(at: SchedulingInput, plan: Plan, job: QueuedJob, byMs: 
 
   function take(ledger: Ledger, holder: Pick<QueuedJob, "request"> & Pick<Placed, "placements">) {
     for (const { nodeId, devices } of holder.placements) {
-      const position = layout.roster.position(nodeId)!;
-      ledger.take(position, layout.shapes.of(holder.request), devices);
+      const position = view.roster.position(nodeId)!;
+      ledger.take(position, view.shapes.of(holder.request), devices);
     }
   }
 }
@@ -156,18 +158,18 @@ it("nobody is evicted in vain: without any one victim the promise would be later
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);
-      const { of, layout } = emptied(at);
+      const { of, view } = emptied(at);
       const started = advance(at, { ...plan, preemptions: [], reservations: [] }, at.nowMs);
       for (const { victimId, forJobId } of plan.preemptions) {
         const { startAtMs, placements } = plan.reservations.find((r) => r.jobId === forJobId)!;
         const stays = plan.preemptions.filter((each) => each.victimId !== victimId).map(victim);
-        const then = Ledger.ofCapacity(layout.roster, at.settings.overcommitRatio);
+        const then = Ledger.ofCapacity(view.roster, at.settings.overcommitRatio);
         for (const each of started.snapshot.running) {
           const byMs = stays.includes(each.id) ? startAtMs : (each.evicting?.byMs ?? endMs(each));
           if (byMs <= startAtMs) continue;
           for (const { nodeId, devices } of each.placements) {
-            const position = layout.roster.position(nodeId)!;
-            then.take(position, layout.shapes.of(each.request), devices);
+            const position = view.roster.position(nodeId)!;
+            then.take(position, view.shapes.of(each.request), devices);
           }
         }
         const hosts = [...new Set(placements.map(({ nodeId }) => nodeId))];
@@ -248,12 +250,12 @@ it("jobs of one level that come later never go before one in the line that may u
         project: "p9",
       }));
       const again = schedule({ ...next, queue: [...newcomers, ...next.queue] });
-      const stayed = plan.line.filter((id) => next.queue.some((job) => job.id === id));
-      const still = again.line.filter((id) => stayed.includes(id));
+      const stayed = plan.rankedJobs.filter((id) => next.queue.some((job) => job.id === id));
+      const still = again.rankedJobs.filter((id) => stayed.includes(id));
       // In the same order, and before all that came.
       expect(still).toEqual(stayed.filter((id) => still.includes(id)));
-      const came = again.line.findIndex((id) => !stayed.includes(id));
-      const last = again.line.findLastIndex((id) => stayed.includes(id));
+      const came = again.rankedJobs.findIndex((id) => !stayed.includes(id));
+      const last = again.rankedJobs.findLastIndex((id) => stayed.includes(id));
       if (came !== -1 && last !== -1) expect(last).toBeLessThan(came);
     }),
     { numRuns: RUNS },
@@ -264,7 +266,7 @@ it("levels stand above the line", () => {
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);
-      const levels = plan.line.map((id) => levelOf(at.queue.find((job) => job.id === id)!));
+      const levels = plan.rankedJobs.map((id) => levelOf(at.queue.find((job) => job.id === id)!));
       expect(levels).toEqual([...levels].sort((a, b) => b - a));
     }),
     { numRuns: RUNS },

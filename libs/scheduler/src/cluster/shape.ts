@@ -1,3 +1,4 @@
+import { runToEnd, type Steps } from "@heddle/base/async/steps";
 import type { TaskRequest } from "../model.ts";
 import { Eligibility, type StaticFilter } from "./eligibility.ts";
 import type { Roster } from "./roster.ts";
@@ -46,15 +47,20 @@ export class ShapeTable {
    * Whether most of it is of jobs long gone where so many live, so that a table made anew is worth its
    * cost. It is not cleared: shapes in use follow the nodes through it.
    */
-  isWorn(jobs: number): boolean {
+  needsRebuild(jobs: number): boolean {
     const isGone = this.#eligibility.size > MIN_FILTERS + FILTERS_PER_JOB * jobs;
     return isGone || this.#byKey.size > MAX_SHAPES + jobs;
   }
 
   of(request: TaskRequest): RequestShape {
+    return this.#byRequest.get(request) ?? runToEnd(this.ofInSteps(request));
+  }
+
+  /** The first shape with new filters looks at every node. */
+  *ofInSteps(request: TaskRequest): Steps<RequestShape> {
     const known = this.#byRequest.get(request);
     if (known) return known;
-    const filter = this.#eligibility.of(request);
+    const filter = yield* this.#eligibility.ofInSteps(request);
     const key = shapeKey(request, this.#eligibility.keyOf(request));
     let shape = this.#byKey.get(key);
     if (!shape) {

@@ -9,7 +9,7 @@ const five = (change: Partial<QueuedJob> = {}) =>
 const starts = (...args: Parameters<typeof input>) => schedule(input(...args)).starts.length;
 
 describe("admission", () => {
-  it("counts jobs started in the same round against maxConcurrentJobs", () => {
+  it("counts jobs started in the same cycle against maxConcurrentJobs", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const settings = { maxConcurrentJobs: 3 };
     expect(starts({ nodes: [node("n")], running: [busy] }, five(), { settings })).toBe(2);

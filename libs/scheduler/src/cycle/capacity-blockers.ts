@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { countAway, countRejected, NODE_FILTERS, type NodeFilter } from "../cluster/eligibility.ts";
 import type { Ledger } from "../cluster/ledger.ts";
 import { sharedBlockers } from "../cluster/shared-amounts.ts";
@@ -38,29 +39,37 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   infiniband: "TopologyUnavailable",
 };
 
-/** The states in which a node takes no work, by what they are told as. */
+/** Nodes whose labels one step looks at. */
+const NODES_PER_STEP = 1_024;
+
+/** The states in which a node takes no work, by the reason that is shown. */
 const AWAY: readonly (readonly [PendingReason, readonly NodeSnapshot["state"][]])[] = [
   ["NodesLost", ["lost"]],
   ["NodesDraining", ["draining", "drained"]],
 ];
 
 /**
- * Why the gang does not fit on what is free, every reason at once; empty where it fits. `capacity`
- * is the same cluster with nothing on it and gives the limits.
+ * Every reason why the gang does not fit on what is free; empty where it fits. `capacity` is the same
+ * cluster without jobs and gives the limits.
  */
-export function capacityBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
+export function* capacityBlockers(
+  ledger: Ledger,
+  capacity: Ledger,
+  gang: GangRequest,
+): Steps<Blocker[]> {
   const shared = sharedBlockers(ledger.shared, capacity.shared, gang.shared);
   if (nodesFit(ledger, gang)) return shared;
-  return [...shared, ...nodeBlockers(ledger, capacity, gang)];
+  yield;
+  return [...shared, ...(yield* nodeBlockers(ledger, capacity, gang))];
 }
 
-/** Why the nodes have no room for it. */
-function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
+function* nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Steps<Blocker[]> {
   const { shape, tasks } = gang;
   const eligible = [...ledger.nodes.keys()].filter((node) => shape.eligible[node] === 1);
-  if (eligible.length === 0) return filterBlockers(ledger, gang);
-  const blockers = shortages(ledger, capacity, gang, eligible);
+  if (eligible.length === 0) return yield* filterBlockers(ledger, gang);
+  const blockers = yield* shortages(ledger, capacity, gang, eligible);
   if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
+  yield;
   for (const [reason, states] of AWAY) {
     const away = countAway(ledger.roster, shape, states);
     if (away === 0) continue;
@@ -69,38 +78,49 @@ function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Bloc
   return blockers;
 }
 
-/** No node passes: one blocker a filter that rejected some. */
-function filterBlockers({ roster }: Ledger, gang: GangRequest): Blocker[] {
+/** No node is eligible: one blocker for each filter that rejected some. */
+function* filterBlockers({ roster }: Ledger, gang: GangRequest): Steps<Blocker[]> {
   const nodes = roster.present();
   const rejected = countRejected(roster, gang.shape);
-  const blockers = NODE_FILTERS.filter((filter) => rejected.has(filter)).map((filter) => ({
-    ...blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),
-    rejected: rejected.get(filter),
-    ...offersOf(nodes, gang, filter),
-  }));
+  const blockers: Blocker[] = [];
+  for (const filter of NODE_FILTERS) {
+    if (!rejected.has(filter)) continue;
+    blockers.push({
+      ...blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),
+      rejected: rejected.get(filter),
+      ...(yield* offersOf(nodes, gang, filter)),
+    });
+  }
   if (blockers.length > 0) return blockers;
   return [blocker("NoNodes", "nodes", gang.tasks, 0, 0)];
 }
 
-/** Of an executor or algorithm that is wanting: its name, and those that the nodes offer. */
-function offersOf(nodes: readonly NodeSnapshot[], { shape }: GangRequest, filter: NodeFilter) {
+/** The executor or algorithm that is missing, and those that the nodes offer. */
+function* offersOf(
+  nodes: readonly NodeSnapshot[],
+  { shape }: GangRequest,
+  filter: NodeFilter,
+): Steps<Pick<Blocker, "wanted" | "offered">> {
   const needed = shape.request.offers?.find(({ kind }) => kind === filter);
   if (!needed) return {};
   const { name: wanted, labelPrefix: prefix } = needed;
-  const labels = nodes.flatMap((node) => Object.keys(node.labels));
-  const names = labels
-    .filter((key) => key.startsWith(prefix))
-    .map((key) => key.slice(prefix.length));
-  return { wanted, offered: [...new Set(names)].sort() };
+  const offered = new Set<string>();
+  for (const [at, { labels }] of nodes.entries()) {
+    if (at % NODES_PER_STEP === NODES_PER_STEP - 1) yield;
+    for (const key of Object.keys(labels)) {
+      if (key.startsWith(prefix)) offered.add(key.slice(prefix.length));
+    }
+  }
+  return { wanted, offered: [...offered].sort() };
 }
 
-/** Resources of which all eligible nodes together have too little free. */
-function shortages(
+/** The resources of which all eligible nodes together have too little free. */
+function* shortages(
   ledger: Ledger,
   capacity: Ledger,
   { shape, tasks }: GangRequest,
   eligible: readonly number[],
-): Blocker[] {
+): Steps<Blocker[]> {
   const blockers: Blocker[] = [];
   const gpuWanted = tasks * shape.devices * shape.milli;
   const gpuFree = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
@@ -108,19 +128,20 @@ function shortages(
     const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
     blockers.push(blocker("InsufficientGpu", "gpu_milli", gpuWanted, gpuFree, limit));
   }
-  SCALARS.forEach((name, column) => {
+  for (const [column, name] of SCALARS.entries()) {
+    yield;
     const wanted = tasks * shape.scalars[column]!;
     const at = (of: Ledger) => (node: number) =>
       Math.max(0, of.scalarFree[node * SCALARS.length + column]!);
     const free = sum(eligible, at(ledger));
-    if (wanted <= free) return;
+    if (wanted <= free) continue;
     const limit = sum(eligible, at(capacity));
     blockers.push(blocker(REASON_OF_SCALAR[name], NAME_OF_SCALAR[name], wanted, free, limit));
-  });
+  }
   return blockers;
 }
 
-/** Enough of everything, but not where one task or one domain needs it. */
+/** There is enough in all, but not where one task or one domain needs it. */
 function shapeBlocker(
   ledger: Ledger,
   capacity: Ledger,

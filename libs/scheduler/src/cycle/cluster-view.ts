@@ -91,7 +91,7 @@ export class ClusterView {
     if (!isScaled) this.#placer = undefined;
   }
 
-  /** The same for the same targets as long as the layout lives, with all that it has learned. */
+  /** The same for the same targets as long as the view lives, with all that it has learned. */
   placerFor(targets: readonly WorkloadTarget[]): GangPlacer {
     if (this.#placer?.targets !== targets) {
       const stranding = new Stranding(targetMix(targets));

@@ -1,24 +1,28 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { type Ledger, locate } from "../cluster/ledger.ts";
 import { runtimeBoundMs } from "../cluster/precedence.ts";
 import type { Plan, QueuedJob, RunningJob } from "../model.ts";
 import type { Release } from "./releases.ts";
 import { gangOf, type SchedulingCycle } from "./scheduling-cycle.ts";
 
-/** A job that holds something from now on, or did already, and what it gives back when. */
+/** Running jobs that one step looks at. */
+const JOBS_PER_STEP = 2_048;
+
+/** A job that holds resources now, or does as soon as the plan is applied. */
 export interface Holder {
   readonly job: (RunningJob | QueuedJob) & { readonly startedAtMs: number };
-  /** Its latest end. */
+  /** At its latest end. */
   readonly release: Release;
-  /** Its end by its progress; the latest where that tells nothing. */
+  /** Its end by its progress; the latest end where it reports none. */
   readonly expectedEndMs: number;
 }
 
-/** One that the plan starts. */
+/** A job that the plan starts. */
 export interface StartedHolder extends Holder {
   readonly job: QueuedJob & { readonly startedAtMs: number };
 }
 
-/** The cluster as one queued job finds it under a plan: what the plan starts besides has started. */
+/** The cluster as one queued job finds it once the plan's other starts are applied. */
 export interface OtherStarts {
   /** What is free. */
   readonly ledger: Ledger;
@@ -26,38 +30,63 @@ export interface OtherStarts {
   readonly started: readonly StartedHolder[];
 }
 
-/** A started job is looked at without itself. */
-export function withOtherStarts(
-  round: SchedulingCycle,
+/** The job's own start, if the plan has one, is left out. */
+export function* withOtherStarts(
+  cycle: SchedulingCycle,
+  plan: Plan,
+  job: QueuedJob,
+): Steps<OtherStarts> {
+  const ledger = cycle.view.free.clone();
+  const started = yield* startedHolders(cycle, plan, job, ledger);
+  const running = yield* runningHolders(cycle, plan);
+  return { ledger, running, started };
+}
+
+/** Takes the places of the started jobs in the ledger. */
+function* startedHolders(
+  { view, snapshot }: SchedulingCycle,
   plan: Plan,
   { id }: QueuedJob,
-): OtherStarts {
-  const { layout, standing, releases } = round;
-  const { nowMs, settings, queue } = standing;
-  const ledger = layout.free.clone();
+  ledger: Ledger,
+): Steps<StartedHolder[]> {
+  const { nowMs, settings, queue } = snapshot;
   const jobs = new Map(queue.map((job) => [job.id, job]));
   const started: StartedHolder[] = [];
   for (const { jobId, placements } of plan.starts) {
     const job = jobs.get(jobId);
-    // One that waits no more holds its places already, where the plan is older than the standing.
+    // If the plan is older than the snapshot, a job that has left the queue holds its places already.
     if (jobId === id || !job) continue;
-    const { shape, shared: wanted } = gangOf(standing, job);
-    const tasks = [...locate(placements, layout.roster)];
+    yield;
+    const { shape, shared: wanted } = yield* gangOf(snapshot, job);
+    const tasks = [...locate(placements, view.roster)];
     for (const { node, devices } of tasks) ledger.take(node, shape, devices);
     const shared = ledger.takeShared(wanted);
     const expectedEndMs = nowMs + runtimeBoundMs(job, settings);
     const release = { atMs: expectedEndMs, shape, tasks, shared };
     started.push({ job: { ...job, startedAtMs: nowMs }, release, expectedEndMs });
   }
+  return started;
+}
+
+function* runningHolders(
+  { view, snapshot, releases }: SchedulingCycle,
+  plan: Plan,
+): Steps<Holder[]> {
   const startMs = new Map(plan.reservations.map(({ jobId, startAtMs }) => [jobId, startAtMs]));
   const leavesByMs = new Map(
     plan.preemptions.map(({ victimId, forJobId }) => [victimId, startMs.get(forJobId)]),
   );
-  const running = [...layout.running.values()].map((job) => {
-    const known = releases.get(job.id)!;
+  const all = yield* releases.all();
+  const running: Holder[] = [];
+  for (const job of view.running.values()) {
+    const known = all.get(job.id)!;
     const latestMs = Math.min(known.atMs, leavesByMs.get(job.id) ?? Number.POSITIVE_INFINITY);
-    const expectedEndMs = Math.max(nowMs, Math.min(latestMs, job.expectedEndMs ?? latestMs));
-    return { job, release: { ...known, atMs: latestMs }, expectedEndMs };
-  });
-  return { ledger, running, started };
+    const expectedEndMs = Math.max(
+      snapshot.nowMs,
+      Math.min(latestMs, job.expectedEndMs ?? latestMs),
+    );
+    running.push({ job, release: { ...known, atMs: latestMs }, expectedEndMs });
+    if (running.length % JOBS_PER_STEP === 0) yield;
+  }
+  return running;
 }

@@ -1,3 +1,4 @@
+import { runToEnd } from "@heddle/base/async/steps";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Ledger } from "../cluster/ledger.ts";
@@ -98,7 +99,7 @@ describe("preemption", () => {
         fc.integer({ min: 1, max: 4 }),
         (jobs, gpus) => {
           const { ledger, gang, victims } = crowded(jobs, { gpus, tasks: 1 });
-          const chosen = chooseVictims(ledger, gang, victims);
+          const chosen = runToEnd(chooseVictims(ledger, gang, victims));
           const best = leastLoss(ledger, gang, victims);
           expect(chosen === undefined ? undefined : total(chosen)).toBe(best);
         },
@@ -119,7 +120,7 @@ describe("preemption", () => {
         fc.integer({ min: 2, max: 4 }),
         (jobs, tasks) => {
           const { ledger, gang, victims } = crowded(jobs, { gpus: 2, tasks });
-          const chosen = chooseVictims(ledger, gang, victims);
+          const chosen = runToEnd(chooseVictims(ledger, gang, victims));
           if (!chosen) return expect(leastLoss(ledger, gang, victims)).toBeUndefined();
           expect(fitsWithout(ledger, gang, chosen)).toBe(true);
           for (const spared of chosen) {
@@ -144,7 +145,7 @@ describe("preemption", () => {
         at = { ...at, queue: [...at.queue, ...arrivals] };
         const jobs = at.queue.length + at.snapshot.running.length;
         let evicting = 0;
-        for (let round = 0; round < 4 * jobs + 4; round++) {
+        for (let cycle = 0; cycle < 4 * jobs + 4; cycle++) {
           const plan = schedule(at);
           evicting = plan.preemptions.length;
           at = advance(at, plan, at.nowMs + at.settings.preemptionGraceMs);

@@ -1,12 +1,13 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { holdings } from "../cluster/fair-share.ts";
 import type { Ledger } from "../cluster/ledger.ts";
 import { levelOf } from "../cluster/precedence.ts";
 import { addShared, sharedFits } from "../cluster/shared-amounts.ts";
 import type { JobTraits, RunningJob } from "../model.ts";
-import { type GangRequest, gangFits } from "../placement/gang.ts";
-import { type Release, releaseAll } from "./releases.ts";
+import { type GangRequest, gangFits, type PlacedTask } from "../placement/gang.ts";
+import { type Release, releaseAll, releaseUntil, TASKS_PER_STEP, takeAll } from "./releases.ts";
 
-/** A job that may be evicted, what it would give back, and the work that would be lost. */
+/** A job that may be evicted. */
 export interface Victim {
   readonly job: RunningJob;
   readonly release: Release;
@@ -14,40 +15,39 @@ export interface Victim {
   readonly lostGpuSeconds: number;
 }
 
-/** Victims tried together on one node: all their subsets are looked at up to this many. */
+/** Victims of one node of which every subset is tried. */
 const MAX_EXACT_VICTIMS = 10;
 
-/** GPU-seconds of work that the job loses if it stops now: its GPUs times its checkpoint's age. */
+/** GPU-seconds that the job loses if it stops now: its GPUs times the age of its checkpoint. */
 export function lostGpuSeconds(job: RunningJob, nowMs: number): number {
   return (holdings(job).gpuMilli / 1000) * (Math.max(0, nowMs - job.checkpointedAtMs) / 1000);
 }
 
-/** Whether the job may be evicted for the other: preemptible, strictly lower, not leaving yet. */
+/** Whether the job is preemptible, of a strictly lower level, and not being evicted yet. */
 export function mayPreempt(preemptor: JobTraits, job: RunningJob): boolean {
   return job.preemptible && !job.evicting && levelOf(job) < levelOf(preemptor);
 }
 
 /**
- * The victims whose going lets the gang fit at the least loss, or undefined where none do.
+ * The victims whose eviction lets the gang fit at the least loss; undefined where none do.
  *
- * For a single task it is exact over each node's ten cheapest victims. For a gang it is a
- * heuristic: cheapest first, by loss and by loss per GPU, then every victim that turns out not to be needed is spared; no
- * victim of the answer can be left out.
+ * - For one task: exact over the ten cheapest victims of each node.
+ * - For a gang: cheapest first, by loss and by loss per GPU; then each victim that is not needed is
+ *   spared. No victim of the answer can be left out.
  */
-export function chooseVictims(
+export function* chooseVictims(
   ledger: Ledger,
   gang: GangRequest,
   victims: readonly Victim[],
-): Victim[] | undefined {
+): Steps<Victim[] | undefined> {
   const cheapestFirst = [...victims].sort(byLoss);
-  const answers = [cheapestPrefix(ledger, gang, cheapestFirst)];
-  if (gang.tasks === 1) answers.push(...perNode(ledger, gang, cheapestFirst));
-  else answers.push(cheapestPrefix(ledger, gang, [...victims].sort(byLossPerGpu)));
-  return answers
-    .filter((answer) => answer !== undefined)
-    .reduce<Victim[] | undefined>((best, answer) => {
-      return best === undefined || loss(answer) < loss(best) ? answer : best;
-    }, undefined);
+  const first = yield* cheapestPrefix(ledger, gang, cheapestFirst);
+  const second =
+    gang.tasks === 1
+      ? yield* cheapestOnOneNode(ledger, gang, cheapestFirst, first)
+      : yield* cheapestPrefix(ledger, gang, [...victims].sort(byLossPerGpu));
+  if (!first || !second) return first ?? second;
+  return loss(second) < loss(first) ? second : first;
 }
 
 function byLoss(a: Victim, b: Victim): number {
@@ -64,62 +64,113 @@ function loss(victims: readonly Victim[]): number {
   return victims.reduce((sum, { lostGpuSeconds: lost }) => sum + lost, 0);
 }
 
-/** The shortest prefix that makes room, with those spared that are not needed. */
-function cheapestPrefix(
+/** The shortest prefix that makes room, less the victims in it that are not needed. */
+function* cheapestPrefix(
   ledger: Ledger,
   gang: GangRequest,
   ordered: readonly Victim[],
-): Victim[] | undefined {
-  if (!makesRoom(ledger, gang, ordered)) return undefined;
+): Steps<Victim[] | undefined> {
+  const releases = ordered.map(({ release }) => release);
+  let base = ledger.clone();
+  let released = 0;
   let low = 0;
   let high = ordered.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (makesRoom(ledger, gang, ordered.slice(0, middle))) high = middle;
-    else low = middle + 1;
+  for (let probe = high; ; probe = (low + high) >> 1) {
+    const then = base.clone();
+    yield* releaseUntil(then, releases.slice(released, probe), Number.POSITIVE_INFINITY);
+    yield;
+    if (gangFits(then, gang)) high = probe;
+    else if (probe === ordered.length) return undefined;
+    else {
+      low = probe + 1;
+      base = then;
+      released = probe;
+    }
+    if (low >= high) return yield* spare(ledger, gang, ordered.slice(0, high));
   }
-  return spare(ledger, gang, ordered.slice(0, low));
 }
 
-/** Spares the dearest first. */
-function spare(ledger: Ledger, gang: GangRequest, victims: readonly Victim[]): Victim[] {
-  let needed = [...victims];
+/** Spares each victim that is not needed, the dearest first. */
+function* spare(ledger: Ledger, gang: GangRequest, victims: readonly Victim[]): Steps<Victim[]> {
+  const then = ledger.clone();
+  yield* releaseUntil(
+    then,
+    victims.map(({ release }) => release),
+    Number.POSITIVE_INFINITY,
+  );
+  const needed = new Set(victims);
   for (const victim of [...victims].sort(byLoss).reverse()) {
-    const without = needed.filter((other) => other !== victim);
-    if (makesRoom(ledger, gang, without)) needed = without;
+    yield;
+    takeAll(then, victim.release);
+    if (gangFits(then, gang)) needed.delete(victim);
+    else releaseAll(then, victim.release);
   }
-  return needed;
+  return [...needed];
 }
 
-/** For each node with victims, the cheapest subset of its ten cheapest that makes room there. */
-function perNode(
+/** The cheapest subset of one node's victims that makes room there, if it is cheaper than the bound. */
+function* cheapestOnOneNode(
   ledger: Ledger,
   gang: GangRequest,
   victims: readonly Victim[],
-): (Victim[] | undefined)[] {
-  const byNode = new Map<number, Set<Victim>>();
-  for (const victim of victims) {
-    for (const { node } of victim.release.tasks) {
-      if (gang.shape.eligible[node] === 0) continue;
-      const here = byNode.get(node) ?? new Set();
-      if (here.size < MAX_EXACT_VICTIMS) here.add(victim);
-      byNode.set(node, here);
-    }
+  bound: readonly Victim[] | undefined,
+): Steps<Victim[] | undefined> {
+  let best: Victim[] | undefined;
+  let leastLoss = bound ? loss(bound) : Number.POSITIVE_INFINITY;
+  for (const [node, here] of yield* victimsByNode(gang, victims)) {
+    yield;
+    const subset = cheapestSubset(ledger, gang, node, here, leastLoss);
+    if (!subset) continue;
+    best = subset.map(({ victim }) => victim);
+    leastLoss = loss(best);
   }
-  return [...byNode].map(([node, here]) => cheapestSubset(ledger, gang, node, [...here]));
+  return best;
+}
+
+/** A victim and its tasks on one node. */
+interface LocalVictim {
+  readonly victim: Victim;
+  readonly tasks: PlacedTask[];
+}
+
+/** By eligible node: its cheapest victims. */
+function* victimsByNode(
+  { shape }: GangRequest,
+  victims: readonly Victim[],
+): Steps<ReadonlyMap<number, readonly LocalVictim[]>> {
+  const byNode = new Map<number, LocalVictim[]>();
+  let looked = 0;
+  for (const victim of victims) {
+    for (const task of victim.release.tasks) {
+      if (shape.eligible[task.node] === 0) continue;
+      const here = byNode.get(task.node) ?? [];
+      byNode.set(task.node, here);
+      if (here.at(-1)?.victim === victim) here.at(-1)!.tasks.push(task);
+      else if (here.length < MAX_EXACT_VICTIMS) here.push({ victim, tasks: [task] });
+    }
+    looked += 1 + victim.release.tasks.length;
+    if (looked < TASKS_PER_STEP) continue;
+    looked = 0;
+    yield;
+  }
+  return byNode;
 }
 
 function cheapestSubset(
   ledger: Ledger,
   gang: GangRequest,
   node: number,
-  victims: readonly Victim[],
-): Victim[] | undefined {
-  let best: Victim[] | undefined;
+  victims: readonly LocalVictim[],
+  bound: number,
+): LocalVictim[] | undefined {
+  let best: LocalVictim[] | undefined;
+  let leastLoss = bound;
   for (let mask = 1; mask < 1 << victims.length; mask++) {
     const subset = victims.filter((_, bit) => (mask >> bit) & 1);
-    if (best !== undefined && loss(subset) >= loss(best)) continue;
-    if (fitsOnNodeWithout(ledger, gang, node, subset)) best = subset;
+    const lost = loss(subset.map(({ victim }) => victim));
+    if (lost >= leastLoss || !fitsOnNodeWithout(ledger, gang, node, subset)) continue;
+    best = subset;
+    leastLoss = lost;
   }
   return best;
 }
@@ -128,24 +179,19 @@ function fitsOnNodeWithout(
   ledger: Ledger,
   { shape, shared }: GangRequest,
   node: number,
-  victims: readonly Victim[],
+  victims: readonly LocalVictim[],
 ): boolean {
   const free = victims.reduce(
-    (sum, { release }) => addShared(sum, release.shared, 1),
+    (sum, { victim }) => addShared(sum, victim.release.shared, 1),
     ledger.shared,
   );
   if (!sharedFits(free, shared)) return false;
-  const moves = victims.flatMap(({ release }) =>
-    release.tasks.filter((task) => task.node === node).map((task) => ({ task, of: release.shape })),
-  );
-  for (const { task, of } of moves) ledger.release(node, of, task.devices);
+  for (const { victim, tasks } of victims) {
+    for (const { devices } of tasks) ledger.release(node, victim.release.shape, devices);
+  }
   const fits = ledger.fits(node, shape);
-  for (const { task, of } of moves) ledger.take(node, of, task.devices);
+  for (const { victim, tasks } of victims) {
+    for (const { devices } of tasks) ledger.take(node, victim.release.shape, devices);
+  }
   return fits;
-}
-
-function makesRoom(ledger: Ledger, gang: GangRequest, victims: readonly Victim[]): boolean {
-  const then = ledger.clone();
-  for (const { release } of victims) releaseAll(then, release);
-  return gangFits(then, gang);
 }

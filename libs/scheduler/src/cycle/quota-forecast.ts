@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { holdings } from "../cluster/fair-share.ts";
 import { byAge } from "../cluster/precedence.ts";
 import { gpuHours, QuotaLedger } from "../cluster/quota-ledger.ts";
@@ -6,23 +7,22 @@ import { takesQueuePlace } from "./admission.ts";
 import type { Holder } from "./other-starts.ts";
 import type { SchedulingSnapshot } from "./scheduling-cycle.ts";
 
-/** A holder, or a job that is promised its start, and when it is taken to end. */
+/** A holder, or a job with a reservation, and its assumed end. */
 export interface ExpectedEnd extends Holder {
   readonly endsMs: number;
 }
 
 /**
- * When a project's quota and the limit on running jobs let the job start, if what holds something
- * ends as told and nothing else starts; undefined where that cannot be told. Later is never worse,
- * hence the binary search.
+ * When a project's quota and the limit on running jobs let the job start, if the holders end as assumed
+ * and nothing else starts; undefined if never. More is free later, hence the binary search.
  */
-export function quotaAllowsMs(
-  standing: SchedulingSnapshot,
+export function* quotaAvailableMs(
+  snapshot: SchedulingSnapshot,
   job: QueuedJob,
   endings: readonly ExpectedEnd[],
-): number | undefined {
-  const { nowMs, settings } = standing;
-  const windowEndsMs = standing.projectOf(job.project)?.windowEndsMs ?? Number.POSITIVE_INFINITY;
+): Steps<number | undefined> {
+  const { nowMs, settings } = snapshot;
+  const windowEndsMs = snapshot.projectOf(job.project)?.windowEndsMs ?? Number.POSITIVE_INFINITY;
   const times = [...new Set([nowMs, windowEndsMs, ...endings.map(({ endsMs }) => endsMs)])]
     .filter((atMs) => Number.isFinite(atMs) && atMs >= nowMs)
     .sort((a, b) => a - b);
@@ -33,12 +33,14 @@ export function quotaAllowsMs(
     });
     const isBound = job.kind === "training" && !job.joinsRunning;
     if (isBound && training.length >= settings.maxConcurrentJobs) return false;
-    return quotaAt(standing, job, own, atMs).length === 0;
+    return quotaAt(snapshot, job, own, atMs).length === 0;
   };
+  yield;
   if (!allows(times.at(-1)!)) return undefined;
   let low = 0;
   let high = times.length - 1;
   while (low < high) {
+    yield;
     const middle = (low + high) >> 1;
     if (allows(times[middle]!)) high = middle;
     else low = middle + 1;
@@ -46,32 +48,35 @@ export function quotaAllowsMs(
   return times[low];
 }
 
-/** What the quota would hold back at the time, what has ended by then counted as used. */
+/** The quota's blockers at the time, with the holders' use until then counted. */
 function quotaAt(
-  standing: SchedulingSnapshot,
+  snapshot: SchedulingSnapshot,
   job: QueuedJob,
   own: readonly ExpectedEnd[],
   atMs: number,
 ) {
-  const project = standing.projectOf(job.project);
+  const project = snapshot.projectOf(job.project);
   if (!project) return [];
   const { windowEndsMs = Number.POSITIVE_INFINITY } = project;
-  const sinceMs = atMs < windowEndsMs ? standing.nowMs : windowEndsMs;
+  const sinceMs = atMs < windowEndsMs ? snapshot.nowMs : windowEndsMs;
   let usedGpuHours = atMs < windowEndsMs ? project.usedGpuHours : 0;
   for (const { job: other, endsMs } of own) {
     const heldMs = Math.max(0, Math.min(endsMs, atMs) - Math.max(sinceMs, other.startedAtMs));
     usedGpuHours += gpuHours(holdings(other).gpuMilli, heldMs);
   }
-  // One that is only promised its start by then is charged its whole bound, as if it began.
+  // A reservation that starts later is charged its whole bound.
   const stay = own
     .filter(({ endsMs }) => endsMs > atMs)
     .map(({ job: other }) => ({ ...other, startedAtMs: Math.min(other.startedAtMs, atMs) }));
   const gpuMilli = stay.reduce((sum, other) => sum + holdings(other).gpuMilli, 0);
   const use = { usedGpuHours, gpuMilli, running: () => stay };
-  return new QuotaLedger(project.quota, use, atMs, standing.settings).blockers(job);
+  return new QuotaLedger(project.quota, use, atMs, snapshot.settings).blockers(job);
 }
 
-/** The older jobs of the project, less those that a plan starts, of which so many must start before its queue length lets the job be tried. */
+/**
+ * The older jobs of the project that the plan does not start, and how many of them must start before
+ * the queue length of the project admits the job.
+ */
 export function aheadInQueue(
   { queue, nowMs, projectOf }: SchedulingSnapshot,
   job: QueuedJob,

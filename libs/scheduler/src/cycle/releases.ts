@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { type Ledger, locate } from "../cluster/ledger.ts";
 import { runtimeBoundMs } from "../cluster/precedence.ts";
 import type { RequestShape } from "../cluster/shape.ts";
@@ -6,41 +7,41 @@ import type { RunningJob, SchedulerSettings, SharedAmounts } from "../model.ts";
 import { type GangRequest, gangFits, type PlacedTask } from "../placement/gang.ts";
 import type { ClusterView } from "./cluster-view.ts";
 
-/** A job's tasks and when they are given back at the latest; infinite for one without an end. */
+/** Tasks that one step locates or releases, 1 to 3 ms. */
+export const TASKS_PER_STEP = 8_192;
+
+/** The tasks of a job and the time at which they are released at the latest. */
 export interface Release {
+  /** Infinite for a job without an end. */
   readonly atMs: number;
   readonly shape: RequestShape;
   readonly tasks: readonly PlacedTask[];
-  /** What it gives back that belongs to no node. */
+  /** Its shared storage and places on parameter servers. */
   readonly shared?: SharedAmounts | undefined;
 }
 
-/** When a running job is gone at the latest: its bound, or the end of its eviction's grace. */
+/** The runtime bound of a running job, or the end of its grace if it is being evicted. */
 function latestEndMs(job: RunningJob, nowMs: number, settings: SchedulerSettings): number {
   const boundMs = job.evicting?.byMs ?? job.startedAtMs + runtimeBoundMs(job, settings);
   return Math.max(nowMs, boundMs);
 }
 
 /**
- * By job id, what it gives back and when at the latest: running jobs and those that a decision has
- * started. It is made when it is first asked for, which only a job that must wait does.
+ * The releases of running jobs and of the jobs that the cycle starts, by job id. Those of running jobs
+ * are made on the first use: only a job that must wait needs them.
  */
 export class Releases {
-  readonly #layout: ClusterView;
+  readonly #view: ClusterView;
   readonly #settings: SchedulerSettings;
   readonly #nowMs: number;
-  /** What the decision itself has set. */
+  /** What the cycle itself has set. */
   readonly #set = new Map<string, Release>();
   #all: Map<string, Release> | undefined;
 
-  constructor(layout: ClusterView, settings: SchedulerSettings, nowMs: number) {
-    this.#layout = layout;
+  constructor(view: ClusterView, settings: SchedulerSettings, nowMs: number) {
+    this.#view = view;
     this.#settings = settings;
     this.#nowMs = nowMs;
-  }
-
-  get(id: string): Release | undefined {
-    return this.#made().get(id);
   }
 
   set(id: string, release: Release): void {
@@ -48,23 +49,25 @@ export class Releases {
     this.#all?.set(id, release);
   }
 
-  /** What was started, by `set`. */
+  /** The releases of the jobs that the cycle has started, and of its victims. */
   get started(): ReadonlyMap<string, Release> {
     return this.#set;
   }
 
-  values(): Release[] {
-    return [...this.#made().values()];
-  }
-
-  #made(): Map<string, Release> {
+  /** All releases; `set` changes the same map. */
+  *all(): Steps<ReadonlyMap<string, Release>> {
     if (this.#all) return this.#all;
-    const { running, shapes, roster } = this.#layout;
+    const { running, shapes, roster } = this.#view;
     const all = new Map<string, Release>();
+    let located = 0;
     for (const job of running.values()) {
       const atMs = latestEndMs(job, this.#nowMs, this.#settings);
       const tasks = [...locate(job.placements, roster)];
       all.set(job.id, { atMs, shape: shapes.of(job.request), tasks, shared: job.shared });
+      located += 1 + tasks.length;
+      if (located < TASKS_PER_STEP) continue;
+      located = 0;
+      yield;
     }
     for (const [id, release] of this.#set) all.set(id, release);
     this.#all = all;
@@ -72,49 +75,67 @@ export class Releases {
   }
 }
 
-/** Gives back everything that is due by `atMs`. */
-export function releaseUntil(ledger: Ledger, releases: readonly Release[], atMs: number): void {
+/** Releases everything that is due by `atMs`. */
+export function* releaseUntil(
+  ledger: Ledger,
+  releases: Iterable<Release>,
+  atMs: number,
+): Steps<void> {
+  let released = 0;
   for (const release of releases) {
     if (release.atMs > atMs) continue;
     releaseAll(ledger, release);
+    released += 1 + release.tasks.length;
+    if (released < TASKS_PER_STEP) continue;
+    released = 0;
+    yield;
   }
 }
 
-/** Gives back all that the job holds. */
+/** Releases all that the job holds. */
 export function releaseAll(ledger: Ledger, { shape, tasks, shared }: Omit<Release, "atMs">): void {
   for (const { node, devices } of tasks) ledger.release(node, shape, devices);
   ledger.releaseShared(shared);
 }
 
-/** Takes all that the job is to hold, be it free or not: where too little is, nothing fits then. */
-export function takeAll(ledger: Ledger, { shape, tasks, shared }: Release): void {
+/** Takes all that the job is to hold, whether it is free or not. */
+export function takeAll(ledger: Ledger, { shape, tasks, shared }: Omit<Release, "atMs">): void {
   for (const { node, devices } of tasks) ledger.take(node, shape, devices);
   ledger.shared = addShared(ledger.shared, shared, -1);
 }
 
 /**
  * The earliest time at which the gang fits if every job stays to its latest end and nothing else
- * starts; undefined where it does not fit even then. Later is never worse, hence the binary search.
+ * starts; undefined if it never fits. More is free later, hence the binary search.
  */
-export function earliestStartMs(
+export function* earliestStartMs(
   ledger: Ledger,
-  releases: readonly Release[],
+  releases: Iterable<Release>,
   gang: GangRequest,
-): number | undefined {
-  const finite = releases.map(({ atMs }) => atMs).filter((atMs) => Number.isFinite(atMs));
-  const times = [...new Set(finite)].sort((a, b) => a - b);
-  const fitsAt = (atMs: number): boolean => {
-    const then = ledger.clone();
-    releaseUntil(then, releases, atMs);
-    return gangFits(then, gang);
-  };
-  if (times.length === 0 || !fitsAt(times.at(-1)!)) return undefined;
+): Steps<number | undefined> {
+  const due = [...releases].filter(({ atMs }) => Number.isFinite(atMs));
+  due.sort((a, b) => a.atMs - b.atMs);
+  // `due` before each of these positions is all that is due by some time.
+  const ends = due.flatMap(({ atMs }, at) => (due[at + 1]?.atMs === atMs ? [] : [at + 1]));
+  yield;
+  let base = ledger.clone();
+  let released = 0;
   let low = 0;
-  let high = times.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (fitsAt(times[middle]!)) high = middle;
-    else low = middle + 1;
+  let high = ends.length - 1;
+  for (let probe = high; probe >= 0; probe = (low + high) >> 1) {
+    const then = base.clone();
+    yield* releaseUntil(then, due.slice(released, ends[probe]), Number.MAX_VALUE);
+    yield;
+    const fits = gangFits(then, gang);
+    yield;
+    if (fits) high = probe;
+    else if (probe === ends.length - 1) return undefined;
+    else {
+      low = probe + 1;
+      base = then;
+      released = ends[probe]!;
+    }
+    if (low >= high) return due[ends[high]! - 1]!.atMs;
   }
-  return times[low];
+  return undefined;
 }

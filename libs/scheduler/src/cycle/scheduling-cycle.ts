@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { FairShare } from "../cluster/fair-share.ts";
 import { NOTHING_SHARED } from "../cluster/shared-amounts.ts";
 import type {
@@ -12,7 +13,7 @@ import { Admission } from "./admission.ts";
 import { ClusterView } from "./cluster-view.ts";
 import { Releases } from "./releases.ts";
 
-/** What one scheduling decision sees, as plain data. */
+/** What one scheduling cycle sees, as plain data. */
 export interface SchedulingInput {
   readonly snapshot: ClusterSnapshot;
   readonly queue: readonly QueuedJob[];
@@ -20,11 +21,11 @@ export interface SchedulingInput {
   readonly settings: SchedulerSettings;
 }
 
-/** The same with the cluster laid out, and projects looked up as they are asked for. */
+/** The same with an indexed view of the cluster, and with projects looked up on use. */
 export interface SchedulingSnapshot {
-  /** The log index that it stands at. */
+  /** The log index that it was taken at. */
   readonly index: number;
-  readonly layout: ClusterView;
+  readonly view: ClusterView;
   readonly projectOf: (project: string) => ProjectState | undefined;
   readonly shared: SharedSupply;
   readonly queue: readonly QueuedJob[];
@@ -32,24 +33,29 @@ export interface SchedulingSnapshot {
   readonly settings: SchedulerSettings;
 }
 
-/** The working state of one decision: the free capacity and who has claims on it. */
+/** The working state of one cycle. */
 export interface SchedulingCycle {
-  readonly standing: SchedulingSnapshot;
-  readonly layout: ClusterView;
-  /** Places on what is free now. */
+  readonly snapshot: SchedulingSnapshot;
+  readonly view: ClusterView;
+  /** Places gangs on what is free now. */
   readonly placer: GangPlacer;
   readonly fairShare: FairShare;
   readonly admission: Admission;
   readonly releases: Releases;
 }
 
-/** Lays plain data out, at a cost in proportion to the cluster. */
-export function layOut({ snapshot, queue, nowMs, settings }: SchedulingInput): SchedulingSnapshot {
+/** Builds a view of plain data, at a cost in proportion to the cluster. */
+export function snapshotFrom({
+  snapshot,
+  queue,
+  nowMs,
+  settings,
+}: SchedulingInput): SchedulingSnapshot {
   const { index, nodes, running } = snapshot;
   const projects = new Map(snapshot.projects.map((project) => [project.project, project]));
   return {
     index,
-    layout: new ClusterView(nodes, running, settings.overcommitRatio),
+    view: new ClusterView(nodes, running, settings.overcommitRatio),
     projectOf: (project) => projects.get(project),
     shared: snapshot.shared ?? { limit: NOTHING_SHARED, free: NOTHING_SHARED },
     queue,
@@ -58,33 +64,33 @@ export function layOut({ snapshot, queue, nowMs, settings }: SchedulingInput): S
   };
 }
 
-/** Begins a decision. What it takes of the layout must be given back by \`closeRound\`. */
-export function openCycle(standing: SchedulingSnapshot): SchedulingCycle {
-  const { layout, projectOf, queue, nowMs, settings } = standing;
+/** Opens a cycle; whoever takes from its ledger must release it again at the end. */
+export function openCycle(snapshot: SchedulingSnapshot): SchedulingCycle {
+  const { view, projectOf, queue, nowMs, settings } = snapshot;
   const { targets, fairShareHalfLifeMs: halfLifeMs } = settings;
-  layout.free.shared = standing.shared.free;
-  layout.capacity.shared = standing.shared.limit;
-  const { running, roster } = layout;
+  view.free.shared = snapshot.shared.free;
+  view.capacity.shared = snapshot.shared.limit;
+  const { running, roster } = view;
   const expected = targets.length > 0 ? targets : running.targets.with(queue).targets();
   const heldBy = (project: string) => running.heldBy(project);
   return {
-    standing,
-    layout,
-    placer: layout.placerFor(expected),
+    snapshot,
+    view,
+    placer: view.placerFor(expected),
     fairShare: new FairShare({ capacity: roster.totals, projectOf, heldBy, nowMs, halfLifeMs }),
     admission: new Admission(running, projectOf, nowMs, settings),
-    releases: new Releases(layout, settings, nowMs),
+    releases: new Releases(view, settings, nowMs),
   };
 }
 
-/** The job's gang under its queue's strategy. */
-export function gangOf(
-  { settings, layout }: Pick<SchedulingSnapshot, "settings" | "layout">,
+/** The job's gang under its queue's strategy; the first job with new filters looks at every node. */
+export function* gangOf(
+  { settings, view }: Pick<SchedulingSnapshot, "settings" | "view">,
   job: QueuedJob,
-): GangRequest {
+): Steps<GangRequest> {
   const { queues, defaultStrategy } = settings;
   return {
-    shape: layout.shapes.of(job.request),
+    shape: yield* view.shapes.ofInSteps(job.request),
     tasks: job.tasks,
     sameRack: job.sameRack,
     strategy: queues[job.queue]?.strategy ?? defaultStrategy,

@@ -1,6 +1,7 @@
+import { runToEnd } from "@heddle/base/async/steps";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { layOut, type SchedulingInput } from "../cycle/scheduling-cycle.ts";
+import { type SchedulingInput, snapshotFrom } from "../cycle/scheduling-cycle.ts";
 import type { NodeSnapshot, QueuedJob } from "../model.ts";
 import { schedule } from "../schedule.ts";
 import { nodes, queues } from "../testing/arbitraries.ts";
@@ -9,10 +10,10 @@ import { explain } from "./explain.ts";
 import { Satisfiability } from "./satisfiability.ts";
 
 const never = (at: SchedulingInput, job: QueuedJob) =>
-  new Satisfiability().neverFits(layOut(at), job);
+  runToEnd(new Satisfiability().neverFits(snapshotFrom(at), job));
 
 const explained = (at: SchedulingInput, id: string) =>
-  explain(layOut(at), schedule(at), at.queue.find((job) => job.id === id)!);
+  runToEnd(explain(snapshotFrom(at), schedule(at), at.queue.find((job) => job.id === id)!));
 
 const blockersOf = (
   cluster: NodeSnapshot[],
@@ -318,9 +319,11 @@ describe("explain", () => {
         const at = input({ nodes: cluster, projects }, queue, { nowMs: 1, settings });
         const plan = schedule(at);
         for (const { jobId, blockers } of plan.pending) {
-          // Those that this very plan starts leave their places in the queue to the next round.
+          // Those that this very plan starts leave their places in the queue to the next cycle.
           if (blockers.some(({ reason }) => reason === "QueueFull")) continue;
-          const told = explain(layOut(at), plan, queue.find(({ id }) => id === jobId)!).start;
+          const { start: told } = runToEnd(
+            explain(snapshotFrom(at), plan, queue.find(({ id }) => id === jobId)!),
+          );
           expect(told.earliestMs ?? 2).toBeGreaterThan(1);
           expect(told.earliestMs ?? 0).toBeLessThanOrEqual(told.likelyMs ?? Number.MAX_VALUE);
           expect(told.likelyMs ?? 0).toBeLessThanOrEqual(told.latestMs ?? Number.MAX_VALUE);
@@ -353,7 +356,7 @@ describe("explain", () => {
         const at = input({ nodes: cluster }, queue);
         const plan = schedule(at);
         for (const job of queue) {
-          const told = explain(layOut(at), plan, job);
+          const told = runToEnd(explain(snapshotFrom(at), plan, job));
           const pending = plan.pending.find(({ jobId }) => jobId === job.id);
           expect(told.blockers).toEqual(pending?.blockers ?? []);
           if (!pending) expect(told.start.likelyMs).toBe(at.nowMs);

@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { countRejected, type NodeFilter } from "../cluster/eligibility.ts";
 import { withOtherStarts } from "../cycle/other-starts.ts";
 import { gangOf, openCycle, type SchedulingSnapshot } from "../cycle/scheduling-cycle.ts";
@@ -5,7 +6,7 @@ import type { Blocker, Plan, QueuedJob } from "../model.ts";
 import { gangFits, tasksThatFit } from "../placement/gang.ts";
 import { type StartEstimate, startEstimate } from "./start-estimate.ts";
 
-/** Everything that the API tells about a job that has not started. */
+/** Everything that the API shows of a job that has not started. */
 export interface Explanation {
   readonly jobId: string;
   /** Empty only for a job that the plan starts. */
@@ -21,40 +22,51 @@ export interface Explanation {
 }
 
 /**
- * Explains one queued job under the latest plan, made on this standing or not long before. Pure, and
- * leaves the layout as it was.
+ * Explains one queued job under the latest plan, made on this snapshot or shortly before. Pure; between
+ * two steps nothing may change the view.
  */
-export function explain(standing: SchedulingSnapshot, plan: Plan, job: QueuedJob): Explanation {
-  const round = openCycle(standing);
-  const gang = gangOf(round.standing, job);
-  const others = withOtherStarts(round, plan, job);
-  const start = startEstimate(round, plan, { job, gang, others });
+export function* explain(
+  snapshot: SchedulingSnapshot,
+  plan: Plan,
+  job: QueuedJob,
+): Steps<Explanation> {
+  const cycle = openCycle(snapshot);
+  const gang = yield* gangOf(snapshot, job);
+  const others = yield* withOtherStarts(cycle, plan, job);
+  const start = yield* startEstimate(cycle, plan, { job, gang, others });
   const { ledger } = others;
+  yield;
   const eligible = [...ledger.nodes.keys()].filter((node) => gang.shape.eligible[node] === 1);
+  const rejectedByCapacity = eligible.filter((node) => !ledger.fits(node, gang.shape)).length;
+  yield;
   return {
     jobId: job.id,
     blockers: plan.pending.find(({ jobId }) => jobId === job.id)?.blockers ?? [],
     nodes: ledger.roster.size,
     rejectedByFilter: Object.fromEntries(countRejected(ledger.roster, gang.shape)),
-    rejectedByCapacity: eligible.filter((node) => !ledger.fits(node, gang.shape)).length,
+    rejectedByCapacity,
     tasksThatFit: tasksThatFit(ledger, gang),
     start,
   };
 }
 
+/** Whether a variant of a job fits in what is free. */
+export type VariantFitter = (variant: QueuedJob) => Steps<boolean>;
+
 /**
- * Tells of variants of a queued job whether they would start on what the plan leaves, by what is
- * free and what quotas leave of it: everything but the order of the queue.
+ * Tests variants of a queued job on what the plan leaves of nodes and quotas; the order of the queue
+ * does not count.
  */
-export function variantFitter(
-  standing: SchedulingSnapshot,
+export function* variantFitter(
+  snapshot: SchedulingSnapshot,
   plan: Plan,
   job: QueuedJob,
-): (variant: QueuedJob) => boolean {
-  const round = openCycle(standing);
-  const { ledger, started } = withOtherStarts(round, plan, job);
-  for (const { job: other } of started) round.admission.charge(other);
-  return (variant) =>
-    round.admission.quota(variant).length === 0 &&
-    gangFits(ledger, gangOf(round.standing, variant));
+): Steps<VariantFitter> {
+  const cycle = openCycle(snapshot);
+  const { ledger, started } = yield* withOtherStarts(cycle, plan, job);
+  for (const { job: other } of started) cycle.admission.charge(other);
+  return function* fits(variant) {
+    if (cycle.admission.quota(variant).length > 0) return false;
+    return gangFits(ledger, yield* gangOf(snapshot, variant));
+  };
 }

@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import type { Roster } from "../cluster/roster.ts";
 import { Admission, blocker } from "../cycle/admission.ts";
 import { capacityBlockers } from "../cycle/capacity-blockers.ts";
@@ -5,57 +6,56 @@ import { ClusterView } from "../cycle/cluster-view.ts";
 import { gangOf, type SchedulingSnapshot } from "../cycle/scheduling-cycle.ts";
 import type { Blocker, NodeSnapshot, QueuedJob, SchedulerSettings, TaskRequest } from "../model.ts";
 
-/** Verdicts kept of one request; beyond that they are found anew. */
+/** Verdicts kept for one request; all are dropped when there are more. */
 const MAX_VERDICTS = 64;
 
-/** Keeps the emptied cluster from one question to the next, and the verdicts on jobs alike. */
+/** Finds jobs that can never run. It caches a view of the empty cluster and the verdicts on it. */
 export class Satisfiability {
-  /** By request, which jobs alike share, then by what else a verdict hangs on. */
+  /** By request, which equal jobs share, then by what else the verdict depends on. */
   #verdicts = new WeakMap<TaskRequest, Map<string, readonly Blocker[]>>();
   #settings = "";
-  #emptied: { readonly layout: ClusterView; readonly of: Roster; version: number } | undefined;
+  #empty: { readonly view: ClusterView; readonly of: Roster; version: number } | undefined;
 
   /**
-   * Why a job can never run here: blockers on the cluster with nothing on it and every drained node
-   * back, and quotas smaller than the job. Empty where it could run one day; a job that is accepted
-   * with blockers here fails as Unsatisfiable.
+   * The blockers of the job on the cluster without jobs, with every drained node back, and the quotas
+   * smaller than the job. Empty if it can run one day; else an accepted job fails as Unsatisfiable.
    */
-  neverFits(standing: SchedulingSnapshot, job: QueuedJob): readonly Blocker[] {
-    const empty = this.#upToDate(standing);
-    const key = keyOf(standing, job);
+  *neverFits(snapshot: SchedulingSnapshot, job: QueuedJob): Steps<readonly Blocker[]> {
+    const empty = this.#upToDate(snapshot);
+    const key = verdictKey(snapshot, job);
     const ofRequest = this.#verdicts.get(job.request) ?? new Map<string, readonly Blocker[]>();
     const known = ofRequest.get(key);
     if (known) return known;
     if (ofRequest.size >= MAX_VERDICTS) ofRequest.clear();
-    const verdict = judge(standing, empty, job);
+    const verdict = yield* permanentBlockers(snapshot, empty, job);
     this.#verdicts.set(job.request, ofRequest.set(key, verdict));
     return verdict;
   }
 
-  /** The emptied cluster; where a node or setting has changed, the verdicts count no more. */
-  #upToDate({ layout: { roster, running }, queue, settings }: SchedulingSnapshot): ClusterView {
+  /** The view of the empty cluster; a changed node or setting drops all verdicts. */
+  #upToDate({ view: { roster, running }, queue, settings }: SchedulingSnapshot): ClusterView {
     const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
     const relevant = `${overcommitRatio} ${jobTimeoutMs} ${maxConcurrentJobs}`;
-    const known = this.#emptied;
-    const isWorn = known?.layout.shapes.isWorn(queue.length + running.jobs) === true;
-    const isKept = known?.of === roster && this.#settings === relevant && !isWorn;
-    if (isKept && known.version === roster.version) return known.layout;
+    const known = this.#empty;
+    const needsRebuild = known?.view.shapes.needsRebuild(queue.length + running.jobs) === true;
+    const isKept = known?.of === roster && this.#settings === relevant && !needsRebuild;
+    if (isKept && known.version === roster.version) return known.view;
     this.#settings = relevant;
     this.#verdicts = new WeakMap();
     const changed = isKept ? roster.changedSince(known.version) : undefined;
     if (isKept && changed) {
-      for (const id of changed) follow(known.layout, id, roster.get(id));
+      for (const id of changed) follow(known.view, id, roster.get(id));
       known.version = roster.version;
-      return known.layout;
+      return known.view;
     }
-    const layout = new ClusterView(roster.present().map(ready), [], overcommitRatio);
-    this.#emptied = { layout, of: roster, version: roster.version };
-    return layout;
+    const view = new ClusterView(roster.present().map(ready), [], overcommitRatio);
+    this.#empty = { view, of: roster, version: roster.version };
+    return view;
   }
 }
 
-/** Jobs with the same request and key have the same verdict. */
-function keyOf({ projectOf, shared }: SchedulingSnapshot, job: QueuedJob): string {
+/** Equal for jobs with the same request and the same verdict. */
+function verdictKey({ projectOf, shared }: SchedulingSnapshot, job: QueuedJob): string {
   const { tasks, sameRack, kind, maxRuntimeMs } = job;
   const quota = projectOf(job.project)?.quota ?? {};
   const { gpuMilli, gpuHours } = quota;
@@ -64,16 +64,13 @@ function keyOf({ projectOf, shared }: SchedulingSnapshot, job: QueuedJob): strin
   return `${tasks} ${sameRack} ${gpuMilli} ${bound} ${storage}`;
 }
 
-/**
- * Why a job that can never run does not start: first what holds on the emptied cluster too, then what
- * is in its way now and not told by that.
- */
+/** The permanent blockers first, then those of the moment that none of them covers. */
 export function withDecisive(never: readonly Blocker[], now: readonly Blocker[]): Blocker[] {
-  const isTold = ({ reason, resource, limit }: Blocker): boolean =>
+  const isCovered = ({ reason, resource, limit }: Blocker): boolean =>
     never.some(
       (each) => each.reason === reason && each.resource === resource && each.limit === limit,
     );
-  return [...never, ...now.filter((each) => !isTold(each))];
+  return [...never, ...now.filter((each) => !isCovered(each))];
 }
 
 function follow(empty: ClusterView, id: string, node: NodeSnapshot | undefined): void {
@@ -85,21 +82,21 @@ function ready(node: NodeSnapshot): NodeSnapshot {
   return { ...node, state: "ready" };
 }
 
-function judge(
-  standing: SchedulingSnapshot,
+function* permanentBlockers(
+  snapshot: SchedulingSnapshot,
   empty: ClusterView,
   job: QueuedJob,
-): readonly Blocker[] {
-  const { settings, nowMs } = standing;
+): Steps<readonly Blocker[]> {
+  const { settings, nowMs } = snapshot;
   const projectOf = (name: string) => {
-    const project = standing.projectOf(name);
+    const project = snapshot.projectOf(name);
     return project && { ...project, usedGpuHours: 0 };
   };
-  // Parameter servers may come yet; the storage is what its setting says.
+  // Parameter servers may still join; the storage is what its setting says.
   const shared = job.shared && { ...job.shared, shards: 0 };
-  const gang = { ...gangOf({ settings, layout: empty }, job), shared };
-  empty.capacity.shared = standing.shared.limit;
-  const capacity = capacityBlockers(empty.capacity, empty.capacity, gang);
+  const gang = { ...(yield* gangOf({ settings, view: empty }, job)), shared };
+  empty.capacity.shared = snapshot.shared.limit;
+  const capacity = yield* capacityBlockers(empty.capacity, empty.capacity, gang);
   const unlimited: SchedulerSettings = { ...settings, maxConcurrentJobs: Number.POSITIVE_INFINITY };
   const quota = new Admission(empty.running, projectOf, nowMs, unlimited).quota(job);
   const none =

@@ -1,35 +1,36 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { locate } from "../cluster/ledger.ts";
 import { levelOf, runtimeBoundMs } from "../cluster/precedence.ts";
 import type { OtherStarts } from "../cycle/other-starts.ts";
-import { aheadInQueue, type ExpectedEnd, quotaAllowsMs } from "../cycle/quota-forecast.ts";
+import { aheadInQueue, type ExpectedEnd, quotaAvailableMs } from "../cycle/quota-forecast.ts";
 import { earliestStartMs, type Release, takeAll } from "../cycle/releases.ts";
 import { gangOf, type SchedulingCycle } from "../cycle/scheduling-cycle.ts";
 import type { Plan, QueuedJob } from "../model.ts";
 import { type GangRequest, gangFits } from "../placement/gang.ts";
 import { QueuePlayback } from "../reservation/queue-playback.ts";
 
-/** Jobs ahead that the late estimate plays through; with more ahead the late end is open. */
+/** Jobs ahead that the late estimate plays through; with more of them it has no end. */
 const MAX_AHEAD = 64;
 
-/** When a job may start, in ms since the epoch; an end is absent where it cannot be told. */
+/** When a job may start, in ms since the epoch; an absent time cannot be estimated. */
 export interface StartEstimate {
-  /** If running jobs end when their progress says, and jobs promised before it at once. */
+  /** If running jobs end by their progress, and jobs with earlier reservations at once. */
   readonly earliestMs?: number | undefined;
-  /** If running jobs and jobs promised before it stay to their bounds. */
+  /** If running jobs and jobs with earlier reservations run to their bounds. */
   readonly likelyMs?: number | undefined;
-  /** If besides that every job ahead goes first and stays to its bound. */
+  /** If, besides, every job ahead starts first and runs to its bound. */
   readonly latestMs?: number | undefined;
 }
 
 /** The job, and the cluster as it finds it. */
-interface Asked {
+interface EstimateTarget {
   readonly job: QueuedJob;
   readonly gang: GangRequest;
   readonly others: OtherStarts;
 }
 
-/** What a job before it was promised. */
-interface Promised {
+/** A reservation that was made before the job's turn. */
+interface EarlierReservation {
   readonly holder: QueuedJob;
   readonly release: Release;
   readonly startMs: number;
@@ -37,13 +38,16 @@ interface Promised {
 }
 
 /**
- * When the job may start. It takes nodes, what belongs to no node, quotas, the queue's length, the
- * limit on jobs and the promises to jobs before it: what does not start now is never told "now" for
- * want of one of them.
+ * When the job may start, by nodes, shared amounts, quotas, queue length, the limit on jobs and earlier
+ * reservations. A job that does not start now never gets the present time.
  */
-export function startEstimate(round: SchedulingCycle, plan: Plan, asked: Asked): StartEstimate {
-  const { job, others } = asked;
-  const { nowMs } = round.standing;
+export function* startEstimate(
+  cycle: SchedulingCycle,
+  plan: Plan,
+  target: EstimateTarget,
+): Steps<StartEstimate> {
+  const { job, others } = target;
+  const { nowMs } = cycle.snapshot;
   if (plan.starts.some(({ jobId }) => jobId === job.id)) {
     return { earliestMs: nowMs, likelyMs: nowMs, latestMs: nowMs };
   }
@@ -51,122 +55,129 @@ export function startEstimate(round: SchedulingCycle, plan: Plan, asked: Asked):
   const holders = [...others.running, ...others.started];
   const bounded = holders.map((each) => ({ ...each, endsMs: each.release.atMs }));
   const hopeful = holders.map((each) => ({ ...each, endsMs: each.expectedEndMs }));
-  const before = promisesBefore(round, plan, job);
+  yield;
+  const earlier = yield* earlierReservations(cycle, plan, job);
   const own = plan.reservations.find(({ jobId }) => jobId === job.id)?.startAtMs;
-  const likelyMs = own ?? soonestMs(round, asked, bounded, before);
-  const gone = before.map((promised) => goneAsSoonAsStarted(asked, hopeful, promised));
-  const earliestMs = least(soonestMs(round, asked, hopeful, gone), likelyMs);
+  const likelyMs = own ?? (yield* soonestMs(cycle, target, bounded, earlier));
+  const gone: EarlierReservation[] = [];
+  for (const each of earlier) gone.push(yield* endedAtStart(target, hopeful, each));
+  const earliestMs = least(yield* soonestMs(cycle, target, hopeful, gone), likelyMs);
   if (own !== undefined) return { earliestMs, likelyMs, latestMs: own };
-  const afterMs = afterThoseAhead(round, asked, bounded);
+  const afterMs = yield* afterThoseAhead(cycle, target, bounded);
   return { earliestMs, likelyMs, latestMs: latestOf([likelyMs, afterMs]) };
 }
 
-/** The promises that were made before the job's turn. */
-function promisesBefore(
-  { standing, layout }: SchedulingCycle,
+function* earlierReservations(
+  { snapshot, view }: SchedulingCycle,
   plan: Plan,
   job: QueuedJob,
-): Promised[] {
+): Steps<EarlierReservation[]> {
   const pending = plan.pending.find(({ jobId }) => jobId === job.id);
-  return plan.reservations.slice(0, pending?.promisesAhead ?? 0).flatMap((reservation) => {
-    const holder = standing.queue.find(({ id }) => id === reservation.jobId);
-    if (!holder) return [];
-    const gang = gangOf(standing, holder);
+  const earlier: EarlierReservation[] = [];
+  for (const reservation of plan.reservations.slice(0, pending?.reservationsAhead ?? 0)) {
+    const holder = snapshot.queue.find(({ id }) => id === reservation.jobId);
+    if (!holder) continue;
+    yield;
+    const gang = yield* gangOf(snapshot, holder);
     const { shape } = gang;
-    const { shared } = reservation;
-    const tasks = [...locate(reservation.placements, layout.roster)];
-    const startMs = reservation.startAtMs;
-    const atMs = startMs + runtimeBoundMs(holder, standing.settings);
-    return { holder, gang, startMs, release: { atMs, shape, tasks, shared } };
-  });
+    const { shared, startAtMs: startMs } = reservation;
+    const tasks = [...locate(reservation.placements, view.roster)];
+    const atMs = startMs + runtimeBoundMs(holder, snapshot.settings);
+    earlier.push({ holder, gang, startMs, release: { atMs, shape, tasks, shared } });
+  }
+  return earlier;
 }
 
-/** A promised job as the hopeful estimate has it: it starts as soon as it can, and is gone then. */
-function goneAsSoonAsStarted(
-  { others }: Asked,
+/** The reservation in the early estimate: its job starts as soon as it can and ends at once. */
+function* endedAtStart(
+  { others }: EstimateTarget,
   hopeful: readonly ExpectedEnd[],
-  promised: Promised,
-): Promised {
-  const fitsMs = earliestStartMs(others.ledger, releasesOf(hopeful), promised.gang);
-  const startMs = Math.min(promised.startMs, fitsMs ?? promised.startMs);
-  return { ...promised, startMs, release: { ...promised.release, atMs: startMs } };
+  earlier: EarlierReservation,
+): Steps<EarlierReservation> {
+  const fitsMs = yield* earliestStartMs(others.ledger, releasesOf(hopeful), earlier.gang);
+  const startMs = Math.min(earlier.startMs, fitsMs ?? earlier.startMs);
+  return { ...earlier, startMs, release: { ...earlier.release, atMs: startMs } };
 }
 
 function releasesOf(endings: readonly ExpectedEnd[]): Release[] {
   return endings.map(({ release, endsMs }) => ({ ...release, atMs: endsMs }));
 }
 
-function soonestMs(
-  round: SchedulingCycle,
-  asked: Asked,
+function* soonestMs(
+  cycle: SchedulingCycle,
+  target: EstimateTarget,
   endings: readonly ExpectedEnd[],
-  before: readonly Promised[],
-): number | undefined {
-  const { job } = asked;
-  const { nowMs } = round.standing;
-  const promised = before.map(({ holder, startMs, release }) => {
+  earlier: readonly EarlierReservation[],
+): Steps<number | undefined> {
+  const { job } = target;
+  const { nowMs } = cycle.snapshot;
+  const reserved = earlier.map(({ holder, startMs, release }) => {
     const endsMs = release.atMs;
     return { job: { ...holder, startedAtMs: startMs }, release, expectedEndMs: endsMs, endsMs };
   });
   return latestOf([
     Math.max(nowMs, job.notBeforeMs),
-    roomMs(round, asked, endings, before),
-    quotaAllowsMs(round.standing, job, [...endings, ...promised]),
-    queueAllowsMs(round, asked, endings),
+    yield* roomMs(cycle, target, endings, earlier),
+    yield* quotaAvailableMs(cycle.snapshot, job, [...endings, ...reserved]),
+    yield* queueAllowsMs(cycle, target, endings),
   ]);
 }
 
 /**
- * When there is room: anywhere, but beside the promises to jobs that start before this one ends. The
- * later it starts, the more of them bind it.
+ * When there is room beside the reservations that start before this job ends. The later it starts, the
+ * more of them bind it.
  */
-function roomMs(
-  { standing }: SchedulingCycle,
-  { job, gang, others }: Asked,
+function* roomMs(
+  { snapshot }: SchedulingCycle,
+  { job, gang, others }: EstimateTarget,
   endings: readonly ExpectedEnd[],
-  before: readonly Promised[],
-): number | undefined {
-  const { nowMs, settings } = standing;
+  earlier: readonly EarlierReservation[],
+): Steps<number | undefined> {
+  const { nowMs, settings } = snapshot;
   const runtimeMs = runtimeBoundMs(job, settings);
   const releases = releasesOf(endings);
-  let binding: readonly Promised[] = [];
+  let binding: readonly EarlierReservation[] = [];
   for (;;) {
+    yield;
     const beside = others.ledger.clone();
     for (const { release } of binding) takeAll(beside, release);
     const given = [...releases, ...binding.map(({ release }) => release)];
-    const atMs = gangFits(beside, gang) ? nowMs : earliestStartMs(beside, given, gang);
+    const atMs = gangFits(beside, gang) ? nowMs : yield* earliestStartMs(beside, given, gang);
     if (atMs === undefined) return undefined;
-    const all = before.filter(({ startMs }) => startMs < atMs + runtimeMs);
+    const all = earlier.filter(({ startMs }) => startMs < atMs + runtimeMs);
     if (all.length <= binding.length) return atMs;
     binding = all;
   }
 }
 
-/** When enough of those before it in its project's queue can have started. */
-function queueAllowsMs(
-  round: SchedulingCycle,
-  { job, others }: Asked,
+/** When enough of the jobs before it in its project's queue can have started. */
+function* queueAllowsMs(
+  cycle: SchedulingCycle,
+  { job, others }: EstimateTarget,
   endings: readonly ExpectedEnd[],
-): number | undefined {
-  const { standing, placer } = round;
+): Steps<number | undefined> {
+  const { snapshot, placer } = cycle;
   const begun = new Set(others.started.map(({ job: other }) => other.id));
-  const { ahead, mustStart } = aheadInQueue(standing, job, begun);
-  if (mustStart === 0) return standing.nowMs;
+  const { ahead, mustStart } = aheadInQueue(snapshot, job, begun);
+  if (mustStart === 0) return snapshot.nowMs;
   if (ahead.length > MAX_AHEAD) return undefined;
-  const playback = new QueuePlayback(placer.on(others.ledger), releasesOf(endings), standing.nowMs);
-  const starts = ahead.map((other) => {
-    const boundMs = runtimeBoundMs(other, standing.settings);
-    const roomFromMs = playback.start(gangOf(standing, other), boundMs);
-    return latestOf([roomFromMs, quotaAllowsMs(standing, other, endings)]);
-  });
-  const told = starts.filter((atMs) => atMs !== undefined).sort((a, b) => a - b);
-  return told[mustStart - 1];
+  const playback = new QueuePlayback(placer.on(others.ledger), releasesOf(endings), snapshot.nowMs);
+  const starts: number[] = [];
+  for (const other of ahead) {
+    yield;
+    const gang = yield* gangOf(snapshot, other);
+    const roomFromMs = yield* playback.start(gang, runtimeBoundMs(other, snapshot.settings));
+    const quotaFromMs = yield* quotaAvailableMs(snapshot, other, endings);
+    const startMs = latestOf([roomFromMs, quotaFromMs]);
+    if (startMs !== undefined) starts.push(startMs);
+  }
+  return starts.sort((a, b) => a - b)[mustStart - 1];
 }
 
-/** The latest of all; undefined where one of them is. */
+/** The latest of all; undefined if one of them is. */
 function latestOf(times: readonly (number | undefined)[]): number | undefined {
-  const told = times.filter((atMs) => atMs !== undefined);
-  return told.length === times.length ? Math.max(...told) : undefined;
+  const known = times.filter((atMs) => atMs !== undefined);
+  return known.length === times.length ? Math.max(...known) : undefined;
 }
 
 function least(a: number | undefined, b: number | undefined): number | undefined {
@@ -174,21 +185,24 @@ function least(a: number | undefined, b: number | undefined): number | undefined
   return Math.min(a, b);
 }
 
-/** Each job ahead in turn, to its bound, then this one. */
-function afterThoseAhead(
-  { standing, placer }: SchedulingCycle,
-  { job, gang, others }: Asked,
+/** When the job starts if each job ahead runs to its bound in turn. */
+function* afterThoseAhead(
+  { snapshot, placer }: SchedulingCycle,
+  { job, gang, others }: EstimateTarget,
   bounded: readonly ExpectedEnd[],
-): number | undefined {
-  const { queue, nowMs, settings } = standing;
+): Steps<number | undefined> {
+  const { queue, nowMs, settings } = snapshot;
   const begun = new Set(others.started.map(({ job: other }) => other.id));
   const ahead = queue.filter((other) => !begun.has(other.id) && goesBefore(other, job));
   if (ahead.length > MAX_AHEAD) return undefined;
   ahead.sort((a, b) => levelOf(b) - levelOf(a) || a.submittedAtMs - b.submittedAtMs);
   const playback = new QueuePlayback(placer.on(others.ledger), releasesOf(bounded), nowMs);
-  for (const other of ahead)
-    playback.start(gangOf(standing, other), runtimeBoundMs(other, settings));
-  return playback.start(gang, runtimeBoundMs(job, settings));
+  for (const other of ahead) {
+    yield;
+    const before = yield* gangOf(snapshot, other);
+    yield* playback.start(before, runtimeBoundMs(other, settings));
+  }
+  return yield* playback.start(gang, runtimeBoundMs(job, settings));
 }
 
 function goesBefore(other: QueuedJob, job: QueuedJob): boolean {

@@ -1,3 +1,4 @@
+import { runToEnd, type Steps } from "@heddle/base/async/steps";
 import type { Ledger } from "../cluster/ledger.ts";
 import type { RequestShape } from "../cluster/shape.ts";
 import { sharedFits } from "../cluster/shared-amounts.ts";
@@ -8,9 +9,13 @@ import type {
   Strategy,
   TaskPlacement,
 } from "../model.ts";
-import { PlacementIndex, pickWithin } from "./placement-index.ts";
+import { type Domain, domainsOf, needsDomain } from "./domains.ts";
+import { LOOKS_PER_STEP, PlacementIndex, Tournament } from "./placement-index.ts";
 import { Scorer } from "./scorer.ts";
 import type { Stranding } from "./stranding.ts";
+
+/** What placing one task costs besides scoring its node, in looks at target groups. */
+const LOOKS_PER_TASK = 1_000;
 
 /** What a gang needs beyond one task's shape. */
 export interface GangRequest {
@@ -18,7 +23,7 @@ export interface GangRequest {
   readonly tasks: number;
   readonly sameRack: boolean;
   readonly strategy: Strategy;
-  /** What the gang takes that belongs to no node. */
+  /** The shared storage and parameter-server shards of the whole gang. */
   readonly shared?: SharedRequest | undefined;
 }
 
@@ -28,14 +33,14 @@ export interface PlacedTask {
   readonly devices: readonly number[];
 }
 
-/** What a gang has taken. */
+/** The amounts that a placed gang holds. */
 export interface PlacedGang {
   readonly tasks: readonly PlacedTask[];
-  /** What it has that belongs to no node. */
+  /** Its shared storage and places on parameter servers. */
   readonly shared: SharedAmounts | undefined;
 }
 
-/** Places whole gangs on one ledger, taking what they use; a gang that does not fit takes nothing. */
+/** Places whole gangs on one ledger. A gang that does not fit changes nothing. */
 export class GangPlacer {
   readonly ledger: Ledger;
   readonly #stranding: Stranding;
@@ -46,45 +51,64 @@ export class GangPlacer {
     this.#stranding = stranding;
   }
 
-  /** A placer with the same mind on another ledger. */
+  /** A placer with the same scores on another ledger. */
   on(ledger: Ledger): GangPlacer {
     return new GangPlacer(ledger, this.#stranding);
   }
 
-  /** Takes the gang's amounts and says where, or leaves the ledger as it was. */
+  /** Takes the gang's amounts and returns the places; undefined where it does not fit. */
   place(gang: GangRequest): PlacedGang | undefined {
+    return runToEnd(this.placeInSteps(gang));
+  }
+
+  /** The ledger must not change between the steps. */
+  *placeInSteps(gang: GangRequest): Steps<PlacedGang | undefined> {
     if (!sharedFits(this.ledger.shared, gang.shared)) return undefined;
-    const tasks = needsDomain(gang) ? this.#placeInDomain(gang) : this.#placeAnywhere(gang);
+    const { scorer, index } = this.#of(gang.strategy);
+    let tournament: Tournament;
+    if (needsDomain(gang)) {
+      // The tightest domain keeps the roomier ones whole.
+      const domain = tightestDomain(this.ledger, gang);
+      if (!domain) return undefined;
+      tournament = new Tournament(this.ledger, scorer, within(gang.shape, domain));
+    } else {
+      if (gang.tasks > 1 && !nodesFit(this.ledger, gang)) return undefined;
+      tournament = index.of(gang.shape);
+    }
+    if (!tournament.isFresh) yield* tournament.refresh();
+    const tasks = yield* this.#placeTasks(gang, scorer, tournament);
     return tasks && { tasks, shared: this.ledger.takeShared(gang.shared) };
   }
 
-  #placeAnywhere(gang: GangRequest): PlacedTask[] | undefined {
-    if (gang.tasks > 1 && !nodesFit(this.ledger, gang)) return undefined;
-    const { scorer, index } = this.#of(gang.strategy);
-    return this.#placeTasks(gang, scorer, () => index.best(gang.shape));
-  }
-
-  /** The domain that the gang fits in with the least GPU to spare keeps the roomier ones whole. */
-  #placeInDomain(gang: GangRequest): PlacedTask[] | undefined {
-    const { scorer } = this.#of(gang.strategy);
-    const domain = tightestDomain(this.ledger, gang);
-    if (!domain) return undefined;
-    return this.#placeTasks(gang, scorer, pickWithin(this.ledger, scorer, gang.shape, domain));
-  }
-
-  #placeTasks(gang: GangRequest, scorer: Scorer, pick: () => number): PlacedTask[] | undefined {
+  *#placeTasks(
+    gang: GangRequest,
+    scorer: Scorer,
+    tournament: Tournament,
+  ): Steps<PlacedTask[] | undefined> {
     const placed: PlacedTask[] = [];
-    while (placed.length < gang.tasks) {
-      const node = pick();
-      if (node === -1) {
-        if (placed.length > 0) throw new Error("a gang that fits by count did not place");
-        return undefined;
+    let looks = 0;
+    try {
+      while (placed.length < gang.tasks) {
+        const node = tournament.best();
+        if (node === -1) {
+          if (placed.length > 0) throw new Error("a gang that fits by count did not place");
+          return undefined;
+        }
+        const devices = scorer.devices(node, gang.shape);
+        this.ledger.take(node, gang.shape, devices);
+        placed.push({ node, devices });
+        looks += LOOKS_PER_TASK + 2 * scorer.looksAt(node, gang.shape);
+        if (looks < LOOKS_PER_STEP) continue;
+        looks = 0;
+        yield;
       }
-      const devices = scorer.devices(node, gang.shape);
-      this.ledger.take(node, gang.shape, devices);
-      placed.push({ node, devices });
+      return placed;
+    } finally {
+      // The steps were given up, or the error above was thrown.
+      if (placed.length < gang.tasks) {
+        for (const { node, devices } of placed) this.ledger.release(node, gang.shape, devices);
+      }
     }
-    return placed;
   }
 
   #of(strategy: Strategy): { scorer: Scorer; index: PlacementIndex } {
@@ -98,7 +122,14 @@ export class GangPlacer {
   }
 }
 
-/** Placed tasks under the nodes' names. */
+/** The same shape with no eligible node outside the domain. */
+function within(shape: RequestShape, domain: Domain): RequestShape {
+  const eligible = new Uint8Array(shape.eligible.length);
+  for (const node of domain) eligible[node] = shape.eligible[node]!;
+  return { ...shape, eligible };
+}
+
+/** The places with the ids of their nodes. */
 export function namePlacements(
   nodes: readonly NodeSnapshot[],
   placed: readonly PlacedTask[],
@@ -106,19 +137,19 @@ export function namePlacements(
   return placed.map(({ node, devices }) => ({ nodeId: nodes[node]!.id, devices }));
 }
 
-/** Equal for gangs that ask for the same. */
+/** Equal for gangs with equal requests. */
 export function gangKey({ shape, tasks, sameRack, shared }: GangRequest): string {
   return `${shape.id} ${tasks} ${sameRack} ${shared ? JSON.stringify(shared) : ""}`;
 }
 
-/** Whether the whole gang fits now, with what it takes that belongs to no node. */
+/** Whether the whole gang fits on the nodes and in the shared amounts now. */
 export function gangFits(ledger: Ledger, gang: GangRequest): boolean {
   return sharedFits(ledger.shared, gang.shared) && nodesFit(ledger, gang);
 }
 
 /**
- * Whether the nodes have room for the whole gang. Since its tasks are alike, counting copies per node is exact:
- * each task placed on a node lowers that node's count by one and no other's.
+ * Whether the nodes have room for the whole gang. Counting copies per node is exact: a placed task
+ * lowers the count of its own node by one and no other's.
  */
 export function nodesFit(ledger: Ledger, gang: GangRequest): boolean {
   if (needsDomain(gang)) return tightestDomain(ledger, gang) !== undefined;
@@ -142,19 +173,17 @@ export function tasksThatFit(ledger: Ledger, gang: GangRequest): number {
     return fit;
   };
   if (!needsDomain(gang)) return count(ledger.nodes.keys());
-  return Math.max(0, ...[...domains(ledger.nodes, gang).values()].map(count));
+  return domainsOf(ledger, gang).reduce((most, domain) => Math.max(most, count(domain)), 0);
 }
 
 /**
- * The nodes that the gang may use one day: 1 by position for each that it has room on with nothing
- * else there, in a domain that has room for the whole gang then.
+ * The nodes that the gang could use on the empty cluster, 1 by position: each has room for a task, in
+ * a domain with room for the whole gang.
  */
 export function usableNodes(capacity: Ledger, gang: GangRequest): Uint8Array {
   const { shape, tasks } = gang;
   const usable = new Uint8Array(capacity.nodes.length);
-  const all = needsDomain(gang)
-    ? domains(capacity.nodes, gang).values()
-    : [[...capacity.nodes.keys()]];
+  const all = needsDomain(gang) ? domainsOf(capacity, gang) : [[...capacity.nodes.keys()]];
   for (const domain of all) {
     const roomy = domain.filter((node) => shape.eligible[node] === 1 && capacity.fits(node, shape));
     const room = roomy.reduce((sum, node) => sum + capacity.copies(node, shape, tasks), 0);
@@ -164,14 +193,10 @@ export function usableNodes(capacity: Ledger, gang: GangRequest): Uint8Array {
   return usable;
 }
 
-function needsDomain({ tasks, sameRack, shape }: GangRequest): boolean {
-  return tasks > 1 && (sameRack || shape.request.infiniband);
-}
-
-function tightestDomain(ledger: Ledger, gang: GangRequest): readonly number[] | undefined {
-  let tightest: readonly number[] | undefined;
+function tightestDomain(ledger: Ledger, gang: GangRequest): Domain | undefined {
+  let tightest: Domain | undefined;
   let leastSpareMilli = Number.POSITIVE_INFINITY;
-  for (const domain of domains(ledger.nodes, gang).values()) {
+  for (const domain of domainsOf(ledger, gang)) {
     let missing = gang.tasks;
     let spareMilli = 0;
     for (const node of domain) {
@@ -185,20 +210,4 @@ function tightestDomain(ledger: Ledger, gang: GangRequest): readonly number[] | 
     }
   }
   return tightest;
-}
-
-/** The sets of nodes that the gang may not cross: racks, fabrics, or racks within a fabric. */
-function domains(
-  nodes: readonly NodeSnapshot[],
-  { sameRack, shape }: GangRequest,
-): ReadonlyMap<string, readonly number[]> {
-  const byKey = new Map<string, number[]>();
-  nodes.forEach(({ rack, fabric }, position) => {
-    if (sameRack && rack === "") return;
-    const key = JSON.stringify([sameRack && rack, shape.request.infiniband && fabric]);
-    const domain = byKey.get(key);
-    if (domain) domain.push(position);
-    else byKey.set(key, [position]);
-  });
-  return byKey;
 }

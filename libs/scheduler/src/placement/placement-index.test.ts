@@ -33,7 +33,7 @@ describe("PlacementIndex", () => {
             continue;
           }
           const shape = shapes.of(asked[kind]!);
-          const chosen = index.best(shape);
+          const chosen = index.of(shape).best();
           expect(chosen).toBe(bestByScan(ledger, scorer, shape, ledger.nodes.keys()));
           if (chosen === -1) continue;
           const devices = scorer.devices(chosen, shape);

@@ -1,19 +1,17 @@
+import { runToEnd, type Steps } from "@heddle/base/async/steps";
 import type { Ledger } from "../cluster/ledger.ts";
 import type { RequestShape } from "../cluster/shape.ts";
 import { compareAlike } from "./node-preference.ts";
 import type { Scorer } from "./scorer.ts";
 
-/** Tournaments kept at once, each about 16 bytes a node; the one longest unused goes first. */
+/** Tournaments kept at once, about 16 bytes a node each; the least recently used is evicted. */
 const MAX_TOURNAMENTS = 512;
+/** Looks at target groups that one step takes, 2 to 5 ms. */
+export const LOOKS_PER_STEP = 500_000;
+/** What a node costs besides its score, in such looks. */
+const LOOKS_PER_NODE = 50;
 
-/**
- * Answers "which node is best for this shape" without looking at every node.
- *
- * For each shape it keeps a tournament over the nodes: a leaf's score, and in each inner position
- * the better of the two below. The ledger logs the nodes that change; a shape that is asked again
- * scores only those anew and replays their matches, O(log nodes) each. The answer is the same as
- * `bestByScan` over all nodes.
- */
+/** The tournaments of one ledger by shape, so that the best node is found without a full scan. */
 export class PlacementIndex {
   readonly #ledger: Ledger;
   readonly #scorer: Scorer;
@@ -24,8 +22,7 @@ export class PlacementIndex {
     this.#scorer = scorer;
   }
 
-  /** The best node for one task of the shape, or -1 where none fits. */
-  best(shape: RequestShape): number {
+  of(shape: RequestShape): Tournament {
     let tournament = this.#tournaments.get(shape.id);
     if (tournament) this.#tournaments.delete(shape.id);
     else tournament = new Tournament(this.#ledger, this.#scorer, shape);
@@ -34,56 +31,66 @@ export class PlacementIndex {
       const oldest = this.#tournaments.keys().next();
       if (!oldest.done) this.#tournaments.delete(oldest.value);
     }
-    return tournament.best();
+    return tournament;
   }
 }
 
-/** Picks the best node of some for one task after the other; -1 where none fits. */
-export function pickWithin(
-  ledger: Ledger,
-  scorer: Scorer,
-  shape: RequestShape,
-  nodes: readonly number[],
-): () => number {
-  const eligible = new Uint8Array(ledger.nodes.length);
-  for (const node of nodes) eligible[node] = shape.eligible[node]!;
-  const tournament = new Tournament(ledger, scorer, { ...shape, eligible });
-  return () => tournament.best();
-}
-
 const NOBODY = -1;
+/** Before the first change of a ledger. */
+const NEVER = -1;
 
-/** A winner tree: position 1 is the final, a leaf of node n is at `#leaves + n`. */
-class Tournament {
+/**
+ * A winner tree of the nodes for one shape: position 1 is the final, the leaf of node n is at
+ * `#leaves + n`. It follows the ledger's change log and replays O(log nodes) matches a change.
+ */
+export class Tournament {
   readonly #ledger: Ledger;
   readonly #scorer: Scorer;
   readonly #shape: RequestShape;
   #leaves = 0;
   #scores = new Float64Array(0);
   #winners = new Int32Array(0);
-  /** Up to where the ledger's changes are in the tree. */
-  #seen = 0;
+  /** The position in the change log that the tree is up to date with. */
+  #seen = NEVER;
 
   constructor(ledger: Ledger, scorer: Scorer, shape: RequestShape) {
     this.#ledger = ledger;
     this.#scorer = scorer;
     this.#shape = shape;
-    this.#playAll();
   }
 
+  get isFresh(): boolean {
+    return this.#seen === this.#ledger.changes.position;
+  }
+
+  /** The best node for one task, or -1 where none fits; the same as `bestByScan` over all nodes. */
   best(): number {
-    const { changes, nodes } = this.#ledger;
-    if (this.#seen === changes.position) return this.#winners[1] ?? NOBODY;
-    const changed = nodes.length <= this.#leaves ? changes.since(this.#seen) : undefined;
-    if (changed) this.#replay(changed);
-    else this.#playAll();
+    if (!this.isFresh) runToEnd(this.refresh());
     return this.#winners[1] ?? NOBODY;
   }
 
-  #playAll(): void {
-    this.#seen = this.#ledger.changes.position;
+  /** Brings the tree up to date. The ledger must not change between the steps. */
+  *refresh(): Steps<void> {
+    const { changes, nodes } = this.#ledger;
+    const { position } = changes;
+    const isKnown = this.#seen !== NEVER && nodes.length <= this.#leaves;
+    const changed = isKnown ? changes.since(this.#seen) : undefined;
+    if (changed) yield* this.#replay(changed);
+    else yield* this.#playAll();
+    this.#seen = position;
+  }
+
+  *#playAll(): Steps<void> {
+    // Steps that are given up leave half a tree.
+    this.#seen = NEVER;
     this.#makeRoom();
-    for (let node = 0; node < this.#ledger.nodes.length; node++) this.#enter(node);
+    let looks = 0;
+    for (let node = 0; node < this.#ledger.nodes.length; node++) {
+      looks += this.#enter(node);
+      if (looks < LOOKS_PER_STEP) continue;
+      looks = 0;
+      yield;
+    }
     for (let position = this.#leaves - 1; position >= 1; position--) this.#play(position);
   }
 
@@ -96,19 +103,25 @@ class Tournament {
     this.#winners = new Int32Array(2 * this.#leaves).fill(NOBODY);
   }
 
-  #replay(changed: readonly number[]): void {
-    this.#seen = this.#ledger.changes.position;
+  *#replay(changed: readonly number[]): Steps<void> {
+    let looks = 0;
     for (const node of changed) {
-      this.#enter(node);
+      looks += this.#enter(node);
       let position = (this.#leaves + node) >> 1;
       for (; position >= 1; position >>= 1) this.#play(position);
+      if (looks < LOOKS_PER_STEP) continue;
+      looks = 0;
+      yield;
     }
   }
 
-  #enter(node: number): void {
+  /** Scores the node; returns the looks that it took. */
+  #enter(node: number): number {
     const enters = this.#shape.eligible[node] === 1 && this.#ledger.fits(node, this.#shape);
     this.#winners[this.#leaves + node] = enters ? node : NOBODY;
-    if (enters) this.#scores[node] = this.#scorer.choose(node, this.#shape).score;
+    if (!enters) return LOOKS_PER_NODE;
+    this.#scores[node] = this.#scorer.choose(node, this.#shape).score;
+    return LOOKS_PER_NODE + this.#scorer.looksAt(node, this.#shape);
   }
 
   #play(position: number): void {

@@ -54,6 +54,13 @@ export class Scorer {
     return choice;
   }
 
+  /** How many target groups a score looks at on how many devices. */
+  looksAt(node: number, shape: RequestShape): number {
+    if (this.strategy !== "fragmentation") return 0;
+    const devices = this.#ledger.deviceCount[node]!;
+    return this.#stranding.groupCount * devices * (isShare(shape) ? devices + 1 : 2);
+  }
+
   /** The devices that one task takes on a node that fits. */
   devices(node: number, shape: RequestShape): number[] {
     if (shape.devices === 0) return [];

@@ -22,6 +22,10 @@ export class Stranding {
     this.#cpuPerGpu = mix.cpuPerGpu * CPU_HEADROOM;
   }
 
+  get groupCount(): number {
+    return this.#groups.length;
+  }
+
   /** GPUs lost on a node of this type with these thousandths free on `count` devices from `base`. */
   gpus(
     gpuType: string,

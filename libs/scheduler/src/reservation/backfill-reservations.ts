@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import type { Ledger } from "../cluster/ledger.ts";
 import { addShared, allFit, sharedFits, shareOf } from "../cluster/shared-amounts.ts";
 import { type Release, releaseAll, releaseUntil, takeAll } from "../cycle/releases.ts";
@@ -11,58 +12,58 @@ import {
   type PlacedGang,
 } from "../placement/gang.ts";
 
-/** A promise, and what it needs of that which belongs to no node. */
-interface Promised {
+/** A reservation and the shared amounts that it needs. */
+interface HeldReservation {
   readonly reservation: Reservation;
-  /** What it takes when it starts. */
+  /** What the job takes when it starts; `atMs` is the reserved start. */
   readonly release: Release;
   readonly wanted: SharedRequest | undefined;
-  /** What is free then that belongs to no node, without the job itself. */
+  /** The shared amounts that are free at its start, without the job itself. */
   sharedThen: SharedAmounts;
-  /** Others before it want of the same: then there must be enough for all of them at any time. */
+  /** Jobs before it want the same shared amounts: then there must be enough for all at any time. */
   readonly isContested: boolean;
 }
 
-const NONE: ReadonlyMap<Promised, SharedAmounts> = new Map();
+const NONE: ReadonlyMap<HeldReservation, SharedAmounts> = new Map();
 
-/** Places for jobs that end so late. */
-interface Beside {
+/** A placer on what is free beside the reservations that start before `endsByMs`. */
+interface FreeBeside {
   readonly placer: GangPlacer;
   readonly endsByMs: number;
 }
 
-/** What a promise is made of. */
-interface PromiseTerms {
+/** What a reservation is made of. */
+interface ReservationRequest {
   readonly jobId: string;
-  /** On the nodes of the promise alone: no other promise may have places there. */
+  /** Its eligible nodes are those of this reservation alone. */
   readonly gang: GangRequest;
   readonly startAtMs: number;
-  /** What those give back that hold something of these nodes, or of what belongs to no node. */
-  readonly due: readonly Release[];
-  /** A job before it wants of the same that belongs to no node, and now there is enough for all. */
+  /** The releases on these nodes or of shared amounts. */
+  readonly due: Iterable<Release>;
+  /** A job before it wants the same shared amounts, and there is enough for all now. */
   readonly isContested: boolean;
 }
 
 /**
- * The promised starts, and the ledgers that keep them (EASY backfill: Lifka, "The ANL/IBM SP
- * Scheduling System", 1995; with one promise for each set of nodes).
+ * The reservations of one cycle and the ledgers that keep them. EASY backfill (Lifka, "The ANL/IBM SP
+ * Scheduling System", 1995) with one reservation for each set of nodes.
  *
- * A promise binds the nodes on which it has places. `then` has, for each of them, what is free at
- * the promised start with the gang on it. A job that ends before that may use anything free there
- * now. One that runs past it must fit in what is free both now and then, device by device; so the
- * places are free when their time comes. What belongs to no node is looked at as it is taken: after
- * a start the promised job's must still be there then, on whatever servers.
+ * - A reservation binds the nodes on which it has places. `then` has what is free on them at the
+ *   reserved start, with the gang placed.
+ * - A job that ends before that start may use anything that is free now.
+ * - A longer job must fit in what is free both now and then, device by device.
+ * - Shared amounts are checked when they are taken: the reserved job's must be free at its start.
  */
 export class BackfillReservations {
   readonly #now: GangPlacer;
-  readonly #promises: Promised[] = [];
-  /** Read at the nodes that a promise binds, and nowhere else. */
+  readonly #held: HeldReservation[] = [];
+  /** Valid only at the nodes that a reservation binds. */
   #then: Ledger | undefined;
-  /** By node: the start of the promise that binds it. */
+  /** By node: the start of the reservation that binds it. */
   readonly #startMs = new Map<number, number>();
-  /** By how many promises bind a job: the lesser of now and then at their nodes, now elsewhere. */
-  readonly #besides = new Map<number, Beside>();
-  /** By what was asked: from which end on it has found no place in this decision. */
+  /** By the number of reservations that bind a job: the lesser of now and then. */
+  readonly #besides = new Map<number, FreeBeside>();
+  /** By gang key: the end from which on such a gang found no place in this cycle. */
   readonly #refusedFromMs = new Map<string, number>();
 
   constructor(now: GangPlacer) {
@@ -70,20 +71,20 @@ export class BackfillReservations {
   }
 
   get size(): number {
-    return this.#promises.length;
+    return this.#held.length;
   }
 
   /** In the order in which they were made. */
   get reservations(): readonly Reservation[] {
-    return this.#promises.map(({ reservation }) => reservation);
+    return this.#held.map(({ reservation }) => reservation);
   }
 
-  /** Promises the gang its start, or says false where it does not fit even then. */
-  make({ jobId, gang, startAtMs, due, isContested }: PromiseTerms): boolean {
+  /** Reserves the start; false if the gang does not fit even then. */
+  *make({ jobId, gang, startAtMs, due, isContested }: ReservationRequest): Steps<boolean> {
     const { ledger: now } = this.#now;
     const then = now.clone();
-    releaseUntil(then, due, startAtMs);
-    const placed = this.#now.on(then).place(gang);
+    yield* releaseUntil(then, due, startAtMs);
+    const placed = yield* this.#now.on(then).placeInSteps(gang);
     if (!placed) return false;
     const { tasks, shared } = placed;
     this.#then ??= now.clone();
@@ -91,7 +92,7 @@ export class BackfillReservations {
       this.#then.setLesser(node, then, then);
       this.#startMs.set(node, startAtMs);
     }
-    this.#promises.push({
+    this.#held.push({
       reservation: { jobId, startAtMs, placements: namePlacements(then.nodes, tasks), shared },
       release: { atMs: startAtMs, shape: gang.shape, ...placed },
       wanted: gang.shared,
@@ -102,48 +103,53 @@ export class BackfillReservations {
     return true;
   }
 
-  /** Whether the gang fits at the time if all that is promised stays untouched until then. */
-  leaveRoomAt(atMs: number, due: readonly Release[], gang: GangRequest): boolean {
+  /** Whether the gang fits at the time without touching anything reserved. */
+  *leaveRoomAt(atMs: number, due: Iterable<Release>, gang: GangRequest): Steps<boolean> {
     const then = this.#now.ledger.clone();
-    releaseUntil(then, due, atMs);
-    for (const { release } of this.#promises) takeAll(then, release);
+    yield* releaseUntil(then, due, atMs);
+    for (const { release } of this.#held) takeAll(then, release);
+    yield;
     return gangFits(then, gang);
   }
 
   /**
-   * Places a gang that ends by then so that every promise holds, or says undefined. A decision only
-   * takes: what has found no place finds none later, nor does the same for longer.
+   * Places a gang that ends by the time so that every reservation holds; undefined where it cannot. A
+   * cycle only takes: a gang that found no place finds none later in it, nor does a longer one.
    */
-  place(gang: GangRequest, endsByMs: number): PlacedGang | undefined {
+  *place(gang: GangRequest, endsByMs: number): Steps<PlacedGang | undefined> {
     const refused = this.#refusedFromMs.size > 0 && this.#refusedFromMs.get(gangKey(gang));
     if (typeof refused === "number" && endsByMs >= refused) return undefined;
     const sharedAfter = this.#sharedAfter(gang, endsByMs);
-    const found = sharedAfter && this.#now.place(gang);
-    const placed = found && this.#besidePromises(gang, endsByMs, found);
+    const found = sharedAfter && (yield* this.#now.placeInSteps(gang));
+    const placed = found && (yield* this.#besideReservations(gang, endsByMs, found));
     if (!placed) {
       const fromMs = sharedAfter && !found ? Number.NEGATIVE_INFINITY : endsByMs;
       this.#refusedFromMs.set(gangKey(gang), fromMs);
       return undefined;
     }
-    for (const [promise, shared] of sharedAfter) promise.sharedThen = shared;
+    for (const [held, shared] of sharedAfter) held.sharedThen = shared;
     for (const { node } of placed.tasks) this.#follow(node);
     return placed;
   }
 
-  /** The places that were found now, or others where a promise binds one of them. */
-  #besidePromises(gang: GangRequest, endsByMs: number, found: PlacedGang): PlacedGang | undefined {
+  /** The places found now, or others where a reservation binds one of them. */
+  *#besideReservations(
+    gang: GangRequest,
+    endsByMs: number,
+    found: PlacedGang,
+  ): Steps<PlacedGang | undefined> {
     if (!found.tasks.some(({ node }) => this.#binds(node, endsByMs))) return found;
     const { tasks, shared } = found;
     releaseAll(this.#now.ledger, { shape: gang.shape, tasks, shared });
-    return this.#placeBeside(gang, endsByMs);
+    yield;
+    return yield* this.#placeBeside(gang, endsByMs);
   }
 
-  /** The best places beside those that are promised. */
-  #placeBeside(gang: GangRequest, endsByMs: number): PlacedGang | undefined {
+  *#placeBeside(gang: GangRequest, endsByMs: number): Steps<PlacedGang | undefined> {
     const { ledger: now } = this.#now;
     const beside = this.#besideUntil(endsByMs);
     beside.ledger.shared = now.shared;
-    const placed = beside.place(gang);
+    const placed = yield* beside.placeInSteps(gang);
     if (!placed) return undefined;
     for (const { node, devices } of placed.tasks) {
       now.take(node, gang.shape, devices);
@@ -159,7 +165,7 @@ export class BackfillReservations {
   }
 
   #besideUntil(endsByMs: number): GangPlacer {
-    const binding = this.#promises.filter(({ release }) => release.atMs < endsByMs).length;
+    const binding = this.#held.filter(({ release }) => release.atMs < endsByMs).length;
     let beside = this.#besides.get(binding);
     if (!beside) {
       beside = { placer: this.#now.on(this.#now.ledger.clone()), endsByMs };
@@ -174,31 +180,31 @@ export class BackfillReservations {
     for (const beside of this.#besides.values()) this.#followIn(beside, node);
   }
 
-  #followIn({ placer, endsByMs }: Beside, node: number): void {
+  #followIn({ placer, endsByMs }: FreeBeside, node: number): void {
     const { ledger: now } = this.#now;
     placer.ledger.setLesser(node, now, this.#binds(node, endsByMs) ? this.#then! : now);
   }
 
   /**
-   * By the promises that bind it: what is free at their starts that belongs to no node, where the
-   * gang starts now; undefined where one of them would lack something.
+   * The shared amounts that are free at each binding reservation's start if the gang starts now;
+   * undefined if one of them would lack something.
    */
   #sharedAfter(
     { shared: wanted }: GangRequest,
     endsByMs: number,
-  ): ReadonlyMap<Promised, SharedAmounts> | undefined {
-    if (!wanted || this.#promises.length === 0) return NONE;
-    const after = new Map<Promised, SharedAmounts>();
+  ): ReadonlyMap<HeldReservation, SharedAmounts> | undefined {
+    if (!wanted || this.#held.length === 0) return NONE;
+    const after = new Map<HeldReservation, SharedAmounts>();
     const { shared: free } = this.#now.ledger;
     const taken = shareOf(free, wanted);
-    for (const promise of this.#promises) {
-      if (promise.isContested || promise.release.atMs >= endsByMs) continue;
-      const left = addShared(promise.sharedThen, taken, -1);
-      if (!sharedFits(left, promise.wanted)) return undefined;
-      after.set(promise, left);
+    for (const held of this.#held) {
+      if (held.isContested || held.release.atMs >= endsByMs) continue;
+      const left = addShared(held.sharedThen, taken, -1);
+      if (!sharedFits(left, held.wanted)) return undefined;
+      after.set(held, left);
     }
-    const isContested = this.#promises.some((promise) => promise.isContested);
-    const all = [...this.#promises.flatMap((promise) => promise.wanted ?? []), wanted];
+    const isContested = this.#held.some((held) => held.isContested);
+    const all = [...this.#held.flatMap((held) => held.wanted ?? []), wanted];
     return isContested && !allFit(free, all) ? undefined : after;
   }
 }

@@ -1,10 +1,10 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { earliestStartMs, type Release, releaseUntil } from "../cycle/releases.ts";
-import type { GangPlacer, GangRequest } from "../placement/gang.ts";
-import { gangFits } from "../placement/gang.ts";
+import { type GangPlacer, type GangRequest, gangFits } from "../placement/gang.ts";
 
 /**
- * Plays the queue forward in strict order, each job waiting for the one before and staying to its
- * bound: a late estimate, since backfill and early ends only bring starts forward.
+ * Plays the queue forward in strict order: each job waits for the one before and runs to its bound.
+ * The estimate is late, because backfill and early ends only bring starts forward.
  */
 export class QueuePlayback {
   readonly #placer: GangPlacer;
@@ -17,16 +17,16 @@ export class QueuePlayback {
     this.#nowMs = nowMs;
   }
 
-  /** Starts the gang as soon as it fits and says when; undefined, and no change, if it never does. */
-  start(gang: GangRequest, runtimeMs: number): number | undefined {
+  /** Starts the gang as soon as it fits and returns when; undefined, without a change, if never. */
+  *start(gang: GangRequest, runtimeMs: number): Steps<number | undefined> {
     const { ledger } = this.#placer;
     const startMs = gangFits(ledger, gang)
       ? this.#nowMs
-      : earliestStartMs(ledger, this.#releases, gang);
+      : yield* earliestStartMs(ledger, this.#releases, gang);
     if (startMs === undefined) return undefined;
-    releaseUntil(ledger, this.#releases, startMs);
+    yield* releaseUntil(ledger, this.#releases, startMs);
     this.#releases = this.#releases.filter(({ atMs }) => atMs > startMs);
-    const placed = this.#placer.place(gang);
+    const placed = yield* this.#placer.placeInSteps(gang);
     if (!placed) return undefined;
     this.#releases.push({ atMs: startMs + runtimeMs, shape: gang.shape, ...placed });
     this.#nowMs = startMs;

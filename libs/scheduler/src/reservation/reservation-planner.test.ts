@@ -39,7 +39,7 @@ describe("a job that waits for its nodes", () => {
   ])("does not keep %s from evicting there", (_, other) => {
     const given = at({ nodes: hosts("a", "b"), running: [firm("a"), low("b")] }, [urgent, other]);
     expect(victims(given)).toEqual(["low-b for other"]);
-    const { reservations, line } = schedule(given);
+    const { reservations, rankedJobs: line } = schedule(given);
     expect(reservations).toMatchObject([
       { jobId: "urgent", startAtMs: 5 * HOUR_MS, placements: [{ nodeId: "a" }] },
       { jobId: "other", startAtMs: NOW_MS + 120_000, placements: [{ nodeId: "b" }] },
@@ -213,9 +213,9 @@ describe("the line", () => {
   it("has those of the same level that a promise passes over, before it", () => {
     const plan = schedule(given);
     expect(plan.reservations.map(({ jobId }) => jobId)).toEqual(["a1", "broad"]);
-    expect(plan.line).toEqual(["a1", "a2", "a3", "broad"]);
+    expect(plan.rankedJobs).toEqual(["a1", "a2", "a3", "broad"]);
     const lower = { ...broad, priority: -1 };
-    expect(schedule({ ...given, queue: [...late, lower] }).line).toEqual(["a1", "broad"]);
+    expect(schedule({ ...given, queue: [...late, lower] }).rankedJobs).toEqual(["a1", "broad"]);
   });
 
   it("keeps its order while shares move and others come", () => {
@@ -223,7 +223,7 @@ describe("the line", () => {
     // Their project holds nothing, and they are older.
     const newcomers = ["n1", "n2"].map((id) => queued(id, { project: "p2" }));
     const plan = schedule({ ...next, queue: [...newcomers, ...next.queue] });
-    expect(plan.line).toEqual(["a1", "a2", "a3", "broad"]);
+    expect(plan.rankedJobs).toEqual(["a1", "a2", "a3", "broad"]);
     expect(plan.preemptions).toEqual([]);
   });
 
@@ -240,13 +240,13 @@ describe("the line", () => {
     const plan = schedule(at({ nodes: hosts(...ids), running: busy }, each));
     expect(plan.reservations).toHaveLength(MAX_PROMISES);
     expect(plan.preemptions).toHaveLength(MAX_PROMISES);
-    expect(plan.line).toEqual(each.slice(0, MAX_PROMISES).map(({ id }) => id));
+    expect(plan.rankedJobs).toEqual(each.slice(0, MAX_PROMISES).map(({ id }) => id));
   });
 
   it("has no room for a promise that passes over too many", () => {
     const many = Array.from({ length: 80 }, (_, n) => pinned(`a${n}`, ["a"], { submittedAtMs: n }));
     const full = schedule({ ...given, queue: [...many, { ...broad, submittedAtMs: 99 }] });
-    expect(full.line).toEqual(["a0"]);
+    expect(full.rankedJobs).toEqual(["a0"]);
     expect(full.preemptions).toEqual([]);
   });
 });
@@ -281,7 +281,7 @@ describe("a promise behind another, of what belongs to no node", () => {
     });
     const first = { ...urgent, ...wants(0, 1, 4) };
     const second = other(wants(0, 1, 5));
-    // The second on the first server leaves the first one the other; not the other way round.
+    // The second on the first server leaves the first one the other; not the other way cycle.
     expect(victims(givenWith(places(5, 4), [first, second]))).toEqual([]);
     expect(victims(givenWith(places(8, 5), [first, second]))).toEqual(["low-b for other"]);
   });

@@ -1,78 +1,86 @@
+import type { Steps } from "@heddle/base/async/steps";
 import { levelOf } from "../cluster/precedence.ts";
 import { allFit, wantsTheSame } from "../cluster/shared-amounts.ts";
 import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "../cycle/preemption.ts";
-import { earliestStartMs, type Release, releaseAll, releaseUntil } from "../cycle/releases.ts";
+import {
+  earliestStartMs,
+  type Release,
+  releaseAll,
+  releaseUntil,
+  TASKS_PER_STEP,
+} from "../cycle/releases.ts";
 import type { SchedulingCycle } from "../cycle/scheduling-cycle.ts";
 import type { Preemption, QueuedJob, SharedRequest } from "../model.ts";
 import { type GangRequest, gangFits, gangKey, usableNodes } from "../placement/gang.ts";
 import { BackfillReservations } from "./backfill-reservations.ts";
 
-/** Promises at a time; each costs a look at what holds its nodes. */
-const MAX_PROMISES = 16;
-/** Jobs that keep their places in the queue: those with a promise, and those that one passes over. */
-const MAX_LINE = 64;
-/** Jobs for which a promise beyond the first is sought in one decision. */
+/** Reservations at a time; each costs a look at the jobs that hold its nodes. */
+const MAX_RESERVATIONS = 16;
+/** Jobs that keep their rank in the queue: those with a reservation and those passed over. */
+const MAX_RANKED = 64;
+/** Jobs for which a reservation beyond the first is sought in one cycle. */
 const MAX_SEARCHES = 64;
+/** Jobs compared with the nodes of another in one step. */
+const COMPARED_PER_STEP = 64;
 
-/** What a waiting job may use, and what of that no job before it may. */
+/** The nodes that a waiting job may use, 1 by position. */
 interface CandidateNodes {
   readonly usable: Uint8Array;
-  /** 1 by position. */
+  /** Those that no waiting job before it may use. */
   readonly own: Uint8Array;
-  /** Nobody before it may use anything of what it may use. */
+  /** `own` is all of `usable`, and no job before it wants the same shared amounts. */
   readonly isWhole: boolean;
-  /** Somebody before it wants of the same that belongs to no node. */
+  /** A job before it wants the same shared amounts. */
   readonly isContested: boolean;
 }
 
-/** A job that waits since those before it may use all, or the best part, of what it may use. */
-interface Waiting {
+/** A job without a reservation, since jobs before it may use too much of what it may use. */
+interface WaitingJob {
   readonly id: string;
   readonly gang: GangRequest;
 }
 
 /**
- * Gives promises to the jobs that wait, in the order of the queue: the first its earliest start, by
- * waiting or by evicting, whichever is sooner; each further one the same on the nodes that no job
- * before it may use. So one that waits for its nodes keeps nobody from others, nothing that is
- * promised or made free by an eviction is of use to a job before, and no two promises meet.
+ * Reserves starts for the jobs that wait, in the order of the queue.
  *
- * Whoever waits without a promise keeps those behind it off its nodes too, so that nobody evicts
- * there before its turn, and leaves no quota to their promises that it needs; but for a job that
- * nothing can give a start, which stands in nobody's way.
+ * - The first gets its earliest start, by waiting or by preemption, whichever is sooner. Each further
+ *   one gets the same on the nodes that no waiting job before it may use.
+ * - So no two reservations share a node, and no job before a reservation can use what it holds.
+ * - A job that waits without a reservation also keeps the later ones off its nodes and its quota.
+ * - A job that nothing can give a start holds back no other.
  */
 export class ReservationPlanner {
-  readonly promises: BackfillReservations;
+  readonly reservations: BackfillReservations;
   readonly preemptions: Preemption[] = [];
-  /** Jobs that are to keep their places in the queue, in order. */
-  readonly line: string[] = [];
-  readonly #round: SchedulingCycle;
-  /** 1 by position for each node that a job before may use. */
+  /** Jobs that keep their rank in the queue, in order. */
+  readonly rankedJobs: string[] = [];
+  readonly #cycle: SchedulingCycle;
+  /** 1 by position for each node that an earlier job may use. */
   #taken: Uint8Array;
-  /** What jobs before want that belongs to no node. */
+  /** The shared amounts that earlier jobs want. */
   readonly #wanted: SharedRequest[] = [];
-  /** By what is asked: why it got no promise since the last one was made. */
+  /** By gang key: why such a gang got no reservation since the last one was made. */
   readonly #refused = new Map<string, "behind" | "hopeless">();
-  /** Of the present level: those that a promise to one behind them would pass over. */
-  #waiting: Waiting[] = [];
+  /** Of the present level: the jobs that a later reservation would pass over. */
+  #waiting: WaitingJob[] = [];
   #level = Number.NaN;
   #searches = 0;
 
-  constructor(round: SchedulingCycle) {
-    this.#round = round;
-    this.promises = new BackfillReservations(round.placer);
-    this.#taken = new Uint8Array(round.layout.roster.slots.length);
+  constructor(cycle: SchedulingCycle) {
+    this.#cycle = cycle;
+    this.reservations = new BackfillReservations(cycle.placer);
+    this.#taken = new Uint8Array(cycle.view.roster.slots.length);
   }
 
-  /** The job's turn has come, quotas let it start, and there is no room for it. */
-  add(job: QueuedJob, gang: GangRequest): void {
-    if (this.promises.size >= MAX_PROMISES || this.#searches > MAX_SEARCHES) return;
-    const { admission } = this.#round;
-    // As one that its quota holds back, it stands in nobody's way.
+  /** Plans for a job that its quota lets start and that does not fit now. */
+  *add(job: QueuedJob, gang: GangRequest): Steps<void> {
+    if (this.reservations.size >= MAX_RESERVATIONS || this.#searches > MAX_SEARCHES) return;
+    const { admission } = this.#cycle;
+    // Like a job that its quota holds back, it holds back no other.
     if (!admission.hasRoomBesideWaiting(job)) return;
     this.#enterLevel(levelOf(job));
     const key = gangKey(gang);
-    const refused = this.#refused.get(key) ?? this.#seek(job, gang);
+    const refused = this.#refused.get(key) ?? (yield* this.#seek(job, gang));
     if (!refused) return;
     this.#refused.set(key, refused);
     if (refused === "hopeless") return;
@@ -86,26 +94,27 @@ export class ReservationPlanner {
     this.#waiting = [];
   }
 
-  /** Promises the job its start, or says why not. */
-  #seek(job: QueuedJob, gang: GangRequest): "behind" | "hopeless" | undefined {
-    if (this.promises.size > 0 && !this.#hasOpenNode(gang)) return "behind";
-    const ground = this.#groundOf(gang);
-    if (!ground.own.includes(1)) return ground.usable.includes(1) ? "behind" : "hopeless";
-    if (this.promises.size > 0) this.#searches++;
-    const passed = this.#passedOver(gang, ground);
-    const hasPlace = this.line.length + passed.length < MAX_LINE;
-    const isPromised = hasPlace && this.#promise(job, gang, ground);
-    if (!isPromised && hasPlace && (ground.isWhole || !this.#fitsOneDay(job, gang))) {
+  /** Reserves the job its start, or returns why not. */
+  *#seek(job: QueuedJob, gang: GangRequest): Steps<"behind" | "hopeless" | undefined> {
+    if (this.reservations.size > 0 && !this.#hasOpenNode(gang)) return "behind";
+    const nodes = this.#candidates(gang);
+    yield;
+    if (!nodes.own.includes(1)) return nodes.usable.includes(1) ? "behind" : "hopeless";
+    if (this.reservations.size > 0) this.#searches++;
+    const passed = yield* this.#passedOver(gang, nodes);
+    const hasRank = this.rankedJobs.length + passed.length < MAX_RANKED;
+    const isReserved = hasRank && (yield* this.#reserve(job, gang, nodes));
+    if (!isReserved && hasRank && (nodes.isWhole || !(yield* this.#fitsOneDay(job, gang)))) {
       return "hopeless";
     }
-    for (let node = 0; node < ground.usable.length; node++) {
-      if (ground.usable[node] === 1) this.#taken[node] = 1;
+    for (let node = 0; node < nodes.usable.length; node++) {
+      if (nodes.usable[node] === 1) this.#taken[node] = 1;
     }
     if (gang.shared) this.#wanted.push(gang.shared);
-    if (!isPromised) return "behind";
-    this.line.push(...passed, job.id);
+    if (!isReserved) return "behind";
+    this.rankedJobs.push(...passed, job.id);
     this.#waiting = this.#waiting.filter(({ id }) => !passed.includes(id));
-    this.#round.admission.charge(job);
+    this.#cycle.admission.charge(job);
     this.#refused.clear();
     return undefined;
   }
@@ -114,98 +123,120 @@ export class ReservationPlanner {
     return this.#taken.some((taken, node) => taken === 0 && eligible[node] === 1);
   }
 
-  #groundOf(gang: GangRequest): CandidateNodes {
-    const usable = usableNodes(this.#round.layout.capacity, gang);
+  #candidates(gang: GangRequest): CandidateNodes {
+    const usable = usableNodes(this.#cycle.view.capacity, gang);
     const own = usable.map((mayUse, node) => (this.#taken[node] === 0 ? mayUse : 0));
     const isContested = this.#wanted.some((wanted) => wantsTheSame(wanted, gang.shared));
     const isWhole = !isContested && own.every((mayUse, node) => mayUse === usable[node]);
     return { usable, own, isWhole, isContested };
   }
 
-  /** Ids of those of the level before it that may use some of what it may use. */
-  #passedOver(gang: GangRequest, { usable }: CandidateNodes): string[] {
-    const meets = new Map<Uint8Array, boolean>();
+  /** Ids of the waiting jobs of its level that may use some of the same nodes or shared amounts. */
+  *#passedOver(gang: GangRequest, { usable }: CandidateNodes): Steps<string[]> {
+    const known = new Map<Uint8Array, boolean>();
     const passed: string[] = [];
     for (const { id, gang: other } of this.#waiting) {
       const { eligible } = other.shape;
-      let meet = meets.get(eligible);
-      if (meet === undefined) {
-        meet = usable.some((mayUse, node) => mayUse === 1 && eligible[node] === 1);
-        meets.set(eligible, meet);
+      let overlaps = known.get(eligible);
+      if (overlaps === undefined) {
+        if (known.size % COMPARED_PER_STEP === COMPARED_PER_STEP - 1) yield;
+        overlaps = usable.some((mayUse, node) => mayUse === 1 && eligible[node] === 1);
+        known.set(eligible, overlaps);
       }
-      if (!meet && !(other.shared && wantsTheSame(other.shared, gang.shared))) continue;
+      if (!overlaps && !(other.shared && wantsTheSame(other.shared, gang.shared))) continue;
       passed.push(id);
-      if (passed.length >= MAX_LINE) break;
+      if (passed.length >= MAX_RANKED) break;
     }
     return passed;
   }
 
-  /** Gives the job the earlier of waiting for others to end and evicting some, on its own ground. */
-  #promise(job: QueuedJob, gang: GangRequest, ground: CandidateNodes): boolean {
-    const { placer, releases, standing } = this.#round;
-    const { isContested } = ground;
+  /** Reserves the earlier of waiting and preemption, on the job's own nodes. */
+  *#reserve(job: QueuedJob, gang: GangRequest, nodes: CandidateNodes): Steps<boolean> {
+    const { placer, releases, snapshot } = this.#cycle;
+    const { isContested } = nodes;
     if (isContested && !allFit(placer.ledger.shared, [...this.#wanted, gang.shared!])) return false;
-    const within = { ...gang, shape: { ...gang.shape, eligible: ground.own } };
-    const due = () => releases.values().filter((release) => touches(release, within));
-    const waitUntilMs = earliestStartMs(placer.ledger, due(), within);
-    const evictedByMs = standing.nowMs + standing.settings.preemptionGraceMs;
+    const within = { ...gang, shape: { ...gang.shape, eligible: nodes.own } };
+    const all = yield* releases.all();
+    const due = yield* helpful(all, within);
+    const waitUntilMs = yield* earliestStartMs(placer.ledger, due, within);
+    const evictedByMs = snapshot.nowMs + snapshot.settings.preemptionGraceMs;
     let startAtMs = waitUntilMs;
     if (waitUntilMs === undefined || evictedByMs < waitUntilMs) {
       const isInVain =
-        !ground.isWhole && this.promises.leaveRoomAt(evictedByMs, releases.values(), gang);
-      const victims = isInVain ? undefined : this.#victims(job, within, due(), evictedByMs);
+        !nodes.isWhole && (yield* this.reservations.leaveRoomAt(evictedByMs, all.values(), gang));
+      const victims = isInVain ? undefined : yield* this.#victims(job, within, due, evictedByMs);
       if (victims) startAtMs = evictedByMs;
       this.#evict(victims ?? [], job, evictedByMs);
     }
     if (startAtMs === undefined) return false;
-    const jobId = job.id;
-    return this.promises.make({ jobId, gang: within, startAtMs, due: due(), isContested });
+    // The victims' releases are earlier now.
+    const left = yield* helpful(all, within);
+    const terms = { jobId: job.id, gang: within, startAtMs, due: left, isContested };
+    return yield* this.reservations.make(terms);
   }
 
-  /** Whether it fits with all gone that have an end, and all that it may evict. */
-  #fitsOneDay(job: QueuedJob, gang: GangRequest): boolean {
-    const { placer, releases, layout } = this.#round;
+  /** Whether it fits after the end of all jobs that have one and of all that it may preempt. */
+  *#fitsOneDay(job: QueuedJob, gang: GangRequest): Steps<boolean> {
+    const { placer, releases, view } = this.#cycle;
+    const all = yield* releases.all();
     const then = placer.ledger.clone();
-    releaseUntil(then, releases.values(), Number.MAX_VALUE);
-    for (const running of layout.running.values()) {
-      const release = releases.get(running.id)!;
-      if (!Number.isFinite(release.atMs) && mayPreempt(job, running)) releaseAll(then, release);
-    }
+    yield* releaseUntil(then, all.values(), Number.MAX_VALUE);
+    const endless = [...view.running.values()].filter(
+      (running) => !Number.isFinite(all.get(running.id)!.atMs) && mayPreempt(job, running),
+    );
+    yield;
+    for (const { id } of endless) releaseAll(then, all.get(id)!);
+    yield;
     return gangFits(then, gang);
   }
 
-  /** Whose going makes room besides those that are gone by then anyway; undefined where none do. */
-  #victims(
+  /** The victims that make room, besides the jobs that end by then anyway; undefined where none do. */
+  *#victims(
     job: QueuedJob,
     within: GangRequest,
     due: readonly Release[],
     evictedByMs: number,
-  ): Victim[] | undefined {
-    const { placer, releases, standing, layout } = this.#round;
-    const evictable = [...layout.running.values()]
-      .filter((running) => mayPreempt(job, running))
+  ): Steps<Victim[] | undefined> {
+    const { placer, releases, snapshot, view } = this.#cycle;
+    const all = yield* releases.all();
+    const useful = new Set(due);
+    const evictable = [...view.running.values()]
       .map((running) => ({
         job: running,
-        release: releases.get(running.id) as Release,
-        lostGpuSeconds: lostGpuSeconds(running, standing.nowMs),
+        release: all.get(running.id)!,
+        lostGpuSeconds: lostGpuSeconds(running, snapshot.nowMs),
       }))
-      .filter(({ release }) => release.atMs > evictedByMs && touches(release, within));
+      .filter(({ job: running, release }) => {
+        return release.atMs > evictedByMs && useful.has(release) && mayPreempt(job, running);
+      });
     if (evictable.length === 0) return undefined;
     const then = placer.ledger.clone();
-    releaseUntil(then, due, evictedByMs);
-    return chooseVictims(then, within, evictable);
+    yield* releaseUntil(then, due, evictedByMs);
+    return yield* chooseVictims(then, within, evictable);
   }
 
   #evict(victims: readonly Victim[], preemptor: QueuedJob, byMs: number): void {
     for (const { job, release, lostGpuSeconds: lost } of victims) {
-      this.#round.releases.set(job.id, { ...release, atMs: byMs });
+      this.#cycle.releases.set(job.id, { ...release, atMs: byMs });
       this.preemptions.push({ victimId: job.id, forJobId: preemptor.id, lostGpuSeconds: lost });
     }
   }
 }
 
-/** Whether what it gives back may help the gang. */
-function touches({ tasks, shared }: Release, gang: GangRequest): boolean {
-  if (shared && gang.shared) return true;
-  return tasks.some(({ node }) => gang.shape.eligible[node] === 1);
+/** The releases on the gang's nodes, or of shared amounts if it wants any. */
+function* helpful(all: ReadonlyMap<string, Release>, gang: GangRequest): Steps<Release[]> {
+  const { shape, shared } = gang;
+  const found: Release[] = [];
+  let looked = 0;
+  for (const release of all.values()) {
+    const { tasks } = release;
+    const helps =
+      (shared && release.shared) || tasks.some(({ node }) => shape.eligible[node] === 1);
+    if (helps) found.push(release);
+    looked += 1 + tasks.length;
+    if (looked < TASKS_PER_STEP) continue;
+    looked = 0;
+    yield;
+  }
+  return found;
 }

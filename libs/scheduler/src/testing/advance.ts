@@ -17,7 +17,7 @@ export function advance(input: SchedulingInput, plan: Plan, toMs: number): Sched
     .map((job) => ({
       ...job,
       promisedStartMs: promised.get(job.id),
-      placeInLine: plan.line.includes(job.id) ? plan.line.indexOf(job.id) : undefined,
+      placeInLine: plan.rankedJobs.includes(job.id) ? plan.rankedJobs.indexOf(job.id) : undefined,
     }));
   for (const job of input.queue) {
     const start = starts.get(job.id);

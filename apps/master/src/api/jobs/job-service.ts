@@ -11,7 +11,7 @@ import type { CallerRequest } from "../../http/access.ts";
 import type { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
-import type { PlanBook } from "../../orchestration/scheduling/plan-book.ts";
+import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
 import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
 import { listJobs } from "./job-list.ts";
 import { viewWholeJob } from "./job-view.ts";
@@ -36,7 +36,7 @@ const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
 
 export interface JobServiceParts {
   readonly control: ControlPlane;
-  readonly plans: PlanBook;
+  readonly explainer: JobExplainer;
   readonly changes: IdempotentChanges;
   readonly waits: StateChanges;
   readonly progress: ProgressBook;
@@ -48,7 +48,7 @@ export interface JobServiceParts {
 /** The operations behind the HTTP routes of jobs. */
 export class JobService {
   readonly #control: ControlPlane;
-  readonly #plans: PlanBook;
+  readonly #explainer: JobExplainer;
   readonly #changes: IdempotentChanges;
   readonly #waits: StateChanges;
   readonly #progress: ProgressBook;
@@ -57,7 +57,7 @@ export class JobService {
 
   constructor(parts: JobServiceParts) {
     this.#control = parts.control;
-    this.#plans = parts.plans;
+    this.#explainer = parts.explainer;
     this.#changes = parts.changes;
     this.#waits = parts.waits;
     this.#progress = parts.progress;
@@ -85,7 +85,7 @@ export class JobService {
 
   dryRun(request: CallerRequest) {
     const body = parseJsonBody(this.#specBody(request));
-    return dryRun(this.#control, this.#plans, body, this.#submitter(request));
+    return dryRun(this.#control, this.#explainer, body, this.#submitter(request));
   }
 
   /** The body, within the bound of a job's spec. */
@@ -149,7 +149,7 @@ export class JobService {
   /** The whole job, with the reasons why it waits, if it does. */
   async view(job: JobRecord) {
     const view = viewWholeJob(this.state, job, this.#progress.of(job));
-    const explanation = WAITING.has(job.state) ? await this.#plans.explain(job) : undefined;
+    const explanation = WAITING.has(job.state) ? await this.#explainer.explain(job) : undefined;
     return { ...view, explanation: explanation ? viewExplanation(explanation) : null };
   }
 }

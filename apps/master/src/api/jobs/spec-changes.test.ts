@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { ListedNodes } from "../../../test/fixtures.ts";
 import { VolatileControl } from "../../../test/test-master.ts";
-import { PlanBook } from "../../orchestration/scheduling/plan-book.ts";
+import { createScheduling } from "../../orchestration/scheduling/scheduling.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
 import { dryRun } from "./submission.ts";
 
@@ -20,12 +20,12 @@ async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   }
   const atMs = Date.now();
   for (const command of commands) await control.propose({ atMs, ...command } as ControlCommand);
-  const plans = new PlanBook(control);
+  const { explainer } = createScheduling(control);
   const pluginConfigs = new PluginConfigs(new ListedNodes());
   return (body: object) => {
     const runs = "algorithm" in body ? {} : { command: "x" };
     const submitter = { key: { id: "k", scopes: [], models: [] }, pluginConfigs, ...control.state };
-    return dryRun(control, plans, { name: "n", ...runs, ...body }, submitter);
+    return dryRun(control, explainer, { name: "n", ...runs, ...body }, submitter);
   };
 }
 

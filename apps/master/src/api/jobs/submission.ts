@@ -19,7 +19,7 @@ import { refusalError } from "../../control-plane/propose.ts";
 import type { RequestedChange } from "../../http/idempotent-changes.ts";
 import { requireListed } from "../../models/model-catalog.ts";
 import { viewBlocker, viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
-import type { PlanBook } from "../../orchestration/scheduling/plan-book.ts";
+import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
 import { newJobId } from "./job-id.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
@@ -104,7 +104,7 @@ function checkModel(spec: SubmitJob, { key, models }: Pick<Submitter, "key" | "m
 /** The outcome of submitting the job now, without a change. */
 export async function dryRun(
   control: ControlPlane,
-  plans: PlanBook,
+  explainer: JobExplainer,
   body: Record<string, unknown>,
   submitter: Submitter,
 ) {
@@ -122,7 +122,7 @@ export async function dryRun(
   const { waitingFor } = checked;
   const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
-  const { plan, explanation, neverFits } = await plans.tryOut(queued, spec);
+  const { plan, explanation, neverFits } = await explainer.dryRun(queued, spec);
   const start = plan.starts.find((each) => each.jobId === jobId);
   const fits = start ? "would_start" : "would_wait";
   return {

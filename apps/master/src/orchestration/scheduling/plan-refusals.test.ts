@@ -1,8 +1,8 @@
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterEach, expect, test, vi } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
-import { PlanBook } from "./plan-book.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
+import { createScheduling } from "./scheduling.ts";
 import { schedulingStep } from "./scheduling-step.ts";
 
 afterEach(() => {
@@ -16,12 +16,12 @@ const waitOf = (refusals: PlanRefusals, id: string): number =>
 test("a job that apply refused waits longer each time, and not at all once it was taken", () => {
   const refusals = new PlanRefusals();
   const waits: number[] = [];
-  for (let round = 0; round < 12; round++) {
+  for (let cycle = 0; cycle < 12; cycle++) {
     refusals.record(["a", "b"], [{ jobId: "a", why: "quota" }], 1_000);
     waits.push(waitOf(refusals, "a") - 1_000);
   }
-  for (const [round, wait] of waits.entries()) {
-    const step = Math.min(30_000, 100 * 2 ** round);
+  for (const [cycle, wait] of waits.entries()) {
+    const step = Math.min(30_000, 100 * 2 ** cycle);
     expect(wait).toBeGreaterThanOrEqual(step / 2);
     expect(wait).toBeLessThanOrEqual(step);
   }
@@ -57,14 +57,14 @@ test("a plan that apply refuses is not proposed again at once, and the refusal i
   const atMs = Date.now();
   await control.propose({ type: "node.join", atMs, offer: nodeOffer("a") });
   await control.propose({ type: "job.submit", atMs, jobId: jobId(1), spec: jobSpec() });
-  const plans = new PlanBook(control);
-  const step = () => schedulingStep({ control, plans, acknowledgeMs: 1_000 });
+  const { cache, plans, cycles } = createScheduling(control);
+  const step = () => schedulingStep({ control, cache, plans, cycles, acknowledgeMs: 1_000 });
   await step();
   expect(control.plans).toBe(1);
   const nextMs = await step();
   expect(control.plans).toBe(1);
   expect(nextMs).toBeGreaterThan(atMs + 49);
-  expect(plans.refusals.counts()).toEqual({ quota: 1 });
+  expect(cache.refusals.counts()).toEqual({ quota: 1 });
   expect(plans.blockers(control.state.jobs.get(jobId(1))!)).toMatchObject([{ reason: "Backoff" }]);
   vi.setSystemTime(nextMs!);
   await step();

@@ -2,12 +2,12 @@ import type { ControlCommand } from "@heddle/control/command";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
-import { PlanBook } from "./plan-book.ts";
+import { createScheduling } from "./scheduling.ts";
 import { schedulingStep } from "./scheduling-step.ts";
 
 test("a plan of large jobs: goes into the log in parts, between which others have turns", async () => {
   const control = new VolatileControl();
-  const plans = new PlanBook(control);
+  const scheduling = createScheduling(control);
   const atMs = Date.now();
   for (const id of ["a", "b"]) {
     const offer = nodeOffer(id, { cpuMilli: 1e9, memoryMib: 1e9 });
@@ -27,7 +27,7 @@ test("a plan of large jobs: goes into the log in parts, between which others hav
     setImmediate(() => (isSameTurn = false));
     tasks.push(command.starts.reduce((sum, { placements }) => sum + placements.length, 0));
   });
-  await schedulingStep({ control, plans, acknowledgeMs: 1_000 });
+  await schedulingStep({ ...scheduling, control, acknowledgeMs: 1_000 });
   expect(tasks).toEqual([3_000, 3_000, 4_000]);
   expect([...control.state.jobs.values()].map(({ state }) => state)).not.toContain("accepted");
 });

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Steps } from "@heddle/base/async/steps";
 import type { RefusedStart } from "@heddle/control/command";
 import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/records/commands";
 import { plannedJobId } from "@heddle/control/jobs/records/recovery";
@@ -10,8 +11,7 @@ import { decideInSteps } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { blockerText } from "./explanation-view.ts";
-import type { PlanBook } from "./plan-book.ts";
-import type { Steps } from "./step-queue.ts";
+import type { Scheduling } from "./scheduling.ts";
 
 /** A promise that moves by less is not written anew. */
 const PROMISE_SLACK_MS = 10_000;
@@ -19,17 +19,16 @@ const PROMISE_SLACK_MS = 10_000;
 const MAX_STARTS = 500;
 const MAX_TASKS = 4_096;
 
-export interface SchedulingStepOptions {
+export interface SchedulingStepOptions extends Pick<Scheduling, "cache" | "plans" | "cycles"> {
   readonly control: ControlPlane;
-  readonly plans: PlanBook;
   /** How long workers may take to acknowledge their leases. */
   readonly acknowledgeMs: number;
 }
 
 /** Makes one plan of the state as it is and proposes what it changes. Returns when to look again. */
 export async function schedulingStep(options: SchedulingStepOptions): Promise<number | undefined> {
-  const { control, plans } = options;
-  const { command, nextMs } = await plans.work.run(() => planInSteps(options), true);
+  const { control, cache } = options;
+  const { command, nextMs } = await cache.work.run(() => planInSteps(options), true);
   if (changesSomething(control, command)) await commit(options, command);
   return nextMs;
 }
@@ -40,22 +39,22 @@ interface Planned {
 }
 
 function* planInSteps(options: SchedulingStepOptions): Steps<Planned> {
-  const { plans } = options;
+  const { cache, plans, cycles } = options;
   const startedMs = performance.now();
-  const { standing, unsatisfiable, admitted } = yield* admit(options, plans.view(Date.now()));
-  const plan = yield* decideInSteps(standing);
-  plans.publish(standing, plan);
-  const nextMs = nextLookMs(standing);
-  const command = commandOf(options, standing, plan, { admitted, unsatisfiable });
+  const { snapshot, unsatisfiable, admitted } = yield* admit(options, cache.snapshot(Date.now()));
+  const plan = yield* decideInSteps(snapshot);
+  plans.publish(snapshot, plan);
+  const nextMs = nextLookMs(snapshot);
+  const command = commandOf(options, snapshot, plan, { admitted, unsatisfiable });
   const durationMs = performance.now() - startedMs;
-  plans.rounds.record({ durationMs, starts: command.starts.length });
+  cycles.record({ durationMs, starts: command.starts.length });
   yield;
   return { command, nextMs };
 }
 
 /** Proposes the plan and remembers what apply refused of it. */
 async function commit(
-  { control, plans }: SchedulingStepOptions,
+  { control, cache }: SchedulingStepOptions,
   command: CommitPlanCommand,
 ): Promise<void> {
   const refused: RefusedStart[] = [];
@@ -65,7 +64,7 @@ async function commit(
     await nextTurn();
   }
   const planned = [...command.starts, ...command.preemptions.map(forJob)];
-  plans.refusals.record(
+  cache.refusals.record(
     planned.map(({ jobId }) => jobId),
     refused,
     Date.now(),
@@ -79,32 +78,32 @@ function forJob({ forJobId }: CommitPlanCommand["preemptions"][number]): {
 }
 
 interface Admission {
-  readonly standing: SchedulingSnapshot;
+  readonly snapshot: SchedulingSnapshot;
   readonly admitted: readonly string[];
   readonly unsatisfiable: CommitPlanCommand["unsatisfiable"];
 }
 
 /** Tells accepted jobs that may run one day from those that never will. */
 function* admit(
-  { control, plans }: SchedulingStepOptions,
-  standing: SchedulingSnapshot,
+  { control, cache }: SchedulingStepOptions,
+  snapshot: SchedulingSnapshot,
 ): Steps<Admission> {
   const { state } = control;
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
   const unsatisfiable: { jobId: string; message: string }[] = [];
   // A cluster that no node has joined yet says nothing of what will fit.
-  for (const job of standing.layout.roster.size > 0 ? standing.queue : []) {
+  for (const job of snapshot.view.roster.size > 0 ? snapshot.queue : []) {
     if (!isAccepted(job.id)) continue;
     yield;
-    const blockers = plans.satisfiability.neverFits(standing, job);
+    const blockers = yield* cache.satisfiability.neverFits(snapshot, job);
     if (blockers.length === 0) continue;
     const message = algorithmFault(state, job.id) ?? neverText(blockers);
     unsatisfiable.push({ jobId: job.id, message });
   }
   const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
-  const queue = standing.queue.filter(({ id }) => !never.has(id));
+  const queue = snapshot.queue.filter(({ id }) => !never.has(id));
   const admitted = queue.map(({ id }) => id).filter(isAccepted);
-  return { standing: { ...standing, queue }, admitted, unsatisfiable };
+  return { snapshot: { ...snapshot, queue }, admitted, unsatisfiable };
 }
 
 function neverText(blockers: readonly Blocker[]): string {
@@ -137,7 +136,7 @@ function commandOf(
 }
 
 /** Only jobs keep their places: a replica's claim is made anew each time. */
-function lineOf({ line, reservations }: Plan): PlannedPlace[] {
+function lineOf({ rankedJobs: line, reservations }: Plan): PlannedPlace[] {
   const startAtMs = new Map(reservations.map((each) => [each.jobId, Math.ceil(each.startAtMs)]));
   return line
     .filter((id) => claimedDeployment(id) === undefined)
@@ -185,8 +184,8 @@ function isMoved(held: number | undefined, planned: number | undefined): boolean
 }
 
 /** The next moment at which time alone changes what a plan says: a backoff or a bound is over. */
-function nextLookMs({ nowMs, queue, layout, settings }: SchedulingSnapshot): number | undefined {
-  let next = layout.running.nextBoundMs(settings);
+function nextLookMs({ nowMs, queue, view, settings }: SchedulingSnapshot): number | undefined {
+  let next = view.running.nextBoundMs(settings);
   for (const { notBeforeMs } of queue) {
     if (notBeforeMs > nowMs) next = Math.min(next, notBeforeMs);
   }

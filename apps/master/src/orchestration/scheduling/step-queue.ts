@@ -1,13 +1,11 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
 
-/** How long steps may hold the event loop at a time. */
+/** How long steps may hold the event loop before it has a turn. */
 const TURN_MS = 10;
-/** Pieces of work that may wait for their time. */
+/** Pieces of work that may wait. */
 const MAX_WAITING = 256;
-
-/** Work in steps, between which the event loop may go on. */
-export type Steps<T> = Generator<void, T>;
 
 interface Waiting {
   readonly isUrgent: boolean;
@@ -15,21 +13,21 @@ interface Waiting {
 }
 
 /**
- * Does work in steps, one piece after the other: what is urgent first, then in the order of asking. No
- * turn of the event loop is longer than a step beyond TURN_MS.
+ * Runs pieces of work in steps, one piece at a time: urgent ones first, then first in, first out. A turn
+ * of the event loop is at most one step longer than TURN_MS.
  */
 export class StepQueue {
   readonly #waiting: Waiting[] = [];
   #isBusy = false;
 
-  /** Rejects with `overloaded` where too much waits; what is urgent always has a place. */
+  /** Rejects with `overloaded` when the queue is full; urgent work is always taken. */
   run<T>(make: () => Steps<T>, isUrgent = false): Promise<T> {
     if (!isUrgent && this.#waiting.length >= MAX_WAITING) {
       const message = `${MAX_WAITING} explanations of jobs wait on this master. Try again shortly.`;
       return Promise.reject(new AppError("overloaded", message, { retryAfterMs: 1_000 }));
     }
     const { promise, resolve, reject } = Promise.withResolvers<T>();
-    const run = () => inTurns(make).then(resolve, reject);
+    const run = () => runInTurns(make).then(resolve, reject);
     const behind = this.#waiting.findIndex((other) => !other.isUrgent);
     const place = isUrgent && behind !== -1 ? behind : this.#waiting.length;
     this.#waiting.splice(place, 0, { isUrgent, run });
@@ -44,7 +42,8 @@ export class StepQueue {
   }
 }
 
-async function inTurns<T>(make: () => Steps<T>): Promise<T> {
+/** Runs steps to their end and gives the event loop a turn every TURN_MS. */
+async function runInTurns<T>(make: () => Steps<T>): Promise<T> {
   const steps = make();
   for (;;) {
     const untilMs = performance.now() + TURN_MS;

@@ -4,7 +4,8 @@ import { createLogger } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
 import { profileSeed, seedModels } from "../../models/seed.ts";
-import { PlanBook } from "./plan-book.ts";
+import { replicaBlockers } from "./replica-blockers.ts";
+import { createScheduling } from "./scheduling.ts";
 
 const logger = createLogger({ service: "test", level: "silent" });
 const noGpus = { gpuCount: 0, gpuType: "", gpuMemoryGb: 0 };
@@ -13,11 +14,11 @@ function join(control: VolatileControl, id: string, change: Partial<NodeOffer>) 
   return control.propose({ type: "node.join", atMs: 1, offer: nodeOffer(id, change) });
 }
 
-/** What each deployment waits for, each told anew. */
+/** The blockers of the deployment in a new plan. */
 async function waits(control: VolatileControl, deployment: string) {
-  const plans = new PlanBook(control);
+  const { plans } = createScheduling(control);
   await plans.refresh();
-  return plans.replicaBlockers(deployment);
+  return replicaBlockers(control.state, plans, deployment);
 }
 
 test("the models of the profile gpu say what they wait for, and that they run on CPUs", async () => {

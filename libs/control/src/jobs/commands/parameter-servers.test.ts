@@ -89,7 +89,7 @@ test("shards: without a server a job waits, and the reason has the numbers", () 
   submit(1, 2);
   const blocker = { reason: "AffinityNoMatch", resource: "parameter_server_shards" };
   const blockers = [{ ...blocker, requested: 2, free: 0, limit: 0 }];
-  expect(plan()).toEqual([{ jobId: jobId(1), blockers, promisesAhead: 0 }]);
+  expect(plan()).toEqual([{ jobId: jobId(1), blockers, reservationsAhead: 0 }]);
   expect(job(1).state).not.toBe("scheduled");
   serverJoins("p");
   expect(plan()).toEqual([]);

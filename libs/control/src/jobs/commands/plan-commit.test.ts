@@ -109,10 +109,10 @@ test("reservations: the next plan and a restored master keep them until the star
   await restored.restore([...cluster.control.snapshot()]);
   expect([...restored.jobs.line].sort()).toEqual([3, 4, 5].map(jobId));
   const at = { index: restored.index, nowMs: cluster.atMs };
-  const { line } = schedule(schedulingInput(restored.state, restored.jobs, at));
+  const { rankedJobs: line } = schedule(schedulingInput(restored.state, restored.jobs, at));
   expect(line).toEqual([3, 4, 5].map(jobId));
   cluster.do({ type: "job.request", jobId: jobId(3), request: "suspend" });
-  expect(cluster.plan().plan.line).toEqual([4, 5].map(jobId));
+  expect(cluster.plan().plan.rankedJobs).toEqual([4, 5].map(jobId));
   // Entries that stay keep their rank, so only changes are written.
   expect(held()).toEqual([undefined, 1, 2]);
   cluster.report(2, "exited", { endedAtMs: 1 });

@@ -1,3 +1,4 @@
+import type { Steps } from "@heddle/base/async/steps";
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { specFaults } from "../records/spec-faults.ts";
 import { splitLevel } from "../records/task-request.ts";
@@ -23,11 +24,11 @@ interface Candidate {
 /** How a changed spec is tried. */
 export interface SpecTrial {
   /** Whether everything that it requests is free now and within quotas; called often. */
-  fits(spec: SubmitJob): boolean;
-  /** Whether the scheduler would start it now, considering everything before it; in steps. */
+  fits(spec: SubmitJob): Steps<boolean>;
+  /** Whether the scheduler would start it now, considering everything before it. */
   starts(spec: SubmitJob): Steps<boolean>;
   /** Whether it could run on an empty cluster; only where the job as it is never can. */
-  readonly isPossible?: ((spec: SubmitJob) => boolean) | undefined;
+  readonly isPossible?: ((spec: SubmitJob) => Steps<boolean>) | undefined;
   /** The job's time limit: its own or the cluster's. */
   readonly boundHours: number;
   /** Reservations of jobs before it, which it must not delay. */
@@ -42,8 +43,6 @@ export interface PromiseBefore {
 }
 
 type Resources = SubmitJob["resources"];
-/** Work in steps; other work may run between them. */
-type Steps<T> = Generator<void, T>;
 type Fits = (spec: SubmitJob) => Steps<boolean>;
 
 /**
@@ -103,7 +102,7 @@ export function* specChanges(spec: SubmitJob, given: SpecTrial): Steps<SpecChang
     ? yield* changesUnder(spec, {
         ...trial,
         fits: isPossible,
-        starts: inOneStep(isPossible),
+        starts: isPossible,
         promises: [],
       })
     : [];
@@ -123,8 +122,11 @@ function bounded(trial: SpecTrial): SpecTrial {
   let fits = 0;
   let starts = 0;
   const { isPossible } = trial;
-  const isFit = (test: (spec: SubmitJob) => boolean) => (spec: SubmitJob) =>
-    fits++ < MAX_FITS && test(spec);
+  const isFit = (test: Fits): Fits =>
+    function* (spec) {
+      yield;
+      return fits++ < MAX_FITS && (yield* test(spec));
+    };
   return {
     ...trial,
     fits: isFit((spec) => trial.fits(spec)),
@@ -135,19 +137,12 @@ function bounded(trial: SpecTrial): SpecTrial {
   };
 }
 
-function inOneStep(test: (spec: SubmitJob) => boolean) {
-  return function* (spec: SubmitJob): Steps<boolean> {
-    yield;
-    return test(spec);
-  };
-}
-
 /** The single-field changes that pass the trial, or else one of all amounts together. */
 function* changesUnder(spec: SubmitJob, trial: SpecTrial): Steps<Candidate[]> {
-  const fits: Fits = inOneStep(
-    (changed) => specFaults(changed).length === 0 && trial.fits(changed),
-  );
-  const isFree = trial.fits(spec);
+  const fits: Fits = function* (changed) {
+    return specFaults(changed).length === 0 && (yield* trial.fits(changed));
+  };
+  const isFree = yield* trial.fits(spec);
   // If everything it requests is free, it waits for its turn, and requesting less does not help.
   const candidates = isFree
     ? [...(yield* shorterRuns(spec, fits, trial)), ...earlierTurns(spec, trial)]

@@ -58,7 +58,7 @@ describe("a model that names a device by hand", () => {
     cluster.join("cpu", { gpuCount: 0, gpuType: "" });
     cluster.join("one", { gpuCount: 1 });
     for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 2 });
-    for (let round = 0; round < 2; round++) cluster.plan();
+    for (let cycle = 0; cycle < 2; cycle++) cluster.plan();
     expect(places(cluster)).toEqual(["a:1", "b:1"]);
     expect(cluster.view().queue).toEqual([]);
     cluster.join("c", { gpuCount: 2 });

@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { layOut, type SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
+import { type SchedulingSnapshot, snapshotFrom } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { decide } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
 import type { ControlCommand } from "../../command.ts";
@@ -12,8 +12,8 @@ import { schedulingInput } from "./scheduling-input.ts";
 const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 200);
 const COMMANDS = 60;
 
-/** All that a decision can see of a standing, in an order of its own. */
-function seen({ layout, queue, projectOf, shared, settings }: SchedulingSnapshot) {
+/** All that a decision can see of a snapshot, in an order of its own. */
+function seen({ view: layout, queue, projectOf, shared, settings }: SchedulingSnapshot) {
   const { roster } = layout;
   const running = [...layout.running.values()].sort(byId);
   return {
@@ -66,19 +66,19 @@ function runSequence(seed: number): number {
     if (random() < 0.4) continue;
     looks++;
     const at = { index, nowMs: command.atMs + Math.floor(random() * 1_000) };
-    const standing = live.view(at);
+    const snapshot = live.take(at);
     const built = schedulingInput(control.state, control.jobs, at);
-    const { settings } = standing;
-    const anew = layOut({ ...built, settings });
-    expect(seen(standing)).toEqual(seen(layOut(built)));
-    expect(decide(standing)).toEqual(decide(anew));
+    const { settings } = snapshot;
+    const anew = snapshotFrom({ ...built, settings });
+    expect(seen(snapshot)).toEqual(seen(snapshotFrom(built)));
+    expect(decide(snapshot)).toEqual(decide(anew));
     // The decision has left no trace.
-    expect(seen(standing)).toEqual(seen(anew));
+    expect(seen(snapshot)).toEqual(seen(anew));
   }
   return looks;
 }
 
-test(`the standing that is kept equals the one built from the whole state over ${SEQUENCES} random sequences`, () => {
+test(`the snapshot that is kept equals the one built from the whole state over ${SEQUENCES} random sequences`, () => {
   const first = Math.floor(Math.random() * 2 ** 31);
   console.log(`first seed ${first}`);
   let looks = 0;
@@ -99,26 +99,26 @@ test("jobs that come, run and end, and nodes that join, drain and are lost, do n
     const made = { atMs: 1_000, ...command } as unknown as ControlCommand;
     return control.apply({ type: "control", command: made }, control.index + 1);
   };
-  const view = () => live.view({ index: control.index, nowMs: 1_000 });
+  const view = () => live.take({ index: control.index, nowMs: 1_000 });
   apply({ type: "node.join", offer: nodeOffer("a") });
-  const { layout } = view();
+  const { view: layout } = view();
   const free = [...layout.free.gpuFree];
   apply({ type: "job.submit", jobId: jobId(1), spec: jobSpec() });
   const { starts } = decide(view());
   const plan = { overcommitRatio: 1, acknowledgeMs: 1_000, admitted: [jobId(1)], starts };
   apply({ type: "plan.commit", ...plan, unsatisfiable: [], preemptions: [], expired: [] });
-  expect(view().layout).toBe(layout);
+  expect(view().view).toBe(layout);
   expect([...layout.free.gpuFree]).not.toEqual(free);
   const report = { jobId: jobId(1), attempt: 1, rank: 0, phase: "exited", exit: { endedAtMs: 1 } };
   apply({ type: "tasks.report", nodeId: "a", reports: [{ ...report, phase: "running" }] });
   apply({ type: "tasks.report", nodeId: "a", reports: [report] });
-  expect(view().layout).toBe(layout);
+  expect(view().view).toBe(layout);
   expect([...layout.free.gpuFree]).toEqual(free);
   apply({ type: "node.join", offer: nodeOffer("b") });
   apply({ type: "node.drain", nodeId: "a", byMs: 2_000 });
   apply({ type: "node.lost", nodeIds: ["b"], fencedAtMs: 2_000 });
   apply({ type: "node.join", offer: nodeOffer("b", { labels: { zone: "x" } }) });
-  expect(view().layout).toBe(layout);
+  expect(view().view).toBe(layout);
   expect(layout.roster.present()).toMatchObject([
     { id: "a", state: "drained" },
     { id: "b", state: "ready", labels: { zone: "x" } },

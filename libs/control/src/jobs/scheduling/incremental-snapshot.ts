@@ -21,7 +21,7 @@ const MAX_CHANGED = 200_000;
 const MIN_WORN = 64;
 
 /**
- * The scheduler's standing, kept from one look to the next: only the jobs that have changed are
+ * The scheduler's snapshot, kept from one look to the next: only the jobs that have changed are
  * looked at again, and only the nodes. It equals what `schedulingInput` builds from the whole state.
  * Another overcommit ratio has the cluster laid out anew.
  */
@@ -36,7 +36,7 @@ export class IncrementalSnapshot implements IndexWatcher {
   readonly #queue = new Map<string, QueuedJob>();
   /** By node id: the ids under which its replicas run. */
   readonly #serving = new Map<string, readonly string[]>();
-  #layout: ClusterView | undefined;
+  #view: ClusterView | undefined;
   #targets: readonly WorkloadTarget[] = [];
 
   constructor(state: ControlState, index: JobIndex) {
@@ -59,13 +59,13 @@ export class IncrementalSnapshot implements IndexWatcher {
     this.#droppedNodes.add(id);
   }
 
-  /** The standing at this moment; it holds until the state changes or the next look. */
-  view(at: { readonly index: number; readonly nowMs: number }): SchedulingSnapshot {
+  /** The snapshot at this moment; it holds until the state changes or the next look. */
+  take(at: { readonly index: number; readonly nowMs: number }): SchedulingSnapshot {
     const state = this.#state;
     const settings = schedulerSettings(state);
-    const layout = this.#upToDate(settings.overcommitRatio);
+    const view = this.#upToDate(settings.overcommitRatio);
     const queue = [...this.#queue.values(), ...replicaClaims(state)];
-    const present = layout.running.targets.with(queue).targets();
+    const present = view.running.targets.with(queue).targets();
     this.#targets = steadyTargets(this.#targets, present);
     const projectOf = (name: string) => {
       const project = state.projects.get(name);
@@ -73,32 +73,32 @@ export class IncrementalSnapshot implements IndexWatcher {
     };
     const asked = { queue, nowMs: at.nowMs, settings: { ...settings, targets: this.#targets } };
     const shared = sharedSupply(state, this.index);
-    return { index: at.index, layout, projectOf, shared, ...asked };
+    return { index: at.index, view, projectOf, shared, ...asked };
   }
 
   #upToDate(overcommitRatio: number): ClusterView {
-    const layout = this.#layout;
+    const view = this.#view;
     const isKept =
-      layout?.overcommitRatio === overcommitRatio && !isWorn(layout, this.index.live.size);
+      view?.overcommitRatio === overcommitRatio && !needsRebuild(view, this.index.live.size);
     if (!isKept) return this.#layOutAnew(overcommitRatio);
     for (const id of this.#droppedNodes) {
-      this.#followServing(layout, id);
-      layout.removeNode(id);
+      this.#followServing(view, id);
+      view.removeNode(id);
     }
     for (const id of this.#changedNodes) {
       const snapshot = this.index.snapshotOf(this.#state.nodes.get(id)!);
-      if (layout.roster.get(id) !== snapshot) layout.putNode(snapshot);
-      this.#followServing(layout, id);
+      if (view.roster.get(id) !== snapshot) view.putNode(snapshot);
+      this.#followServing(view, id);
       // When tasks of a lost node are gone hangs on the node.
       for (const key of this.index.tasksByNode.get(id) ?? []) {
         this.#changedJobs.add(this.#state.tasks.get(key)!.jobId);
       }
     }
-    for (const id of this.#changedJobs) this.#followJob(layout, id);
+    for (const id of this.#changedJobs) this.#followJob(view, id);
     this.#droppedNodes.clear();
     this.#changedNodes.clear();
     this.#changedJobs.clear();
-    return layout;
+    return view;
   }
 
   #layOutAnew(overcommitRatio: number): ClusterView {
@@ -107,25 +107,25 @@ export class IncrementalSnapshot implements IndexWatcher {
     this.#changedNodes.clear();
     const { snapshot } = schedulingInput(this.#state, this.index, { index: 0, nowMs: 0 });
     const { nodes, running } = snapshot;
-    const layout = new ClusterView(nodes, running, overcommitRatio);
+    const view = new ClusterView(nodes, running, overcommitRatio);
     for (const node of this.#state.nodes.values()) this.#noteServing(node.offer.id);
     for (const id of this.index.live) this.#followQueue(id);
-    this.#layout = layout;
-    return layout;
+    this.#view = view;
+    return view;
   }
 
   #forget(): void {
-    this.#layout = undefined;
+    this.#view = undefined;
     this.#changedJobs.clear();
     this.#queue.clear();
     this.#serving.clear();
   }
 
-  #followJob(layout: ClusterView, id: string): void {
+  #followJob(view: ClusterView, id: string): void {
     const job = this.#state.jobs.get(id);
     const running = job && runningEntry(this.#state, this.index, job);
-    if (running) layout.put(running);
-    else layout.remove(id);
+    if (running) view.put(running);
+    else view.remove(id);
     this.#followQueue(id);
   }
 
@@ -137,10 +137,10 @@ export class IncrementalSnapshot implements IndexWatcher {
     else this.#queue.delete(id);
   }
 
-  #followServing(layout: ClusterView, nodeId: string): void {
-    for (const id of this.#serving.get(nodeId) ?? []) layout.remove(id);
+  #followServing(view: ClusterView, nodeId: string): void {
+    for (const id of this.#serving.get(nodeId) ?? []) view.remove(id);
     const node = this.#state.nodes.get(nodeId);
-    for (const replica of node ? servingEntries(this.index, node) : []) layout.put(replica);
+    for (const replica of node ? servingEntries(this.index, node) : []) view.put(replica);
     this.#noteServing(nodeId);
   }
 
@@ -152,8 +152,8 @@ export class IncrementalSnapshot implements IndexWatcher {
   }
 }
 
-/** Whether so much of what a layout has learned is gone that one made anew is worth its cost. */
-function isWorn({ shapes, roster }: ClusterView, jobs: number): boolean {
+/** Whether so much of what a view has learned is gone that one made anew is worth its cost. */
+function needsRebuild({ shapes, roster }: ClusterView, jobs: number): boolean {
   const vacant = roster.slots.length - roster.size;
-  return shapes.isWorn(jobs) || vacant > MIN_WORN + roster.size / 4;
+  return shapes.needsRebuild(jobs) || vacant > MIN_WORN + roster.size / 4;
 }

@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { layOut } from "@heddle/scheduler/cycle/scheduling-cycle";
+import { snapshotFrom } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { expect, test } from "vitest";
 import type { ControlCommand } from "../../command.ts";
 import { ReplicatedControl } from "../../replicated-control.ts";
@@ -78,7 +78,7 @@ function checkSequence(seed: number): void {
     const command = JSON.parse(JSON.stringify(vary(commands.next(), random)));
     control.apply({ type: "control", command }, index);
     const input = schedulingInput(control.state, control.jobs, { index, nowMs: command.atMs });
-    const { roster, free } = layOut(input).layout;
+    const { roster, free } = snapshotFrom(input).view;
     const devices = roster.present().map((node) => {
       const row = free.rowOf(roster.position(node.id)!);
       return [node.id, row.slice(0, node.devices.length)];

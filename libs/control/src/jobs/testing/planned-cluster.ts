@@ -62,7 +62,7 @@ export class PlannedCluster {
       starts: plan.starts,
       preemptions: plan.preemptions,
       expired: plan.expired,
-      line: plan.line.map((id) => {
+      line: plan.rankedJobs.map((id) => {
         const startAtMs = plan.reservations.find(({ jobId: of }) => of === id)?.startAtMs;
         return { jobId: id, startAtMs };
       }),

@@ -1,18 +1,18 @@
 /** Values that figures are taken over. */
 const KEPT = 2_048;
 
-interface SchedulingRound {
+interface CycleSample {
   readonly durationMs: number;
   readonly starts: number;
 }
 
 /** What this master's latest rounds of scheduling were like. */
-export class RoundFigures {
+export class CycleMetrics {
   readonly #durationsMs: number[] = [];
   #starts = 0;
   #rounds = 0;
 
-  record({ durationMs, starts }: SchedulingRound): void {
+  record({ durationMs, starts }: CycleSample): void {
     this.#rounds += 1;
     this.#starts += starts;
     keepLatest(this.#durationsMs, [durationMs]);

@@ -1,0 +1,83 @@
+import type { Steps } from "@heddle/base/async/steps";
+import { toAppError } from "@heddle/base/errors";
+import type { JobRecord } from "@heddle/control/jobs/records/records";
+import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
+import type { Blocker, Plan } from "@heddle/scheduler/model";
+import { decideInSteps } from "@heddle/scheduler/schedule";
+import type { SchedulerCache } from "./scheduler-cache.ts";
+
+/** The age at which a plan is made again if no scheduling loop publishes new ones. */
+const MAX_AGE_MS = 2_000;
+
+/** A plan with the blockers of its pending jobs by job id. */
+export interface CachedPlan {
+  /** Counts the plans. */
+  readonly number: number;
+  readonly plan: Plan;
+  readonly atMs: number;
+  readonly blockers: ReadonlyMap<string, readonly Blocker[]>;
+}
+
+/**
+ * The latest plan. The leader's scheduling loop publishes its plans here; another master, which has the
+ * same state, makes one on demand.
+ */
+export class PlanCache {
+  readonly #cache: SchedulerCache;
+  #isRefreshing = false;
+  #latest: CachedPlan | undefined;
+
+  constructor(cache: SchedulerCache) {
+    this.#cache = cache;
+  }
+
+  publish({ nowMs: atMs }: SchedulingSnapshot, plan: Plan): CachedPlan {
+    this.#latest = {
+      number: (this.#latest?.number ?? 0) + 1,
+      plan,
+      atMs,
+      blockers: new Map(plan.pending.map(({ jobId, blockers }) => [jobId, blockers])),
+    };
+    return this.#latest;
+  }
+
+  /** The job's blockers in the latest plan; empty for a job that the plan starts. */
+  blockers(job: JobRecord): readonly Blocker[] {
+    return this.#known(job.changedIndex)?.blockers.get(job.id) ?? [];
+  }
+
+  /** The blockers of all pending jobs and replicas, by id. */
+  allBlockers(): ReadonlyMap<string, readonly Blocker[]> {
+    return this.#known(0)?.blockers ?? new Map();
+  }
+
+  /** Resolves when the latest plan is new and covers the index, or when the queue of steps is full. */
+  async refresh(index = 0): Promise<void> {
+    try {
+      await this.#cache.work.run(() => this.latest(index));
+    } catch (error) {
+      if (toAppError(error).code !== "overloaded") throw error;
+    }
+  }
+
+  /** The latest plan, made again if it is old or does not cover the index; only for steps in `work`. */
+  *latest(index: number): Steps<CachedPlan> {
+    const nowMs = Date.now();
+    const known = this.#latest;
+    if (known && nowMs - known.atMs < MAX_AGE_MS && known.plan.basedOnIndex >= index) return known;
+    const snapshot = this.#cache.snapshot(nowMs);
+    return this.publish(snapshot, yield* decideInSteps(snapshot));
+  }
+
+  /** The latest plan at once; an old one is refreshed for later callers. */
+  #known(index: number): CachedPlan | undefined {
+    const latest = this.#latest;
+    const isNew = latest !== undefined && Date.now() - latest.atMs < MAX_AGE_MS;
+    if (isNew && latest.plan.basedOnIndex >= index) return latest;
+    if (!this.#isRefreshing) {
+      this.#isRefreshing = true;
+      void this.refresh(index).finally(() => (this.#isRefreshing = false));
+    }
+    return latest;
+  }
+}

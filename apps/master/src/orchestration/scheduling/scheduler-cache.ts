@@ -1,0 +1,45 @@
+import { IncrementalSnapshot } from "@heddle/control/jobs/scheduling/incremental-snapshot";
+import { claimedDeployment } from "@heddle/control/jobs/scheduling/replica-claims";
+import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
+import { Satisfiability } from "@heddle/scheduler/explain/satisfiability";
+import type { QueuedJob } from "@heddle/scheduler/model";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import type { LeaseHold } from "./lease-hold.ts";
+import { PlanRefusals } from "./plan-refusals.ts";
+import { StepQueue } from "./step-queue.ts";
+
+/** The incremental snapshot of the cluster, and what else one cycle leaves for the next. */
+export class SchedulerCache {
+  readonly #control: ControlPlane;
+  readonly #hold: Pick<LeaseHold, "untilMs"> | undefined;
+  readonly refusals = new PlanRefusals();
+  readonly satisfiability = new Satisfiability();
+  /** Runs all work on a snapshot: its view is shared, and a cycle changes it on the way. */
+  readonly work = new StepQueue();
+  #incremental: IncrementalSnapshot | undefined;
+
+  constructor(control: ControlPlane, hold?: Pick<LeaseHold, "untilMs">) {
+    this.#control = control;
+    this.#hold = hold;
+  }
+
+  /** The snapshot of now, valid until the next call; only for steps in `work`. */
+  snapshot(nowMs: number): SchedulingSnapshot {
+    const { state, jobs, appliedIndex: index } = this.#control;
+    // A restore brings another job index.
+    if (this.#incremental?.index !== jobs) this.#incremental = new IncrementalSnapshot(state, jobs);
+    const snapshot = this.#incremental.take({ index, nowMs });
+    return { ...snapshot, queue: this.#held(this.refusals.delay(snapshot.queue)) };
+  }
+
+  /** After a restore jobs wait as in a backoff; replicas of models do not. */
+  #held(queue: readonly QueuedJob[]): readonly QueuedJob[] {
+    const untilMs = this.#hold?.untilMs;
+    if (untilMs === undefined) return queue;
+    return queue.map((job) =>
+      claimedDeployment(job.id) === undefined && job.notBeforeMs < untilMs
+        ? { ...job, notBeforeMs: untilMs }
+        : job,
+    );
+  }
+}
