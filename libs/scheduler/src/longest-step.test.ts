@@ -1,0 +1,75 @@
+import type { Steps } from "@heddle/base/async/steps";
+import { afterEach, expect, it, vi } from "vitest";
+import { Ledger } from "./cluster/ledger.ts";
+import { snapshotFrom } from "./cycle/scheduling-cycle.ts";
+import { explain } from "./explain/explain.ts";
+import { Satisfiability } from "./explain/satisfiability.ts";
+import type { QueuedJob, RunningJob } from "./model.ts";
+import { decide, decideInSteps } from "./schedule.ts";
+import { HOUR_MS, input, node, queued, request, running } from "./testing/scenarios.ts";
+
+const NODES = 10_000;
+const GPUS = 8;
+/** Looks at or changes of a node's row: two passes over all nodes, and some. */
+const MAX_LOOKS = 3 * NODES;
+const COUNTED = ["fits", "copies", "take", "release", "setLesser"] as const;
+
+afterEach(() => vi.restoreAllMocks());
+
+/** The most ledger operations that one step takes. */
+function longestStep(steps: Steps<unknown>): number {
+  let operations = 0;
+  for (const name of COUNTED) {
+    const real = Ledger.prototype[name] as (...args: unknown[]) => unknown;
+    vi.spyOn(Ledger.prototype, name as "fits").mockImplementation(function (
+      this: Ledger,
+      ...args: unknown[]
+    ) {
+      operations++;
+      return real.apply(this, args) as boolean;
+    });
+  }
+  let longest = 0;
+  for (let isDone = false; !isDone; ) {
+    operations = 0;
+    isDone = steps.next().done === true;
+    longest = Math.max(longest, operations);
+  }
+  vi.restoreAllMocks();
+  return longest;
+}
+
+/** A full cluster: a job on each device, with ends of their own. */
+function fullCluster(queue: readonly QueuedJob[]) {
+  const nodes = Array.from({ length: NODES }, (_, at) => {
+    return node(`n${at}`, { gpus: GPUS, rack: `r${at % 100}` });
+  });
+  const jobs: RunningJob[] = Array.from({ length: NODES * GPUS }, (_, at) => {
+    const places = [{ nodeId: `n${at % NODES}`, devices: [Math.floor(at / NODES)] }];
+    return running(`r${at}`, places, { maxRuntimeMs: HOUR_MS + at, qosLevel: "best_effort" });
+  });
+  return snapshotFrom(input({ nodes, running: jobs }, queue));
+}
+
+const large = (id: string, change: Partial<QueuedJob> = {}) =>
+  queued(id, { tasks: 4_096, request: request({ gpus: 8 }), preemptible: false, ...change });
+
+it.each([
+  ["anywhere", {}],
+  ["in one rack", { sameRack: true, tasks: 100 }],
+  ["for one task", { tasks: 1 }],
+])(
+  "steps: a cycle and an explanation of large jobs %s are bounded at 10,000 nodes",
+  (_, change) => {
+    const queue = Array.from({ length: 4 }, (__, at) => large(`q${at}`, change));
+    const snapshot = fullCluster(queue);
+    expect(longestStep(decideInSteps(snapshot))).toBeLessThan(MAX_LOOKS);
+    const plan = decide(snapshot);
+    expect(longestStep(explain(snapshot, plan, queue[3]!))).toBeLessThan(MAX_LOOKS);
+    const { neverFits } = Satisfiability.prototype;
+    expect(longestStep(neverFits.call(new Satisfiability(), snapshot, queue[3]!))).toBeLessThan(
+      MAX_LOOKS,
+    );
+  },
+  120_000,
+);
