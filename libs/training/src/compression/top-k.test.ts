@@ -22,3 +22,14 @@ test("top-k: breaks ties by the lower index", () => {
   expect([...sent.indices]).toEqual([1, 2]);
   expect([...toTopK(Float32Array.of(1, 1, 1), new Float32Array(3), 5).indices]).toEqual([0, 1, 2]);
 });
+
+test("top-k: it sends the values of the greatest magnitude, negative ones too", () => {
+  const part = Float32Array.of(3, 0.5, -4, 1, -5);
+  const residual = new Float32Array(5);
+  const sent = toTopK(part, residual, 2);
+  expect([[...sent.indices], [...sent.values]]).toEqual([
+    [2, 4],
+    [-4, -5],
+  ]);
+  expect([...residual]).toEqual([3, 0.5, 0, 1, 0]);
+});

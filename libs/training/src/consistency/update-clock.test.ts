@@ -99,3 +99,11 @@ test.each<ConsistencyModel>([
     expect(clock.version, `seed ${seed}`).toBe(updates);
   }
 });
+
+test("ssp: a rank that left holds no other rank up", () => {
+  const clock = new UpdateClock({ kind: "ssp", staleness: 1 }, 2);
+  for (const push of [1, 2]) clock.accept(0, push);
+  expect(clock.mayPull(2)).toBe(false);
+  clock.leave(1);
+  expect(clock.mayPull(2)).toBe(true);
+});
