@@ -71,7 +71,7 @@ export class Child {
   }
 
   /** Writes a line to its input. */
-  tell(line: string): void {
+  writeLine(line: string): void {
     this.#process.stdin?.write(`${line}\n`);
   }
 

@@ -74,7 +74,7 @@ function start(
 function driven(name: string, driver: Child, others: readonly Child[]): DataSide {
   let number = 0;
   const order = async (what: "push" | "pull") => {
-    driver.tell(what);
+    driver.writeLine(what);
     const done = await driver.line(new RegExp(`^done ${++number} (.+)`), 60_000);
     return Number(done[1]);
   };

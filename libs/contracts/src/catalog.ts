@@ -107,7 +107,7 @@ interface Backing {
   readonly gpuMemoryGb?: number | undefined;
   readonly weights: WeightsSpec;
   readonly options: EngineOptions;
-  readonly words: string;
+  readonly description: string;
   readonly standIn: boolean;
 }
 
@@ -211,7 +211,7 @@ const SMALL_BACKING: Backing = {
     license: "Apache-2.0",
   },
   options: { contextTokens: 16_384 },
-  words:
+  description:
     "Qwen2.5 0.5B Instruct (Q8_0, 16,384 tokens of context) stands in for this model, so that a laptop answers; expect the quality of a small model.",
   standIn: true,
 };
@@ -231,7 +231,7 @@ const DEMO_BACKING: Backing = {
     license: "Apache-2.0",
   },
   options: { contextTokens: 8192 },
-  words:
+  description:
     "SmolLM2 135M Instruct (Q4_1, 8,192 tokens of context) stands in for this model, so that a laptop answers; expect the quality of a very small model.",
   standIn: true,
 };
@@ -245,7 +245,7 @@ const TINY_BACKING: Backing = {
     license: "Apache-2.0",
   },
   options: { contextTokens: 4096 },
-  words:
+  description:
     "A tiny model of random weights (4,096 tokens of context) stands in for this model, for tests: its answers are noise.",
   standIn: true,
 };
@@ -262,14 +262,14 @@ function gpuBacking(
     weights: { ...weights, license: "Apache-2.0" },
     // The cache's size must be known before, so the worker does not choose it.
     options: { contextTokens: CONTEXT_WINDOW, kvTokens: CONTEXT_WINDOW },
-    words: `${name}, quantised to Q4_K_M, open weights under Apache-2.0.`,
+    description: `${name}, quantised to Q4_K_M, open weights under Apache-2.0.`,
     standIn: false,
   };
 }
 
 function catalogFrom(backings: readonly Backing[], backingOf: (id: ModelId) => Backing): Catalog {
   const models = PROMISES.map(({ id, family, intendedUse }): CatalogModel => {
-    const { key, words, standIn } = backingOf(id);
+    const { key, description, standIn } = backingOf(id);
     return {
       id,
       family,
@@ -279,7 +279,7 @@ function catalogFrom(backings: readonly Backing[], backingOf: (id: ModelId) => B
       ownedBy: "heddle",
       capabilities: ["chat"],
       deployment: key,
-      backing: words,
+      backing: description,
       standIn,
     };
   });
@@ -297,9 +297,9 @@ const FILE_DEPLOYMENT = "_file-";
 
 /** The five ids, served by one GGUF file of the user; `place` distinguishes files of one name. */
 export function catalogOfFile(weights: WeightsSpec, place: string): Catalog {
-  const words = `${weights.file}, the file that the start was given, in place of this model.`;
+  const description = `${weights.file}, the file that the start was given, in place of this model.`;
   const key = `${FILE_DEPLOYMENT}${weights.key}-${place}`;
-  const backing: Backing = { key, weights, options: {}, words, standIn: true };
+  const backing: Backing = { key, weights, options: {}, description, standIn: true };
   return catalogFrom([backing], () => backing);
 }
 

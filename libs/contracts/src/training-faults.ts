@@ -28,19 +28,19 @@ export function trainingFaults(
   gpus?: number,
 ): TrainingFault[] {
   const faults: TrainingFault[] = [];
-  const tell: TellFault = (field, detail) => {
+  const addFault: AddFault = (field, detail) => {
     const param = `config.${field}`;
     faults.push({ param, detail: `Invalid value for '${param}': ${detail}.` });
   };
   try {
     if (algorithm === "ppo" || algorithm === "weave") {
       const parsed = parseTrainingConfig(algorithm, config);
-      builtInFaults(parsed, config, tasks, tell);
-      gpuFaults(parsed, gpus, tell);
+      builtInFaults(parsed, config, tasks, addFault);
+      gpuFaults(parsed, gpus, addFault);
     } else {
       const parsed = parsePluginTraining(algorithm, config);
-      commonFaults(parsed, tell);
-      gpuFaults(parsed, gpus, tell);
+      commonFaults(parsed, addFault);
+      gpuFaults(parsed, gpus, addFault);
     }
     return faults;
   } catch (error) {
@@ -50,14 +50,14 @@ export function trainingFaults(
   }
 }
 
-type TellFault = (field: string, detail: string) => void;
+type AddFault = (field: string, detail: string) => void;
 
 /** Compares a config with the given fields, which distinguishes defaults from explicit values. */
 function builtInFaults(
   config: TrainingConfig,
   given: unknown,
   tasks: number,
-  fault: TellFault,
+  fault: AddFault,
 ): void {
   commonFaults(config, fault);
   if (config.algorithm === "ppo") {
@@ -74,7 +74,7 @@ function builtInFaults(
   else targetFaults(config, fault);
 }
 
-function commonFaults(config: TrainingConfig | PluginTraining, fault: TellFault): void {
+function commonFaults(config: TrainingConfig | PluginTraining, fault: AddFault): void {
   if (config.staleness > 0 && config.consistency !== "ssp") {
     fault("staleness", `only \`consistency: ssp\` has a staleness, not ${config.consistency}`);
   }
@@ -95,7 +95,7 @@ function commonFaults(config: TrainingConfig | PluginTraining, fault: TellFault)
 function gpuFaults(
   { backend, device }: TrainingConfig | PluginTraining,
   gpus: number | undefined,
-  fault: TellFault,
+  fault: AddFault,
 ): void {
   if (device !== "cuda" || backend === "reference" || gpus !== 0) return;
   const why = "cuda needs a GPU, and the job asks for none";
@@ -103,7 +103,7 @@ function gpuFaults(
 }
 
 /** Steps that would never be reached. */
-function stepFaults(config: LanguageModelTraining | SupervisedTraining, fault: TellFault): void {
+function stepFaults(config: LanguageModelTraining | SupervisedTraining, fault: AddFault): void {
   const { total_steps: total } = config;
   const fields = ["local_steps", "warmup_steps", "average_steps", "warm_start_steps"] as const;
   for (const field of fields.filter((name) => config[name] > total)) {
@@ -118,7 +118,7 @@ function overlapFaults(
     overlap_steps: overlap,
     local_steps: steps,
   }: LanguageModelTraining | SupervisedTraining,
-  fault: TellFault,
+  fault: AddFault,
 ): void {
   if (fragments > steps) {
     const why = "fragments are exchanged after different steps of a round";
@@ -134,7 +134,7 @@ function overlapFaults(
 function idleFaults(
   config: LanguageModelTraining | SupervisedTraining,
   given: ReadonlySet<string>,
-  fault: TellFault,
+  fault: AddFault,
 ): void {
   const { optimizer, local_steps: steps } = config;
   if (given.has("momentum") && optimizer !== "momentum" && optimizer !== "nesterov") {
@@ -157,7 +157,7 @@ function idleFaults(
   }
 }
 
-function targetFaults(config: SupervisedTraining, fault: TellFault): void {
+function targetFaults(config: SupervisedTraining, fault: AddFault): void {
   const { target, program } = config;
   const names = [target ?? []].flat();
   if (program === "classification" && names.length > 1) {
@@ -174,7 +174,7 @@ function targetFaults(config: SupervisedTraining, fault: TellFault): void {
   }
 }
 
-function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+function ppoFaults(config: PpoTraining, tasks: number, fault: AddFault): void {
   const batch = config.num_envs * config.num_steps;
   if (batch % config.num_minibatches !== 0) {
     const sizes = `num_envs * num_steps = ${batch}`;
@@ -195,7 +195,7 @@ function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
 }
 
 /** Of ppo with one task. */
-function soleFaults(config: PpoTraining, fault: TellFault): void {
+function soleFaults(config: PpoTraining, fault: AddFault): void {
   if (config.compression !== "none") {
     const why = "one task alone moves the parameters itself, and all of that must arrive";
     fault("compression", `${why}: use none, or several tasks, not ${config.compression}`);
@@ -206,7 +206,7 @@ function soleFaults(config: PpoTraining, fault: TellFault): void {
   }
 }
 
-function normalizationFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+function normalizationFaults(config: PpoTraining, tasks: number, fault: AddFault): void {
   const fields = ["normalize_observations", "normalize_rewards"] as const;
   for (const field of fields.filter((name) => config[name])) {
     if (tasks > 1) {
@@ -216,7 +216,7 @@ function normalizationFaults(config: PpoTraining, tasks: number, fault: TellFaul
   }
 }
 
-function languageModelFaults(config: LanguageModelTraining, fault: TellFault): void {
+function languageModelFaults(config: LanguageModelTraining, fault: AddFault): void {
   if (config.replace_model && config.register_as === undefined) {
     fault("replace_model", "nothing is registered without register_as: give it, or leave this out");
   }

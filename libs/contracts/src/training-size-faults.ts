@@ -19,11 +19,11 @@ const MAX_PARAMETERS = 2 ** 31;
 /** Of one tensor in a step, as a layer's attention or the logits: 8 GiB as float32. */
 const MAX_TENSOR_ELEMENTS = 2 ** 31;
 
-type TellFault = (field: string, detail: string) => void;
+type AddFault = (field: string, detail: string) => void;
 type WeaveTraining = LanguageModelTraining | SupervisedTraining;
 
 /** Faults of a ppo job with this many tasks: experience, policy, and activations. */
-export function ppoSizeFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+export function ppoSizeFaults(config: PpoTraining, tasks: number, fault: AddFault): void {
   batchFaults(config, tasks, fault);
   const { num_envs, num_steps, num_minibatches, hidden } = config;
   // Two networks, each with a square hidden layer.
@@ -39,7 +39,7 @@ export function ppoSizeFaults(config: PpoTraining, tasks: number, fault: TellFau
 }
 
 /** A single task computes all epochs of an update in one call, except with `target_kl`. */
-function batchFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+function batchFaults(config: PpoTraining, tasks: number, fault: AddFault): void {
   const batch = config.num_envs * config.num_steps;
   if (batch > MAX_ROWS) {
     const sizes = `num_envs * num_steps = ${batch}`;
@@ -55,13 +55,13 @@ function batchFaults(config: PpoTraining, tasks: number, fault: TellFault): void
 /**
  * Faults of a weave job: the data of a step and of a run, the model, and a step's largest tensors.
  */
-export function weaveSizeFaults(config: WeaveTraining, fault: TellFault): void {
+export function weaveSizeFaults(config: WeaveTraining, fault: AddFault): void {
   sampleFaults(config, fault);
   if (config.program === "language_model") languageModelFaults(config, fault);
   else layerFaults(config, fault);
 }
 
-function sampleFaults(config: WeaveTraining, fault: TellFault): void {
+function sampleFaults(config: WeaveTraining, fault: AddFault): void {
   const { batch_size, total_steps } = config;
   const isText = config.program === "language_model";
   const length = isText ? config.context_length : 1;
@@ -79,7 +79,7 @@ function sampleFaults(config: WeaveTraining, fault: TellFault): void {
   fault("local_steps", `${sizes} * local_steps = ${run}, and ${of}`);
 }
 
-function languageModelFaults(config: LanguageModelTraining, fault: TellFault): void {
+function languageModelFaults(config: LanguageModelTraining, fault: AddFault): void {
   const { batch_size, context_length, hidden_size, heads, kv_heads } = config;
   const { layers, intermediate_size, tokenizer } = config;
   // Attention has four matrices, the feed-forward network three; norms are negligible.
@@ -108,7 +108,7 @@ function languageModelFaults(config: LanguageModelTraining, fault: TellFault): v
 }
 
 /** Only the workers know features and outputs. */
-function layerFaults({ hidden, batch_size }: SupervisedTraining, fault: TellFault): void {
+function layerFaults({ hidden, batch_size }: SupervisedTraining, fault: AddFault): void {
   const weights = hidden.slice(1).map((units, i) => units * (hidden[i] ?? 0));
   const parameters = weights.reduce((sum, count) => sum + count, 0);
   if (parameters > MAX_PARAMETERS) {

@@ -32,7 +32,9 @@ export function check<S extends z.ZodType>(
 ): { readonly data: z.output<S> | undefined; readonly faults: readonly ValidationFault[] } {
   const result = schema.safeParse(value);
   if (result.success) return { data: result.data, faults: [] };
-  const faults = told(result.error.issues).flatMap((issue) => faultsOf(issue, value, schema));
+  const faults = relevantIssues(result.error.issues).flatMap((issue) =>
+    faultsOf(issue, value, schema),
+  );
   return { data: undefined, faults: faults.slice(0, MAX_FAULTS) };
 }
 
@@ -55,7 +57,7 @@ type Issue = z.core.$ZodIssue;
  * Drops redundant issues. zod checks an array against a text's length bounds, although its type is
  * wrong. Of two violated bounds, as an integer's own and its field's, the wider one is dropped.
  */
-function told(issues: readonly Issue[]): Issue[] {
+function relevantIssues(issues: readonly Issue[]): Issue[] {
   return issues.filter((issue, i) => {
     const [before, after] = [issues[i - 1], issues[i + 1]].map((other) => {
       return other && isSamePath(other.path, issue.path) ? other : undefined;
@@ -117,7 +119,10 @@ function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
     }
   }
   if (found.path.length > issue.path.length) return found;
-  return { path: found.path, message: alternatives(issue.errors.flatMap(told)) ?? found.message };
+  return {
+    path: found.path,
+    message: alternatives(issue.errors.flatMap(relevantIssues)) ?? found.message,
+  };
 }
 
 function inPlainWords(message: string): string {
@@ -129,14 +134,14 @@ function inPlainWords(message: string): string {
 
 /** The types of a union's branches; a branch whose type fits but not its bounds is meant alone. */
 function alternatives(issues: readonly Issue[]): string | undefined {
-  const wanted = new Set<string>();
+  const expected = new Set<string>();
   for (const issue of issues) {
     const { message } = deepest(issue);
     const type = /^Invalid input: expected (.*?)(, received .*)?$/.exec(message)?.[1];
     if (type === undefined) return message;
-    wanted.add(type);
+    expected.add(type);
   }
-  return wanted.size === 0 ? undefined : `expected ${[...wanted].join(" or ")}`;
+  return expected.size === 0 ? undefined : `expected ${[...expected].join(" or ")}`;
 }
 
 function pathText(path: readonly PropertyKey[]): string {

@@ -49,8 +49,8 @@ export function stateUse(
 
 /** Why a job with this spec does not fit. */
 export function submissionRefusal(state: Bounded, spec: object): Refusal | undefined {
-  const wanted = storedBytes(JSON.stringify(spec)) + JOB_RECORD_BYTES;
-  return refusalOf(state, "jobs", wanted, SUBMISSION_SHARE);
+  const needed = storedBytes(JSON.stringify(spec)) + JOB_RECORD_BYTES;
+  return refusalOf(state, "jobs", needed, SUBMISSION_SHARE);
 }
 
 /** Whether the records of this many new tasks fit. */
@@ -115,12 +115,12 @@ function addsRecord(state: ControlState, command: ControlCommand): boolean {
 function refusalOf(
   state: Bounded,
   kind: StateKind,
-  wanted: number,
+  needed: number,
   share: number,
 ): Refusal | undefined {
   const [used, limit] = [bytesOf(state, kind), Math.floor(share * limitOf(state, kind))];
-  if (used + wanted <= limit) return undefined;
-  const message = `the masters' state holds ${used} bytes of ${kind}, this needs ${wanted} more, and the limit is ${limit}; remove what is not needed, or raise the cluster setting state_mib`;
+  if (used + needed <= limit) return undefined;
+  const message = `the masters' state holds ${used} bytes of ${kind}, this needs ${needed} more, and the limit is ${limit}; remove what is not needed, or raise the cluster setting state_mib`;
   return refuse("insufficient_storage", message);
 }
 

@@ -36,7 +36,7 @@ interface Exchange {
 
 function watch(socket: Socket, exchange: Exchange): void {
   let seen = { bytes: socket.bytesWritten, silentLooks: 0 };
-  const look = (): void => {
+  const check = (): void => {
     if (exchange.response.writableEnded) clearInterval(timer);
     // Pending data is a probe by itself.
     else if (socket.writableLength > 0 || probe(exchange)) return;
@@ -46,9 +46,9 @@ function watch(socket: Socket, exchange: Exchange): void {
       if (seen.silentLooks > MAX_SILENT_LOOKS) socket.destroy();
     }
   };
-  const timer = setInterval(look, PROBE_EVERY_MS);
+  const timer = setInterval(check, PROBE_EVERY_MS);
   socket.once("close", () => clearInterval(timer));
-  look();
+  check();
 }
 
 /** Writes a probe that the client ignores; false if there is none. */

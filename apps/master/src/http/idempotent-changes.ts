@@ -9,10 +9,10 @@ import type { CallerRequest } from "./access.ts";
 import { canonicalJson } from "./json-body.ts";
 
 /** A change that a request asks for. */
-export interface RequestedChange<Told> {
+export interface RequestedChange<Outcome> {
   readonly command: ControlCommand;
   /** The response to a successful change, as JSON, without what only `apply` knows. */
-  readonly told: Told;
+  readonly answer: Outcome;
 }
 
 const CIPHER = "aes-256-gcm";
@@ -39,16 +39,16 @@ export class IdempotentChanges {
    * `answer` builds the full response. Throws `unprocessable` for another request under the same
    * key, and the refusal of the change.
    */
-  async make<Told, Answer>(
+  async make<Outcome, Answer>(
     request: CallerRequest,
     reply: FastifyReply,
-    requested: () => RequestedChange<Told>,
-    answer: (told: Told, made: Accepted) => Answer,
+    requested: () => RequestedChange<Outcome>,
+    answer: (outcome: Outcome, made: Accepted) => Answer,
   ): Promise<Answer> {
     const key = idempotencyKeyOf(request);
     if (key === undefined) {
-      const { command, told } = requested();
-      return answer(told, await propose(this.#control, command));
+      const { command, answer: outcome } = requested();
+      return answer(outcome, await propose(this.#control, command));
     }
     const { id, secret } = this.#namesOf(request, key);
     const fingerprint = fingerprintOf(request);
@@ -56,16 +56,16 @@ export class IdempotentChanges {
     if (known) {
       if (known.fingerprint !== fingerprint) accepted(differentRequest());
       reply.header("idempotency-replayed", "true");
-      return answer(open<Told>(known.answer, secret), accepted(known.reply));
+      return answer(open<Outcome>(known.answer, secret), accepted(known.reply));
     }
-    const { command, told } = requested();
-    const sealed = seal(told, secret);
+    const { command, answer: outcome } = requested();
+    const sealed = seal(outcome, secret);
     const idempotency = { id, fingerprint, answer: sealed };
-    const outcome = await this.#control.propose(command, { idempotency });
+    const result = await this.#control.propose(command, { idempotency });
     const kept = this.#control.keptAnswer(id);
     if (isOfAnother(kept, fingerprint, sealed)) reply.header("idempotency-replayed", "true");
-    const made = accepted(outcome, command);
-    return answer(kept ? open<Told>(kept.answer, secret) : told, made);
+    const made = accepted(result, command);
+    return answer(kept ? open<Outcome>(kept.answer, secret) : outcome, made);
   }
 
   /** The record's id in the cluster, and the encryption key of the response. */
@@ -105,14 +105,14 @@ function fingerprintOf(request: CallerRequest): string {
   return hash.update(content && content.length > 0 ? canonicalJson(content) : "").digest("hex");
 }
 
-function seal(told: unknown, secret: Buffer): string {
+function seal(outcome: unknown, secret: Buffer): string {
   const iv = randomBytes(IV_BYTES);
   const cipher = createCipheriv(CIPHER, secret, iv);
-  const text = Buffer.concat([cipher.update(JSON.stringify(told), "utf8"), cipher.final()]);
+  const text = Buffer.concat([cipher.update(JSON.stringify(outcome), "utf8"), cipher.final()]);
   return Buffer.concat([iv, cipher.getAuthTag(), text]).toString("base64");
 }
 
-function open<Told>(sealed: string, secret: Buffer): Told {
+function open<Outcome>(sealed: string, secret: Buffer): Outcome {
   const bytes = Buffer.from(sealed, "base64");
   const decipher = createDecipheriv(CIPHER, secret, bytes.subarray(0, IV_BYTES));
   decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
@@ -120,5 +120,5 @@ function open<Told>(sealed: string, secret: Buffer): Told {
     decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)),
     decipher.final(),
   ]);
-  return JSON.parse(text.toString("utf8")) as Told;
+  return JSON.parse(text.toString("utf8")) as Outcome;
 }

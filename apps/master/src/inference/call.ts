@@ -107,7 +107,7 @@ export class AdmittedCall {
   /** Updates the metrics with what is new since the last update. */
   report(): void {
     this.#count(this.#seen);
-    this.#tellGaps();
+    this.#observeGaps();
   }
 
   /**
@@ -117,7 +117,7 @@ export class AdmittedCall {
     if (this.#closed) return;
     this.#closed = true;
     (this.#hasStarted ? this.#instruments.running : this.#instruments.waiting).dec();
-    this.#tellGaps();
+    this.#observeGaps();
     this.#observeTimes();
     // Includes tokens that were not streamed, as the end token. What was seen counts, even if the
     // engine reports less.
@@ -147,7 +147,7 @@ export class AdmittedCall {
     };
   }
 
-  #tellGaps(): void {
+  #observeGaps(): void {
     for (const seconds of this.#gaps) this.#instruments.interTokenLatency.observe(seconds);
     this.#gaps = [];
   }

@@ -70,7 +70,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#workerLeftAtMs = this.#startedAtMs;
     this.#sweep = setInterval(() => {
       this.#dropSilent();
-      this.#tellMembers();
+      this.#announceMembers();
     }, options.heartbeatIntervalMs);
     this.#sweep.unref();
   }
@@ -236,7 +236,7 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   /** Nodes stop connecting to a removed master even if it stopped before it could announce that. */
-  #tellMembers(): void {
+  #announceMembers(): void {
     const members = this.#options.members();
     if (`${members}` === `${this.#members}`) return;
     this.#members = members;
@@ -265,7 +265,7 @@ export class NodeRegistry implements NodeDirectory {
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     const before = node.refusesLeader;
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
-    this.#tellRefusal(node, before);
+    this.#logRefusal(node, before);
     this.#index.update(node);
     const { progress, control } = this.#options;
     for (const status of heartbeat.tasks) {
@@ -274,7 +274,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#changed("nodes");
   }
 
-  #tellRefusal({ id, register, refusesLeader }: AttachedNode, before: string | undefined): void {
+  #logRefusal({ id, register, refusesLeader }: AttachedNode, before: string | undefined): void {
     if (refusesLeader === before) return;
     const { log } = this.#options;
     const { name } = register;

@@ -51,7 +51,7 @@ class Watched {
   async pass(ms: number): Promise<void> {
     for (const end = this.nowMs + ms; this.nowMs < end; ) {
       this.nowMs += 1_000;
-      await this.watch.look();
+      await this.watch.check();
     }
   }
 
@@ -227,12 +227,12 @@ test("stall: time in which this process stalled is no node's silence", async () 
   watched.nodes.delete("a");
   await watched.pass(1_000);
   watched.nowMs += 60_000;
-  await watched.watch.look();
+  await watched.watch.check();
   expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
   // Many short stalls do not add up either.
   for (let stall = 0; stall < 20; stall++) {
     watched.nowMs += 2_000;
-    await watched.watch.look();
+    await watched.watch.check();
   }
   expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
   await watched.pass(30_000);

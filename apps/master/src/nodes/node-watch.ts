@@ -54,7 +54,7 @@ export class NodeWatch {
   }
 
   /** One check, and the commands that follow from it. */
-  async look(): Promise<void> {
+  async check(): Promise<void> {
     const { control, directory } = this.#options;
     this.#liveness.begin();
     // Another leader may have newer reports of the other nodes. A node that refuses this leader

@@ -42,7 +42,7 @@ async function pass(ms: number) {
   for (const end = nowMs + ms; nowMs < end; ) {
     nowMs += 1_000;
     for (const [id, view] of nodes) nodes.set(id, { ...view, lastSeenMs: nowMs });
-    await watch.look();
+    await watch.check();
   }
 }
 
@@ -85,7 +85,7 @@ test("parameter server: a stale stream does not restore it after an election", a
   await control.propose({ type: "server.join", atMs: nowMs, server });
   for (let look = 0; look < 5; look++) {
     nowMs += 1_000;
-    await watch.look();
+    await watch.check();
   }
   expect(control.state.servers.get("p")?.incarnation).toBe("2");
   await pass(1_000);

@@ -29,7 +29,7 @@ export class ServerWatch {
   }
 
   /** One check, and the commands that follow from it. */
-  async look(): Promise<void> {
+  async check(): Promise<void> {
     const { control, directory, clock } = this.#options;
     this.#liveness.begin();
     // Another leader may have newer reports of the others, as of a restarted process.

@@ -32,11 +32,11 @@ export interface LeaderLoopOptions {
 export class LeaderLoop {
   readonly #options: LeaderLoopOptions;
   readonly #unsubscribe: () => void;
-  readonly #look: NodeJS.Timeout;
+  readonly #poll: NodeJS.Timeout;
   #timer: NodeJS.Timeout | undefined;
   #timerAtMs = Number.POSITIVE_INFINITY;
   #running = false;
-  #wanted = true;
+  #isRequested = true;
   #led = false;
   #closed = false;
   #pauseMs: number;
@@ -47,25 +47,25 @@ export class LeaderLoop {
     this.#unsubscribe = options.control.onApplied((command) => {
       if (options.concerns(command)) this.poke();
     });
-    this.#look = setInterval(() => this.#lookAround(), LOOK_MS);
-    this.#look.unref();
+    this.#poll = setInterval(() => this.#checkLeadership(), LOOK_MS);
+    this.#poll.unref();
     this.poke();
   }
 
   /** Requests a step soon. */
   poke(): void {
-    this.#wanted = true;
+    this.#isRequested = true;
     if (!this.#running) this.#wakeIn(this.#pauseMs);
   }
 
   close(): void {
     this.#closed = true;
     this.#unsubscribe();
-    clearInterval(this.#look);
+    clearInterval(this.#poll);
     clearTimeout(this.#timer);
   }
 
-  #lookAround(): void {
+  #checkLeadership(): void {
     const led = isActiveLeader(this.#options.control);
     // Changes under another leader were not seen here.
     if (led && !this.#led) this.poke();
@@ -86,7 +86,7 @@ export class LeaderLoop {
     if (this.#closed || this.#running || !isActiveLeader(this.#options.control)) return;
     const { clock, log, name, step, pauseMs } = this.#options;
     this.#running = true;
-    this.#wanted = false;
+    this.#isRequested = false;
     const startedMs = clock.monotonicMs();
     let nextMs: number | undefined;
     try {
@@ -98,7 +98,7 @@ export class LeaderLoop {
     this.#running = false;
     // A loop may use at most half of the time, however much there is to do.
     this.#pauseMs = Math.max(pauseMs, clock.monotonicMs() - startedMs);
-    if (this.#wanted) this.#wakeIn(this.#pauseMs);
+    if (this.#isRequested) this.#wakeIn(this.#pauseMs);
     if (nextMs === undefined) return;
     const waitMs = Math.max(this.#pauseMs, nextMs - clock.wallMs());
     this.#wakeIn(Math.min(MAX_WAIT_MS, waitMs));

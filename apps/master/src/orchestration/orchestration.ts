@@ -64,7 +64,7 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
       return;
     }
     looking = true;
-    Promise.all([watch.look(), servers.look()])
+    Promise.all([watch.check(), servers.check()])
       .catch((error: unknown) => log.warn({ err: String(error) }, "watching nodes: tried again"))
       .finally(() => {
         looking = false;

@@ -42,11 +42,11 @@ export interface AttachmentOptions {
   /** Awaited before each retry: as long as this master is known to be removed. */
   readonly whileRemoved?: ((signal: AbortSignal) => Promise<void>) | undefined;
   /** Called with the group's members as this master reports them; undefined when it disconnects. */
-  readonly onMembers?: ((said: SaidMembers | undefined) => void) | undefined;
+  readonly onMembers?: ((said: ReportedMembers | undefined) => void) | undefined;
 }
 
 /** A master's report of its group. */
-export interface SaidMembers {
+export interface ReportedMembers {
   readonly masterName: string;
   /** The names of all masters of the group; empty if unknown. */
   readonly members: readonly string[];
@@ -104,7 +104,7 @@ export class Attachment {
       if (!isRemoved && error.code === "member_removed") {
         isRemoved = true;
         log.info({ master }, "detached from a master that was removed from its group");
-      } else if (!isRemoved) this.#tellFailure(error, failures);
+      } else if (!isRemoved) this.#logFailure(error, failures);
       const eagerRestMs = Math.min(backoff.nextMs(), failures <= eagerTries ? eagerMs : Infinity);
       const restMs = isRemoved ? (this.#options.removedRestMs ?? removedRestMs) : eagerRestMs;
       await delay(restMs, undefined, { signal: this.#closing.signal }).catch(() => {});
@@ -113,7 +113,7 @@ export class Attachment {
   }
 
   /** Nodes and masters start together, so first failures are not logged. */
-  #tellFailure({ message }: AppError, failures: number): void {
+  #logFailure({ message }: AppError, failures: number): void {
     const { master, log } = this.#options;
     const fact = "not attached to a master, retrying";
     if (failures === quietFailures) log.warn({ master, error: message }, fact);

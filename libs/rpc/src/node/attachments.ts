@@ -1,4 +1,4 @@
-import { Attachment, type AttachmentOptions, type SaidMembers } from "./attachment.ts";
+import { Attachment, type AttachmentOptions, type ReportedMembers } from "./attachment.ts";
 
 export interface AttachmentsOptions
   extends Omit<AttachmentOptions, "master" | "whileRemoved" | "onMembers"> {
@@ -26,7 +26,7 @@ export class Attachments {
         new Attachment({
           ...rest,
           master,
-          onMembers: (said) => this.#tell(master, said),
+          onMembers: (reported) => this.#apply(master, reported),
           whileRemoved: (signal) => {
             const fact = "not looked for: it was removed from the masters";
             if (this.isRemoved(master)) rest.log.info({ master }, fact);
@@ -64,9 +64,9 @@ export class Attachments {
     await Promise.all(this.#each.map((attachment) => attachment.close()));
   }
 
-  #tell(master: string, said: SaidMembers | undefined): void {
-    if (said) this.#names.set(master, said.masterName);
-    if (said && said.members.length > 0) this.#members.set(master, said.members);
+  #apply(master: string, reported: ReportedMembers | undefined): void {
+    if (reported) this.#names.set(master, reported.masterName);
+    if (reported && reported.members.length > 0) this.#members.set(master, reported.members);
     else this.#members.delete(master);
     this.#changed.resolve();
     this.#changed = Promise.withResolvers();

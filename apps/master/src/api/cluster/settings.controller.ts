@@ -18,7 +18,7 @@ import { parseJsonBody } from "../../http/json-body.ts";
 import { type SettingView, viewSetting } from "./setting-view.ts";
 
 /** The answer to a change, without the resulting version. */
-interface ToldSetting {
+interface SettingAnswer {
   readonly value: number;
   readonly updatedAtMs: number;
 }
@@ -68,7 +68,7 @@ export class SettingsController {
       request,
       reply,
       () => requestedChange(name, request),
-      (told, { version = 0 }) => tagged(viewSetting(name, { ...told, version }), reply),
+      (answer, { version = 0 }) => tagged(viewSetting(name, { ...answer, version }), reply),
     );
   }
 
@@ -88,7 +88,10 @@ function tagged(view: SettingView, reply: FastifyReply): SettingView {
   return view;
 }
 
-function requestedChange(name: SettingName, request: CallerRequest): RequestedChange<ToldSetting> {
+function requestedChange(
+  name: SettingName,
+  request: CallerRequest,
+): RequestedChange<SettingAnswer> {
   const { value } = validate(putSettingRequest, parseJsonBody(request.body as Buffer));
   const fault = settingFault(name, value) ?? roomFault(name, value);
   if (fault !== undefined) {
@@ -97,7 +100,7 @@ function requestedChange(name: SettingName, request: CallerRequest): RequestedCh
   const ifVersion = versionOf(request.headers["if-match"]);
   const atMs = Date.now();
   const command = { type: "setting.put" as const, atMs, name, value, ifVersion };
-  return { command, told: { value, updatedAtMs: atMs } };
+  return { command, answer: { value, updatedAtMs: atMs } };
 }
 
 /** Why this master's memory does not allow the value; another master may have less. */

@@ -13,7 +13,7 @@ export type WorkerView = ReturnType<typeof viewWorker>;
 const SILENT_MS = 5_000;
 
 /** What this master receives of a node: its heartbeats, and the time since the last one. */
-interface Heard {
+interface NodeLiveness {
   readonly node: NodeView | undefined;
   readonly silentMs: number;
 }
@@ -21,7 +21,7 @@ interface Heard {
 /** A node as this master and the cluster's state see it; `jobs` is null if it runs none. */
 export function viewWorker(
   id: string,
-  { node, silentMs }: Heard,
+  { node, silentMs }: NodeLiveness,
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
 ) {
   const record = state.nodes.get(id);

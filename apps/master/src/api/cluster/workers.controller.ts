@@ -127,7 +127,7 @@ export class WorkersController {
     nodeId: string,
     command: () => JobsCommand,
   ): Promise<WorkerView> {
-    const requested = () => ({ command: command(), told: nodeId });
+    const requested = () => ({ command: command(), answer: nodeId });
     return this.#changes.make(request, reply, requested, (id) => this.get(id));
   }
 }

@@ -123,7 +123,7 @@ test("job stream: looks at other jobs' events once, and misses none of its own",
   expect(froms.at(-1)).toBeGreaterThan(newest[0]!);
   looks.mockRestore();
   await control.propose({ type: "job.request", atMs: 99, jobId: id, request: "cancel" });
-  const told = (await watched).map(({ data }) => (data as { state: string }).state);
-  expect(told[0]).toBe("accepted");
-  expect(told.at(-1)).toBe("cancelled");
+  const states = (await watched).map(({ data }) => (data as { state: string }).state);
+  expect(states[0]).toBe("accepted");
+  expect(states.at(-1)).toBe("cancelled");
 });

@@ -78,8 +78,8 @@ export class JobService {
     const submitter = this.#submitter(request);
     const body = this.#specBody(request);
     const requested = () => requestedSubmission(parseJsonBody(body), submitter);
-    return this.#changes.make(request, reply, requested, (told, { wasThere }) =>
-      wasThere ? submitted(this.find(told.job_id)) : told,
+    return this.#changes.make(request, reply, requested, (answer, { wasThere }) =>
+      wasThere ? submitted(this.find(answer.job_id)) : answer,
     );
   }
 
@@ -142,7 +142,7 @@ export class JobService {
     request: CallerRequest,
     reply: FastifyReply,
   ): Promise<JobRecord> {
-    const requested = () => ({ command, told: command.jobId });
+    const requested = () => ({ command, answer: command.jobId });
     return this.#changes.make(request, reply, requested, (id) => this.find(id));
   }
 

@@ -45,9 +45,9 @@ export class JobsController {
       reply.code(200);
       return this.#jobs.dryRun(request);
     }
-    const told = await this.#jobs.submit(request, reply);
-    reply.header("location", `/api/v1/jobs/${told.job_id}`);
-    return told;
+    const answer = await this.#jobs.submit(request, reply);
+    reply.header("location", `/api/v1/jobs/${answer.job_id}`);
+    return answer;
   }
 
   @Get()

@@ -23,13 +23,13 @@ const schemaWith = (maximum: number) =>
 /** Registers workers; each with its schema of `evolution`, if any. */
 function attach(...schemas: readonly (string | undefined)[]): void {
   server.directory.views = schemas.map((schema, i) => {
-    const told: Record<string, string> = schema === undefined ? {} : { evolution: schema };
+    const schemas: Record<string, string> = schema === undefined ? {} : { evolution: schema };
     const register = {
       ...{ nodeId: `n${i}`, kind: "NODE_KIND_WORKER" as const, name: `w${i}`, version: "test" },
       ...{ address: "127.0.0.1:1", incarnation: "1", hardware: null, labels: {}, taints: [] },
       ...{ rack: "", fabric: "", executors: ["training"], environments: [] },
       algorithms: ["ppo", "evolution"],
-      algorithmSchemas: told,
+      algorithmSchemas: schemas,
       taskIsolation: "",
     };
     return new AttachedNode(register, undefined, 0).view(0);

@@ -66,7 +66,7 @@ export class ProjectsController {
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("name") name: string,
   ) {
-    const requested = () => ({ command: requestedProject(name, request), told: name });
+    const requested = () => ({ command: requestedProject(name, request), answer: name });
     return this.#changes.make(request, reply, requested, () => this.get(name));
   }
 }

@@ -64,7 +64,7 @@ export class QueuesController {
     const requested = () => {
       const body = validate(putQueueRequest, parseJsonBody(request.body as Buffer));
       const queue = { name, strategy: body.strategy, maxLength: body.max_length };
-      return { command: { type: "queue.set" as const, atMs: Date.now(), queue }, told: queue };
+      return { command: { type: "queue.set" as const, atMs: Date.now(), queue }, answer: queue };
     };
     return this.#changes.make(request, reply, requested, (queue) => this.#view(queue));
   }

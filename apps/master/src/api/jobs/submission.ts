@@ -43,8 +43,8 @@ export function requestedSubmission(
   checkPrivileges(spec, submitter);
   checkModel(spec, submitter);
   const jobId = id ?? made;
-  const told = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
-  return { command: { type: "job.submit", atMs, jobId, spec }, told };
+  const answer = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
+  return { command: { type: "job.submit", atMs, jobId, spec }, answer };
 }
 
 /**

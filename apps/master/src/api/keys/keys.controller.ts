@@ -61,7 +61,7 @@ export class KeysController {
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<CreatedKey> {
     const requested = () => this.#creation(request);
-    return this.#changes.make(request, reply, requested, (told) => told);
+    return this.#changes.make(request, reply, requested, (answer) => answer);
   }
 
   #creation(request: CallerRequest): RequestedChange<CreatedKey> {
@@ -84,8 +84,8 @@ export class KeysController {
       createdAtMs: now,
       expiresAtMs,
     };
-    const told = { ...this.#view(key), key: text };
-    return { command: { type: "key.create", atMs: now, key }, told };
+    const answer = { ...this.#view(key), key: text };
+    return { command: { type: "key.create", atMs: now, key }, answer };
   }
 
   /** A replacement with the same permissions; the old key stays valid for the overlap. */
@@ -100,7 +100,7 @@ export class KeysController {
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<CreatedKey & { replaces: KeyView }> {
     const requested = () => this.#rotation(id, request);
-    const answer = (told: CreatedKey) => ({ ...told, replaces: this.#view(this.#find(id)) });
+    const answer = (created: CreatedKey) => ({ ...created, replaces: this.#view(this.#find(id)) });
     return this.#changes.make(request, reply, requested, answer);
   }
 
@@ -117,8 +117,8 @@ export class KeysController {
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,
     };
     const expiresAtMs = now + body.overlap_seconds * 1000;
-    const told = { ...this.#view(key), key: text };
-    return { command: { type: "key.rotate", atMs: now, id, key, expiresAtMs }, told };
+    const answer = { ...this.#view(key), key: text };
+    return { command: { type: "key.rotate", atMs: now, id, key, expiresAtMs }, answer };
   }
 
   @Get()

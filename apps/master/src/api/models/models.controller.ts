@@ -68,7 +68,7 @@ export class ModelsController {
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<ModelView> {
     const requested = () => this.#registration(request);
-    return this.#changes.make(request, reply, requested, (told) => told);
+    return this.#changes.make(request, reply, requested, (answer) => answer);
   }
 
   #registration(request: CallerRequest): RequestedChange<ModelView> {
@@ -79,7 +79,7 @@ export class ModelsController {
     const createdAtMs = known?.createdAtMs ?? Date.now();
     const { model, deployment } = toRecords(body, this.#control.state, createdAtMs);
     const command = { type: "model.register" as const, atMs: Date.now(), model, deployment };
-    return { command, told: this.#models.viewOf(model, deployment) };
+    return { command, answer: this.#models.viewOf(model, deployment) };
   }
 
   @Delete(":id")

@@ -52,7 +52,7 @@ export class KeyLimiter {
 
   /** This master's share of the key's limits. */
   limitsOf({ limits }: Pick<ApiKeyRecord, "limits">): RateLimits {
-    this.#look();
+    this.#detectChange();
     const nowMs = this.#options.now();
     while (this.#before[0] && this.#before[0].untilMs < nowMs) this.#before.shift();
     const earlier = this.#before.map(({ division }) => shareOf(limits, division));
@@ -114,7 +114,7 @@ export class KeyLimiter {
   }
 
   /** Detects a change of the masters. */
-  #look(): void {
+  #detectChange(): void {
     const status = this.#options.group?.();
     if (!status || status.members === this.#members) return;
     const isFirst = this.#members.length === 0;

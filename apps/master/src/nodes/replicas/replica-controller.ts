@@ -126,7 +126,7 @@ export class ReplicaController {
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
     for (const action of isLeader ? [...plan, ...this.#changedSpecs(workers)] : plan) {
       const worker = byId.get(action.worker);
-      if (!worker || this.#servesUntold(worker, action)) continue;
+      if (!worker || this.#servesUnrecorded(worker, action)) continue;
       if (this.#finishesCalls(worker, action)) continue;
       if (isLeader || this.#isFirstLoad(worker, action)) this.#command(worker, action);
     }
@@ -166,7 +166,7 @@ export class ReplicaController {
    * True for a serving replica that the replicated state does not know as ready yet. Whether it
    * must leave before its replacement is up is decided after that.
    */
-  #servesUntold(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
+  #servesUnrecorded(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
     if (type !== "unload" || worker.replica(deployment)?.phase !== "ready") return false;
     const key = replicaKey({ deployment, nodeId: worker.id });
     const place = this.#control.state.replicas.get(key);

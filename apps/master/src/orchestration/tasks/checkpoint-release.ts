@@ -65,11 +65,11 @@ export class CheckpointRelease {
   async step(nowMs: number): Promise<number> {
     const { servers } = this.#options.control.state;
     const ready = [...servers.values()].filter(({ state }) => state === "ready");
-    await forEachLimit(ready, maxServers, (server) => this.#look(server));
+    await forEachLimit(ready, maxServers, (server) => this.#releaseOn(server));
     return nowMs + lookMs;
   }
 
-  async #look({ name, address }: { readonly name: string; readonly address: string }) {
+  async #releaseOn({ name, address }: { readonly name: string; readonly address: string }) {
     const { credentials, log } = this.#options;
     const peer = new Peer(address, credentials, "parameter-server");
     try {

@@ -45,7 +45,7 @@ export interface LostWorkersOptions {
 export class LostWorkers {
   readonly #options: LostWorkersOptions;
   /** Server, job, attempt, rank and incarnation of each completed report. */
-  #told = new Set<string>();
+  #reported = new Set<string>();
 
   constructor(options: LostWorkersOptions) {
     this.#options = options;
@@ -57,12 +57,12 @@ export class LostWorkers {
     const due = [...state.jobs.values()]
       .filter((job) => job.state === "recovering" && job.shards !== undefined)
       .flatMap((job) => this.#lostOf(job));
-    const told = new Set(due.map(({ key }) => key).filter((key) => this.#told.has(key)));
-    this.#told = told;
-    const open = due.filter(({ key }) => !told.has(key));
+    const reported = new Set(due.map(({ key }) => key).filter((key) => this.#reported.has(key)));
+    this.#reported = reported;
+    const open = due.filter(({ key }) => !reported.has(key));
     const byServer = Map.groupBy(open, ({ serverId }) => serverId);
-    await forEachLimit(byServer, maxServers, ([id, words]) => this.#tell(id, words));
-    const isDone = open.every(({ key }) => told.has(key));
+    await forEachLimit(byServer, maxServers, ([id, reports]) => this.#report(id, reports));
+    const isDone = open.every(({ key }) => reported.has(key));
     return isDone ? undefined : this.#options.clock.wallMs() + againMs;
   }
 
@@ -84,16 +84,16 @@ export class LostWorkers {
   }
 
   /** After an error the rest is sent at the next try. */
-  async #tell(serverId: string, words: readonly Due[]): Promise<void> {
+  async #report(serverId: string, reports: readonly Due[]): Promise<void> {
     const { control, credentials, log } = this.#options;
     const server = control.state.servers.get(serverId);
     // The loss of a server ends the attempt.
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
-      await forEachLimit(words, maxCalls, async ({ serverId: _, key, ...lost }) => {
+      await forEachLimit(reports, maxCalls, async ({ serverId: _, key, ...lost }) => {
         await peer.unary(releaseMethod, lost, { deadlineMs: callMs });
-        this.#told.add(key);
+        this.#reported.add(key);
         log.info({ job: lost.jobId, rank: lost.rank }, "the others go on without a lost task");
       });
     } catch (error) {

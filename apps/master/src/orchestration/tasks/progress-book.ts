@@ -32,7 +32,7 @@ export interface SeenProgress {
 }
 
 /** A task's reading, with its node's time. */
-interface Told {
+interface RankReading {
   readonly incarnation: number;
   readonly atMs: number;
 }
@@ -43,9 +43,9 @@ interface Held {
   readonly first: ProgressRecord;
   readonly rank: number;
   /** When it arrived, by this master's clock: clocks of two nodes are not comparable. */
-  readonly heardMs: number;
+  readonly arrivedMs: number;
   /** The last progress of each rank of the attempt; at most one per task. */
-  readonly told: Map<number, Told>;
+  readonly readings: Map<number, RankReading>;
   isNew: boolean;
 }
 
@@ -75,7 +75,7 @@ export class ProgressBook {
   /** Takes a status. The lowest reporting rank counts for its job; repeated lines are ignored. */
   take(
     { task, progress }: Pick<TaskStatus__Output, "task" | "progress">,
-    heardMs = performance.now(),
+    arrivedMs = performance.now(),
   ): void {
     if (!task || !progress) return;
     const { jobId, attempt, rank, incarnation } = task;
@@ -83,10 +83,10 @@ export class ProgressBook {
     if (!held && this.#jobs.size >= maxJobs) return;
     if (held && held.entry.attempt > attempt) return;
     const known = held?.entry.attempt === attempt ? held : undefined;
-    const told = known?.told ?? new Map<number, Told>();
-    if (isRepeated(told.get(rank), incarnation, progress.atUnixMs)) return;
-    told.set(rank, { incarnation, atMs: progress.atUnixMs });
-    if (known && rank > known.rank && heardMs - known.heardMs <= silentRankMs) return;
+    const readings = known?.readings ?? new Map<number, RankReading>();
+    if (isRepeated(readings.get(rank), incarnation, progress.atUnixMs)) return;
+    readings.set(rank, { incarnation, atMs: progress.atUnixMs });
+    if (known && rank > known.rank && arrivedMs - known.arrivedMs <= silentRankMs) return;
     const line = parse(progress.line);
     if (!line) return;
     const speaker = { attempt, rank, incarnation };
@@ -96,7 +96,7 @@ export class ProgressBook {
     const entry = { jobId, attempt, progress: latest, ...(name !== "" && { checkpoint }) };
     const isSameTask = known?.rank === rank && known.latest.incarnation === incarnation;
     const first = isSameTask ? known.first : latest;
-    this.#jobs.set(jobId, { entry, latest, first, rank, heardMs, told, isNew: true });
+    this.#jobs.set(jobId, { entry, latest, first, rank, arrivedMs, readings, isNew: true });
     for (const listener of this.#listeners) listener();
   }
 
@@ -147,7 +147,7 @@ export class ProgressBook {
 }
 
 /** Whether the rank has reported this or something later before. */
-function isRepeated(last: Told | undefined, incarnation: number, atMs: number): boolean {
+function isRepeated(last: RankReading | undefined, incarnation: number, atMs: number): boolean {
   if (!last || incarnation > last.incarnation) return false;
   return incarnation < last.incarnation || atMs <= last.atMs;
 }

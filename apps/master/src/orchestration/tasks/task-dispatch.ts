@@ -110,7 +110,7 @@ export class TaskDispatch {
       this.#order(link);
       void this.#report(link);
     }
-    void this.#judge();
+    void this.#confirmFailures();
     this.#pauseMs = Math.max(pauseMs, 2 * (clock.monotonicMs() - startedMs));
     if (clock.monotonicMs() - this.#progressLookedMs < roundMs) return;
     this.#progressLookedMs = clock.monotonicMs();
@@ -146,7 +146,7 @@ export class TaskDispatch {
           if (status.task && ownsTask(control.state, node, status.task))
             this.#progress.take(status);
         },
-        checkpointsOver: (jobIds) =>
+        expiredCheckpoints: (jobIds) =>
           expiredCheckpoints(control.state, jobIds, this.#options.clock.wallMs()),
       });
       this.#links.set(node, link);
@@ -184,7 +184,7 @@ export class TaskDispatch {
   async #report(link: TaskLink): Promise<void> {
     if (this.#reporting.has(link.node)) return;
     const { control, clock, log } = this.#options;
-    const entries = this.#newsOf(link);
+    const entries = this.#deltaOf(link);
     if (entries.length === 0) return;
     this.#reporting.add(link.node);
     try {
@@ -208,14 +208,14 @@ export class TaskDispatch {
   }
 
   /** Confirms failures whose other nodes have reported since. */
-  async #judge(): Promise<void> {
+  async #confirmFailures(): Promise<void> {
     const { control, clock, directory, log } = this.#options;
     if (this.#judging || control.jobs.suspected.size === 0) return;
     const views = new Map(directory.nodes().map((view) => [view.id, view]));
     const entries = confirmedFailures(control, (nodeId) => {
       const link = this.#links.get(nodeId);
       // Its pending reports are proposed first.
-      if (!link?.isReady || this.#newsOf(link).length > 0) return undefined;
+      if (!link?.isReady || this.#deltaOf(link).length > 0) return undefined;
       return views.get(nodeId)?.lastSeenMs;
     });
     if (entries.length === 0) return;
@@ -238,8 +238,8 @@ export class TaskDispatch {
       const record = state.tasks.get(recordKey);
       if (record?.nodeId !== node) continue;
       const key = statusKey(record);
-      const isStranger = isOfEarlierCluster(record, statuses.get(key), cluster);
-      tasks.set(key, isStranger ? undefined : record);
+      const isUnknown = isOfEarlierCluster(record, statuses.get(key), cluster);
+      tasks.set(key, isUnknown ? undefined : record);
     }
     for (const [key, { task }] of statuses) {
       if (tasks.has(key) || !task) continue;
@@ -250,7 +250,7 @@ export class TaskDispatch {
     return tasks;
   }
 
-  #newsOf(link: TaskLink): TaskReportEntry[] {
+  #deltaOf(link: TaskLink): TaskReportEntry[] {
     const { clock } = this.#options;
     const entries: TaskReportEntry[] = [];
     for (const [key, record] of this.#tasksOf(link)) {

@@ -37,7 +37,7 @@ export interface TaskLinkOptions {
   onReport(): void;
   onProgress(status: TaskStatus__Output): void;
   /** The jobs among these whose checkpoints have expired; undefined for none. */
-  checkpointsOver(jobIds: readonly string[]): ForgetCheckpoints | undefined;
+  expiredCheckpoints(jobIds: readonly string[]): ForgetCheckpoints | undefined;
 }
 
 /** The leader's session with one worker: its task statuses, and orders to it. */
@@ -124,7 +124,7 @@ export class TaskLink {
     const { address, term, cluster, masterId, leaseMs } = this.#options;
     const { promise, resolve } = Promise.withResolvers<AppError>();
     let silence: NodeJS.Timeout | undefined;
-    const heard = () => {
+    const onMessage = () => {
       clearTimeout(silence);
       silence = setTimeout(() => stream.cancel(), leaseMs * silentFactor);
       silence.unref();
@@ -142,10 +142,10 @@ export class TaskLink {
       end(new Error("the worker closed the stream"));
     });
     stream.on("data", (report: TaskReport__Output) => {
-      heard();
+      onMessage();
       this.#receive(stream, report, onOpen);
     });
-    heard();
+    onMessage();
     stream.write({ hello: { term, masterId, leaseMs, cluster } });
     return promise;
   }
@@ -167,7 +167,7 @@ export class TaskLink {
       this.#options.onReport();
     }
     if (checkpointFolders && this.#options.mayRenew()) {
-      const forgetCheckpoints = this.#options.checkpointsOver(checkpointFolders.jobIds);
+      const forgetCheckpoints = this.#options.expiredCheckpoints(checkpointFolders.jobIds);
       if (forgetCheckpoints) stream.write({ forgetCheckpoints });
     }
     if (!status) return;

@@ -37,17 +37,17 @@ export function commandForTask(
 ): TaskCommand | undefined {
   const task = idOf(record);
   const job = state.jobs.get(record.jobId);
-  const wanted = desiredTaskState(job, record);
+  const desired = desiredTaskState(job, record);
   const hasEnded = status?.phase === "exited";
-  if (wanted.order === "forget") {
+  if (desired.order === "forget") {
     if (!status) return undefined;
     return hasEnded ? { forget: { task } } : stopOrder(task, "the masters hold it for ended");
   }
   if (hasEnded) return undefined;
-  if (wanted.order === "stop") {
-    if (wanted.byMs === undefined) return stopOrder(task, wanted.why);
-    const graceMs = Math.max(0, Math.round(wanted.byMs - nowMs));
-    return { stop: { task, checkpoint: wanted.checkpoint, graceMs, why: wanted.why } };
+  if (desired.order === "stop") {
+    if (desired.byMs === undefined) return stopOrder(task, desired.why);
+    const graceMs = Math.max(0, Math.round(desired.byMs - nowMs));
+    return { stop: { task, checkpoint: desired.checkpoint, graceMs, why: desired.why } };
   }
   const spec = state.specs.get(record.jobId);
   if (!job || !spec) return undefined;
@@ -58,7 +58,7 @@ export function commandForTask(
     const lease = leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "");
     return { lease: { ...lease, logGrant } };
   }
-  if (wanted.order !== "start" || status.phase !== "leased") return undefined;
+  if (desired.order !== "start" || status.phase !== "leased") return undefined;
   const gang = gangOf(state, record, job.tasks);
   return gang && { start: startOf(state, record, gang, secrets) };
 }
@@ -126,8 +126,8 @@ export function statusDelta(
       ...(sickDevices.length > 0 && { sickDevices: sickDevices.slice(0, maxSickDevices) }),
     };
   }
-  const isNews = record.phase === "lost" || ORDER.indexOf(phase) > ORDER.indexOf(record.phase);
-  return isNews ? { ...base, phase } : undefined;
+  const isChanged = record.phase === "lost" || ORDER.indexOf(phase) > ORDER.indexOf(record.phase);
+  return isChanged ? { ...base, phase } : undefined;
 }
 
 /** The exit of a task that its worker has lost, as after the loss of a disk. */

@@ -61,7 +61,7 @@ export class ShardRelease {
 
   async step(): Promise<undefined> {
     const term = this.#options.control.group?.status().term ?? 1;
-    const before = term === this.#term ? this.#held : this.#lately();
+    const before = term === this.#term ? this.#held : this.#recentHoldings();
     this.#term = term;
     const held = this.#find();
     this.#held = held;
@@ -85,7 +85,7 @@ export class ShardRelease {
   }
 
   /** Of the latest attempts of all live or recently ended jobs. */
-  #lately(): Map<string, Held> {
+  #recentHoldings(): Map<string, Held> {
     const { control, clock } = this.#options;
     const found = new Map<string, Held>();
     const sinceMs = clock.wallMs() - latelyMs;

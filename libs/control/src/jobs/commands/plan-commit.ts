@@ -149,8 +149,8 @@ function startJob(
 }
 
 function lacksStorage({ state, index }: JobsTransaction, { id }: JobRecord): boolean {
-  const wanted = sharedRequest(state.specs.get(id)!)?.storageMb ?? 0;
-  return wanted > 0 && wanted > sharedSupply(state, index).free.storageMb;
+  const neededMb = sharedRequest(state.specs.get(id)!)?.storageMb ?? 0;
+  return neededMb > 0 && neededMb > sharedSupply(state, index).free.storageMb;
 }
 
 /** Reserves a replica's place; the masters' placement loads it there. */

@@ -110,11 +110,11 @@ function nameRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefi
 
 /** With two such jobs, chance would decide which of their models is served. */
 function modelRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefined {
-  const wanted = registrationOf(spec);
-  if (!wanted) return undefined;
+  const registration = registrationOf(spec);
+  if (!registration) return undefined;
   for (const id of [...index.live, ...index.unregistered]) {
-    if (registrationOf(state.specs.get(id)!)?.modelId !== wanted.modelId) continue;
-    const message = `the job ${id} is to be registered as ${wanted.modelId} too`;
+    if (registrationOf(state.specs.get(id)!)?.modelId !== registration.modelId) continue;
+    const message = `the job ${id} is to be registered as ${registration.modelId} too`;
     return refuse("conflict", message, "config.register_as");
   }
   return undefined;

@@ -6,7 +6,7 @@ import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId } from "../testing/specs.ts";
 
 /** The job's progress as one master proposes it. */
-function tell(cluster: PlannedCluster, attempt: number, step: number, atMs: number): void {
+function propose(cluster: PlannedCluster, attempt: number, step: number, atMs: number): void {
   const checkpoint = { name: `c${step}`, attempt, step, atMs };
   const entries = [{ jobId: jobId(1), attempt, progress: { atMs, attempt, step }, checkpoint }];
   cluster.do({ type: "jobs.progress", entries });
@@ -17,17 +17,17 @@ test("progress: a new leader with older readings sets no job back", () => {
   cluster.join("a");
   cluster.submit(1);
   cluster.run(1);
-  tell(cluster, 1, 20, 2_000);
+  propose(cluster, 1, 20, 2_000);
   const { changedIndex } = cluster.job(1);
-  tell(cluster, 1, 10, 1_000);
+  propose(cluster, 1, 10, 1_000);
   expect(cluster.job(1)).toMatchObject({ progress: { step: 20 }, checkpoint: { name: "c20" } });
   expect(cluster.job(1).changedIndex).toBe(changedIndex);
-  tell(cluster, 1, 30, 3_000);
+  propose(cluster, 1, 30, 3_000);
   expect(cluster.job(1)).toMatchObject({ progress: { step: 30 }, checkpoint: { name: "c30" } });
   // The next attempt may run on a node whose clock is behind.
   cluster.report(1, "exited", { reason: "GpuFault", endedAtMs: 4_000 });
   cluster.run(1);
-  tell(cluster, 2, 31, 500);
+  propose(cluster, 2, 31, 500);
   expect(cluster.job(1)).toMatchObject({ attempt: 2, progress: { step: 31 } });
   expect(cluster.job(1).checkpoint).toMatchObject({ name: "c31" });
 });
@@ -77,15 +77,15 @@ test("progress: readings of an older attempt are ignored", () => {
   cluster.join("a");
   cluster.submit(1, { retry_limit: 1 });
   cluster.run(1);
-  tell(cluster, 1, 10, 1_000);
+  propose(cluster, 1, 10, 1_000);
   cluster.report(1, "exited", { reason: "ExitCode", exitCode: 1, endedAtMs: 1_500 });
   cluster.pass(10_000);
   cluster.run(1);
   expect(cluster.job(1)).toMatchObject({ attempt: 2, state: "running" });
   const before = cluster.job(1);
-  tell(cluster, 1, 99, 999_000);
-  tell(cluster, 3, 99, 999_000);
+  propose(cluster, 1, 99, 999_000);
+  propose(cluster, 3, 99, 999_000);
   expect(cluster.job(1)).toBe(before);
-  tell(cluster, 2, 11, 2_000);
+  propose(cluster, 2, 11, 2_000);
   expect(cluster.job(1)).toMatchObject({ progress: { step: 11 }, checkpoint: { name: "c11" } });
 });

@@ -57,7 +57,7 @@ export class RandomCommands {
     if (draw < 12 || this.#jobs === 0) return this.#submit();
     if (draw < 30) return this.#plan();
     if (draw < 73) return this.#report();
-    if (draw < 76) return this.#judge();
+    if (draw < 76) return this.#confirmFailures();
     if (draw < 85) return this.#request();
     if (draw < 92) return this.#nodeCommand();
     if (draw < 94) return this.#setQuota();
@@ -241,7 +241,7 @@ export class RandomCommands {
   }
 
   /** Confirms unconfirmed failures, sometimes one that was already checked. */
-  #judge(): JobsCommand {
+  #confirmFailures(): JobsCommand {
     const entries = [...this.#state.jobs.values()]
       .filter((job) => job.suspectedMs !== undefined || this.#below(10) === 0)
       .map(({ id: jobId, attempt, suspectedMs = 0 }) => {
