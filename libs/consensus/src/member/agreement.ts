@@ -1,16 +1,8 @@
-import type { IntroductionReply__Output } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
-import { Peer } from "@heddle/rpc/peer";
-import { introduceMethod } from "@heddle/rpc/proto";
 import type { Member } from "../ports.ts";
-import type { FullIdentity } from "./identity.ts";
+import { type AskingMember, askMember, type MemberAnswer } from "./ask-member.ts";
 
 const CHECK_MS = 250;
-const ASK_DEADLINE_MS = 1_500;
-
-/** What a member says of itself; undefined where it does not answer, or another master does. */
-export type MemberAnswer = IntroductionReply__Output | undefined;
 
 /** Something that the group takes up when all its members can. */
 export interface Step {
@@ -26,9 +18,7 @@ export interface Step {
   take(answers: readonly MemberAnswer[]): Promise<unknown>;
 }
 
-export interface AgreementParts {
-  readonly identity: FullIdentity;
-  readonly credentials: NodeCredentials;
+export interface AgreementParts extends AskingMember {
   readonly leads: () => boolean;
   /** The other members, voters and learners, each at the address where it is now. */
   readonly others: () => readonly Member[];
@@ -84,18 +74,9 @@ export class Agreement {
     log.info({ waitsFor }, this.#step.waitText);
   }
 
-  async #ask(member: Member): Promise<MemberAnswer> {
-    const { identity, credentials } = this.#parts;
-    const { name, nonce, id, cluster } = identity;
-    const peer = new Peer(member.address, credentials);
-    try {
-      const limits = { deadlineMs: ASK_DEADLINE_MS, signal: this.#stop.signal };
-      const reply = await peer.unary(introduceMethod, { name, nonce, member: id }, limits);
-      return reply.nonce === member.nonce && reply.cluster === cluster ? reply : undefined;
-    } catch {
-      return undefined;
-    } finally {
-      peer.close();
-    }
+  /** Undefined too where another master answers at the member's address. */
+  async #ask({ address, nonce }: Member): Promise<MemberAnswer> {
+    const reply = await askMember(this.#parts, address, this.#stop.signal);
+    return reply?.nonce === nonce ? reply : undefined;
   }
 }

@@ -9,10 +9,9 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
-import { Peer } from "@heddle/rpc/peer";
-import { introduceMethod } from "@heddle/rpc/proto";
 import type { Member } from "../ports.ts";
 import { admissionProof } from "./admission.ts";
+import { introduce } from "./ask-member.ts";
 import { type Beginning, type FullIdentity, type Identity, writeIdentity } from "./identity.ts";
 import { checkSameKeys } from "./key-agreement.ts";
 
@@ -117,7 +116,6 @@ export class Formation {
   async #ask(address: string): Promise<IntroductionReply__Output | AppError> {
     const { identity, peers, credentials, joinToken, signal } = this.#options;
     const own = peers.get(identity.name) ?? "";
-    const peer = new Peer(address, credentials);
     const { name, nonce } = identity;
     const { newestVersion: supports, keys = NO_SECRET_KEYS } = this.#options;
     const token = joinToken?.();
@@ -126,13 +124,11 @@ export class Formation {
     const told = { name, nonce, address: own, peers: sortedNames(peers), supports };
     const request = { ...told, secretsKeys: keys.ids, ...shown };
     try {
-      return await peer.unary(introduceMethod, request, { deadlineMs: askDeadlineMs, signal });
+      return await introduce(address, credentials, request, { deadlineMs: askDeadlineMs, signal });
     } catch (error) {
       const failure = toAppError(error);
       if (failure.code === "invalid_api_key") throw failure;
       return failure;
-    } finally {
-      peer.close();
     }
   }
 

@@ -1,17 +1,10 @@
-import type { IntroductionReply__Output } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { Peer } from "@heddle/rpc/peer";
-import { introduceMethod } from "@heddle/rpc/proto";
 import type { Member } from "../ports.ts";
-import type { FullIdentity } from "./identity.ts";
+import { type AskingMember, askMember } from "./ask-member.ts";
 
 /** Two checks without a leader, one after the other, are about as long as an election takes. */
 const CHECK_MS = 1_000;
-const ASK_DEADLINE_MS = 1_500;
 
-export interface RemovalWatchOptions {
-  readonly identity: FullIdentity;
-  readonly credentials: NodeCredentials;
+export interface RemovalWatchOptions extends AskingMember {
   /** Whether this member hears from a leader: then it belongs to the group. */
   readonly hasLeader: () => boolean;
   /** The other members, each at the address where it is now. */
@@ -60,26 +53,11 @@ export class RemovalWatch {
     return (await Promise.all(asked)).includes(true);
   }
 
-  /** What one member knows has happened: it tells of changes that it has applied, which stay. */
+  /** Members report only changes that they have applied, which are committed. */
   async #wasRemoved(address: string): Promise<boolean> {
-    const { identity, credentials } = this.#options;
-    const { name, nonce, id: member } = identity;
-    const peer = new Peer(address, credentials);
-    try {
-      const limits = { deadlineMs: ASK_DEADLINE_MS };
-      const reply = await peer.unary(introduceMethod, { name, nonce, member }, limits);
-      return reply.votes && isWithout(reply, identity);
-    } catch {
-      return false; // Whoever does not answer is asked again.
-    } finally {
-      peer.close();
-    }
+    const reply = await askMember(this.#options, address);
+    if (!reply?.votes || reply.members.length === 0) return false;
+    const { id } = this.#options.identity;
+    return id <= reply.lastId && !reply.members.some((member) => member.id === id);
   }
-}
-
-/** Whether the group of the reply has had this member and has it no more. */
-function isWithout(reply: IntroductionReply__Output, { cluster, id }: FullIdentity): boolean {
-  const { members, lastId } = reply;
-  if (reply.cluster !== cluster || members.length === 0 || id > lastId) return false;
-  return !members.some((member) => member.id === id);
 }

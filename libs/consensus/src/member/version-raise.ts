@@ -1,5 +1,6 @@
 import type { NodeLog } from "@heddle/rpc/node/log";
-import type { MemberAnswer, Step } from "./agreement.ts";
+import type { Step } from "./agreement.ts";
+import type { MemberAnswer } from "./ask-member.ts";
 
 /** Masters of builds without cluster versions do not tell what they support. */
 const UNTOLD_VERSION = 1;

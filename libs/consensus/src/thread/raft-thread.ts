@@ -3,8 +3,9 @@ import { type AppError, toAppError } from "@heddle/base/errors";
 import { fromPlainCredentials, type NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
-import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
+import { locateMethod } from "@heddle/rpc/proto";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
+import { askMember } from "../member/ask-member.ts";
 import type { Member, Transport } from "../ports.ts";
 import type { SnapshotFate } from "../replica/durable-log.ts";
 import { RaftReplica } from "../replica/raft-replica.ts";
@@ -309,24 +310,15 @@ class RaftThread {
   /** The member of that id as those say who are known here, or who were given as this master's peers. */
   async #findMember(id: number): Promise<Member | undefined> {
     const { identity, addresses } = this.#options;
-    const { cluster, name, nonce, id: member } = identity;
+    const { name, id: ownId } = identity;
     const others = new Map([...addresses].filter(([each]) => each !== name));
     for (const each of this.#replica?.members ?? []) {
-      if (each.id !== member && !others.has(each.name)) others.set(each.name, each.address);
+      if (each.id !== ownId && !others.has(each.name)) others.set(each.name, each.address);
     }
-    const asked = [...others.values()].map(async (address) => {
-      const peer = new Peer(address, this.#credentials);
-      try {
-        const limits = { deadlineMs: locateDeadlineMs };
-        const reply = await peer.unary(introduceMethod, { name, nonce, member }, limits);
-        return reply.cluster === cluster ? reply.members : [];
-      } catch {
-        return []; // Whoever does not answer is asked again with the next connection.
-      } finally {
-        peer.close();
-      }
-    });
-    return (await Promise.all(asked)).flat().find((each) => each.id === id);
+    const own = { identity, credentials: this.#credentials };
+    const asked = [...others.values()].map((address) => askMember(own, address));
+    const known = (await Promise.all(asked)).flatMap((reply) => reply?.members ?? []);
+    return known.find((each) => each.id === id);
   }
 
   #log(): NodeLog {
