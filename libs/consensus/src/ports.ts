@@ -23,8 +23,8 @@ export interface StateMachine<Reply> {
 }
 
 /**
- * How members reach each other. Whatever it loses, Raft sends again; messages may overtake each other
- * and may come twice, but for MsgProp: nothing tells a proposal that comes twice from two proposals.
+ * How members reach each other. Raft sends lost messages again; messages may be reordered and duplicated.
+ * MsgProp must not be duplicated: a duplicate would be a second proposal.
  */
 export interface Transport {
   /** Queues messages for a member; returns false if they were dropped, as for want of a link. */
@@ -49,6 +49,6 @@ export interface Member {
   readonly name: string;
   /** host:port where the others reach it. */
   readonly address: string;
-  /** Drawn at random with its data directory, so that a wiped directory is told from the old one. */
+  /** Drawn at random with its data directory: a wiped directory gets another one. */
   readonly nonce: string;
 }

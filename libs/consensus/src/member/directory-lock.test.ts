@@ -43,7 +43,7 @@ async function hold(directory: string, prefix: readonly string[] = []) {
 }
 
 describe("a directory's lock", () => {
-  it("is one process's, told by its id, until it lets go", async () => {
+  it("is held by one process until it releases it; the error names its pid", async () => {
     const directory = fresh();
     const lock = await lockDirectory(directory);
     const refused = `${directory} is in use by the process ${process.pid}. Stop it, or give another --data.`;

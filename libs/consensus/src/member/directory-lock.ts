@@ -14,7 +14,9 @@ export interface DirectoryLock {
 
 interface Owner {
   readonly pid: number;
-  /** The kernel's start time of the process, which tells it from a later one with the same pid. */
+  /**
+   * The kernel's start time of the process; distinguishes it from a later one with the same pid.
+   */
   readonly started: string;
 }
 

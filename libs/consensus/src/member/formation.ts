@@ -63,9 +63,9 @@ export class Formation {
   }
 
   /**
-   * Resolves when the identity is complete and on the disk. Rejects with `conflict` where another
-   * master of this name is in the group and lives, with `permission_denied` where the group has no
-   * join token for this one.
+   * Resolves when the identity is complete and on the disk. Rejects with:
+   * - `conflict` where another live master of this name is in the group,
+   * - `permission_denied` where the group has no join token for this master.
    */
   async find(): Promise<FullIdentity> {
     const { peers, identity, signal, log } = this.#options;
@@ -164,9 +164,8 @@ export class Formation {
 }
 
 /**
- * Throws what a master without a group answered that was given another list, once it is sure that
- * nobody has a group. Where there is one, that master is joining it as well, and lists of different
- * times differ.
+ * Throws the refusal of a master without a group that was given other peers.
+ * Waits while any master may still have a group: lists of different times differ.
  */
 function refuseOtherList(asked: readonly (IntroductionReply__Output | AppError)[]): void {
   let refusal: AppError | undefined;

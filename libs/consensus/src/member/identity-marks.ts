@@ -8,7 +8,7 @@ const AGAIN_MS = 1_000;
 /** So many a master keeps. */
 const SNAPSHOTS = 2;
 
-/** What the replica is asked for when its files are to be written anew. */
+/** The replica's functions that replace its files. */
 interface LogFiles {
   renewLog(): Promise<void>;
   takeSnapshot(): Promise<void>;
@@ -29,9 +29,8 @@ interface MarksParts {
 }
 
 /**
- * What identity.json tells of the state to the next start, before that reads any of it: the cluster version,
- * and the key that encrypts the log. When there is a new key it has the log and the snapshots from before
- * replaced, whose files would else keep what they hold in clear, or under an earlier key.
+ * Keeps the cluster version and the id of the log's key in identity.json, which the next start reads first.
+ * After a new key it replaces the log and the snapshots, which hold data in clear or under an earlier key.
  */
 export class IdentityMarks {
   readonly #parts: MarksParts;

@@ -32,7 +32,7 @@ it("an identity is read back as it was written", async () => {
   expect(await readIdentity(directory)).toEqual(later);
 });
 
-it("any flipped bit of its file is found and told, whatever it makes of the content", async () => {
+it("identity: any flipped bit of its file is detected", async () => {
   await writeIdentity(directory, identity);
   const good = await readFile(path());
   // The newline at the end is no part of the content.

@@ -12,14 +12,14 @@ import { newMemberKey } from "./member-key.ts";
 export interface Identity {
   readonly version: 1;
   readonly name: string;
-  /** Drawn with the directory, so that a wiped one is told from the one before: its public key. */
+  /** The public key, drawn with the directory: a wiped directory gets another one. */
   readonly nonce: string;
   /** The private key; absent from a directory of a build without keys. */
   readonly key?: string | undefined;
   /** Both absent until the group is found or formed. */
   readonly cluster?: string | undefined;
   readonly id?: number | undefined;
-  /** How often a member was started; tells its processes apart. */
+  /** Number of starts of this member; distinguishes its processes. */
   readonly incarnation: number;
   /** The cluster version, once it was raised: a build that does not support it must not start. */
   readonly clusterVersion?: number | undefined;
@@ -50,9 +50,11 @@ interface StartOptions {
 }
 
 /**
- * Reads the directory's identity and counts this start; a new directory gets a nonce. Rejects, with
- * nothing written, for another master's directory, for one whose identity was lost, and for one that is
- * encrypted with a key that is not here.
+ * Reads the directory's identity and counts this start; a new directory gets a nonce.
+ * Rejects, and writes nothing, where the directory:
+ * - belongs to another master,
+ * - has lost its identity,
+ * - is encrypted with a key that is not given.
  */
 export async function startIdentity(
   directory: string,
@@ -141,7 +143,7 @@ function parseIdentity(text: string): Identity | undefined {
   return sha256 === undefined || sha256 === checksum(identity) ? identity : undefined;
 }
 
-/** Of the identity as it stands in its file, in that order of its fields. */
+/** Of the identity with its fields in the order of the file. */
 function checksum(identity: Identity): string {
   return createHash("sha256").update(JSON.stringify(identity)).digest("hex");
 }

@@ -7,9 +7,9 @@ const isDraft = /^lock-\d+-[0-9a-f]+\.sock\.new$/;
 const draftAgeMs = 60_000;
 
 /**
- * Presence in a directory that the kernel itself keeps: each process listens on a Unix socket of its
- * own name there, which answers from any container of this machine that sees the directory, whatever
- * process ids mean in it, and is silent from the moment when the process is gone.
+ * A Unix socket in a data directory that shows that its process is alive.
+ * Any container of this machine that sees the directory can connect to it, whatever its process ids are.
+ * The kernel closes it when the process ends.
  */
 export class LockSocket {
   /** The socket's name; its process id is the one that its own container knows. */
@@ -76,7 +76,9 @@ function pidOf(name: string): number | undefined {
   return pid === undefined ? undefined : Number(pid);
 }
 
-/** Only a refusal by the kernel says that nobody is there; a socket that is not ours to ask is alive. */
+/**
+ * False only where the kernel refuses: a socket without permission to connect has a live owner.
+ */
 function answers(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path, () => {

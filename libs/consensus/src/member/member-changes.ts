@@ -41,11 +41,11 @@ interface MemberChangesParts {
 }
 
 /**
- * Answers a master without state that asks a member for its place. One that the group knows gets its
- * id. Any other one needs a join token of its name, and joins under a new id as a learner; it
- * takes the place of the member of its name, whose data is gone. It asks again until it is in. A
- * member that asks whether it still is one is only told. Rejects with `conflict` where the member of
- * its name is active, so that it is another master and not that one's successor.
+ * Answers the introduction of another master.
+ * - A member that the group knows by its nonce gets its id.
+ * - A member that asks whether it is still in the group gets the members.
+ * - Any other master needs a join token of its name; it joins under a new id as a learner.
+ * It replaces the member of its name. Rejects with `conflict` where that member is active.
  */
 export async function memberChanges(
   own: FullIdentity,
@@ -72,7 +72,7 @@ export async function memberChanges(
   }
   if (supportedBy(from) < control.version) throw tooOld(from, control.version);
   checkHoldsKey(from, control.secretsKey);
-  // A member that has not caught up with the group yet cannot tell who belongs to it.
+  // A member that has not caught up with the group does not know the members yet.
   if (members.length === 0) return reply;
   if (namesake && (await isActive(namesake.id))) {
     const message = `${from.name} is a master of this group already, and runs (member ${namesake.id} at ${namesake.address}). Give the new one another --name; if it is to take that one's place, stop that one first.`;
@@ -114,9 +114,8 @@ function checkHoldsKey({ name, secretsKeys }: Introduction__Output, key: string 
 }
 
 /**
- * Whom a member without a log hears of. One that was let in before, and did not hear the answer, is a
- * learner and finds itself not among them: so it cannot take itself for one of the first members,
- * which begin with a log of their own, and whose votes might elect one of them without the group.
+ * The voters, for a member without a log. A learner that missed the answer to its join is not among them.
+ * So it cannot take itself for one of the first members and start with a log of its own.
  */
 function votersOf(replica: MembershipReplica): Member[] {
   const { members: standing } = replica.status();

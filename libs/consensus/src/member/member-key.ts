@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, sign, verify } from "node:crypto";
 
-// Ed25519 (RFC 8032). A member's nonce is its public key, so that the group, which keeps the nonces of
-// its members, knows each by a key that never leaves its data directory.
+// Ed25519 (RFC 8032). A member's nonce is its public key, which the group keeps.
+// The private key never leaves the member's data directory.
 
 const KEY_BYTES = 32;
 const ED25519 = { kty: "OKP", crv: "Ed25519" };

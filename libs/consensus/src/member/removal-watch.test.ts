@@ -25,7 +25,7 @@ afterEach(() => {
 const memberOf = (id: number, address = "") => ({ id, name: `m${id}`, address, nonce: `n${id}` });
 const without = { cluster: "c", id: 0, members: [2, 3].map((id) => memberOf(id)), lastId: 3 };
 
-/** What a member that hears such answers makes of them. */
+/** Whether a member that receives these answers counts as removed. */
 async function confirmedBy(...replies: IntroductionReply[]): Promise<boolean> {
   const others = await Promise.all(
     replies.map(async (reply, at) => {
@@ -45,7 +45,7 @@ async function confirmedBy(...replies: IntroductionReply[]): Promise<boolean> {
 }
 
 describe("a member that asks whether it was removed", () => {
-  it("believes one that votes, and no learner, which may know before the voter that stays", async () => {
+  it("believes a voter, not a learner, which may apply the removal earlier", async () => {
     expect(await confirmedBy({ ...without, votes: false })).toBe(false);
     expect(await confirmedBy({ ...without, votes: false }, { ...without, votes: true })).toBe(true);
   });

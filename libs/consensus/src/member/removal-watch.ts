@@ -5,7 +5,7 @@ import { type AskingMember, askMember } from "./ask-member.ts";
 const CHECK_MS = 1_000;
 
 export interface RemovalWatchOptions extends AskingMember {
-  /** Whether this member hears from a leader: then it belongs to the group. */
+  /** True while this member has a leader: then it belongs to the group. */
   readonly hasLeader: () => boolean;
   /** The other members, each at the address where it is now. */
   readonly others: () => readonly Member[];
@@ -13,10 +13,9 @@ export interface RemovalWatchOptions extends AskingMember {
 }
 
 /**
- * Finds out that this member was removed from its group. The others stop talking to a member that
- * they have removed, often before it hears of it; so one that hears from no leader asks them. Only a
- * member that votes is believed: of two voters the one that stays may need this one's vote until it
- * has applied the removal itself, however long a learner has known of it.
+ * Detects that this member was removed from its group. The others stop sending to a removed member,
+ * often before it learns of the removal, so a member without a leader asks them.
+ * Only voters are believed: of two voters, the remaining one may need this one's vote until it has applied the removal.
  */
 export class RemovalWatch {
   readonly #options: RemovalWatchOptions;

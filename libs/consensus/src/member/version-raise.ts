@@ -2,7 +2,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import type { Step } from "./agreement.ts";
 import type { MemberAnswer } from "./ask-member.ts";
 
-/** Masters of builds without cluster versions do not tell what they support. */
+/** Masters of builds without cluster versions do not report one. */
 const UNTOLD_VERSION = 1;
 
 interface VersionRaiseParts {

@@ -30,7 +30,7 @@ export function entriesOfRecords(records: readonly WalRecord[]): Entry[] {
   });
 }
 
-/** Who proposed a command: tells the proposer's replica which of its callers to answer. */
+/** Identifies a proposal; the proposer's replica finds the caller to answer by it. */
 export interface ProposalId {
   readonly node: number;
   /** The process of that node: rises with every start. */

@@ -107,7 +107,7 @@ test("proposals: a batch that comes back goes first, and a late refusal does not
   expect(handOver(4)).toEqual([2]);
 });
 
-test("proposals: an end is told once", () => {
+test("proposals: a waiter is settled once", () => {
   const { pending, ends, add } = noted();
   add(1);
   add(2);
@@ -148,7 +148,7 @@ test("proposals: at its deadline one is refused, or unknown where it was handed 
   expect(handOver(2)).toEqual([3]);
 });
 
-test("proposals: at the end all are told, and nothing waits any more", () => {
+test("proposals: at the end all waiters are rejected, and none is left", () => {
   const { pending, ends, add, handOver } = noted();
   add(1);
   handOver(1);

@@ -8,7 +8,7 @@ const MAX_WAITING_BYTES = 64 * 1024 * 1024;
 const MAX_BATCH = 512;
 const MAX_BATCH_BYTES = 1024 * 1024;
 
-/** Whoever hears of a proposal's end; one may be that of many. */
+/** Receives the outcome of proposals; one waiter may serve many. */
 export interface ProposalWaiter<Reply> {
   resolve(reply: Reply, sequence: number): void;
   reject(error: AppError, sequence: number): void;
@@ -38,7 +38,9 @@ export class PendingProposals<Reply> {
     return this.#waiting.length > 0;
   }
 
-  /** Takes one in; its waiter may hear of `overloaded` at once, and of the rest as told below. */
+  /**
+   * Adds a proposal; rejects its waiter at once with `overloaded` where the bounds are reached.
+   */
   add(
     sequence: number,
     { type, data }: EntryPayload,

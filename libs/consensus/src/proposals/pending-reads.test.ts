@@ -64,7 +64,7 @@ test("reads: a question that was not taken leaves them waiting", () => {
   expect(asked).toHaveLength(1);
 });
 
-test("reads: answers of another start, another form or a second time serve nobody", async () => {
+test("reads: an answer of another start, form or a second time is ignored", async () => {
   const { reads, ends, asked, add, ask, answer, settled } = noted(3);
   const other = noted(4);
   add("a");
@@ -83,7 +83,7 @@ test("reads: answers of another start, another form or a second time serve nobod
   expect(ends).toEqual([]);
 });
 
-test("reads: after its time a question is asked anew, and an old answer is late", async () => {
+test("reads: an unanswered request is sent again, and an old answer is ignored", async () => {
   const { reads, ends, asked, add, ask, answer, settled } = noted();
   add("a");
   ask(10);

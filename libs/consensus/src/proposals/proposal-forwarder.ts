@@ -3,11 +3,10 @@ import type { Entry } from "@heddle/raft/log/entry";
 import { PROPOSAL_HEADER_BYTES, sequenceOf, uint32, writeProposalId } from "./entry-codec.ts";
 
 /**
- * The batches of proposals that this replica has handed to Raft. Each bears a number that travels with
- * it (as the message's context, in the form of a `ProposalId`), by which a member that surely did not
- * take it, and did not pass it on, sends it back. A batch goes to one member at a time and never comes
- * twice, so one that is sent back is nowhere. The number tells it from a later try, so that a refusal
- * that is late or comes twice does nothing.
+ * The batches of proposals that this replica has handed to Raft. Each carries a number in its context.
+ * A member that neither appended nor forwarded a batch returns it by that number, and it is proposed again.
+ * A batch goes to one member at a time, so a returned batch is in no log.
+ * Late and duplicate refusals carry an old number and are ignored.
  */
 export class ProposalForwarder {
   readonly #own: { readonly node: number; readonly incarnation: number };

@@ -57,7 +57,7 @@ test("durable log: what a start found after kill -9 survives a power cut", async
   const log = await open(files);
   await log.bootstrap(membership, []);
   files.hold();
-  // Its write reaches the page cache, and nobody hears that it is on the disk.
+  // The write reaches the page cache, and is never confirmed as durable.
   void log.write(append({ term: 1, vote: 1, commit: 1, entries: [entry(2)] }));
   await new Promise((resolve) => setImmediate(resolve));
   files.kill();
@@ -99,7 +99,7 @@ test("durable log: flush makes a commit index durable that waited for a write", 
   expect((await open(files)).memory.initialState().hardState.commit).toBe(2);
 });
 
-test("a log whose first segment is gone is refused, with what is missing and the remedy", async () => {
+test("durable log: a missing first segment is refused, with the remedy", async () => {
   const files = new MemoryFiles();
   const log = await open(files);
   await log.bootstrap(membership, []);
@@ -169,7 +169,7 @@ test("durable log: a commit index goes with the next write, and with none of its
   });
 });
 
-test("durable log: one that nothing was written to is empty, and one with a term is not", async () => {
+test("durable log: one without entries is empty, one with a term is not", async () => {
   const files = new MemoryFiles();
   const log = await open(files);
   expect(log.isEmpty).toBe(true);

@@ -24,7 +24,7 @@ export interface DurableLogOptions {
   readonly trailingBytes?: number | undefined;
   /** Makes the state machine take in a snapshot; a rejection means that it is damaged. */
   readonly restore: (meta: SnapshotMeta, chunks: AsyncIterable<Uint8Array>) => Promise<void>;
-  /** Told of each snapshot that cannot be read, and of what becomes of its file. */
+  /** Called with each snapshot that cannot be read, and with what happens to its file. */
   readonly onDamaged: (error: AppError, fate: SnapshotFate) => void;
 }
 
@@ -38,8 +38,8 @@ const NO_BYTES = new Uint8Array(0);
 const WHOLE: ReadonlySet<string> = new Set(["insufficient_memory", "precondition_failed"]);
 
 /**
- * A member's durable state: what Raft must not forget goes to the write-ahead log, the state up to
- * some entry to the snapshots, and what Raft reads comes from memory.
+ * A member's durable state. Entries and hard state go to the write-ahead log, the state machine's state
+ * to snapshots. Raft reads from memory.
  */
 export class DurableLog {
   /** The log as it is on the disk, for the Raft core to read. */
@@ -170,7 +170,7 @@ export class DurableLog {
     return this.#wal.renew();
   }
 
-  /** Takes a snapshot's damaged file out of use and tells of it, unless a newer one had replaced it. */
+  /** Renames a snapshot's damaged file and reports it, unless a newer one has replaced it. */
   async setAside(id: SnapshotId, damage: AppError): Promise<void> {
     const isThere = (await this.snapshots.list()).some(({ index }) => index === id.index);
     if (!isThere && id.index !== this.snapshotIndex) return;
@@ -206,7 +206,7 @@ export class DurableLog {
     }
     const { state } = recovered;
     if (!state) return;
-    // A torn last write may have kept the state and lost the entries, which nobody was told of.
+    // A torn last write may have kept the hard state and lost the entries, which were never acknowledged.
     const commit = Math.min(state.index, this.memory.lastIndex());
     const vote = new DataView(state.payload.buffer, state.payload.byteOffset, 8);
     this.memory.setHardState({ term: state.term, vote: vote.getFloat64(0, true), commit });

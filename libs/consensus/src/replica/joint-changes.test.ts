@@ -23,7 +23,7 @@ const idsOf = ({ running }: TestMember) => running.members.map(({ id }) => id);
 const TURNS_TO_ENTER = 20;
 
 describe("a change of several members at once", () => {
-  it("is answered when its joint configuration is left, and who it removes belongs to the group until then", async () => {
+  it("is answered when the joint configuration is left; until then all are members", async () => {
     const { group, leader, stays, gone, removal } = await shrinkingGroup();
     group.drop = carriesLeave;
     let isAnswered = false;
@@ -76,7 +76,7 @@ describe("a change of several members at once", () => {
     );
   });
 
-  it("of a member that ends is told to be incomplete", async () => {
+  it("is rejected as incomplete when its member stops", async () => {
     const { group, leader, removal } = await shrinkingGroup();
     group.drop = carriesLeave;
     const changed = leader.running.changeMembers(removal);

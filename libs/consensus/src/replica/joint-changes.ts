@@ -21,7 +21,7 @@ export class JointChanges {
     this.#isJoint = isJoint;
   }
 
-  /** What to have told of a change's entry, so that `waiter` hears of success when all is complete. */
+  /** A waiter for the change's entry; it resolves `waiter` when the change is complete. */
   complete(waiter: ProposalWaiter<void>, deadlineTick: number): ProposalWaiter<void> {
     return {
       resolve: (_, sequence) => {

@@ -16,8 +16,7 @@ export function logGap(directory: string, snapshot: number, first: number): AppE
 }
 
 /**
- * What ends a member that is told of a commit beyond its log: its files lost entries that it had
- * acknowledged, and nobody can tell what else.
+ * The error that ends a member which receives a commit index beyond its log: it lost acknowledged entries.
  */
 export function shortLog(
   directory: string,

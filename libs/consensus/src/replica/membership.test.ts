@@ -27,7 +27,7 @@ test("membership: in the first one all vote, in order", () => {
   expect(three().nextId).toBe(5);
 });
 
-test("membership: nobody joins under an id that was given, also to one who has left", () => {
+test("membership: an id is never given twice, not even after its member left", () => {
   const members = [member(4)];
   expect(three().refusal(change(learn(4)), { members })).toMatch(/given the id 4; ask again/);
   expect(three().refusal(change(learn(5)), { members: [member(5)] })).toBeUndefined();
@@ -79,20 +79,20 @@ test("membership: who leaves is gone when the configuration has left it, and for
   expect(membership.wasRemoved(5)).toBe(false);
 });
 
-test("membership: with no known configuration the change itself tells who leaves", () => {
+test("membership: with no known configuration the change itself lists the removed", () => {
   const membership = three();
   membership.apply(change(remove(3), learn(5)), { members: [member(5)] }, undefined);
   expect(membership.members.map(({ id }) => id)).toEqual([1, 2, 5]);
   expect([membership.nextId, membership.state(), membership.isJoint]).toEqual([6, undefined, true]);
 });
 
-test("membership: one that knows of nobody has removed nobody", () => {
+test("membership: one without members has removed none", () => {
   const none = new Membership({ confState: EMPTY_CONF_STATE, members: [], lastId: 0 });
   expect(none.wasRemoved(0)).toBe(false);
   expect(none.find("m1")).toBeUndefined();
 });
 
-test("membership: what a change tells of its members comes back", () => {
+test("membership: the members of a change's context are decoded as encoded", () => {
   const proposal = { node: 1, incarnation: 2, sequence: 3 };
   expect(decodeContext(encodeContext(proposal, [member(5)]))).toEqual({
     ...{ proposal, members: [member(5)] },

@@ -11,7 +11,7 @@ export interface MembershipState {
   readonly lastId: number;
 }
 
-/** What a conf change tells the application: who the new members are. */
+/** The application's part of a conf change: the new members. */
 interface MembershipContext {
   readonly members: readonly Member[];
 }
@@ -79,7 +79,7 @@ export class Membership {
       if (type === "removeNode") continue;
       const member = context.members.find(({ id }) => id === nodeId);
       const known = this.#members.get(nodeId);
-      // A learner's promotion names nobody; whoever joins twice shows the same nonce.
+      // A learner's promotion names no member; a member that joins twice shows the same nonce.
       if (known && (!member || member.nonce === known.nonce)) continue;
       if (!member) return `the change adds member ${nodeId} without a name`;
       if (nodeId <= this.#lastId) {

@@ -24,10 +24,9 @@ export interface OfflineState {
 const BATCH_BYTES = 1024 * 1024;
 
 /**
- * Has the state machine take in a stopped member's snapshot and its whole log. Entries that may not
- * have been committed are among them: an answered change may be one of those, since the commit index
- * reaches the disk later than the answer reaches the caller, and to lose an answered change is worse
- * than to keep one whose caller was told of an error. Rejects as DurableLog.open does.
+ * Restores a stopped member's snapshot and applies its whole log. Entries that may not be committed are included:
+ * the commit index reaches the disk later than the answer reaches the caller.
+ * To lose an answered change is worse than to keep one that was rejected. Rejects as DurableLog.open does.
  */
 export async function readOfflineState(
   storage: Storage,

@@ -75,7 +75,7 @@ describe("a replica", () => {
   it("leads only when it has applied what the leader before it has answered", async () => {
     const { group, leader, others } = await groupOf(3);
     const index = leader.running.status().commit + 1;
-    // The others have the plan on their disks, and never hear from this leader that it is committed.
+    // The others have the entry on their disks, and never learn from this leader that it is committed.
     group.drop = ({ commit }) => commit >= index;
     expect(await group.settle(leader.running.propose(bytes("plan")))).toBe(1);
     group.crash(leader.member.id);
@@ -149,7 +149,7 @@ describe("a replica", () => {
     await group.settle(read);
   });
 
-  it("ends when its disk fails, and tells nobody that it wrote", async () => {
+  it("ends when its disk fails, and acknowledges nothing", async () => {
     const { group, leader, others } = await groupOf(3);
     const victim = others[0];
     if (!victim) throw new Error("there is no follower");
@@ -162,13 +162,13 @@ describe("a replica", () => {
     });
   });
 
-  it("ends where its log lost what it had acknowledged, and the transport hears of no error", async () => {
+  it("ends if its log lost acknowledged entries; the transport gets no error", async () => {
     const { group, leader, others } = await groupOf(3);
     const victim = others[0];
     if (!victim) throw new Error("there is no follower");
     await group.settle(leader.running.propose(bytes("kept")));
     const { commit, term } = leader.running.status();
-    // What a member is told that came back without the end of its log.
+    // The heartbeat that reaches a member which restarted without the end of its log.
     const heartbeat = { type: "MsgHeartbeat" as const, from: leader.member.id, term };
     const { id } = victim.member;
     victim.running.receive([createMessage({ ...heartbeat, to: id, commit: commit + 5 })]);
@@ -264,11 +264,11 @@ describe("a replica", () => {
     }
   });
 
-  it("of two voters gets the vote of the one that was removed, which must not end before", async () => {
+  it("of two voters gets the vote of the removed one, which must not end before", async () => {
     const { group, leader, others } = await groupOf(2);
     const [gone, stays] = [leader.member.id, others[0]?.member.id as number];
     const last = leader.running.status().commit;
-    // The one that stays acknowledges the removal and never hears that it is committed.
+    // The remaining one acknowledges the removal and never learns that it is committed.
     group.drop = ({ type, to, commit }) => type === "MsgApp" && to === stays && commit > last;
     const removal = [{ type: "removeNode" as const, nodeId: gone }];
     await group.settle(leader.running.changeMembers(removal));
@@ -358,7 +358,7 @@ describe("a replica", () => {
     await group.until("it leads", () => next?.running.status().role === "leader");
   });
 
-  it("makes a change once that came through a follower to a leader which was handing over", async () => {
+  it("makes a change once that was forwarded to a leader in transfer", async () => {
     const { group, leader, others } = await groupOf(3);
     const [next, third] = others;
     if (!next || !third) throw new Error("there are no followers");

@@ -187,13 +187,13 @@ export class RaftReplica<Reply> {
       else if (!this.#raw.step(message).ok) this.#sendBack(message);
     } catch (error) {
       const last = this.#log.memory.lastIndex();
-      // A heartbeat tells of no more than what this member said that it has.
+      // A heartbeat's commit index is at most what this member acknowledged.
       if (message.type !== "MsgHeartbeat" || message.commit <= last) throw error;
       throw shortLog(this.#options.storage.directory, { commit: message.commit, last }, error);
     }
   }
 
-  /** Has whoever proposed it know that a batch of proposals was not taken here, or could not leave. */
+  /** Returns a batch of proposals that was dropped here, or could not leave, to its proposer. */
   #sendBack(message: Message): void {
     const refusal = refusalOf(message);
     if (!refusal) return;
@@ -228,9 +228,9 @@ export class RaftReplica<Reply> {
   }
 
   /**
-   * Resolves with the state machine's reply once the command is committed and applied here. Rejects
-   * with `unavailable` or `overloaded` where it is not made, and with `outcome_unknown` where nobody
-   * can tell; it is never proposed twice.
+   * Resolves with the state machine's reply once the command is committed and applied here.
+   * Rejects with `unavailable` or `overloaded` where it is not made, with `outcome_unknown` where that is unknown.
+   * It is never proposed twice.
    */
   propose(command: Uint8Array): Promise<Reply> {
     const id = this.#nextId();
@@ -241,9 +241,8 @@ export class RaftReplica<Reply> {
   }
 
   /**
-   * The same for commands that have this replica's `ProposalId` before them, in the form of
-   * `encodeProposal`, with consecutive sequence numbers from `first` on. Those numbers come back with
-   * the applied commands; whoever gives them gives each once, and always.
+   * The same for commands in the form of `encodeProposal`, with consecutive sequence numbers from `first` on.
+   * Applied commands carry those numbers; the caller gives all numbers itself, and none twice.
    */
   proposeAll(first: number, batch: readonly Uint8Array[], waiter: ProposalWaiter<Reply>): void {
     const deadline = this.#deadline();
@@ -265,9 +264,9 @@ export class RaftReplica<Reply> {
   }
 
   /**
-   * Changes the membership; `members` are those that join. Resolves once it is complete here. The other
-   * members hear of that with the leader's next message: until then they still count whom it removes,
-   * should the leader be lost in that moment. Rejects as `propose` does.
+   * Changes the membership; `members` are those that join. Resolves once it is complete here; rejects as `propose` does.
+   * The other members learn of the completion with the leader's next message.
+   * If the leader is lost before, they still count the removed members.
    */
   changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
     if (this.#stopped) return Promise.reject(this.#stopped);
@@ -340,7 +339,9 @@ export class RaftReplica<Reply> {
     }
   }
 
-  /** Gives Raft its input and takes out its work. A failure ends the replica; no caller hears of it. */
+  /**
+   * Runs the input and processes every Ready. A failure ends the replica; it is not thrown to the caller.
+   */
   #pump(input?: () => void): void {
     if (this.#stopped) return;
     try {

@@ -3,7 +3,7 @@ import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
 import { expect, it } from "vitest";
 import { ReplicaGroup, type TestMember } from "../testing/replica-group.ts";
 
-// What a replica bounds, gives up and tells apart; what it promises is in raft-replica.test.ts.
+// Bounds and deadlines of a replica; its guarantees are in raft-replica.test.ts.
 
 const bytes = (text: string) => Buffer.from(text);
 
@@ -127,7 +127,7 @@ it("replica: a snapshot other than its message's is refused before it is read", 
   await expect(received).rejects.toMatchObject({ code: "invalid_value" });
 });
 
-it("replica: at its end everybody is told, and whoever comes later", async () => {
+it("replica: at its end all callers are rejected, later ones too", async () => {
   const { group, leader } = await groupOf(3);
   group.drop = () => true;
   const open = [
@@ -154,7 +154,7 @@ it("replica: at its end everybody is told, and whoever comes later", async () =>
   expect(leader.fatal).toBeUndefined();
 });
 
-it("replica: a change of members that nobody answers ends at its deadline", async () => {
+it("replica: a change of members without an answer ends at its deadline", async () => {
   const { group, leader } = await groupOf(3, { requestTicks: 6 });
   group.drop = ({ type }) => type === "MsgAppResp";
   const changed = leader.running.changeMembers([{ type: "removeNode", nodeId: 3 }]);

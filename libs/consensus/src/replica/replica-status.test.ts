@@ -26,7 +26,7 @@ test("status: a leader leads once it has applied an entry of its term", () => {
   expect(described({ role: "follower" }).leads).toBe(false);
 });
 
-test("status: no leader is none, and the rest is told as it is", () => {
+test("status: no leader is undefined, and the rest is as in Raft's status", () => {
   expect(described({ lead: 0 }).leader).toBeUndefined();
   expect(described()).toMatchObject({
     ...{ id: 1, role: "leader", term: 4, leader: 1, commit: 9 },
@@ -46,7 +46,7 @@ test("status: a member is active as of this check or the one before", () => {
   expect(active({})).toBeUndefined();
 });
 
-test("status: progress is told of members of which the leader has some", () => {
+test("status: the leader reports progress of the members that it tracks", () => {
   const [own, second] = described().members;
   expect(second).toMatchObject({ match: 7, isBehind: true });
   expect(own).not.toHaveProperty("match");

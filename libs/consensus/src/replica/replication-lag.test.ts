@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { ReplicaGroup } from "../testing/replica-group.ts";
 
-it("a follower that gets nothing but heartbeats knows that it is behind, and so does the leader, until it is not", async () => {
+it("lag: a follower that gets only heartbeats is behind, until it catches up", async () => {
   const group = new ReplicaGroup(3);
   await group.startAll();
   const leader = await group.elect();
@@ -39,13 +39,13 @@ it("a follower that takes ever new entries is not behind", async () => {
   }
 });
 
-it("a member that was away counts as behind until it has heard how far the group is", async () => {
+it("lag: a member that was paused is behind until it knows the commit index", async () => {
   const group = new ReplicaGroup(3);
   await group.startAll();
   const leader = await group.elect();
   await group.settle(leader.running.propose(Buffer.from("x")));
   for (const { running } of group.members.values()) {
-    // Nobody else can have been elected in so short a time.
+    // No other leader can have been elected in so short a time.
     running.tick(8);
     expect(running.status().isBehind).toBe(false);
     running.tick(9);

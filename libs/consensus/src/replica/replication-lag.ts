@@ -12,9 +12,9 @@ interface Course {
 const PATIENCE_ELECTIONS = 2;
 
 /**
- * Tells who does not catch up: a follower of itself, and a leader of each member. Raft's heartbeats
- * name no more of the commit index than the follower is known to have, so that one which is stuck far
- * behind could not know; here they carry the whole of it as well.
+ * Detects replicas that do not catch up: a follower itself, a leader each member.
+ * Raft limits a heartbeat's commit index to what the follower acknowledged, which hides a large lag.
+ * So heartbeats carry the leader's whole commit index as well.
  */
 export class ReplicationLag {
   readonly #patienceTicks: number;
@@ -33,7 +33,9 @@ export class ReplicationLag {
     );
   }
 
-  /** Takes in what a heartbeat tells; one of a member of an earlier version says 0, which is nothing. */
+  /**
+   * Records the commit index of a heartbeat; members of an earlier version send 0, which has no effect.
+   */
   onHeartbeat({ type, index }: Message, applied: number, tick: number): void {
     if (type === "MsgHeartbeat")
       this.#own = next(this.#own, { goal: index, reached: applied }, tick);

@@ -37,7 +37,7 @@ test("absence: it lasts until the question is answered, and is asked once meanwh
   expect(asked.length).toBe(1);
 });
 
-test("absence: where nobody answers the next tick asks again", async () => {
+test("absence: without an answer the next tick asks again", async () => {
   const { one, asked, end } = absence();
   one.tick(20);
   await end(0, "reject");

@@ -1,7 +1,6 @@
 /**
- * Whether this member was away for so long, as a process that was stopped, that the others may have
- * gone on without it, and has not heard since how far. Whoever has come back asks as a linearizable
- * read does, which tells a leader whether it still is one.
+ * Detects that this process was paused long enough for the others to elect a new leader.
+ * Until a read index round after the pause confirms the commit index, its state counts as stale.
  */
 export class StaleReadGuard {
   readonly #longTicks: number;
@@ -37,7 +36,7 @@ export class StaleReadGuard {
     );
   }
 
-  /** Nobody answered in time: the next tick asks again. */
+  /** After a failed round the next tick starts another one. */
   #answered(asked: Promise<void>, lasts: boolean): void {
     if (this.#asked !== asked) return;
     this.#asked = undefined;

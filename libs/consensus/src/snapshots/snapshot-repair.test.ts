@@ -36,7 +36,7 @@ async function catchesUp(group: ReplicaGroup, leader: TestMember, behind: TestMe
 const asides = ({ files }: TestMember) => files.paths().filter((path) => path.endsWith(".damaged"));
 
 describe("a leader whose newest snapshot cannot be read", () => {
-  it("tells of a damaged one, sets its file aside and sends a fresh one", async () => {
+  it("reports a damaged one, sets its file aside and sends a fresh one", async () => {
     const { group, leader, behind } = await laggingGroup();
     const path = flip(leader);
     await catchesUp(group, leader, behind);
@@ -57,7 +57,7 @@ describe("a leader whose newest snapshot cannot be read", () => {
     expect(newestOf(leader) > path).toBe(true);
   });
 
-  it("tells of one that was deleted, and sends a fresh one", async () => {
+  it("reports one that was deleted, and sends a fresh one", async () => {
     const { group, leader, behind } = await laggingGroup();
     const path = newestOf(leader);
     await leader.files.remove(path);
@@ -101,7 +101,7 @@ describe("a leader whose newest snapshot cannot be read", () => {
   });
 });
 
-it("a member that is asked for a snapshot replaces a damaged one, though nothing is new", async () => {
+it("snapshot: a request replaces a damaged one, even without new entries", async () => {
   const { group, leader } = await laggingGroup();
   const path = flip(leader);
   const damaged = leader.files.content(path);
@@ -112,7 +112,7 @@ it("a member that is asked for a snapshot replaces a damaged one, though nothing
   expect(leader.damages).toHaveLength(1);
 });
 
-it("a member that starts from the snapshot before a damaged one keeps it when it takes the next", async () => {
+it("snapshot: the one before a damaged one is kept when the next is taken", async () => {
   const { group, leader } = await laggingGroup();
   const { id } = leader.member;
   await group.settle(leader.running.propose(bytes("x")));
@@ -133,7 +133,7 @@ it("a member that starts from the snapshot before a damaged one keeps it when it
   await group.until("it has all", () => third.machine.texts.join() === texts.join());
 });
 
-it("a member whose snapshots are both damaged is refused, and tells that their files stay as they are", async () => {
+it("snapshot: with both damaged the start is refused, and the files are kept", async () => {
   const { group, leader } = await laggingGroup();
   await group.settle(leader.running.propose(bytes("x")));
   await group.settle(leader.running.takeSnapshot());

@@ -68,7 +68,7 @@ export class SnapshotSender {
   }
 }
 
-/** The same pieces; hands on an error of their source alone, not one of whoever takes them. */
+/** The same chunks; calls `onError` with errors of the source alone, not of the consumer. */
 async function* watched(
   chunks: AsyncIterable<Uint8Array>,
   onError: (error: unknown) => never,

@@ -99,7 +99,7 @@ test("snapshot: a damaged one is replaced, unless a newer has replaced it", asyn
   expect(begun).toHaveLength(2);
 });
 
-test("snapshot: none is begun at the end, and one that cannot be written is told once", async () => {
+test("snapshot: none is begun after the stop; a failed write is reported once", async () => {
   const { one, applier, begun, faults, state, settled } = taker();
   void one.take();
   const error = new Error("the disk is full");

@@ -11,7 +11,7 @@ export interface SnapshotTakerParts {
   /** Runs it between two batches of entries, when the state stands still; resolves after it. */
   readonly betweenBatches: (run: () => void) => Promise<void>;
   readonly isStopped: () => boolean;
-  /** Told of a snapshot that could not be written; the replica ends. */
+  /** Called with the error of a snapshot that could not be written; the replica ends. */
   readonly fail: (error: unknown) => void;
 }
 

@@ -37,7 +37,7 @@ export class TestMember {
   replica: RaftReplica<number> | undefined;
   incarnation = 0;
   fatal: AppError | undefined;
-  /** What it was told of damaged snapshots. */
+  /** The reported damages of snapshots. */
   readonly damages: string[] = [];
   /** And of what became of their files. */
   readonly fates: string[] = [];
@@ -57,10 +57,10 @@ export class ReplicaGroup {
   readonly members = new Map<number, TestMember>();
   /** Messages that were taken from the network: `drop` says which. */
   drop: (message: Message) => boolean = () => false;
-  /** Messages for which there is no link, which their sender is told. */
+  /** Messages without a link: `send` returns false for them. */
   unlinked: (message: Message) => boolean = () => false;
   readonly sent: Message[] = [];
-  /** By member, whom its transport was told of last. */
+  /** By member, the members that its transport was given last. */
   readonly known = new Map<number, readonly Member[]>();
   readonly #random = seededRandom(42);
   readonly #overrides: Partial<ReplicaOptions<number>>;

@@ -3,12 +3,12 @@ import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Command, StateMachine } from "../ports.ts";
 import { type MachineTask, type ToThread, toPlain, unpackCommands } from "./thread-protocol.ts";
 
-/** The Raft thread is told of so many applied bytes at once; far below what it lets wait. */
+/** Applied bytes are reported in steps of this size, far below the Raft thread's bound. */
 const REPORT_BYTES = 256 * 1024;
 /** How long commands that come together may hold the event loop. */
 const TURN_MS = 10;
 
-/** Told what was applied, with a reply for each command. */
+/** Called with applied commands, and a reply for each. */
 export type Applied<Reply> = (commands: readonly Command[], replies: readonly Reply[]) => void;
 
 /**
@@ -23,12 +23,12 @@ export class MachineTasks<Reply> {
   readonly #snapshots = new Map<number, AsyncIterator<Uint8Array> | Iterator<Uint8Array>>();
   #restoring: Restoring | undefined;
   #last: Promise<void> = Promise.resolve();
-  /** Applied and not told of. */
+  /** Applied and not reported yet. */
   #unreportedBytes = 0;
   /** What applying took since the event loop was let go on. */
   #busyMs = 0;
 
-  /** `onBroken` is told when commands could not be applied, after which the state is unknown. */
+  /** `onBroken` is called when commands could not be applied, after which the state is unknown. */
   constructor(
     machine: StateMachine<Reply>,
     onApplied: Applied<Reply>,
@@ -114,7 +114,7 @@ class Restoring {
 
   constructor(machine: StateMachine<unknown>) {
     this.#done = machine.restore({ [Symbol.asyncIterator]: () => ({ next: () => this.#pull() }) });
-    // Whoever gives the next piece meets these.
+    // The next `next` or `end` reports these errors.
     this.#done.catch(() => undefined);
     this.#given.promise.catch(() => undefined);
   }

@@ -34,7 +34,9 @@ const HEARTBEAT_TICKS = 2;
 const ELECTION_TICKS = 14;
 /** 10 s: longer than any election that can succeed. */
 const REQUEST_TICKS = 200;
-/** So often, 1 s, it tells where it stands though nothing has changed: else it might be hung. */
+/**
+ * The thread posts its status at least this often, 1 s, so that the main thread detects a hang.
+ */
 const ALIVE_TICKS = 20;
 /** A leader with no one to send to or to fear wakes for so many ticks at once: nothing waits for them. */
 const TICKS_A_WAKE_ALONE = 4;
@@ -218,7 +220,7 @@ class RaftThread {
     });
   }
 
-  /** The transport, which also tells when the members change. */
+  /** The transport; it also notes changes of the members. */
   #watchedTransport(): Transport {
     return {
       send: (to, messages) => this.#transport.send(to, messages),
@@ -276,7 +278,7 @@ class RaftThread {
     this.#statusChanged = true;
   }
 
-  /** Tells where the replica stands: at each tick if anything changed, else where it matters. */
+  /** Posts the replica's status: at each tick after a change, else only where `always` is true. */
   #postStatus(always: boolean): void {
     if (!this.#replica || (!always && !this.#statusChanged)) return;
     // After a pause of the process mail may be read before the timers have their turn.

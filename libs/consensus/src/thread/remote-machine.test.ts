@@ -71,7 +71,7 @@ async function* pieces(...texts: string[]): AsyncGenerator<Uint8Array, void> {
   for (const text of texts) yield Buffer.from(text);
 }
 
-test("commands are applied in order, and a snapshot holds those before it and no others", async () => {
+test("machine: a snapshot holds exactly the commands applied before it", async () => {
   await remote.apply([command(1, "one", 7), command(2, "two")]);
   await remote.apply([command(3, "three")]);
   const snapshot = remote.snapshot();
@@ -137,7 +137,7 @@ test("commands that take long let the event loop go on between them", async () =
   expect(seen).toEqual(expect.arrayContaining([1, 2, 3]));
 });
 
-test("a command that the state machine cannot apply is told as a failure of the state", async () => {
+test("machine: a command that cannot be applied fails the state", async () => {
   machine.broken = true;
   await remote.apply([command(1, "one", 1)]);
   while (failures.length === 0) await new Promise((next) => setImmediate(next));

@@ -4,7 +4,9 @@ import { type MachineTask, packCommands } from "./thread-protocol.ts";
 
 /** Bytes of commands that the main thread may have before it; more wait here. */
 const MAX_AHEAD_BYTES = 2 * 1024 * 1024;
-/** How long commands that nobody on this master waits for gather; saves crossings on followers. */
+/**
+ * How long commands gather that no caller on this master waits for; saves messages on followers.
+ */
 const GATHER_MS = 10;
 const MAX_GATHERED_BYTES = 64 * 1024;
 
@@ -83,7 +85,7 @@ export class RemoteMachine implements StateMachine<undefined> {
     }
   }
 
-  /** Takes in that so many bytes of packed commands were applied. */
+  /** Counts packed commands that the main thread has applied. */
   applied(bytes: number): void {
     this.#aheadBytes -= bytes;
     this.#wake();

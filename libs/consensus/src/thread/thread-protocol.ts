@@ -57,7 +57,7 @@ export type ToThread =
   | { readonly kind: "transfer"; readonly to: number }
   /** The renewed certificate. */
   | { readonly kind: "certificate"; readonly material: TlsMaterial }
-  /** So many bytes of packed commands were applied since the last time. */
+  /** Bytes of packed commands applied since the last report. */
   | { readonly kind: "applied"; readonly bytes: number }
   /** The state machine's answer to the task of that number. */
   | { readonly kind: "done"; readonly id: number; readonly chunk?: Uint8Array | undefined }
@@ -92,7 +92,7 @@ export type FromThread =
   /** As of `atMs` by `machineMs`. */
   | { readonly kind: "status"; readonly status: ThreadStatus; readonly atMs: number }
   | { readonly kind: "task"; readonly id: number; readonly task: MachineTask }
-  /** A proposal that was refused, or whose outcome nobody knows. */
+  /** A proposal that was refused, or whose outcome is unknown. */
   | { readonly kind: "rejected"; readonly proposal: number; readonly error: PlainError }
   | { readonly kind: "reply"; readonly id: number; readonly error?: PlainError | undefined }
   | { readonly kind: "fatal"; readonly error: PlainError }

@@ -19,7 +19,7 @@ import {
 } from "./thread-protocol.ts";
 
 export interface ThreadedReplicaOptions<Reply> extends Omit<RaftThreadOptions, "credentials"> {
-  /** With TLS the thread hears of each renewal of the certificate. */
+  /** With TLS the thread receives each renewal of the certificate. */
   readonly credentials: NodeCredentials;
   /** Lives on this thread, and is only called between turns of its event loop. */
   readonly machine: StateMachine<Reply>;
@@ -37,9 +37,11 @@ interface Waiter<Result> {
 
 /** Open proposals; more are refused with `overloaded`. The thread has a smaller limit of its own. */
 const MAX_OPEN = 20_000;
-/** The thread tells something each second; one that is silent for longer hangs, as on its disk. */
+/**
+ * The thread posts its status each second; after this silence it counts as hung, for example on its disk.
+ */
 const SILENT_MS = 3_000;
-/** What the thread told longer ago may be of before the others had another leader: below any election. */
+/** An older status may predate another leader's election: this is below any election timeout. */
 const FRESH_MS = 500;
 /** How long a status may wait for the thread's word, which is else taken to hang. */
 const WORD_MS = 1_000;
@@ -70,7 +72,7 @@ export class ThreadedReplica<Reply> {
   #leadsTerm = 0;
   /** When the thread said something last; of the monotonic clock. */
   #heardAtMs = performance.now();
-  /** Of when the status is that was heard last, by `machineMs`. */
+  /** The time of the newest status, by `machineMs`. */
   #toldAtMs = Number.NEGATIVE_INFINITY;
   /** The index of the last entry that was applied here, and whether that is behind the group's. */
   #applied = 0;
@@ -151,8 +153,7 @@ export class ThreadedReplica<Reply> {
   }
 
   /**
-   * The same, as of after a pause of this process: both threads were stopped then, and what the other
-   * one told before may be long over.
+   * The same, refreshed where this process may have been paused: a status from before the pause may be stale.
    */
   async statusAfterPauses(): Promise<ThreadStatus> {
     const isFresh = () => machineMs() - this.#toldAtMs <= FRESH_MS;

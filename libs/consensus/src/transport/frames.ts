@@ -3,8 +3,8 @@ import type { Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 
 /**
- * What travels between two masters on a connection: frames of length u32 (little-endian, of the
- * body), kind u8, body. The first each way is `hello`; `refused` tells why, before the end.
+ * Frames on a connection between two masters: length u32 (little-endian, of the body), kind u8, body.
+ * The first frame each way is `hello`; `refused` gives the reason before the end.
  */
 export const FRAME_KINDS = {
   hello: 1,
@@ -94,7 +94,7 @@ export async function writeFrame(socket: Socket, frame: Buffer): Promise<void> {
   if (!socket.write(frame)) await once(socket, "drain", { signal: closedSignal(socket) });
 }
 
-/** Aborts when the socket is closed, so that nobody waits for it any more. */
+/** Aborts when the socket is closed, so that a wait for it ends. */
 function closedSignal(socket: Socket): AbortSignal {
   const closed = new AbortController();
   socket.once("close", () => closed.abort());

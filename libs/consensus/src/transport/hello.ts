@@ -20,7 +20,7 @@ export interface Hello {
 
 type Unsigned = Omit<Hello, "proof">;
 
-/** With the signature of who has a key; one without is told apart by its membership. */
+/** Signed where this member has a key; a member without one is known by its membership. */
 export function signedHello(hello: Unsigned, session: string, own: FullIdentity): Hello {
   const { nonce, key } = own;
   return key === undefined
@@ -91,7 +91,7 @@ export function checkHello(
     const message = `this is member ${identity.id}, and not ${to}, which member ${from} asked for`;
     throw new AppError("precondition_failed", message);
   }
-  // A member that is new knows nobody; whom nobody knows yet has a higher id than all.
+  // A new member knows no others; a member that is unknown here has a higher id than all.
   const known = members.find(({ id }) => id === from);
   if (known && known.name !== shownName) {
     const message = `${shownName} does not speak for member ${from}, which is ${known.name}`;

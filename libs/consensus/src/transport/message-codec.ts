@@ -29,10 +29,11 @@ const MESSAGE_HEAD_BYTES = 72;
 const ENTRY_HEAD_BYTES = 24;
 
 /**
- * Writes a message at `offset` and returns where it ends; many stand one after the other.
- * Little-endian, integers as IEEE doubles (exact up to 2^53). A message: type u8, reject u8, zero u16, number of entries u32, bytes of context u32, zero u32, then
- * to, from, term, logTerm, index, commit, rejectHint, then the context and the entries. An entry:
- * type u8, zero u24, bytes of data u32, term, index, data. A snapshot goes on a stream of its own.
+ * Writes a message at `offset` and returns where it ends; messages follow each other.
+ * Little-endian, integers as IEEE doubles (exact up to 2^53). A snapshot goes on a stream of its own.
+ * - Message: type u8, reject u8, zero u16, entry count u32, context bytes u32, zero u32.
+ * - Then to, from, term, logTerm, index, commit, rejectHint, the context and the entries.
+ * - Entry: type u8, zero u24, data bytes u32, term, index, data.
  */
 export function encodeMessage(message: Message, into: Buffer, offset: number): number {
   const type = TYPE_NUMBERS.get(message.type);

@@ -74,7 +74,7 @@ test("a commit index alone leaves by itself soon where nothing else does", async
   expect(sink.frames[0]?.map(({ commit }) => commit)).toEqual([4]);
 });
 
-test("a commit index that a later append does not tell is kept", async () => {
+test("link: a commit index that no later append carries is kept", async () => {
   link.send([commitOnly(4)]);
   link.send([append(3)]);
   await turn();
@@ -100,7 +100,7 @@ test("more than a member's queue holds is dropped", () => {
   expect(link.send([append(1)])).toBe(false);
 });
 
-test("a member that is removed is told what waits before the connection ends", () => {
+test("link: queued messages are sent to a removed member before the end", () => {
   link.send([commitOnly(5)]);
   expect(sink.frames).toEqual([]);
   link.finish();

@@ -27,10 +27,10 @@ export interface FrameSink {
 }
 
 /**
- * What goes to one other member: messages of one turn of the event loop leave in one frame, and
- * none leaves while the connection cannot take more. An append without entries, which tells no more
- * than the commit index, waits a little, and is dropped if an append with entries comes meanwhile.
- * Without a connection messages are dropped, as Raft expects of a network.
+ * The queue of messages for one other member. Messages of one turn of the event loop form one frame.
+ * - No frame is written while the connection has back-pressure.
+ * - An append without entries carries only the commit index: it waits briefly for one with entries.
+ * - Without a connection messages are dropped, as Raft allows.
  */
 export class PeerLink {
   #sink: FrameSink | undefined;
@@ -59,7 +59,9 @@ export class PeerLink {
     sink.destroy();
   }
 
-  /** Sends what waits, and ends the connection: what waits may tell the member that it is removed. */
+  /**
+   * Sends the queue and ends the connection: a queued message may carry the member's own removal.
+   */
   finish(): void {
     const sink = this.#sink;
     if (!sink) return;
@@ -165,7 +167,7 @@ function tellsCommitOnly({ type, entries }: Message): boolean {
   return type === "MsgApp" && entries.length === 0;
 }
 
-/** Drops what a later append of the batch tells too. */
+/** Drops commit indexes that a later append of the batch carries too. */
 function withoutOvertaken(batch: readonly Queued[]): readonly Queued[] {
   if (batch.length === 1) return batch;
   return batch.filter(({ message }, at) => {

@@ -136,7 +136,7 @@ test("masters with certificates of one authority carry messages and snapshots", 
   await one.transport.sendSnapshot(2, { message, meta, chunks: chunks() });
 });
 
-test("a server takes a master of its cluster only, and plain TCP hears nothing of Raft", async () => {
+test("TLS: a server accepts only masters of its cluster; plain TCP gets nothing", async () => {
   const two = await open(2, withTls(await certificate("m2")));
   two.transport.setMembers(members.filter(({ id }) => id === 1));
   expect(await greet(two.port, await certificate("m1"))).toMatchObject({
@@ -163,7 +163,7 @@ test("a server takes a master of its cluster only, and plain TCP hears nothing o
   expect(two.transport.connected).toEqual([]);
 });
 
-test("a caller says nothing to a server that is no master of its cluster, or speaks no TLS", async () => {
+test("TLS: a caller sends nothing to a server that is no master of its cluster", async () => {
   const cases: readonly (readonly [NodeCredentials, RegExp])[] = [
     [withTls(await certificate("m2", ours, "worker")), /m2 is a worker/],
     [withTls(await certificate("m1", theirs)), /no TLS connection/],
@@ -181,7 +181,7 @@ test("a caller says nothing to a server that is no master of its cluster, or spe
   }
 });
 
-test("a renewed certificate is shown to whoever connects from then on; open connections stand", async () => {
+test("TLS: a renewed certificate serves new connections; open ones continue", async () => {
   const [own, other] = [await certificate("m1"), await certificate("m2")];
   const one = await open(1, withTls(own));
   const two = await open(2, withTls(other));
@@ -201,7 +201,7 @@ test("a renewed certificate is shown to whoever connects from then on; open conn
   await expect.poll(() => two.received.length === 1, PATIENT).toBe(true);
 });
 
-test("a master's certificate speaks for that master alone, whoever dials", async () => {
+test("TLS: a master's certificate authorizes that master alone, in both directions", async () => {
   const two = await open(2, withTls(await certificate("m2")));
   two.transport.setMembers(members.filter(({ id }) => id === 1));
   await expect(greet(two.port, await certificate("m3"))).rejects.toMatchObject({
@@ -225,7 +225,7 @@ test("no connection outlives its certificates; the next one is opened by itself"
   const { untilMs } = validityOf(own.material.certificate);
   const clock = vi.spyOn(Date, "now").mockReturnValue(untilMs - 500);
   acquaint(one, two);
-  // Each connection is told of when it comes and when it goes.
+  // `onConnections` is called when a connection opens and when it ends.
   await expect.poll(() => one.turns.length >= 4, PATIENT).toBe(true);
   clock.mockRestore();
   await connected(one, two);

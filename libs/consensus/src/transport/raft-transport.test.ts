@@ -38,7 +38,7 @@ interface Node {
 }
 
 const ports = new Map<string, number>();
-/** Every address that somebody has looked for, each time. */
+/** Every address that `locate` was called with. */
 const lookedFor: string[] = [];
 let nodes: Node[] = [];
 
@@ -136,7 +136,7 @@ test("what cannot be read ends the connection, and says so", async () => {
   expect(errors).toEqual([{ member: 1, error: expect.stringMatching(/./), message }]);
 });
 
-/** What a member answers whoever begins with that frame. */
+/** A member's answer to a connection that begins with that frame. */
 async function greet(
   port: number,
   frame: (session: string) => Buffer,
@@ -149,7 +149,7 @@ async function greet(
   return readHello(next.done ? undefined : next.value);
 }
 
-test("strangers, removed members and older processes are told why they may not speak", async () => {
+test("transport: strangers, removed members and older processes get the reason", async () => {
   const { port } = await open(4);
   const hello: Hello = {
     ...{ format: 1, cluster: "c", from: 1, to: 4, incarnation: 7, purpose: "messages" },

@@ -213,7 +213,9 @@ export class RaftTransport implements Transport {
     return remote;
   }
 
-  /** Whoever speaks for a member that nobody here knows must be one by the others' word. */
+  /**
+   * Resolves with the member that the connection claims to be; the group must know it by that name.
+   */
   async #member(id: number, shownName: string): Promise<Member> {
     const member = this.#members.find((known) => known.id === id) ?? (await this.#lookUp(id));
     if (member?.name === shownName) return member;
@@ -303,7 +305,7 @@ export class RaftTransport implements Transport {
     }
   }
 
-  /** Throws, which ends the connection, for what nobody can read; whoever looks for it finds it logged. */
+  /** Throws for unreadable messages, which ends the connection; the error is logged. */
   #receive(from: number, body: Buffer): void {
     try {
       const messages = decodeMessages(body);
@@ -392,7 +394,7 @@ function endAfter(socket: Socket, validMs: number): void {
   socket.once("close", () => clearTimeout(timer));
 }
 
-/** Tells the other side why, and ends the connection. */
+/** Sends the reason to the other side and ends the connection. */
 function refuse(socket: Socket, error: AppError): void {
   if (!socket.writable) return void socket.destroy();
   socket.on("error", () => undefined);

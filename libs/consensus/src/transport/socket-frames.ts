@@ -2,9 +2,8 @@ import type { Socket } from "node:net";
 import { type Frame, FrameReader } from "./frames.ts";
 
 /**
- * The frames of a socket: one after the other as they are asked for, no faster than that, or all as
- * they come, by a call from the very event that brought them. They end with the socket, and fail with
- * its error or with that of a frame.
+ * The frames of a socket, by `next` with back-pressure or by `forEach` in the socket's own data event.
+ * They end with the socket, and fail with its error or with that of a frame.
  */
 export class SocketFrames implements AsyncIterator<Frame, undefined> {
   readonly reader = new FrameReader();

@@ -28,8 +28,8 @@ export interface PeerSocket {
 }
 
 /**
- * A server for the other masters' connections: hands on those whose other side has shown that it is a
- * master, by its certificate or by the cluster token, and tells of each other one why it is not.
+ * A server for the other masters' connections. `onPeer` gets those that have authenticated as a master,
+ * by certificate or cluster token; `onRefused` gets the others with the error.
  */
 export function createPeerServer(
   credentials: NodeCredentials,
@@ -67,7 +67,7 @@ export async function dialPeer(
   const { tls } = credentials;
   const socket = tls ? dialMaster(host, port, tls) : dialPlain({ host, port });
   socket.setNoDelay(true);
-  // Whoever reads or writes meets errors; one that comes in between must not end the process.
+  // Readers and writers handle errors; an error in between must not end the process.
   socket.on("error", () => undefined);
   try {
     if (tls) {
