@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { etcdStore, etcdVersion } from "./consensus/etcd-store.ts";
 import { measureFailover, measureTransfer } from "./consensus/failover.ts";
-import { askMember } from "./consensus/heddle-client.ts";
+import { queryMember } from "./consensus/heddle-client.ts";
 import { heddleStore } from "./consensus/heddle-store.ts";
 import { measureHttpWrites } from "./consensus/http-writes.ts";
 import { measureRestart } from "./consensus/restart.ts";
@@ -187,7 +187,7 @@ async function blocked(cluster: StoreCluster): Promise<void> {
   const leader = await cluster.leader();
   const before = await termOf(cluster);
   // The answer arrives when the thread is free again.
-  await askMember(cluster.kind.address(leader), `block ${blockedMs}`).catch(() => undefined);
+  await queryMember(cluster.kind.address(leader), `block ${blockedMs}`).catch(() => undefined);
   await cluster.leader();
   const count = (await termOf(cluster)) - before;
   report["electionsWhileBlocked"] = count;

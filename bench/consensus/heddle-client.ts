@@ -74,7 +74,7 @@ export class HeddleClient implements KvClient {
 }
 
 /** Asks a member for its status; `transfer ID` first transfers leadership. */
-export async function askMember(
+export async function queryMember(
   address: string,
   question: string,
 ): Promise<

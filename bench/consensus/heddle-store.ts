@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { askMember, HeddleClient } from "./heddle-client.ts";
+import { HeddleClient, queryMember } from "./heddle-client.ts";
 import type { StoreKind } from "./store-cluster.ts";
 
 const program = fileURLToPath(new URL("./member.ts", import.meta.url));
@@ -23,9 +23,9 @@ export function heddleStore(
       ],
     }),
     address,
-    view: (member) => askMember(address(member), "status"),
+    view: (member) => queryMember(address(member), "status"),
     transfer: async (leader, to) => {
-      await askMember(address(leader), `transfer ${to}`);
+      await queryMember(address(leader), `transfer ${to}`);
     },
     connect: (member) => new HeddleClient(address(member)),
   };
