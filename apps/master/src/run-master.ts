@@ -5,6 +5,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
+import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
@@ -14,7 +15,7 @@ import type { RunningCredentials } from "@heddle/rpc/pki/node-credentials";
 import { formatAuthority } from "@heddle/rpc/pki/tls-files";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
-import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
+import { type MasterConfig, readConfig, secretPathsOf, usageText } from "./config/config.ts";
 import { VERSION } from "./config/version.ts";
 import { prepareCluster } from "./control-plane/raft/prepare-cluster.ts";
 import {
@@ -64,6 +65,7 @@ export async function runMaster(
   try {
     const config = readConfig(args, process.env);
     const logger = createLogger({ service: "master", level: config.logLevel });
+    registerSecretPaths(secretPathsOf(config), (message) => logger.warn(message));
     const goOn = (error: AppError) => goOnWithoutMemory(error, config, logger);
     const removed = Promise.withResolvers<AppError>();
     const full = Promise.withResolvers<AppError>();

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { jsonLog } from "@heddle/rpc/node/log";
 import { nodeUsage, readNodeFlags } from "@heddle/rpc/node/node-flags";
 import { runNode } from "@heddle/rpc/node/run-node";
@@ -14,6 +15,7 @@ if (process.argv.includes("--help")) {
   exitWithParent();
   await runNode(async () => {
     const { flags } = readNodeFlags(process.argv.slice(2));
+    registerSecretPaths(flags.secretPaths ?? [], (message) => log.warn({}, message));
     return startParameterServer(flags, String(JSON.parse(manifest).version), log);
   }, log);
 }

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { registerSecretPaths } from "@heddle/base/secret-paths";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import { jsonLog } from "@heddle/rpc/node/log";
 import { type FlagHelp, nodeUsage, readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
@@ -39,8 +40,17 @@ async function start() {
   });
   const version = String(JSON.parse(manifest).version);
   const engines = engineDefaults(extra);
-  const options = { ...flags, ...readOffer(extra), version, engineDefaults: engines };
+  const secretPaths = [...(flags.secretPaths ?? []), ...credentialFiles()];
+  registerSecretPaths(secretPaths, (message) => log.warn({}, message));
+  const offer = readOffer(extra);
+  const options = { ...flags, ...offer, secretPaths, version, engineDefaults: engines };
   return startWorker(options, ports, log);
+}
+
+/** Files with keys of other services, which the environment names. */
+function credentialFiles(): string[] {
+  const file = process.env["AWS_SHARED_CREDENTIALS_FILE"];
+  return file ? [resolve(file)] : [];
 }
 
 function engineDefaults(flags: Readonly<Record<string, string | undefined>>): EngineOptions {

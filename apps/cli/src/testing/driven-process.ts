@@ -9,10 +9,16 @@ export class DrivenProcess {
   readonly child: ChildProcess;
   readonly #ended: Promise<unknown[]>;
 
-  constructor(command: readonly [string, ...string[]], env: NodeJS.ProcessEnv = {}) {
+  /** `user`: another user and group of the process; needs root. */
+  constructor(
+    command: readonly [string, ...string[]],
+    env: NodeJS.ProcessEnv = {},
+    user?: number | undefined,
+  ) {
     const [program, ...args] = command;
     const inherited = { PATH: process.env["PATH"], HOME: process.env["HOME"] };
     this.child = spawn(program, args, {
+      ...(user !== undefined && { uid: user, gid: user }),
       env: { ...inherited, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { readSecretKeys } from "@heddle/base/secret-keys";
+import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { FIRST_QUESTION } from "@heddle/contracts/catalog";
 import { dataDirectory } from "../connection.ts";
 import { ApiClient } from "../http/api-client.ts";
@@ -50,6 +51,9 @@ export async function runUp(
 ): Promise<number> {
   checkPrograms(options, programs);
   const keys = readSecretKeys(options.secretsKeyFile, process.env);
+  registerSecretPaths([options.dataDir, ...keyFiles(options)], (message) =>
+    output.messages.write(`heddle: ${message}\n`),
+  );
   const data = new DataDirectory(options.dataDir);
   const endpoint = `http://${LOOPBACK}:${options.port}`;
   const lock = data.lock(endpoint);
@@ -66,6 +70,10 @@ export async function runUp(
   } finally {
     lock.release();
   }
+}
+
+function keyFiles({ secretsKeyFile }: UpOptions): string[] {
+  return secretsKeyFile === undefined ? [] : [secretsKeyFile];
 }
 
 interface ClusterSetup {

@@ -1,18 +1,33 @@
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { createApiKey } from "@heddle/auth/api-key";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
-// What a job reaches of a whole cluster of `heddle up`: no file and no process of it, at each level of
-// isolation that this machine has.
+// What a job reaches of a whole cluster of `heddle up`, and of processes that the same user has started by
+// hand: no file and no process, at each level of isolation that this machine has.
 
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const programOf = (app: string) =>
+  fileURLToPath(new URL(`../../../${app}/dist/main.js`, import.meta.url));
 const isRoot = process.getuid?.() === 0;
+/** Without an entry in the password database, as in containers. */
+const plainUser = 1_913_000_001;
 
 /** For each file of the list, and each process: what a task can read, write or signal of it. */
 const INTRUDER = `
@@ -59,29 +74,81 @@ console.log("searched " + files.length + " files and " + pids.length + " process
 `;
 
 describe.each([
-  { flags: [], level: isRoot ? "own user, mounts and processes" : "Landlock" },
-  ...(isRoot ? [{ flags: ["--task-users", "own"], level: "Landlock" }] : []),
-])("with $level", ({ flags, level }) => {
+  { user: undefined, level: isRoot ? "own user, mounts and processes" : "Landlock" },
+  ...(isRoot ? [{ user: plainUser, level: "Landlock" }] : []),
+])("isolation at the level $level", ({ user, level }) => {
   const scratch = mkdtempSync(join(tmpdir(), "heddle-up-isolation-"));
-  // Only the data directory itself keeps others out.
-  chmodSync(scratch, 0o755);
   const data = join(scratch, "data");
-  let cluster: DrivenProcess;
+  const elsewhere = join(scratch, "elsewhere");
+  /** Of the processes that are started by hand, each at a path that a flag gives. */
+  const given = {
+    token: join(elsewhere, "token-of-nodes"),
+    strangerToken: join(elsewhere, "stranger-token"),
+    strangerKey: join(elsewhere, "stranger-key"),
+    secretsKey: join(elsewhere, "stranger-secrets-key"),
+  };
+  const running: DrivenProcess[] = [];
   let port = 0;
 
+  const start = async (command: readonly string[], ready: RegExp) => {
+    const environment = { HEDDLE_DRAIN_MS: "300", MY_SECRET: "of-the-caller", HOME: scratch };
+    const started = new DrivenProcess([process.execPath, ...command], environment, user);
+    running.push(started);
+    await started.printed(ready);
+    return started;
+  };
+
   beforeAll(async () => {
+    // Only the data directory itself keeps others out.
+    chmodSync(scratch, 0o755);
+    if (user !== undefined) chownSync(scratch, user, user);
+    if (!mayRun(user)) return;
     port = await freePort();
+    const nodes = ["--workers", "1", "--parameter-servers", "1"];
     const place = ["--data", data, "--port", String(port), "--profile", "tiny"];
-    const nodes = ["--workers", "1", "--parameter-servers", "1", ...flags];
-    const command = [process.execPath, MAIN, "up", ...place, ...nodes] as const;
-    cluster = new DrivenProcess(command, { HEDDLE_DRAIN_MS: "300", MY_SECRET: "of-the-caller" });
-    await cluster.printed(/Ctrl-C stops everything/);
+    await start([MAIN, "up", ...place, ...nodes], /Ctrl-C stops everything/);
+    await startByHand();
   });
   afterAll(async () => {
-    cluster.child.kill("SIGINT");
-    await cluster.end();
+    for (const { child } of running) child.kill("SIGINT");
+    await Promise.all(running.map((each) => each.end()));
     rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
   });
+
+  /** A worker and a parameter server of the cluster, and a master of another one. */
+  async function startByHand(): Promise<void> {
+    mkdirSync(elsewhere);
+    writeFileSync(given.token, readFileSync(join(data, "cluster-token")));
+    writeFileSync(given.strangerToken, `${"t".repeat(43)}\n`);
+    writeFileSync(given.strangerKey, `${createApiKey("local").text}\n`);
+    writeFileSync(given.secretsKey, `${Buffer.alloc(32, 7).toString("base64")}\n`);
+    for (const path of [elsewhere, ...Object.values(given)]) {
+      chmodSync(path, path === elsewhere ? 0o755 : 0o600);
+      if (user !== undefined) chownSync(path, user, user);
+    }
+    const masters = ["--masters", `127.0.0.1:${grpcPort()}`, "--cluster-token-file", given.token];
+    const dataOf = (name: string) => ["--data", join(elsewhere, name), "--name", name];
+    await Promise.all([
+      start([programOf("worker"), ...dataOf("worker-by-hand"), ...masters], /"ready"/),
+      start([programOf("parameter-server"), ...dataOf("server-by-hand"), ...masters], /"ready"/),
+      start(
+        [
+          ...[programOf("master"), ...dataOf("stranger"), "--http-port", "0", "--grpc-port", "0"],
+          ...["--cluster-token-file", given.strangerToken, "--secrets-key-file", given.secretsKey],
+          ...["--bootstrap-key-file", given.strangerKey],
+        ],
+        /"ready"/,
+      ),
+    ]);
+  }
+
+  function grpcPort(): string {
+    const commands = processesOf(running[0]?.child.pid ?? 0).map((pid) =>
+      readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0"),
+    );
+    const master = commands.find((command) => command.includes("--bootstrap-key-file")) ?? [];
+    return master[master.indexOf("--grpc-port") + 1] ?? "";
+  }
 
   async function call(method: string, path: string, body?: object): Promise<Response> {
     const key = readFileSync(join(data, "bootstrap-key"), "utf8").trim();
@@ -92,39 +159,57 @@ describe.each([
     });
   }
 
-  test("a task reaches no file and no process of the cluster", async (context) => {
-    const workers = (await (await call("GET", "/workers")).json()) as {
-      data: { kind: string; task_isolation: string | null }[];
-    };
-    const told = workers.data.find(({ kind }) => kind === "worker")?.task_isolation;
-    if (told === "none") return context.skip("this machine isolates no tasks");
-    expect(told).toBe(level);
-    const files = filesBelow(data);
-    const secrets = ["bootstrap-key", "cluster-token", "credentials.json", "worker-1/lease.json"];
-    for (const name of secrets) expect(files).toContain(join(data, name));
-    const pids = processesOf(cluster.child.pid ?? 0);
-    expect(pids.length).toBeGreaterThanOrEqual(4);
-    const reply = await call("POST", "/jobs", {
-      name: "intruder",
-      command: [process.execPath, "-e", INTRUDER],
-      environment_variables: { FILES: files.join("\n"), PIDS: pids.join(","), LEVEL: level },
-      resources: { cpu_cores: 0.2, memory_gb: 0.5 },
-    });
-    expect(reply.status, await reply.clone().text()).toBe(202);
-    const { job_id: id } = (await reply.json()) as { job_id: string };
-    await vi.waitFor(
-      async () => {
-        const log = await (await call("GET", `/jobs/${id}/logs?attempt=all`)).text();
-        expect(log).toMatch(/searched \d+ files/);
-        expect(log.split("\n").filter((line) => line.includes("REACHED"))).toEqual([]);
-      },
-      { timeout: 60_000, interval: 200 },
-    );
-    expect(filesBelow(data)).toEqual(
-      expect.arrayContaining(secrets.map((name) => join(data, name))),
-    );
-  });
+  test.each(["worker-1", "worker-by-hand"])(
+    "isolation: a task of %s reaches no secret file and no process",
+    async (worker) => {
+      if (!mayRun(user)) return console.warn(`skipped: user ${user} cannot read this checkout`);
+      const workers = (await (await call("GET", "/workers")).json()) as {
+        data: { kind: string; name: string; task_isolation: string | null }[];
+      };
+      const found = workers.data.filter(({ kind }) => kind === "worker");
+      expect(found.map(({ task_isolation }) => task_isolation)).toEqual([level, level]);
+      const files = [...filesBelow(data), ...filesBelow(elsewhere)];
+      const named = ["bootstrap-key", "cluster-token", "credentials.json", "worker-1/lease.json"];
+      const secrets = [...named.map((name) => join(data, name)), ...Object.values(given)];
+      const kept = [
+        "worker-by-hand/node-id",
+        "server-by-hand/node-id",
+        "stranger/control/identity.json",
+      ];
+      secrets.push(...kept.map((name) => join(elsewhere, name)));
+      expect(files).toEqual(expect.arrayContaining(secrets));
+      const pids = running.flatMap(({ child }) => processesOf(child.pid ?? 0));
+      expect(pids.length).toBeGreaterThanOrEqual(7);
+      const reply = await call("POST", "/jobs", {
+        name: `intruder-${worker}`,
+        command: [process.execPath, "-e", INTRUDER],
+        environment_variables: { FILES: files.join("\n"), PIDS: pids.join(","), LEVEL: level },
+        resources: { cpu_cores: 0.2, memory_gb: 0.5, node_affinity: { name: worker } },
+      });
+      expect(reply.status, await reply.clone().text()).toBe(202);
+      const { job_id: id } = (await reply.json()) as { job_id: string };
+      await vi.waitFor(
+        async () => {
+          const log = await (await call("GET", `/jobs/${id}/logs?attempt=all`)).text();
+          expect(log).toMatch(/searched \d+ files/);
+          expect(log.split("\n").filter((line) => line.includes("REACHED"))).toEqual([]);
+        },
+        { timeout: 60_000, interval: 200 },
+      );
+      expect([...filesBelow(data), ...filesBelow(elsewhere)]).toEqual(
+        expect.arrayContaining(secrets),
+      );
+    },
+  );
 });
+
+/** Whether the user can read this checkout; one below another user's home it cannot. */
+function mayRun(user: number | undefined): boolean {
+  if (user === undefined) return true;
+  const read = [process.execPath, "-e", "require('fs').accessSync(process.argv[1])", MAIN];
+  const [program = "", ...args] = read;
+  return spawnSync(program, args, { uid: user, gid: user, cwd: "/" }).status === 0;
+}
 
 /** Every file of the cluster but those of jobs and weights. */
 function filesBelow(folder: string): string[] {

@@ -185,6 +185,19 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
   return config;
 }
 
+/** Files and directories that hold secrets of this master. */
+export function secretPathsOf(config: MasterConfig): string[] {
+  const { dataDirectory, clusterTokenFile, authorityFile } = config;
+  const { bootstrapKeyFile, secretsKeyFile, joinTokenFile } = config;
+  const given = [bootstrapKeyFile, secretsKeyFile, joinTokenFile];
+  return [
+    dataDirectory,
+    clusterTokenFile,
+    authorityFile,
+    ...given.filter((file) => file !== undefined),
+  ];
+}
+
 function readOrigins(text: string, faults: string[]): string[] {
   const origins = text.split(",").filter(Boolean);
   for (const origin of origins) {

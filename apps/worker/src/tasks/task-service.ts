@@ -63,6 +63,7 @@ export interface TaskServiceOptions {
   readonly taskUsers?: UserRange | "own" | undefined;
   readonly isIsolationOptional?: boolean | undefined;
   readonly hiddenPaths?: readonly string[] | undefined;
+  readonly secretPaths?: readonly string[] | undefined;
   readonly writablePaths?: readonly string[] | undefined;
   readonly artifacts: ArtifactStore;
   readonly followed: FollowedCluster;
@@ -339,19 +340,16 @@ async function findIsolation(
   checkpointRoot: string,
 ): Promise<Isolation> {
   const { log, dataDirectory, isIsolationOptional } = options;
-  const {
-    taskUsers,
-    hiddenPaths: hidden,
-    writablePaths: writable,
-    plugins: programs = [],
-  } = options;
+  const { taskUsers, hiddenPaths = [], secretPaths = [], plugins: programs = [] } = options;
+  const { writablePaths: writable } = options;
+  const hidden = [...hiddenPaths, ...secretPaths];
   const how = { dataDirectory, checkpointRoot, taskUsers, hidden, writable, programs };
   const isolation = await Isolation.find(how);
   const { level, reasons } = isolation;
   const isRefused = level === "none" && isIsolationOptional !== true;
   if (isRefused) {
     const advice =
-      "no job of processes or training comes to this worker: run it as root, use Linux 5.13 or newer with Landlock, or allow it with --task-isolation optional";
+      "no job of processes or training comes to this worker: run it as root without `--task-users own`, or as another user on Linux 5.13 or newer with Landlock, or allow it with --task-isolation optional";
     log.warn({ isolation: level, reasons, advice }, "tasks could read this worker's secrets");
   } else if (reasons.length > 0) log.warn({ isolation: level, reasons }, "how tasks are isolated");
   else log.info({ isolation: level }, "how tasks are isolated");
@@ -371,7 +369,10 @@ async function findExecutors(
   const [container, training] = await Promise.all([
     ContainerExecutor.find(nodeId, log),
     isAllowed
-      ? TrainingExecutor.find(processes, { ...options, plugins: options.plugins ?? [], host })
+      ? TrainingExecutor.find(processes, {
+          ...{ ...options, plugins: options.plugins ?? [], host },
+          socketRoots: isolation.socketRoots,
+        })
       : undefined,
   ]);
   if (training) found.push(training);

@@ -10,11 +10,11 @@ import { AppError } from "@heddle/base/errors";
 export function nodeIdentity(dataDirectory: string): string {
   const path = join(dataDirectory, "node-id");
   try {
-    mkdirSync(dataDirectory, { recursive: true });
+    mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
     const known = readIfThere(path);
     if (known) return known;
     const id = randomUUID();
-    writeFileSync(`${path}.tmp`, `${id}\n`);
+    writeFileSync(`${path}.tmp`, `${id}\n`, { mode: 0o600 });
     renameSync(`${path}.tmp`, path);
     return id;
   } catch (cause) {

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import { readClusterToken } from "../credentials.ts";
@@ -16,6 +17,8 @@ export interface NodeFlags {
   readonly tls?: boolean | undefined;
   /** Under TLS, the token for the node's first certificate. */
   readonly joinToken?: string | undefined;
+  /** Files and directories that hold secrets of this node, absolute. */
+  readonly secretPaths?: readonly string[] | undefined;
 }
 
 const tokenHelp = "--cluster-token-file FILE, the masters' token";
@@ -75,9 +78,12 @@ export function readNodeFlags(
   const grpcHost = text("grpc-host") ?? "127.0.0.1";
   const staysHere = isAllLoopback(grpcHost, masterAddresses(masters));
   const tls = values["tls"] === true || !(staysHere || values["insecure-bind"] === true);
+  const dataDirectory = required(text("data"), "--data DIR, a directory that this node keeps");
+  const secretPaths = [dataDirectory, text("cluster-token-file"), text("join-token-file")];
   return {
     flags: {
-      dataDirectory: required(text("data"), "--data DIR, a directory that this node keeps"),
+      dataDirectory,
+      secretPaths: secretPaths.filter((path) => path !== undefined).map((path) => resolve(path)),
       name: text("name"),
       grpcHost,
       grpcPort: wholeNumber("grpc-port", text("grpc-port"), 0, 65_535) ?? 0,

@@ -10,10 +10,11 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { homedir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
+import { ownHeddleFolders, registeredSecretPaths } from "@heddle/base/secret-paths";
 import type { UserRange } from "@heddle/rpc/node/offer-flags";
 import type { TaskLaunch } from "../executors/executor.ts";
 import { pipesFolder } from "../executors/output-copier.ts";
@@ -42,6 +43,8 @@ export interface IsolationOptions {
 /** Where every program may keep what is not to stay, and the devices. */
 const temporaryFolders = ["/tmp", "/var/tmp", "/run/lock", "/dev"];
 const probeTimeoutMs = 60_000;
+const rootReason =
+  "Landlock: it does not hold a task of root, which reads disks through their devices and reaches root's services; run the worker as another user";
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
 const probe = fileURLToPath(new URL(`./probe-main${extension}`, import.meta.url));
 /** CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_KILL, CAP_SETGID and CAP_SETUID. */
@@ -94,6 +97,10 @@ export class Isolation {
         if (reasons.length === 0) reasons.push(noUsersReason(options));
         continue;
       }
+      if (level === "Landlock" && process.getuid?.() === 0) {
+        reasons.push(rootReason);
+        continue;
+      }
       const found = new Isolation(level, reasons, options, users);
       if (level === "none") return found;
       try {
@@ -104,6 +111,14 @@ export class Isolation {
       }
     }
     throw new Error("the last level needs no trial");
+  }
+
+  /** Where sockets of tasks may lie so that no other job reaches them, the preferred place first. */
+  get socketRoots(): string[] {
+    if (this.level !== "Landlock") return [tmpdir()];
+    // Hidden from all tasks, unlike temporary folders, to which every task of this user writes.
+    const folders = [this.#options.dataDirectory, ...ownHeddleFolders()];
+    return folders.map((folder) => join(realPath(folder), "sockets"));
   }
 
   /** Gives the task what is its own, and says how the launcher is to confine it. */
@@ -152,10 +167,12 @@ export class Isolation {
     const { dataDirectory, checkpointRoot, programs } = this.#options;
     const { hidden = [], writable = [] } = this.#options;
     const data = process.env["HEDDLE_DATA"];
-    const secret = [dataDirectory, checkpointRoot, ...hidden, join(homedir(), ".heddle")];
+    const own = [dataDirectory, checkpointRoot, ...hidden, ...(data ? [data] : [])];
+    // Other processes of this user may have begun since the last launch.
+    const secret = [...own, ...ownHeddleFolders(), ...registeredSecretPaths()];
     return {
       kind: "landlock",
-      hidden: [...secret, ...(data ? [data] : [])].map(realPath),
+      hidden: [...new Set(secret.map(realPath))],
       readable: [
         ...codePaths(programs),
         ...mounts.filter(({ isReadOnly }) => isReadOnly).map(({ path }) => path),

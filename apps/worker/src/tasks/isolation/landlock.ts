@@ -57,7 +57,7 @@ export function restrictByLandlock(paths: LandlockPaths): void {
     "landlock_create_ruleset",
     createRuleset(SYS_CREATE_RULESET, attributes, size, 0),
   );
-  const read = [...allBut("/", paths.hidden), ...paths.readable];
+  const read = ["/", ...paths.readable].flatMap((path) => allBut(path, paths.hidden));
   const write = paths.writable.flatMap((path) => allBut(path, paths.hidden));
   if (read.length + write.length > maxRules) {
     throw new Error(

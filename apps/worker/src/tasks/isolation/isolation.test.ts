@@ -1,0 +1,24 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { Isolation } from "./isolation.ts";
+
+vi.setConfig({ testTimeout: 90_000 });
+
+test.runIf(process.getuid?.() === 0)(
+  "isolation: root with Landlock alone counts as not isolated, and the reason says so",
+  async () => {
+    const dataDirectory = mkdtempSync(join(tmpdir(), "heddle-isolation-"));
+    onTestFinished(() => rmSync(dataDirectory, { recursive: true }));
+    const { level, reasons } = await Isolation.find({
+      ...{ dataDirectory, checkpointRoot: join(dataDirectory, "checkpoints"), programs: [] },
+      taskUsers: "own",
+    });
+    expect(level).toBe("none");
+    expect(reasons).toEqual([
+      expect.stringContaining("--task-users own"),
+      expect.stringMatching(/^Landlock: .*reads disks.*run the worker as another user/),
+    ]);
+  },
+);
