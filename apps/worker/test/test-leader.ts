@@ -116,9 +116,11 @@ export class TestLeader {
     for (const give of held) give();
   }
 
+  /** `user`: another user and group of the worker; needs root. */
   async startWorker(
     settings: Readonly<Record<string, unknown>> = {},
     environment: Readonly<Record<string, string>> = {},
+    user?: number | undefined,
   ): Promise<ChildProcess> {
     const argument = JSON.stringify({
       dataDirectory: join(this.folder, "worker"),
@@ -130,6 +132,7 @@ export class TestLeader {
     const child = spawn(process.execPath, [workerProgram, argument], {
       stdio: ["ignore", "pipe", "inherit"],
       env: { ...process.env, ...environment },
+      ...(user !== undefined && { uid: user, gid: user }),
       detached: true,
     });
     this.#workers.add(child);

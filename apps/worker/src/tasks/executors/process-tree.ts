@@ -74,6 +74,33 @@ export function processesOf(
   return [...found.values()];
 }
 
+/** A task as its processes show it. */
+interface MarkedTask {
+  readonly mark: string;
+  /** The wrapper, which ends by itself after all others: what they leave behind becomes its child. */
+  readonly leader: ProcessEntry | undefined;
+  readonly others: readonly ProcessEntry[];
+}
+
+/** The tasks of which processes with such a mark live. */
+export function markedTasks(isMark: (mark: string) => boolean): MarkedTask[] {
+  const marked = markedProcesses().filter(({ mark }) => isMark(mark));
+  return [...Map.groupBy(marked, ({ mark }) => mark)].map(([mark, processes]) => {
+    const entries = processes.flatMap(({ pid }) => readProcess(pid) ?? []);
+    const leader = entries.find(({ pid, session }) => pid === session);
+    const others = processesOf(leader, mark).filter(({ pid }) => pid !== leader?.pid);
+    return { mark, leader, others };
+  });
+}
+
+/** Kills the processes but the task's leader, which then ends; a stopped one is continued for that. */
+export function killAllButLeader(leader: number | undefined, pids: readonly number[]): number {
+  const others = pids.filter((pid) => pid !== leader);
+  const killed = others.filter((pid) => signalProcess(pid, "SIGKILL")).length;
+  if (leader !== undefined && leader > 1 && pids.includes(leader)) signalProcess(leader, "SIGCONT");
+  return killed;
+}
+
 function nearOf({ pid, startTime }: ProcessRecord, all: readonly ProcessEntry[]): ProcessEntry[] {
   // A session of another container has no leader here.
   if (pid <= 1) return [];

@@ -11,6 +11,7 @@ const ignoredByNode = [13, 25];
 const PR_SET_NO_NEW_PRIVS = 38;
 const PR_CAPBSET_DROP = 24;
 const PR_CAP_AMBIENT = 47;
+const PR_SET_CHILD_SUBREAPER = 36;
 const PR_CAP_AMBIENT_CLEAR_ALL = 4;
 const lastCapability = 63;
 
@@ -66,19 +67,25 @@ export function dropCapabilities(): void {
   for (let each = 0; each <= lastCapability; each++) prctlCall(PR_CAPBSET_DROP, each, 0, 0, 0);
 }
 
-/** Becomes the program, with the standard streams alone. Throws where it cannot. */
+/** From now on this process, and what it becomes, is the parent of descendants whose parents end. */
+export function adoptOrphans(): void {
+  checked("prctl(PR_SET_CHILD_SUBREAPER)", prctlCall(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
+}
+
+/** Becomes the program, with its first `descriptors` alone. Throws where it cannot. */
 export function execute(
   program: string,
   command: readonly string[],
   environment: Readonly<Record<string, string>>,
+  descriptors = 3,
 ): never {
   for (const signal of ignoredByNode) signalCall(signal, 0);
-  if (Number(closeRangeCall(SYS_CLOSE_RANGE, 3, 0xffffffff, CLOSE_RANGE_CLOEXEC)) < 0) {
+  if (Number(closeRangeCall(SYS_CLOSE_RANGE, descriptors, 0xffffffff, CLOSE_RANGE_CLOEXEC)) < 0) {
     // Linux before 5.11.
     for (const name of readdirSync("/proc/self/fd")) fcntlCall(Number(name), F_SETFD, FD_CLOEXEC);
   }
   // Node marks all that it was started with.
-  for (const stream of [0, 1, 2]) fcntlCall(stream, F_SETFD, 0);
+  for (let each = 0; each < descriptors; each++) fcntlCall(each, F_SETFD, 0);
   const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
   checked("execve", execveCall(program, [...command, null], [...variables, null]));
   throw new Error("execve returned");

@@ -8,10 +8,15 @@ const launchTimeoutMs = 60_000;
 const maxAnswerBytes = 8_192;
 
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
-const launcher = fileURLToPath(new URL(`./launcher-main${extension}`, import.meta.url));
+const commandOf = (name: string) => [
+  ...[process.execPath, "--max-old-space-size=64"],
+  fileURLToPath(new URL(`./${name}${extension}`, import.meta.url)),
+];
 
 /** The launcher's command line. Its memory is small, and it reads no options from the environment. */
-export const LAUNCHER: readonly string[] = [process.execPath, "--max-old-space-size=64", launcher];
+export const LAUNCHER: readonly string[] = commandOf("launcher-main");
+/** Likewise of what becomes the program after it as a subreaper. */
+export const SUBREAPER: readonly string[] = commandOf("subreaper-main");
 
 /**
  * Gives the launcher its orders over its descriptor. Resolves when it is about to become the program.

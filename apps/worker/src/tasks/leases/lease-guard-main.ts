@@ -3,9 +3,8 @@ import { createInterface } from "node:readline";
 import { ContainerCli } from "../containers/container-cli.ts";
 import { removeContainers } from "../containers/container-executor.ts";
 import {
-  markedProcesses,
-  processesOf,
-  readProcess,
+  killAllButLeader,
+  markedTasks,
   signalProcess,
   straysOf,
   usersOfTasks,
@@ -19,11 +18,14 @@ import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
 const checkMs = 200;
 /** After the worker's death, how long it tries to kill a task. */
 const maxOrphanSweepMs = 10 * 60_000;
+/** The processes that lead tasks end by themselves, or are killed after so many rounds. */
+const maxLeaderRounds = 40;
 
 const orders = JSON.parse(process.argv[2] ?? "{}") as GuardOrders;
 let expiresAtMs = Number.NEGATIVE_INFINITY;
 let isOrphan = false;
 let isRemoving = false;
+let rounds = 0;
 /** Users of the worker's tasks at its death, or at the lease's end. */
 const users = new Set<number>();
 
@@ -78,16 +80,16 @@ function endProcesses(): number {
       // The branch exists only while a task does.
     }
   }
-  const marked = markedProcesses().filter(({ mark }) => mark.startsWith(`${orders.nodeId}/`));
-  const found = new Set(marked.map(({ pid }) => pid));
-  for (const mark of new Set(marked.map((each) => each.mark))) {
-    const leader = marked
-      .filter((each) => each.mark === mark)
-      .flatMap(({ pid }) => readProcess(pid) ?? [])
-      .find(({ pid, session }) => pid === session);
-    for (const { pid } of processesOf(leader, mark)) found.add(pid);
+  const found = new Set<number>();
+  const isOwn = (mark: string) => mark.startsWith(`${orders.nodeId}/`);
+  const tasks = markedTasks(isOwn);
+  rounds = tasks.length === 0 ? 0 : rounds + 1;
+  for (const { leader, others } of tasks) {
+    const pids = [...others, ...(leader ? [leader] : [])].map(({ pid }) => pid);
+    for (const pid of pids) found.add(pid);
+    killAllButLeader(leader?.pid, pids);
+    if (leader && rounds > maxLeaderRounds) signalProcess(leader.pid, "SIGKILL");
   }
-  for (const pid of found) signalProcess(pid, "SIGKILL");
   for (const { pid } of straysOf(users)) if (signalProcess(pid, "SIGKILL")) found.add(pid);
   return found.size;
 }

@@ -9,25 +9,29 @@ import {
 } from "../executors/executor.ts";
 import { OutputCopier, OutputPipes } from "../executors/output-copier.ts";
 import {
+  killAllButLeader,
   MARK_VARIABLE,
-  markedProcesses,
+  markedTasks,
   markOf,
   type ProcessRecord,
   readProcess,
-  signalProcess,
   USER_VARIABLE,
 } from "../executors/process-tree.ts";
 import type { Isolated, Isolation } from "../isolation/isolation.ts";
 import type { LaunchOrders } from "../isolation/launch-orders.ts";
-import { giveOrders, LAUNCHER } from "../isolation/start-launcher.ts";
+import { giveOrders, LAUNCHER, SUBREAPER } from "../isolation/start-launcher.ts";
 import { keyOf } from "../records/task-plan.ts";
 import type { CgroupBranch } from "./cgroup.ts";
 import { ProcessTask, shellMessagesFile } from "./process-task.ts";
 
+/** Of about 10 ms; a child that is still there, as in an uninterruptible read, is left behind. */
+const maxSweepRounds = 500;
+
 /**
  * The shell between this worker and the launcher. It runs with the worker's rights and a clean
  * environment, sets limits, and keeps the exit status in a file for a restarted worker. It ignores
- * signals to its group; its messages about the program's end go to a file of their own.
+ * signals to its group; its messages about the program's end go to a file of their own. At the end it
+ * kills its children: as a subreaper it has every process that the program left behind.
  */
 const WRAPPER = [
   "status=$1 data=$2; shift 2",
@@ -36,7 +40,13 @@ const WRAPPER = [
   // As sh, bash prints nothing; in another shell this would end it.
   '[ -z "$BASH_VERSION" ] || ! (set +o posix) 2> /dev/null || set +o posix',
   'exec 4>&2 2>&3 3>&-; (exec "$@" 2>&4 4>&-)',
-  'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"; exit $code',
+  'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"',
+  'exec 2> /dev/null; children="/proc/$$/task/$$/children" round=0',
+  `while [ -r "$children" ] && [ $round -lt ${maxSweepRounds} ]; do`,
+  '  left=; read -r left < "$children"; [ -n "$left" ] || break; kill -KILL $left',
+  // A shell reaps children that it did not start while it waits for one that it did.
+  "  sleep 0.01; round=$((round + 1))",
+  "done; exit $code",
 ].join("\n");
 /** Of the wrapper and the launcher, which run with the worker's rights. */
 const ownPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -108,8 +118,12 @@ export class ProcessExecutor implements Executor {
       environment: { ...environment, [MARK_VARIABLE]: mark },
     };
     const wordsFile = shellMessagesFile(statusFile);
+    // Nothing else finds a program of the worker's own user that has left its session and environment.
+    const shell = user === undefined && !leaf ? [...SUBREAPER, "/bin/sh"] : ["/bin/sh"];
     const { child, copier } = await startWithOutput(launch, mark, (output) =>
-      spawnDetached(args, { mark, user, input: program.input, wordsFile, output }),
+      spawnDetached([...shell, ...args], {
+        ...{ mark, user, input: program.input, wordsFile, output },
+      }),
     );
     const pid = child.pid as number;
     const record: ProcessRecord = { pid, startTime: readProcess(pid)?.startTime ?? 0 };
@@ -144,9 +158,11 @@ export class ProcessExecutor implements Executor {
   async sweep(known: ReadonlySet<string>): Promise<number> {
     const prefix = `${this.#nodeId}/`;
     let count = 0;
-    for (const { pid, mark } of markedProcesses()) {
-      if (!mark.startsWith(prefix) || known.has(mark.slice(prefix.length))) continue;
-      if (signalProcess(pid, "SIGKILL")) count += 1;
+    const isUnknown = (mark: string) =>
+      mark.startsWith(prefix) && !known.has(mark.slice(prefix.length));
+    for (const { leader, others } of markedTasks(isUnknown)) {
+      const pids = [...others, ...(leader ? [leader] : [])].map(({ pid }) => pid);
+      count += killAllButLeader(leader?.pid, pids);
     }
     const leaves = new Set([...known].map((key) => key.replaceAll("/", ".")));
     for (const name of this.#branch?.leaves() ?? []) {
@@ -201,7 +217,7 @@ async function startWithOutput(
  * outlives it.
  */
 function spawnDetached(
-  args: readonly string[],
+  [program = "", ...args]: readonly string[],
   task: {
     readonly mark: string;
     readonly user: number | undefined;
@@ -212,7 +228,7 @@ function spawnDetached(
   },
 ): Promise<ChildProcess> {
   const words = openSync(task.wordsFile, "w", 0o600);
-  const child = spawn("/bin/sh", [...args], {
+  const child = spawn(program, args, {
     cwd: "/",
     env: {
       ...{ PATH: ownPath, [MARK_VARIABLE]: task.mark },

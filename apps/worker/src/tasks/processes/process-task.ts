@@ -9,6 +9,7 @@ import type { OutputCopier } from "../executors/output-copier.ts";
 import {
   catches,
   groupOf,
+  killAllButLeader,
   memoryOf,
   type ProcessEntry,
   type ProcessRecord,
@@ -24,6 +25,8 @@ import type { Cgroup } from "./cgroup.ts";
 const pollMs = 200;
 /** Between two rounds of killing: a process that forked meanwhile is found in the next. */
 const killRoundMs = 20;
+/** A wrapper that has not ended by then is killed; processes of its task may outlive it. */
+const maxWrapperMs = 8_000;
 /** Processes that survive this, as in an uninterruptible read, are left behind. */
 const maxKillMs = 10_000;
 /** An exit status has three digits at most. */
@@ -72,11 +75,13 @@ export class ProcessTask implements TaskHandle {
 
   async kill(): Promise<void> {
     const { leaf } = this.#options;
-    const end = performance.now() + maxKillMs;
+    const startMs = performance.now();
     for (;;) {
       this.killNow();
       if (this.#members().length === 0 && this.#strays().length === 0) break;
-      if (performance.now() > end) break;
+      const passedMs = performance.now() - startMs;
+      if (passedMs > maxWrapperMs && !this.#ended) signalProcess(this.record.pid, "SIGKILL");
+      if (passedMs > maxKillMs) break;
       await delay(killRoundMs);
     }
     leaf?.remove();
@@ -84,9 +89,12 @@ export class ProcessTask implements TaskHandle {
 
   killNow(): void {
     this.#options.leaf?.kill();
-    for (const { pid } of [...this.#members(), ...this.#strays()]) signalProcess(pid, "SIGKILL");
+    const members = this.#members();
+    const pids = [...members, ...this.#strays()].map(({ pid }) => pid);
+    killAllButLeader(this.record.pid, pids);
     // Without /proc only the group can be reached.
-    if (!this.#ended && this.#options.child) signalProcess(-this.record.pid, "SIGKILL");
+    const { child } = this.#options;
+    if (members.length === 0 && !this.#ended && child) signalProcess(-this.record.pid, "SIGKILL");
   }
 
   async usage(): Promise<TaskUsage> {
