@@ -65,7 +65,7 @@ export class TrainingCluster {
       ...{ ticket: "", jobId: `job_${randomUUID()}`, jobName: "test", algorithm, config },
       ...{ attempt: 1, rank: 0, tasks: 1, nodes: [], resumeFrom: "", keepCheckpoints: 3 },
       ...{ host: "127.0.0.1", threads: 1, hasGpu: false, release: "0.0.0" },
-      ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "" },
+      ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "", socketDirectory: "" },
       parameterServers: servers.map(({ address }) => address),
       readyServers: servers.map(({ address }) => address),
       ...options,
@@ -122,12 +122,14 @@ export class TrainingJob {
     const orders = { ...this.#orders, ...changes };
     const root = join(this.#cluster.folder, orders.jobId);
     const task = join(root, `${orders.attempt}.${orders.rank}`);
-    mkdirSync(task, { recursive: true });
+    const socketDirectory = join(root, `sockets-${orders.attempt}`);
+    for (const folder of [task, socketDirectory]) mkdirSync(folder, { recursive: true });
     return this.#cluster.start({
       ...orders,
       checkpointDirectory: join(root, "checkpoints"),
       artifactDirectory: join(task, "artifacts"),
       progressFile: join(task, "progress.jsonl"),
+      socketDirectory,
     });
   }
 

@@ -1,15 +1,13 @@
 import { randomUUID } from "node:crypto";
-import { readdir, rm, stat } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isProcessAlive } from "./process-alive.ts";
 
-const NAME = /^heddle-(?:(?:ps|data)-(\d+)-[\w-]+|shared-[\w-]+)\.sock(\.\d+)?$/;
+const NAME = /^heddle-(?:ps|data)-(\d+)-[\w-]+\.sock$/;
 /** How many are looked at in one call, so that it never takes long. */
 const maxSockets = 4_096;
-/** What refuses and is younger may be about to listen. */
-const minAgeMs = 60_000;
 
 /**
  * A path for a socket of this process that is nobody else's: short, since a socket's path has at most
@@ -19,26 +17,20 @@ export function ownSocketPath(use: "ps" | "data"): string {
   return join(tmpdir(), `heddle-${use}-${process.pid}-${randomUUID().slice(0, 8)}.sock`);
 }
 
-/** One that several processes find by what they all know. */
-export function sharedSocketPath(key: string): string {
-  return join(tmpdir(), `heddle-shared-${key}.sock`);
-}
-
 /** Removes the sockets of processes that were killed, and could not; gives how many. */
 export async function removeStaleSockets(folder = tmpdir()): Promise<number> {
   const names = await readdir(folder).catch(() => []);
   let removed = 0;
   for (const name of names.filter((each) => NAME.test(each)).slice(0, maxSockets)) {
-    if (await isStale(join(folder, name), NAME.exec(name)?.[1])) removed++;
+    if (await isStale(join(folder, name), Number(NAME.exec(name)?.[1]))) removed++;
   }
   return removed;
 }
 
 /** Whether it was one, and is removed. */
-async function isStale(path: string, pid: string | undefined): Promise<boolean> {
-  if (pid !== undefined && isProcessAlive(Number(pid))) return false;
+async function isStale(path: string, pid: number): Promise<boolean> {
+  if (isProcessAlive(pid)) return false;
   try {
-    if (pid === undefined && Date.now() - (await stat(path)).mtimeMs < minAgeMs) return false;
     // Its process may be one of another container, whose ids mean nothing here.
     if (!(await isRefused(path))) return false;
     await rm(path);

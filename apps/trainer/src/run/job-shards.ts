@@ -1,8 +1,7 @@
-import { createHash } from "node:crypto";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
-import { sharedSocketPath } from "@heddle/base/temporary-socket";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
 import {
@@ -326,15 +325,9 @@ export class JobShards {
     }
   }
 
-  /** A socket's path must be short and unique: it is derived from job, attempt and node. */
   #group(fragment: number): NodeGroup {
-    const { orders } = this.#options;
     const { member, members, node } = this.#place;
-    const id = createHash("sha256").update(
-      `${orders.jobId}/${orders.attempt}/${orders.nodes[orders.rank] ?? node}`,
-    );
-    const own = `${id.digest("hex").slice(0, 20)}-${fragment}`;
-    const socketPath = sharedSocketPath(own);
+    const socketPath = join(this.#options.orders.socketDirectory, `${node}-${fragment}`);
     return { member, members, socketPath };
   }
 }

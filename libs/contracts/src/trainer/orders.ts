@@ -45,4 +45,6 @@ export interface TrainerOrders {
   readonly checkpointDirectory: string;
   readonly artifactDirectory: string;
   readonly progressFile: string;
+  /** Where the tasks of this attempt on this node have their sockets; no other job reaches it. */
+  readonly socketDirectory: string;
 }

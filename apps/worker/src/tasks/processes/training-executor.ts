@@ -24,10 +24,14 @@ import {
 import type { TaskPlan } from "../records/task-plan.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
+import { SocketFolders } from "./socket-folders.ts";
 import { trainerProgram } from "./trainer-program.ts";
 
 /** The worker's part of a trainer's orders. */
 interface TrainerContext {
+  readonly nodeId: string;
+  /** Where the folders of the tasks' sockets may lie. */
+  readonly socketRoots: readonly string[];
   readonly credentials: NodeCredentials;
   /** This machine's address for parameter servers. */
   readonly host: string;
@@ -56,6 +60,7 @@ export class TrainingExecutor implements Executor {
   readonly schemas: Readonly<Record<string, string>>;
   readonly #processes: ProcessExecutor;
   readonly #context: TrainerContext;
+  readonly #sockets: SocketFolders;
 
   private constructor(
     processes: ProcessExecutor,
@@ -64,6 +69,7 @@ export class TrainingExecutor implements Executor {
   ) {
     this.#processes = processes;
     this.#context = context;
+    this.#sockets = new SocketFolders(context.nodeId, context.socketRoots);
     this.algorithms = ["ppo", "weave", ...algorithms];
     this.environments = [...ENVIRONMENTS.keys(), ...environments];
     this.schemas = schemas;
@@ -120,26 +126,53 @@ export class TrainingExecutor implements Executor {
       throw new LaunchError("LaunchFailed", message);
     }
     const command = [process.execPath, trainerProgram("main")];
-    const input = JSON.stringify(this.#orders(launch));
-    const handle = await this.#processes.startProgram(launch, { command, input });
-    // A killed trainer could not remove its sockets.
-    void handle.exited.then(clearSockets, clearSockets);
-    return asTrainer(handle, launch);
+    const attempt = attemptOf(launch);
+    const sockets = this.#sockets.acquire(attempt);
+    const release = () => this.#sockets.release(attempt);
+    try {
+      const input = JSON.stringify({ ...this.#orders(launch), socketDirectory: sockets });
+      const mounts = [...launch.mounts, { path: sockets, isReadOnly: false }];
+      const handle = await this.#processes.startProgram({ ...launch, mounts }, { command, input });
+      return this.#followed(handle, launch, { sockets, release });
+    } catch (error) {
+      release();
+      throw error;
+    }
   }
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
+    const attempt = attemptOf(launch);
+    const sockets = String((record as { sockets?: unknown } | null)?.sockets ?? "");
+    const isAdopted = this.#sockets.adopt(attempt, sockets);
     const handle = await this.#processes.adopt(launch, record);
-    void handle?.exited.then(clearSockets, clearSockets);
-    return handle && asTrainer(handle, launch);
+    const release = () => isAdopted && this.#sockets.release(attempt);
+    if (!handle) release();
+    return handle && this.#followed(handle, launch, { sockets, release });
+  }
+
+  /** One that was killed could not remove its sockets. */
+  #followed(
+    handle: TaskHandle,
+    launch: TaskLaunch,
+    { sockets, release }: { readonly sockets: string; release(): unknown },
+  ): TaskHandle {
+    const onEnd = () => {
+      release();
+      void removeStaleSockets();
+    };
+    void handle.exited.then(onEnd, onEnd);
+    const trainer = asTrainer(handle, launch);
+    return { ...trainer, record: { ...(handle.record as object), sockets } };
   }
 
   /** The executor of processes sweeps them by their marks; only their sockets are left. */
   async sweep(): Promise<number> {
+    this.#sockets.sweep();
     await removeStaleSockets();
     return 0;
   }
 
-  #orders({ plan, environment, ...places }: TaskLaunch): TrainerOrders {
+  #orders({ plan, environment, ...places }: TaskLaunch): Omit<TrainerOrders, "socketDirectory"> {
     const { id, spec } = plan;
     const { parameterServers, readyServers, jobToken, ticket, nodes } = places;
     const { credentials, host, version, plugins } = this.#context;
@@ -202,8 +235,9 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
   };
 }
 
-async function clearSockets(): Promise<void> {
-  await removeStaleSockets();
+/** Its tasks on this node meet. */
+function attemptOf({ plan }: TaskLaunch): string {
+  return `${plan.id.jobId}/${plan.id.attempt}`;
 }
 
 /** The config as JSON; submission has refused invalid JSON. */
