@@ -1,6 +1,7 @@
 import { chownSync, readdirSync, readFileSync } from "node:fs";
+import { until } from "@heddle/base/testing/until";
 import { expect, type TestContext, test, vi } from "vitest";
-import { newLeader, shell, taskId, until } from "../../../test/test-leader.ts";
+import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 
 // Programs that leave their task's session, parents and environment. The worker of these tests has a
 // user without privileges, so that neither another user nor, usually, a cgroup tells them from others.
