@@ -9,6 +9,7 @@ import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
+import { INSECURE_NODES } from "@heddle/rpc/node/own-credentials";
 import { authorityHash, type CertificateAuthority } from "@heddle/rpc/pki/certificate-authority";
 import { parseJoinToken } from "@heddle/rpc/pki/join-token";
 import type { RunningCredentials } from "@heddle/rpc/pki/node-credentials";
@@ -215,6 +216,7 @@ async function openCredentials(
   log: Logger,
 ): Promise<OwnCredentials> {
   const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
+  if (config.isExposed) log.warn(INSECURE_NODES);
   if (!config.tls) {
     const clusterToken = await readOrCreateClusterToken(config.clusterTokenFile);
     return { credentials: plainCredentials(name, clusterToken), authority: undefined };
@@ -264,7 +266,6 @@ function openControl(
   });
 }
 
-/** The token exists once an administrator has added this master, possibly while it waits. */
 /** Rejects if another process listens there; port 0 is any free one. */
 async function checkPort(host: string, port: number, option: string): Promise<void> {
   if (port === 0) return;
@@ -280,6 +281,7 @@ async function checkPort(host: string, port: number, option: string): Promise<vo
   await once(probe, "close");
 }
 
+/** The token comes when an administrator has added this master, which may be while it waits. */
 function joinTokenReader({ joinTokenFile }: MasterConfig): () => string | undefined {
   return () => {
     if (joinTokenFile === undefined || !existsSync(joinTokenFile)) return undefined;

@@ -208,7 +208,8 @@ export class MasterGroup {
     return [
       ...["--data", this.directory(name), "--name", name, "--http-port", "0"],
       ...["--grpc-port", String(this.#ports.get(name))],
-      ...["--http-host", host, "--grpc-host", host, "--insecure-bind"],
+      ...["--http-host", host, "--grpc-host", host],
+      ...["--insecure-bind", "--insecure-nodes"],
       ...(this.#ports.size > 1 ? ["--peers", peers.join(",")] : []),
       ...["--cluster-token-file", this.tokenFile],
       ...["--bootstrap-key-file", join(this.folder, "admin-key"), "--profile", "tiny"],

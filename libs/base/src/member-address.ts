@@ -1,7 +1,5 @@
 import { AppError } from "./errors.ts";
-
-/** The highest port that there is. */
-const MAX_PORT = 65_535;
+import { isHostPort, MAX_PORT } from "./network-address.ts";
 
 /** Throws `invalid_value` for what can be no name of a master, which files and certificates bear. */
 export function checkMemberName(name: string): void {
@@ -12,9 +10,7 @@ export function checkMemberName(name: string): void {
 
 /** Throws `invalid_value` for an address at which other masters could not reach one. */
 export function checkMemberAddress(address: string): void {
-  const isAddress = /^(\[[0-9a-f:]+\]|[^\s:/=,]+):\d{1,5}$/i.test(address);
-  const port = Number(address.slice(address.lastIndexOf(":") + 1));
-  if (isAddress && port >= 1 && port <= MAX_PORT) return;
+  if (isHostPort(address)) return;
   const message = `--address takes HOST:PORT with a port from 1 to ${MAX_PORT}, not "${address}".`;
   throw new AppError("invalid_value", message);
 }

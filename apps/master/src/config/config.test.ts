@@ -28,14 +28,40 @@ describe("readConfig", () => {
   });
 
   it.each(["0.0.0.0", "::", "10.0.0.1", "example.org"])(
-    "refuses to listen on %s without TLS unless that is allowed",
+    "serves HTTP on %s without TLS only with --insecure-bind",
     (host) => {
-      expect(() => readConfig(["--http-host", host], {})).toThrow(/--insecure-bind/);
-      expect(readConfig(["--http-host", host, "--insecure-bind"], {}).httpHost).toBe(host);
-      expect(readConfig(["--grpc-host", host], {}).tls).toBe(true);
-      expect(readConfig(["--grpc-host", host, "--insecure-bind"], {}).tls).toBe(false);
-      const peers = ["--peers", `master-1=127.0.0.1:1,b=${host}:1`];
-      expect(readConfig(peers, {}).tls).toBe(true);
+      const args = ["--http-host", host];
+      expect(() => readConfig(args, {})).toThrow(/--http-host.*--insecure-bind/);
+      expect(() => readConfig([...args, "--insecure-nodes"], {})).toThrow(/--insecure-bind/);
+      expect(readConfig([...args, "--insecure-bind"], {}).httpHost).toBe(host);
+    },
+  );
+
+  it.each([
+    ["0.0.0.0", "0.0.0.0"],
+    ["::", "[::]"],
+    ["10.0.0.1", "10.0.0.1"],
+    ["example.org", "example.org"],
+  ])("turns TLS between nodes off on %s only with --insecure-nodes", (host, dialled) => {
+    const peers = ["--peers", `master-1=127.0.0.1:1,b=${dialled}:1`];
+    for (const args of [["--grpc-host", host], peers]) {
+      const secure = { tls: true, isExposed: false };
+      expect(readConfig(args, {})).toMatchObject(secure);
+      expect(readConfig([...args, "--insecure-bind"], {})).toMatchObject(secure);
+      expect(readConfig(args, { HEDDLE_INSECURE_BIND: "true" })).toMatchObject(secure);
+      const plain = { tls: false, isExposed: true };
+      expect(readConfig([...args, "--insecure-nodes"], {})).toMatchObject(plain);
+      expect(readConfig(args, { HEDDLE_INSECURE_NODES: "true" })).toMatchObject(plain);
+      expect(readConfig([...args, "--insecure-nodes", "--tls"], {})).toMatchObject(secure);
+    }
+    expect(readConfig([], {})).toMatchObject({ tls: false, isExposed: false });
+  });
+
+  it.each(["b=h:0", "b=h:65536", "b=h:99999", "b=h", "=h:1", "b=::1:8081"])(
+    "refuses --peers %s",
+    (peer) => {
+      const args = ["--peers", `master-1=127.0.0.1:1,${peer}`];
+      expect(() => readConfig(args, {})).toThrow(/--peers takes name=host:port/);
     },
   );
 

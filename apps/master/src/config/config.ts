@@ -2,6 +2,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
+import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/network-address";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
 import type { LogLevel } from "@heddle/observability/logger";
 import { isOrigin } from "../http/cors.ts";
@@ -32,7 +33,8 @@ export interface MasterConfig {
   readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
-  readonly insecureBind: boolean;
+  /** Whether nodes of other machines are reached without TLS. */
+  readonly isExposed: boolean;
   /** Whether nodes authenticate by certificates over TLS. */
   readonly tls: boolean;
   /** The file with the key and certificate that sign the nodes' certificates. */
@@ -119,14 +121,26 @@ const SETTINGS = {
   "acknowledge-ms": ["HEDDLE_ACKNOWLEDGE_MS", "30000", "time for workers to take a job's tasks"],
 } as const satisfies Record<string, readonly [env: string, fallback: string, help: string]>;
 
+/** Each flag that takes no value, its environment variable and its help. */
+const SWITCHES = {
+  tls: ["HEDDLE_TLS", "certificates and TLS between nodes; always on beyond loopback"],
+  "insecure-bind": ["HEDDLE_INSECURE_BIND", "serve HTTP beyond loopback without TLS"],
+  "insecure-nodes": [
+    "HEDDLE_INSECURE_NODES",
+    "beyond loopback: no TLS between nodes, unless --tls; anyone can read it",
+  ],
+} as const satisfies Record<string, readonly [env: string, help: string]>;
+
 type SettingName = keyof typeof SETTINGS;
+type SwitchName = keyof typeof SWITCHES;
 const NAMES = Object.keys(SETTINGS) as SettingName[];
+const SWITCH_NAMES = Object.keys(SWITCHES) as SwitchName[];
 const LOG_LEVELS: readonly string[] = ["debug", "info", "warn", "error", "silent"];
 const PROFILES: readonly string[] = CATALOG_PROFILES;
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
-  const { values, insecureBind, tls } = readValues(args, env);
+  const { values, switches } = readValues(args, env);
   const faults: string[] = [];
   const whole = (name: SettingName, min: number, max: number): number => {
     const value = /^\d{1,12}$/.test(values[name]) ? Number(values[name]) : -1;
@@ -136,13 +150,13 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     return value;
   };
   const dataDirectory = resolve(values.data);
-  const read: MasterConfig = {
+  const read: Omit<MasterConfig, "tls" | "isExposed"> = {
     dataDirectory,
     httpHost: values["http-host"],
-    httpPort: whole("http-port", 0, 65_535),
+    httpPort: whole("http-port", 0, MAX_PORT),
     grpcHost: values["grpc-host"],
-    grpcPort: whole("grpc-port", 0, 65_535),
-    raftPort: whole("raft-port", 0, 65_535),
+    grpcPort: whole("grpc-port", 0, MAX_PORT),
+    raftPort: whole("raft-port", 0, MAX_PORT),
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
     secretsKeyFile: values["secrets-key-file"] || undefined,
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
@@ -156,8 +170,6 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     },
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
-    insecureBind,
-    tls: false,
     authorityFile: values["ca-file"] || join(dataDirectory, "cluster-ca.pem"),
     joinTokenFile: values["join-token-file"] || undefined,
     certificateLifetimeMs: whole("certificate-seconds", 3, 31_536_000) * 1_000,
@@ -178,9 +190,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
       acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
     },
   };
-  // Off loopback nodes use TLS unless plain text is configured.
-  const config = { ...read, tls: tls || (leavesLoopback(read) && !insecureBind) };
-  faults.push(...choiceFaults(config), ...bindFaults(config));
+  const leaves = leavesLoopback(read);
+  const tls = switches.tls || (leaves && !switches["insecure-nodes"]);
+  const config = { ...read, tls, isExposed: leaves && !tls };
+  faults.push(...choiceFaults(config));
+  if (!switches["insecure-bind"]) faults.push(...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
   return config;
 }
@@ -211,9 +225,10 @@ function readOrigins(text: string, faults: string[]): string[] {
 function readPeers(text: string, own: string, faults: string[]): ReadonlyMap<string, string> {
   const peers = new Map<string, string>();
   for (const part of text.split(",").filter(Boolean)) {
-    const [, name, address] = /^([A-Za-z0-9][A-Za-z0-9._-]{0,62})=(\S+:\d{1,5})$/.exec(part) ?? [];
-    if (name === undefined || address === undefined) {
-      faults.push(`--peers takes name=host:port,..., got "${part}"`);
+    const [, name, address = ""] = /^([A-Za-z0-9][A-Za-z0-9._-]{0,62})=(.+)$/.exec(part) ?? [];
+    if (name === undefined || !isHostPort(address)) {
+      const form = `name=host:port,... with ports from 1 to ${MAX_PORT}`;
+      faults.push(`--peers takes ${form}, got "${part}"`);
     } else if (peers.has(name)) faults.push(`--peers names ${name} twice`);
     else peers.set(name, address);
   }
@@ -229,17 +244,17 @@ export function usageText(): string {
     const [variable, fallback, help] = SETTINGS[name];
     return `  --${name.padEnd(20)} ${help} [${variable}${fallback ? `, ${fallback}` : ""}]`;
   });
-  lines.push(
-    "  --tls                  certificates and TLS between nodes; always beyond loopback [HEDDLE_TLS]",
-    "  --insecure-bind        speak in the clear beyond loopback, unless --tls [HEDDLE_INSECURE_BIND]",
+  const switches = Object.entries(SWITCHES).map(
+    ([name, [variable, help]]) => `  --${name.padEnd(20)} ${help} [${variable}]`,
   );
+  lines.push(...switches);
   return `Usage: heddle-master [flags]\n${lines.join("\n")}\n`;
 }
 
 function readValues(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
-): { values: Record<SettingName, string>; insecureBind: boolean; tls: boolean } {
+): { values: Record<SettingName, string>; switches: Record<SwitchName, boolean> } {
   const flags = parseFlags(args);
   const entries = NAMES.map((name) => {
     const [variable, fallback] = SETTINGS[name];
@@ -247,15 +262,16 @@ function readValues(
   });
   return {
     values: Object.fromEntries(entries) as Record<SettingName, string>,
-    insecureBind: flags["insecure-bind"] === true || env["HEDDLE_INSECURE_BIND"] === "true",
-    tls: flags["tls"] === true || env["HEDDLE_TLS"] === "true",
+    switches: Object.fromEntries(
+      SWITCH_NAMES.map((name) => [name, flags[name] === true || env[SWITCHES[name][0]] === "true"]),
+    ) as Record<SwitchName, boolean>,
   };
 }
 
 function parseFlags(args: readonly string[]): Record<string, string | boolean | undefined> {
   const text = NAMES.map((name) => [name, { type: "string" as const }]);
-  const flag = { type: "boolean" as const };
-  const options = { ...Object.fromEntries(text), "insecure-bind": flag, tls: flag };
+  const switches = SWITCH_NAMES.map((name) => [name, { type: "boolean" as const }]);
+  const options = Object.fromEntries([...text, ...switches]);
   try {
     return parseArgs({ args: [...args], options, strict: true }).values as ReturnType<
       typeof parseFlags
@@ -289,24 +305,16 @@ function choiceFaults(config: MasterConfig): string[] {
   return faults;
 }
 
-/** Keys and tokens would cross the network in plain text. */
-function bindFaults({ httpHost, insecureBind }: MasterConfig): string[] {
-  if (insecureBind) return [];
-  const faults: string[] = [];
-  if (!isLoopback(httpHost)) {
-    faults.push(
-      `--http-host ${httpHost} is reachable from outside without TLS; give --insecure-bind to allow it`,
-    );
-  }
-  return faults;
+/** API keys would cross the network in the clear. */
+function bindFaults({ httpHost }: MasterConfig): string[] {
+  if (isLoopback(httpHost)) return [];
+  return [
+    `--http-host ${httpHost} is reachable from other machines, and the HTTP API has no TLS of its own: put a proxy with TLS before 127.0.0.1, or give --insecure-bind to serve it in the clear`,
+  ];
 }
 
 /** Whether nodes of other machines can or must be reached. */
-function leavesLoopback({ grpcHost, peers }: MasterConfig): boolean {
-  const hosts = [...peers.values()].map((address) => address.replace(/:\d+$/, ""));
-  return [grpcHost, ...hosts].some((host) => !isLoopback(host.replace(/^\[|\]$/g, "")));
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+function leavesLoopback({ grpcHost, peers }: Pick<MasterConfig, "grpcHost" | "peers">): boolean {
+  const hosts = [...peers.values()].map((address) => splitHostPort(address)[0]);
+  return ![grpcHost, ...hosts].every(isLoopback);
 }

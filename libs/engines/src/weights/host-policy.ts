@@ -1,5 +1,6 @@
 import { type LookupAddress, type LookupOptions, lookup } from "node:dns";
 import { BlockList, isIP, type LookupFunction } from "node:net";
+import { isLoopback } from "@heddle/base/network-address";
 import { PermanentFault } from "./source-fault.ts";
 
 /** Hosts that weights may come from where the operator names no others. */
@@ -66,10 +67,6 @@ function hostOf(url: URL): string {
 
 function matches(pattern: string, host: string): boolean {
   return pattern.startsWith("*.") ? host.endsWith(pattern.slice(1)) : host === pattern;
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
 }
 
 function checkAddress(host: string, address: string): void {

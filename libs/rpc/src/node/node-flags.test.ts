@@ -11,7 +11,7 @@ writeFileSync(tokenFile, "0123456789abcdef\n");
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const valid = [
-  "--insecure-bind",
+  "--insecure-nodes",
   "--data",
   folder,
   "--masters",
@@ -31,6 +31,7 @@ test("node flags: masters, the token without its line end, and the defaults", ()
     masters: ["a:1", "b:2"],
     clusterToken: "0123456789abcdef",
     tls: false,
+    isExposed: true,
     joinToken: undefined,
   });
   expect(extra).toEqual({ threads: "3" });
@@ -45,7 +46,9 @@ test("node flags: each invalid flag is refused with its valid values", () => {
   expect(refusal(...valid, "--advertise", "nowhere")).toThrow(/--advertise takes HOST:PORT/);
   expect(refusal(...valid, "--master", "a:1")).toThrow(/--masters/);
   expect(refusal("--data", folder)).toThrow(/give --masters/);
-  expect(refusal(...valid, "--masters", "c")).toThrow(/--masters takes HOST:PORT, not c/);
+  expect(refusal(...valid, "--masters", "c")).toThrow(/--masters takes HOST:PORT.*not c/);
+  expect(refusal(...valid, "--masters", "c:65536")).toThrow(/--masters takes .* 1 to 65535/);
+  expect(refusal(...valid, "--advertise", "c:0")).toThrow(/--advertise takes .* 1 to 65535/);
   const missing = refusal(...valid, "--cluster-token-file", "/nope");
   expect(missing).toThrow(/cannot read the cluster token file \/nope/);
   writeFileSync(join(folder, "short"), "abc");
@@ -58,9 +61,10 @@ test("node flags: off loopback TLS is required unless plain text is allowed", ()
   const local = ["--data", folder, "--cluster-token-file", tokenFile, "--masters", "127.0.0.1:1"];
   expect(readNodeFlags(checked).flags).toMatchObject({ tls: true, clusterToken: "" });
   expect(readNodeFlags([...local, "--grpc-host", "10.0.0.9"]).flags.tls).toBe(true);
-  const plain = readNodeFlags([...local, "--grpc-host", "10.0.0.9", "--insecure-bind"]).flags;
+  const plain = readNodeFlags([...local, "--grpc-host", "10.0.0.9", "--insecure-nodes"]).flags;
   expect(plain).toMatchObject({ tls: false, clusterToken: "0123456789abcdef" });
-  expect(readNodeFlags(local).flags.tls).toBe(false);
+  expect(plain.isExposed).toBe(true);
+  expect(readNodeFlags(local).flags).toMatchObject({ tls: false, isExposed: false });
   const secured = readNodeFlags([...checked, "--tls", "--join-token-file", tokenFile]).flags;
   expect(secured).toMatchObject({ tls: true, clusterToken: "", joinToken: "0123456789abcdef" });
 });

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
+import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/network-address";
 import { readClusterToken } from "../credentials.ts";
 
 /** The common flags of every node but a master. */
@@ -15,6 +16,8 @@ export interface NodeFlags {
   /** Empty under TLS, where a certificate replaces it. */
   readonly clusterToken: string;
   readonly tls?: boolean | undefined;
+  /** Whether nodes of other machines are reached without TLS. */
+  readonly isExposed?: boolean | undefined;
   /** Under TLS, the token for the node's first certificate. */
   readonly joinToken?: string | undefined;
   /** Files and directories that hold secrets of this node, absolute. */
@@ -32,7 +35,7 @@ const nodeFlags = {
   "cluster-token-file": { type: "string" },
   "join-token-file": { type: "string" },
   tls: { type: "boolean" },
-  "insecure-bind": { type: "boolean" },
+  "insecure-nodes": { type: "boolean" },
 } as const satisfies ParseArgsOptionsConfig;
 
 /** The value of a flag, empty for none, and its help. */
@@ -47,8 +50,8 @@ const nodeHelp = {
   masters: ["HOST:PORT,...", "the gRPC addresses of all masters; required"],
   "cluster-token-file": ["FILE", "file with the masters' token; required without --tls"],
   "join-token-file": ["FILE", "under --tls: file with a token for this node's first start"],
-  tls: ["", "prove who this node is by a certificate, and encrypt"],
-  "insecure-bind": ["", "allow addresses beyond loopback without TLS"],
+  tls: ["", "certificates and TLS between nodes; always on beyond loopback"],
+  "insecure-nodes": ["", "beyond loopback: no TLS between nodes, unless --tls; anyone can read it"],
 } as const satisfies Record<keyof typeof nodeFlags, FlagHelp>;
 
 /** The text that --help prints; `extra` are the flags of the node's kind. */
@@ -77,7 +80,7 @@ export function readNodeFlags(
   const masters = Array.isArray(values["masters"]) ? values["masters"].map(String) : [];
   const grpcHost = text("grpc-host") ?? "127.0.0.1";
   const staysHere = isAllLoopback(grpcHost, masterAddresses(masters));
-  const tls = values["tls"] === true || !(staysHere || values["insecure-bind"] === true);
+  const tls = values["tls"] === true || !(staysHere || values["insecure-nodes"] === true);
   const dataDirectory = required(text("data"), "--data DIR, a directory that this node keeps");
   const secretPaths = [dataDirectory, text("cluster-token-file"), text("join-token-file")];
   return {
@@ -86,10 +89,11 @@ export function readNodeFlags(
       secretPaths: secretPaths.filter((path) => path !== undefined).map((path) => resolve(path)),
       name: text("name"),
       grpcHost,
-      grpcPort: wholeNumber("grpc-port", text("grpc-port"), 0, 65_535) ?? 0,
+      grpcPort: wholeNumber("grpc-port", text("grpc-port"), 0, MAX_PORT) ?? 0,
       advertise: optionalAddress("advertise", text("advertise")),
       masters: masterAddresses(masters),
       tls,
+      isExposed: !(tls || staysHere),
       clusterToken: tls ? "" : readClusterToken(required(text("cluster-token-file"), tokenHelp)),
       joinToken: tls ? optionalFile("join-token-file", text("join-token-file")) : undefined,
     },
@@ -97,14 +101,8 @@ export function readNodeFlags(
   };
 }
 
-/** Off loopback nodes use TLS unless plain text is configured. */
 function isAllLoopback(grpcHost: string, masters: readonly string[]): boolean {
-  const hosts = [grpcHost, ...masters.map((address) => address.replace(/:\d+$/, ""))];
-  return hosts.every((host) => isLoopback(host.replace(/^\[|\]$/g, "")));
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+  return isLoopback(grpcHost) && masters.every((master) => isLoopback(splitHostPort(master)[0]));
 }
 
 function optionalFile(flag: string, path: string | undefined): string | undefined {
@@ -147,8 +145,9 @@ function masterAddresses(given: readonly string[]): string[] {
 }
 
 function optionalAddress(flag: string, text: string | undefined): string | undefined {
-  if (text === undefined || /^(\[[0-9a-f:]+\]|[^\s:/]+):\d{1,5}$/i.test(text)) return text;
-  throw new AppError("invalid_value", `--${flag} takes HOST:PORT, not ${text}`);
+  if (text === undefined || isHostPort(text)) return text;
+  const message = `--${flag} takes HOST:PORT with a port from 1 to ${MAX_PORT}, not ${text}`;
+  throw new AppError("invalid_value", message);
 }
 
 function required(value: string | undefined, what: string): string {

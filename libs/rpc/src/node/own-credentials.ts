@@ -5,6 +5,10 @@ import { NODE_NAME, type NodeRole } from "../pki/node-name.ts";
 import type { NodeLog } from "./log.ts";
 import type { NodeFlags } from "./node-flags.ts";
 
+/** The warning of a node that was started with --insecure-nodes. */
+export const INSECURE_NODES =
+  "no TLS between nodes (--insecure-nodes): who can reach their ports can read and change what they send";
+
 /** A node's credentials: a self-renewing certificate with --tls, otherwise the token. */
 export async function ownCredentials(
   flags: NodeFlags,
@@ -13,6 +17,7 @@ export async function ownCredentials(
 ): Promise<RunningCredentials> {
   const { dataDirectory, masters, joinToken, clusterToken } = flags;
   const name = nodeNameFor(flags);
+  if (flags.isExposed) log.warn({}, INSECURE_NODES);
   if (!flags.tls) return { clusterToken, node: { role, name }, close: () => {} };
   return nodeCredentials({ dataDirectory, role, name, masters, joinToken, log });
 }

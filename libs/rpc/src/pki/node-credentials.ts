@@ -55,7 +55,7 @@ async function firstMaterial(options: EnrolOptions): Promise<TlsMaterial> {
 export async function joinAny(options: EnrolOptions): Promise<Joined> {
   const { joinToken: token, masters, role, name, log } = options;
   if (token === undefined) {
-    const message = `${options.dataDirectory} holds no certificate that is valid: give --join-token-file with a new token (heddle cluster join-token)`;
+    const message = `${options.dataDirectory} holds no certificate that is valid, and nodes speak TLS (with --tls, and always beyond loopback unless --insecure-nodes is given). Give --join-token-file FILE with a new token: heddle cluster join-token --role ${role} --name ${name} > FILE`;
     throw new AppError("invalid_value", message);
   }
   const backoff = new Backoff(retry);

@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
+import { isLoopback, splitHostPort } from "@heddle/base/network-address";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
 import type { ApiClient } from "../../http/api-client.ts";
@@ -34,10 +35,10 @@ export async function addMaster(command: Command): Promise<number> {
   const others = masters.filter((master) => master !== namesake);
   const known = others.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
   const peers = [...known, `${name}=${address}`].join(",");
-  const [host, port] = splitAddress(address);
+  const [host, port] = splitHostPort(address);
   const proof = await joinFlags(client, command);
   if (!proof.includes("--tls")) {
-    if (!isLoopback(host)) proof.unshift("--insecure-bind");
+    if (!isLoopback(host)) proof.unshift("--insecure-nodes");
     proof.push("--cluster-token-file", clusterTokenFile);
   }
   const flags = [
@@ -73,13 +74,4 @@ async function joinFlags(client: ApiClient, command: Command): Promise<string[]>
   const path = resolve(joinTokenFile ?? "join-token");
   writeFileSync(path, `${textOf(reply["token"])}\n`, { mode: 0o600 });
   return [...(reply["tls"] === false ? [] : ["--tls"]), "--join-token-file", path];
-}
-
-function splitAddress(address: string): [host: string, port: string] {
-  const at = address.lastIndexOf(":");
-  return [address.slice(0, at).replace(/^\[|\]$/g, ""), address.slice(at + 1)];
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
 }
