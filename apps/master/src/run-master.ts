@@ -1,5 +1,4 @@
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -33,7 +32,7 @@ import { exposeDispatchMetrics } from "./metrics/dispatch-metrics.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
 import type { ClusterLink, ClusterLinkOptions } from "./nodes/cluster-link.ts";
 import { EnrollmentService } from "./nodes/enrollment-service.ts";
-import { openMasterTls } from "./nodes/master-credentials.ts";
+import { openMasterTls, readJoinToken } from "./nodes/master-credentials.ts";
 import { goOnWithoutMemory } from "./offline/halted-server.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { startOrchestration } from "./orchestration/orchestration.ts";
@@ -111,8 +110,8 @@ async function startMaster(
 ): Promise<Running> {
   checkNoRecoveryUnderWay(config.dataDirectory);
   // Checks all inputs before it takes part in a group.
-  await checkBootstrapKey(config.bootstrapKeyFile);
-  const joinToken = joinTokenReader(config)();
+  checkBootstrapKey(config.bootstrapKeyFile);
+  const joinToken = readJoinToken(config.joinTokenFile);
   if (joinToken !== undefined) parseJoinToken(joinToken);
   await checkPort(config.httpHost, config.httpPort, "--http-port");
   await checkPort(config.grpcHost, config.raftPort, "--raft-port");
@@ -257,7 +256,8 @@ function openControl(
     segmentBytes: walSegmentBytes,
     snapshotEntries,
     raftPort,
-    joinToken: joinTokenReader(config),
+    // Read again while this master waits to be added.
+    joinToken: () => readJoinToken(config.joinTokenFile),
     onFatal: (error) => {
       if (isFull(error)) return parts.onFull(error);
       parts.logger.fatal({ err: error }, error.message);
@@ -279,14 +279,6 @@ async function checkPort(host: string, port: number, option: string): Promise<vo
   }
   probe.close();
   await once(probe, "close");
-}
-
-/** The token comes when an administrator has added this master, which may be while it waits. */
-function joinTokenReader({ joinTokenFile }: MasterConfig): () => string | undefined {
-  return () => {
-    if (joinTokenFile === undefined || !existsSync(joinTokenFile)) return undefined;
-    return readFileSync(joinTokenFile, "utf8").trim() || undefined;
-  };
 }
 
 interface Started {

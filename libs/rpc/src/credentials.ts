@@ -1,5 +1,4 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { readFileSync } from "node:fs";
 import {
   type ChannelCredentials,
   credentials as grpc,
@@ -9,6 +8,7 @@ import {
   type ServerListener,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFile } from "@heddle/base/flag-file";
 import { CALLERS, type Callers } from "./callers.ts";
 import { type JobCredentials, TICKET_SCHEME, type TicketVerifier } from "./job-ticket.ts";
 import type { FollowedCluster } from "./node/followed-cluster.ts";
@@ -188,16 +188,8 @@ export function callerOf({ metadata }: { readonly metadata: Metadata }): NodeCla
 
 /** Reads the cluster's shared token, without surrounding white space. */
 export function readClusterToken(path: string): string {
-  let text: string;
-  try {
-    text = readFileSync(path, "utf8").trim();
-  } catch (cause) {
-    throw new AppError(
-      "invalid_value",
-      `cannot read the cluster token file ${path}: copy it from a master's data directory`,
-      { cause },
-    );
-  }
+  const wanted = "a copy of the file cluster-token of a master's data directory";
+  const text = readFlagFile("--cluster-token-file", path, wanted).trim();
   if (text.length >= 16) return text;
   throw new AppError(
     "invalid_value",

@@ -1,6 +1,5 @@
-import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFileIfThere } from "@heddle/base/flag-file";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import {
@@ -64,8 +63,8 @@ async function findAuthority(options: MasterTlsOptions): Promise<CertificateAuth
   const { authorityFile, joinTokenFile, others, name, dataDirectory, keys, log } = options;
   const known = await readAuthority(authorityFile, keys);
   if (known) return known;
-  if (joinTokenFile !== undefined && existsSync(joinTokenFile)) {
-    const joinToken = await readToken(joinTokenFile);
+  const joinToken = readJoinToken(joinTokenFile);
+  if (joinToken !== undefined) {
     const node = { dataDirectory, role: "master" as const, name, masters: others, joinToken, log };
     const { authority } = await joinAny(node);
     if (!authority) throw new AppError("server_error", "the master sent no key of the authority");
@@ -77,12 +76,10 @@ async function findAuthority(options: MasterTlsOptions): Promise<CertificateAuth
   throw new AppError("invalid_value", message);
 }
 
-async function readToken(path: string): Promise<string> {
-  try {
-    return (await readFile(path, "utf8")).trim();
-  } catch (cause) {
-    throw new AppError("invalid_value", `cannot read the join token file ${path}`, { cause });
-  }
+/** Undefined where there is no file, or nothing in it: an administrator may add this master later. */
+export function readJoinToken(path: string | undefined): string | undefined {
+  const wanted = "the file that `heddle cluster add` wrote, or one that does not exist yet";
+  return (path && readFlagFileIfThere("--join-token-file", path, wanted)?.trim()) || undefined;
 }
 
 async function selfSigned(

@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFile } from "@heddle/base/flag-file";
 
 /** The address of an S3-compatible store, and the credentials for it. */
 export interface S3Settings {
@@ -44,13 +44,8 @@ export function readS3Settings(text: string, env: NodeJS.ProcessEnv): S3Settings
 
 /** One profile of a file of `[profile]` and `name = value` lines. */
 function credentialsOf(file: string, profile: string): Record<string, string> {
-  let text: string;
-  try {
-    text = readFileSync(file, "utf8");
-  } catch (cause) {
-    const why = (cause as Error).message;
-    throw wrong(`AWS_SHARED_CREDENTIALS_FILE cannot be read: ${why}`);
-  }
+  const wanted = "a file with profiles, as ~/.aws/credentials";
+  const text = readFlagFile("AWS_SHARED_CREDENTIALS_FILE", file, wanted);
   const values: Record<string, string> = {};
   let section = "";
   for (const line of text.split("\n")) {

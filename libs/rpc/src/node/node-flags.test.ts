@@ -50,7 +50,9 @@ test("node flags: each invalid flag is refused with its valid values", () => {
   expect(refusal(...valid, "--masters", "c:65536")).toThrow(/--masters takes .* 1 to 65535/);
   expect(refusal(...valid, "--advertise", "c:0")).toThrow(/--advertise takes .* 1 to 65535/);
   const missing = refusal(...valid, "--cluster-token-file", "/nope");
-  expect(missing).toThrow(/cannot read the cluster token file \/nope/);
+  expect(missing).toThrow(/--cluster-token-file \/nope does not exist. Give a copy of/);
+  const directory = refusal(...valid, "--cluster-token-file", folder);
+  expect(directory).toThrow(`--cluster-token-file ${folder} is a directory`);
   writeFileSync(join(folder, "short"), "abc");
   const short = refusal(...valid, "--cluster-token-file", join(folder, "short"));
   expect(short).toThrow(/has 3 characters/);
@@ -67,6 +69,12 @@ test("node flags: off loopback TLS is required unless plain text is allowed", ()
   expect(readNodeFlags(local).flags).toMatchObject({ tls: false, isExposed: false });
   const secured = readNodeFlags([...checked, "--tls", "--join-token-file", tokenFile]).flags;
   expect(secured).toMatchObject({ tls: true, clusterToken: "", joinToken: "0123456789abcdef" });
+});
+
+test("node flags: a join token's file may be deleted, and is no directory", () => {
+  const args = [...valid, "--tls", "--join-token-file"];
+  expect(readNodeFlags([...args, join(folder, "deleted")]).flags.joinToken).toBeUndefined();
+  expect(() => readNodeFlags([...args, folder])).toThrow(/--join-token-file .* is a directory/);
 });
 
 test("node id: kept over restarts; another directory is another node", () => {

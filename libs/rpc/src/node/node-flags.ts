@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFileIfThere } from "@heddle/base/flag-file";
 import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/network-address";
 import { readClusterToken } from "../credentials.ts";
 
@@ -95,7 +95,7 @@ export function readNodeFlags(
       tls,
       isExposed: !(tls || staysHere),
       clusterToken: tls ? "" : readClusterToken(required(text("cluster-token-file"), tokenHelp)),
-      joinToken: tls ? optionalFile("join-token-file", text("join-token-file")) : undefined,
+      joinToken: tls ? readJoinToken(text("join-token-file")) : undefined,
     },
     extra: Object.fromEntries(extra.map((name) => [name, text(name)])),
   };
@@ -105,12 +105,10 @@ function isAllLoopback(grpcHost: string, masters: readonly string[]): boolean {
   return isLoopback(grpcHost) && masters.every((master) => isLoopback(splitHostPort(master)[0]));
 }
 
-function optionalFile(flag: string, path: string | undefined): string | undefined {
-  try {
-    return path === undefined ? undefined : readFileSync(path, "utf8").trim();
-  } catch (cause) {
-    throw new AppError("invalid_value", `cannot read the file of --${flag}, ${path}`, { cause });
-  }
+/** The file may be deleted once the node has its certificate. */
+function readJoinToken(path: string | undefined): string | undefined {
+  const wanted = "the file that `heddle cluster join-token > FILE` wrote";
+  return (path && readFlagFileIfThere("--join-token-file", path, wanted)?.trim()) || undefined;
 }
 
 /** An integer in min..max, or undefined if the flag is absent; throws an AppError. */

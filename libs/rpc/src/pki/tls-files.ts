@@ -2,6 +2,7 @@ import { randomBytes, X509Certificate } from "node:crypto";
 import { link, mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFileIfThere } from "@heddle/base/flag-file";
 import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import {
   type CertificateAuthority,
@@ -50,7 +51,8 @@ export async function readAuthority(
   path: string,
   keys: SecretKeys,
 ): Promise<CertificateAuthority | undefined> {
-  const text = await readIfThere(path);
+  const wanted = "a PEM file with the authority's key and certificate";
+  const text = readFlagFileIfThere("--ca-file", path, wanted);
   return text === undefined ? undefined : openAuthority(text, path, keys);
 }
 

@@ -69,6 +69,13 @@ test("a file that is named .json is read as JSON, not as the YAML that forgives 
   await expect(read("name: a")).rejects.toThrow(/it is not JSON/);
 });
 
+test("job spec: a directory in its place is named, with what to give", async () => {
+  const command = new Command().argument("[file]").parse([folder], { from: "user" });
+  await expect(readJobSpec(command)).rejects.toThrow(
+    `the spec ${folder} is a directory. Give a YAML or JSON file`,
+  );
+});
+
 test("a config without paths is sent as it is, whatever it is", async () => {
   for (const config of [{ seed: 1 }, null, "text", { tokenizer: { path: 3 } }, { data: 3 }]) {
     expect(await configOf(config)).toEqual(config);

@@ -1,7 +1,7 @@
-import { readFile } from "node:fs/promises";
 import { dirname, extname, isAbsolute, resolve } from "node:path";
 import { text as readText } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFile } from "@heddle/base/flag-file";
 import type { JobSpec } from "@heddle/client/views";
 import type { Command } from "commander";
 import { type Document, parseAllDocuments } from "yaml";
@@ -82,12 +82,8 @@ function numberOf(flag: string, text: string | undefined): number | undefined {
 }
 
 async function readSource(file: string): Promise<string> {
-  try {
-    return file === "-" ? await readText(process.stdin) : await readFile(file, "utf8");
-  } catch (error) {
-    const message = `Could not read the spec ${file}: ${(error as Error).message}.`;
-    throw new AppError("invalid_value", message, { cause: error });
-  }
+  if (file === "-") return await readText(process.stdin);
+  return readFlagFile("the spec", file, "a YAML or JSON file, or - for standard input");
 }
 
 /** JSON is YAML too; a file that is named .json is JSON. Throws with the line at which it cannot be read. */

@@ -1,11 +1,16 @@
 import { randomBytes } from "node:crypto";
-import { link, mkdir, open, readFile, rm } from "node:fs/promises";
+import { link, mkdir, open, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { createApiKey, hashApiKey, parseApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFile, readFlagFileIfThere } from "@heddle/base/flag-file";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose, untilSettled } from "../propose.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
+
+const TOKEN_FLAG = "--cluster-token-file";
+const KEY_FLAG = "--bootstrap-key-file";
+const WANTED = "a file, or the path of one that is to be made";
 
 /**
  * The secret that keys are hashed with. The cluster keeps it, so that a key works on every master;
@@ -23,7 +28,7 @@ export async function clusterPepper(control: RaftControlPlane): Promise<Uint8Arr
 
 /** The token that nodes attach with; made where the file is missing. */
 export async function readOrCreateClusterToken(path: string): Promise<string> {
-  const token = await readOrCreate(path, () => randomBytes(32).toString("base64url"));
+  const token = await readOrCreate(TOKEN_FLAG, path, () => randomBytes(32).toString("base64url"));
   if (token.length >= 16 && /^[\x21-\x7e]+$/.test(token)) return token;
   const message = `${path} must hold a token of at least 16 printable characters without spaces.`;
   throw new AppError("invalid_value", message);
@@ -41,7 +46,7 @@ export async function bootstrapAdminKey(
 ): Promise<string | undefined> {
   if (control.state.keys.size > 0) return undefined;
   const create = (): string => createApiKey("live").text;
-  const text = file === undefined ? create() : await readOrCreate(file, create);
+  const text = file === undefined ? create() : await readOrCreate(KEY_FLAG, file, create);
   const id = keyIdOf(text, file);
   const hash = hashApiKey(text, pepper);
   try {
@@ -54,8 +59,8 @@ export async function bootstrapAdminKey(
 }
 
 /** Throws `invalid_value` for a file that is there and holds no API key; before the master takes part. */
-export async function checkBootstrapKey(file: string | undefined): Promise<void> {
-  const text = file === undefined ? undefined : await readIfThere(file);
+export function checkBootstrapKey(file: string | undefined): void {
+  const text = file && readFlagFileIfThere(KEY_FLAG, file, WANTED)?.trim();
   if (text !== undefined) keyIdOf(text, file);
 }
 
@@ -84,8 +89,8 @@ async function proposeKey(control: ControlPlane, id: string, hash: string): Prom
 }
 
 /** The trimmed text of a file that only its owner may read. */
-async function readOrCreate(path: string, create: () => string): Promise<string> {
-  const known = await readIfThere(path);
+async function readOrCreate(flag: string, path: string, create: () => string): Promise<string> {
+  const known = readFlagFileIfThere(flag, path, WANTED)?.trim();
   if (known !== undefined) return known;
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const draft = `${path}.${process.pid}`;
@@ -101,14 +106,5 @@ async function readOrCreate(path: string, create: () => string): Promise<string>
     if (error.code !== "EEXIST") throw error;
   });
   await rm(draft);
-  return (await readFile(path, "utf8")).trim();
-}
-
-async function readIfThere(path: string): Promise<string | undefined> {
-  try {
-    return (await readFile(path, "utf8")).trim();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
+  return readFlagFile(flag, path, WANTED).trim();
 }
