@@ -103,18 +103,31 @@ describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", { timeout: 60_000 }, (
     await chat();
     type("/help\r");
     await shown(/\/clear.*> $/s);
-    type("/hlep\r");
-    await shown(/no command \/hlep.*> $/s);
+    for (const help of ["/HELP", "/?"]) {
+      output = "";
+      type(`${help}\r`);
+      await shown(/forget what was said.*> $/s);
+    }
+    for (const wrong of ["/hlep", "/hlep me", "/Ende", "/"]) {
+      output = "";
+      type(`${wrong}\r`);
+      await shown(/no command \/.*forget what was said.*> $/s);
+    }
+    output = "";
+    type("/clear all\r");
+    await shown(/\/clear takes nothing after it.*> $/s);
     type("hello\r");
     await shown(/answer 1\..*> $/s);
-    type("/clear\r");
+    type("/CLEAR\r");
     await shown(/forgotten.*> $/s);
     type("/etc/hosts is a file?\r");
     await shown(/answer 2\..*> $/s);
-    expect(asked.map((turns) => turns.map(({ content }) => content))).toEqual([
-      ["hello"],
-      ["/etc/hosts is a file?"],
+    type("//hlep\r");
+    await shown(/answer 3\..*> $/s);
+    expect(asked.map((turns) => turns.at(-1)?.content)).toEqual([
+      ...["hello", "/etc/hosts is a file?", "/hlep"],
     ]);
+    expect(asked[1]).toHaveLength(1);
     type("/exit\r");
     const [code] = await once(child, "exit");
     expect(code).toBe(0);

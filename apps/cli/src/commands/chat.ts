@@ -99,9 +99,11 @@ function answerRecord(model: string, result: ChatResult) {
   };
 }
 
-const HELP = `/help   show this
+const COMMANDS = ["/help", "/?", "/clear", "/exit"] as const;
+const HELP = `/help   show this; so does /?
 /clear  forget what was said
 /exit   end; Ctrl-D does too
+//TEXT  ask the model /TEXT
 Up recalls earlier lines. A paste of several lines is one question, which Enter sends. Ctrl-C stops an answer.
 `;
 
@@ -117,15 +119,13 @@ async function converse(
   let turns = [...system];
   for (;;) {
     try {
-      const text = await reader.next();
-      const word = commandOf(text ?? "/exit");
-      if (word === "/exit") return 0;
-      if (word === "/help") out.write(HELP);
-      else if (word === "/clear") {
+      const turn = readTurn((await reader.next()) ?? "/exit");
+      if (turn.command === "/exit") return 0;
+      if (turn.command === "/clear") {
         turns = [...system];
         out.write("what was said is forgotten\n");
-      } else if (word !== undefined) out.write(`there is no command ${word}; /help shows them\n`);
-      else if (text?.trim()) turns = await exchange(context, settings, turns, text);
+      } else if (turn.command !== undefined) out.write(HELP);
+      else if (turn.text !== "") turns = await exchange(context, settings, turns, turn.text);
     } catch (error) {
       // What fails is taken back and does not end the conversation.
       reportError(error);
@@ -133,9 +133,28 @@ async function converse(
   }
 }
 
-/** The command that a turn is: a word after a slash, and nothing else. */
-function commandOf(text: string): string | undefined {
-  return /^\s*(\/[a-z]+)\s*$/.exec(text)?.[1];
+interface Turn {
+  readonly command?: (typeof COMMANDS)[number];
+  /** For the model; empty where there is nothing to ask. */
+  readonly text: string;
+}
+
+/**
+ * A line that begins with a slash and a word is a command; paths and what has several lines are not. Throws
+ * `invalid_value`, with the commands that there are, for any other word.
+ */
+function readTurn(typed: string): Turn {
+  const line = typed.trim();
+  if (line.includes("\n")) return { text: typed };
+  if (line.startsWith("//")) return { text: line.slice(1) };
+  const [word = ""] = line.split(/\s+/);
+  if (!/^\/[\p{L}\d?_-]*$/u.test(word)) return { text: line };
+  const command = COMMANDS.find((known) => known === line.toLowerCase());
+  if (command) return { command, text: "" };
+  const fault = COMMANDS.some((known) => known === word.toLowerCase())
+    ? `${word} takes nothing after it`
+    : `there is no command ${word}`;
+  throw new AppError("invalid_value", `${fault}. The commands:\n${HELP.trimEnd()}`);
 }
 
 async function exchange(

@@ -20,8 +20,11 @@ export async function submitJobCommand(command: Command): Promise<number> {
   if (flags.dryRun) return explainDryRun(context, spec);
   const { idempotencyKey } = flags;
   const told = await context.heddle.jobs.create(spec, { idempotencyKey });
-  const { data, format } = context;
-  printRecord(told, told.job_id, format, data);
+  const { data, messages, format } = context;
+  const isRecord = format === "json" || format === "yaml";
+  // What follows prints the records then.
+  if (isRecord && (flags.watch || flags.wait)) messages.write(`submitted ${told.job_id}\n`);
+  else printRecord(told, told.job_id, format, data);
   if (flags.watch) return followJob(context, told.job_id);
   return flags.wait ? endOfJob(context, told.job_id) : 0;
 }

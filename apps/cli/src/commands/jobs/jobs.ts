@@ -138,8 +138,8 @@ function exitText({ exit_code: code, signal, reason }: NonNullable<Job["task_lis
 }
 
 /**
- * `heddle jobs cancel|suspend|resume <id...>`: one after the other until one fails; of all that were
- * changed a list for programs.
+ * `heddle jobs cancel|suspend|resume <id...>`: one after the other until one fails; for programs one
+ * record, or a list of all that were changed where several are given.
  */
 export function jobChange(verb: "cancel" | "suspend" | "resume") {
   return async (command: Command): Promise<number> => {
@@ -153,7 +153,8 @@ export function jobChange(verb: "cancel" | "suspend" | "resume") {
         if (!isRecord) messages.write(`${job.id} is ${job.state}\n`);
       }
     } finally {
-      if (isRecord) printRecord(changed, "", format, data);
+      const record = command.args.length === 1 ? changed[0] : changed;
+      if (isRecord && record) printRecord(record, "", format, data);
     }
     return 0;
   };
