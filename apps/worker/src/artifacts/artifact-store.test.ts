@@ -6,6 +6,7 @@ import {
   readFileSync,
   rmSync,
   symlinkSync,
+  truncateSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
@@ -98,6 +99,21 @@ test("artifacts: too many bytes, too many files and escaping names are refused",
     await expect(store().open(idOf("a"), name)).rejects.toMatchObject({ code: "not_found" });
   }
 });
+
+test("artifacts: holes of sparse files are kept up to a bound, and refused beyond", async () => {
+  const kept = store({ maxBytes: 2 ** 40 });
+  truncateSync(join(folder, left("a", { x: "some" }), "x"), 2 ** 20);
+  expect(await kept.keep(idOf("a"), folder, "a")).toMatchObject([{ name: "x", bytes: 2 ** 20 }]);
+  left("b", { x: "", y: "" });
+  for (const name of ["x", "y"]) truncateSync(join(folder, "b", name), 50 * 2 ** 30);
+  await expect(kept.keep(idOf("b"), folder, "b")).rejects.toThrow(
+    /x has 53687091200 bytes, of which 0 are on the disk/,
+  );
+  left("c", { x: "", y: "" });
+  for (const name of ["x", "y"]) truncateSync(join(folder, "c", name), 600 * 2 ** 20);
+  await expect(kept.keep(idOf("c"), folder, "c")).rejects.toThrow(/y has 629145600 bytes/);
+  expect(readdirSync(root(), { recursive: true })).not.toContain("c/1.0");
+}, 60_000);
 
 test("artifacts: a part is read from its offset", async () => {
   await store().keep(idOf("a"), folder, left("a", { x: "0123456789" }));

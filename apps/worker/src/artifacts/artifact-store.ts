@@ -21,6 +21,10 @@ import type { ArtifactReplica, OpenedFile } from "./replica.ts";
 /** The most files of one task; their list is part of the masters' log. */
 const maxFiles = 256;
 const maxNameLength = 256;
+/** Bytes of one task's files that are no blocks of a disk: holes, and what a file system compresses away. */
+const maxHoleBytes = 2 ** 30;
+/** The unit of `stat`'s blocks, whatever the file system's are. */
+const blockBytes = 512;
 /** A path of plain names without `.` and `..`. */
 const nameForm = /^(?!.*(?:^|\/)\.{1,2}(?:\/|$))[\w.@+= ()-]+(?:\/[\w.@+= ()-]+)*$/;
 /**
@@ -65,11 +69,7 @@ export class ArtifactStore {
       await this.#take(root, folder, kept);
     }
     try {
-      const artifacts: Artifact[] = [];
-      for (const { name } of await filesBeneath(this.#options.root, kept)) {
-        if (name.startsWith(`${digestFolder}/`)) continue;
-        artifacts.push(await this.#describe(kept, name));
-      }
+      const artifacts = await this.#describeAll(kept);
       await this.prune();
       await this.#copy(kept);
       return artifacts;
@@ -182,29 +182,51 @@ export class ArtifactStore {
     return found;
   }
 
-  /** Reads the file once, so that its description matches the disk. */
-  async #describe(folder: string, name: string): Promise<Artifact> {
-    const { root } = this.#options;
-    const file = await openFileBeneath(root, `${folder}/${name}`);
-    try {
-      const hash = createHash("sha256");
-      const digests: Buffer[] = [];
-      let bytes = 0;
-      for await (const piece of piecesOf(file)) {
-        hash.update(piece);
-        digests.push(createHash("sha256").update(piece).digest());
-        bytes += piece.byteLength;
+  /** A file's holes cost a task nothing and its worker the time to hash them, so they have a bound. */
+  async #describeAll(kept: string): Promise<Artifact[]> {
+    const files = await filesBeneath(this.#options.root, kept);
+    const artifacts: Artifact[] = [];
+    let holeBytes = 0;
+    for (const { name } of files.filter((file) => !file.name.startsWith(`${digestFolder}/`))) {
+      const file = await openFileBeneath(this.#options.root, `${kept}/${name}`);
+      try {
+        // Some file systems allocate late, and know the blocks only after a sync.
+        await file.sync();
+        const { size, blocks } = await file.stat();
+        holeBytes += Math.max(0, size - blocks * blockBytes);
+        if (holeBytes > maxHoleBytes) throw tooSparse(name, size, blocks * blockBytes);
+        artifacts.push(await this.#describe(kept, name, file, size));
+      } finally {
+        await file.close();
       }
-      await file.sync();
-      const artifact = { name, bytes, sha256: hash.digest("hex") };
-      if (digests.length < 2) return artifact;
-      const list = Buffer.concat(digests);
-      await makeDirectoryBeneath(root, `${folder}/${digestFolder}`);
-      await replaceFileBeneath(root, `${folder}/${digestPath(name)}`, list);
-      return { ...artifact, pieces: createHash("sha256").update(list).digest("hex") };
-    } finally {
-      await file.close();
     }
+    return artifacts;
+  }
+
+  /** Reads the file once, so that its description matches the disk. */
+  async #describe(
+    folder: string,
+    name: string,
+    file: FileHandle,
+    bytes: number,
+  ): Promise<Artifact> {
+    const { root } = this.#options;
+    const hash = createHash("sha256");
+    const digests: Buffer[] = [];
+    let left = bytes;
+    for await (const piece of piecesOf(file)) {
+      left -= piece.byteLength;
+      if (left < 0) break;
+      hash.update(piece);
+      digests.push(createHash("sha256").update(piece).digest());
+    }
+    if (left !== 0) throw refusal(`${name} was written to while it was kept`);
+    const artifact = { name, bytes, sha256: hash.digest("hex") };
+    if (digests.length < 2) return artifact;
+    const list = Buffer.concat(digests);
+    await makeDirectoryBeneath(root, `${folder}/${digestFolder}`);
+    await replaceFileBeneath(root, `${folder}/${digestPath(name)}`, list);
+    return { ...artifact, pieces: createHash("sha256").update(list).digest("hex") };
   }
 
   /** A task's folder, relative to the root. */
@@ -231,6 +253,12 @@ function digestPath(name: string): string {
 
 function refusal(what: string): AppError {
   return new AppError("invalid_value", `its artifacts: ${what}`);
+}
+
+function tooSparse(name: string, bytes: number, allocated: number): AppError {
+  return refusal(
+    `${name} has ${bytes} bytes, of which ${allocated} are on the disk, and at most ${maxHoleBytes} bytes of a task's files may be missing there: write it without holes, or pack it`,
+  );
 }
 
 /** A clear error where a link or another object is in the place of a folder or file. */

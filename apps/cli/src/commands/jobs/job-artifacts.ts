@@ -6,8 +6,9 @@ import type { JobArtifact } from "@heddle/client/views";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
 import { watchInterrupts } from "../../interrupt.ts";
-import { printRows } from "../../output/rows.ts";
+import { printRecord, printRows } from "../../output/rows.ts";
 import { drained } from "../../output/terminal.ts";
+import { tellFailure } from "./job-watch.ts";
 
 interface ArtifactFlags {
   /** A file; `-` is standard output. */
@@ -21,7 +22,7 @@ export async function jobArtifacts(command: Command): Promise<number> {
   const [id = "", name] = command.args;
   const flags = command.opts() as ArtifactFlags;
   const artifacts = await context.heddle.jobs.artifacts(id);
-  if (name === undefined) return list(context, artifacts);
+  if (name === undefined) return await list(context, id, artifacts);
   const rank = rankOf(flags.rank);
   const found = artifacts.find((each) => each.name === name && (rank ?? each.rank) === each.rank);
   if (!found) {
@@ -31,11 +32,15 @@ export async function jobArtifacts(command: Command): Promise<number> {
   const target = flags.outputFile ?? basename(name);
   if (target === "-") return print(context, id, found);
   await save(context, id, found, resolve(target));
-  context.data.write(`${target}\n`);
+  printRecord({ ...found, file: resolve(target) }, target, context.format, context.data);
   return 0;
 }
 
-function list({ format, data }: CommandContext, artifacts: readonly JobArtifact[]): number {
+async function list(
+  { heddle, format, data, messages }: CommandContext,
+  id: string,
+  artifacts: readonly JobArtifact[],
+): Promise<number> {
   printRows(
     artifacts,
     [
@@ -48,6 +53,10 @@ function list({ format, data }: CommandContext, artifacts: readonly JobArtifact[
     format,
     data,
   );
+  if (artifacts.length > 0) return 0;
+  const { state, failure } = await heddle.jobs.get(id);
+  messages.write(`the job is ${state} and has left no artifact\n`);
+  if (failure) tellFailure(failure, messages);
   return 0;
 }
 
