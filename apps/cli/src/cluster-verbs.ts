@@ -46,6 +46,11 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .requiredOption("--address <host:port>", "where the other masters will reach its gRPC")
     .option("--data <dir>", "its data directory, for the command that is printed", "DIR")
     .option("--cluster-token-file <file>", "its copy of the cluster token", "TOKEN_FILE")
+    .option(
+      "--secrets-key-file <file>",
+      "its copy of the masters' secrets keys",
+      "SECRETS_KEY_FILE",
+    )
     .option("--join-token-file <file>", "where to write its join token", "join-token")
     .action(lazy(async () => (await import("./commands/cluster/cluster-add.ts")).addMaster));
   cluster

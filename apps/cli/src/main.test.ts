@@ -69,6 +69,7 @@ const GPUS = [{ type: "H100", count: 2, in_use: 1, memory_bytes_each: 80 }];
 const CLUSTER = {
   ...GROUP,
   token: "hdlj_made",
+  secrets_key: "0123456789abcdef",
   workers: { total: 3, by_state: { ready: 2, suspect: 1, draining: 0 } },
   gpus: { total: 8, used: 3 },
   cpu: { cores: 64, used_cores: 1.5 },
@@ -87,6 +88,7 @@ const ROTATED = {
   key: "hdl_live_newnewne_x",
   replaces: { ...KEY, expires_at: "2030-01-01T00:00:00.000Z" },
 };
+const JOB = { id: "job_1", job_id: "job_1", name: "a", state: "succeeded", phase: "SUCCEEDED" };
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 
 const calls: { method: string; url: string; body: unknown }[] = [];
@@ -115,6 +117,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   } else if (url === "/api/v1/cluster/status") json(CLUSTER);
   else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
   else if (url === "/health") json(HEALTH);
+  else if (url.startsWith("/api/v1/jobs")) json(JOB);
   else if (url === "/api/v1/workers") json({ data: [WORKER, SILENT] });
   else if (url === "/api/v1/keys" && method === "POST")
     json({ ...KEY, unknown_models: ["later"] }, 201);
@@ -403,7 +406,7 @@ describe("the command line", () => {
     const add = ["cluster", "add", "master-3", "--address", "10.0.0.3:8081"];
     const { stdout } = await heddle([...add, "--data", "/d", "--join-token-file", token]);
     expect(stdout).toBe(
-      `heddle-master --name master-3 --peers master-1=h:1,master-2=h:2,master-3=10.0.0.3:8081 --grpc-host 10.0.0.3 --grpc-port 8081 --tls --join-token-file ${token} --data /d\n`,
+      `heddle-master --name master-3 --peers master-1=h:1,master-2=h:2,master-3=10.0.0.3:8081 --grpc-host 10.0.0.3 --grpc-port 8081 --tls --join-token-file ${token} --secrets-key-file SECRETS_KEY_FILE --data /d\n`,
     );
     expect(readFileSync(token, "utf8")).toBe("hdlj_made\n");
     rmSync(token);
@@ -462,6 +465,12 @@ describe("the command line", () => {
       [["cluster", "snapshot"], CLUSTER],
       [["cluster", "transfer"], CLUSTER],
       [["cluster", "remove", "master-1"], CLUSTER],
+      [["jobs", "cancel", "job_1"], JOB],
+      [
+        ["jobs", "suspend", "job_1", "job_1"],
+        [JOB, JOB],
+      ],
+      [["jobs", "submit", "--command", "true", "--wait"], JOB],
     ] as const) {
       const { code, stdout } = await heddle(["-o", "json", ...args]);
       expect(code, args.join(" ")).toBe(0);

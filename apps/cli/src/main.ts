@@ -80,6 +80,10 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--local-ssd-gb <gb>", "local SSD that each worker offers to jobs")
     .option("--io-operations-per-sec <n>", "disk operations per second that each worker offers")
     .option("--network-gbps <gbps>", "network bandwidth that each worker offers")
+    .option(
+      "--artifacts-replica <place>",
+      "DIR or s3://BUCKET/PREFIX for copies of what jobs leave",
+    )
     .option("--device <device>", "what models run on: cpu, or a GPU's index (else cpu)")
     .option("--plugins <files>", "plugins for training jobs, separated by commas")
     .option("--task-users <range>", "user ids of tasks, as 200000-200999, or own")

@@ -34,12 +34,16 @@ describe("the flags of heddle up", () => {
     const offers = {
       ...{ labels: "zone=a,disk=nvme", taints: "spot", rack: "r1", fabric: "nvlink" },
       ...{ localSsdGb: "500", ioOperationsPerSec: "9000", networkGbps: "100", device: "0" },
+      artifactsReplica: "/shared/copies",
     };
     expect(parsed(offers).workerFlags).toEqual([
       ...["--labels", "zone=a,disk=nvme", "--taints", "spot", "--rack", "r1", "--fabric", "nvlink"],
       ...["--local-ssd-gb", "500", "--io-operations-per-sec", "9000", "--network-gbps", "100"],
-      ...["--device", "0"],
+      ...["--artifacts-replica", "/shared/copies", "--device", "0"],
     ]);
+    const replica = (artifactsReplica: string) => parsed({ artifactsReplica }).workerFlags;
+    expect(replica("copies")).toEqual(["--artifacts-replica", join(process.cwd(), "copies")]);
+    expect(replica("s3://b/p")).toEqual(["--artifacts-replica", "s3://b/p"]);
   });
 
   it.each([

@@ -61,6 +61,7 @@ export interface UpFlags {
   readonly localSsdGb?: string;
   readonly ioOperationsPerSec?: string;
   readonly networkGbps?: string;
+  readonly artifactsReplica?: string;
   readonly device?: string;
   readonly tls?: boolean;
   readonly secretsKeyFile?: string;
@@ -136,12 +137,18 @@ function workerFlags(flags: UpFlags): string[] {
     "local-ssd-gb": flags.localSsdGb,
     "io-operations-per-sec": flags.ioOperationsPerSec,
     "network-gbps": flags.networkGbps,
+    "artifacts-replica": replicaPlace(flags.artifactsReplica),
   } as const satisfies Partial<Record<keyof typeof OFFER_FLAGS, string | undefined>>;
   readOffer(offer);
   const passed = { ...offer, device: readDevice(flags.device) };
   return Object.entries(passed).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name}`, value],
   );
+}
+
+/** A directory may be given relative to this process's, which its workers need not share. */
+function replicaPlace(text: string | undefined): string | undefined {
+  return text === undefined || text.startsWith("s3://") ? text : resolve(text);
 }
 
 /** A file that is missing is told here, and not first in a worker's log. */

@@ -6,7 +6,7 @@ import { isLoopback, splitHostPort } from "@heddle/base/network-address";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
 import type { ApiClient } from "../../http/api-client.ts";
-import { fieldsOf, recordsOf, textOf } from "../../http/json-fields.ts";
+import { fieldsOf, type JsonFields, recordsOf, textOf } from "../../http/json-fields.ts";
 import { printRecord } from "../../output/rows.ts";
 
 const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
@@ -15,14 +15,16 @@ interface AddFlags {
   readonly address: string;
   readonly data: string;
   readonly clusterTokenFile: string;
-  readonly joinTokenFile?: string;
+  readonly secretsKeyFile: string;
+  readonly joinTokenFile: string;
 }
 
 /** `heddle cluster add <master>`: the command line of a master that joins. */
 export async function addMaster(command: Command): Promise<number> {
   const { client, data, messages, format } = commandContext(command);
   const [name = ""] = command.args;
-  const { address, data: directory, clusterTokenFile } = command.opts<AddFlags>();
+  const { address, data: directory, ...files } = command.opts<AddFlags>();
+  const { clusterTokenFile, secretsKeyFile } = files;
   checkMemberName(name);
   checkMemberAddress(address);
   const status = fieldsOf(await client.json("/api/v1/cluster/status"));
@@ -36,14 +38,15 @@ export async function addMaster(command: Command): Promise<number> {
   const known = others.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
   const peers = [...known, `${name}=${address}`].join(",");
   const [host, port] = splitHostPort(address);
-  const proof = await joinFlags(client, command);
-  if (!proof.includes("--tls")) {
-    if (!isLoopback(host)) proof.unshift("--insecure-nodes");
-    proof.push("--cluster-token-file", clusterTokenFile);
-  }
+  const token = await makeJoinToken(client, command);
+  const proof = token["tls"] === false ? ["--cluster-token-file", clusterTokenFile] : ["--tls"];
+  if (token["tls"] === false && !isLoopback(host)) proof.unshift("--insecure-nodes");
+  const isEncrypted = typeof token["secrets_key"] === "string";
   const flags = [
     ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
-    ...[...proof, "--data", directory],
+    ...[...proof, "--join-token-file", writeToken(token, command)],
+    ...(isEncrypted ? ["--secrets-key-file", secretsKeyFile] : []),
+    ...["--data", directory],
   ];
   if (format === "json" || format === "yaml") {
     printRecord({ name, address, peers, flags }, name, format, data);
@@ -66,12 +69,20 @@ export async function createJoinToken(command: Command): Promise<number> {
   return 0;
 }
 
-/** Adds the master: writes its join token to its file. */
-async function joinFlags(client: ApiClient, command: Command): Promise<string[]> {
-  const { joinTokenFile } = command.opts<AddFlags>();
+/** Adds the master to the group's list of those that may join. */
+async function makeJoinToken(client: ApiClient, command: Command): Promise<JsonFields> {
   const body = { role: "master", name: command.args[0] };
-  const reply = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
-  const path = resolve(joinTokenFile ?? "join-token");
-  writeFileSync(path, `${textOf(reply["token"])}\n`, { mode: 0o600 });
-  return [...(reply["tls"] === false ? [] : ["--tls"]), "--join-token-file", path];
+  return fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
+}
+
+/** Returns the path of the file. */
+function writeToken(token: JsonFields, command: Command): string {
+  const path = resolve(command.opts<AddFlags>().joinTokenFile);
+  try {
+    writeFileSync(path, `${textOf(token["token"])}\n`, { mode: 0o600 });
+  } catch (cause) {
+    const message = `--join-token-file ${path} cannot be written: ${(cause as Error).message}. Give the path of a file, and add the master again.`;
+    throw new AppError("invalid_value", message, { cause });
+  }
+  return path;
 }

@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { joinTokenRequest } from "@heddle/contracts/cluster";
 import { validate } from "@heddle/contracts/validation";
+import { secretsKeyOf } from "@heddle/control/cluster-version";
 import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
 import { Controller, HttpCode, Inject, Post, Req } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
@@ -56,6 +57,8 @@ export class JoinTokensController {
       tls: authorityHash !== undefined,
       token: formatJoinToken({ authorityHash, secret }),
       expires_at: new Date(expiresAtMs).toISOString(),
+      // The id of the key without which no master may join.
+      secrets_key: secretsKeyOf(this.#control.state) ?? null,
     };
   }
 }
