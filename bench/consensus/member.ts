@@ -1,5 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { NO_SECRET_KEYS } from "@heddle/base/secret-keys";
 import { startIdentity, writeIdentity } from "@heddle/consensus/member/identity";
 import { ThreadedReplica } from "@heddle/consensus/thread/threaded-replica";
 import { createLogger } from "@heddle/observability/logger";
@@ -30,7 +31,7 @@ const identity = {
   ...(await startIdentity(directory, own.name, { newestVersion: 1 })),
   ...{ cluster: "bench", id, beginning: { kind: "first" as const, members } },
 };
-await writeIdentity(directory, identity);
+await writeIdentity(directory, identity, NO_SECRET_KEYS);
 const machine = new KvMachine();
 const startedMs = performance.now();
 const { replica, port: raftPort } = await ThreadedReplica.open<undefined>({

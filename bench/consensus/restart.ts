@@ -1,5 +1,6 @@
 import { mkdirSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { NO_SECRET_KEYS } from "@heddle/base/secret-keys";
 import { startIdentity, writeIdentity } from "@heddle/consensus/member/identity";
 import { RaftReplica } from "@heddle/consensus/replica/raft-replica";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
@@ -39,10 +40,8 @@ export async function measureRestart(
 
 async function fill(directory: string, port: number, entries: number): Promise<void> {
   mkdirSync(directory, { recursive: true });
-  await writeIdentity(directory, {
-    ...(await startIdentity(directory, "m1", { newestVersion: 1 })),
-    ...{ cluster: "bench", id: 1 },
-  });
+  const started = await startIdentity(directory, "m1", { newestVersion: 1 });
+  await writeIdentity(directory, { ...started, cluster: "bench", id: 1 }, NO_SECRET_KEYS);
   const replica = await RaftReplica.open<undefined>({
     ...{ id: 1, incarnation: 1, machine: new KvMachine(), random: Math.random },
     storage: {

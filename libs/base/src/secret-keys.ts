@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { AppError } from "./errors.ts";
+import { readFlagFile } from "./flag-file.ts";
 
 /*
  * What is sealed, in bytes: MARK 4, the key's id 8, salt 16, counter 4, ciphertext, tag 16. It is
@@ -28,7 +28,8 @@ const MAX_DERIVED = 64;
 const TEXT_MARK = "heddle-sealed:";
 
 /** What sealed texts are for. */
-type Purpose = `${"log entry" | "snapshot" | "authority" | "node certificate"}${string}`;
+type Purpose =
+  `${"log entry" | "snapshot" | "authority" | "node certificate" | "member key"}${string}`;
 
 interface Sealing {
   readonly salt: Buffer;
@@ -106,11 +107,7 @@ export class SecretKeys {
 
   /** Whether the text is as `sealText` would leave it: under the first key, or in clear without keys. */
   isCurrent(text: string): boolean {
-    const [id] = this.ids;
-    const isSealed = text.startsWith(TEXT_MARK);
-    return (
-      (isSealed ? sealedBy(Buffer.from(text.slice(TEXT_MARK.length), "base64")) : undefined) === id
-    );
+    return sealedTextBy(text) === this.ids[0];
   }
 
   /** Throws `precondition_failed` where the key with which `what` is encrypted is not here. */
@@ -158,6 +155,12 @@ export function sealedBy(bytes: Uint8Array): string | undefined {
   return Buffer.from(bytes.subarray(MARK.length, SALT_AT)).toString("hex");
 }
 
+/** As `sealedBy`, for what `sealText` made. */
+export function sealedTextBy(text: string): string | undefined {
+  if (!text.startsWith(TEXT_MARK)) return undefined;
+  return sealedBy(Buffer.from(text.slice(TEXT_MARK.length), "base64"));
+}
+
 /** What to tell of a copy of the state that is encrypted with that key, or with none. */
 export function protectionText(key: string | undefined): string {
   if (key === undefined) {
@@ -177,13 +180,8 @@ export function readSecretKeys(file: string | undefined, env: NodeJS.ProcessEnv)
     throw new AppError("invalid_value", message);
   }
   if (file === undefined) return parseKeys(text, "HEDDLE_SECRETS_KEY");
-  try {
-    return parseKeys(readFileSync(file, "utf8"), file);
-  } catch (cause) {
-    if (cause instanceof AppError) throw cause;
-    const message = `the secrets key file ${file} cannot be read: ${(cause as Error).message}.`;
-    throw new AppError("invalid_value", message, { cause });
-  }
+  const wanted = "the file that holds the secrets keys";
+  return parseKeys(readFlagFile("--secrets-key-file", file, wanted), file);
 }
 
 /** Keys of 32 bytes in base64 or hexadecimal, parted by white space or commas; # begins a remark. */

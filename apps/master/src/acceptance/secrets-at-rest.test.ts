@@ -52,7 +52,9 @@ async function secretsOf(name: string): Promise<Buffer[]> {
   const pepper = control.secret("pepper") ?? "";
   const authority = control.secret("authority")?.split("\n")[1] ?? pepper;
   expect([pepper.length, authority.length >= 40]).toEqual([64, true]);
-  const texts = [pepper, authority, PLAIN_TEXT].map((text) => Buffer.from(text));
+  const own = member.identity.key ?? "";
+  expect(own).toMatch(/^[0-9a-f]{64}$/);
+  const texts = [pepper, authority, PLAIN_TEXT, own].map((text) => Buffer.from(text));
   return [...texts, Buffer.from(pepper, "hex"), Buffer.from(authority, "base64")];
 }
 

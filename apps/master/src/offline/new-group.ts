@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { nextClusterId } from "@heddle/base/cluster-id";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import { writeIdentity } from "@heddle/consensus/member/identity";
 import { newMemberKey } from "@heddle/consensus/member/member-key";
 import type { OfflineState } from "@heddle/consensus/replica/offline-state";
@@ -18,6 +19,7 @@ export interface NewGroup {
   /** The position whose state the machine holds. */
   readonly last: OfflineState["last"];
   readonly machine: ControlMachine;
+  readonly keys: SecretKeys;
 }
 
 /**
@@ -26,7 +28,7 @@ export interface NewGroup {
  * one of this one, and nodes that have heard of this one refuse that one. Returns the cluster's id.
  */
 export async function makeNewGroup(group: NewGroup): Promise<string> {
-  const { directory, before, name, address, last, machine } = group;
+  const { directory, before, name, address, last, machine, keys } = group;
   const cluster = nextClusterId(before, Date.now(), randomBytes(8).toString("hex"));
   const { nonce, key } = newMemberKey();
   const owner = { cluster, node: "1" };
@@ -36,6 +38,6 @@ export async function makeNewGroup(group: NewGroup): Promise<string> {
   const { secretsKey } = machine.control;
   const secrets = secretsKey === undefined ? {} : { secrets: { key: secretsKey, isClean: true } };
   const own = { version: 1, name, nonce, key, cluster, id: 1, incarnation: 0 } as const;
-  await writeIdentity(directory, { ...own, ...secrets });
+  await writeIdentity(directory, { ...own, ...secrets }, keys);
   return cluster;
 }

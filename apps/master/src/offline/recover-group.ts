@@ -27,11 +27,11 @@ export interface RecoverOutcome {
  * id. The directory that was is kept beside the new one.
  */
 export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutcome> {
-  const { dataDirectory, confirmed } = options;
+  const { dataDirectory, confirmed, keys } = options;
   if (options.address !== undefined) checkMemberAddress(options.address);
   const paths = pathsOf(dataDirectory);
   await finishInterrupted(paths);
-  const member = await openStoppedMember(dataDirectory, options.keys);
+  const member = await openStoppedMember(dataDirectory, keys);
   let aside: string | undefined;
   try {
     const warning = consequences(member);
@@ -43,7 +43,7 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
     const { machine } = member;
     await rm(paths.draft, { recursive: true, force: true });
     const last = { ...member.state.last };
-    const group = { directory: paths.draft, before, name, address, last, machine };
+    const group = { directory: paths.draft, before, name, address, last, machine, keys };
     const cluster = await makeNewGroup(group);
     await rename(paths.draft, paths.ready);
     const kept = `${paths.current}.before-${cluster.slice(-8)}`;

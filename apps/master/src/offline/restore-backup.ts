@@ -37,7 +37,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<string> {
   await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
   try {
     const last = { index, term };
-    const group = { directory: draft, before, name, address, last, machine };
+    const group = { directory: draft, before, name, address, last, machine, keys };
     const cluster = await makeNewGroup(group);
     const authority = machine.control.secret("authority");
     if (authority)

@@ -50,7 +50,7 @@ async function readMember(
   keys: SecretKeys,
   lock: DirectoryLock,
 ): Promise<StoppedMember> {
-  const identity = await readIdentity(directory);
+  const identity = await readIdentity(directory, keys);
   if (!identity || !isJoined(identity)) {
     await checkHoldsNoLog(directory);
     const message = `${directory} belongs to a master that never found its group: it holds no state.`;

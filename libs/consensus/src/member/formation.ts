@@ -151,7 +151,8 @@ export class Formation {
 
   async #complete(cluster: string, id: number, beginning: Beginning): Promise<FullIdentity> {
     const identity: FullIdentity = { ...this.#options.identity, cluster, id, beginning };
-    await writeIdentity(this.#options.directory, identity);
+    const { directory, keys = NO_SECRET_KEYS } = this.#options;
+    await writeIdentity(directory, identity, keys);
     return identity;
   }
 

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type Identity, writeIdentity } from "./identity.ts";
 
@@ -22,6 +23,8 @@ interface MarksParts {
   readonly control: { readonly version: number; readonly secretsKey: string | undefined };
   /** Whether the files may hold secrets in clear. */
   readonly holdsSecrets: () => boolean;
+  /** Encrypt what identity.json holds of secrets. */
+  readonly keys: SecretKeys;
   readonly log: NodeLog;
   /** Adds an entry that changes nothing to the log. */
   readonly addEntry: () => Promise<unknown>;
@@ -47,8 +50,8 @@ export class IdentityMarks {
   /** Changes what identity.json says; one change after the other. */
   store(change: Partial<Identity>): Promise<void> {
     this.#stored = { ...this.#stored, ...change };
-    const { directory } = this.#parts;
-    this.#storing = this.#storing.then(() => writeIdentity(directory, this.#stored));
+    const { directory, keys } = this.#parts;
+    this.#storing = this.#storing.then(() => writeIdentity(directory, this.#stored, keys));
     return this.#storing;
   }
 

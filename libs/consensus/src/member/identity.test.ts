@@ -1,6 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { NO_SECRET_KEYS, SecretKeys, sealedTextBy } from "@heddle/base/secret-keys";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { type Identity, readIdentity, startIdentity, writeIdentity } from "./identity.ts";
 
@@ -25,15 +26,15 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true }));
 
 it("an identity is read back as it was written", async () => {
-  await writeIdentity(directory, identity);
-  expect(await readIdentity(directory)).toEqual(identity);
+  await writeIdentity(directory, identity, NO_SECRET_KEYS);
+  expect(await readIdentity(directory, NO_SECRET_KEYS)).toEqual(identity);
   const { beginning: _, ...later } = identity;
-  await writeIdentity(directory, { ...later, beginning: undefined });
-  expect(await readIdentity(directory)).toEqual(later);
+  await writeIdentity(directory, { ...later, beginning: undefined }, NO_SECRET_KEYS);
+  expect(await readIdentity(directory, NO_SECRET_KEYS)).toEqual(later);
 });
 
 it("identity: any flipped bit of its file is detected", async () => {
-  await writeIdentity(directory, identity);
+  await writeIdentity(directory, identity, NO_SECRET_KEYS);
   const good = await readFile(path());
   // The newline at the end is no part of the content.
   for (let bit = 0; bit < (good.length - 1) * 8; bit++) {
@@ -50,7 +51,27 @@ it("identity: any flipped bit of its file is detected", async () => {
 
 it("a file of an earlier version, without a checksum, is read and gets one", async () => {
   await writeFile(path(), `${JSON.stringify(identity)}\n`);
-  expect(await readIdentity(directory)).toEqual(identity);
+  expect(await readIdentity(directory, NO_SECRET_KEYS)).toEqual(identity);
   await startIdentity(directory, "master-1", { newestVersion: 1 });
   expect(await readFile(path(), "utf8")).toMatch(/"sha256":"[0-9a-f]{64}"/);
+});
+
+it("identity: the first secrets key encrypts its private key, and any decrypts it", async () => {
+  const member = { ...identity, key: "ab".repeat(32) };
+  const [before, after] = [new SecretKeys([Buffer.alloc(32, 1)]), Buffer.alloc(32, 2)];
+  const both = new SecretKeys([after, Buffer.alloc(32, 1)]);
+  // As a build that knew no encryption of it left the file.
+  await writeIdentity(directory, member, NO_SECRET_KEYS);
+  expect(await readFile(path(), "utf8")).toContain(member.key);
+  for (const keys of [before, both, new SecretKeys([after])]) {
+    const started = await startIdentity(directory, member.name, { keys, newestVersion: 1 });
+    expect(started.key).toBe(member.key);
+    const text = await readFile(path(), "utf8");
+    expect(text).not.toContain(member.key);
+    expect(sealedTextBy((JSON.parse(text) as Identity).key ?? "")).toBe(keys.ids[0]);
+  }
+  const without = startIdentity(directory, member.name, { newestVersion: 1 });
+  await expect(without).rejects.toThrow(
+    /is encrypted with the secrets key .*, and no key was given/,
+  );
 });

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
+import { NO_SECRET_KEYS, type SecretKeys, sealedTextBy } from "@heddle/base/secret-keys";
 import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { Member } from "../ports.ts";
@@ -14,7 +14,7 @@ export interface Identity {
   readonly name: string;
   /** The public key, drawn with the directory: a wiped directory gets another one. */
   readonly nonce: string;
-  /** The private key; absent from a directory of a build without keys. */
+  /** The private key, encrypted in the file where there is a secrets key; old directories have none. */
   readonly key?: string | undefined;
   /** Both absent until the group is found or formed. */
   readonly cluster?: string | undefined;
@@ -61,7 +61,7 @@ export async function startIdentity(
   name: string,
   { keys = NO_SECRET_KEYS, newestVersion }: StartOptions,
 ): Promise<Identity> {
-  const known = await readIdentity(directory);
+  const known = await readIdentity(directory, keys);
   if (known && known.name !== name) {
     const message = `${directory} belongs to the master ${known.name}, not to ${name}. Give --name ${known.name}, or another --data.`;
     throw new AppError("conflict", message);
@@ -74,7 +74,7 @@ export async function startIdentity(
   if (!known || !isJoined(known)) await checkHoldsNoLog(directory);
   const incarnation = (known?.incarnation ?? 0) + 1;
   const identity: Identity = { version: 1, ...(known ?? newMemberKey()), name, incarnation };
-  await writeIdentity(directory, identity);
+  await writeIdentity(directory, identity, keys);
   return identity;
 }
 
@@ -97,8 +97,14 @@ function noneIfMissing(error: NodeJS.ErrnoException): string[] {
 }
 
 /** Resolves when the identity is on the disk in place of the one before. */
-export async function writeIdentity(directory: string, identity: Identity): Promise<void> {
+export async function writeIdentity(
+  directory: string,
+  { key, ...rest }: Identity,
+  keys: SecretKeys,
+): Promise<void> {
   const path = identityPath(directory);
+  const sealed = key === undefined ? {} : { key: keys.sealText(key, KEY_PURPOSE).trim() };
+  const identity = { ...rest, ...sealed };
   const file = await open(`${path}.tmp`, "w", 0o600);
   try {
     await file.writeFile(`${JSON.stringify({ ...identity, sha256: checksum(identity) })}\n`);
@@ -110,8 +116,14 @@ export async function writeIdentity(directory: string, identity: Identity): Prom
   await nodeStorageFiles.syncDirectory(dirname(path));
 }
 
-/** The directory's identity as it is; undefined where there is none. */
-export async function readIdentity(directory: string): Promise<Identity | undefined> {
+/**
+ * The directory's identity as it is; undefined where there is none. Rejects with `precondition_failed` where
+ * the secrets key of its private key is not here.
+ */
+export async function readIdentity(
+  directory: string,
+  keys: SecretKeys,
+): Promise<Identity | undefined> {
   const path = identityPath(directory);
   let text: string;
   try {
@@ -121,6 +133,10 @@ export async function readIdentity(directory: string): Promise<Identity | undefi
     throw error;
   }
   const identity = parseIdentity(text);
+  if (identity?.key !== undefined) {
+    keys.checkHolds(sealedTextBy(identity.key), directory);
+    return { ...identity, key: keys.openText(identity.key, KEY_PURPOSE) };
+  }
   if (identity) return identity;
   const message = `${path} is damaged: its content does not match its checksum, or is no identity. Restore that file, or empty the directory and start again, and this master joins its group anew.`;
   throw new AppError("server_error", message);
@@ -147,6 +163,8 @@ function parseIdentity(text: string): Identity | undefined {
 function checksum(identity: Identity): string {
   return createHash("sha256").update(JSON.stringify(identity)).digest("hex");
 }
+
+const KEY_PURPOSE = "member key";
 
 const FIELDS: ReadonlySet<string> = new Set<keyof Identity>([
   ...(["version", "name", "nonce", "key", "cluster", "id", "incarnation"] as const),

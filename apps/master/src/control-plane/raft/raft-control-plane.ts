@@ -111,7 +111,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     });
     const { control } = this.#machine;
     this.#marks = new IdentityMarks({
-      ...{ directory, identity, control, log: logger, addEntry: () => this.#reportHash() },
+      ...{ directory, identity, control, keys, log: logger, addEntry: () => this.#reportHash() },
       // Before its pepper a cluster has no secrets.
       holdsSecrets: () => control.secret("pepper") !== undefined,
       onError: (error) => this.#fail(toAppError(error)),
