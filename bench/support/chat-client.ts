@@ -1,5 +1,5 @@
+import { ChatStream, type ChatUsage } from "./chat-stream.ts";
 import { HttpConnection, type Origin, postBytes } from "./http-connection.ts";
-import { ChatStream, type ChatUsage } from "./sse-reader.ts";
 
 /** An OpenAI-compatible chat endpoint. */
 export interface ChatServer {

@@ -1,5 +1,5 @@
+import { ChatStream } from "./chat-stream.ts";
 import { HttpConnection, type Origin, postBytes } from "./http-connection.ts";
-import { ChatStream } from "./sse-reader.ts";
 import { type Summary, summarizeSamples } from "./statistics.ts";
 
 /** A closed loop: each of `concurrency` clients sends its next request when the last has ended. */

@@ -1,16 +1,12 @@
-import { Heddle } from "@heddle/client/heddle";
+import type { Heddle } from "@heddle/client/heddle";
 import type { Command } from "commander";
-import { type Connection, findConnection } from "./connection.ts";
-import { ApiClient } from "./http/api-client.ts";
+import { type Connection, clientOf, findConnection } from "./connection.ts";
 import type { RowFormat } from "./output/rows.ts";
 import { type Terminal, terminal } from "./output/terminal.ts";
 
 /** What every command that talks to a cluster works with. */
 export interface CommandContext {
   readonly connection: Connection;
-  /** For answers and streams of the inference API, and what only operators do. */
-  readonly client: ApiClient;
-  /** For jobs, workers and queues. */
   readonly heddle: Heddle;
   readonly format: RowFormat;
   /** Standard output: data. */
@@ -26,11 +22,9 @@ export function commandContext(command: Command): CommandContext {
     output: RowFormat;
   };
   const connection = findConnection(flags);
-  const { endpoint, others = [], apiKey } = connection;
   return {
     connection,
-    client: new ApiClient(connection),
-    heddle: new Heddle({ endpoint: [endpoint, ...others], auth_token: apiKey }),
+    heddle: clientOf(connection),
     format: flags.output,
     data: terminal(process.stdout),
     messages: terminal(process.stderr),

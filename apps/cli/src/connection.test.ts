@@ -1,8 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { findConnection } from "./connection.ts";
+import { clientOf, findConnection } from "./connection.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "heddle-connection-"));
 const file = join(directory, "credentials.json");
@@ -24,6 +26,21 @@ describe("the connection", () => {
       apiKey: undefined,
       endpointSource: "default",
     });
+  });
+
+  it("without a key: says that the local cluster's key is not for another one", async () => {
+    const server = createServer((_request, response) => response.writeHead(401).end());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const listed = (variables: object) =>
+      clientOf(findConnection({}, { ...env, ...variables })).workers.list();
+    await expect(listed({ HEDDLE_ENDPOINT: endpoint })).rejects.toThrow(
+      `No API key was sent: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from HEDDLE_ENDPOINT) is another.`,
+    );
+    server.close();
+    await expect(listed({ HEDDLE_ENDPOINT: endpoint })).rejects.toThrow(
+      `No answer from ${endpoint} (ECONNREFUSED; the address is from HEDDLE_ENDPOINT).`,
+    );
   });
 
   it("takes its key in the same order", () => {

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { Heddle } from "@heddle/client/heddle";
 
 /** Where the cluster is, and the key to show it. */
 export interface Connection {
@@ -49,6 +50,22 @@ export function findConnection(
   // An endpoint that somebody names is the one that is meant.
   const isOfFile = endpointSource === "credentials file" && others && others.length > 0;
   return { endpoint, apiKey, endpointSource, ...(isOfFile ? { others } : {}) };
+}
+
+/** A client of that cluster, whose errors say where the address is from. */
+export function clientOf(connection: Connection, maxRetries?: number): Heddle {
+  const { endpoint, others = [], apiKey, endpointSource } = connection;
+  return new Heddle({
+    endpoint: [endpoint, ...others],
+    auth_token: apiKey,
+    maxRetries,
+    hints: { endpointSource, noKey: `No API key was sent${whyNoKey(connection)}.` },
+  });
+}
+
+function whyNoKey({ endpoint, endpointSource }: Connection): string {
+  if (endpointSource !== "--endpoint" && endpointSource !== "HEDDLE_ENDPOINT") return "";
+  return `: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from ${endpointSource}) is another`;
 }
 
 /** The key that is given. One that no header can carry is not repeated in the error. */

@@ -1,12 +1,5 @@
-import {
-  AppError,
-  ERROR_TABLE,
-  type ErrorCode,
-  isErrorCode,
-  toAppError,
-} from "@heddle/base/errors";
+import { ERROR_TABLE, type ErrorCode, isErrorCode, toAppError } from "@heddle/base/errors";
 import { HeddleError, type RequestFault } from "@heddle/client/errors";
-import { ApiError } from "./http/api-client.ts";
 import { terminal } from "./output/terminal.ts";
 
 /** What the reader can do about an error whose message does not say it already. */
@@ -23,26 +16,18 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
 
 /** Prints cause, fix and request id to standard error; returns the exit code of the error. */
 export function reportError(thrown: unknown): number {
-  const error = thrown instanceof HeddleError ? ofClient(thrown) : toAppError(thrown);
+  const error = thrown instanceof HeddleError ? thrown : toAppError(thrown);
+  const code = isErrorCode(error.code) ? error.code : "server_error";
   const { paint, write } = terminal(process.stderr);
   write(`${paint("red", "error")} ${error.message}\n`);
   for (const { pointer, detail } of faultsOf(thrown)) write(`  ${pointer} ${detail}\n`);
-  const fix = fixOf(error);
+  const fix = fixOf(code, error);
   if (fix) write(`${paint("dim", "fix")} ${fix}\n`);
-  if (error instanceof ApiError && error.requestId) {
-    write(`${paint("dim", "request")} ${error.requestId}\n`);
+  if (error instanceof HeddleError && error.request_id) {
+    write(`${paint("dim", "request")} ${error.request_id}\n`);
   }
   if (process.env["HEDDLE_DEBUG"]) write(`${error.stack}\n${causeOf(error)}`);
-  return ERROR_TABLE[error.code].exit;
-}
-
-/** What the client library met, as the error that the table of exit codes knows. */
-function ofClient(error: HeddleError): AppError {
-  const { message, status, request_id: requestId } = error;
-  const fallback = status === undefined ? "unavailable" : "server_error";
-  const code = isErrorCode(error.code) ? error.code : fallback;
-  if (status === undefined) return new AppError(code, message, { cause: error });
-  return new ApiError(code, message, { status, ...(requestId ? { requestId } : {}) });
+  return ERROR_TABLE[code].exit;
 }
 
 /** All faults of a refused request, where there are more than its message tells. */
@@ -50,12 +35,11 @@ function faultsOf(thrown: unknown): readonly RequestFault[] {
   return thrown instanceof HeddleError && thrown.errors.length > 1 ? thrown.errors : [];
 }
 
-function causeOf(error: AppError): string {
+function causeOf(error: Error): string {
   return error.cause instanceof Error ? `caused by ${error.cause.stack}\n` : "";
 }
 
-function fixOf(error: AppError): string | undefined {
+function fixOf(code: ErrorCode, error: Error): string | undefined {
   // An `unavailable` that the cluster itself sent came from a cluster that runs.
-  if (error.code === "unavailable" && (error instanceof ApiError || !error.cause)) return undefined;
-  return FIXES[error.code];
+  return code === "unavailable" && !error.cause ? undefined : FIXES[code];
 }

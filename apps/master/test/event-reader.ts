@@ -1,7 +1,9 @@
+import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
+
 /** One event of a server-sent stream. */
 export interface ReadEvent {
   readonly id: string | undefined;
-  readonly type: string | undefined;
+  readonly type: string;
   readonly data: {
     readonly job_id?: string;
     readonly state?: string;
@@ -28,25 +30,10 @@ export async function readTestEvents(
   });
   if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
   const events: ReadEvent[] = [];
-  let text = "";
-  const decoder = new TextDecoder();
-  for await (const chunk of response.body!) {
-    text += decoder.decode(chunk as Uint8Array, { stream: true });
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const event = parse(text.slice(0, end));
-      text = text.slice(end + 2);
-      if (event && !enough(events)) events.push(event);
-    }
+  for await (const { id, type, data } of readServerSentEvents(response.body!, SILENCE_MS)) {
+    if (data !== "") events.push({ id, type, data: JSON.parse(data) as ReadEvent["data"] });
     if (enough(events)) break;
   }
   hangUp.abort();
   return events;
-}
-
-function parse(block: string): ReadEvent | undefined {
-  const data = /^data: (.*)$/m.exec(block)?.[1];
-  if (data === undefined) return undefined;
-  const id = /^id: (.*)$/m.exec(block)?.[1];
-  const type = /^event: (.*)$/m.exec(block)?.[1];
-  return { id, type, data: JSON.parse(data) as ReadEvent["data"] };
 }

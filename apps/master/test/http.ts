@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { type ServerSentEvent, ServerSentEventParser } from "@heddle/client/server-sent-events";
 
 interface Target {
   readonly url: string;
@@ -29,15 +30,9 @@ export function send(
   });
 }
 
-/** The events of a whole server-sent stream, without comments. */
-export function eventsOf(text: string): { event: string | undefined; data: string }[] {
-  return text
-    .split("\n\n")
-    .filter((block) => block.includes("data: "))
-    .map((block) => ({
-      event: /^event: (.*)$/m.exec(block)?.[1],
-      data: /^data: (.*)$/m.exec(block)?.[1] ?? "",
-    }));
+/** The events of a whole server-sent stream; comments are left out. */
+export function eventsOf(text: string): ServerSentEvent[] {
+  return new ServerSentEventParser().push(text).filter(({ data }) => data !== "");
 }
 
 /** Waits for a condition; throws if it is not met in time. */

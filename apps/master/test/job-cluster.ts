@@ -4,6 +4,7 @@ import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import type { TestContext } from "vitest";
 import { eventuallyAsync, MasterGroup, masterProgram } from "./master-group.ts";
 
@@ -252,15 +253,9 @@ export class JobCluster {
       signal,
       headers: { authorization: `Bearer ${this.masters.adminKey}`, accept: "text/event-stream" },
     });
-    let rest = "";
-    for await (const chunk of reply.body?.pipeThrough(new TextDecoderStream()) ?? []) {
-      const events = (rest + chunk).split("\n\n");
-      rest = events.pop() ?? "";
-      for (const event of events) {
-        if (event.startsWith("event: end")) return true;
-        const data = /^data: (.*)$/m.exec(event)?.[1];
-        if (data) onEvent(JSON.parse(data));
-      }
+    for await (const { type, data } of readServerSentEvents(reply.body!, SILENCE_MS)) {
+      if (type === "end") return true;
+      if (data !== "") onEvent(JSON.parse(data));
     }
     return false;
   }

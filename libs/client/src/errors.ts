@@ -78,30 +78,60 @@ const CLASS_OF_STATUS: Readonly<Record<number, typeof HeddleError>> = {
   429: RateLimitError,
 };
 
-/** The error that an answer's status and body tell of; any body will do. */
+const CODE_OF_STATUS: Readonly<Record<number, string>> = {
+  401: "invalid_api_key",
+  403: "permission_denied",
+  404: "not_found",
+  408: "request_timeout",
+  409: "conflict",
+  412: "precondition_failed",
+  413: "request_too_large",
+  422: "unprocessable",
+  429: "rate_limit_exceeded",
+  500: "server_error",
+  501: "server_error",
+  504: "deadline_exceeded",
+};
+
+/** The error that an answer's status and body describe; the body may be anything. */
 export function errorOf(response: Response, body: string): HeddleError {
-  const { status, headers } = response;
-  const fields = parseFields(body);
-  // OpenAI's envelope on the inference routes, problem details (RFC 9457) on all others.
-  const said = fieldsOf(fields["error"]) ?? fields;
-  const message = textOf(said["message"]) ?? textOf(said["detail"]);
+  const { status, headers, url } = response;
+  const fields = errorFields(body);
   const Type = CLASS_OF_STATUS[status] ?? (status >= 500 ? ServerError : BadRequestError);
-  return new Type(message ?? `The cluster answered ${status} without saying why.`, {
-    code: textOf(said["code"]) ?? codeOfStatus(status),
+  const asked = url === "" ? "The cluster" : new URL(url).pathname;
+  return new Type(messageOf(fields) ?? `${asked} answered ${status} without saying why.`, {
+    code: textOf(fields["code"]) ?? codeOfStatus(status),
     status,
-    request_id: textOf(said["request_id"]) ?? headers.get("x-request-id") ?? undefined,
-    retryable: said["retryable"] === true,
-    errors: faultsOf(said["errors"]),
+    request_id: textOf(fields["request_id"]) ?? headers.get("x-request-id") ?? undefined,
+    retryable: fields["retryable"] === true,
+    errors: faultsOf(fields["errors"]),
   });
 }
 
+/** The error that an event of a stream is; undefined where it is none. */
+export function streamedError(data: string): HeddleError | undefined {
+  const fields = errorFields(data);
+  const message = messageOf(fields);
+  if (message === undefined) return undefined;
+  return new ServerError(message, {
+    code: textOf(fields["code"]) ?? "server_error",
+    request_id: textOf(fields["request_id"]),
+    retryable: fields["retryable"] === true,
+  });
+}
+
+/** OpenAI's `error` object on the inference routes, problem details (RFC 9457) on all others. */
+function errorFields(body: string): Record<string, unknown> {
+  const fields = parseFields(body);
+  return fieldsOf(fields["error"]) ?? fields;
+}
+
+function messageOf(fields: Record<string, unknown>): string | undefined {
+  return textOf(fields["message"]) ?? textOf(fields["detail"]);
+}
+
 function codeOfStatus(status: number): string {
-  if (status === 401) return "invalid_api_key";
-  if (status === 403) return "permission_denied";
-  if (status === 404) return "not_found";
-  if (status === 429) return "rate_limit_exceeded";
-  if (status >= 502) return "unavailable";
-  return status >= 500 ? "server_error" : "invalid_value";
+  return CODE_OF_STATUS[status] ?? (status >= 500 ? "unavailable" : "invalid_value");
 }
 
 function faultsOf(value: unknown): RequestFault[] {

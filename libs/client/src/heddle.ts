@@ -1,3 +1,4 @@
+import { Chat } from "./resources/chat.ts";
 import { Cluster } from "./resources/cluster.ts";
 import { Events } from "./resources/events.ts";
 import { Jobs } from "./resources/jobs.ts";
@@ -26,6 +27,7 @@ export class Heddle {
   readonly settings: Settings;
   readonly keys: Keys;
   readonly models: Models;
+  readonly chat: Chat;
 
   constructor(options: HeddleOptions) {
     const transport = new HttpTransport(options);
@@ -38,5 +40,6 @@ export class Heddle {
     this.settings = new Settings(transport);
     this.keys = new Keys(transport);
     this.models = new Models(transport);
+    this.chat = new Chat(transport);
   }
 }

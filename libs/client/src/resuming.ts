@@ -1,10 +1,8 @@
 import { ConnectionError, HeddleError, NotFoundError } from "./errors.ts";
 import { pause, retryWaitMs } from "./retry.ts";
-import { readServerSentEvents, type ServerSentEvent } from "./server-sent-events.ts";
+import { readServerSentEvents, type ServerSentEvent, SILENCE_MS } from "./server-sent-events.ts";
 import { aborted, type HttpTransport, type Query } from "./transport.ts";
 
-/** The cluster's heartbeats come every 15 s: a stream that is silent for longer is dead. */
-const SILENCE_MS = 45_000;
 /** A group without a leader, or a master that starts, is waited for so long. */
 const PATIENCE_MS = 120_000;
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readServerSentEvents } from "./server-sent-events.ts";
+import { readServerSentEvents, ServerSentEventParser } from "./server-sent-events.ts";
 
 /** A body that comes in these pieces, and then breaks off where `error` says so. */
 function body(pieces: readonly string[], error?: Error): ReadableStream<Uint8Array> {
@@ -47,6 +47,28 @@ describe("server-sent events", () => {
     await expect(read()).rejects.toThrow("cut");
     expect(told).toEqual(["1a"]);
     expect(await eventsOf(body(["id: 2\ndata: b\n"]))).toEqual([]);
+  });
+
+  it("are read alike with any line end, field and comment", () => {
+    const text = ": c\r\nevent: x\r\ndata: one\r\ndata:two\r\n\r\rdata\rdata:  a: b\n\n";
+    const expected = [
+      { id: undefined, type: "x", data: "one\ntwo" },
+      { id: undefined, type: "message", data: "" },
+      { id: undefined, type: "message", data: "\n a: b" },
+    ];
+    for (let cut = 0; cut <= text.length; cut++) {
+      const parser = new ServerSentEventParser();
+      const events = [...parser.push(text.slice(0, cut)), ...parser.push(text.slice(cut))];
+      expect(events, `cut at ${cut}`).toEqual(expected);
+    }
+  });
+
+  it("are refused where a line or an event has no end", async () => {
+    await expect(eventsOf(body(["a".repeat(2_000_000)]))).rejects.toThrow("an event without end");
+    const lines = Array.from({ length: 20 }, () => `data: ${"a".repeat(100_000)}\n`);
+    await expect(eventsOf(body(lines))).rejects.toThrow("an event without end");
+    const events = lines.map((line) => `${line}\n`);
+    expect(await eventsOf(body(events))).toHaveLength(20);
   });
 
   it("are given up where nothing comes", async () => {

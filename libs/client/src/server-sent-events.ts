@@ -1,4 +1,4 @@
-/** One event of a stream; `data` is empty where only the id was told. */
+/** One event of a stream; `data` is empty where only the id was sent. */
 export interface ServerSentEvent {
   /** The latest id of the stream, which a resumed one begins after. */
   readonly id: string | undefined;
@@ -6,53 +6,77 @@ export interface ServerSentEvent {
   readonly data: string;
 }
 
-/** A line longer than this is no event of ours, and is not kept in memory. */
-const MAX_LINE_CHARS = 1_048_576;
+/** The cluster's heartbeats come every 15 s: a stream that brings nothing for longer is dead. */
+export const SILENCE_MS = 45_000;
+
+/** The characters of an event's lines that are kept: a longer event is an error. */
+const MAX_EVENT_CHARS = 1_048_576;
+
+/** Takes a stream of events apart (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
+export class ServerSentEventParser {
+  #rest = "";
+  #id: string | undefined;
+  #type = "message";
+  #data: string[] = [];
+  #dataChars = 0;
+
+  /** The events that end in this piece of the stream. Throws for an event that is too long. */
+  push(text: string): ServerSentEvent[] {
+    const all = this.#rest + text;
+    const lines = all.includes("\r") ? all.split(/\r\n|\n|\r(?!$)/) : all.split("\n");
+    this.#rest = lines.pop() ?? "";
+    const events: ServerSentEvent[] = [];
+    for (const line of lines) {
+      if (line === "") this.#end(events);
+      else this.#read(line);
+    }
+    if (this.#dataChars + this.#rest.length > MAX_EVENT_CHARS) {
+      throw new Error("The cluster sent an event without end.");
+    }
+    return events;
+  }
+
+  #read(line: string): void {
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const start = line[colon + 1] === " " ? colon + 2 : colon + 1;
+    const value = colon < 0 ? "" : line.slice(start);
+    if (field === "data") {
+      this.#data.push(value);
+      this.#dataChars += value.length;
+    } else if (field === "event") this.#type = value;
+    else if (field === "id" && !value.includes("\0")) this.#id = value;
+  }
+
+  #end(events: ServerSentEvent[]): void {
+    if (this.#data.length > 0 || this.#type === "message") {
+      events.push({ id: this.#id, type: this.#type, data: this.#data.join("\n") });
+    }
+    this.#type = "message";
+    this.#data = [];
+    this.#dataChars = 0;
+  }
+}
 
 /**
- * The events of a body, in order (https://html.spec.whatwg.org/multipage/server-sent-events.html).
- * An event that breaks off is not told. Rejects where the body breaks off, or is silent, heartbeats
- * included, for `silenceMs`. Leaving the loop early cancels the body.
+ * The events of a body, in order; an event that breaks off is left out. Rejects where the body breaks
+ * off, or brings nothing, heartbeats included, for `silenceMs`. Leaving the loop cancels the body.
  */
 export async function* readServerSentEvents(
   body: ReadableStream<Uint8Array>,
   silenceMs: number,
 ): AsyncGenerator<ServerSentEvent, void> {
-  let id: string | undefined;
-  let type = "message";
-  let data: string[] = [];
-  for await (const line of readLines(body, silenceMs)) {
-    if (line === "") {
-      if (data.length > 0 || type === "message") yield { id, type, data: data.join("\n") };
-      type = "message";
-      data = [];
-      continue;
-    }
-    const [, field, value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
-    if (field === "data") data.push(value);
-    else if (field === "event") type = value;
-    else if (field === "id" && !value.includes("\0")) id = value;
-  }
-}
-
-async function* readLines(
-  body: ReadableStream<Uint8Array>,
-  silenceMs: number,
-): AsyncGenerator<string, void> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
-  let rest = "";
+  const parser = new ServerSentEventParser();
   try {
     for (;;) {
       const { done, value } = await within(reader.read(), silenceMs);
       if (done) return;
-      const lines = (rest + decoder.decode(value, { stream: true })).split(/\r\n|\n|\r(?!$)/);
-      rest = lines.pop() ?? "";
-      if (rest.length > MAX_LINE_CHARS) throw new Error("The cluster sent an event without end.");
-      yield* lines;
+      yield* parser.push(decoder.decode(value, { stream: true }));
     }
   } finally {
-    // A body that broke off rejects again here: that was told already.
+    // A body that broke off rejects again here: that was reported already.
     await reader.cancel().catch(() => {});
   }
 }

@@ -28,6 +28,13 @@ async function serve(...answers: [Answer, ...Answer[]]) {
   return { seen, endpoint: `http://127.0.0.1:${port}` };
 }
 
+/** An endpoint where nobody listens. */
+async function closedEndpoint(): Promise<string> {
+  const { endpoint } = await serve(hangUp);
+  servers.pop()?.();
+  return endpoint;
+}
+
 const json =
   (value: unknown, status = 200, headers: Record<string, string> = {}): Answer =>
   (_request, response) =>
@@ -166,6 +173,53 @@ describe("a call", () => {
     await expect(nobody).rejects.toBeInstanceOf(ConnectionError);
     await expect(nobody).rejects.toThrow(`No answer from ${gone.endpoint} (ECONNREFUSED).`);
     expect(() => new Heddle({ endpoint: "localhost" })).toThrow('"localhost" is no endpoint');
+  });
+
+  it("asks each endpoint once, however few retries there are", async () => {
+    const nobody = await closedEndpoint();
+    const hung = await serve(() => {});
+    const good = await serve(json({ id: "m", data: [] }));
+    const heddle = new Heddle({ endpoint: [nobody, good.endpoint], maxRetries: 0 });
+    expect(await heddle.workers.list()).toEqual([]);
+    const read = { endpoint: [hung.endpoint, good.endpoint], maxRetries: 0, timeout: 50 };
+    expect(await new Heddle(read).workers.list()).toEqual([]);
+    const change = new Heddle(read).models.remove("m");
+    await expect(change).rejects.toMatchObject({ code: "deadline_exceeded" });
+    expect(good.seen.map(({ method }) => method)).toEqual(["GET", "GET"]);
+    const last = await closedEndpoint();
+    const none = new Heddle({ endpoint: [nobody, last], maxRetries: 0 }).workers.list();
+    await expect(none).rejects.toThrow(`No answer from ${last} (ECONNREFUSED).`);
+  });
+
+  it("says where its endpoint is from, and why no key was sent", async () => {
+    const hints = { endpointSource: "--endpoint", noKey: "No key was found." };
+    const refusal = json({ error: { code: "invalid_api_key", message: "Send a header." } }, 401);
+    const { endpoint } = await serve(refusal);
+    const nobody = new Heddle({ endpoint: await closedEndpoint(), hints, maxRetries: 0 });
+    await expect(nobody.workers.list()).rejects.toThrow("; the address is from --endpoint).");
+    const keyless = new Heddle({ endpoint, hints }).workers.list();
+    await expect(keyless).rejects.toBeInstanceOf(AuthenticationError);
+    await expect(keyless).rejects.toMatchObject({ message: "No key was found.", status: 401 });
+    const keyed = new Heddle({ endpoint, hints, auth_token: "k" }).workers.list();
+    await expect(keyed).rejects.toThrow("Send a header.");
+  });
+
+  it("says of a port that fetch refuses that it is one, and does not ask again", async () => {
+    const blocked = new Heddle({ endpoint: "http://127.0.0.1:6000" }).workers.list();
+    await expect(blocked).rejects.toThrow(/port, which the Fetch standard blocks/);
+    await expect(blocked).rejects.toMatchObject({ retryable: false });
+  });
+
+  it("is sent again where its answer broke off, and names the path at the last", async () => {
+    const torn: Answer = (_request, response) => {
+      response.writeHead(200, { "content-length": "20" });
+      response.write("{", () => response.destroy());
+    };
+    const { seen, endpoint } = await serve(torn, json({ data: [] }), torn);
+    expect(await new Heddle({ endpoint }).workers.list()).toEqual([]);
+    const once = new Heddle({ endpoint, maxRetries: 0 }).workers.list();
+    await expect(once).rejects.toThrow("The answer to /workers broke off.");
+    expect(seen).toHaveLength(3);
   });
 
   it("asks for nothing where an id is empty or would lead to another path", async () => {

@@ -22,6 +22,15 @@ export interface HeddleOptions {
   readonly maxRetries?: number | undefined;
   /** In place of the global one, for proxies and tests. */
   readonly fetch?: typeof globalThis.fetch | undefined;
+  readonly hints?: ErrorHints | undefined;
+}
+
+/** What only the caller knows and an error should say. */
+export interface ErrorHints {
+  /** Where the endpoint was found, as `HEDDLE_ENDPOINT`. */
+  readonly endpointSource?: string | undefined;
+  /** In place of the cluster's message where a call without a key is refused. */
+  readonly noKey?: string | undefined;
 }
 
 /** What any call may be given. */
@@ -40,16 +49,21 @@ export interface ChangeOptions extends CallOptions {
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** One request; the path is below /api/v1 and holds encoded parts. */
+/** One request; the path holds encoded parts. */
 export interface Request {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
+  /** Below /api/v1. */
   readonly path: string;
+  /** The path is below the endpoint itself, as /health is. */
+  readonly isUnversioned?: boolean | undefined;
   readonly query?: Query | undefined;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Instead of the client's own. */
   readonly maxRetries?: number | undefined;
+  /** Instead of the client's own, in milliseconds. */
+  readonly timeout?: number | undefined;
   /** A request that may be sent twice, though its method and headers do not say so. */
   readonly isRepeatable?: boolean | undefined;
 }
@@ -83,7 +97,7 @@ export class HttpTransport {
   /** The answer's JSON; undefined where it has no body. */
   json<T>(request: Request): Promise<T> {
     return this.#send(request, async (response) => {
-      const text = await response.text();
+      const text = await wholeText(response, request.path);
       return (text === "" ? undefined : parsed(text, response)) as T;
     });
   }
@@ -109,7 +123,8 @@ export class HttpTransport {
     const isIdempotent =
       method === "GET" || request.isRepeatable === true || named?.["idempotency-key"] !== undefined;
     for (let attempt = 1; ; attempt++) {
-      const isLast = attempt > retries || attempt >= this.#bases.length;
+      // Asking an endpoint that was not asked yet is no retry.
+      const isLast = attempt >= this.#bases.length;
       const outcome = await this.#try(request, read, isLast);
       if ("value" in outcome) return outcome.value;
       const { error, response } = outcome;
@@ -117,7 +132,8 @@ export class HttpTransport {
         ? isWorthRetrying({ status: response.status, headers: response.headers, isIdempotent })
         : (isIdempotent && error.retryable) || wasNeverSent(error);
       const waitMs = retryWaitMs(attempt, response?.headers, Math.random(), Date.now());
-      if (!isWorth || attempt > retries || waitMs === undefined) throw error;
+      const isSpent = attempt > retries && (response !== undefined || isLast);
+      if (!isWorth || isSpent || waitMs === undefined) throw error;
       // Another master may be well where this one is not.
       if (!response || response.status >= 500) this.next();
       // One that was not asked yet need not be waited for.
@@ -132,7 +148,7 @@ export class HttpTransport {
     isLast: boolean,
   ): Promise<{ value: T } | { error: HeddleError; response?: Response }> {
     const { signal, method } = request;
-    const { timeout = DEFAULT_TIMEOUT_MS } = this.#options;
+    const timeout = request.timeout ?? this.#options.timeout ?? DEFAULT_TIMEOUT_MS;
     const timeoutMs = isLast || method !== "GET" ? timeout : Math.min(timeout, ASK_ANOTHER_MS);
     const base = this.#bases[this.#base]!;
     const deadline = new AbortController();
@@ -143,12 +159,16 @@ export class HttpTransport {
       const end = AbortSignal.any(signals);
       const response = await this.#fetch(base, { ...request, signal: end }, authorization);
       if (response.ok) return { value: await read(response) };
-      return { error: errorOf(response, await response.text()), response };
+      const error = errorOf(response, await wholeText(response, request.path));
+      const isKeyless = error.status === 401 && authorization["authorization"] === undefined;
+      return { error: isKeyless ? this.#withoutKey(error) : error, response };
     } catch (cause) {
-      if (cause instanceof HeddleError) return { error: cause };
       if (signal?.aborted) return { error: aborted() };
-      if (!deadline.signal.aborted) return { error: unreachable(base, cause) };
-      const message = `${base}${request.path} did not answer within ${timeoutMs / 1_000} s.`;
+      if (!deadline.signal.aborted) {
+        if (cause instanceof HeddleError) return { error: cause };
+        return { error: unreachable(endpointOf(base), cause, this.#options.hints) };
+      }
+      const message = `${urlOf(base, request)} did not answer within ${timeoutMs / 1_000} s.`;
       const facts = { code: "deadline_exceeded", retryable: true, cause };
       return { error: new TimeoutError(message, facts) };
     } finally {
@@ -170,13 +190,19 @@ export class HttpTransport {
     throw new AuthenticationError(message, { code: "invalid_api_key" });
   }
 
+  #withoutKey(error: HeddleError): HeddleError {
+    const message = this.#options.hints?.noKey;
+    return message === undefined ? error : new AuthenticationError(message, error);
+  }
+
   async #fetch(
     base: string,
-    { method, path, query, body, headers, signal }: Request,
+    request: Request,
     authorization: Record<string, string>,
   ): Promise<Response> {
+    const { method, query, body, headers, signal } = request;
     const { fetch = globalThis.fetch } = this.#options;
-    return await fetch(`${base}${path}${queryText(query)}`, {
+    return await fetch(`${urlOf(base, request)}${queryText(query)}`, {
       method,
       headers: {
         accept: "application/json",
@@ -196,6 +222,16 @@ async function askedKey(auth: NonNullable<HeddleOptions["auth"]>): Promise<strin
   } catch (cause) {
     const message = `\`auth\` gave no key: ${(cause as Error).message}`;
     throw new AuthenticationError(message, { code: "invalid_api_key", cause });
+  }
+}
+
+/** The body; one that breaks off is an error that names the path. */
+async function wholeText(response: Response, path: string): Promise<string> {
+  try {
+    return await response.text();
+  } catch (cause) {
+    const facts = { code: "unavailable", retryable: true, cause };
+    throw new ConnectionError(`The answer to ${path} broke off.`, facts);
   }
 }
 
@@ -222,6 +258,14 @@ function baseOf(endpoint: string): string {
   return `${url.origin}${url.pathname.replace(/\/(api\/v1\/?)?$/, "")}/api/v1`;
 }
 
+function endpointOf(base: string): string {
+  return base.replace(/\/api\/v1$/, "");
+}
+
+function urlOf(base: string, { path, isUnversioned }: Request): string {
+  return (isUnversioned ? endpointOf(base) : base) + path;
+}
+
 function queryText(query: Query = {}): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined);
   const text = new URLSearchParams(given.map(textPair)).toString();
@@ -238,11 +282,26 @@ function newKey(): string {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function unreachable(base: string, cause: unknown): ConnectionError {
+function unreachable(endpoint: string, cause: unknown, hints: ErrorHints = {}): ConnectionError {
   const { code, message } = ((cause as Error).cause ?? cause) as {
     code?: string;
     message?: string;
   };
-  const text = `No answer from ${base.replace(/\/api\/v1$/, "")} (${code ?? message}).`;
-  return new ConnectionError(text, { code: "unavailable", retryable: true, cause });
+  const why = code ?? message ?? "";
+  const { endpointSource: source } = hints;
+  if (why === "bad port") {
+    const from = source === undefined ? "" : ` (from ${source})`;
+    const text = `${endpoint}${from} was not asked: browsers and fetch refuse to connect to this port, which the Fetch standard blocks. Have the master listen on another one.`;
+    return new ConnectionError(text, { code: "unavailable", cause });
+  }
+  const hint = HINTS.find(([part]) => why.includes(part))?.[1];
+  const from = source === undefined ? "" : `; the address is from ${source}`;
+  const text = `No answer from ${endpoint} (${why}${from}).${hint ?? ""}`;
+  return new ConnectionError(text, { code: "unavailable", retryable: hint === undefined, cause });
 }
+
+/** What is behind some of the messages of the libraries below `fetch`; no retry helps there. */
+const HINTS = [
+  ["WRONG_VERSION_NUMBER", " It speaks no TLS: is its address http://, and not https://?"],
+  ["HTTP/1.1 protocol", " It speaks no HTTP/1.1: is it a port of gRPC, for nodes alone?"],
+] as const;

@@ -265,12 +265,69 @@ export interface Model {
   readonly object: "model";
   readonly created: number;
   readonly owned_by: string;
+  readonly family: string;
+  /** What the id promises, in tokens. */
   readonly context_window: number;
+  /** What every ready replica serves, in tokens; null while none tells. */
+  readonly served_context_tokens: number | null;
+  /** Where the chat template of the ready replicas is from; null while none tells. */
+  readonly chat_template: string | null;
   readonly backing: string;
   readonly stand_in: boolean;
   /** What a model that a job has trained was made of. */
   readonly lineage: ModelLineage | null;
   readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
+  readonly replicas: readonly ModelReplica[];
+  /** What holds back a replica that the scheduler is to place, and why one failed for good. */
+  readonly waiting_for: readonly string[];
+  /** Null where the model is not loaded from a file. */
+  readonly weights: { readonly file: string } | null;
+}
+
+/** A copy of a model on a worker. */
+export interface ModelReplica {
+  readonly node: string;
+  /** `pulling`, `loading`, `ready`, `failed` or `unloading`. */
+  readonly phase: string;
+  readonly pulled_bytes: number;
+  readonly total_bytes: number;
+  readonly message: string;
+}
+
+/** A model that was removed. */
+export interface RemovedModel {
+  readonly id: string;
+  readonly object: string;
+  readonly deleted: boolean;
+}
+
+/** How far a pull of weights is. */
+export interface ModelPullProgress {
+  readonly pulled_bytes: number;
+  readonly total_bytes: number;
+  readonly source: string;
+  readonly done: boolean;
+}
+
+/** Whether a master is well. */
+export interface MasterHealth {
+  readonly status: string;
+  readonly version: string;
+  /** Seconds. */
+  readonly uptime: number;
+  /** Why it is not well. */
+  readonly detail?: string | undefined;
+}
+
+/** A token with which one node may join the cluster, once. */
+export interface IssuedJoinToken {
+  readonly object: "cluster.join_token";
+  readonly role: string;
+  readonly name: string;
+  /** Whether the cluster's nodes talk over TLS. */
+  readonly tls: boolean;
+  readonly token: string;
+  readonly expires_at: string;
 }
 
 /** The job that has trained a model, and what it was made of. */

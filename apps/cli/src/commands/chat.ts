@@ -1,10 +1,10 @@
 import { text as readAll } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
+import type { ChatRequest } from "@heddle/client/resources/chat";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../command-context.ts";
 import {
   type ChatResult,
-  type ChatTurn,
   describeSpeed,
   streamChat,
   tokensPerSecond,
@@ -22,18 +22,15 @@ interface ChatFlags {
   readonly temperature?: string;
 }
 
-interface ChatSettings {
-  readonly model: string;
-  readonly maxTokens: number | undefined;
-  readonly temperature: number | undefined;
-}
+type ChatSettings = Pick<ChatRequest, "model" | "max_tokens" | "temperature">;
+type ChatTurn = ChatRequest["messages"][number];
 
 /** `heddle chat [prompt]`: one answer, or a conversation where there is no prompt and a terminal. */
 export async function chat(command: Command): Promise<number> {
   const context = commandContext(command);
   const flags = command.opts<ChatFlags>();
   const limits = {
-    maxTokens: numberFlag("--max-tokens", flags.maxTokens, 1, 1_000_000, true),
+    max_tokens: numberFlag("--max-tokens", flags.maxTokens, 1, 1_000_000, true),
     temperature: numberFlag("--temperature", flags.temperature, 0, 2, false),
   };
   const turns: ChatTurn[] = flags.system ? [{ role: "system", content: flags.system }] : [];
@@ -55,10 +52,10 @@ async function readQuestion(prompt: string | undefined): Promise<string> {
   throw new AppError("invalid_value", `There is no question: ${source} is empty. ${fix}`);
 }
 
-async function chooseModel({ client }: CommandContext): Promise<string> {
-  const model = defaultModel(await listModels(client));
+async function chooseModel({ heddle, connection }: CommandContext): Promise<string> {
+  const model = defaultModel(await listModels(heddle));
   if (model) return model.id;
-  throw new AppError("model_not_found", `${client.endpoint} serves no model.`);
+  throw new AppError("model_not_found", `${connection.endpoint} serves no model.`);
 }
 
 /** Streams one answer to standard output and its speed to standard error; JSON and YAML at its end. */
@@ -71,9 +68,9 @@ async function answer(
   const { data, format, messages: out } = context;
   const isRecord = format === "json" || format === "yaml";
   try {
-    const request = { ...settings, messages };
+    const request: ChatRequest = { ...settings, messages };
     const write = (text: string) => isRecord || data.writeForeign(text);
-    const result = await streamChat(context.client, request, write, interrupts.signal);
+    const result = await streamChat(context.heddle, request, write, interrupts.signal);
     if (isRecord) {
       printRecord(answerRecord(settings.model, result), "", format, data);
       return result.text;

@@ -1,8 +1,9 @@
 import { AppError } from "@heddle/base/errors";
+import type { KeySpec } from "@heddle/client/resources/keys";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { type Connection, dataDirectory, readCredentials } from "../connection.ts";
-import { fieldsOf, type JsonFields, listOf, textOf } from "../http/json-fields.ts";
+import { fieldsOf, type JsonFields, textOf } from "../http/json-fields.ts";
 import { type Column, printChange, printRecord, printRows } from "../output/rows.ts";
 import { DataDirectory } from "../up/data-directory.ts";
 
@@ -19,21 +20,23 @@ const COLUMNS: readonly Column<JsonFields>[] = [
 
 /** `heddle keys list`. */
 export async function listKeys(command: Command): Promise<number> {
-  const { client, data, format } = commandContext(command);
-  printRows(listOf(await client.json("/api/v1/keys")), COLUMNS, format, data);
+  const { heddle, data, format } = commandContext(command);
+  const keys: JsonFields[] = [];
+  for await (const key of heddle.keys.list()) keys.push(fieldsOf(key));
+  printRows(keys, COLUMNS, format, data);
   return 0;
 }
 
 /** `heddle keys create <name>`: the key's text alone on standard output, ready for `$(...)`. */
 export async function createKey(command: Command): Promise<number> {
-  const { client, data, format, messages } = commandContext(command);
+  const { heddle, data, format, messages } = commandContext(command);
   const flags = command.opts<{ scopes?: string; models?: string }>();
   const body = {
-    name: command.args[0],
+    name: command.args[0] ?? "",
     ...(flags.scopes ? { scopes: list(flags.scopes) } : {}),
     ...(flags.models ? { models: list(flags.models) } : {}),
   };
-  const key = fieldsOf(await client.json("/api/v1/keys", { method: "POST", body }));
+  const key = fieldsOf(await heddle.keys.create(body as KeySpec));
   for (const id of arrayOf(key["unknown_models"])) {
     messages.write(`warning: no model \`${id}\` is registered; the key may call it once one is\n`);
     messages.write("  (`heddle models list` shows those that are)\n");
@@ -48,12 +51,11 @@ export async function createKey(command: Command): Promise<number> {
 
 /** `heddle keys rotate <id>`: the new key's text alone on standard output. */
 export async function rotateKey(command: Command): Promise<number> {
-  const { client, connection, data, format, messages } = commandContext(command);
+  const { heddle, connection, data, format, messages } = commandContext(command);
   const id = command.args[0] ?? "";
   const { overlap } = command.opts<{ overlap?: string }>();
   const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
-  const path = `/api/v1/keys/${encodeURIComponent(id)}/rotate`;
-  const key = fieldsOf(await client.json(path, { method: "POST", body }));
+  const key = fieldsOf(await heddle.keys.rotate(id, body));
   const keptIn = keepInstead(connection, id, textOf(key["key"]));
   if (keptIn) messages.write(`${keptIn} keeps the new key from now on, for \`heddle up\` too\n`);
   if (format === "json" || format === "yaml") printRecord(key, "", format, data);
@@ -91,8 +93,7 @@ function seconds(text: string): number {
 export async function revokeKey(command: Command): Promise<number> {
   const context = commandContext(command);
   const id = command.args[0] ?? "";
-  const path = `/api/v1/keys/${encodeURIComponent(id)}`;
-  const revoked = fieldsOf(await context.client.json(path, { method: "DELETE" }));
+  const revoked = fieldsOf(await context.heddle.keys.revoke(id));
   printChange(revoked, `key ${id} is revoked`, context);
   return 0;
 }

@@ -1,15 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
+import type { Heddle } from "@heddle/client/heddle";
 import type { ModelSpec } from "@heddle/client/resources/models";
 import type { Command } from "commander";
 import { amountOf } from "../amount-flag.ts";
 import { commandContext } from "../command-context.ts";
-import type { ApiClient } from "../http/api-client.ts";
-import { readEvents } from "../http/event-stream.ts";
 import {
   fieldsOf,
   type JsonFields,
-  listOf,
   numberOf,
   recordsOf,
   textOf,
@@ -20,9 +18,6 @@ import { watchInterrupts } from "../interrupt.ts";
 import { PullProgressView } from "../output/progress.ts";
 import { printChange, printRecord, printRows } from "../output/rows.ts";
 
-/** A worker may try several sources before the first byte comes. */
-const PULL_START_TIMEOUT_MS = 120_000;
-
 /** How long a pull waits for its model to be loaded, and how often it looks. */
 const MAX_LOAD_WAIT_MS = 10 * 60_000;
 const LOAD_POLL_MS = 200;
@@ -31,8 +26,8 @@ const FAILED_POLLS = 3;
 
 /** `heddle models list`. */
 export async function listModelsCommand(command: Command): Promise<number> {
-  const { client, data, messages, format } = commandContext(command);
-  const models = listOf(await client.json("/api/v1/models"));
+  const { heddle, data, messages, format } = commandContext(command);
+  const models = recordsOf(await heddle.models.list());
   printRows(
     models,
     [
@@ -147,18 +142,17 @@ export async function registerModel(command: Command): Promise<number> {
 export async function removeModel(command: Command): Promise<number> {
   const context = commandContext(command);
   const id = command.args[0] ?? "";
-  const path = `/api/v1/models/${encodeURIComponent(id)}`;
-  const removed = await context.client.json(path, { method: "DELETE" });
+  const removed = await context.heddle.models.remove(id);
   printChange(removed, `model ${id} is removed`, context);
   return 0;
 }
 
 /** Waits while replicas come up; throws `model_failed` where all that there are have failed. */
-async function expectLoaded(client: ApiClient, id: string, signal: AbortSignal): Promise<void> {
+async function expectLoaded(heddle: Heddle, id: string, signal: AbortSignal): Promise<void> {
   const endMs = performance.now() + MAX_LOAD_WAIT_MS;
   let failedPolls = 0;
   while (performance.now() < endMs) {
-    const model = (await listModels(client, signal)).find((each) => each.id === id);
+    const model = (await listModels(heddle, signal)).find((each) => each.id === id);
     const replicas = model?.replicas ?? [];
     const isComing = replicas.some(({ phase }) => phase === "pulling" || phase === "loading");
     const failed = replicas.find(({ phase }) => phase === "failed");
@@ -175,26 +169,20 @@ async function expectLoaded(client: ApiClient, id: string, signal: AbortSignal):
 
 /** `heddle models pull <id>`: has a worker fetch the weights, with a progress bar. */
 export async function pullModel(command: Command): Promise<number> {
-  const { client, data, messages, format } = commandContext(command);
+  const { heddle, data, messages, format } = commandContext(command);
   const id = command.args[0] ?? "";
-  const path = `/api/v1/models/${encodeURIComponent(id)}`;
   const isRecord = format === "json" || format === "yaml";
   const interrupts = watchInterrupts();
   const progress = new PullProgressView(messages, `pulling ${id}`);
   try {
-    const response = await client.stream(`${path}/pull`, {
-      method: "POST",
-      signal: interrupts.signal,
-      timeoutMs: PULL_START_TIMEOUT_MS,
-    });
-    for await (const event of readEvents(response, interrupts.signal)) {
-      const total = numberOf(event["total_bytes"]);
-      if (total !== undefined) progress.update(numberOf(event["pulled_bytes"]) ?? 0, total);
+    const { signal } = interrupts;
+    for await (const { pulled_bytes, total_bytes } of heddle.models.pull(id, { signal })) {
+      progress.update(pulled_bytes, total_bytes);
     }
     progress.end();
     if (!isRecord) data.write(`${id} is pulled\n`);
-    await expectLoaded(client, id, interrupts.signal);
-    if (isRecord) printRecord(await client.json(path), id, format, data);
+    await expectLoaded(heddle, id, signal);
+    if (isRecord) printRecord(await heddle.models.get(id), id, format, data);
     return 0;
   } finally {
     progress.end();

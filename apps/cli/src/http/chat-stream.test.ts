@@ -1,7 +1,7 @@
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
+import { Heddle } from "@heddle/client/heddle";
 import { afterEach, describe, expect, it } from "vitest";
-import { ApiClient } from "./api-client.ts";
 import { describeSpeed, streamChat, tokensPerSecond } from "./chat-stream.ts";
 
 const closers: (() => void)[] = [];
@@ -9,7 +9,7 @@ afterEach(() => {
   for (const close of closers.splice(0)) close();
 });
 
-async function serve(listener: RequestListener): Promise<ApiClient> {
+async function serve(listener: RequestListener): Promise<Heddle> {
   const server = createServer(listener).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
   closers.push(() => {
@@ -17,11 +17,11 @@ async function serve(listener: RequestListener): Promise<ApiClient> {
     server.close();
   });
   const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return new ApiClient({ endpoint, apiKey: "hdl_k", endpointSource: "--endpoint" });
+  return new Heddle({ endpoint, auth_token: "hdl_k" });
 }
 
 const chunk = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
-const REQUEST = { model: "m", messages: [{ role: "user" as const, content: "hi" }], maxTokens: 5 };
+const REQUEST = { model: "m", messages: [{ role: "user" as const, content: "hi" }], max_tokens: 5 };
 
 describe("a streamed chat", () => {
   it("hands over each piece and takes its token count from the usage", async () => {

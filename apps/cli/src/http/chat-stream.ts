@@ -1,17 +1,5 @@
-import type { ApiClient } from "./api-client.ts";
-import { readEvents } from "./event-stream.ts";
-
-export interface ChatTurn {
-  readonly role: "system" | "user" | "assistant";
-  readonly content: string;
-}
-
-export interface ChatRequest {
-  readonly model: string;
-  readonly messages: readonly ChatTurn[];
-  readonly maxTokens?: number | undefined;
-  readonly temperature?: number | undefined;
-}
+import type { Heddle } from "@heddle/client/heddle";
+import type { ChatChunk, ChatRequest } from "@heddle/client/resources/chat";
 
 /** What one streamed answer came to. */
 export interface ChatResult {
@@ -30,36 +18,19 @@ export interface ChatResult {
   readonly usage: Readonly<Record<string, unknown>> | undefined;
 }
 
-interface ChatChunk {
-  readonly choices?: readonly {
-    readonly delta?: { readonly content?: string | null };
-    readonly finish_reason?: string | null;
-  }[];
-  readonly usage?: (Readonly<Record<string, unknown>> & { completion_tokens?: number }) | null;
-}
-
-/** Loading a model's weights may come before its first token. */
-const FIRST_TOKEN_TIMEOUT_MS = 300_000;
-
 /** Pieces that come so soon after the first were made before it was read. */
 const FIRST_BURST_MS = 5;
 /** Over a shorter time than this a rate tells of the network's pieces, not of the model. */
 const LEAST_RATED_MS = 100;
 
-/** Asks and hands each piece of the answer to `onText`. Rejects with an AppError. */
+/** Asks and hands each piece of the answer to `onText`. Rejects with a HeddleError. */
 export async function streamChat(
-  client: ApiClient,
+  { chat }: Heddle,
   request: ChatRequest,
   onText: (text: string) => void,
   signal?: AbortSignal,
 ): Promise<ChatResult> {
   const startedAtMs = performance.now();
-  const response = await client.stream("/api/v1/chat/completions", {
-    method: "POST",
-    body: wireRequest(request),
-    signal,
-    timeoutMs: FIRST_TOKEN_TIMEOUT_MS,
-  });
   let text = "";
   let pieces = 0;
   let laterPieces = 0;
@@ -67,8 +38,7 @@ export async function streamChat(
   let firstTokenMs: number | undefined;
   let lastTextMs = 0;
   let finishReason: string | undefined;
-  for await (const event of readEvents(response, signal)) {
-    const chunk = event as ChatChunk;
+  for await (const chunk of chat.stream(request, { signal })) {
     const choice = chunk.choices?.[0];
     const piece = choice?.delta?.content;
     if (piece) {
@@ -92,17 +62,6 @@ export async function streamChat(
     totalMs,
     finishReason,
     usage: usage ?? undefined,
-  };
-}
-
-function wireRequest(request: ChatRequest): Record<string, unknown> {
-  return {
-    model: request.model,
-    messages: request.messages,
-    stream: true,
-    stream_options: { include_usage: true },
-    ...(request.maxTokens === undefined ? {} : { max_tokens: request.maxTokens }),
-    ...(request.temperature === undefined ? {} : { temperature: request.temperature }),
   };
 }
 

@@ -8,11 +8,6 @@ export function fieldsOf(value: unknown): JsonFields {
   return typeof value === "object" && value !== null ? { ...value } : {};
 }
 
-/** The members of a list answer, which is `{data: [...]}`. */
-export function listOf(body: unknown): JsonFields[] {
-  return recordsOf(fieldsOf(body)["data"]);
-}
-
 export function recordsOf(value: unknown): JsonFields[] {
   return Array.isArray(value) ? value.map(fieldsOf) : [];
 }

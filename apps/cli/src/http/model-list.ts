@@ -1,5 +1,5 @@
-import type { ApiClient } from "./api-client.ts";
-import { fieldsOf, listOf, numberOf, recordsOf, textOf, textsOf } from "./json-fields.ts";
+import type { Heddle } from "@heddle/client/heddle";
+import { fieldsOf, numberOf, recordsOf, textOf, textsOf } from "./json-fields.ts";
 
 /** One copy of a model on one worker. */
 export interface ListedReplica {
@@ -26,12 +26,8 @@ export interface ListedModel {
   readonly waitingFor: readonly string[];
 }
 
-export async function listModels(client: ApiClient, signal?: AbortSignal): Promise<ListedModel[]> {
-  return parseModelList(await client.json("/api/v1/models", { signal }));
-}
-
-function parseModelList(body: unknown): ListedModel[] {
-  return listOf(body).map((model) => ({
+export async function listModels({ models }: Heddle, signal?: AbortSignal): Promise<ListedModel[]> {
+  return recordsOf(await models.list({ signal })).map((model) => ({
     id: textOf(model["id"]),
     contextWindow: numberOf(model["context_window"]),
     weightsFile: textOf(fieldsOf(model["weights"])["file"]),

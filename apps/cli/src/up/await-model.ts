@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
-import type { ApiClient } from "../http/api-client.ts";
+import { HeddleError } from "@heddle/client/errors";
+import type { Heddle } from "@heddle/client/heddle";
 import {
   defaultModel,
   hasFailed,
@@ -13,7 +14,7 @@ import { LoadProgressView, PullProgressView } from "../output/progress.ts";
 import type { Terminal } from "../output/terminal.ts";
 
 interface AwaitModelOptions {
-  readonly client: ApiClient;
+  readonly client: Heddle;
   readonly messages: Terminal;
   /** The id to wait for; absent for whichever the cluster lists first. */
   readonly model?: string | undefined;
@@ -84,7 +85,7 @@ async function survivingRestart<T>(call: () => Promise<T>, signal: AbortSignal):
     try {
       return await call();
     } catch (error) {
-      const isGone = error instanceof AppError && error.code === "unavailable";
+      const isGone = error instanceof HeddleError && error.code === "unavailable";
       if (!isGone || performance.now() > giveUpAtMs) throw error;
       await sleep(POLL_MS, undefined, { signal });
     }

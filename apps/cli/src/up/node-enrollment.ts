@@ -1,9 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { AppError, ERROR_TABLE } from "@heddle/base/errors";
-import type { ApiClient } from "../http/api-client.ts";
-import { fieldsOf, textOf } from "../http/json-fields.ts";
+import { HeddleError } from "@heddle/client/errors";
+import type { Heddle } from "@heddle/client/heddle";
 import type { DataDirectory } from "./data-directory.ts";
 import type { ProcessKind } from "./supervised-process.ts";
 
@@ -13,11 +12,11 @@ const TOKEN_SECONDS = 600;
 
 /** Adds this cluster's own nodes as its administrator: each gets a join token of its own. */
 export class NodeEnrollment {
-  readonly #client: ApiClient;
+  readonly #client: Heddle;
   readonly #data: DataDirectory;
   readonly #signal: AbortSignal;
 
-  constructor(client: ApiClient, data: DataDirectory, signal: AbortSignal) {
+  constructor(client: Heddle, data: DataDirectory, signal: AbortSignal) {
     this.#client = client;
     this.#data = data;
     this.#signal = signal;
@@ -28,12 +27,11 @@ export class NodeEnrollment {
     const body = { role, name, ttl_seconds: TOKEN_SECONDS };
     while (!this.#signal.aborted) {
       try {
-        const path = "/api/v1/cluster/join-tokens";
-        const reply = fieldsOf(await this.#client.json(path, { method: "POST", body }));
-        this.#data.writeJoinToken(name, textOf(reply["token"]));
+        const { token } = await this.#client.cluster.createJoinToken(body);
+        this.#data.writeJoinToken(name, token);
         return;
       } catch (error) {
-        if (!(error instanceof AppError) || ERROR_TABLE[error.code].http < 500) throw error;
+        if (!(error instanceof HeddleError) || (error.status ?? 500) < 500) throw error;
       }
       await delay(RETRY_MS, undefined, { signal: this.#signal }).catch(() => undefined);
     }

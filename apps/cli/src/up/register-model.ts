@@ -1,19 +1,20 @@
 import { pathToFileURL } from "node:url";
 import { AppError } from "@heddle/base/errors";
+import type { Heddle } from "@heddle/client/heddle";
+import type { ModelSpec } from "@heddle/client/resources/models";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
-import type { ApiClient } from "../http/api-client.ts";
 import { modelIdOf } from "./model-id.ts";
 
 /** Registers a local GGUF file under a model id made of its name, and returns that id. */
-export async function registerModelFile(client: ApiClient, path: string): Promise<string> {
+export async function registerModelFile({ models }: Heddle, path: string): Promise<string> {
   const id = modelIdOf(path);
   const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href] };
   const contextWindow = await contextWindowOf(path);
-  const body = {
-    ...{ id, weights, replicas: "every-worker" },
+  const body: ModelSpec = {
+    ...{ id, weights, replicas: "every-worker" as const },
     ...(contextWindow !== undefined && { context_window: contextWindow }),
   };
-  await client.json("/api/v1/models", { method: "POST", body });
+  await models.register(body);
   return id;
 }
 
@@ -32,6 +33,6 @@ async function contextWindowOf(path: string): Promise<number | undefined> {
 }
 
 /** Takes a registered model out again, so that a later start does not load its file once more. */
-export async function removeModelFile(client: ApiClient, id: string): Promise<void> {
-  await client.json(`/api/v1/models/${encodeURIComponent(id)}`, { method: "DELETE" });
+export async function removeModelFile({ models }: Heddle, id: string): Promise<void> {
+  await models.remove(id);
 }

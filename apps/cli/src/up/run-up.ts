@@ -2,9 +2,9 @@ import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { readSecretKeys } from "@heddle/base/secret-keys";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
+import type { Heddle } from "@heddle/client/heddle";
 import { FIRST_QUESTION } from "@heddle/contracts/catalog";
-import { dataDirectory } from "../connection.ts";
-import { ApiClient } from "../http/api-client.ts";
+import { clientOf, dataDirectory } from "../connection.ts";
 import { describeSpeed, streamChat } from "../http/chat-stream.ts";
 import { type ListedModel, listModels } from "../http/model-list.ts";
 import type { Terminal } from "../output/terminal.ts";
@@ -89,7 +89,7 @@ interface ClusterSetup {
 class LocalCluster {
   readonly #setup: ClusterSetup;
   readonly #output: UpOutput;
-  readonly #client: ApiClient;
+  readonly #client: Heddle;
   readonly #log: ProcessLog;
   /** Aborts when the user asks for the end or when no cluster is left to run. */
   readonly #stop: AbortSignal;
@@ -105,7 +105,8 @@ class LocalCluster {
     this.#output = output;
     const [endpoint = "", ...others] = setup.ports.map(({ http }) => `http://${LOOPBACK}:${http}`);
     const apiKey = setup.secrets.apiKey;
-    this.#client = new ApiClient({ endpoint, others, apiKey, endpointSource: "--endpoint" });
+    // A start has its own patience: it polls until the cluster answers.
+    this.#client = clientOf({ endpoint, others, apiKey, endpointSource: "--endpoint" }, 0);
     this.#stop = AbortSignal.any([signals.stop, this.#lost.signal]);
     this.#log = new ProcessLog({
       directory: setup.data.subdirectory("logs"),
@@ -269,7 +270,7 @@ class LocalCluster {
       {
         model: model.id,
         messages: [{ role: "user", content: FIRST_QUESTION }],
-        maxTokens: ANSWER_TOKENS,
+        max_tokens: ANSWER_TOKENS,
         temperature: 0,
       },
       (text) => data.writeForeign(text),

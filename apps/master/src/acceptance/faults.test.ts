@@ -68,7 +68,7 @@ async function workerOf(node: string | null) {
 
 function expectCutOff(text: string, code: string): void {
   const last = eventsOf(text).at(-1);
-  expect(last?.event).toBe("error");
+  expect(last?.type).toBe("error");
   expect(JSON.parse(last?.data ?? "")).toMatchObject({ error: { code, type: "server_error" } });
   expect(text).not.toContain("[DONE]");
   expect(text).not.toMatch(/"finish_reason":"/);

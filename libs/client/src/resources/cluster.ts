@@ -2,9 +2,20 @@ import type {
   ClusterMetricsReply,
   ClusterResourcesReply,
   ClusterStatusReply,
+  joinTokenRequest,
 } from "@heddle/contracts/cluster";
+import { pathPart } from "../path-part.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
-import type { Route } from "../views.ts";
+import type { IssuedJoinToken, MasterHealth, Route } from "../views.ts";
+
+/** What `cluster.createJoinToken` takes: the body of POST /cluster/join-tokens. */
+export type JoinTokenSpec = (typeof joinTokenRequest)["_zod"]["input"];
+
+/** Which state a backup holds. */
+export interface BackupOptions extends CallOptions {
+  /** `stale` is the state of the master that is asked, as far as it has come. */
+  readonly consistency?: "strong" | "stale" | undefined;
+}
 
 /** The cluster as a whole: `heddle.cluster`. */
 export class Cluster {
@@ -27,6 +38,40 @@ export class Cluster {
   /** What each node offers and what is in use, and the sums. */
   resources({ signal }: CallOptions = {}): Promise<ClusterResourcesReply> {
     return this.#transport.json({ method: "GET", path: "/cluster/resources", signal });
+  }
+
+  /** Whether the master that answers is well. A failed call is not repeated. */
+  health({ signal }: CallOptions = {}): Promise<MasterHealth> {
+    const request = { method: "GET", path: "/health", signal } as const;
+    return this.#transport.json({ ...request, isUnversioned: true, maxRetries: 0 });
+  }
+
+  /** Asks the leader to hand over to a master, or to any other where none is named. */
+  transfer(to?: string, { signal }: CallOptions = {}): Promise<ClusterStatusReply> {
+    const body = to === undefined ? {} : { to };
+    return this.#transport.json({ method: "POST", path: "/cluster/transfer", body, signal });
+  }
+
+  /** Has the master that answers take a snapshot and drop its log before it. */
+  snapshot({ signal }: CallOptions = {}): Promise<ClusterStatusReply> {
+    return this.#transport.json({ method: "POST", path: "/cluster/snapshot", body: {}, signal });
+  }
+
+  /** Takes a master out of the group; its process then ends by itself. */
+  removeMaster(name: string, { signal }: CallOptions = {}): Promise<ClusterStatusReply> {
+    const path = `/cluster/masters/${pathPart(name)}`;
+    return this.#transport.json({ method: "DELETE", path, signal });
+  }
+
+  /** Makes a token with which one node, by its role and name, may join, once. */
+  createJoinToken(body: JoinTokenSpec, { signal }: CallOptions = {}): Promise<IssuedJoinToken> {
+    return this.#transport.json({ method: "POST", path: "/cluster/join-tokens", body, signal });
+  }
+
+  /** The whole replicated state, secrets included, as one file that the response's headers name. */
+  backup({ consistency, signal }: BackupOptions = {}): Promise<Response> {
+    const query = { consistency };
+    return this.#transport.open({ method: "GET", path: "/cluster/backup", query, signal });
   }
 
   /** Every route of the cluster, and the permission that each needs. */

@@ -1,10 +1,15 @@
 import type { registerModelRequest } from "@heddle/contracts/models";
+import { readJsonEvents } from "../json-events.ts";
 import { pathPart } from "../path-part.ts";
+import { SILENCE_MS } from "../server-sent-events.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type { Model } from "../views.ts";
+import type { Model, ModelPullProgress, RemovedModel } from "../views.ts";
 
 /** What `models.register` takes: the body of POST /models. */
 export type ModelSpec = (typeof registerModelRequest)["_zod"]["input"];
+
+/** A worker may try several sources before the first byte comes. */
+const PULL_START_TIMEOUT_MS = 120_000;
 
 /** Models: `heddle.models`. To ask one, any OpenAI SDK does. */
 export class Models {
@@ -30,8 +35,17 @@ export class Models {
   }
 
   /** Removes a model, and its replicas where no other model uses them. */
-  async remove(id: string, { signal }: CallOptions = {}): Promise<void> {
+  remove(id: string, { signal }: CallOptions = {}): Promise<RemovedModel> {
     const path = `/models/${pathPart(id)}`;
-    await this.#transport.json({ method: "DELETE", path, signal });
+    return this.#transport.json({ method: "DELETE", path, signal });
+  }
+
+  /** Has a worker fetch the weights; ends once they are there. Leaving the loop ends the pull. */
+  async *pull(id: string, { signal }: CallOptions = {}): AsyncGenerator<ModelPullProgress, void> {
+    const response = await this.#transport.open({
+      ...{ method: "POST", path: `/models/${pathPart(id)}/pull`, signal },
+      ...{ headers: { accept: "text/event-stream" }, timeout: PULL_START_TIMEOUT_MS },
+    });
+    yield* readJsonEvents<ModelPullProgress>(response, SILENCE_MS, signal);
   }
 }

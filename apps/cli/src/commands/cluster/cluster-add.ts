@@ -3,13 +3,12 @@ import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
 import { isLoopback, splitHostPort } from "@heddle/base/network-address";
+import type { JoinTokenSpec } from "@heddle/client/resources/cluster";
+import type { IssuedJoinToken } from "@heddle/client/views";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
-import type { ApiClient } from "../../http/api-client.ts";
-import { fieldsOf, type JsonFields, recordsOf, textOf } from "../../http/json-fields.ts";
+import { fieldsOf, recordsOf, textOf } from "../../http/json-fields.ts";
 import { printRecord } from "../../output/rows.ts";
-
-const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
 
 interface AddFlags {
   readonly address: string;
@@ -21,13 +20,13 @@ interface AddFlags {
 
 /** `heddle cluster add <master>`: the command line of a master that joins. */
 export async function addMaster(command: Command): Promise<number> {
-  const { client, data, messages, format } = commandContext(command);
+  const { heddle, data, messages, format } = commandContext(command);
   const [name = ""] = command.args;
   const { address, data: directory, ...files } = command.opts<AddFlags>();
   const { clusterTokenFile, secretsKeyFile } = files;
   checkMemberName(name);
   checkMemberAddress(address);
-  const status = fieldsOf(await client.json("/api/v1/cluster/status"));
+  const status = fieldsOf(await heddle.cluster.status());
   const masters = recordsOf(status["masters"]);
   const namesake = masters.find((master) => master["id"] === name);
   if (namesake && namesake["connected"] !== false) {
@@ -38,10 +37,10 @@ export async function addMaster(command: Command): Promise<number> {
   const known = others.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
   const peers = [...known, `${name}=${address}`].join(",");
   const [host, port] = splitHostPort(address);
-  const token = await makeJoinToken(client, command);
-  const proof = token["tls"] === false ? ["--cluster-token-file", clusterTokenFile] : ["--tls"];
-  if (token["tls"] === false && !isLoopback(host)) proof.unshift("--insecure-nodes");
-  const isEncrypted = typeof token["secrets_key"] === "string";
+  const token = await heddle.cluster.createJoinToken({ role: "master", name });
+  const proof = token.tls === false ? ["--cluster-token-file", clusterTokenFile] : ["--tls"];
+  if (token.tls === false && !isLoopback(host)) proof.unshift("--insecure-nodes");
+  const isEncrypted = typeof token.secrets_key === "string";
   const flags = [
     ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
     ...[...proof, "--join-token-file", writeToken(token, command)],
@@ -61,25 +60,19 @@ export async function addMaster(command: Command): Promise<number> {
 
 /** `heddle cluster join-token --role ROLE --name NAME`: the token alone on standard output. */
 export async function createJoinToken(command: Command): Promise<number> {
-  const { client, data, messages, format } = commandContext(command);
-  const { role, name } = command.opts<{ role: string; name: string }>();
-  const token = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body: { role, name } }));
-  printRecord(token, textOf(token["token"]), format, data);
-  messages.write(`for the ${role} ${name}, once, until ${textOf(token["expires_at"])}\n`);
+  const { heddle, data, messages, format } = commandContext(command);
+  const { role, name } = command.opts<Pick<JoinTokenSpec, "role" | "name">>();
+  const issued = await heddle.cluster.createJoinToken({ role, name });
+  printRecord(issued, issued.token, format, data);
+  messages.write(`for the ${role} ${name}, once, until ${issued.expires_at}\n`);
   return 0;
 }
 
-/** Adds the master to the group's list of those that may join. */
-async function makeJoinToken(client: ApiClient, command: Command): Promise<JsonFields> {
-  const body = { role: "master", name: command.args[0] };
-  return fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
-}
-
 /** Returns the path of the file. */
-function writeToken(token: JsonFields, command: Command): string {
+function writeToken({ token }: IssuedJoinToken, command: Command): string {
   const path = resolve(command.opts<AddFlags>().joinTokenFile);
   try {
-    writeFileSync(path, `${textOf(token["token"])}\n`, { mode: 0o600 });
+    writeFileSync(path, `${token}\n`, { mode: 0o600 });
   } catch (cause) {
     const message = `--join-token-file ${path} cannot be written: ${(cause as Error).message}. Give the path of a file, and add the master again.`;
     throw new AppError("invalid_value", message, { cause });

@@ -45,10 +45,12 @@ async function backupRunning(
   file: string | undefined,
   isStale: boolean,
 ): Promise<number> {
-  const { client, format, data, messages } = commandContext(command);
+  const { heddle, format, data, messages } = commandContext(command);
   if (file !== undefined) checkFree(resolve(file));
-  const path = `/api/v1/cluster/backup?consistency=${isStale ? "stale" : "strong"}`;
-  const response = await client.stream(path, { signal: AbortSignal.timeout(DEADLINE_MS) });
+  const response = await heddle.cluster.backup({
+    consistency: isStale ? "stale" : "strong",
+    signal: AbortSignal.timeout(DEADLINE_MS),
+  });
   const target = resolve(file ?? nameOf(response));
   checkFree(target);
   const meta = await save(response, target);

@@ -39,16 +39,16 @@ const RESOURCES: readonly Column<JsonFields>[] = [
 
 /** `heddle cluster metrics`. */
 export async function clusterMetrics(command: Command): Promise<number> {
-  const { client, data, format } = commandContext(command);
-  const metrics = fieldsOf(await client.json("/api/v1/cluster/metrics"));
+  const { heddle, data, format } = commandContext(command);
+  const metrics = fieldsOf(await heddle.cluster.metrics());
   printRow(metrics, METRICS, format, data);
   return 0;
 }
 
 /** `heddle cluster resources`: a line for each node, and the sums. */
 export async function readClusterResources(command: Command): Promise<number> {
-  const { client, data, format } = commandContext(command);
-  const resources = fieldsOf(await client.json("/api/v1/cluster/resources"));
+  const { heddle, data, format } = commandContext(command);
+  const resources = fieldsOf(await heddle.cluster.resources());
   if (format === "json" || format === "yaml") {
     printRecord(resources, "", format, data);
     return 0;

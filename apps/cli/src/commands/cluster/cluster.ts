@@ -3,8 +3,6 @@ import { commandContext } from "../../command-context.ts";
 import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../../http/json-fields.ts";
 import { type Column, printChange, printRow, printRows } from "../../output/rows.ts";
 
-const PATH = "/api/v1/cluster";
-
 const STATUS: readonly Column<JsonFields>[] = [
   { header: "LEADER", value: (status) => textOf(status["leader"]) || "none" },
   { header: "HEALTH", value: (status) => textOf(status["health"]) },
@@ -30,8 +28,8 @@ const MEMBERS: readonly Column<JsonFields>[] = [
 
 /** `heddle cluster status`. */
 export async function clusterStatus(command: Command): Promise<number> {
-  const { client, data, format, messages } = commandContext(command);
-  const status = fieldsOf(await client.json(`${PATH}/status`));
+  const { heddle, data, format, messages } = commandContext(command);
+  const status = fieldsOf(await heddle.cluster.status());
   printRow(status, STATUS, format, data);
   if (status["may_be_stale"] === true) {
     const why = textOf(status["leader"])
@@ -44,8 +42,8 @@ export async function clusterStatus(command: Command): Promise<number> {
 
 /** `heddle cluster members`. */
 export async function clusterMembers(command: Command): Promise<number> {
-  const { client, data, format } = commandContext(command);
-  const status = fieldsOf(await client.json(`${PATH}/status`));
+  const { heddle, data, format } = commandContext(command);
+  const status = fieldsOf(await heddle.cluster.status());
   printRows(recordsOf(status["masters"]), MEMBERS, format, data);
   return 0;
 }
@@ -54,8 +52,7 @@ export async function clusterMembers(command: Command): Promise<number> {
 export async function transferLeadershipCommand(command: Command): Promise<number> {
   const context = commandContext(command);
   const [to] = command.args;
-  const body = to === undefined ? {} : { to };
-  const status = await context.client.json(`${PATH}/transfer`, { method: "POST", body });
+  const status = await context.heddle.cluster.transfer(to);
   const sentence = "the leader was asked to hand over; heddle cluster status shows who leads";
   printChange(status, sentence, context);
   return 0;
@@ -64,8 +61,7 @@ export async function transferLeadershipCommand(command: Command): Promise<numbe
 /** `heddle cluster snapshot`. */
 export async function takeSnapshot(command: Command): Promise<number> {
   const context = commandContext(command);
-  const reply = await context.client.json(`${PATH}/snapshot`, { method: "POST", body: {} });
-  const status = fieldsOf(reply);
+  const status = fieldsOf(await context.heddle.cluster.snapshot());
   const index = figure(status["snapshot_index"]);
   printChange(status, `${textOf(status["answered_by"])} has a snapshot of entry ${index}`, context);
   return 0;
@@ -75,8 +71,7 @@ export async function takeSnapshot(command: Command): Promise<number> {
 export async function removeMaster(command: Command): Promise<number> {
   const context = commandContext(command);
   const name = command.args[0] ?? "";
-  const path = `${PATH}/masters/${encodeURIComponent(name)}`;
-  const status = await context.client.json(path, { method: "DELETE" });
+  const status = await context.heddle.cluster.removeMaster(name);
   printChange(status, `${name} is out of the group; its process ends by itself`, context);
   return 0;
 }

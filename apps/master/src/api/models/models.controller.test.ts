@@ -218,7 +218,7 @@ describe("models", () => {
     const reply = await send(server, "POST", "/api/v1/models/FamilyA-1-2B/pull");
     expect(reply.headers.get("content-type")).toContain("text/event-stream");
     const events = eventsOf(await reply.text());
-    expect(events.map(({ event }) => event)).toEqual(["progress", "progress", "done"]);
+    expect(events.map(({ type }) => type)).toEqual(["progress", "progress", "done"]);
     expect(JSON.parse(events[1]?.data ?? "")).toEqual({
       pulled_bytes: 10,
       total_bytes: 10,

@@ -160,7 +160,7 @@ describe("chat: a streamed answer", () => {
     const reply = await postChat(server, { ...hello, stream: true });
     const events = eventsOf(await reply.text());
     expect(events.some(({ data }) => data === "[DONE]")).toBe(false);
-    expect(events.at(-1)?.event).toBe("error");
+    expect(events.at(-1)?.type).toBe("error");
     expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({
       error: { code: "worker_lost", message: "the worker died", node: "node-test" },
     });
@@ -287,7 +287,7 @@ describe("chat: a stream that waits long for its first event", () => {
     const events = eventsOf(await rest());
     expect(reply.status).toBe(200);
     expect(events).toHaveLength(1);
-    expect(events[0]?.event).toBe("error");
+    expect(events[0]?.type).toBe("error");
     expect(JSON.parse(events[0]?.data ?? "")).toMatchObject({
       error: { code: "overloaded", retryable: true, model: "FamilyA-1-2B" },
     });

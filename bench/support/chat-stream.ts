@@ -1,34 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
-
-/** Splits a server-sent event stream into the `data` of its events, without comments. */
-class SseReader {
-  readonly #onData: (data: string) => void;
-  readonly #decoder = new StringDecoder("utf8");
-  #rest = "";
-
-  constructor(onData: (data: string) => void) {
-    this.#onData = onData;
-  }
-
-  push(bytes: Buffer): void {
-    const text = this.#rest + this.#decoder.write(bytes);
-    let start = 0;
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n", start)) {
-      this.#event(text.slice(start, end));
-      start = end + 2;
-    }
-    this.#rest = text.slice(start);
-  }
-
-  #event(block: string): void {
-    if (block.startsWith("data: ") && !block.includes("\n")) {
-      this.#onData(block.slice(6));
-      return;
-    }
-    const lines = block.split("\n").filter((line) => line.startsWith("data:"));
-    if (lines.length > 0) this.#onData(lines.map((line) => line.slice(5).trimStart()).join("\n"));
-  }
-}
+import { ServerSentEventParser } from "@heddle/client/server-sent-events";
 
 /** What the benchmarks read of a `chat.completion.chunk`. */
 interface ChatChunk {
@@ -54,7 +25,8 @@ export class ChatStream {
   done = false;
   error: string | undefined;
   readonly #onText: () => void;
-  readonly #reader = new SseReader((data) => this.#onData(data));
+  readonly #decoder = new StringDecoder("utf8");
+  readonly #parser = new ServerSentEventParser();
 
   /** `onText` is called as each event with text comes in. */
   constructor(onText: () => void = () => undefined) {
@@ -62,7 +34,9 @@ export class ChatStream {
   }
 
   push(bytes: Buffer): void {
-    this.#reader.push(bytes);
+    for (const { data } of this.#parser.push(this.#decoder.write(bytes))) {
+      if (data !== "") this.#onData(data);
+    }
   }
 
   #onData(data: string): void {

@@ -1,0 +1,34 @@
+import { ConnectionError, HeddleError, ServerError, streamedError } from "./errors.ts";
+import { readServerSentEvents } from "./server-sent-events.ts";
+import { aborted } from "./transport.ts";
+
+/** What ends a stream of chat chunks; other streams end with an empty object. */
+const DONE = "[DONE]";
+
+/**
+ * The JSON events of an answer up to its end mark. Rejects with the error that the cluster sent in an
+ * event, AbortedError after the signal, and ConnectionError where the answer broke off.
+ */
+export async function* readJsonEvents<T>(
+  response: Response,
+  silenceMs: number,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<T, void> {
+  if (!response.body) {
+    throw new ServerError("The cluster answered without a body.", { code: "server_error" });
+  }
+  try {
+    for await (const { data } of readServerSentEvents(response.body, silenceMs)) {
+      if (data === "") continue;
+      if (data === DONE || data === "{}") return;
+      const error = streamedError(data);
+      if (error) throw error;
+      yield JSON.parse(data) as T;
+    }
+  } catch (cause) {
+    if (signal?.aborted) throw aborted();
+    if (cause instanceof HeddleError) throw cause;
+    throw new ConnectionError("The answer broke off.", { code: "unavailable", cause });
+  }
+  throw new ConnectionError("The answer ended before it was complete.", { code: "unavailable" });
+}

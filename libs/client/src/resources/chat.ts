@@ -1,0 +1,51 @@
+import { readJsonEvents } from "../json-events.ts";
+import type { CallOptions, HttpTransport } from "../transport.ts";
+
+/** What `chat.stream` takes: OpenAI's body, which may have further members. */
+export interface ChatRequest {
+  readonly model: string;
+  readonly messages: readonly {
+    readonly role: "system" | "user" | "assistant";
+    readonly content: string;
+  }[];
+  readonly max_tokens?: number | undefined;
+  readonly temperature?: number | undefined;
+  readonly [member: string]: unknown;
+}
+
+/** A piece of an answer, as OpenAI's `chat.completion.chunk`. */
+export interface ChatChunk {
+  readonly choices?: readonly {
+    readonly delta?: { readonly content?: string | null };
+    readonly finish_reason?: string | null;
+  }[];
+  /** In the last piece. */
+  readonly usage?:
+    | (Readonly<Record<string, unknown>> & { readonly completion_tokens?: number })
+    | null;
+}
+
+/** Loading a model's weights may come before its first token. */
+const TOKEN_TIMEOUT_MS = 300_000;
+
+/** Chat with a model, as any OpenAI SDK does it: `heddle.chat`. */
+export class Chat {
+  readonly #transport: HttpTransport;
+
+  constructor(transport: HttpTransport) {
+    this.#transport = transport;
+  }
+
+  /** The pieces of one answer; its token counts are in the last. A refused request is not repeated. */
+  async *stream(
+    request: ChatRequest,
+    { signal }: CallOptions = {},
+  ): AsyncGenerator<ChatChunk, void> {
+    const body = { ...request, stream: true, stream_options: { include_usage: true } };
+    const response = await this.#transport.open({
+      ...{ method: "POST", path: "/chat/completions", body, signal },
+      ...{ headers: { accept: "text/event-stream" }, maxRetries: 0, timeout: TOKEN_TIMEOUT_MS },
+    });
+    yield* readJsonEvents<ChatChunk>(response, TOKEN_TIMEOUT_MS, signal);
+  }
+}
