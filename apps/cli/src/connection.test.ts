@@ -33,7 +33,7 @@ describe("the connection", () => {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const listed = (variables: object) =>
-      clientOf(findConnection({}, { ...env, ...variables })).workers.list();
+      clientOf(findConnection({}, { ...env, ...variables }), 0).workers.list();
     await expect(listed({ HEDDLE_ENDPOINT: endpoint })).rejects.toThrow(
       `No API key was sent: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from HEDDLE_ENDPOINT) is another.`,
     );

@@ -1,3 +1,4 @@
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import { toAppError } from "@heddle/base/errors";
 import type {
   CheckpointJobs,
@@ -21,7 +22,6 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import { forEachLimit } from "../for-each-limit.ts";
 
 const listMethod = method<
   ListCheckpointJobs,

@@ -1,3 +1,4 @@
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type {
@@ -13,7 +14,6 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import { forEachLimit } from "../for-each-limit.ts";
 
 const closeMethod = method<ShardId, ShardId__Output, CloseShardReply, CloseShardReply__Output>(
   parameterShardsService,

@@ -1,0 +1,39 @@
+import { Backoff, type BackoffOptions } from "../backoff.ts";
+import { pause } from "./pause.ts";
+
+export interface RetryOptions {
+  /** The pauses between tries; equal ones where `baseMs` is `maxMs`, but for the jitter. */
+  readonly backoff: BackoffOptions;
+  /** Ends the tries and the pauses between them at once: `retry` then rejects with its reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds from the first failure on, after which a failure is final. */
+  readonly deadlineMs?: number | undefined;
+  readonly maxTries?: number | undefined;
+  /** Whether a later try may succeed; all errors pass where it is absent. */
+  readonly isPassing?: ((error: unknown) => boolean) | undefined;
+  /** Called before each pause, with the number of tries so far. */
+  readonly onRetry?: ((error: unknown, tries: number) => void) | undefined;
+  /** What to reject with in place of the last error, once the deadline is over. */
+  readonly lateError?: ((error: unknown) => unknown) | undefined;
+}
+
+/** Calls `work` until it succeeds, and resolves with its result; rejects with its last error. */
+export async function retry<T>(work: () => Promise<T>, options: RetryOptions): Promise<T> {
+  const { signal, maxTries = Infinity, isPassing = () => true } = options;
+  const backoff = new Backoff(options.backoff);
+  let sinceMs: number | undefined;
+  for (let tries = 1; ; tries++) {
+    signal?.throwIfAborted();
+    try {
+      return await work();
+    } catch (error) {
+      signal?.throwIfAborted();
+      sinceMs ??= performance.now();
+      if (!isPassing(error) || tries >= maxTries) throw error;
+      const leftMs = (options.deadlineMs ?? Infinity) - (performance.now() - sinceMs);
+      if (leftMs <= 0) throw options.lateError?.(error) ?? error;
+      options.onRetry?.(error, tries);
+      await pause(Math.min(backoff.nextMs(), leftMs), signal);
+    }
+  }
+}
