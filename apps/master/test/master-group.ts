@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { freePort } from "@heddle/base/testing/free-ports";
 
 const scriptedProgram = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
@@ -69,7 +70,7 @@ export class MasterGroup {
   readonly #endings = new Map<string, Promise<MasterExit>>();
   /** The output of each master's latest process. */
   readonly #printed = new Map<string, string>();
-  #choosing: Promise<void> = Promise.resolve();
+  readonly #choosing = new SerialQueue();
   readonly #children = new Set<ChildProcess>();
   /** Whether a new master is added to a running group before its start. */
   adds = true;
@@ -220,12 +221,11 @@ export class MasterGroup {
 
   /** Serialized, so that all masters get the same addresses. */
   async #choosePorts(name: string): Promise<void> {
-    this.#choosing = this.#choosing.then(async () => {
+    await this.#choosing.run(async () => {
       for (const each of new Set([...this.names, name])) {
         if (!this.#ports.has(each)) this.#ports.set(each, await freePort());
       }
     });
-    await this.#choosing;
   }
 
   /** Kills or stops a master; resolves when it has exited. */

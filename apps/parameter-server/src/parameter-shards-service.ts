@@ -6,6 +6,7 @@ import type {
   ServerWritableStream,
   sendUnaryData,
 } from "@grpc/grpc-js";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { CheckpointShard__Output } from "@heddle/contracts/generated/heddle/v1/CheckpointShard";
 import type { CloseShardReply } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
@@ -91,7 +92,8 @@ export class ParameterShardsService {
   readonly #dataDirectory: string;
   readonly #own: ServerIdentity;
   readonly #norms = new NormExchange();
-  #forgetting: Promise<void> = Promise.resolve();
+  /** Serializes the deletion of checkpoints for all shards of this server. */
+  readonly #forgetting = new SerialQueue();
 
   constructor(shards: ShardRegistry, dataDirectory: string, own: ServerIdentity) {
     this.#shards = shards;
@@ -117,7 +119,7 @@ export class ParameterShardsService {
         jobs: await checkpointedJobs(this.#dataDirectory),
       })),
       forgetJob: nodes(async ({ jobId }: ForgetJobCheckpoints__Output) => {
-        await this.#inTurn(() => forgetJob(this.#dataDirectory, jobId));
+        await this.#forgetting.run(() => forgetJob(this.#dataDirectory, jobId));
         return {};
       }),
       restore: unary((request: RestoreShard__Output, signal, caller) =>
@@ -230,7 +232,7 @@ export class ParameterShardsService {
     const { calls, spec } = this.#find(id);
     const path = piecePath(this.#dataDirectory, spec.jobId, name, spec.shard);
     const written = await calls.call("checkpoint", { path, version }, signal);
-    await this.#inTurn(() => forgetOldest(this.#dataDirectory, spec.jobId, keep));
+    await this.#forgetting.run(() => forgetOldest(this.#dataDirectory, spec.jobId, keep));
     return { ...written, name, sha256: Buffer.from(written.sha256) };
   }
 
@@ -278,7 +280,7 @@ export class ParameterShardsService {
       const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
       const chunks = peer.serverStream(shardMethods.exportShard, { id: key, checkpoint }, limited);
       const { bytes, sha256 } = await writePiece(path, checkedPiece(dataOf(chunks)));
-      await this.#inTurn(() => forgetOldest(this.#dataDirectory, key.jobId, keep));
+      await this.#forgetting.run(() => forgetOldest(this.#dataDirectory, key.jobId, keep));
       return { name: checkpoint, bytes, sha256: Buffer.from(sha256) };
     } finally {
       peer.close();
@@ -330,13 +332,6 @@ export class ParameterShardsService {
     } finally {
       await calls.call("release", { lease, bytes: 0 });
     }
-  }
-
-  /** Serializes the deletion of checkpoints for all shards of this server. */
-  #inTurn(work: () => Promise<void>): Promise<void> {
-    const turn = this.#forgetting.then(work);
-    this.#forgetting = turn.catch(() => undefined);
-    return turn;
   }
 
   #find(id: ShardId__Output | null): ShardHandle {

@@ -1,3 +1,4 @@
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError } from "@heddle/base/errors";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { type ShardHandle, type ShardThreadContext, startShard } from "./shard/shard-handle.ts";
@@ -29,7 +30,7 @@ export class ShardRegistry {
   readonly #options: ShardThreadContext;
   readonly #jobs = new Map<string, Job>();
   /** Opens and closes are serialized. */
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #changes = new SerialQueue();
 
   constructor(options: ShardThreadContext) {
     this.#options = options;
@@ -40,7 +41,7 @@ export class ShardRegistry {
    * the same plan; otherwise it is replaced.
    */
   open(spec: ShardSpec): Promise<ShardHandle> {
-    return this.#alone(async () => {
+    return this.#changes.run(async () => {
       const job = this.#job(spec);
       const there = job.shards.get(spec.shard);
       if (there && !there.calls.ended) {
@@ -98,7 +99,7 @@ export class ShardRegistry {
 
   /** Closes a shard; an absent one is closed already. */
   close(key: ShardKey): Promise<void> {
-    return this.#alone(async () => {
+    return this.#changes.run(async () => {
       const job = this.#jobs.get(key.jobId);
       if (job && key.attempt < job.attempt) throw this.#stale(key, job);
       const handle = job?.shards.get(key.shard);
@@ -116,7 +117,7 @@ export class ShardRegistry {
    * their numbers. Opens wait for it.
    */
   leaveCluster(): Promise<void> {
-    return this.#alone(async () => {
+    return this.#changes.run(async () => {
       await this.closeAll();
       this.#jobs.clear();
     });
@@ -161,12 +162,6 @@ export class ShardRegistry {
 
   #count(): number {
     return [...this.#jobs.values()].reduce((sum, { shards }) => sum + shards.size, 0);
-  }
-
-  #alone<Result>(work: () => Promise<Result>): Promise<Result> {
-    const turn = this.#turn.then(work);
-    this.#turn = turn.catch(() => undefined);
-    return turn;
   }
 }
 

@@ -1,4 +1,4 @@
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
@@ -317,26 +317,18 @@ export class ParameterServerClient implements ParameterClient {
     return Promise.all(this.#links.map((link) => this.#persist(() => work(link), link.shard)));
   }
 
-  async #persist<Result>(work: () => Promise<Result>, shard: number): Promise<Result> {
+  #persist<Result>(work: () => Promise<Result>, shard: number): Promise<Result> {
     const { patienceMs = 30_000, spec } = this.#options;
-    const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
-    let since: number | undefined;
-    for (;;) {
-      try {
-        return await work();
-      } catch (cause) {
-        this.#signal.throwIfAborted();
-        const error = toAppError(cause);
-        since ??= performance.now();
-        if (!error.retryable) throw error;
-        if (performance.now() - since > patienceMs) {
-          const message = `shard ${shard} at ${spec.servers[shard]} is away for ${patienceMs} ms`;
-          throw new AppError("shard_unavailable", `${message}: ${error.message}`, { cause });
-        }
-        this.#retries++;
-        await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
-      }
-    }
+    return retry(work, {
+      ...{ backoff: { baseMs: 20, maxMs: 1_000 }, deadlineMs: patienceMs, signal: this.#signal },
+      isPassing: (error) => toAppError(error).retryable,
+      onRetry: () => this.#retries++,
+      lateError: (cause) => {
+        const message = `shard ${shard} at ${spec.servers[shard]} is away for ${patienceMs} ms`;
+        const { message: why } = toAppError(cause);
+        return new AppError("shard_unavailable", `${message}: ${why}`, { cause });
+      },
+    });
   }
 
   /** Servers need the norm only where the worker's part is a whole update. */

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { retry } from "@heddle/base/async/retry";
 import { AppError } from "@heddle/base/errors";
 import { HeddleError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
@@ -33,6 +34,8 @@ export type AwaitedModel =
     };
 
 const POLL_MS = 50;
+/** A master that crashed is back within this time, or it has given up. */
+const RESTART_MS = 10_000;
 const DEFAULT_STALL_MS = 120_000;
 /** A failed replica is tried again, unless that is in vain: this long without another phase is final. */
 const FAILED_FOR_MS = 1_500;
@@ -49,7 +52,10 @@ export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedMod
   let hadFailed = false;
   try {
     for (;;) {
-      const models = await survivingRestart(() => listModels(client, signal), signal);
+      const models = await retry(() => listModels(client, signal), {
+        ...{ backoff: { baseMs: POLL_MS, maxMs: POLL_MS }, deadlineMs: RESTART_MS, signal },
+        isPassing: (error) => error instanceof HeddleError && error.code === "unavailable",
+      });
       const model = options.model
         ? models.find(({ id }) => id === options.model)
         : defaultModel(models);
@@ -73,22 +79,6 @@ export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedMod
     throw error;
   } finally {
     view.end();
-  }
-}
-
-/** A master that crashed is back within this time, or it has given up. */
-const RESTART_MS = 10_000;
-
-async function survivingRestart<T>(call: () => Promise<T>, signal: AbortSignal): Promise<T> {
-  const giveUpAtMs = performance.now() + RESTART_MS;
-  for (;;) {
-    try {
-      return await call();
-    } catch (error) {
-      const isGone = error instanceof HeddleError && error.code === "unavailable";
-      if (!isGone || performance.now() > giveUpAtMs) throw error;
-      await sleep(POLL_MS, undefined, { signal });
-    }
   }
 }
 

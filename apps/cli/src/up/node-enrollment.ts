@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { retry } from "@heddle/base/async/retry";
 import { HeddleError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import type { DataDirectory } from "./data-directory.ts";
@@ -25,15 +25,15 @@ export class NodeEnrollment {
   /** Writes the node's token to its file, as soon as a master answers. */
   async add(role: ProcessKind, name: string): Promise<void> {
     const body = { role, name, ttl_seconds: TOKEN_SECONDS };
-    while (!this.#signal.aborted) {
-      try {
-        const { token } = await this.#client.cluster.createJoinToken(body);
-        this.#data.writeJoinToken(name, token);
-        return;
-      } catch (error) {
-        if (!(error instanceof HeddleError) || (error.status ?? 500) < 500) throw error;
-      }
-      await delay(RETRY_MS, undefined, { signal: this.#signal }).catch(() => undefined);
+    const signal = this.#signal;
+    try {
+      const { token } = await retry(() => this.#client.cluster.createJoinToken(body), {
+        ...{ backoff: { baseMs: RETRY_MS, maxMs: RETRY_MS }, signal },
+        isPassing: (error) => error instanceof HeddleError && (error.status ?? 500) >= 500,
+      });
+      this.#data.writeJoinToken(name, token);
+    } catch (error) {
+      if (!signal.aborted) throw error;
     }
   }
 

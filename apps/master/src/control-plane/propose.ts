@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { retry } from "@heddle/base/async/retry";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { ControlCommand, ControlReply, Refusal } from "@heddle/control/command";
 import type { ControlPlane, Once } from "./control-plane.ts";
@@ -22,18 +22,14 @@ const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overlo
  * For changes at the start of a master, which do no harm where they are made twice: tries again
  * while there is no leader, or nobody can tell what became of the last attempt.
  */
-export async function untilSettled<Result>(
+export function untilSettled<Result>(
   control: ControlPlane,
   attempt: () => Promise<Result>,
 ): Promise<Result> {
-  for (;;) {
-    try {
-      return await attempt();
-    } catch (error) {
-      if (control.fault || !PASSING.includes(toAppError(error).code)) throw error;
-      await delay(RETRY_MS);
-    }
-  }
+  return retry(attempt, {
+    backoff: { baseMs: RETRY_MS, maxMs: RETRY_MS },
+    isPassing: (error) => !control.fault && PASSING.includes(toAppError(error).code),
+  });
 }
 
 /** The reply where the change was made; throws its refusal as an AppError. */

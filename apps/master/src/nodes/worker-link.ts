@@ -1,6 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
-import { Backoff } from "@heddle/base/backoff";
+import { keepConnected } from "@heddle/base/async/keep-connected";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { DeploymentSpec, EngineEvent, WeightsSpec } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
@@ -165,16 +164,16 @@ export class WorkerLink {
     this.#peer.close();
   }
 
-  async #run(): Promise<void> {
-    const backoff = new Backoff(reconnect);
-    while (!this.closed) {
-      const error = await this.#session(() => backoff.reset());
-      if (this.closed) return;
-      if (this.#retired) return this.close();
-      const { node, log } = this.#options;
-      log.warn({ node, error: error.message }, "the stream to a worker broke, reconnecting");
-      await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
-    }
+  #run(): Promise<void> {
+    const { node, log } = this.#options;
+    return keepConnected({
+      ...{ backoff: reconnect, signal: this.#closing.signal },
+      connect: (onOpen) => this.#session(onOpen),
+      onEnd: ({ message: error }) => {
+        if (this.#retired) this.close();
+        else log.warn({ node, error }, "the stream to a worker broke, reconnecting");
+      },
+    });
   }
 
   /** Opens the stream; resolves with the reason when it has ended. */

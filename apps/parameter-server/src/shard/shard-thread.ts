@@ -1,5 +1,5 @@
 import { parentPort, workerData } from "node:worker_threads";
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { AppError } from "@heddle/base/errors";
 import { type DataAnswer, DataListener } from "@heddle/parameters/data-plane/data-listener";
 import { pushAnswer, readPush } from "@heddle/parameters/data-plane/push-announcement";
@@ -143,19 +143,14 @@ async function exchangeNorm(
 ): Promise<number> {
   const { jobId, attempt, shard: index, servers } = spec;
   if (servers.length === 1) return squares;
-  const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
   const request = { id: { jobId, attempt, shard: index }, version, squares };
-  for (;;) {
-    try {
-      const options = { deadlineMs: NORM_MS, signal };
-      const peer = firstServer(servers[0] ?? "", spec);
-      return (await peer.unary(shardMethods.addNorm, request, options)).squares;
-    } catch (error) {
-      signal.throwIfAborted();
-      if (!(error instanceof AppError) || !error.retryable) throw error;
-      await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
-    }
-  }
+  const add = () => {
+    const peer = firstServer(servers[0] ?? "", spec);
+    return peer.unary(shardMethods.addNorm, request, { deadlineMs: NORM_MS, signal });
+  };
+  const isPassing = (error: unknown) => error instanceof AppError && error.retryable;
+  const backoff = { baseMs: 20, maxMs: 1_000 };
+  return (await retry(add, { backoff, signal, isPassing })).squares;
 }
 
 /** One connection, kept while the job's first server stays the same. */

@@ -1,3 +1,4 @@
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { PartAdder } from "@heddle/parameters/data-plane/part-adder";
 import type { PushArgument, PushResult } from "@heddle/parameters/data-plane/push-announcement";
@@ -60,7 +61,7 @@ export class Shard {
   /** Updates that were in them when this attempt began. */
   #begun = 0;
   /** Takes and updates, serialized. */
-  #work: Promise<void> = Promise.resolve();
+  readonly #work = new SerialQueue();
   #straggling: NodeJS.Timeout | undefined;
   #stragglersMissed = false;
   /** By rank: the incarnation of the task that joined last. */
@@ -378,16 +379,11 @@ export class Shard {
     }, stragglerMs);
   }
 
-  async #alone<Result>(work: () => Promise<Result>): Promise<Result> {
-    const turn = this.#work.then(() => {
+  #alone<Result>(work: () => Promise<Result>): Promise<Result> {
+    return this.#work.run(() => {
       this.#closed.signal.throwIfAborted();
       return work();
     });
-    this.#work = turn.then(
-      () => undefined,
-      () => undefined,
-    );
-    return turn;
   }
 
   async #stop(reason: AppError): Promise<void> {
@@ -395,7 +391,7 @@ export class Shard {
     clearTimeout(this.#straggling);
     this.#straggling = undefined;
     for (const push of this.#round.announced) push.done.reject(reason);
-    await this.#work;
+    await this.#work.idle();
     this.#taker.close();
   }
 

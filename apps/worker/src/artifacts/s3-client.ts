@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { AppError } from "@heddle/base/errors";
 import { AwsV4Signer } from "aws4fetch";
 import type { S3Settings } from "./s3-settings.ts";
@@ -118,17 +117,11 @@ export class S3Client {
   }
 
   /** Retried where the store may answer later. */
-  async #call(method: string, key: string | undefined, call: Call) {
-    const backoff = new Backoff(RETRY);
-    for (let tries = 1; ; tries++) {
-      try {
-        return await this.#once(method, key, call);
-      } catch (error) {
-        const mayPass = error instanceof AppError && error.code === "unavailable";
-        if (!mayPass || tries >= MAX_TRIES) throw error;
-        await delay(backoff.nextMs());
-      }
-    }
+  #call(method: string, key: string | undefined, call: Call) {
+    return retry(() => this.#once(method, key, call), {
+      ...{ backoff: RETRY, maxTries: MAX_TRIES },
+      isPassing: (error) => error instanceof AppError && error.code === "unavailable",
+    });
   }
 
   async #once(method: string, key: string | undefined, { query = {}, body, headers = {} }: Call) {

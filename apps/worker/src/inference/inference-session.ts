@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { Metadata, type ServerDuplexStream } from "@grpc/grpc-js";
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
 import type { InferenceCommand__Output } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
@@ -36,7 +37,7 @@ export class InferenceSession {
   readonly #master: string;
   readonly #open = new Map<number, OpenRequest>();
   readonly #dirty = new Set<number>();
-  #flushQueued = false;
+  readonly #nextFlush = new OncePerTurn(() => this.#flush(), queueMicrotask);
   #writable = true;
   #ended = false;
 
@@ -137,12 +138,7 @@ export class InferenceSession {
 
   #markDirty(id: number): void {
     this.#dirty.add(id);
-    if (this.#flushQueued) return;
-    this.#flushQueued = true;
-    queueMicrotask(() => {
-      this.#flushQueued = false;
-      this.#flush();
-    });
+    this.#nextFlush.request();
   }
 
   #flush(): void {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
-import { Backoff } from "@heddle/base/backoff";
+import { keepConnected } from "@heddle/base/async/keep-connected";
 import type { AppError } from "@heddle/base/errors";
 import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
@@ -80,24 +80,26 @@ export class LogShipper {
     return this.#done;
   }
 
-  async #run(): Promise<void> {
-    const backoff = new Backoff(reconnect);
+  #run(): Promise<void> {
+    return keepConnected({
+      ...{ backoff: reconnect, signal: this.#closing.signal },
+      connect: (onOpen) => this.#shipOnce(onOpen),
+      beforeNext: (next) => this.#options.whileRemoved(next),
+    });
+  }
+
+  async #shipOnce(onOpen: () => void): Promise<void> {
     const { signal } = this.#closing;
-    while (!signal.aborted) {
-      const peer = new Peer(this.#options.master, this.#options.credentials);
-      const session = new ShipSession(this.#options, peer.duplex(shipLogsMethod));
-      this.#wake = () => session.wake();
-      const cancel = () => session.cancel();
-      signal.addEventListener("abort", cancel, { once: true });
-      await session.run(() => backoff.reset());
-      // A master may be away for days: no retry may leave anything in memory.
-      signal.removeEventListener("abort", cancel);
-      this.#wake = undefined;
-      peer.close();
-      if (signal.aborted) return;
-      await delay(backoff.nextMs(), undefined, { signal }).catch(() => {});
-      await this.#options.whileRemoved(signal);
-    }
+    const peer = new Peer(this.#options.master, this.#options.credentials);
+    const session = new ShipSession(this.#options, peer.duplex(shipLogsMethod));
+    this.#wake = () => session.wake();
+    const cancel = () => session.cancel();
+    signal.addEventListener("abort", cancel, { once: true });
+    await session.run(onOpen);
+    // A master may be away for days: no retry may leave anything in memory.
+    signal.removeEventListener("abort", cancel);
+    this.#wake = undefined;
+    peer.close();
   }
 }
 

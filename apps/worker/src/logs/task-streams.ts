@@ -1,4 +1,5 @@
 import { statfs } from "node:fs/promises";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { TaskLog } from "@heddle/storage/task-log";
 import type { StreamName, TaskDirectory } from "../tasks/records/task-directory.ts";
 import { TASK_STREAMS } from "../tasks/records/task-directory.ts";
@@ -27,7 +28,7 @@ export class TaskStreams {
   /** Bytes of each that a majority of the masters has on disk. */
   readonly #shipped: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   /** Serializes calls that write. */
-  #tail: Promise<unknown> = Promise.resolve();
+  readonly #turns = new SerialQueue();
   #sealed = false;
   /** The disk was full, and the streams are not marked yet. */
   #isUnmarked = false;
@@ -65,7 +66,7 @@ export class TaskStreams {
 
   /** Records new output; `now` as for `TaskLog.observe`. True if there is more. */
   observe(now: () => number | undefined): Promise<boolean> {
-    return this.#inTurn(async () => {
+    return this.#turns.run(async () => {
       if (this.#sealed) return false;
       await this.#mark();
       const grown = await Promise.all(
@@ -81,7 +82,7 @@ export class TaskStreams {
   /** Later output of the task does not count. */
   async seal(): Promise<void> {
     this.#sealed = true;
-    await this.#inTurn(async () => {
+    await this.#turns.run(async () => {
       await this.#mark();
       await Promise.all(TASK_STREAMS.map((name) => this.#kept(this.logs[name].finish())));
     });
@@ -128,13 +129,7 @@ export class TaskStreams {
   }
 
   close(): Promise<unknown> {
-    return this.#inTurn(() => Promise.all(TASK_STREAMS.map((name) => this.logs[name].close())));
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const next = this.#tail.then(work);
-    this.#tail = next.catch(() => {});
-    return next;
+    return this.#turns.run(() => Promise.all(TASK_STREAMS.map((name) => this.logs[name].close())));
   }
 
   /** Releases the oldest bytes that the masters have; the offsets of the rest do not change. */

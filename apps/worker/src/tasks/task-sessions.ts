@@ -1,4 +1,6 @@
 import { Metadata, type ServerDuplexStream } from "@grpc/grpc-js";
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { SessionHello__Output } from "@heddle/contracts/generated/heddle/v1/SessionHello";
 import type { TaskCommand__Output } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
@@ -82,11 +84,11 @@ class TaskSession {
   readonly #admit: (hello: SessionHello__Output) => Promise<void>;
   /** Tasks whose status has changed since it was last sent. */
   readonly #dirty = new Map<string, Task | TaskStatus>();
-  #commands: Promise<void> = Promise.resolve();
+  readonly #commands = new SerialQueue();
   #unsubscribe: (() => void) | undefined;
   #renewing: NodeJS.Timeout | undefined;
   #telling: NodeJS.Timeout | undefined;
-  #flushQueued = false;
+  readonly #nextFlush = new OncePerTurn(() => this.#flush());
   #isOpen = false;
   #cluster = "";
   #ended = false;
@@ -124,7 +126,7 @@ class TaskSession {
 
   /** Commands are executed one after the other; an error of one ends the session. */
   #receive(command: TaskCommand__Output): void {
-    this.#commands = this.#commands.then(async () => {
+    void this.#commands.run(async () => {
       if (this.#ended) return;
       try {
         await this.#obey(command);
@@ -194,12 +196,7 @@ class TaskSession {
 
   #markDirty(task: Task | TaskStatus): void {
     this.#dirty.set(taskKeyOf(task), task);
-    if (this.#flushQueued) return;
-    this.#flushQueued = true;
-    setImmediate(() => {
-      this.#flushQueued = false;
-      this.#flush();
-    });
+    this.#nextFlush.request();
   }
 
   #flush(): void {

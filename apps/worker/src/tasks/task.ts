@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { toAppError } from "@heddle/base/errors";
 import { repeatedWait } from "@heddle/base/repeated-wait";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
@@ -63,7 +64,7 @@ export class Task {
   #work: Promise<void> = Promise.resolve();
   #forgotten = false;
   /** Serializes changes of its directory, until the directory is removed. */
-  #keeping: Promise<void> = Promise.resolve();
+  readonly #keeping = new SerialQueue();
   #removed = false;
 
   constructor(
@@ -468,8 +469,6 @@ export class Task {
    * behind.
    */
   #inTurn(work: () => Promise<void>): Promise<void> {
-    const turn = this.#keeping.then(() => (this.#removed ? undefined : work()));
-    this.#keeping = turn.catch(() => undefined);
-    return turn;
+    return this.#keeping.run(() => (this.#removed ? undefined : work()));
   }
 }

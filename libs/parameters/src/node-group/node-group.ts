@@ -1,4 +1,4 @@
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ParameterClient } from "@heddle/training/parameter-client";
 import {
@@ -43,22 +43,17 @@ export async function joinNodeGroup(
     const client = await connectParameters(options);
     return group.members === 1 ? soleTask(client) : NodeLeader.start(client, options, group);
   }
-  const backoff = new Backoff({ baseMs: 20, maxMs: 500 });
-  const deadline = performance.now() + PATIENCE_MS;
-  for (;;) {
-    try {
-      return await NodeFollower.start(options, group);
-    } catch (error) {
-      // The leader may not listen yet.
-      options.signal.throwIfAborted();
-      const { code, message } = toAppError(error);
-      if (code !== "unavailable") throw error;
-      if (performance.now() > deadline) {
-        throw new AppError("unavailable", `the leading task of this node is away: ${message}`);
-      }
-      await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
-    }
-  }
+  // The leader may not listen yet.
+  return await retry(() => NodeFollower.start(options, group), {
+    backoff: { baseMs: 20, maxMs: 500 },
+    deadlineMs: PATIENCE_MS,
+    signal: options.signal,
+    isPassing: (error) => toAppError(error).code === "unavailable",
+    lateError: (error) => {
+      const { message } = toAppError(error);
+      return new AppError("unavailable", `the leading task of this node is away: ${message}`);
+    },
+  });
 }
 
 /** A task that is alone on its node has no parts to sum. */

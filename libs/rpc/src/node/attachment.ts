@@ -1,5 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
-import { Backoff } from "@heddle/base/backoff";
+import { keepConnected } from "@heddle/base/async/keep-connected";
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { AttachReply__Output } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
@@ -66,7 +66,7 @@ export class Attachment {
   readonly #closing = new AbortController();
   readonly #done: Promise<void>;
   #report: (() => void) | undefined;
-  #reportQueued = false;
+  readonly #nextReport = new OncePerTurn(() => this.#report?.());
 
   constructor(options: AttachmentOptions) {
     this.#options = options;
@@ -75,12 +75,7 @@ export class Attachment {
 
   /** Sends a heartbeat within this turn of the event loop; further calls in it are merged. */
   report(): void {
-    if (this.#reportQueued) return;
-    this.#reportQueued = true;
-    setImmediate(() => {
-      this.#reportQueued = false;
-      this.#report?.();
-    });
+    this.#nextReport.request();
   }
 
   close(): Promise<void> {
@@ -88,28 +83,25 @@ export class Attachment {
     return this.#done;
   }
 
-  async #run(): Promise<void> {
-    const backoff = new Backoff(reconnect);
-    const { master, log } = this.#options;
-    let failures = 0;
+  #run(): Promise<void> {
+    const { master, log, whileRemoved } = this.#options;
     let isRemoved = false;
-    while (!this.#closing.signal.aborted) {
-      const error = await this.#attachOnce(() => {
-        backoff.reset();
-        failures = 0;
-        isRemoved = false;
-      });
-      if (this.#closing.signal.aborted) return;
-      failures++;
-      if (!isRemoved && error.code === "member_removed") {
-        isRemoved = true;
-        log.info({ master }, "detached from a master that was removed from its group");
-      } else if (!isRemoved) this.#logFailure(error, failures);
-      const eagerRestMs = Math.min(backoff.nextMs(), failures <= eagerTries ? eagerMs : Infinity);
-      const restMs = isRemoved ? (this.#options.removedRestMs ?? removedRestMs) : eagerRestMs;
-      await delay(restMs, undefined, { signal: this.#closing.signal }).catch(() => {});
-      await this.#options.whileRemoved?.(this.#closing.signal);
-    }
+    return keepConnected({
+      ...{ backoff: reconnect, signal: this.#closing.signal, beforeNext: whileRemoved },
+      connect: (onOpen) =>
+        this.#attachOnce(() => {
+          onOpen();
+          isRemoved = false;
+        }),
+      onEnd: (error, failures, pauseMs) => {
+        if (!isRemoved && error.code === "member_removed") {
+          isRemoved = true;
+          log.info({ master }, "detached from a master that was removed from its group");
+        } else if (!isRemoved) this.#logFailure(error, failures);
+        if (isRemoved) return this.#options.removedRestMs ?? removedRestMs;
+        return Math.min(pauseMs, failures <= eagerTries ? eagerMs : Infinity);
+      },
+    });
   }
 
   /** Nodes and masters start together, so first failures are not logged. */

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { replaceFileBeneath } from "@heddle/base/beneath";
 import { clusterRefusal } from "@heddle/base/cluster-id";
 import { AppError } from "@heddle/base/errors";
@@ -15,7 +16,7 @@ export class FollowedCluster {
   readonly #listeners = new Set<() => void>();
   #id: string | undefined;
   #saved: string | undefined;
-  #saving: Promise<void> = Promise.resolve();
+  readonly #saves = new SerialQueue();
 
   /** Throws if the file exists and is unreadable. */
   constructor(directory: string) {
@@ -51,9 +52,7 @@ export class FollowedCluster {
       for (const listener of this.#listeners) listener();
     }
     if (this.#saved === this.#id) return;
-    const save = () => this.#save();
-    this.#saving = this.#saving.then(save, save);
-    await this.#saving;
+    await this.#saves.run(() => this.#save());
   }
 
   async #save(): Promise<void> {

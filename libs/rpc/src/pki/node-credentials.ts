@@ -1,5 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { NodeCredentials } from "../credentials.ts";
 import type { NodeLog } from "../node/log.ts";
@@ -12,7 +11,7 @@ import type { NodeRole } from "./node-name.ts";
 import { readMaterial, writeMaterial } from "./tls-files.ts";
 import { TlsIdentity, type TlsMaterial } from "./tls-identity.ts";
 
-const retry = { baseMs: 100, maxMs: 3_000 };
+const joinBackoff = { baseMs: 100, maxMs: 3_000 };
 const renewDeadlineMs = 15_000;
 /** Failures between two log lines about missing masters. */
 const reportEveryFailures = 10;
@@ -58,20 +57,30 @@ export async function joinAny(options: EnrolOptions): Promise<Joined> {
     const message = `${options.dataDirectory} holds no certificate that is valid, and nodes speak TLS (with --tls, and always beyond loopback unless --insecure-nodes is given). Give --join-token-file FILE with a new token: heddle cluster join-token --role ${role} --name ${name} > FILE`;
     throw new AppError("invalid_value", message);
   }
-  const backoff = new Backoff(retry);
-  for (let failures = 1; ; failures++) {
+  let rounds = 0;
+  const joinOnce = async () => {
+    rounds++;
+    let failure: unknown = new AppError("unavailable", "no master is known");
     for (const master of masters) {
       try {
         return await joinCluster({ master, token, role, name });
       } catch (error) {
-        const { code, message } = toAppError(error);
-        if (code !== "unavailable" && code !== "deadline_exceeded") throw error;
-        if (failures % reportEveryFailures === 0)
+        if (!isAway(error)) throw error;
+        failure = error;
+        const { message } = toAppError(error);
+        if (rounds % reportEveryFailures === 0)
           log.warn({ master, error: message }, "not joined yet");
       }
     }
-    await delay(backoff.nextMs());
-  }
+    throw failure;
+  };
+  return await retry(joinOnce, { backoff: joinBackoff, isPassing: isAway });
+}
+
+/** Whether a master could not be asked, and may answer later. */
+function isAway(error: unknown): boolean {
+  const { code } = toAppError(error);
+  return code === "unavailable" || code === "deadline_exceeded";
 }
 
 async function renewed(

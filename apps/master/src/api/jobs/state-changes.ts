@@ -1,3 +1,4 @@
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { AppError } from "@heddle/base/errors";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
@@ -12,12 +13,13 @@ const PROGRESS_PAUSE_MS = 200;
 export class StateChanges {
   readonly #waiting = new Set<() => void>();
   readonly #unsubscribe: () => void;
-  #queued = false;
+  /** Many commands are applied in one turn: waiters wake once. */
+  readonly #nextWake = new OncePerTurn(() => this.#wake());
   #progressTimer: NodeJS.Timeout | undefined;
 
   constructor(control: ControlPlane, progress: ProgressBook) {
     const unsubscribe = [
-      control.onApplied(() => this.#queue()),
+      control.onApplied(() => this.#nextWake.request()),
       progress.onChange(() => this.#queueProgress()),
     ];
     this.#unsubscribe = () => {
@@ -49,16 +51,6 @@ export class StateChanges {
     this.#unsubscribe();
     clearTimeout(this.#progressTimer);
     this.#wake();
-  }
-
-  /** Many commands are applied in one turn: waiters wake once. */
-  #queue(): void {
-    if (this.#queued) return;
-    this.#queued = true;
-    setImmediate(() => {
-      this.#queued = false;
-      this.#wake();
-    });
   }
 
   /** Progress arrives many times a second: waiters wake a few times a second at most. */

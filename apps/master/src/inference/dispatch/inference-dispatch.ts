@@ -1,3 +1,4 @@
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import type { Clock } from "@heddle/base/clock";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
@@ -107,11 +108,17 @@ export class ReplicaDispatch implements InferenceDispatch {
   readonly #unsubscribe: () => void;
   readonly #stats = { started: 0, retries: 0, overloaded: 0 };
   #turn = 0;
-  #drainQueued = false;
+  /** One pass over the queues per turn of the event loop. */
+  readonly #nextDrain = new OncePerTurn(() => {
+    for (const [deployment, lane] of this.#lanes) {
+      this.#drain(deployment, lane);
+      this.#tidy(deployment, lane);
+    }
+  });
 
   constructor(options: DispatchOptions) {
     this.#options = options;
-    this.#unsubscribe = options.replicas.onChange(() => this.#queueDrain());
+    this.#unsubscribe = options.replicas.onChange(() => this.#nextDrain.request());
   }
 
   stats(): DispatchStats {
@@ -216,7 +223,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     }
     if (tried.size > 0) lane.retries.add(waiter);
     else lane.queue.push(waiter);
-    this.#queueDrain();
+    this.#nextDrain.request();
     return promise;
   }
 
@@ -289,21 +296,8 @@ export class ReplicaDispatch implements InferenceDispatch {
     else if (code === "engine_failed" || code === "server_error") {
       circuit.onFailure(this.#nowMs());
       const waitMs = circuit.opensAtMs - this.#nowMs();
-      if (waitMs > 0) setTimeout(() => this.#queueDrain(), waitMs).unref();
+      if (waitMs > 0) setTimeout(() => this.#nextDrain.request(), waitMs).unref();
     } else circuit.onNeutral();
-  }
-
-  /** One pass over the queues per turn of the event loop. */
-  #queueDrain(): void {
-    if (this.#drainQueued) return;
-    this.#drainQueued = true;
-    setImmediate(() => {
-      this.#drainQueued = false;
-      for (const [deployment, lane] of this.#lanes) {
-        this.#drain(deployment, lane);
-        this.#tidy(deployment, lane);
-      }
-    });
   }
 
   #drain(deployment: string, lane: Lane): void {

@@ -1,3 +1,4 @@
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { Backoff } from "@heddle/base/backoff";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
@@ -69,7 +70,9 @@ export class ReplicaController {
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   /** Since when no leader is known; undefined if one is. */
   #leaderlessFromMs: number | undefined;
-  #queued = false;
+  readonly #nextRun = new OncePerTurn(() => {
+    if (!this.#closed) this.#reconcile();
+  });
   #closed = false;
 
   constructor(
@@ -84,24 +87,15 @@ export class ReplicaController {
     this.#log = options.log;
     this.#unsubscribes = [
       registry.onChange((change) => {
-        if (change === "nodes") this.#queue();
+        if (change === "nodes") this.#nextRun.request();
       }),
-      control.onApplied(() => this.#queue()),
+      control.onApplied(() => this.#nextRun.request()),
     ];
   }
 
   close(): void {
     this.#closed = true;
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
-  }
-
-  #queue(): void {
-    if (this.#queued) return;
-    this.#queued = true;
-    setImmediate(() => {
-      this.#queued = false;
-      if (!this.#closed) this.#reconcile();
-    });
   }
 
   #reconcile(): void {

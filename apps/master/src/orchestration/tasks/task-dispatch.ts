@@ -1,3 +1,4 @@
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
@@ -61,7 +62,7 @@ export class TaskDispatch {
   readonly #timer: NodeJS.Timeout;
   /** Workers with a report being proposed. */
   readonly #reporting = new Set<string>();
-  #progressWritten: Promise<void> = Promise.resolve();
+  readonly #progressWrites = new SerialQueue();
   #progressLookedMs = 0;
   #judging = false;
   /** Rounds may use at most a third of the time, however much there is to compare. */
@@ -267,7 +268,7 @@ export class TaskDispatch {
 
   /** Proposes due and urgent progress, one command at a time. */
   #writeProgress(urgent: ReadonlySet<string>): Promise<void> {
-    this.#progressWritten = this.#progressWritten.then(async () => {
+    return this.#progressWrites.run(async () => {
       const { control, clock, log } = this.#options;
       const entries = this.#progress.due(clock.monotonicMs(), urgent);
       if (entries.length === 0 || this.#closed) return;
@@ -278,7 +279,6 @@ export class TaskDispatch {
         log.warn({ error: toAppError(error).message }, "progress was not put into the log");
       }
     });
-    return this.#progressWritten;
   }
 
   #closeLinks(): void {

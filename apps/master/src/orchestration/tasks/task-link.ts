@@ -1,6 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
-import { Backoff } from "@heddle/base/backoff";
+import { keepConnected } from "@heddle/base/async/keep-connected";
 import type { AppError } from "@heddle/base/errors";
 import type { ForgetCheckpoints } from "@heddle/contracts/generated/heddle/v1/ForgetCheckpoints";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
@@ -107,16 +106,15 @@ export class TaskLink {
     this.#peer.close();
   }
 
-  async #run(): Promise<void> {
-    const backoff = new Backoff(reconnect);
-    const { signal } = this.#closing;
+  #run(): Promise<void> {
     const { node, log } = this.#options;
-    while (!signal.aborted) {
-      const error = await this.#session(() => backoff.reset());
-      if (signal.aborted) return;
-      log.info({ node, error: error.message }, "the session for tasks ended, opening it anew");
-      await delay(backoff.nextMs(), undefined, { signal }).catch(() => {});
-    }
+    return keepConnected({
+      ...{ backoff: reconnect, signal: this.#closing.signal },
+      connect: (onOpen) => this.#session(onOpen),
+      onEnd: ({ message: error }) => {
+        log.info({ node, error }, "the session for tasks ended, opening it anew");
+      },
+    });
   }
 
   #session(onOpen: () => void): Promise<AppError> {

@@ -1,5 +1,6 @@
 import { lstat, opendir, readdir, rename, rmdir } from "node:fs/promises";
 import { join } from "node:path";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { openFileBeneath, removeBeneath, replaceFileBeneath } from "@heddle/base/beneath";
 import type { NodeLog } from "@heddle/rpc/node/log";
 
@@ -36,7 +37,7 @@ export class CheckpointFolders {
   readonly #logged = new Set<string>();
   /** The last one that was reported. */
   #last = "";
-  #removing: Promise<void> = Promise.resolve();
+  readonly #removals = new SerialQueue();
 
   /** `onOver` is called for each finished job, once its folder is removed. */
   constructor(
@@ -79,7 +80,7 @@ export class CheckpointFolders {
 
   /** Ids of such jobs, in turn where they are many, once pending removals are done. */
   async next(): Promise<string[]> {
-    await this.#removing;
+    await this.#removals.idle();
     const names = await readdir(this.#root).catch(() => []);
     // Removals that an earlier process began.
     for (const name of names.filter((each) => each.startsWith(removedPrefix))) {
@@ -103,7 +104,7 @@ export class CheckpointFolders {
     unknownJobIds: readonly string[],
   ): void {
     const { cluster } = this;
-    this.#removing = this.#removing.then(async () => {
+    void this.#removals.run(async () => {
       for (const id of jobIds) {
         await this.#remove(id, async () => {
           await removeBeneath(this.#root, id);

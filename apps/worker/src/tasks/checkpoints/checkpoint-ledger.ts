@@ -1,5 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { makeDirectoryBeneath } from "@heddle/base/beneath";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { LaunchError } from "../executors/executor.ts";
@@ -44,7 +45,7 @@ export class CheckpointLedger {
   #copiedVersion = 0;
   /** Names that are no longer kept; their copies are removed once the latest has its own. */
   #dropped: string[] = [];
-  #copying: Promise<void> = Promise.resolve();
+  readonly #copying = new SerialQueue();
 
   /**
    * `root`: of all jobs' checkpoints, below which no link is followed; `keep`: the number of the
@@ -125,9 +126,7 @@ export class CheckpointLedger {
    * copied.
    */
   copyLatest(): Promise<void> {
-    const copied = this.#copying.then(() => this.#copyLatest());
-    this.#copying = copied.catch(() => undefined);
-    return copied;
+    return this.#copying.run(() => this.#copyLatest());
   }
 
   async #copyLatest(): Promise<void> {

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError } from "@heddle/base/errors";
 import type { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { readJson, writeJson } from "../records/task-directory.ts";
@@ -34,7 +35,7 @@ export class LeaseKeeper {
   #term: number;
   #cluster: string | undefined;
   #wasLive: boolean;
-  #saving: Promise<void> = Promise.resolve();
+  readonly #saves = new SerialQueue();
 
   private constructor(directory: string, followed: FollowedCluster, kept: Kept | undefined) {
     const boot = bootId();
@@ -147,19 +148,18 @@ export class LeaseKeeper {
     clearInterval(this.#timer);
     this.#timer = undefined;
     this.#guard?.end();
-    await this.#saving;
+    await this.#saves.idle();
   }
 
   #save(): Promise<void> {
-    const write = () =>
+    return this.#saves.run(() =>
       writeJson(this.#directory, FILE, {
         boot: this.#boot,
         expiresAtMs: this.#lease.expiresAtMs,
         term: this.#term,
         cluster: this.#cluster,
-      } satisfies Kept);
-    this.#saving = this.#saving.then(write, write);
-    return this.#saving;
+      } satisfies Kept),
+    );
   }
 }
 
