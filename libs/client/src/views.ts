@@ -295,7 +295,7 @@ export interface ModelReplica {
 }
 
 /** A model that was removed. */
-export interface RemovedModel {
+export interface DeletedModel {
   readonly id: string;
   readonly object: string;
   readonly deleted: boolean;

@@ -1,5 +1,5 @@
 import { Backoff, type BackoffOptions } from "../backoff.ts";
-import { pause } from "./pause.ts";
+import { abortableDelay } from "./abortable-delay.ts";
 
 export interface KeepConnectedOptions<End> {
   /** Holds one connection: calls `onOpen` once it is well, and resolves when it has ended. */
@@ -18,7 +18,7 @@ export interface KeepConnectedOptions<End> {
   readonly beforeNext?: ((signal: AbortSignal) => Promise<void> | undefined) | undefined;
 }
 
-/** Opens a connection anew whenever it has ended; resolves once the signal has aborted. */
+/** Opens a connection again whenever it has ended; resolves once the signal has aborted. */
 export async function keepConnected<End>(options: KeepConnectedOptions<End>): Promise<void> {
   const { connect, signal, onEnd, beforeNext } = options;
   const backoff = new Backoff(options.backoff);
@@ -30,7 +30,7 @@ export async function keepConnected<End>(options: KeepConnectedOptions<End>): Pr
     });
     if (signal.aborted) return;
     const pauseMs = backoff.nextMs();
-    await pause(onEnd?.(end, ++failures, pauseMs) ?? pauseMs, signal);
+    await abortableDelay(onEnd?.(end, ++failures, pauseMs) ?? pauseMs, signal);
     if (!signal.aborted) await beforeNext?.(signal);
   }
 }

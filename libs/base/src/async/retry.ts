@@ -1,5 +1,5 @@
 import { Backoff, type BackoffOptions } from "../backoff.ts";
-import { pause } from "./pause.ts";
+import { abortableDelay } from "./abortable-delay.ts";
 
 export interface RetryOptions {
   /** The pauses between tries; equal ones where `baseMs` is `maxMs`, but for the jitter. */
@@ -33,7 +33,7 @@ export async function retry<T>(work: () => Promise<T>, options: RetryOptions): P
       const leftMs = (options.deadlineMs ?? Infinity) - (performance.now() - sinceMs);
       if (leftMs <= 0) throw options.lateError?.(error) ?? error;
       options.onRetry?.(error, tries);
-      await pause(Math.min(backoff.nextMs(), leftMs), signal);
+      await abortableDelay(Math.min(backoff.nextMs(), leftMs), signal);
     }
   }
 }

@@ -3,7 +3,7 @@ import { readJsonEvents } from "../json-events.ts";
 import { pathPart } from "../path-part.ts";
 import { SILENCE_MS } from "../server-sent-events.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type { Model, ModelPullProgress, RemovedModel } from "../views.ts";
+import type { DeletedModel, Model, ModelPullProgress } from "../views.ts";
 
 /** What `models.register` takes: the body of POST /models. */
 export type ModelSpec = (typeof registerModelRequest)["_zod"]["input"];
@@ -35,7 +35,7 @@ export class Models {
   }
 
   /** Removes a model, and its replicas where no other model uses them. */
-  remove(id: string, { signal }: CallOptions = {}): Promise<RemovedModel> {
+  remove(id: string, { signal }: CallOptions = {}): Promise<DeletedModel> {
     const path = `/models/${pathPart(id)}`;
     return this.#transport.json({ method: "DELETE", path, signal });
   }

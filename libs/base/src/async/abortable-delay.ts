@@ -1,5 +1,5 @@
 /** Resolves after the time, or at once when the signal aborts. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+export function abortableDelay(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
     const end = () => {
