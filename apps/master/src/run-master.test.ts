@@ -6,8 +6,9 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { eventsOf, eventuallyWithin, postChat, send } from "../test/http.ts";
+import { eventsOf, postChat, send } from "../test/http.ts";
 
 const MAIN = fileURLToPath(new URL("../test/scripted-main.ts", import.meta.url));
 
@@ -59,7 +60,11 @@ function run(flags: string[], env: Record<string, string> = {}): Process {
 
 async function ready(started: Process): Promise<{ url: string }> {
   const find = () => /^.*"msg":"ready".*$/m.exec(started.output.out)?.[0];
-  await eventuallyWithin(() => find() !== undefined || started.child.exitCode !== null, 120_000);
+  await eventually(
+    () => find() !== undefined || started.child.exitCode !== null,
+    undefined,
+    120_000,
+  );
   const line = find();
   if (line === undefined) throw new Error(`did not start: ${started.output.err}`);
   return { url: (JSON.parse(line) as { http: string }).http };

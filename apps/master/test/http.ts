@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { type ServerSentEvent, ServerSentEventParser } from "@heddle/client/server-sent-events";
 
 interface Target {
@@ -33,16 +32,4 @@ export function send(
 /** The events of a whole server-sent stream; comments are left out. */
 export function eventsOf(text: string): ServerSentEvent[] {
   return new ServerSentEventParser().push(text).filter(({ data }) => data !== "");
-}
-
-/** Waits for a condition; throws if it is not met in time. */
-export async function eventuallyWithin(
-  condition: () => boolean | Promise<boolean>,
-  timeoutMs = 30_000,
-): Promise<void> {
-  const until = performance.now() + timeoutMs;
-  while (!(await condition())) {
-    if (performance.now() > until) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
-    await delay(5);
-  }
 }

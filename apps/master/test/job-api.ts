@@ -1,9 +1,9 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import type { JobsCommand, TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import type { NodeOffer, TaskExitRecord } from "@heddle/control/jobs/records/records";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type Orchestration, startOrchestration } from "../src/orchestration/orchestration.ts";
-import { eventuallyWithin } from "./http.ts";
 import { startTestMaster, type TestMaster } from "./test-master.ts";
 
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
@@ -78,7 +78,11 @@ export class JobApi {
 
   /** Waits until the loops have brought the job into a state. */
   reached(id: string, state: string): Promise<void> {
-    return eventuallyWithin(() => this.master.control.state.jobs.get(id)?.state === state, 20_000);
+    return eventually(
+      () => this.master.control.state.jobs.get(id)?.state === state,
+      undefined,
+      20_000,
+    );
   }
 
   async run(id: string): Promise<void> {

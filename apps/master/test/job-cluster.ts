@@ -4,9 +4,10 @@ import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { eventually } from "@heddle/base/testing/eventually";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import type { TestContext } from "vitest";
-import { eventuallyAsync, MasterGroup, masterProgram } from "./master-group.ts";
+import { MasterGroup, masterProgram } from "./master-group.ts";
 
 /** Other apps are run as processes, never imported. */
 const workerProgram = fileURLToPath(
@@ -107,12 +108,12 @@ export class JobCluster {
   /** Makes the worker take jobs again, with all its devices. */
   async #restore(name: string): Promise<void> {
     rmSync(join(this.dataDirectory(name), "gpu-faults"), { force: true });
-    await eventuallyAsync(`${name} takes jobs again`, async () => {
+    await eventually(async () => {
       const { id, jobs } = await this.worker(name);
       if (jobs?.state === "ready" && jobs.quarantined.length === 0) return true;
       await this.call("POST", `/workers/${id}/resume`);
       return false;
-    });
+    }, `${name} takes jobs again`);
   }
 
   signal(name: string, signal: NodeJS.Signals): void {
@@ -157,10 +158,10 @@ export class JobCluster {
 
   /** Waits until the worker takes jobs. */
   async takesJobs(name: string): Promise<void> {
-    await eventuallyAsync(`${name} takes jobs`, async () => {
+    await eventually(async () => {
       const worker = await this.worker(name).catch(() => undefined);
       return worker?.jobs?.state === "ready";
-    });
+    }, `${name} takes jobs`);
   }
 
   /** Submits a job and returns its id. */
@@ -181,13 +182,13 @@ export class JobCluster {
     let job: JobReply | undefined;
     let refusal: unknown;
     const told = () => `the job is ${state}, and not ${job ? JSON.stringify(job) : refusal}`;
-    await eventuallyAsync(told, async () => {
+    await eventually(async () => {
       job = await this.job(id).catch((error: unknown) => {
         refusal = error;
         return undefined;
       });
       return job?.state === state;
-    });
+    }, told);
     return job as JobReply;
   }
 
@@ -202,10 +203,10 @@ export class JobCluster {
   /** Waits for the first lines of a job, and returns them. */
   async someLog(id: string): Promise<string> {
     let text = "";
-    await eventuallyAsync("the job has written", async () => {
+    await eventually(async () => {
       text = await this.logs(id);
       return text !== "";
-    });
+    }, "the job has written");
     return text;
   }
 

@@ -2,7 +2,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { eventuallyAsync, type MasterGroup, masterProgram } from "./master-group.ts";
+import { eventually } from "@heddle/base/testing/eventually";
+import { type MasterGroup, masterProgram } from "./master-group.ts";
 
 /** Other apps are run as processes, never imported. */
 const programOf = (app: string) =>
@@ -67,12 +68,12 @@ export class LiveNodes {
       });
     }
     const ready = () => printed.split("\n").find((line) => line.includes('"msg":"ready"'));
-    await eventuallyAsync(
-      () => `it is ready: ${printed}`,
+    await eventually(
       async () => {
         if (child.exitCode !== null) throw new Error(printed);
         return ready() !== undefined;
       },
+      () => `it is ready: ${printed}`,
     );
     return (JSON.parse(ready() ?? "{}") as { http?: string }).http ?? "";
   }

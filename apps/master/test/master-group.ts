@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
+import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 
 const scriptedProgram = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
@@ -303,14 +304,14 @@ export class MasterGroup {
   /** The leader's name on which the given, or all running, masters agree. */
   async leader(of?: readonly string[]): Promise<string> {
     let found = "";
-    await eventuallyAsync("a leader that runs is known to all", async () => {
+    await eventually(async () => {
       const names = of ?? this.runningNames;
       // A master about to exit may not answer.
       const statuses = names.map((name) => this.status(name).catch(() => undefined));
       const seen = (await Promise.all(statuses)).map((status) => status?.leader);
       found = seen[0] ?? "";
       return names.includes(found) && seen.every((leader) => leader === found);
-    });
+    }, "a leader that runs is known to all");
     return found;
   }
 
@@ -322,19 +323,5 @@ export class MasterGroup {
       await exited;
     }
     rmSync(this.folder, { recursive: true });
-  }
-}
-
-/** Polls until the condition holds; fails after a time that no loaded machine needs. */
-export async function eventuallyAsync(
-  what: string | (() => string),
-  condition: () => Promise<boolean>,
-): Promise<void> {
-  const end = performance.now() + PATIENCE_MS;
-  while (!(await condition())) {
-    if (performance.now() > end) {
-      throw new Error(`it never came true that ${typeof what === "string" ? what : what()}`);
-    }
-    await delay(50);
   }
 }

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { eventually } from "@heddle/base/testing/eventually";
 import OpenAI from "openai";
-import { eventuallyWithin } from "./http.ts";
 
 /** Other apps are run as processes, never imported. */
 const MASTER = fileURLToPath(new URL("../dist/main.js", import.meta.url));
@@ -225,7 +225,7 @@ export class ProcessCluster {
       });
     }
     const find = () => /^.*"msg":"ready".*$/m.exec(own)?.[0];
-    await eventuallyWithin(() => find() !== undefined || child.exitCode !== null, 120_000);
+    await eventually(() => find() !== undefined || child.exitCode !== null, undefined, 120_000);
     const line = find();
     if (line === undefined) throw new Error(`${main} did not start: ${own}`);
     return { child, ready: JSON.parse(line) as Ready };

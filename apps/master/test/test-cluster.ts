@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { AppError } from "@heddle/base/errors";
+import { eventually } from "@heddle/base/testing/eventually";
 import type {
   DeploymentSpec,
   EngineEvent,
@@ -183,11 +183,11 @@ export class TestCluster {
   }
 
   async workersReady(deployment: string, count: number): Promise<void> {
-    await eventuallyTrue(`${count} replicas of ${deployment} are ready`, () => {
+    await eventually(() => {
       const replicas = this.link.directory.nodes().flatMap((node) => node.replicas);
       const ready = replicas.filter((r) => r.deployment === deployment && r.phase === "ready");
       return ready.length === count;
-    });
+    }, `${count} replicas of ${deployment} are ready`);
   }
 
   node(name: string): string {
@@ -260,13 +260,4 @@ export function deltaText(events: readonly EngineEvent[], choice = 0): string {
 /** The scripted engine's answer. */
 export function scriptedText(tokens: number): string {
   return Array.from({ length: tokens }, (_, index) => `t${index} `).join("");
-}
-
-/** Polls until the condition holds; fails with `what` after a time that no loaded machine needs. */
-export async function eventuallyTrue(what: string, condition: () => boolean): Promise<void> {
-  const end = performance.now() + 50_000;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error(`it never came true that ${what}`);
-    await delay(10);
-  }
 }

@@ -5,9 +5,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Client, credentials } from "@grpc/grpc-js";
+import { eventually } from "@heddle/base/testing/eventually";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
 import { dataHelloFrame } from "@heddle/parameters/data-plane/data-frames";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
@@ -47,24 +47,11 @@ class Driven {
         .split("\n")
         .slice(0, -1)
         .filter((text) => text.includes(`"msg":"${message}"`));
-    await until(
+    await eventually(
       () => lines().length >= count,
       () => `${message}: ${this.output}`,
     );
     return JSON.parse(lines()[count - 1] ?? "{}") as Record<string, string>;
-  }
-}
-
-async function until(
-  condition: () => boolean | Promise<boolean>,
-  what: string | (() => string),
-): Promise<void> {
-  const end = performance.now() + WAIT_MS;
-  while (!(await condition())) {
-    if (performance.now() > end) {
-      throw new Error(`it never came true: ${typeof what === "string" ? what : what()}`);
-    }
-    await delay(20);
   }
 }
 
@@ -135,18 +122,18 @@ describe("a parameter server", () => {
     const master = await startMaster();
     const server = startServer(master.grpc);
     const { nodeId, grpc = "" } = await server.line("ready");
-    await until(async () => (await master.nodes()).length === 1, "it is attached");
+    await eventually(async () => (await master.nodes()).length === 1, "it is attached");
     expect((await master.nodes())[0]).toMatchObject({
       ...{ id: nodeId, kind: "parameter-server", name: "ps-1", address: grpc, replicas: [] },
     });
-    await until(
+    await eventually(
       async () => Number((await master.nodes())[0]?.["memory_used_bytes"]) > 0,
       "reports",
     );
     expect(await health(grpc)).toBe("SERVING");
     server.child.kill("SIGTERM");
     expect(await server.ended).toEqual([0, null]);
-    await until(
+    await eventually(
       async () => (await master.nodes()).every((node) => !node["attached"]),
       "it has left",
     );
@@ -209,7 +196,10 @@ describe("a parameter server", () => {
     expect(await health(grpc)).toBe("SERVING");
     const next = await startMaster(master.grpc.split(":")[1]);
     await server.line("attached", 2);
-    await until(async () => (await next.nodes())[0]?.["id"] === nodeId, "it is attached again");
+    await eventually(
+      async () => (await next.nodes())[0]?.["id"] === nodeId,
+      "it is attached again",
+    );
   });
 
   it("keeps its id over restarts, and waits for a master that is not there yet", async () => {

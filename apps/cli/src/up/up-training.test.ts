@@ -2,6 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
@@ -77,14 +78,6 @@ async function logsOf(id: string): Promise<string> {
   return (await call("GET", `/jobs/${id}/logs?attempt=all`)).text();
 }
 
-async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  const end = performance.now() + WAIT_MS;
-  while (!(await holds())) {
-    if (performance.now() > end) throw new Error(`not within ${WAIT_MS} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-}
-
 async function lineageOf(id: string): Promise<unknown> {
   return (await call("GET", `/jobs/${id}/artifacts/lineage.json`)).json();
 }
@@ -95,7 +88,10 @@ test("under TLS a job of two tasks trains through a parameter server", async () 
   const config = { program: "regression", data, hidden: [4], total_steps: 64, local_steps: 4 };
   const id = await succeeds({ name: "line", algorithm: "weave", tasks: 2, config });
   expect(await lineageOf(id)).toMatchObject({ algorithm: "weave", step: 64 });
-  await until("the masters have its log", async () => /done at step 64/.test(await logsOf(id)));
+  await eventually(
+    async () => /done at step 64/.test(await logsOf(id)),
+    "the masters have its log",
+  );
 });
 
 test("ppo trains in an environment of a plugin", async () => {

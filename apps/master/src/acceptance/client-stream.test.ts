@@ -1,11 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import type { JobUpdate } from "@heddle/client/resources/job-stream";
 import { describe, expect, it, type TestContext } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
+import { MasterGroup } from "../../test/master-group.ts";
 
 /** No real worker is needed: these jobs wait, and are suspended, resumed and cancelled. */
 const SPEC = { name: "streamed", command: "true" };
@@ -95,7 +96,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await group.leader();
     const heddle = clientOf(group, group.names, opened);
     const { job_id: id } = await heddle.jobs.create(SPEC);
-    await eventuallyAsync("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
+    await eventually(async () => (await heddle.jobs.get(id)).state === "pending", "it waits");
     const watched = watch(heddle, id);
     await move(heddle, id, 3);
     // The stream's master first in the list, then the others.
@@ -104,7 +105,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
       await group.end(name, "SIGKILL");
       await group.leader();
       await move(heddle, id, 2);
-      await eventuallyAsync("updates come", async () => watched.updates.length >= before + 4);
+      await eventually(async () => watched.updates.length >= before + 4, "updates come");
       await group.start(name);
       await group.leader();
     }
@@ -119,7 +120,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await group.startAll();
     const heddle = clientOf(group);
     const { job_id: id } = await heddle.jobs.create(SPEC);
-    await eventuallyAsync("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
+    await eventually(async () => (await heddle.jobs.get(id)).state === "pending", "it waits");
     const watched = watch(heddle, id);
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
       await move(heddle, id, 2);
@@ -129,7 +130,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
       await group.leader();
       await heddle.jobs.suspend(id);
       await heddle.jobs.resume(id);
-      await eventuallyAsync("the stream goes on", async () => watched.updates.length >= before + 2);
+      await eventually(async () => watched.updates.length >= before + 2, "the stream goes on");
     }
     await heddle.jobs.cancel(id);
     await watched.ended;
@@ -194,7 +195,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
       });
       for await (const entry of entries) if (entry.type === "line") lines.push(entry.text);
     })();
-    await eventuallyAsync("lines come", async () => lines.length > 20);
+    await eventually(async () => lines.length > 20, "lines come");
     await group.end(names[0] ?? "", "SIGKILL");
     writeFileSync(gate, "");
     await read;

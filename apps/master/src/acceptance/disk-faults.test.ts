@@ -1,10 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, describe, expect, it } from "vitest";
 import { canCompile, compileFailingSync, ImageDisk, MemoryDisk, whyNot } from "../../test/disks.ts";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Masters whose disks are full, fail, or lose power, under a workload. Parts that this machine does
 // not support are skipped with the reason.
@@ -55,16 +55,16 @@ async function seeBehind(
     return masters.some(({ id, behind }) => id === follower && behind === true);
   };
   setDisk(follower, "slow");
-  await eventuallyAsync("the follower labels what it shows", () => isLabelled(follower));
-  await eventuallyAsync("the leader tells who lags", isMarked);
+  await eventually(() => isLabelled(follower), "the follower labels what it shows");
+  await eventually(isMarked, "the leader tells who lags");
   expect(await isLabelled(leader)).toBe(false);
-  await eventuallyAsync("the follower's figures say so", async () => {
+  await eventually(async () => {
     const metrics = await group.request(follower, "GET", "/metrics");
     return /^heddle_raft_behind(\{[^}]*\})? 1$/m.test(await metrics.text());
-  });
+  }, "the follower's figures say so");
   setDisk(follower, "well");
-  await eventuallyAsync("no label is left", async () => !(await isLabelled(follower)));
-  await eventuallyAsync("nor is the leader's mark", async () => !(await isMarked()));
+  await eventually(async () => !(await isLabelled(follower)), "no label is left");
+  await eventually(async () => !(await isMarked()), "nor is the leader's mark");
 }
 
 describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {

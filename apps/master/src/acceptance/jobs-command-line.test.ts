@@ -4,10 +4,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
+import { eventually } from "@heddle/base/testing/eventually";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 const MAIN = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../../../../examples/", import.meta.url));
@@ -18,10 +18,10 @@ beforeAll(async () => {
   cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1", { simulatedGpus: simulatedGpus("4xH100-80GB") });
-  await eventuallyAsync("the worker takes jobs", async () => {
+  await eventually(async () => {
     const { stdout } = await heddle(["workers", "list", "-o", "json"]);
     return JSON.parse(stdout || "[]")[0]?.jobs?.state === "ready";
-  });
+  }, "the worker takes jobs");
 }, 120_000);
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
@@ -96,10 +96,10 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(run.code, run.stderr).toBe(0);
     const id = run.stdout.trim();
     let lines: string[] = [];
-    await eventuallyAsync("all four have told", async () => {
+    await eventually(async () => {
       lines = (await heddle(["jobs", "logs", id])).stdout.trim().split("\n").sort();
       return lines.length === 4;
-    });
+    }, "all four have told");
     lines.forEach((line, rank) => {
       expect(line).toMatch(`[${rank}] rank ${rank} of 4, GPUs`);
     });
@@ -141,11 +141,11 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     watching.child.stdout.on("data", (piece) => {
       seen += piece;
     });
-    await eventuallyAsync("it is seen to run", async () => seen.includes("RUNNING"));
+    await eventually(async () => seen.includes("RUNNING"), "it is seen to run");
     watching.child.kill("SIGINT");
     expect(await watching.ended).toBe(130);
     expect((await heddle(["jobs", "cancel", long])).stderr).toMatch(`${long} is cancel`);
-    await eventuallyAsync("it is cancelled", async () => (await stateOf(long)) === "cancelled");
+    await eventually(async () => (await stateOf(long)) === "cancelled", "it is cancelled");
     expect((await heddle(["jobs", "wait", long])).code).toBe(8);
   });
 
@@ -161,13 +161,13 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
       command: "sleep 600",
       resources: { ...SMALL, gpu_count: 3 },
     });
-    await eventuallyAsync("it runs", async () => (await stateOf(holder)) === "running");
+    await eventually(async () => (await stateOf(holder)) === "running", "it runs");
     const waits = await submit({
       name: "waits",
       command: "true",
       resources: { ...SMALL, gpu_count: 2 },
     });
-    await eventuallyAsync("it waits", async () => (await stateOf(waits)) === "pending");
+    await eventually(async () => (await stateOf(waits)) === "pending", "it waits");
     const explained = await heddle(["jobs", "explain", waits]);
     expect(explained.stdout).toMatch(/^waits is pending\n/);
     expect(explained.stdout).toMatch(/InsufficientGpu/);
@@ -179,9 +179,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     listing.child.stdout.on("data", (piece) => {
       painted += piece;
     });
-    await eventuallyAsync("it is listed twice", async () =>
-      painted.startsWith(`${waits}\n${waits}\n`),
-    );
+    await eventually(async () => painted.startsWith(`${waits}\n${waits}\n`), "it is listed twice");
     listing.child.kill("SIGINT");
     expect(await listing.ended).toBe(130);
     expect((await heddle(["jobs", "suspend", waits])).stderr).toBe(`${waits} is suspended\n`);

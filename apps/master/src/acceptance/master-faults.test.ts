@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Three masters as processes under faults, while clients change and read settings through all of
 // them. Every history is checked: linearizable, nothing lost, nothing twice. HEDDLE_FAULT_MINUTES
@@ -71,10 +71,10 @@ describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
       const { term: ledTerm } = await group.status(stopped);
       group.signal(stopped, "SIGSTOP");
       let next = "";
-      await eventuallyAsync("the others have a new leader", async () => {
+      await eventually(async () => {
         next = await group.leader(others).catch(() => "");
         return others.includes(next);
-      });
+      }, "the others have a new leader");
       await workload.progress(15);
       await delay(random() * 500);
       // No client of the workload writes this one.

@@ -1,6 +1,6 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Masters that join and leave a group under load.
 
@@ -15,16 +15,16 @@ afterEach(async () => {
 async function join({ group }: FaultRun, name: string): Promise<void> {
   await group.start(name);
   const leader = await group.leader();
-  await eventuallyAsync(`${name} votes`, async () => {
+  await eventually(async () => {
     const { masters } = await group.status(leader);
     return masters.some(({ id, role }) => id === name && role !== "learner");
-  });
+  }, `${name} votes`);
 }
 
 /** Repeats the request for the removal until it is answered: the leader may change meanwhile. */
 async function askForRemoval({ group }: FaultRun, name: string, through: string): Promise<void> {
   let told = "";
-  await eventuallyAsync(`the removal of ${name} is answered`, async () => {
+  await eventually(async () => {
     const to = group.url(through) ? through : (group.runningNames[0] as string);
     const reply = await group.request(to, "DELETE", `/api/v1/cluster/masters/${name}`);
     const isFirst = told === "";
@@ -33,7 +33,7 @@ async function askForRemoval({ group }: FaultRun, name: string, through: string)
     if (reply.status === 200 || (!isFirst && reply.status === 404)) return true;
     expect([408, 503], told).toContain(reply.status);
     return false;
-  });
+  }, `the removal of ${name} is answered`);
 }
 
 /** Removes a master through another one, and waits until it has exited. */
@@ -41,7 +41,7 @@ async function remove(of: FaultRun, name: string, through: string): Promise<void
   const { group } = of;
   const ended = group.ending(name);
   await askForRemoval(of, name, through);
-  await eventuallyAsync(`${name} has ended`, async () => group.url(name) === undefined).catch(
+  await eventually(async () => group.url(name) === undefined, `${name} has ended`).catch(
     async (error: Error) => {
       const status = JSON.stringify(await group.status(name).catch(String));
       const last = group.printed(name).slice(-2_000);

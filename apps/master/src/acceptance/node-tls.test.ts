@@ -1,7 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { describe, expect, it, type TestContext } from "vitest";
-import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
+import { MasterGroup } from "../../test/master-group.ts";
 import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
 // Certificates between real processes: masters and workers. One test waits for a renewal,
@@ -88,10 +89,12 @@ describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
     for (const name of ["master-2", "master-3"]) {
       await mintFor(group, token, name);
       await group.start(name);
-      await eventuallyAsync(`${name} votes`, async () =>
-        (await group.status("master-1")).masters.some(
-          ({ id, role }) => id === name && role === "follower",
-        ),
+      await eventually(
+        async () =>
+          (await group.status("master-1")).masters.some(
+            ({ id, role }) => id === name && role === "follower",
+          ),
+        `${name} votes`,
       );
     }
     await group.end("master-1", "SIGKILL");

@@ -1,6 +1,6 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, describe, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 import { HostNetwork, whyNoNetworks } from "../../test/network.ts";
 
 // Three masters, each in its own network namespace; clients always reach all of them. Packets
@@ -52,14 +52,15 @@ describe.skipIf(skipped)("linearizable histories", { timeout: FAULT_TIMEOUT_MS }
         network.cut(leader, other);
         network.cut(other, leader);
       }
-      await eventuallyAsync("the others have a leader of their own", async () =>
-        others.includes(await group.leader(others).catch(() => "")),
+      await eventually(
+        async () => others.includes(await group.leader(others).catch(() => "")),
+        "the others have a leader of their own",
       );
       await workload.progress(15);
-      await eventuallyAsync("the one that is cut off has stepped down and says so", async () => {
+      await eventually(async () => {
         const stale = await group.request(leader, "GET", "/api/v1/cluster/settings");
         return stale.headers.get("x-may-be-stale") === "true";
-      });
+      }, "the one that is cut off has stepped down and says so");
       network.heal();
       await group.leader();
     }

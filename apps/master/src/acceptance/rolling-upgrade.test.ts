@@ -1,7 +1,7 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 // Three masters as processes whose cluster version an upgrade raises. This build runs in place of
 // the older one, limited to the previous version: so this tests that version's rules as this build
@@ -44,8 +44,9 @@ it("rolling upgrade: loses no change, and raises the version at its end", {
     await restart(name, NEW);
     await workload.progress(60);
   }
-  await eventuallyAsync("all masters have the new version", async () =>
-    (await versions()).every((version) => version === NEW),
+  await eventually(
+    async () => (await versions()).every((version) => version === NEW),
+    "all masters have the new version",
   );
   await workload.progress(60);
   await run.finish();
@@ -61,7 +62,8 @@ it("old master: refused, with its data and without", {
   group.wipe(name);
   await expect(restart(name, OLD)).rejects.toThrow(refused);
   await restart(name, NEW);
-  await eventuallyAsync("it has taken over the version", async () =>
-    (await versions()).every((version) => version === NEW),
+  await eventually(
+    async () => (await versions()).every((version) => version === NEW),
+    "it has taken over the version",
   );
 });

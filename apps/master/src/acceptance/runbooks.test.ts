@@ -2,9 +2,10 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { freePort, freePorts } from "@heddle/base/testing/free-ports";
 import { afterEach, describe, expect, it } from "vitest";
-import { eventuallyAsync, type GroupView, MasterGroup } from "../../test/master-group.ts";
+import { type GroupView, MasterGroup } from "../../test/master-group.ts";
 import { Runbook } from "../../test/runbook.ts";
 
 // Every command of docs/runbooks, unchanged, against real masters.
@@ -46,8 +47,9 @@ async function keys(): Promise<string[]> {
 }
 
 async function awaitRole(name: string, role: string): Promise<void> {
-  await eventuallyAsync(`${name} is a ${role}`, async () =>
-    (await view()).masters.some((master) => master.id === name && master.role === role),
+  await eventually(
+    async () => (await view()).masters.some((master) => master.id === name && master.role === role),
+    `${name} is a ${role}`,
   );
 }
 
@@ -81,15 +83,16 @@ describe("runbook", { timeout: 300_000 }, () => {
     group = new MasterGroup(3);
     await group.startAll();
     await group.createKey("master-1", "kept");
-    await eventuallyAsync("the survivor has it", async () =>
-      (await group.keyNames("master-3")).includes("kept"),
+    await eventually(
+      async () => (await group.keyNames("master-3")).includes("kept"),
+      "the survivor has it",
     );
     const before = await group.status("master-3");
     await group.end("master-1", "SIGKILL");
     await group.end("master-2", "SIGKILL");
-    await eventuallyAsync("there is no leader", async () => {
+    await eventually(async () => {
       return (await group.status("master-3")).leader === null;
-    });
+    }, "there is no leader");
     const [one, two, three] = await Promise.all(group.names.map((name) => group.address(name)));
     const upPort = await freePorts([0, 1, 2, 1_000, 1_001, 1_002]);
     await open("forced-recovery", {
@@ -137,10 +140,10 @@ describe("runbook", { timeout: 300_000 }, () => {
     const old = memberOf(await view(), "master-3");
     await runbook.run();
     await runbook.start();
-    await eventuallyAsync("it votes under another number", async () => {
+    await eventually(async () => {
       const now = (await view()).masters.find(({ id }) => id === "master-3");
       return now?.role === "follower" && now.member !== old;
-    });
+    }, "it votes under another number");
     await runbook.run();
     expect((await runbook.run()).output).toContain("heddle-master --name master-4");
     await runbook.start();
@@ -185,12 +188,12 @@ describe("runbook", { timeout: 300_000 }, () => {
  * The page's transfer to master-1 and the removals, each after the previous one has taken effect.
  */
 async function shrink(blocks = 2): Promise<void> {
-  await eventuallyAsync("the group is whole", async () => (await view()).health === "ok");
+  await eventually(async () => (await view()).health === "ok", "the group is whole");
   if ((await view()).leader === "master-1") await awayFrom("master-1");
   await runbook.run();
-  await eventuallyAsync("master-1 leads", async () => (await view()).leader === "master-1");
+  await eventually(async () => (await view()).leader === "master-1", "master-1 leads");
   for (let block = 0; block < blocks; block++) await runbook.run();
-  await eventuallyAsync("one master is left", async () => (await view()).masters.length === 1);
+  await eventually(async () => (await view()).masters.length === 1, "one master is left");
 }
 
 /** So that the page's transfer is not a no-op. */
@@ -199,10 +202,10 @@ async function awayFrom(leader: string): Promise<void> {
     method: "POST",
     headers: { authorization: `Bearer ${runbook.env["HEDDLE_API_KEY"]}` },
   });
-  await eventuallyAsync("another leads", async () => {
+  await eventually(async () => {
     const now = (await view()).leader;
     return now !== null && now !== leader;
-  });
+  }, "another leads");
 }
 
 async function growUp(data: string, url: string): Promise<void> {
@@ -213,10 +216,10 @@ async function growUp(data: string, url: string): Promise<void> {
   await stop(alone.child);
   const three = await runbook.start();
   for (const name of ["master-2", "master-3"]) {
-    await eventuallyAsync(`${name} votes`, async () => {
+    await eventually(async () => {
       const master = (await view()).masters.find(({ id }) => id === name);
       return master !== undefined && master.role !== "learner";
-    });
+    }, `${name} votes`);
   }
   await shrink(1);
   await stop(three.child);
@@ -255,8 +258,9 @@ function memberOf(status: GroupView, name: string): number | undefined {
 /** A master with its old data belongs to the old group, and must not join this one. */
 async function refusesOldMaster(name: string): Promise<void> {
   await group.start(name);
-  await eventuallyAsync(`${name} is refused`, async () =>
-    /belongs to the cluster [0-9a-f]{32}, this one to/.test(group.printed(name)),
+  await eventually(
+    async () => /belongs to the cluster [0-9a-f]{32}, this one to/.test(group.printed(name)),
+    `${name} is refused`,
   );
   expect((await group.status(name)).leader).toBeNull();
   expect((await view()).masters.map(({ id }) => id)).toEqual(["master-3"]);

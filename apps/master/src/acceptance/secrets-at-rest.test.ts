@@ -4,9 +4,10 @@ import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "no
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
+import { eventually } from "@heddle/base/testing/eventually";
 import type { Identity } from "@heddle/consensus/member/identity";
 import { afterEach, describe, expect, it } from "vitest";
-import { eventuallyAsync, MasterGroup, masterProgram } from "../../test/master-group.ts";
+import { MasterGroup, masterProgram } from "../../test/master-group.ts";
 import { openStoppedMember } from "../offline/stopped-member.ts";
 
 // Masters as processes with a secrets key: the content of their disks and backups, and what they
@@ -77,11 +78,13 @@ function identity(name: string): Identity {
 }
 
 async function untilClean(names: readonly string[], key: string | undefined): Promise<void> {
-  await eventuallyAsync("no file is from before the key", async () =>
-    names.every((name) => {
-      const { secrets } = identity(name);
-      return secrets?.key === key && secrets?.isClean === true;
-    }),
+  await eventually(
+    async () =>
+      names.every((name) => {
+        const { secrets } = identity(name);
+        return secrets?.key === key && secrets?.isClean === true;
+      }),
+    "no file is from before the key",
   );
 }
 

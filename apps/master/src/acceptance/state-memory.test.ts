@@ -4,13 +4,13 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { eventually } from "@heddle/base/testing/eventually";
 import { encodeProposal } from "@heddle/consensus/proposals/entry-codec";
 import { DurableLog } from "@heddle/consensus/replica/durable-log";
 import { jobId, jobSpec } from "@heddle/control/jobs/testing/specs";
 import type { Message } from "@heddle/raft/core/message";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventuallyWithin } from "../../test/http.ts";
 import { ControlMachine } from "../control-plane/raft/control-machine.ts";
 
 // Masters with a small heap, so that little data fills it.
@@ -44,7 +44,11 @@ class Master {
   /** The line of its log with the message. */
   async said(message: string): Promise<Record<string, string>> {
     const find = () => this.output.split("\n").find((line) => line.includes(message));
-    await eventuallyWithin(() => find() !== undefined || this.child.exitCode !== null, PATIENCE_MS);
+    await eventually(
+      () => find() !== undefined || this.child.exitCode !== null,
+      undefined,
+      PATIENCE_MS,
+    );
     const line = find();
     if (line === undefined) throw new Error(`it did not say ${message}: ${this.output}`);
     return JSON.parse(line) as Record<string, string>;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { eventuallyWithin } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 
 let server: TestMaster;
@@ -86,10 +86,10 @@ describe("half-closed: a client that disconnects", () => {
         server.dispatch.script = { tokenDelayMs: 20 };
         const socket = await call({ ...endless, stream });
         if (stream) await once(socket, "data");
-        await eventuallyWithin(() => server.dispatch.running === 1);
+        await eventually(() => server.dispatch.running === 1);
         const before = server.dispatch.cancelled;
         go(socket);
-        await eventuallyWithin(() => server.dispatch.cancelled === before + 1);
+        await eventually(() => server.dispatch.cancelled === before + 1);
         expect(server.dispatch.running).toBe(0);
       },
     );
@@ -98,9 +98,9 @@ describe("half-closed: a client that disconnects", () => {
   it("frees its call over HTTP/1.0, which has no probe", async () => {
     server.dispatch.script = { tokenDelayMs: 20 };
     const socket = await call(endless, "1.0");
-    await eventuallyWithin(() => server.dispatch.running === 1);
+    await eventually(() => server.dispatch.running === 1);
     const before = server.dispatch.cancelled;
     socket.destroy();
-    await eventuallyWithin(() => server.dispatch.cancelled === before + 1);
+    await eventually(() => server.dispatch.cancelled === before + 1);
   });
 });

@@ -1,6 +1,7 @@
 import { connect } from "node:net";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventuallyWithin, postChat, send } from "../../test/http.ts";
+import { postChat, send } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 import { CONTROLLERS } from "../master.module.ts";
 import { DEFAULT_HTTP_LIMITS } from "./fastify-server.ts";
@@ -381,7 +382,7 @@ describe("HTTP: limits", () => {
     const { text } = await server.addKey({ limits: { concurrency: 2 } });
     server.dispatch.script.tokenDelayMs = 20;
     const running = [1, 2].map(() => postChat(server, { ...hello, max_tokens: 10 }, { key: text }));
-    await eventuallyWithin(() => server.dispatch.running === 2);
+    await eventually(() => server.dispatch.running === 2);
     expect((await postChat(server, hello, { key: text })).status).toBe(429);
     server.dispatch.script = {};
     await Promise.all(running);
@@ -392,7 +393,7 @@ describe("HTTP: limits", () => {
     const small = await startTestMaster({ maxCalls: 2, http: DEFAULT_HTTP_LIMITS });
     small.dispatch.script.tokenDelayMs = 20;
     const running = [1, 2].map(() => postChat(small, { ...hello, max_tokens: 10 }));
-    await eventuallyWithin(() => small.dispatch.running === 2);
+    await eventually(() => small.dispatch.running === 2);
     const refused = await postChat(small, hello);
     expect(refused.status).toBe(503);
     expect(refused.headers.get("retry-after")).toBe("1");

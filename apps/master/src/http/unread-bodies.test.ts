@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
@@ -83,7 +84,7 @@ describe("HTTP: bodies being read", () => {
       expect(data.toString()).toMatch(/retry-after: 1\r\n.*"overloaded"/s);
       return true;
     };
-    await until(isRefused);
+    await eventually(isRefused);
     expect(
       await answerTo(
         `${head(server.adminKey, "transfer-encoding: chunked")}30d40\r\n${"x".repeat(200_000)}\r\n`,
@@ -91,7 +92,7 @@ describe("HTTP: bodies being read", () => {
     ).toMatch(/^HTTP\/1.1 503 /);
     expect((await postChat(server, hello)).status).toBe(200);
     stalled.destroy();
-    await until(async () => !(await isRefused()));
+    await eventually(async () => !(await isRefused()));
   });
 });
 
@@ -106,17 +107,10 @@ describe("HTTP: connections", () => {
     await once(further, "close");
     expect(chunks).toEqual([]);
     for (const socket of held) socket.destroy();
-    await until(async () => {
+    await eventually(async () => {
       const answer = await fetch(`${small.url}/health`).catch(() => undefined);
       return answer?.status === 200;
     });
     await small.master.close(0);
   });
 });
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const endMs = performance.now() + 50_000;
-  while (!(await condition())) {
-    if (performance.now() > endMs) throw new Error(`not within 50 s: ${condition}`);
-  }
-}

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
+import { eventually } from "@heddle/base/testing/eventually";
 import { Attachment } from "@heddle/rpc/node/attachment";
 import { Attachments } from "@heddle/rpc/node/attachments";
 import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
@@ -9,7 +10,6 @@ import {
   clusterToken,
   collect,
   deltaText,
-  eventuallyTrue,
   scriptedText,
   TestCluster,
 } from "../../test/test-cluster.ts";
@@ -57,12 +57,12 @@ test("worker death before the first event: the call moves to another worker", as
   await cluster.workersReady("m", 1);
   const controller = new AbortController();
   const pending = cluster.start("m", "@hang", { signal: controller.signal });
-  await eventuallyTrue("the call is on the worker", () => running() === 1);
+  await eventually(() => running() === 1, "the call is on the worker");
   await cluster.startWorker();
   await cluster.workersReady("m", 2);
   first.kill("SIGKILL");
   await once(first, "exit");
-  await eventuallyTrue("the call is on the other worker", () => running() === 1);
+  await eventually(() => running() === 1, "the call is on the other worker");
   expect(cluster.link.stats().retries).toBe(1);
   controller.abort();
   await expect(pending).rejects.toMatchObject({ code: "cancelled" });
@@ -74,7 +74,7 @@ test("worker restart: the new process takes over the id; old answers are dropped
   const id = cluster.node("same");
   first.kill("SIGKILL");
   await once(first, "exit");
-  await eventuallyTrue("the node is gone", () => cluster.link.directory.nodes().length === 0);
+  await eventually(() => cluster.link.directory.nodes().length === 0, "the node is gone");
   await cluster.startWorker({ name: "same" });
   await cluster.workersReady("m", 1);
   expect(cluster.node("same")).toBe(id);
@@ -99,17 +99,17 @@ test("attach: a node leaves a silently removed master and finds its replacement"
     log: { info: say, warn: say, error: say },
   });
   try {
-    await eventuallyTrue("it is attached", () => said.includes("attached"));
+    await eventually(() => said.includes("attached"), "it is attached");
     cluster.control.fault = new AppError("member_removed", "master-1 was removed");
     cluster.link.close();
     const left = "detached from a master that was removed from its group";
-    await eventuallyTrue("it has left", () => said.includes(left));
+    await eventually(() => said.includes(left), "it has left");
     await cluster.stopMaster();
     // Time for some attempts that get no answer; their number does not matter.
     await delay(200);
     cluster.control.fault = undefined;
     await cluster.startMaster({ grpcPort: Number(master.split(":")[1]) });
-    await eventuallyTrue("it is attached again", () => said.at(-1) === "attached");
+    await eventually(() => said.at(-1) === "attached", "it is attached again");
     expect(said).toEqual(["attached", left, "attached"]);
   } finally {
     await attachment.close();
@@ -145,22 +145,22 @@ test("attach: a node forgets a master removed in its absence until it is a membe
   const dropped = "not looked for: it was removed from the masters";
   const retrying = "not attached to a master, retrying";
   try {
-    await eventuallyTrue("it is attached to both", () => said.length === 2);
+    await eventually(() => said.length === 2, "it is attached to both");
     await other.stopMaster();
-    await eventuallyTrue("it looks for the one that died", () => ofGone().includes(retrying));
+    await eventually(() => ofGone().includes(retrying), "it looks for the one that died");
     setMembers("master-1");
-    await eventuallyTrue("it has dropped its address", () => ofGone().at(-1) === dropped);
+    await eventually(() => ofGone().at(-1) === dropped, "it has dropped its address");
     await other.startMaster({ masterId: "master-2", grpcPort: Number(gone.split(":")[1]) });
     expect(other.link.directory.nodes()).toEqual([]);
     expect(ofGone().at(-1)).toBe(dropped);
     setMembers("master-1", "master-2");
-    await eventuallyTrue("it is attached again", () => ofGone().at(-1) === "attached");
+    await eventually(() => ofGone().at(-1) === "attached", "it is attached again");
     await other.stopMaster();
-    await eventuallyTrue("it looks for it", () => ofGone().at(-1) === retrying);
+    await eventually(() => ofGone().at(-1) === retrying, "it looks for it");
     setMembers("master-1");
-    await eventuallyTrue("it has dropped it again", () => ofGone().at(-1) === dropped);
+    await eventually(() => ofGone().at(-1) === dropped, "it has dropped it again");
     await cluster.stopMaster();
-    await eventuallyTrue("without a word from any it tries it", () => ofGone().at(-1) === retrying);
+    await eventually(() => ofGone().at(-1) === retrying, "without a word from any it tries it");
   } finally {
     await attachments.close();
     await other.close();
@@ -177,7 +177,7 @@ test("attach: workers return to a restarted master and answer it", async () => {
   expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "worker_lost" } });
   await cluster.startMaster({ grpcPort: port });
   await cluster.workersReady("m", 1);
-  await eventuallyTrue("the lost answer's slot is free", () => running() === 0);
+  await eventually(() => running() === 0, "the lost answer's slot is free");
   const again = await cluster.start("m", "@tokens=3");
   expect(deltaText(await collect(again.events))).toBe(scriptedText(3));
   expect(worker.exitCode).toBeNull();
@@ -201,10 +201,10 @@ test("attach: two masters use one worker at once, each on its own stream", async
   );
   expect(texts).toEqual(lengths.flatMap((tokens) => [scriptedText(tokens), scriptedText(tokens)]));
   const open = await other.start("m", "@tokens=100000 @every=5");
-  await eventuallyTrue("the first master sees the other's load", () => running() === 1);
+  await eventually(() => running() === 1, "the first master sees the other's load");
   await other.close();
   expect((await collect(open.events)).at(-1)).toMatchObject({ type: "failed" });
-  await eventuallyTrue("the closed master's requests have ended", () => running() === 0);
+  await eventually(() => running() === 0, "the closed master's requests have ended");
 });
 
 test("attach: a node with another cluster token is refused", async () => {
@@ -223,19 +223,19 @@ test("SIGTERM: open answers finish, the worker gets no new call, exit code 0", a
   expect(deltaText(events)).toBe(scriptedText(100));
   expect(events.at(-1)).toMatchObject({ type: "done" });
   expect(await exited).toEqual([0, null]);
-  await eventuallyTrue("it has left", () => cluster.link.directory.nodes().length === 0);
+  await eventually(() => cluster.link.directory.nodes().length === 0, "it has left");
 });
 
 test("SIGTERM: waits for a slow reader and loses nothing of its answer", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const answer = await cluster.start("m", "@tokens=3000");
-  await eventuallyTrue("its engine is done", () => {
+  await eventually(() => {
     return cluster.link.directory.nodes()[0]?.replicas[0]?.load.generatedTokens === 3_000;
-  });
+  }, "its engine is done");
   const exited = once(worker, "exit");
   worker.kill("SIGTERM");
-  await eventuallyTrue("it has left", () => cluster.link.directory.nodes().length === 0);
+  await eventually(() => cluster.link.directory.nodes().length === 0, "it has left");
   expect(deltaText(await collect(answer.events))).toBe(scriptedText(3_000));
   expect(await exited).toEqual([0, null]);
 });
@@ -246,7 +246,7 @@ test("heartbeats: a worker without them gets no new calls and is dropped", async
   const { directory } = cluster.link;
   const { id } = directory.nodes()[0]!;
   worker.kill("SIGSTOP");
-  await eventuallyTrue("the silent node is dropped", () => directory.nodes().length === 0);
+  await eventually(() => directory.nodes().length === 0, "the silent node is dropped");
   expect(directory.silentMs(id)).toBeGreaterThan(0);
   // A node that never attached counts as silent since this master started.
   expect(directory.silentMs(id)).toBeLessThan(directory.silentMs("another"));
@@ -269,7 +269,7 @@ test("directory: lists the node's machine, address and replicas", async () => {
 
 test("attach: a parameter server attaches as one and takes no calls", async () => {
   await cluster.startParameterServer("ps");
-  await eventuallyTrue("it is attached", () => cluster.link.directory.nodes().length === 1);
+  await eventually(() => cluster.link.directory.nodes().length === 1, "it is attached");
   expect(cluster.link.directory.nodes()[0]).toMatchObject({ kind: "parameter-server", name: "ps" });
   await expect(cluster.start("m", "x")).rejects.toMatchObject({ code: "unavailable" });
 });

@@ -1,8 +1,8 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { clusterResourcesReply } from "@heddle/contracts/cluster";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { DEPLOYMENT, MODEL, replicaOn } from "../../test/fixtures.ts";
-import { eventuallyWithin } from "../../test/http.ts";
 import { JobApi } from "../../test/job-api.ts";
 import type { NodeView } from "./node-directory.ts";
 
@@ -53,7 +53,7 @@ function offers(): Record<string, number> {
 async function offersBecome(views: readonly NodeView[], expected: Record<string, number>) {
   api.master.directory.views = [...views];
   const text = JSON.stringify(expected);
-  await eventuallyWithin(() => JSON.stringify(offers()) === text, 5_000).catch(() => {});
+  await eventually(() => JSON.stringify(offers()) === text, undefined, 5_000).catch(() => {});
   expect(offers()).toEqual(expected);
 }
 
@@ -147,7 +147,7 @@ test("two workers of one machine: they divide its cores, network and disk", asyn
   expect(amounts("localSsdGb")).toEqual({ a: 100, b: 100, c: 100 });
   const onDisk = views.map((view) => ({ ...view, diskId: "d" }));
   api.master.directory.views = onDisk;
-  await eventuallyWithin(() => amounts("localSsdGb")["a"] === 50, 5_000);
+  await eventually(() => amounts("localSsdGb")["a"] === 50, undefined, 5_000);
   expect(amounts("localSsdGb")).toEqual({ a: 50, b: 50, c: 100 });
   expect(amounts("ioOperationsPerSec")).toEqual({ a: 500, b: 500, c: 1_000 });
   const { totals } = await resources();

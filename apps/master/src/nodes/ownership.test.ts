@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import { PlannedCluster } from "@heddle/control/jobs/testing/planned-cluster";
 import { jobId } from "@heddle/control/jobs/testing/specs";
@@ -9,7 +10,6 @@ import { attachMethod, readArtifactMethod, shipLogsMethod } from "@heddle/rpc/pr
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { fromStatus } from "@heddle/rpc/status";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventuallyWithin } from "../../test/http.ts";
 import { clusterToken, TestControl } from "../../test/test-cluster.ts";
 import { SECRETS } from "../../test/test-master.ts";
 import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
@@ -142,9 +142,9 @@ test("progress: a worker reports none of another worker's task", async () => {
   const seen: unknown[] = [];
   progress.onChange(() => seen.push(progress.of(jobs.job(1))?.latest.step));
   report("b", 99);
-  await eventuallyWithin(() => link.directory.nodes().some(({ cpuPercent }) => cpuPercent === 99));
+  await eventually(() => link.directory.nodes().some(({ cpuPercent }) => cpuPercent === 99));
   report("a", 7);
-  await eventuallyWithin(() => seen.length > 0);
+  await eventually(() => seen.length > 0);
   expect(seen).toEqual([7]);
 });
 

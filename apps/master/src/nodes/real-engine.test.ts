@@ -1,13 +1,8 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import {
-  collect,
-  deltaText,
-  eventuallyTrue,
-  TestCluster,
-  textRequest,
-} from "../../test/test-cluster.ts";
+import { collect, deltaText, TestCluster, textRequest } from "../../test/test-cluster.ts";
 
 /** The whole path with a real worker, a real engine process and the built-in tiny model. */
 let cluster: TestCluster;
@@ -106,7 +101,7 @@ test("worker kill -9: leaves no engine process behind", async () => {
   expect(children.length).toBeGreaterThan(0);
   worker.kill("SIGKILL");
   await once(worker, "exit");
-  await eventuallyTrue("its children have ended", () => !children.some(isAlive));
+  await eventually(() => !children.some(isAlive), "its children have ended");
 });
 
 test("worker SIGTERM: ends its engines and exits 0", async () => {

@@ -1,8 +1,9 @@
 import { nextClusterId } from "@heddle/base/cluster-id";
+import { eventually } from "@heddle/base/testing/eventually";
 import { Attachments } from "@heddle/rpc/node/attachments";
 import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { clusterToken, eventuallyTrue, TestCluster } from "../../test/test-cluster.ts";
+import { clusterToken, TestCluster } from "../../test/test-cluster.ts";
 import type { ControlGroup } from "../control-plane/control-group.ts";
 
 // Masters from before and after a restore run at once, and a node is attached to both.
@@ -48,8 +49,8 @@ test("refusing: a node works for the later incarnation, and gives the other a re
   isOf(before, formed);
   isOf(after, nextClusterId(formed, 20, "ab"));
   attach();
-  await eventuallyTrue("it is known which is over", () => stateAt(before) === "refusing");
-  await eventuallyTrue("it works for the other", () => stateAt(after) === "ready");
+  await eventually(() => stateAt(before) === "refusing", "it is known which is over");
+  await eventually(() => stateAt(after) === "ready", "it works for the other");
   expect(before.link.directory.nodes()[0]?.refusesLeader).toMatch(/a later incarnation/);
   expect(after.link.directory.nodes()[0]?.refusesLeader).toBeUndefined();
 });
@@ -60,7 +61,7 @@ test("refusing: of two restores from one backup, the first to attach is kept", a
   await followed.follow(nextClusterId(formed, 20, "ab"));
   isOf(before, nextClusterId(formed, 20, "cd"));
   attach();
-  await eventuallyTrue("the other is refused", () => stateAt(before) === "refusing");
-  await eventuallyTrue("the first is not", () => stateAt(after) === "ready");
+  await eventually(() => stateAt(before) === "refusing", "the other is refused");
+  await eventually(() => stateAt(after) === "ready", "the first is not");
   expect(before.link.directory.nodes()[0]?.refusesLeader).toMatch(/at the same moment/);
 });

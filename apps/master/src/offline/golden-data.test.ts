@@ -2,9 +2,10 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { SecretKeys } from "@heddle/base/secret-keys";
+import { eventually } from "@heddle/base/testing/eventually";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventuallyAsync, MasterGroup, masterProgram } from "../../test/master-group.ts";
+import { MasterGroup, masterProgram } from "../../test/master-group.ts";
 import { openStoppedMember } from "./stopped-member.ts";
 
 /** Made by `npm run golden:data` with the build of that version, never made anew. */
@@ -58,9 +59,9 @@ test.each(VERSIONS)(
     const { keys, index } = unpack(version);
     await group.start(NAME);
     expect(await group.keyNames(NAME)).toEqual(keys);
-    await eventuallyAsync("the version rises", async () => {
+    await eventually(async () => {
       return (await group.status(NAME)).cluster_version === NEWEST_VERSION;
-    });
+    }, "the version rises");
     await group.createKey(NAME, "a new one");
     await group.end(NAME, "SIGKILL");
     await group.start(NAME);

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { readTestEvents } from "../../test/event-reader.ts";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 /** Processes start slowly on a loaded machine. */
 vi.setConfig({ testTimeout: 120_000 });
@@ -40,8 +40,9 @@ async function holderOf(id: string): Promise<string> {
 
 /** The task has written its first line, which follows its traps. */
 async function hasBegun(id: string, attempt: number): Promise<void> {
-  await eventuallyAsync("it has begun", async () =>
-    (await cluster.logs(id, `attempt=${attempt}`).catch(() => "")).startsWith("begins"),
+  await eventually(
+    async () => (await cluster.logs(id, `attempt=${attempt}`).catch(() => "")).startsWith("begins"),
+    "it has begun",
   );
 }
 
@@ -66,11 +67,13 @@ test("event stream: FAILED once, with reason, exit code, rank, node and last lin
       'if [ $RANK = 0 ]; then sleep 600; fi; i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo "line $i"; done; exit 7',
   });
   for (const name of cluster.masters.runningNames) {
-    await eventuallyAsync(`${name} knows of it`, async () =>
-      cluster.job(id, name).then(
-        () => true,
-        () => false,
-      ),
+    await eventually(
+      async () =>
+        cluster.job(id, name).then(
+          () => true,
+          () => false,
+        ),
+      `${name} knows of it`,
     );
   }
   const streams = cluster.masters.runningNames.map((name) =>
@@ -114,9 +117,9 @@ test("drain without a spare node: the job is pending, then resumes its checkpoin
   const waiting = await cluster.reaches(moved, "pending");
   expect(waiting).toMatchObject({ failures: 0, attempt: 1 });
   expect(waiting.explanation?.blockers.map(({ reason }) => reason)).toContain("NodesDraining");
-  await eventuallyAsync("the node is empty", async () => {
+  await eventually(async () => {
     return (await cluster.worker(holder)).jobs?.state === "drained";
-  });
+  }, "the node is empty");
   await resume(holder);
   expect(await cluster.reaches(moved, "running")).toMatchObject({ attempt: 2, failures: 0 });
   await hasBegun(moved, 2);
@@ -125,7 +128,7 @@ test("drain without a spare node: the job is pending, then resumes its checkpoin
   const saved = join(cluster.masters.folder, "checkpoints", moved);
   expect(readdirSync(saved)).toContain("c1");
   for (const id of ids) await cancel(id);
-  await eventuallyAsync("its checkpoints are gone with it", async () => !existsSync(saved));
+  await eventually(async () => !existsSync(saved), "its checkpoints are gone with it");
 });
 
 test("drain cancelled midway: the node is ready, and its jobs run on", async () => {
@@ -149,10 +152,10 @@ test("drain cancelled midway: the node is ready, and its jobs run on", async () 
   expect((await cluster.worker(holder)).jobs?.state).toBe("ready");
   writeFileSync(gate, "");
   // The preempted job has left and returns to the only free place with its checkpoint.
-  await eventuallyAsync("it runs again", async () => {
+  await eventually(async () => {
     const job = await cluster.job(leaving);
     return job.state === "running" && job.attempt === 2;
-  });
+  }, "it runs again");
   await hasBegun(leaving, 2);
   expect(await cluster.logs(leaving, "attempt=2")).toBe("begins, from [c1]\n");
   expect(await holderOf(leaving)).toBe(holder);
@@ -172,13 +175,13 @@ test("drain deadline: tasks that do not leave are killed", async () => {
   await hasBegun(id, 1);
   const holder = await holderOf(id);
   await drain(holder, 2);
-  await eventuallyAsync("the node is empty, long before the job's own grace", async () => {
+  await eventually(async () => {
     return (await cluster.worker(holder)).jobs?.state === "drained";
-  });
-  await eventuallyAsync("it runs on the other node", async () => {
+  }, "the node is empty, long before the job's own grace");
+  await eventually(async () => {
     const job = await cluster.job(id);
     return job.state === "running" && job.attempt === 2;
-  });
+  }, "it runs on the other node");
   expect(await holderOf(id)).not.toBe(holder);
   await resume(holder);
   await cancel(id);
@@ -195,10 +198,10 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
   const before = (await cluster.job(hit)).task_list[0]!;
   const file = join(cluster.dataDirectory(before.node_name), "gpu-faults");
   writeFileSync(file, `${before.devices[0]} Xid 79\n`);
-  await eventuallyAsync("it runs elsewhere", async () => {
+  await eventually(async () => {
     const job = await cluster.job(hit);
     return job.state === "running" && job.attempt === 2;
-  });
+  }, "it runs elsewhere");
   const after = await cluster.job(hit);
   expect(after).toMatchObject({ failures: 0, losses: 1 });
   const place = ({ node_name: node, devices }: typeof before) => `${node}/${devices}`;
@@ -215,17 +218,17 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
     ...{ ...all, name: "all", tasks: 8 },
   });
   expect(dry.verdict).toBe("unsatisfiable");
-  await eventuallyAsync("the master that is asked has heard of the fault", async () => {
+  await eventually(async () => {
     return (await cluster.worker(before.node_name)).gpus.some(({ fault }) => fault !== null);
-  });
+  }, "the master that is asked has heard of the fault");
   // A device that is still sick stays quarantined; a healthy one returns.
   await resume(before.node_name);
   expect((await cluster.worker(before.node_name)).jobs?.quarantined).toHaveLength(1);
   writeFileSync(file, "");
-  await eventuallyAsync("it is taken back", async () => {
+  await eventually(async () => {
     await resume(before.node_name);
     return (await cluster.worker(before.node_name)).jobs?.quarantined.length === 0;
-  });
+  }, "it is taken back");
   for (const id of ids) await cancel(id);
 });
 
@@ -236,10 +239,10 @@ test("preemption: the lower-priority job checkpoints, leaves, and resumes later"
   });
   await cluster.reaches(low, "running");
   await hasBegun(low, 1);
-  await eventuallyAsync("both ranks have begun", async () => {
+  await eventually(async () => {
     const lines = (await cluster.logs(low, "attempt=1")).trim().split("\n");
     return lines.length === 2;
-  });
+  }, "both ranks have begun");
   const go = join(cluster.masters.folder, randomUUID());
   const high = await cluster.submit({
     ...{ name: "high", tasks: 2, command: `until [ -e ${go} ]; do sleep 0.1; done` },

@@ -1,6 +1,7 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type ReadEvent, readTestEvents } from "../../test/event-reader.ts";
-import { eventuallyAsync, MasterGroup } from "../../test/master-group.ts";
+import { MasterGroup } from "../../test/master-group.ts";
 
 let group: MasterGroup;
 
@@ -48,7 +49,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     await group.end(watched, "SIGKILL");
     const next = group.runningNames[0]!;
     for (const id of ids) {
-      await eventuallyAsync("it waits", async () => (await stateOf(next, id)) === "pending");
+      await eventually(async () => (await stateOf(next, id)) === "pending", "it waits");
       await group.change(next, "DELETE", `/api/v1/jobs/${id}`);
     }
     const rest = await readTestEvents(url(next), group.adminKey, first.at(-1)?.id, isAllCancelled);
@@ -68,9 +69,9 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     await group.end(leader, "SIGKILL");
     const next = await group.leader();
     for (const master of group.runningNames) expect(await names(master)).toContain("kept");
-    await eventuallyAsync("the next leader has looked at it", async () => {
+    await eventually(async () => {
       return (await stateOf(next, id)) === "pending";
-    });
+    }, "the next leader has looked at it");
   });
 
   it("are all accepted, 200 at once through every master, in one order", async () => {
@@ -90,9 +91,9 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     const leader = await group.leader();
     const [follower] = followersOf(leader) as [string];
     const id = await submit(leader, "watched");
-    await eventuallyAsync(
-      "the follower has it",
+    await eventually(
       async () => (await stateOf(follower, id)) === "pending",
+      "the follower has it",
     );
     const path = `/api/v1/jobs/${id}`;
     const waiting = group.request(follower, "GET", `${path}?wait=60`);

@@ -1,13 +1,13 @@
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { ListedNodes } from "../../test/fixtures.ts";
-import { eventuallyWithin } from "../../test/http.ts";
 import { RaftControlPlane } from "../control-plane/raft/raft-control-plane.ts";
 import { taskUses } from "../nodes/task-uses.ts";
 import { startOrchestration } from "./orchestration.ts";
@@ -36,7 +36,7 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
     peers: new Map([["m1", server.address]]),
     snapshotEntries: 20,
   });
-  await eventuallyWithin(() => plane.status().role === "leader", 90_000);
+  await eventually(() => plane.status().role === "leader", undefined, 90_000);
   // Entries of an earlier start are applied once the new term has committed.
   await plane.readBarrier();
   const directoryOfNodes = new ListedNodes();
@@ -63,8 +63,12 @@ test("orchestration: jobs are placed through the log; a restarted master continu
       await plane.propose({ type: "job.submit", atMs: 1, jobId: jobId(n), spec });
     }
     const isPlaced = () => states(plane).filter(([state]) => state === "scheduled").length === 8;
-    await eventuallyWithin(isPlaced, 90_000);
-    await eventuallyWithin(() => states(plane).every(([state]) => state !== "accepted"), 90_000);
+    await eventually(isPlaced, undefined, 90_000);
+    await eventually(
+      () => states(plane).every(([state]) => state !== "accepted"),
+      undefined,
+      90_000,
+    );
   });
   await withMaster(async (plane) => {
     expect(states(plane).map(([, attempt]) => attempt)).toEqual([
@@ -81,7 +85,11 @@ test("orchestration: jobs are placed through the log; a restarted master continu
     const report = { jobId: jobId(0), attempt: 1, rank: 0, phase: "exited", exit } as const;
     const { nodeId } = task;
     await plane.propose({ type: "tasks.report", atMs: 2, nodeId, reports: [report] });
-    await eventuallyWithin(() => plane.state.jobs.get(jobId(8))?.state === "scheduled", 90_000);
+    await eventually(
+      () => plane.state.jobs.get(jobId(8))?.state === "scheduled",
+      undefined,
+      90_000,
+    );
     expect(plane.state.jobs.get(jobId(0))?.state).toBe("cancelled");
   });
 }, 300_000);

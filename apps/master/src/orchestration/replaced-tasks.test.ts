@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { eventually } from "@heddle/base/testing/eventually";
 import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 const leaseMs = 8_000;
 /** Processes start slowly and leases expire late on a loaded machine. */
@@ -33,17 +33,17 @@ async function logOfReplaced(
   await cluster.reaches(id, "running");
   const holder = (await cluster.job(id)).task_list[1]?.node_name ?? "";
   const log = () => cluster.logs(id, "rank=1&stream=stdout");
-  await eventuallyAsync("it has written", async () => (await log()).includes("line 5\n"));
+  await eventually(async () => (await log()).includes("line 5\n"), "it has written");
   cluster.signal(holder, "SIGSTOP");
   // A worker that wakes within its lease would still have its task.
   await delay(leaseMs + 1_000);
   if (workers.length === 2) {
-    await eventuallyAsync("it is lost", async () => (await cluster.job(id)).state === "recovering");
+    await eventually(async () => (await cluster.job(id)).state === "recovering", "it is lost");
     cluster.signal(holder, "SIGCONT");
   }
-  await eventuallyAsync("the replacement has written", async () => {
+  await eventually(async () => {
     return ((await log()).split("start of ")[2] ?? "").includes("line 9\n");
-  });
+  }, "the replacement has written");
   const second = (await cluster.job(id)).task_list[1]?.node_name ?? "";
   cluster.signal(holder, "SIGCONT");
   await cluster.call("DELETE", `/jobs/${id}`);

@@ -1,7 +1,7 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterEach, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 let cluster: JobCluster;
 /** Processes start slowly on a loaded machine. */
@@ -35,14 +35,15 @@ test("model: preempts a job for the only GPU, returns it, and moves without a ga
     resources: { gpu_count: 1, gpu_type: "H100", cpu_cores: 0.2, memory_gb: 0.2 },
   });
   await cluster.reaches(id, "running");
-  await eventuallyAsync("the job can be asked for a checkpoint", async () =>
-    (await cluster.logs(id)).includes("attempt 1 from []"),
+  await eventually(
+    async () => (await cluster.logs(id)).includes("attempt 1 from []"),
+    "the job can be asked for a checkpoint",
   );
   const registered = await cluster.masters.request("master-1", "POST", "/api/v1/models", {
     ...{ id: "m", source: "builtin://tiny", resources: { gpu_count: 1, gpu_type: "H100" } },
   });
   expect(registered.status).toBe(200);
-  await eventuallyAsync("the model is ready", async () => (await model()).status === "ready");
+  await eventually(async () => (await model()).status === "ready", "the model is ready");
   expect((await model()).replicas).toMatchObject([
     { phase: "ready", device: "gpu 0: H100 (simulated, on the CPU)" },
   ]);
@@ -51,8 +52,9 @@ test("model: preempts a job for the only GPU, returns it, and moves without a ga
   const removed = await cluster.masters.request("master-1", "DELETE", "/api/v1/models/m");
   expect(removed.status).toBe(200);
   await cluster.reaches(id, "running");
-  await eventuallyAsync("it goes on from its checkpoint", async () =>
-    (await cluster.logs(id)).includes("attempt 2 from [c1]"),
+  await eventually(
+    async () => (await cluster.logs(id)).includes("attempt 2 from [c1]"),
+    "it goes on from its checkpoint",
   );
   // A device in the options is claimed as well: the replica starts on the node where that device is
   // free. On a draining node it serves until its replacement does, for which the job leaves again.
@@ -61,12 +63,12 @@ test("model: preempts a job for the only GPU, returns it, and moves without a ga
   await cluster.masters.request("master-1", "POST", "/api/v1/models", {
     ...{ id: "m", source: "builtin://tiny", options: { device: "0" } },
   });
-  await eventuallyAsync("the model is ready again", async () => (await model()).status === "ready");
+  await eventually(async () => (await model()).status === "ready", "the model is ready again");
   const { id: node } = await cluster.worker("worker-2");
   await cluster.call("POST", `/workers/${node}/drain`, { deadline_seconds: 600 });
-  await eventuallyAsync("the node is empty", async () => {
+  await eventually(async () => {
     expect((await model()).status).toBe("ready");
     return (await cluster.worker("worker-2")).jobs?.state === "drained";
-  });
+  }, "the node is empty");
   await cluster.reaches(id, "pending");
 });

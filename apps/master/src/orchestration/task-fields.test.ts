@@ -1,8 +1,8 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 /** Processes start slowly on a loaded machine. */
 vi.setConfig({ testTimeout: 120_000 });
@@ -68,12 +68,12 @@ test("suspend: the job has its grace period to save, and no longer", async () =>
     command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done",
   });
   await cluster.reaches(id, "running");
-  await eventuallyAsync("it has begun", async () => (await cluster.logs(id)).startsWith("begins"));
+  await eventually(async () => (await cluster.logs(id)).startsWith("begins"), "it has begun");
   await cluster.call("POST", `/jobs/${id}/suspend`);
   await cluster.reaches(id, "suspended");
-  await eventuallyAsync("nothing of it is left", async () => {
+  await eventually(async () => {
     return (await cluster.worker("worker-1")).jobs?.tasks.length === 0;
-  });
+  }, "nothing of it is left");
   await cluster.call("POST", `/jobs/${id}/resume`);
   expect(await cluster.reaches(id, "running")).toMatchObject({ attempt: 2, failures: 0 });
   await cluster.call("DELETE", `/jobs/${id}`);

@@ -1,9 +1,9 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 /** Processes start and leaders change slowly on a loaded machine. */
 vi.setConfig({ testTimeout: 240_000 });
@@ -38,10 +38,10 @@ test.concurrent("job of two tasks: runs through a master and workers, with logs 
   });
   const job = await cluster.reaches(id, "succeeded");
   expect(job).toMatchObject({ attempt: 1, failure: null });
-  await eventuallyAsync("all lines are there", async () => {
+  await eventually(async () => {
     const lines = (await cluster.logs(id)).trim().split("\n");
     return lines.length === 4 && (await cluster.logs(id, "rank=1&stream=stderr")) === "warn\n";
-  });
+  }, "all lines are there");
   expect(await cluster.logs(id, "rank=1&stream=stdout&follow=true")).toMatch(
     /^rank 1 of 2, 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+\n$/,
   );
@@ -62,20 +62,17 @@ test.concurrent("follow: survives the death of leader and worker without lost or
   const id = await cluster.submit({ name: "lines", command: line, resources: small }, reader);
   await cluster.reaches(id, "running");
   const followed = cluster.follow(id, reader);
-  await eventuallyAsync("lines come", async () => followed.lines.length > 20);
+  await eventually(async () => followed.lines.length > 20, "lines come");
   await cluster.masters.end(leader, "SIGKILL");
-  await eventuallyAsync(
-    "a new leader has it",
-    async () => (await cluster.masters.leader()) !== leader,
-  );
+  await eventually(async () => (await cluster.masters.leader()) !== leader, "a new leader has it");
   gate.open();
   await followed.ended;
   const wanted = Array.from({ length: 250 }, (_, i) => `line ${i + 1}`);
   expect(followed.lines).toEqual(wanted);
   // Each master learns of the end separately.
-  await eventuallyAsync("the other one knows the end as well", async () => {
+  await eventually(async () => {
     return (await cluster.job(id, other)).state === "succeeded";
-  });
+  }, "the other one knows the end as well");
   expect(await cluster.job(id, other)).toMatchObject({ attempt: 1 });
   await cluster.end("worker-1", "SIGKILL");
   expect(await cluster.logs(id, "stream=stdout", other)).toBe(`${wanted.join("\n")}\n`);
@@ -148,9 +145,9 @@ test.concurrent("lost machine: the other rank's failure uses no retry; its own f
   const { task_list: tasks, losses } = await cluster.reaches(id, "running");
   cluster.signal(tasks[0]?.node_name ?? "", "SIGSTOP");
   gate.open();
-  await eventuallyAsync("it is known what happened", async () => {
+  await eventually(async () => {
     return (await cluster.job(id)).losses > losses;
-  });
+  }, "it is known what happened");
   const job = await cluster.job(id);
   expect(job).toMatchObject({ failures: 0, losses: losses + 1, failure: { reason: "NodeLost" } });
   expect(["retrying", "pending"]).toContain(job.state);
@@ -172,11 +169,11 @@ test.concurrent("progress: live on every master, also without a quorum", async (
   // Progress is logged every ten seconds: this many steps arrive without it.
   for (const master of cluster.masters.names) {
     const seen = new Set<number>();
-    await eventuallyAsync(`${master} tells of five steps`, async () => {
+    await eventually(async () => {
       const step = await stepAt(master);
       if (step > 0) seen.add(step);
       return seen.size >= 5;
-    });
+    }, `${master} tells of five steps`);
   }
   const leader = await cluster.masters.leader();
   const [left = "", other = ""] = cluster.masters.names.filter((name) => name !== leader);
@@ -187,8 +184,8 @@ test.concurrent("progress: live on every master, also without a quorum", async (
   await cluster.masters.end(other, "SIGKILL");
   const before = await stepAt(left);
   // Nothing can be committed any more.
-  await eventuallyAsync("it goes on", async () => (await stepAt(left)) > before + 5);
-  await eventuallyAsync("the stream as well", async () => (told.at(-1) ?? 0) > before + 5);
+  await eventually(async () => (await stepAt(left)) > before + 5, "it goes on");
+  await eventually(async () => (told.at(-1) ?? 0) > before + 5, "the stream as well");
   watching.abort();
   await watched;
   expect(told).toEqual([...new Set(told)].sort((a, b) => a - b));
@@ -217,14 +214,15 @@ test("worker stopped past its lease: is replaced, kills its task, adds nothing",
   const { attempt: first, task_list: tasks } = await cluster.reaches(id, "running");
   const holder = tasks[0]?.node_name ?? "";
   cluster.signal(holder, "SIGSTOP");
-  await eventuallyAsync("the next attempt runs", async () => {
+  await eventually(async () => {
     const job = await cluster.job(id);
     return job.attempt > first && job.state === "running";
-  });
+  }, "the next attempt runs");
   const before = await cluster.logs(id, `attempt=${first}`);
   cluster.signal(holder, "SIGCONT");
-  await eventuallyAsync("its task is dead", async () =>
-    (cluster.output.get(holder) ?? "").includes("a task is killed"),
+  await eventually(
+    async () => (cluster.output.get(holder) ?? "").includes("a task is killed"),
+    "its task is dead",
   );
   gate.open();
   const { attempt: last } = await cluster.reaches(id, "succeeded");

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
@@ -42,12 +42,12 @@ async function get(path: string, headers: Record<string, string> = {}, master = 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
 test("are listed with size, digest and location once the job has succeeded", async () => {
-  await eventuallyAsync("every master knows them", async () => {
+  await eventually(async () => {
     const answers = await Promise.all(
       cluster.masters.names.map(async (name) => (await get("", {}, name)).text()),
     );
     return answers.every((answer) => answer === answers[0] && answer.includes("large.bin"));
-  });
+  }, "every master knows them");
   const { data } = (await (await get("")).json()) as { data: Record<string, unknown>[] };
   expect(data.map(({ name, rank }) => `${rank} ${name}`)).toEqual([
     ...["0 empty", "0 greeting.txt", "0 large.bin", "0 sub/rank.txt"],
@@ -177,18 +177,18 @@ test("of a failed task are not kept; invalid names fail their task", async () =>
 test("outlive their worker's process; an error names it while it is away", async () => {
   await cluster.end("worker-1", "SIGKILL");
   let text = "";
-  await eventuallyAsync("the worker is gone", async () => {
+  await eventually(async () => {
     const reply = await get("/greeting.txt");
     text = await reply.text();
     return reply.status === 503;
-  });
-  await eventuallyAsync("it is known as not attached", async () => {
+  }, "the worker is gone");
+  await eventually(async () => {
     text = await (await get("/greeting.txt")).text();
     return text.includes("not attached");
-  });
+  }, "it is known as not attached");
   expect(text).toMatch(/The artifact greeting.txt lies on the worker worker-1 \(/);
   await cluster.startWorker("worker-1", { artifactReplica: replica() });
-  await eventuallyAsync("it is back", async () => (await get("/greeting.txt")).status === 200);
+  await eventually(async () => (await get("/greeting.txt")).status === 200, "it is back");
 });
 
 test("of a worker lost with its disk come from the second copy", async () => {
@@ -202,11 +202,11 @@ test("of a worker lost with its disk come from the second copy", async () => {
   await cluster.end("worker-2", "SIGKILL");
   rmSync(join(cluster.masters.folder, "worker-2"), { recursive: true, force: true });
   const path = `/api/v1/jobs/${lost}/artifacts/x`;
-  await eventuallyAsync("every master has it", async () => {
+  await eventually(async () => {
     const replies = await Promise.all(
       cluster.masters.names.map((name) => cluster.masters.request(name, "GET", path)),
     );
     const texts = await Promise.all(replies.map((reply) => reply.text()));
     return texts.every((text) => text === "kept\n");
-  });
+  }, "every master has it");
 });

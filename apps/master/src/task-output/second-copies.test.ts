@@ -1,9 +1,9 @@
 import { globSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-import { eventuallyAsync } from "../../test/master-group.ts";
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
@@ -55,16 +55,16 @@ test("second copies in S3: artifacts and checkpoints outlive a worker and its di
       "cp $HEDDLE_CHECKPOINT_DIR/$HEDDLE_RESUME_FROM/step $HEDDLE_ARTIFACT_DIR/x",
     ].join("\n"),
   });
-  await eventuallyAsync("its checkpoint is told, and so copied", async () => {
+  await eventually(async () => {
     const job = await cluster.call<{ checkpoint: unknown }>("GET", `/jobs/${running}`);
     return job.checkpoint !== null;
-  });
+  }, "its checkpoint is told, and so copied");
   await startWorker("worker-2");
   await lose("worker-1");
   await cluster.reaches(running, "succeeded");
   expect(await artifact(running)).toBe("41\n");
   expect(await artifact(saved)).toBe("kept");
-  await eventuallyAsync("the copies of its checkpoints go with the job", async () => {
+  await eventually(async () => {
     return globSync("copies/checkpoints/**/*_object", { cwd: store.directory }).length === 0;
-  });
+  }, "the copies of its checkpoints go with the job");
 });

@@ -1,6 +1,7 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
-import { eventuallyWithin, postChat, send } from "../../../test/http.ts";
+import { postChat, send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 import type { NodeView } from "../../nodes/node-directory.ts";
 
@@ -121,7 +122,7 @@ describe("operational paths", () => {
     const abort = new AbortController();
     const body = { ...hello, stream: true, max_tokens: 5000 };
     const stream = await postChat(own, body, { signal: abort.signal });
-    await eventuallyWithin(() => own.dispatch.generatedTokens >= 100);
+    await eventually(() => own.dispatch.generatedTokens >= 100);
     const value = async (name: string): Promise<number> => {
       const metrics = await (await fetch(`${own.url}/metrics`)).text();
       return Number(new RegExp(`^${name}\\{.*\\} (\\S+)$`, "m").exec(metrics)?.[1] ?? 0);
@@ -132,7 +133,7 @@ describe("operational paths", () => {
     expect(await value("vllm:inter_token_latency_seconds_count")).toBeGreaterThanOrEqual(98);
     abort.abort();
     await expect(stream.text()).rejects.toThrow();
-    await eventuallyWithin(() => own.rows.length === 1);
+    await eventually(() => own.rows.length === 1);
     const [row] = own.rows;
     expect(row?.completionTokens).toBeGreaterThanOrEqual(99);
     expect(await value("vllm:generation_tokens_total")).toBe(row?.completionTokens);
@@ -147,7 +148,7 @@ describe("operational paths", () => {
     full.dispatch.script.tokenDelayMs = 20;
     const abort = new AbortController();
     const first = postChat(full, { ...hello, max_tokens: 5000 }, { signal: abort.signal });
-    await eventuallyWithin(() => full.dispatch.running === 1);
+    await eventually(() => full.dispatch.running === 1);
     for (let i = 0; i < 3; i++) expect((await postChat(full, hello)).status).toBe(503);
     abort.abort();
     await expect(first).rejects.toThrow();

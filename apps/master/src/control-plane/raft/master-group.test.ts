@@ -1,12 +1,14 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { eventuallyAsync, MasterGroup } from "../../../test/master-group.ts";
+import { MasterGroup } from "../../../test/master-group.ts";
 import { atLeastFourOfFive } from "../../../test/tries.ts";
 
 let group: MasterGroup;
 
 async function seesKey(name: string, label: string): Promise<void> {
-  await eventuallyAsync(`${name} has the key ${label}`, async () =>
-    (await group.keyNames(name)).includes(label),
+  await eventually(
+    async () => (await group.keyNames(name)).includes(label),
+    `${name} has the key ${label}`,
   );
 }
 
@@ -33,11 +35,11 @@ describe("three masters", { timeout: 180_000 }, () => {
       expect(models.status).toBe(200);
     }
     await group.createKey(third as string, "through a follower");
-    await eventuallyAsync("the leader is shown, and no master to be behind it", async () => {
+    await eventually(async () => {
       const { leader, masters } = await group.status(third as string);
       const shown = masters.find(({ id }) => id === leader);
       return shown?.role === "leader" && shown.lag === 0;
-    });
+    }, "the leader is shown, and no master to be behind it");
     await seesKey(second, "through a follower");
     await group.start(first);
     await seesKey(first, "through a follower");
@@ -49,9 +51,9 @@ describe("three masters", { timeout: 180_000 }, () => {
     await seesKey("master-3", "kept");
     await group.end("master-1", "SIGKILL");
     await group.end("master-2", "SIGKILL");
-    await eventuallyAsync("the last one has no leader", async () => {
+    await eventually(async () => {
       return (await group.status("master-3")).leader === null;
-    });
+    }, "the last one has no leader");
     const refused = await group.request("master-3", "POST", "/api/v1/keys", { name: "lost" });
     expect(refused.status).toBe(503);
     expect(await refused.json()).toMatchObject({ code: "unavailable", retryable: true });
@@ -102,10 +104,10 @@ describe("three masters", { timeout: 180_000 }, () => {
     group.wipe(wiped);
     await group.start(wiped);
     await seesKey(wiped, "key 59");
-    await eventuallyAsync("it votes again", async () => {
+    await eventually(async () => {
       const view = (await group.status(leader)).masters.find(({ id }) => id === wiped);
       return view?.role === "follower" && view.member !== before?.member;
-    });
+    }, "it votes again");
     expect((await group.status(wiped)).snapshot_index).toBeGreaterThan(20);
     await group.createKey(wiped, "after");
     await expectEqualStates();
@@ -127,7 +129,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     }
     const asked = await group.request(leader, "POST", "/api/v1/cluster/transfer", { to: next });
     expect(asked.status).toBe(202);
-    await eventuallyAsync("the other leads", async () => (await group.leader()) === next);
+    await eventually(async () => (await group.leader()) === next, "the other leads");
     const removed = await group.request(next, "DELETE", `/api/v1/cluster/masters/${next}`);
     expect(removed.status).toBe(200);
     // Nobody tells it any more who leads, and what is committed.
@@ -161,10 +163,12 @@ describe("one master", { timeout: 120_000 }, () => {
     for (const name of ["master-2", "master-3"]) {
       await group.start(name);
       await seesKey(name, "first");
-      await eventuallyAsync(`${name} votes`, async () =>
-        (await group.status("master-1")).masters.some(
-          ({ id, role }) => id === name && role === "follower",
-        ),
+      await eventually(
+        async () =>
+          (await group.status("master-1")).masters.some(
+            ({ id, role }) => id === name && role === "follower",
+          ),
+        `${name} votes`,
       );
     }
     await group.end("master-1", "SIGKILL");
@@ -176,11 +180,11 @@ describe("one master", { timeout: 120_000 }, () => {
 
 /** The same number of commands must have led to the same state on all. */
 async function expectEqualStates(): Promise<void> {
-  await eventuallyAsync("all masters have the same state", async () => {
+  await eventually(async () => {
     const views = await Promise.all(group.runningNames.map((name) => group.status(name)));
     const [first] = views;
     return views.every(
       ({ commands, state_hash }) => commands === first?.commands && state_hash === first.state_hash,
     );
-  });
+  }, "all masters have the same state");
 }

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
+import { eventually } from "@heddle/base/testing/eventually";
 import { admissionProof } from "@heddle/consensus/member/admission";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { Formation } from "@heddle/consensus/member/formation";
@@ -23,7 +24,6 @@ import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { eventuallyAsync } from "../../../test/master-group.ts";
 import { RaftControlPlane } from "./raft-control-plane.ts";
 
 const byToken: NodeCredentials = { clusterToken: "a-token-for-tests-only" };
@@ -201,16 +201,17 @@ test("a second master of a name in use is refused, and the one that runs stays",
     code: "conflict",
     message: expect.stringMatching(/^m3 is a master of this group already, and runs \(member 3 at/),
   });
-  await eventuallyAsync("all have three members", async () =>
-    members().every((ids) => ids.join() === "1,2,3"),
+  await eventually(
+    async () => members().every((ids) => ids.join() === "1,2,3"),
+    "all have three members",
   );
   await close(third);
   opened = opened.filter((each) => each !== third);
   const token = await add(first.plane, "m3");
-  await eventuallyAsync("its successor is let in", async () => {
+  await eventually(async () => {
     const found = await find("127.0.0.1:1", token).catch(() => undefined);
     return found?.id === 4;
-  });
+  }, "its successor is let in");
 });
 
 test("a master that was let in and did not hear it asks again, and begins no log of its own", async () => {
@@ -251,7 +252,7 @@ test("a master whose state came apart from the others' ends", async () => {
   await second.plane.readBarrier();
   second.plane.state.keys.set("bbbbbbbb", keyOf("bbbbbbbb"));
   for (let at = 0; at < 30; at++) await first.plane.propose(create(`cccccc${10 + at}`));
-  await eventuallyAsync("the second one ends", async () => second.faults.length > 0);
+  await eventually(async () => second.faults.length > 0, "the second one ends");
   expect(second.faults[0]).toMatch(/differs from that of a majority/);
   expect([...first.faults, ...third.faults]).toEqual([]);
   await expect(second.plane.propose(create("dddddddd"))).rejects.toMatchObject({
@@ -372,17 +373,17 @@ test("masters under TLS agree, and the Raft thread shows a renewed certificate",
   };
   const before = await shown();
   two.update((await certificate("m2")).material);
-  await eventuallyAsync("the new one is shown", async () => (await shown()) !== before);
+  await eventually(async () => (await shown()) !== before, "the new one is shown");
   await second.plane.propose(create("bbbbbbbb"));
 });
 
 test("the counts of the Raft thread and of the main thread are told as one", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");
-  await eventuallyAsync("the version is raised, which is a proposal too", async () => {
+  await eventually(async () => {
     const { clusterVersion, supportedVersion } = only.plane.status();
     return clusterVersion === supportedVersion;
-  });
+  }, "the version is raised, which is a proposal too");
   const before = only.plane.counts().proposals;
   for (let at = 0; at < 5; at++) await only.plane.propose(create(`cccccc${10 + at}`));
   const { content, index } = await only.plane.takeBackup(false);

@@ -1,8 +1,9 @@
 import { AppError } from "@heddle/base/errors";
+import { eventually } from "@heddle/base/testing/eventually";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
-import { eventsOf, eventuallyWithin, postChat } from "../../../test/http.ts";
+import { eventsOf, postChat } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 
 let server: TestMaster;
@@ -201,12 +202,12 @@ describe("chat: a client that disconnects", () => {
     const body = { ...hello, stream, max_tokens: 5000 };
     const reply = postChat(server, body, { signal: abort.signal });
     if (stream) await (await reply).body?.getReader().read();
-    await eventuallyWithin(() => server.dispatch.generatedTokens >= generated + 2);
+    await eventually(() => server.dispatch.generatedTokens >= generated + 2);
     abort.abort();
     await reply.catch(() => undefined);
-    await eventuallyWithin(() => server.dispatch.running === 0);
+    await eventually(() => server.dispatch.running === 0);
     expect(server.dispatch.cancelled).toBe(before + 1);
-    await eventuallyWithin(() => server.rows.at(-1)?.errorCode === "cancelled");
+    await eventually(() => server.rows.at(-1)?.errorCode === "cancelled");
     expect(server.rows.at(-1)?.completionTokens).toBeGreaterThan(0);
   });
 });
@@ -220,7 +221,7 @@ describe("chat: a client that does not read", () => {
     expect(reply.status).toBe(200);
     let last = -1;
     let unchanged = 0;
-    await eventuallyWithin(() => {
+    await eventually(() => {
       unchanged = last === server.dispatch.generatedTokens && last > before ? unchanged + 1 : 0;
       last = server.dispatch.generatedTokens;
       return unchanged === 20;
@@ -228,14 +229,14 @@ describe("chat: a client that does not read", () => {
     expect(server.dispatch.running).toBe(1);
     expect(server.dispatch.generatedTokens - before).toBeLessThan(10_000);
     abort.abort();
-    await eventuallyWithin(() => server.dispatch.running === 0);
+    await eventually(() => server.dispatch.running === 0);
   });
 
   it("is cut with request_timeout after the stall limit, and is accounted", async () => {
     const strict = await startTestMaster({ stallMs: 100 });
     const body = { ...hello, stream: true, max_tokens: 100_000, logprobs: true, top_logprobs: 20 };
     const reply = await postChat(strict, body);
-    await eventuallyWithin(() => strict.rows.at(-1)?.errorCode === "request_timeout");
+    await eventually(() => strict.rows.at(-1)?.errorCode === "request_timeout");
     expect(strict.dispatch.running).toBe(0);
     await expect(reply.text()).rejects.toThrow();
     await strict.master.close(0);
@@ -374,7 +375,7 @@ describe("chat: a master that closes", () => {
     closing.dispatch.script.tokenDelayMs = 20;
     const short = postChat(closing, { ...hello, max_tokens: 3 });
     const long = postChat(closing, { ...hello, max_tokens: 5000, stream: true });
-    await eventuallyWithin(() => closing.dispatch.running === 2);
+    await eventually(() => closing.dispatch.running === 2);
     const closed = closing.master.close(300);
     expect((await postChat(closing, hello)).status).toBe(503);
     expect((await fetch(`${closing.url}/readyz`)).status).toBe(503);
@@ -391,7 +392,7 @@ describe("chat: a master that closes", () => {
       failAfter: { tokens: 20, error: new AppError("worker_lost", "14 UNAVAILABLE") },
     };
     const stream = postChat(closing, { ...hello, max_tokens: 5000, stream: true });
-    await eventuallyWithin(() => closing.dispatch.running === 1);
+    await eventually(() => closing.dispatch.running === 1);
     const closed = closing.master.close(10_000);
     const events = eventsOf(await (await stream).text());
     expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({

@@ -1,12 +1,7 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import type { GenerateRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import {
-  collect,
-  deltaText,
-  eventuallyTrue,
-  scriptedText,
-  TestCluster,
-} from "../../../test/test-cluster.ts";
+import { collect, deltaText, scriptedText, TestCluster } from "../../../test/test-cluster.ts";
 import { atLeastFourOfFive } from "../../../test/tries.ts";
 import { type ReadyReplica, ReplicaDispatch } from "./inference-dispatch.ts";
 
@@ -50,7 +45,7 @@ describe("cancellation", () => {
       const answer = await cluster.start("m", "@tokens=100000 @every=2");
       for await (const event of answer.events) if (event.type === "delta") break;
       const leftMs = performance.now();
-      await eventuallyTrue("the slot is free", () => load().running === 0);
+      await eventually(() => load().running === 0, "the slot is free");
       expect(performance.now() - leftMs).toBeLessThan(1_000);
     });
   });
@@ -63,7 +58,7 @@ describe("cancellation", () => {
     setTimeout(() => controller.abort(), 20);
     const events = await collect(answer.events);
     expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
-    await eventuallyTrue("the slot is free", () => load().running === 0);
+    await eventually(() => load().running === 0, "the slot is free");
   });
 
   test("a call cancelled in the queue leaves it", async () => {
@@ -71,7 +66,7 @@ describe("cancellation", () => {
     await cluster.start("m", "@tokens=100000 @every=5");
     const controller = new AbortController();
     const waiting = cluster.start("m", "@tokens=1", { signal: controller.signal });
-    await eventuallyTrue("it waits", () => cluster.link.stats().queued === 1);
+    await eventually(() => cluster.link.stats().queued === 1, "it waits");
     controller.abort();
     await expect(waiting).rejects.toMatchObject({ code: "cancelled" });
     expect(cluster.link.stats().queued).toBe(0);
@@ -83,7 +78,7 @@ describe("limits", () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0, master: { maxQueued: 2 } });
     const running = await cluster.start("m", "@tokens=50 @every=5");
     const waiting = [cluster.start("m", "@tokens=1"), cluster.start("m", "@tokens=1")];
-    await eventuallyTrue("two wait", () => cluster.link.stats().queued === 2);
+    await eventually(() => cluster.link.stats().queued === 2, "two wait");
     const error = await cluster.start("m", "@tokens=1").catch((reason: unknown) => reason);
     expect(error).toMatchObject({ code: "overloaded", model: "m" });
     expect((error as { retryAfterMs: number }).retryAfterMs).toBeGreaterThanOrEqual(1_000);
@@ -165,7 +160,7 @@ describe("limits", () => {
   test("a slow reader stalls only itself, in a bounded window, and loses nothing", async () => {
     await start({ workers: 1 });
     const slow = await cluster.start("m", "@tokens=3000");
-    await eventuallyTrue("its engine is done", () => load().generatedTokens === 3_000);
+    await eventually(() => load().generatedTokens === 3_000, "its engine is done");
     const quick = await cluster.start("m", "@tokens=50");
     expect(deltaText(await collect(quick.events))).toBe(scriptedText(50));
     const events = await collect(slow.events);
@@ -190,11 +185,11 @@ describe("limits", () => {
     const ofMany = Array.from({ length: 11 }, () =>
       cluster.start("m", "@tokens=100000 @every=5", many).catch((error: unknown) => error),
     );
-    await eventuallyTrue("its calls fill the queue", () => cluster.link.stats().queued === 3);
-    await eventuallyTrue("and the engine", () => load().running === 4 && load().waiting === 4);
+    await eventually(() => cluster.link.stats().queued === 3, "its calls fill the queue");
+    await eventually(() => load().running === 4 && load().waiting === 4, "and the engine");
     const few = cluster.start("m", "@tokens=5", { fairKey: "few" });
     expect(await ofMany.at(-1)).toMatchObject({ code: "overloaded" });
-    await eventuallyTrue("the engine has the other key's call", () => load().waiting === 5);
+    await eventually(() => load().waiting === 5, "the engine has the other key's call");
     expect(cluster.link.stats().queued).toBe(2);
     controller.abort();
     expect(deltaText(await collect((await few).events))).toBe(scriptedText(5));
@@ -252,20 +247,23 @@ describe("failures", () => {
     expect(last).toMatchObject({ type: "failed", error: { code: "engine_failed" } });
     const again = await cluster.start("m", "@tokens=2");
     expect(deltaText(await collect(again.events))).toBe(scriptedText(2));
-    await eventuallyTrue("the restart is reported", () => {
+    await eventually(() => {
       const [node] = cluster.link.directory.nodes();
       return node?.replicas[0]?.load.restarts === 1;
-    });
+    }, "the restart is reported");
   });
 
   test("a call on the only engine's crash waits for its restart, within a limit", async () => {
     await start({ workers: 1 });
     const stuck = cluster.start("m", "@hang").catch((error: unknown) => error);
     for (const retries of [0, 1, 2]) {
-      await eventuallyTrue(`the call is in engine ${retries + 1}`, () => {
-        const stats = cluster.link.stats();
-        return stats.retries === retries && stats.queued === 0 && load().running === 1;
-      });
+      await eventually(
+        () => {
+          const stats = cluster.link.stats();
+          return stats.retries === retries && stats.queued === 0 && load().running === 1;
+        },
+        `the call is in engine ${retries + 1}`,
+      );
       const crash = await cluster.start("m", "@tokens=2 @crash @after=1");
       expect((await collect(crash.events)).at(-1)).toMatchObject({ type: "failed" });
     }
@@ -313,19 +311,19 @@ describe("placement", () => {
     cluster.control.remove("one");
     await cluster.workersReady("one", 0);
     await cluster.workersReady("m", 2);
-    await eventuallyTrue("nothing else is left", () => {
+    await eventually(() => {
       const replicas = cluster.link.directory.nodes().flatMap((node) => node.replicas);
       return replicas.map(({ deployment }) => deployment).join() === "m,m";
-    });
+    }, "nothing else is left");
   });
 
   test("a changed specification restarts the engine with it", async () => {
     await start({ workers: 1, maxSequences: 4 });
     cluster.control.deploy("m", "every-worker", { maxSequences: 7 });
-    await eventuallyTrue("the engine runs as asked", () => {
+    await eventually(() => {
       const replica = cluster.link.directory.nodes()[0]?.replicas[0];
       return replica?.phase === "ready" && replica.load.maxSequences === 7;
-    });
+    }, "the engine runs as asked");
   });
 
   test("the replica of a lost worker is placed on another", async () => {
@@ -334,14 +332,14 @@ describe("placement", () => {
     cluster.control.deploy("one", 1);
     await cluster.workersReady("one", 1);
     await cluster.startWorker({ name: "second" });
-    await eventuallyTrue("both are attached", () => cluster.link.directory.nodes().length === 2);
+    await eventually(() => cluster.link.directory.nodes().length === 2, "both are attached");
     first.kill("SIGKILL");
     const answer = await cluster.start("one", "@tokens=1").catch(() => undefined);
     if (answer) await collect(answer.events);
-    await eventuallyTrue("the other runs it", () => {
+    await eventually(() => {
       const nodes = cluster.link.directory.nodes();
       return nodes.length === 1 && nodes[0]?.replicas[0]?.phase === "ready";
-    });
+    }, "the other runs it");
     expect(cluster.link.directory.nodes()[0]?.name).toBe("second");
   });
 });

@@ -1,5 +1,6 @@
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { collect, eventuallyTrue, TestCluster } from "../../../test/test-cluster.ts";
+import { collect, TestCluster } from "../../../test/test-cluster.ts";
 import { planPlacement } from "./placement-plan.ts";
 
 let cluster: TestCluster;
@@ -33,7 +34,7 @@ test("draining worker: no new call, its running call ends, then its replica goes
   expect(replicas()).toEqual(["one", "two"]);
   const events = await collect(answer.events);
   expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 400 } });
-  await eventuallyTrue("the replica is gone", () => replicas().length === 1);
+  await eventually(() => replicas().length === 1, "the replica is gone");
 });
 
 test("drained worker: its replica moves to another; alone it takes no call", async () => {
@@ -53,7 +54,7 @@ test("drained worker: its replica moves to another; alone it takes no call", asy
     message: expect.stringContaining("drained"),
   });
   await cluster.startWorker({ name: "two" });
-  await eventuallyTrue("it has moved", () => replicas().join() === "two");
+  await eventually(() => replicas().join() === "two", "it has moved");
   const moved = await cluster.start("m", "@tokens=1");
   expect(moved.node).toBe(cluster.node("two"));
   await collect(moved.events);

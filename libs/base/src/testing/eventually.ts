@@ -1,0 +1,21 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Longer than any loaded machine needs. */
+const PATIENCE_MS = 50_000;
+const MAX_PAUSE_MS = 50;
+
+/** Polls until the condition holds; rejects with what was waited for once the time is over. */
+export async function eventually(
+  condition: () => boolean | Promise<boolean>,
+  what: string | (() => string) = String(condition),
+  timeoutMs = PATIENCE_MS,
+): Promise<void> {
+  const endMs = performance.now() + timeoutMs;
+  for (let pauseMs = 5; !(await condition()); pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
+    if (performance.now() > endMs) {
+      const text = typeof what === "string" ? what : what();
+      throw new Error(`not within ${timeoutMs} ms: ${text}`);
+    }
+    await delay(pauseMs);
+  }
+}
