@@ -328,6 +328,8 @@ export interface IssuedJoinToken {
   readonly tls: boolean;
   readonly token: string;
   readonly expires_at: string;
+  /** Id of the key that encrypts the state; null where it is not encrypted. */
+  readonly secrets_key: string | null;
 }
 
 /** The job that has trained a model, and what it was made of. */

@@ -7,7 +7,7 @@ import { Isolation } from "./isolation.ts";
 vi.setConfig({ testTimeout: 90_000 });
 
 test.runIf(process.getuid?.() === 0)(
-  "isolation: root with Landlock alone counts as not isolated, and the reason says so",
+  "isolation: root with Landlock alone is not isolated, and the reason says so",
   async () => {
     const dataDirectory = mkdtempSync(join(tmpdir(), "heddle-isolation-"));
     onTestFinished(() => rmSync(dataDirectory, { recursive: true }));

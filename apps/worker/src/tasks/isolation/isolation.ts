@@ -54,7 +54,7 @@ const switchCapabilities = [0n, 1n, 3n, 5n, 6n, 7n];
 export interface Isolated {
   readonly confinement: Confinement;
   readonly environment: Readonly<Record<string, string>>;
-  /** Whom nobody but tasks of the job has; undefined where there is none. */
+  /** The user of this job's tasks alone; undefined where the worker cannot switch. */
   readonly user: number | undefined;
   /** To be called when nothing of the task runs any more. */
   release(): void;

@@ -23,7 +23,7 @@ try {
   try {
     writeSync(ORDERS_FD, `${message}\n`);
   } catch {
-    // The worker is gone; the exit status tells the next one.
+    // The worker is gone; its successor reads the exit status.
   }
   process.exit(cannotExecute);
 }

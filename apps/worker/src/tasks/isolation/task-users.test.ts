@@ -29,7 +29,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(root, { recursive: true }));
 
-test("users: a job's id does not tell its user, and workers with the same checkpoints agree", () => {
+test("users: a job id does not reveal its user; workers on one checkpoint root agree", () => {
   const wide = { first: 1_912_000_000, last: 1_912_999_999 };
   const jobs = Array.from({ length: 20 }, (_, i) => `job_${i}`);
   const guess = (job: string) =>

@@ -56,7 +56,7 @@ export class TaskUsers {
     this.#root = root;
   }
 
-  /** Whether its users are the tasks' alone; one user for all may be somebody's. */
+  /** Whether its users are the tasks' alone; a single configured user may have other programs. */
   get isExclusive(): boolean {
     return this.#range.last > this.#range.first;
   }

@@ -4,7 +4,7 @@ import { expect, type TestContext, test, vi } from "vitest";
 import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 
 // Programs that leave their task's session, parents and environment. The worker of these tests has a
-// user without privileges, so that neither another user nor, usually, a cgroup tells them from others.
+// user without privileges, so that neither another user nor, usually, a cgroup identifies them.
 
 vi.setConfig({ testTimeout: 120_000 });
 

@@ -68,7 +68,7 @@ export class SocketFolders {
     return mkdtempSync(join(root, this.#prefix));
   }
 
-  /** Whoever could write a task's record must not have this worker remove another folder. */
+  /** A forged task record must not make this worker remove another folder. */
   #isOwn(path: string): boolean {
     if (!this.#roots.includes(dirname(path)) || !basename(path).startsWith(this.#prefix))
       return false;
