@@ -24,6 +24,7 @@ test("node flags: masters, the token without its line end, and the defaults", ()
   const { flags, extra } = readNodeFlags([...valid, "--threads", "3"], ["threads"]);
   expect(flags).toEqual({
     dataDirectory: folder,
+    secretPaths: [folder, tokenFile],
     name: undefined,
     grpcHost: "127.0.0.1",
     grpcPort: 0,
