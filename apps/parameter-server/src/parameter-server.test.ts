@@ -230,7 +230,7 @@ describe("invalid flags end it with 2 and one line of advice", () => {
     [
       "a master without a port",
       () => ["--data", data, "--masters", "here", ...token()],
-      /HOST:PORT, not here/,
+      /HOST:PORT with a port from 1 to 65535, not here/,
     ],
     [
       "no token",
