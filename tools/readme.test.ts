@@ -45,6 +45,7 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, text: string]>>
     "cartpole",
   ],
   "npm test": ["tools/summarize-tests.test.ts", "passed"],
+  "NX_SKIP_NX_CACHE=true npm test": ["tools/nx.test.ts", "from the cache"],
   "npm run typecheck && npm run lint": [".ci/run", "lint"],
   ".ci/run": [".ci/run", "npm"],
 };
