@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
+import { TEST_ENVIRONMENT } from "./nx/plugin.mjs";
 import { reportOf } from "./nx/reports.mjs";
+import { readSources, repositoryFiles } from "./tidy/source-file.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), "heddle-nx-"));
@@ -46,6 +48,16 @@ test("nx: tests of an unchanged package are not run again", { timeout: 240_000 }
   expect(passedTests()).toBe(passed);
   writeFileSync(added, "A file that is no part of the package.\n");
   expect(run()).not.toContain("from the cache");
+});
+
+test("nx: a variable that selects what tests run is part of the cache's key", () => {
+  const isTest = (path: string) => /\.test\.ts$/.test(path);
+  const read = readSources(root, repositoryFiles(root))
+    .filter(({ path }) => isTest(path))
+    .flatMap(({ text }) => [...text.matchAll(/process\.env(?:\["|\.)(HEDDLE_[A-Z_]+)/g)])
+    .map(([, name]) => name);
+  expect(read).toContain("HEDDLE_PROPERTY_RUNS");
+  expect(read.filter((name) => !TEST_ENVIRONMENT.includes(name ?? ""))).toEqual([]);
 });
 
 test("nx: the graph has the layers of the packages", { timeout: 120_000 }, () => {

@@ -12,18 +12,33 @@ const BUILD = {
 
 /** Tests of an app start the other apps' programs too; the tools' tests read the whole repository. */
 const TEST_INPUTS = {
-  libs: ["default", "^default"],
-  apps: ["{workspaceRoot}/{apps,libs,proto,examples,bin}/**/*"],
+  libs: ["default", "^default", "{workspaceRoot}/proto/**/*", "{workspaceRoot}/docs/errors.md"],
+  apps: ["{workspaceRoot}/{apps,libs,proto,examples,bin,docs}/**/*"],
   bench: ["{workspaceRoot}/{apps,libs,proto,bench}/**/*"],
   tools: ["{workspaceRoot}/**/*"],
 };
+
+/** Variables that select what tests run: a result holds for their values alone. */
+export const TEST_ENVIRONMENT = [
+  "HEDDLE_ARTIFACT_DIR",
+  "HEDDLE_DATA",
+  "HEDDLE_DEMO_WEIGHTS",
+  "HEDDLE_PROPERTY_RUNS",
+  "HEDDLE_PYTHON",
+  "HEDDLE_RAFT_SEED",
+  "HEDDLE_RAFT_SEEDS",
+  "HEDDLE_SIMULATION_SEED",
+  "HEDDLE_SIMULATION_SEEDS",
+  "HEDDLE_SOAK_JOBS",
+  "HEDDLE_TEST_DATA",
+];
 
 function testTarget(folder) {
   const kind = folder.split("/")[0];
   return {
     executor: "./tools/nx:test",
     cache: true,
-    inputs: [...TEST_INPUTS[kind], "toolchain", { env: "HEDDLE_TEST_DATA" }],
+    inputs: [...TEST_INPUTS[kind], "toolchain", ...TEST_ENVIRONMENT.map((env) => ({ env }))],
     outputs: [`{workspaceRoot}/${reportOf(folder)}`],
   };
 }
