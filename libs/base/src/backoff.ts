@@ -27,7 +27,7 @@ export class Backoff {
     return stepMs / 2 + (stepMs / 2) * this.#random();
   }
 
-  /** Call after a success: the next delay starts from the base again. */
+  /** Restarts the delays from the base; call it after a success. */
   reset(): void {
     this.#attempt = 0;
   }

@@ -67,7 +67,7 @@ test("beneath: a pipe, a socket or a folder is refused at once", async () => {
   await expect(openFileBeneath(root(), "pipe", constants.O_WRONLY)).rejects.toThrow("ENXIO");
 });
 
-test("beneath: folders are made, files listed and trees removed, and links stay links", async () => {
+test("beneath: folders are created, files listed and trees removed; links stay links", async () => {
   await makeDirectoryBeneath(root(), "c/d/e");
   await makeDirectoryBeneath(root(), "c/d/e");
   writeFileSync(join(root(), "c/d/y"), "12");
@@ -87,8 +87,8 @@ test("beneath: folders are made, files listed and trees removed, and links stay 
   expect(existsSync(join(folder, "secret/key"))).toBe(true);
 });
 
-test("beneath: trees of any depth, mode and name are removed, also by a user without rights", async () => {
-  // Only a process that changes its directory makes a path this long.
+test("beneath: removes trees of any depth, mode and name, also without privileges", async () => {
+  // Only a process that changes its directory can create a path this long.
   const program = `
     const { mkdirSync, writeFileSync, chmodSync } = require("node:fs");
     const begin = process.cwd();
@@ -111,7 +111,9 @@ test("beneath: trees of any depth, mode and name are removed, also by a user wit
   expect(existsSync(join(root(), "tree"))).toBe(false);
 });
 
-/** Replaces `root/a` by a link to `secret` and back, without a pause, until it is killed. */
+/**
+ * Alternates `root/a` between a link to `secret` and a folder, without a pause, until it is killed.
+ */
 const SWAP = `
   const fs = require("node:fs");
   const [own, link, spare] = process.argv.slice(1);
@@ -121,7 +123,7 @@ const SWAP = `
     fs.renameSync(own, link); fs.renameSync(spare, own);
   }`;
 
-test("beneath: a folder that is swapped with a link all the time never leads out", async () => {
+test("beneath: a folder that is continuously swapped with a link never leads out", async () => {
   const link = join(folder, "link");
   symlinkSync(join(folder, "secret"), link);
   const args = ["-e", SWAP, join(root(), "a"), link, join(folder, "spare")];

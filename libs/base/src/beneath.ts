@@ -15,29 +15,29 @@ import { join, sep } from "node:path";
 import { AppError } from "./errors.ts";
 
 /**
- * Files below a directory whose content a task controls. Each component is opened by itself, relative to
- * the descriptor of the one before, and no link is followed: a directory that is replaced by a link between
- * check and use is an error. Only regular files are opened, and never with a wait for a pipe's other end.
+ * Files below a directory whose content a task controls. Where there is no /proc (macOS, Windows),
+ * paths are used, and a component that is replaced during the walk is not detected.
  *
- * Relative opens go through /proc. Where there is none (macOS, Windows) the path is used, so that a
- * component that is replaced during the walk is not noticed.
+ * - Each component is opened relative to the descriptor of its parent, and no link is followed. A
+ *   directory that is replaced with a link between check and use is an error.
+ * - Only regular files are opened, and an open never waits for the other end of a pipe.
  */
 
 const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const FOLDER = O_RDONLY | O_DIRECTORY;
 const LINKLESS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 const hasProc = process.platform === "linux";
-/** Entries that are looked at below one directory. */
+/** The maximum number of entries visited below one directory. */
 const MAX_ENTRIES = 100_000;
 const MAX_DEPTH = 64;
-/** What lies deeper is moved up before it is removed: each level holds a descriptor. */
+/** Deeper entries are moved up before they are removed, as each level holds a descriptor. */
 const MAX_REMOVAL_DEPTH = 16;
-/** Times that a directory is looked through which is not empty after that: deep, or filled meanwhile. */
+/** Passes over a directory that is not empty after one: it is deep, or was filled meanwhile. */
 const MAX_ROUNDS = 100_000;
-/** Opens a directory that may not be read, to change its mode. */
+/** Opens an unreadable directory, to change its mode. */
 const O_PATH = 0o10000000;
 const OWNER_MAY_ALL = 0o700;
-/** The unit of `stat`'s blocks, whatever the file system's are. */
+/** The unit of `stat`'s blocks, on every file system. */
 const BLOCK_BYTES = 512;
 const LIST_ENTRIES = 256;
 
@@ -68,7 +68,7 @@ export async function openFileBeneath(
   });
 }
 
-/** The content of a regular file; undefined where it has more bytes, or grows meanwhile. */
+/** The content of a regular file; undefined if it has more bytes, or grows meanwhile. */
 export async function readFileBeneath(
   root: string,
   path: string,
@@ -90,7 +90,7 @@ export async function readFileBeneath(
   }
 }
 
-/** The same as `openFileBeneath` for who may block; gives the descriptor, which is the caller's to close. */
+/** A blocking `openFileBeneath`; returns the descriptor, which the caller closes. */
 export function openFileBeneathSync(
   root: string,
   path: string,
@@ -117,7 +117,7 @@ export function openFileBeneathSync(
   }
 }
 
-/** Makes the directory and those above it, up to the root, which exists. */
+/** Creates the directory and its parents, up to the root, which exists. */
 export async function makeDirectoryBeneath(
   root: string,
   path: string,
@@ -137,8 +137,8 @@ export async function makeDirectoryBeneath(
 }
 
 /**
- * Works on one entry of a directory below the root, given as a path that stays in that directory whatever
- * becomes of its name: to rename, remove or chmod.
+ * Calls `work` with a path of one entry that stays in its directory even if that is renamed: to
+ * rename, remove or chmod.
  */
 export function atEntryBeneath<Result>(
   root: string,
@@ -149,7 +149,7 @@ export function atEntryBeneath<Result>(
   return inFolder(root, parent, (folder) => work(folder.at(name)));
 }
 
-/** Writes the file whole or not at all; it is on disk when this resolves. */
+/** Writes the file atomically; it is on disk when this resolves. */
 export function replaceFileBeneath(
   root: string,
   path: string,
@@ -157,7 +157,7 @@ export function replaceFileBeneath(
 ): Promise<void> {
   return atEntryBeneath(root, path, async (entry) => {
     const draft = `${entry}.new`;
-    // With "wx" nothing that is there is written to or through.
+    // With "wx" an existing file or link is never written to or through.
     await unlink(draft).catch(unless("ENOENT"));
     const file = await open(draft, "wx", 0o600);
     try {
@@ -170,7 +170,7 @@ export function replaceFileBeneath(
   });
 }
 
-/** All regular files below a directory, in the order of their names; links and the like do not count. */
+/** All regular files below a directory, sorted by name; links and special files are skipped. */
 export async function filesBeneath(root: string, path: string): Promise<FileBeneath[]> {
   const found: FileBeneath[] = [];
   await walkFiles({ root, path, maxEntries: MAX_ENTRIES }, (name, { size }) => {
@@ -179,7 +179,9 @@ export async function filesBeneath(root: string, path: string): Promise<FileBene
   return found;
 }
 
-/** Bytes that the files below a directory take on disk. Throws `invalid_value` where they are too many. */
+/**
+ * Disk usage of the files below a directory in bytes. Throws `invalid_value` if they are too many.
+ */
 export async function diskUseBeneath(
   root: string,
   path: string,
@@ -221,8 +223,8 @@ async function walkFiles(
 }
 
 /**
- * Removes an entry and all below it, however deep and whatever its modes and names; one that is not there
- * is removed. Links are removed, not followed.
+ * Removes an entry and its subtree, of any depth, mode or name; a missing one counts as removed.
+ * Links are removed, not followed.
  */
 export async function removeBeneath(root: string, path: string): Promise<void> {
   const { parent, name } = split(path);
@@ -231,7 +233,7 @@ export async function removeBeneath(root: string, path: string): Promise<void> {
   );
 }
 
-/** `top`: what is removed in all, into which goes what lies too deep. */
+/** `top`: the entry whose removal was requested; entries that are too deep are moved into it. */
 async function remove(
   folder: OpenFolder,
   name: Buffer,
@@ -259,7 +261,7 @@ async function remove(
   }
 }
 
-/** False of what has become a directory meanwhile. */
+/** False if the entry has become a directory meanwhile. */
 async function isUnlinked(path: Buffer): Promise<boolean> {
   try {
     await unlink(path);
@@ -269,7 +271,7 @@ async function isUnlinked(path: Buffer): Promise<boolean> {
   }
 }
 
-/** A directory that is open. */
+/** An open directory. */
 class OpenFolder {
   readonly #handle: FileHandle;
   readonly #path: string;
@@ -293,7 +295,7 @@ class OpenFolder {
     return new OpenFolder(handle, join(this.#path, name));
   }
 
-  /** A directory of this process's user is made readable for that. */
+  /** Makes a directory of this process's user readable if needed. */
   async enter(name: Buffer): Promise<OpenFolder> {
     const flags = FOLDER | LINKLESS;
     const path = this.entry(name);
@@ -337,7 +339,7 @@ class OpenFolder {
   }
 }
 
-/** Piece by piece: a directory may have millions of entries. */
+/** Streams the entries: a directory may have millions. */
 async function* listOf(path: string, encoding: BufferEncoding): AsyncGenerator<Dirent> {
   yield* await opendir(path, { encoding, bufferSize: LIST_ENTRIES });
 }

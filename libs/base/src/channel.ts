@@ -1,10 +1,11 @@
 /**
- * An ordered hand-over from one producer to one consumer, as an async iterable.
+ * An ordered queue from one producer to one consumer, as an async iterable.
  *
- * The producer pushes without waiting; `size` tells it how far the consumer lags, and a push past
- * `capacity` returns false and drops the item, so a caller that cannot lose items must hold credits.
- * After `close` the consumer gets what is buffered and then ends; after `fail` it gets what is
- * buffered and then the error.
+ * - The producer pushes without waiting, and `size` is the consumer's lag.
+ * - A push beyond `capacity` returns false and drops the item. A caller that cannot lose items must
+ *   use credits.
+ * - After `close` the consumer gets the buffered items and then the end; after `fail` it gets the
+ *   error instead of the end.
  */
 export class Channel<T> implements AsyncIterable<T> {
   readonly capacity: number;
@@ -84,7 +85,7 @@ export class Channel<T> implements AsyncIterable<T> {
     });
   }
 
-  /** The consumer's side; leaving the loop early ends the channel and tells the producer. */
+  /** The consumer's side; leaving the loop early ends the channel and notifies the producer. */
   [Symbol.asyncIterator](): AsyncIterator<T> {
     return {
       next: () => this.#next(),

@@ -1,8 +1,8 @@
-/** Where code that must be testable gets its time from. */
+/** The time source of testable code. */
 export interface Clock {
   /** Milliseconds since the Unix epoch; may jump when the machine's clock is set. */
   wallMs(): number;
-  /** Milliseconds since an arbitrary origin; never goes back. */
+  /** Milliseconds since an arbitrary origin; never decreases. */
   monotonicMs(): number;
 }
 

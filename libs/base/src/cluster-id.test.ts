@@ -3,7 +3,7 @@ import { clusterRefusal, nextClusterId, parseClusterId } from "./cluster-id.ts";
 
 const formed = "0123456789abcdef0123456789abcdef";
 
-test("cluster id: an incarnation keeps the lineage and has a higher number, whatever the clock", () => {
+test("cluster id: the next incarnation has the same lineage and a higher number", () => {
   const first = nextClusterId(formed, 1_000.7, "ab");
   expect(parseClusterId(first)).toEqual({ lineage: formed, incarnation: 1_000 });
   expect(parseClusterId(nextClusterId(first, 5, "cd")).incarnation).toBe(1_001);
@@ -11,14 +11,14 @@ test("cluster id: an incarnation keeps the lineage and has a higher number, what
   expect(parseClusterId(formed)).toEqual({ lineage: formed, incarnation: 0 });
 });
 
-test("cluster id: a node refuses what is not later than what it follows", () => {
+test("cluster id: a node refuses an incarnation that is not later than its own", () => {
   const [early, late] = [nextClusterId(formed, 10, "aa"), nextClusterId(formed, 20, "bb")];
   for (const [followed, other] of [
     [undefined, formed],
     [formed, formed],
     [formed, early],
     [early, late],
-    // Another cluster says nothing of this one.
+    // The id of another cluster has no bearing on this one.
     [late, "fedcba9876543210fedcba9876543210"],
   ] as const) {
     expect(clusterRefusal(followed, other)).toBeUndefined();

@@ -1,11 +1,11 @@
 /**
- * The id of a cluster that was formed is its lineage, 32 hexadecimal digits. A restore or a recovery makes
- * another incarnation of it, `LINEAGE.NUMBER.RANDOM`, whose number is higher than that of the one before: so
- * a node that meets the masters of two incarnations knows which of them is over.
+ * The id of a new cluster is its lineage, 32 hexadecimal digits. A restore or a recovery creates
+ * another incarnation, `LINEAGE.NUMBER.RANDOM`, with a higher number. So a node that meets the
+ * masters of two incarnations knows which one is obsolete.
  */
 interface ClusterId {
   readonly lineage: string;
-  /** 0 for the cluster that was formed. */
+  /** 0 for the first incarnation. */
   readonly incarnation: number;
 }
 
@@ -18,8 +18,8 @@ export function parseClusterId(id: string): ClusterId {
 }
 
 /**
- * The id of the next incarnation. Its number is the time, so that of two that are made from one backup the
- * later is the higher; `random` tells apart those of one moment.
+ * The id of the next incarnation. Its number is the time, so of two restores of one backup the
+ * later one is higher; `random` distinguishes those of one moment.
  */
 export function nextClusterId(before: string, wallMs: number, random: string): string {
   const { lineage, incarnation } = parseClusterId(before);
@@ -27,8 +27,8 @@ export function nextClusterId(before: string, wallMs: number, random: string): s
 }
 
 /**
- * Why a node that follows one cluster must not follow another: an incarnation that is not later. Undefined
- * where it may, as where it follows none, or where the other one is no incarnation of its cluster at all.
+ * Why a node of one cluster must not join another: it is an incarnation that is not later.
+ * Undefined if it may, if it follows none, or if the other one is of another lineage.
  */
 export function clusterRefusal(followed: string | undefined, other: string): string | undefined {
   if (followed === undefined || followed === other) return undefined;

@@ -1,10 +1,11 @@
 /**
- * The one table of operating errors: what each code means to an HTTP client, a gRPC peer and a
- * shell. Programmer errors are not here: they assert and crash.
+ * The single table of operating errors: what each code means to an HTTP client, a gRPC peer and a
+ * shell. Programming errors are not here: they assert and crash.
  *
- * `http` is the HTTP status, `grpc` the canonical gRPC status code number
- * (https://grpc.io/docs/guides/status-codes/), `exit` the CLI's exit code, `retryable` whether the
- * same request may succeed later without being changed.
+ * - `http`: the HTTP status.
+ * - `grpc`: the canonical gRPC status code (https://grpc.io/docs/guides/status-codes/).
+ * - `exit`: the exit code of the CLI.
+ * - `retryable`: the same request may succeed later without a change.
  */
 export const ERROR_TABLE = {
   invalid_value: { http: 400, grpc: 3, exit: 2, retryable: false },
@@ -32,18 +33,20 @@ export const ERROR_TABLE = {
   worker_lost: { http: 502, grpc: 14, exit: 7, retryable: true },
   overloaded: { http: 503, grpc: 8, exit: 7, retryable: true },
   unavailable: { http: 503, grpc: 14, exit: 7, retryable: true },
-  /** The change may have been made: without an idempotency key it must not be sent again blindly. */
+  /** The change may have been made: without an idempotency key a blind retry is unsafe. */
   outcome_unknown: { http: 503, grpc: 2, exit: 7, retryable: false },
-  /** A parameter server that is away, or lost what it held: the job's next attempt restores it. */
+  /** A parameter server is unreachable or lost its state: the job's next attempt restores it. */
   shard_unavailable: { http: 503, grpc: 14, exit: 7, retryable: false },
-  /** Of a master that was taken out of its group: its process ends with this code and stays down. */
+  /** The master was removed from its group: its process ends with this code and stays down. */
   member_removed: { http: 503, grpc: 9, exit: 8, retryable: false },
   model_loading: { http: 503, grpc: 14, exit: 7, retryable: true },
-  /** Its file is damaged, not as promised or not to be had: it fails again until that is mended. */
+  /** The model's file is damaged, invalid or unavailable: retries fail until that is repaired. */
   model_failed: { http: 503, grpc: 9, exit: 1, retryable: false },
-  /** The replicated state has no room left for what was asked for. */
+  /** The replicated state has no space for the request. */
   insufficient_storage: { http: 507, grpc: 8, exit: 7, retryable: false },
-  /** A master whose memory does not hold the replicated state: it serves nothing until it has more. */
+  /**
+   * The master's memory is too small for the replicated state: it serves nothing until it has more.
+   */
   insufficient_memory: { http: 503, grpc: 8, exit: 1, retryable: false },
   deadline_exceeded: { http: 504, grpc: 4, exit: 7, retryable: true },
 } as const satisfies Record<
@@ -53,18 +56,18 @@ export const ERROR_TABLE = {
 
 export type ErrorCode = keyof typeof ERROR_TABLE;
 
-/** What an error may carry besides its code and message; all of it may be shown to the caller. */
+/** What an error carries besides its code and message; the caller may see all of it. */
 export interface ErrorDetails {
-  /** The JSON path of the offending part of the request, as `messages[0].content`. */
+  /** The JSON path of the invalid part of the request, as `messages[0].content`. */
   readonly param?: string | undefined;
-  /** How long to wait before the same request may succeed. */
+  /** The wait before the same request may succeed. */
   readonly retryAfterMs?: number | undefined;
   readonly node?: string | undefined;
   readonly model?: string | undefined;
   readonly cause?: unknown;
 }
 
-/** An operating error: expected, typed, and safe to show to the caller who met it. */
+/** An operating error: expected, typed, and safe to show to the caller. */
 export class AppError extends Error {
   override readonly name = "AppError";
   readonly code: ErrorCode;
@@ -91,7 +94,9 @@ export function isErrorCode(value: unknown): value is ErrorCode {
   return typeof value === "string" && Object.hasOwn(ERROR_TABLE, value);
 }
 
-/** The error as an AppError; anything unexpected becomes `server_error` with the original as cause. */
+/**
+ * The error as an AppError; an unexpected one becomes `server_error` with the original as cause.
+ */
 export function toAppError(error: unknown): AppError {
   if (error instanceof AppError) return error;
   const message = error instanceof Error ? error.message : String(error);

@@ -4,7 +4,7 @@ import { PARENT_PIPE_VARIABLE } from "./exit-with-parent.ts";
 
 const MODULE = new URL("./exit-with-parent.ts", import.meta.url).href;
 
-/** Starts a process that says when it watches, closes its input, and tells how it ended. */
+/** Starts a process that reports when it watches, closes its input, and returns how it ended. */
 async function closeInput(before: string, env: NodeJS.ProcessEnv): Promise<string> {
   const code = `
     import { exitWithParent } from ${JSON.stringify(MODULE)};
@@ -23,19 +23,19 @@ async function closeInput(before: string, env: NodeJS.ProcessEnv): Promise<strin
   });
 }
 
-describe("a process that exits with its parent", () => {
+describe("a child process and its parent", () => {
   const supervised = { [PARENT_PIPE_VARIABLE]: "stdin" };
 
-  it("ends by SIGTERM when its input closes", async () => {
+  it("the child ends by SIGTERM when its input closes", async () => {
     expect(await closeInput("", supervised)).toBe("SIGTERM");
   });
 
-  it("runs its own orderly end first", async () => {
+  it("the child's own shutdown handler runs first", async () => {
     const handler = 'process.on("SIGTERM", () => setTimeout(() => process.exit(4), 50));';
     expect(await closeInput(handler, supervised)).toBe("code 4");
   });
 
-  it("lives on where nobody supervises it", async () => {
+  it("the child survives where no supervisor watches it", async () => {
     expect(await closeInput("", { [PARENT_PIPE_VARIABLE]: "" })).toBe("code 9");
   });
 });

@@ -1,23 +1,22 @@
 import { endProcess } from "./end-process.ts";
 
-/** A supervisor sets this to `stdin` where the child's standard input is a pipe it holds open. */
+/** A supervisor sets this to `stdin` if the child's standard input is a pipe that it keeps open. */
 export const PARENT_PIPE_VARIABLE = "HEDDLE_PARENT_PIPE";
 
-/** What is left to an orderly end once the parent is gone; past it the process just exits. */
+/** The time for an orderly shutdown after the parent's end; then the process exits. */
 const ORDERLY_END_MS = 5_000;
 
 let isSupervised = false;
 
-/** What the environment must say for another program in this very process, with its standard input. */
+/** The environment for another program in this very process, with its standard input. */
 export function ownEnvironment(): NodeJS.ProcessEnv {
   return { ...process.env, ...(isSupervised && { [PARENT_PIPE_VARIABLE]: "stdin" }) };
 }
 
 /**
- * Ends this process when the one that started it is gone, however it went: a killed parent cannot
- * tell its children, but the operating system closes its end of their pipes. The end is a SIGTERM to
- * ourselves, so that the process's own handler runs; a handler that hangs is cut short. Does nothing
- * where no supervisor asked for it, so a process started by hand lives on its own.
+ * Sends this process SIGTERM when its parent ends for any reason, even by SIGKILL: the operating
+ * system closes the parent's end of the pipe. A shutdown handler that hangs is cut short. Does
+ * nothing for a process without a supervisor.
  */
 export function exitWithParent(): void {
   if (process.connected) {
@@ -25,7 +24,7 @@ export function exitWithParent(): void {
     process.channel?.unref(); // Watching the parent must not be what keeps this process alive.
   }
   isSupervised = process.env[PARENT_PIPE_VARIABLE] === "stdin";
-  // What this process starts has another standard input.
+  // The children of this process have another standard input.
   delete process.env[PARENT_PIPE_VARIABLE];
   if (!isSupervised) return;
   process.stdin.once("end", end).once("error", end).resume();

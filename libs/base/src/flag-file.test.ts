@@ -11,7 +11,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const read = (path: string) => readFlagFile("--token-file", path, "the file with the token");
 
-it("flag file: its text comes as it is", () => {
+it("flag file: its text is returned unchanged", () => {
   expect(read(file)).toBe(" text\n");
 });
 
@@ -24,14 +24,14 @@ it.each([
   expect(() => read(path)).toThrow(expect.objectContaining({ code: "invalid_value", message }));
 });
 
-it.skipIf(process.getuid?.() === 0)("flag file: one that may not be read is refused", () => {
+it.skipIf(process.getuid?.() === 0)("flag file: one without read permission is refused", () => {
   const closed = join(folder, "closed");
   writeFileSync(closed, "text");
   chmodSync(closed, 0);
   expect(() => read(closed)).toThrow(/may not be read by this user/);
 });
 
-it("flag file: only an absent one is passed over where it may be absent", () => {
+it("flag file: only a missing one is accepted where it is optional", () => {
   const look = (path: string) => readFlagFileIfThere("--token-file", path, "a file");
   expect(look(join(folder, "absent"))).toBeUndefined();
   expect(() => look(folder)).toThrow(/is a directory/);

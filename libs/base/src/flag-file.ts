@@ -8,8 +8,8 @@ const FAULTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * The text of the file that a flag names; undefined where there is no file. Throws `invalid_value`
- * that names the flag, the path, the fault and what to give, which `wanted` says.
+ * The text of the file that a flag names; undefined if there is no file. Throws `invalid_value`
+ * with the flag, the path, the fault and the expected content, `wanted`.
  */
 export function readFlagFileIfThere(
   flag: string,
@@ -25,7 +25,7 @@ export function readFlagFileIfThere(
   }
 }
 
-/** As `readFlagFileIfThere`, and throws where there is no file. */
+/** Like `readFlagFileIfThere`, but throws if there is no file. */
 export function readFlagFile(flag: string, path: string, wanted: string): string {
   const text = readFlagFileIfThere(flag, path, wanted);
   if (text !== undefined) return text;

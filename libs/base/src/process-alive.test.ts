@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { isProcessAlive, isSameProcess, processStart } from "./process-alive.ts";
 
-test("a process is alive until it has ended, whoever's it is; no id of a group is a process", () => {
+test("process: alive until it has ended, under any user; a group id is no process", () => {
   expect(isProcessAlive(process.pid)).toBe(true);
   expect(isProcessAlive(1)).toBe(true);
   const { pid } = spawnSync(process.execPath, ["--version"]);
@@ -13,7 +13,7 @@ test("a process is alive until it has ended, whoever's it is; no id of a group i
   }
 });
 
-test("an id with another start is another process", () => {
+test("process: an id with another start time is another process", () => {
   const started = processStart(process.pid);
   expect(isSameProcess(process.pid, started)).toBe(true);
   const other = existsSync("/proc/self/stat") ? "1" : "of a system that has it";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { seededRandom } from "./random.ts";
 
-test("a generator that begins behind so many numbers goes on as one that has drawn them", () => {
+test("random: a generator with `passed` numbers continues the sequence", () => {
   for (const [seed, passed] of [
     [1, 0],
     [7, 1],
@@ -14,8 +14,8 @@ test("a generator that begins behind so many numbers goes on as one that has dra
   }
 });
 
-test("more numbers than the generator has, and more than 32 bits count, are passed at once", () => {
-  // 2 ** 32 numbers take the state once around.
+test("random: `passed` beyond the period and beyond 32 bits is exact", () => {
+  // The period of the generator is 2 ** 32.
   expect(seededRandom(5, 9e15)()).toBe(seededRandom(5, 9e15 % 2 ** 32)());
   expect(seededRandom(5, 3 * 2 ** 32 + 2)()).toBe(seededRandom(5, 2)());
 });

@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { repeatedWait } from "./repeated-wait.ts";
 
-test("repeated wait: leaves nothing on the promise, however often it is waited for", async () => {
+test("repeated wait: repeated waits leave no handler on the promise", async () => {
   const { promise, resolve: end } = Promise.withResolvers<string>();
   const waiters = vi.spyOn(promise, "then");
   const wait = repeatedWait(promise);

@@ -1,6 +1,6 @@
 /**
- * Waits for one promise again and again, so many milliseconds at a time; undefined where it has not settled
- * by then. Nothing of a wait stays on the promise, as each Promise.race would until it settles.
+ * Waits repeatedly for one promise, `ms` milliseconds at a time; undefined if it has not settled by
+ * then. A wait leaves no handler on the promise, unlike each Promise.race until it settles.
  */
 export function repeatedWait<T>(promise: Promise<T>): (ms: number) => Promise<T | undefined> {
   let isOver = false;

@@ -12,14 +12,14 @@ const ids = (...keys: number[]): string[] => new SecretKeys(keys.map(key)).ids;
 const [ONE, TWO] = ids(1, 2) as [string, string];
 const text = Buffer.from("the pepper of a cluster");
 
-test("secret keys: what is sealed opens with any set that holds the key", () => {
+test("secret keys: a sealed text opens with any set that holds the key", () => {
   const sealed = new SecretKeys([key(1)]).seal(text, "log entry", ONE);
   expect(sealed.includes("pepper")).toBe(false);
   expect(sealedBy(sealed)).toBe(ONE);
   expect(new SecretKeys([key(2), key(1)]).open(sealed, "log entry")).toEqual(text);
 });
 
-test("secret keys: no text is sealed alike twice, by one process or by two", () => {
+test("secret keys: a text is never sealed twice alike, by one process or by two", () => {
   const sets = [new SecretKeys([key(1)]), new SecretKeys([key(1)])];
   const sealed = sets.flatMap((set) => [0, 1, 2].map(() => set.seal(text, "log entry", ONE)));
   expect(
@@ -27,7 +27,7 @@ test("secret keys: no text is sealed alike twice, by one process or by two", () 
   ).toBe(6);
 });
 
-test("secret keys: what was sealed for one purpose opens for no other", () => {
+test("secret keys: a text that was sealed for one purpose opens for no other", () => {
   const keys = new SecretKeys([key(1)]);
   const sealed = keys.seal(text, "snapshot 1", ONE);
   const moved = /does not decrypt as snapshot 2: it was changed, or moved/;
@@ -35,7 +35,7 @@ test("secret keys: what was sealed for one purpose opens for no other", () => {
   expect(() => keys.openText(keys.sealText("x", "authority"), "node certificate")).toThrow(/moved/);
 });
 
-test("secret keys: any flipped bit, and any missing end, is found", () => {
+test("secret keys: any flipped bit, and any truncation, is detected", () => {
   const keys = new SecretKeys([key(1)]);
   const sealed = keys.seal(Buffer.from("ab"), "log entry", ONE);
   for (let bit = 4 * 8; bit < sealed.length * 8; bit++) {
@@ -46,7 +46,7 @@ test("secret keys: any flipped bit, and any missing end, is found", () => {
   expect(() => keys.open(sealed.subarray(0, -1), "log entry")).toThrow();
 });
 
-test("secret keys: without the key it says which one is missing, and how to give it", () => {
+test("secret keys: the error names the missing key, and how to provide it", () => {
   const sealed = new SecretKeys([key(1)]).seal(text, "log entry", ONE);
   const other = { code: "precondition_failed" };
   const open = (set: SecretKeys) => () => set.open(sealed, "log entry");
@@ -57,7 +57,7 @@ test("secret keys: without the key it says which one is missing, and how to give
   expect(open(new SecretKeys([key(2)]))).toThrow(new RegExp(`those given are ${TWO}`));
 });
 
-test("secret keys: what is in clear stays as it is", () => {
+test("secret keys: clear text stays as it is", () => {
   const keys = new SecretKeys([key(1)]);
   expect(keys.open(text, "log entry")).toBe(text);
   expect(keys.openText("-----BEGIN", "authority")).toBe("-----BEGIN");
@@ -75,7 +75,7 @@ test("secret keys: a file's text is current under the first key alone", () => {
   expect(new SecretKeys().isCurrent("secret")).toBe(true);
 });
 
-test("secret keys: a file holds them in base64 or hexadecimal, with remarks", () => {
+test("secret keys: a file holds them in base64 or hexadecimal, with comments", () => {
   const file = join(folder, "keys");
   writeFileSync(file, `# new\n${key(2).toString("base64")}\n\n${key(1).toString("hex")} # old\n`);
   expect(readSecretKeys(file, {}).ids).toEqual([TWO, ONE]);
@@ -84,7 +84,7 @@ test("secret keys: a file holds them in base64 or hexadecimal, with remarks", ()
   expect(readSecretKeys(undefined, { HEDDLE_SECRETS_KEY: "" }).ids).toEqual([]);
 });
 
-test("secret keys: what is no key is refused, and not shown", () => {
+test("secret keys: a malformed key is refused, and not shown", () => {
   const file = join(folder, "bad");
   for (const [content, fault] of [
     ["", /it has 0/],

@@ -2,14 +2,17 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:cr
 import { AppError } from "./errors.ts";
 import { readFlagFile } from "./flag-file.ts";
 
-/*
- * What is sealed, in bytes: MARK 4, the key's id 8, salt 16, counter 4, ciphertext, tag 16. It is
- * AES-256-GCM under HKDF-SHA-256(key, salt): each process draws a salt of its own and counts, so that no
- * nonce is used twice however many processes share a key. The bytes before the ciphertext and the purpose
- * are authenticated too: nothing that was sealed for one purpose opens for another.
+/**
+ * A sealed text in bytes: MARK 4, the key's id 8, salt 16, counter 4, ciphertext, tag 16.
+ *
+ * - It is AES-256-GCM under HKDF-SHA-256(key, salt).
+ * - Each process draws its own salt and counts, so no nonce is reused however many processes share
+ *   a key.
+ * - The bytes before the ciphertext and the purpose are authenticated too: a text sealed for one
+ *   purpose opens for no other.
  */
 
-/** No JSON and no PEM begins so; the last byte is the version of the form. */
+/** Neither JSON nor PEM begins like this; the last byte is the version of the format. */
 const MARK = Buffer.from([0, 0x48, 0x53, 1]);
 const KEY_BYTES = 32;
 const ID_BYTES = 8;
@@ -22,12 +25,12 @@ const MAX_COUNTER = 2 ** 32 - 1;
 const CIPHER = "aes-256-gcm";
 
 const MAX_KEYS = 16;
-/** Derived keys that are remembered: one for each process whose texts are read. */
+/** Cached derived keys: one for each process whose texts are read. */
 const MAX_DERIVED = 64;
 
 const TEXT_MARK = "heddle-sealed:";
 
-/** What sealed texts are for. */
+/** The purposes of sealed texts. */
 type Purpose =
   `${"log entry" | "snapshot" | "authority" | "node certificate" | "member key"}${string}`;
 
@@ -38,8 +41,8 @@ interface Sealing {
 }
 
 /**
- * Keys with which secrets are encrypted before they are written to a disk. The first one encrypts, all of
- * them decrypt, so that a key can be replaced. An empty set leaves texts as they are.
+ * Keys that encrypt secrets before they are written to a disk. The first one encrypts, all of them
+ * decrypt, so that a key can be rotated; an empty set leaves texts in the clear.
  */
 export class SecretKeys {
   readonly #keys: ReadonlyMap<string, Buffer>;
@@ -50,12 +53,15 @@ export class SecretKeys {
     this.#keys = new Map(keys.map((key) => [keyId(key), key]));
   }
 
-  /** Of all keys, the one that encrypts first: what names a key in messages, and tells nothing of it. */
+  /**
+   * The key ids, the encrypting key's first. An id names a key in messages and reveals nothing of
+   * it.
+   */
   get ids(): string[] {
     return [...this.#keys.keys()];
   }
 
-  /** Encrypts under the key of that id; throws `precondition_failed` where it is not here. */
+  /** Encrypts under the key of that id; throws `precondition_failed` if the set lacks it. */
   seal(plain: Uint8Array, purpose: Purpose, id: string): Buffer {
     const sealing = this.#sealingOf(id);
     const head = Buffer.alloc(HEAD_BYTES);
@@ -69,8 +75,9 @@ export class SecretKeys {
   }
 
   /**
-   * What was sealed for the purpose; bytes that are not sealed as they are. Throws `precondition_failed`
-   * where the key is not here, `server_error` where the bytes were changed or are for something else.
+   * Decrypts what was sealed for the purpose; returns unsealed bytes as they are. Throws
+   * `precondition_failed` without the key, and `server_error` if the bytes were changed or have
+   * another purpose.
    */
   open(bytes: Uint8Array, purpose: Purpose): Uint8Array {
     const id = sealedBy(bytes);
@@ -91,26 +98,29 @@ export class SecretKeys {
     }
   }
 
-  /** The text of a file: encrypted with the first key, as it is without keys. */
+  /** The text of a file: encrypted with the first key, unchanged without keys. */
   sealText(text: string, purpose: Purpose): string {
     const [id] = this.ids;
     if (id === undefined) return text;
     return `${TEXT_MARK}${this.seal(Buffer.from(text), purpose, id).toString("base64")}\n`;
   }
 
-  /** As `open`, for what `sealText` made. */
+  /** Like `open`, for the output of `sealText`. */
   openText(text: string, purpose: Purpose): string {
     if (!text.startsWith(TEXT_MARK)) return text;
     const sealed = Buffer.from(text.slice(TEXT_MARK.length), "base64");
     return Buffer.from(this.open(sealed, purpose)).toString();
   }
 
-  /** Whether the text is as `sealText` would leave it: under the first key, or in clear without keys. */
+  /**
+   * Whether `sealText` would leave the text as it is: under the first key, or in clear without
+   * keys.
+   */
   isCurrent(text: string): boolean {
     return sealedTextBy(text) === this.ids[0];
   }
 
-  /** Throws `precondition_failed` where the key with which `what` is encrypted is not here. */
+  /** Throws `precondition_failed` if the set lacks the key that encrypts `what`. */
   checkHolds(id: string | undefined, what: string): void {
     if (id === undefined || this.#keys.has(id)) return;
     const given =
@@ -145,23 +155,23 @@ export class SecretKeys {
   }
 }
 
-/** Leaves everything in clear. */
+/** Leaves every text in the clear. */
 export const NO_SECRET_KEYS = new SecretKeys();
 
-/** The id of the key under which the bytes are sealed; undefined where they are not. */
+/** The id of the key under which the bytes are sealed; undefined if they are not. */
 export function sealedBy(bytes: Uint8Array): string | undefined {
   if (bytes.byteLength < HEAD_BYTES + TAG_BYTES) return undefined;
   if (!MARK.every((byte, at) => bytes[at] === byte)) return undefined;
   return Buffer.from(bytes.subarray(MARK.length, SALT_AT)).toString("hex");
 }
 
-/** As `sealedBy`, for what `sealText` made. */
+/** Like `sealedBy`, for the output of `sealText`. */
 export function sealedTextBy(text: string): string | undefined {
   if (!text.startsWith(TEXT_MARK)) return undefined;
   return sealedBy(Buffer.from(text.slice(TEXT_MARK.length), "base64"));
 }
 
-/** What to tell of a copy of the state that is encrypted with that key, or with none. */
+/** Describes how a copy of the state is encrypted: with that key, or not at all. */
 export function protectionText(key: string | undefined): string {
   if (key === undefined) {
     return "warning: it is not encrypted, and holds the cluster's secrets in clear: keep it as you keep keys, or give the masters a --secrets-key-file";
@@ -170,8 +180,8 @@ export function protectionText(key: string | undefined): string {
 }
 
 /**
- * The keys of the file, or those that the variable HEDDLE_SECRETS_KEY holds itself; none where neither is
- * given. Throws `invalid_value` where both are, or one is malformed; never tells a key.
+ * The keys of the file, or of the variable HEDDLE_SECRETS_KEY; none if neither is given. Throws
+ * `invalid_value` if both are given, or one is malformed; never prints a key.
  */
 export function readSecretKeys(file: string | undefined, env: NodeJS.ProcessEnv): SecretKeys {
   const text = env["HEDDLE_SECRETS_KEY"] || undefined;
@@ -184,7 +194,10 @@ export function readSecretKeys(file: string | undefined, env: NodeJS.ProcessEnv)
   return parseKeys(readFlagFile("--secrets-key-file", file, wanted), file);
 }
 
-/** Keys of 32 bytes in base64 or hexadecimal, parted by white space or commas; # begins a remark. */
+/**
+ * Keys of 32 bytes in base64 or hexadecimal, separated by white space or commas; # begins a
+ * comment.
+ */
 function parseKeys(text: string | undefined, where: string): SecretKeys {
   if (text === undefined) return NO_SECRET_KEYS;
   const words = text
@@ -199,7 +212,7 @@ function parseKeys(text: string | undefined, where: string): SecretKeys {
   throw new AppError("invalid_value", message);
 }
 
-/** Empty for what is no key. */
+/** Empty for a malformed key. */
 function keyOf(word: string): Buffer {
   if (/^[0-9a-f]{64}$/i.test(word)) return Buffer.from(word, "hex");
   return Buffer.from(/^[A-Za-z0-9+/_-]{43}=?$/.test(word) ? word : "", "base64");

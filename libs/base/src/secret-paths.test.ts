@@ -16,13 +16,13 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const register = (paths: readonly string[], faults: string[] = []) =>
   registerSecretPaths(paths, (message) => faults.push(message), [registry]);
 const registered = () => registeredSecretPaths([registry]);
-/** An entry of a process that has ended. */
+/** Registers paths for a process that has ended. */
 function leave(name: string, paths: readonly string[]): void {
   const { pid } = spawnSync("true");
   writeFileSync(join(registry, `${name}.json`), JSON.stringify({ pid, started: "1", paths }));
 }
 
-test("secret paths: what is registered is found, absolute, once, and for its owner alone", () => {
+test("secret paths: entries are absolute, unique and readable by their owner alone", () => {
   expect(registered()).toEqual([]);
   for (let start = 0; start < 2; start++) register([join(folder, "data"), "token", "token"]);
   expect(registered()).toEqual([join(folder, "data"), join(process.cwd(), "token")].sort());
@@ -44,7 +44,7 @@ test("secret paths: an entry outlives its process until its paths are gone", () 
   expect(registered().sort()).toEqual([join(folder, "none-yet"), join(folder, "another")].sort());
 });
 
-test("secret paths: entries are bounded in count and bytes, and damaged ones are skipped", () => {
+test("secret paths: entries are bounded in count and bytes; damaged ones are skipped", () => {
   register([folder]);
   for (let n = 0; n < 300; n++) leave(`e${n}`, [folder]);
   writeFileSync(join(registry, "damaged.json"), "{");
@@ -59,7 +59,7 @@ test("secret paths: entries are bounded in count and bytes, and damaged ones are
   expect(faults).toEqual([expect.stringMatching(/need more than 16384 bytes.*--task-hidden/)]);
 });
 
-test("secret paths: a place that cannot be written is reported with advice", () => {
+test("secret paths: a directory that is not writable is reported with advice", () => {
   writeFileSync(join(folder, ".heddle"), "");
   const faults: string[] = [];
   register([folder], faults);

@@ -13,13 +13,13 @@ import { homedir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { isSameProcess, processStart } from "./process-alive.ts";
 
-// The paths that hold secrets of a user's processes, which a worker of the same user hides from its tasks.
-// Each process registers its paths in a file of a directory that only the user can read.
+// The paths with secrets of a user's processes, which a worker of the same user hides from its
+// tasks. Each process registers its paths in a file of a directory that only the user can read.
 
 /** An entry outlives its process for as long as one of its paths exists: the secrets are still there. */
 interface Entry {
   readonly pid: number;
-  /** The start time of the process, which tells it from a later one with the same id. */
+  /** The start time of the process, which distinguishes it from a later one with the same id. */
   readonly started: string | undefined;
   readonly paths: readonly string[];
 }
@@ -27,7 +27,9 @@ interface Entry {
 const MAX_ENTRIES = 256;
 const MAX_ENTRY_BYTES = 16 * 1024;
 
-/** Where this user's processes keep data by default. HOME may differ between processes of one user. */
+/**
+ * Default data directories of this user's processes. HOME may differ between processes of one user.
+ */
 export function ownHeddleFolders(): string[] {
   const homes = [homedir(), passwordHome()].filter((home) => home !== undefined);
   return [...new Set(homes)].map((home) => join(home, ".heddle"));
@@ -44,7 +46,7 @@ function passwordHome(): string | undefined {
 
 /**
  * Registers files and directories that hold secrets of this process, before it writes them. Calls
- * `onFault` where they cannot be registered; the process works without.
+ * `onFault` if they cannot be registered; the process works without.
  */
 export function registerSecretPaths(
   paths: readonly string[],
@@ -66,7 +68,7 @@ export function registerSecretPaths(
   );
 }
 
-/** What processes of this user have registered, and still exists. */
+/** The existing paths that processes of this user have registered. */
 export function registeredSecretPaths(folders = registries()): string[] {
   return folders.flatMap((folder) =>
     entryFiles(folder).flatMap((file) => readEntry(file)?.paths ?? []),
@@ -77,7 +79,7 @@ function registries(): string[] {
   return ownHeddleFolders().map((folder) => join(folder, "secret-paths"));
 }
 
-/** A process that starts again with the same paths replaces its entry. */
+/** A restarted process with the same paths replaces its entry. */
 function writeEntry(folder: string, paths: readonly string[]): void {
   const entry: Entry = { pid: process.pid, started: processStart(process.pid), paths };
   const text = JSON.stringify(entry);
@@ -123,7 +125,7 @@ function entryFiles(folder: string): string[] {
   }
 }
 
-/** Undefined where it is gone or damaged. */
+/** Undefined if it is missing or damaged. */
 function readEntry(file: string): Entry | undefined {
   try {
     if (statSync(file).size > MAX_ENTRY_BYTES) return undefined;

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { ownSocketPath, removeStaleSockets } from "./temporary-socket.ts";
 
-/** A process that listens at the path; resolves with what kills it. */
+/** A process that listens at the path; resolves with a function that kills it. */
 async function listener(path: string): Promise<() => Promise<void>> {
   const script = `require("node:net").createServer().listen(${JSON.stringify(path)}, () => console.log("ready"))`;
   const child = spawn(process.execPath, ["--eval", script], {
@@ -23,7 +23,7 @@ async function listener(path: string): Promise<() => Promise<void>> {
 test("sockets: those of killed processes are removed, all others stay", async () => {
   const folder = mkdtempSync(join(tmpdir(), "hps-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  // An id that was a process's and is none any more.
+  // The id of an ended process.
   const { pid: gone } = spawnSync(process.execPath, ["--version"]);
   const at = (name: string) => join(folder, name);
   const stale = [`heddle-ps-${gone}-1.sock`, `heddle-data-${gone}-a1.sock`].map(at);

@@ -6,18 +6,18 @@ import { join } from "node:path";
 import { isProcessAlive } from "./process-alive.ts";
 
 const NAME = /^heddle-(?:ps|data)-(\d+)-[\w-]+\.sock$/;
-/** How many are looked at in one call, so that it never takes long. */
+/** The maximum number checked in one call, which bounds its duration. */
 const maxSockets = 4_096;
 
 /**
- * A path for a socket of this process that is nobody else's: short, since a socket's path has at most
- * 107 bytes, which a data directory may exceed.
+ * A socket path that is unique to this process. It is short, since a socket's path has at most 107
+ * bytes, which a data directory may exceed.
  */
-export function ownSocketPath(use: "ps" | "data"): string {
-  return join(tmpdir(), `heddle-${use}-${process.pid}-${randomUUID().slice(0, 8)}.sock`);
+export function ownSocketPath(use: "ps" | "data", folder = tmpdir()): string {
+  return join(folder, `heddle-${use}-${process.pid}-${randomUUID().slice(0, 8)}.sock`);
 }
 
-/** Removes the sockets of processes that were killed, and could not; gives how many. */
+/** Removes the sockets that killed processes left behind; returns their number. */
 export async function removeStaleSockets(folder = tmpdir()): Promise<number> {
   const names = await readdir(folder).catch(() => []);
   let removed = 0;
@@ -27,11 +27,11 @@ export async function removeStaleSockets(folder = tmpdir()): Promise<number> {
   return removed;
 }
 
-/** Whether it was one, and is removed. */
+/** Whether it was stale and has been removed. */
 async function isStale(path: string, pid: number): Promise<boolean> {
   if (isProcessAlive(pid)) return false;
   try {
-    // Its process may be one of another container, whose ids mean nothing here.
+    // Its process may be of another container, whose ids mean nothing here.
     if (!(await isRefused(path))) return false;
     await rm(path);
     return true;
@@ -40,7 +40,7 @@ async function isStale(path: string, pid: number): Promise<boolean> {
   }
 }
 
-/** Whether nobody listens at the socket. */
+/** Whether no process listens at the socket. */
 function isRefused(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);

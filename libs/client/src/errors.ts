@@ -98,8 +98,9 @@ export function errorOf(response: Response, body: string): HeddleError {
   const { status, headers, url } = response;
   const fields = errorFields(body);
   const Type = CLASS_OF_STATUS[status] ?? (status >= 500 ? ServerError : BadRequestError);
-  const asked = url === "" ? "The cluster" : new URL(url).pathname;
-  return new Type(messageOf(fields) ?? `${asked} answered ${status} without saying why.`, {
+  const asked = url === "" ? "The cluster" : url.replace(/\?.*$/, "");
+  const unexplained = `${asked} answered ${status} without saying why. Is it Heddle?`;
+  return new Type(messageOf(fields) ?? unexplained, {
     code: textOf(fields["code"]) ?? codeOfStatus(status),
     status,
     request_id: textOf(fields["request_id"]) ?? headers.get("x-request-id") ?? undefined,

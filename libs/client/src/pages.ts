@@ -1,12 +1,5 @@
+import type { Page } from "@heddle/contracts/api/parameters";
 import type { CallOptions, HttpTransport, Query } from "./transport.ts";
-
-/** One page of a list; `next_cursor` is null on the last. */
-export interface Page<T> {
-  readonly object: "list";
-  readonly data: readonly T[];
-  readonly has_more: boolean;
-  readonly next_cursor: string | null;
-}
 
 /** A list that is read page by page as it is walked through: `for await (const job of list)`. */
 export class Pages<T> implements AsyncIterable<T> {

@@ -27,16 +27,28 @@ export function isWorthRetrying({ status, headers, isIdempotent }: RetryAdvice):
  * Whether no connection came about, by the error of a call: even a change may then be asked of another
  * master. The code alone does not tell: a connection that stood may end with `EHOSTUNREACH` as well.
  */
-export function wasNeverSent({ cause }: Error): boolean {
+export function wasNeverSent(error: Error): boolean {
+  return connectErrors(error).every((each) => each?.syscall === "connect");
+}
+
+/** Whether this machine itself refused the connection: nothing listens at that port. */
+export function wasRefusedOnLoopback(error: Error): boolean {
+  return connectErrors(error).every(
+    (each) => each?.code === "ECONNREFUSED" && /^(127\.|::1$)/.test(each.address ?? ""),
+  );
+}
+
+/** The system's errors behind a call's; of a name with several addresses one for each. */
+function connectErrors({ cause }: Error): readonly (SystemError | undefined)[] {
   const { cause: why } = (cause ?? {}) as { readonly cause?: SystemError };
-  // A name with several addresses has an error for each.
-  const tries = why?.errors?.length ? why.errors : [why];
-  return tries.every((each) => each?.syscall === "connect");
+  return why?.errors?.length ? why.errors : [why];
 }
 
 /** As Node tells of what the system refused. */
 interface SystemError {
   readonly syscall?: string | undefined;
+  readonly code?: string | undefined;
+  readonly address?: string | undefined;
   readonly errors?: readonly SystemError[] | undefined;
 }
 

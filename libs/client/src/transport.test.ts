@@ -191,6 +191,24 @@ describe("a call", () => {
     await expect(none).rejects.toThrow(`No answer from ${last} (ECONNREFUSED).`);
   });
 
+  it("retryRefused: false ends a call that every endpoint of this machine refuses", async () => {
+    const closed = [await closedEndpoint(), await closedEndpoint()] as const;
+    const asked: string[] = [];
+    const fetch = (url: string | URL | Request, init?: RequestInit) => {
+      asked.push(new URL(new Request(url).url).origin);
+      return globalThis.fetch(url, init);
+    };
+    const call = (endpoint: readonly string[], retryRefused?: boolean) =>
+      new Heddle({ endpoint, retryRefused, fetch }).workers.list();
+    await expect(call(closed, false)).rejects.toThrow("(ECONNREFUSED)");
+    expect(asked.splice(0)).toEqual(closed);
+    await expect(call([closed[0]])).rejects.toThrow("(ECONNREFUSED)");
+    expect(asked.splice(0)).toHaveLength(3);
+    const flaky = await serve(hangUp, json({ data: [] }));
+    expect(await call([flaky.endpoint, closed[0]], false)).toEqual([]);
+    expect(asked).toEqual([flaky.endpoint, closed[0], flaky.endpoint]);
+  });
+
   it("says where its endpoint is from, and why no key was sent", async () => {
     const hints = { endpointSource: "--endpoint", noKey: "No key was found." };
     const refusal = json({ error: { code: "invalid_api_key", message: "Send a header." } }, 401);

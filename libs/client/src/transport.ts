@@ -7,7 +7,13 @@ import {
   ServerError,
   TimeoutError,
 } from "./errors.ts";
-import { isWorthRetrying, pause, retryWaitMs, wasNeverSent } from "./retry.ts";
+import {
+  isWorthRetrying,
+  pause,
+  retryWaitMs,
+  wasNeverSent,
+  wasRefusedOnLoopback,
+} from "./retry.ts";
 
 /** Where the cluster is, how to show who calls, and how patient to be. */
 export interface HeddleOptions {
@@ -20,6 +26,8 @@ export interface HeddleOptions {
   readonly timeout?: number | undefined;
   /** Tries after the first one; 2 where absent. */
   readonly maxRetries?: number | undefined;
+  /** False: no retry where every endpoint is on loopback and refused the connection. */
+  readonly retryRefused?: boolean | undefined;
   /** In place of the global one, for proxies and tests. */
   readonly fetch?: typeof globalThis.fetch | undefined;
   readonly hints?: ErrorHints | undefined;
@@ -122,18 +130,21 @@ export class HttpTransport {
     const { method, headers: named } = request;
     const isIdempotent =
       method === "GET" || request.isRepeatable === true || named?.["idempotency-key"] !== undefined;
+    let refusals = 0;
     for (let attempt = 1; ; attempt++) {
       // Asking an endpoint that was not asked yet is no retry.
       const isLast = attempt >= this.#bases.length;
       const outcome = await this.#try(request, read, isLast);
       if ("value" in outcome) return outcome.value;
       const { error, response } = outcome;
+      if (wasRefusedOnLoopback(error)) refusals++;
+      const isDown = this.#options.retryRefused === false && isLast && refusals === attempt;
       const isWorth: boolean = response
         ? isWorthRetrying({ status: response.status, headers: response.headers, isIdempotent })
         : (isIdempotent && error.retryable) || wasNeverSent(error);
       const waitMs = retryWaitMs(attempt, response?.headers, Math.random(), Date.now());
       const isSpent = attempt > retries && (response !== undefined || isLast);
-      if (!isWorth || isSpent || waitMs === undefined) throw error;
+      if (!isWorth || isSpent || isDown || waitMs === undefined) throw error;
       // Another master may be well where this one is not.
       if (!response || response.status >= 500) this.next();
       // One that was not asked yet need not be waited for.

@@ -18,6 +18,13 @@ const MIN_WORD = 3;
 /** Minimum letters of a prefix that is taken for its field. */
 const MIN_BEGINNING = 4;
 
+/** Without the global registry, whose ids would make references of schemas. */
+const OPTIONS: z.core.ToJSONSchemaParams = {
+  io: "input",
+  unrepresentable: "any",
+  metadata: z.registry<Record<string, unknown>>(),
+};
+
 const schemas = new WeakMap<z.ZodType, Node>();
 
 /**
@@ -85,7 +92,7 @@ function wordsOf(name: string): string[] {
 function jsonSchemaOf(schema: z.ZodType): Node {
   const known = schemas.get(schema);
   if (known) return known;
-  const made = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }) as Node;
+  const made = z.toJSONSchema(schema, OPTIONS) as Node;
   schemas.set(schema, made);
   return made;
 }

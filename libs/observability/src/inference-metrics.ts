@@ -1,5 +1,6 @@
-import { Counter, Gauge, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import { type Distribution, ModelHistogram } from "./model-histogram.ts";
+import { ReadMetric, type Sample } from "./read-metric.ts";
 
 /** A replica's engine load, as last reported by its worker. */
 export interface ReplicaLoad {
@@ -79,39 +80,47 @@ const GAUGES: readonly (readonly [GaugeName, string, string])[] = [
   ["waiting", "vllm:num_requests_waiting", "Calls that wait for an engine."],
 ];
 
+export interface InferenceMetricsOptions {
+  /** Called by the gauges of replicas at each scrape. */
+  readonly load: () => Promise<ClusterLoad>;
+  /** Whether the model has series; what is counted of another one is dropped. */
+  readonly isRegistered: (model: string) => boolean;
+}
+
 /**
  * A master's inference metrics under vLLM's names, which scrapers and dashboards know, and our own
  * under `heddle_`. The calls are this master's own; engine loads, of all masters' calls, are under
- * `heddle_replica_`. `load` is called at every scrape.
+ * `heddle_replica_`.
  */
 export class InferenceMetrics {
   readonly #models = new Map<string, ModelInstruments>();
+  /** By model and error code; the model is empty for calls that named none. */
+  readonly #failures = new Map<string, Map<string, Tally>>();
   readonly #scrapeListeners = new Set<() => void>();
   readonly #registry: Registry;
-  readonly #rejected: Counter<"model_name" | "code">;
+  readonly #isRegistered: (model: string) => boolean;
   readonly #histograms: Record<HistogramName, ModelHistogram>;
 
-  constructor(registry: Registry, load: () => ClusterLoad) {
+  constructor(registry: Registry, { load, isRegistered }: InferenceMetricsOptions) {
     this.#registry = registry;
+    this.#isRegistered = isRegistered;
     // The first metric: its scrape callback updates the values that the others read.
     this.#successes();
-    this.#rejected = new Counter({
-      name: "heddle_requests_failed_total",
-      help: "Calls that failed, by error code; `rate_limit_exceeded` are the 429s, `cancelled` the aborts.",
-      labelNames: ["model_name", "code"],
-      registers: [registry],
-    });
-    for (const [field, name, help] of COUNTERS) this.#counter(field, name, help);
+    this.#failed();
+    for (const [field, name, help] of COUNTERS) this.#ofModels("counter", field, name, help);
     this.#histograms = this.#latencies();
-    for (const [field, name, help] of GAUGES) this.#gauge(field, name, help);
+    for (const [field, name, help] of GAUGES) this.#ofModels("gauge", field, name, help);
     this.#loadGauges(load);
   }
 
-  /** The instruments of a registered model; never pass a name from a client. */
+  /** The instruments of a model; those of one that is not registered have no series. */
   of(model: string): ModelInstruments {
     const known = this.#models.get(model);
     if (known) return known;
+    const isKept = this.#isRegistered(model);
     const histograms = this.#histograms;
+    const distribution = (of: HistogramName) =>
+      isKept ? histograms[of].of(model) : histograms[of].unlisted();
     const instruments: ModelInstruments = {
       waiting: new Tally(),
       running: new Tally(),
@@ -119,15 +128,25 @@ export class InferenceMetrics {
       generatedTokens: new Tally(),
       prefixQueries: new Tally(),
       prefixHits: new Tally(),
-      timeToFirstToken: histograms.timeToFirstToken.of(model),
-      interTokenLatency: histograms.interTokenLatency.of(model),
-      endToEndLatency: histograms.endToEndLatency.of(model),
-      queueTime: histograms.queueTime.of(model),
-      gatewayOverhead: histograms.gatewayOverhead.of(model),
+      timeToFirstToken: distribution("timeToFirstToken"),
+      interTokenLatency: distribution("interTokenLatency"),
+      endToEndLatency: distribution("endToEndLatency"),
+      queueTime: distribution("queueTime"),
+      gatewayOverhead: distribution("gatewayOverhead"),
       succeeded: new Map(),
     };
-    this.#models.set(model, instruments);
+    if (isKept) this.#models.set(model, instruments);
     return instruments;
+  }
+
+  /** Drops the series of models that are no longer registered. Open calls of them count no more. */
+  dropRemoved(): void {
+    for (const model of new Set([...this.#models.keys(), ...this.#failures.keys()])) {
+      if (model === "" || this.#isRegistered(model)) continue;
+      this.#models.delete(model);
+      this.#failures.delete(model);
+      for (const histogram of Object.values(this.#histograms)) histogram.remove(model);
+    }
   }
 
   /** Called before each scrape, so that open calls can add their usage. */
@@ -136,34 +155,45 @@ export class InferenceMetrics {
   }
 
   succeeded(model: string, reason: string): void {
-    const { succeeded } = this.of(model);
-    const tally = succeeded.get(reason) ?? new Tally();
-    succeeded.set(reason, tally);
-    tally.inc();
+    increment(this.of(model).succeeded, reason);
   }
 
   /** Counts a failed call; its model is empty if the call was refused before it named one. */
   failed(model: string, code: string): void {
-    this.#rejected.inc({ model_name: model, code });
+    if (model !== "" && !this.#isRegistered(model)) return;
+    const codes = this.#failures.get(model) ?? new Map<string, Tally>();
+    this.#failures.set(model, codes);
+    increment(codes, code);
   }
 
   #successes(): void {
-    const listeners = this.#scrapeListeners;
     const models = this.#models;
-    new Counter({
-      name: "vllm:request_success_total",
-      help: "Calls answered in full, by finish reason.",
-      labelNames: ["model_name", "finished_reason"],
-      registers: [this.#registry],
-      collect() {
-        for (const listener of listeners) listener();
-        this.reset();
-        for (const [model, { succeeded }] of models) {
-          for (const [reason, { value }] of succeeded) {
-            this.inc({ model_name: model, finished_reason: reason }, value);
-          }
+    const name = "vllm:request_success_total";
+    const help = "Calls answered in full, by finish reason.";
+    function* samples(): Generator<Sample> {
+      for (const [model, { succeeded }] of models) {
+        for (const [reason, { value }] of succeeded) {
+          yield { labels: { model_name: model, finished_reason: reason }, value };
         }
-      },
+      }
+    }
+    new ReadMetric(this.#registry, { name, help, type: "counter" }, () => {
+      for (const listener of this.#scrapeListeners) listener();
+      return samples();
+    });
+  }
+
+  #failed(): void {
+    const failures = this.#failures;
+    const name = "heddle_requests_failed_total";
+    const help =
+      "Calls that failed, by error code; `rate_limit_exceeded` are the 429s, `cancelled` the aborts.";
+    new ReadMetric(this.#registry, { name, help, type: "counter" }, function* () {
+      for (const [model, codes] of failures) {
+        for (const [code, { value }] of codes) {
+          yield { labels: { model_name: model, code }, value };
+        }
+      }
     });
   }
 
@@ -197,67 +227,55 @@ export class InferenceMetrics {
     };
   }
 
-  #loadGauges(load: () => ClusterLoad): void {
-    const registers = [this.#registry];
-    new Gauge({
-      name: "vllm:kv_cache_usage_perc",
-      help: "Share of the KV cache in use; 1 is full. Ids that share a deployment share the cache.",
-      labelNames: ["model_name"],
-      registers,
-      collect() {
-        this.reset();
-        for (const [model, usage] of load().kvUsage) this.set({ model_name: model }, usage);
-      },
+  #loadGauges(load: () => Promise<ClusterLoad>): void {
+    const name = "vllm:kv_cache_usage_perc";
+    const help =
+      "Share of the KV cache in use; 1 is full. Ids that share a deployment share the cache.";
+    new ReadMetric(this.#registry, { name, help, type: "gauge" }, async () => {
+      const { kvUsage } = await load();
+      return mapped(kvUsage, ([model, value]) => ({ labels: { model_name: model }, value }));
     });
     const ofReplicas = [
       ["running", "heddle_replica_requests_running", "Sequences that a replica's engine runs."],
       ["waiting", "heddle_replica_requests_waiting", "Requests that wait in a replica's engine."],
     ] as const;
     for (const [field, name, help] of ofReplicas) {
-      new Gauge({
-        name,
-        help,
-        labelNames: ["deployment", "node"],
-        registers,
-        collect() {
-          this.reset();
-          for (const replica of load().replicas) {
-            const { deployment, node } = replica;
-            this.set({ deployment, node }, replica[field]);
-          }
-        },
+      new ReadMetric(this.#registry, { name, help, type: "gauge" }, async () => {
+        const { replicas } = await load();
+        return mapped(replicas, ({ deployment, node, [field]: value }) => {
+          return { labels: { deployment, node }, value };
+        });
       });
     }
   }
 
-  #counter(field: CounterName, name: string, help: string): void {
-    const models = this.#models;
-    new Counter({
-      name,
-      help,
-      labelNames: ["model_name"],
-      registers: [this.#registry],
-      collect() {
-        this.reset();
-        for (const [model, told] of models) this.inc({ model_name: model }, told[field].value);
-      },
-    });
-  }
-
-  #gauge(field: GaugeName, name: string, help: string): void {
-    const models = this.#models;
-    new Gauge({
-      name,
-      help,
-      labelNames: ["model_name"],
-      registers: [this.#registry],
-      collect() {
-        for (const [model, told] of models) this.set({ model_name: model }, told[field].value);
-      },
-    });
+  #ofModels(
+    type: "counter" | "gauge",
+    field: CounterName | GaugeName,
+    name: string,
+    help: string,
+  ): void {
+    new ReadMetric(this.#registry, { name, help, type }, () =>
+      mapped(this.#models, ([model, instruments]) => {
+        return { labels: { model_name: model }, value: instruments[field].value };
+      }),
+    );
   }
 
   #histogram(name: string, help: string, buckets: readonly number[]): ModelHistogram {
     return new ModelHistogram(this.#registry, name, help, buckets);
   }
+}
+
+function increment(tallies: Map<string, Tally>, key: string): void {
+  const tally = tallies.get(key) ?? new Tally();
+  tallies.set(key, tally);
+  tally.inc();
+}
+
+function* mapped<Item>(
+  items: Iterable<Item>,
+  sampleOf: (item: Item) => Sample,
+): Generator<Sample, void> {
+  for (const item of items) yield sampleOf(item);
 }

@@ -3,7 +3,20 @@ import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
 /** Structured JSON log lines, never with prompts, answers or keys. */
 export type Logger = PinoLogger;
 
-export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
+/** What a part of a process logs to: fields, then a short message. */
+export interface Log {
+  info(fields: Readonly<Record<string, unknown>>, message: string): void;
+  warn(fields: Readonly<Record<string, unknown>>, message: string): void;
+  error(fields: Readonly<Record<string, unknown>>, message: string): void;
+}
+
+export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/** The level in HEDDLE_LOG_LEVEL; `info` where it is absent or no level. */
+export function logLevelOf(env: NodeJS.ProcessEnv): LogLevel {
+  return LOG_LEVELS.find((level) => level === env["HEDDLE_LOG_LEVEL"]) ?? "info";
+}
 
 export interface LoggerOptions {
   /** The process's role, on every line. */

@@ -30,7 +30,10 @@ test("model histogram: writes the same text as prom-client's own", async () => {
 
 test("model histogram: a scrape calls back for pending observations first", async () => {
   const registry = new Registry();
-  const metrics = new InferenceMetrics(registry, () => ({ replicas: [], kvUsage: new Map() }));
+  const metrics = new InferenceMetrics(registry, {
+    load: async () => ({ replicas: [], kvUsage: new Map() }),
+    isRegistered: () => true,
+  });
   const model = metrics.of("m");
   model.running.inc();
   model.waiting.inc();

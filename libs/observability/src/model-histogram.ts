@@ -1,46 +1,42 @@
-import type { Metric, Registry } from "prom-client";
+import type { Registry } from "prom-client";
+import { ReadMetric, type Sample } from "./read-metric.ts";
 
 /**
  * A histogram by model whose observation costs an addition: prom-client's own builds and looks up a
  * label text each time. The text is built at a scrape.
  */
 export class ModelHistogram {
-  readonly name: string;
-  readonly help: string;
-  readonly type = "histogram";
-  readonly aggregator = "sum";
   readonly #bounds: readonly number[];
   readonly #models = new Map<string, Distribution>();
 
   /** `bounds` ascend; each is the largest value of its bucket. */
   constructor(registry: Registry, name: string, help: string, bounds: readonly number[]) {
-    this.name = name;
-    this.help = help;
     this.#bounds = bounds;
-    // The registry uses only these members, but its type names four classes.
-    registry.registerMetric(this as unknown as Metric);
+    const models = this.#models;
+    // A model without an observation has no lines.
+    new ReadMetric(registry, { name, help, type: "histogram" }, function* () {
+      for (const [model, distribution] of models) {
+        yield* linesOf(name, model, bounds, distribution);
+      }
+    });
   }
 
   of(model: string): Distribution {
     let distribution = this.#models.get(model);
     if (!distribution) {
-      distribution = new Distribution(this.#bounds);
+      distribution = this.unlisted();
       this.#models.set(model, distribution);
     }
     return distribution;
   }
 
-  /** Called by the registry; a model without an observation has no lines. */
-  get(): Promise<object> {
-    const { name, help, type, aggregator } = this;
-    const values = [...this.#models].flatMap(([model, distribution]) =>
-      linesOf(name, model, this.#bounds, distribution),
-    );
-    return Promise.resolve({ name, help, type, aggregator, values });
+  /** A distribution with the same buckets that no scrape shows. */
+  unlisted(): Distribution {
+    return new Distribution(this.#bounds);
   }
 
-  reset(): void {
-    this.#models.clear();
+  remove(model: string): void {
+    this.#models.delete(model);
   }
 }
 
@@ -71,7 +67,7 @@ function linesOf(
   model: string,
   bounds: readonly number[],
   { counts, sum }: Distribution,
-): object[] {
+): Sample[] {
   const labels = { model_name: model };
   let count = 0;
   const buckets = [...counts].map((own, bucket) => {

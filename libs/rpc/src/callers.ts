@@ -1,4 +1,4 @@
-import type { NodeRole } from "./pki/node-name.ts";
+import type { NodeRole } from "@heddle/pki/node-name";
 
 /**
  * `job`: a task with a ticket; the service checks the ticket's claims. Without TLS workers may call

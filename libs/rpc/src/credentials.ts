@@ -9,11 +9,11 @@ import {
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
+import { type NodeClaim, type NodeRole, readClaim, writeClaim } from "@heddle/pki/node-name";
+import { TlsIdentity, type TlsMaterial } from "@heddle/pki/tls-identity";
 import { CALLERS, type Callers } from "./callers.ts";
+import type { FollowedCluster } from "./followed-cluster.ts";
 import { type JobCredentials, TICKET_SCHEME, type TicketVerifier } from "./job-ticket.ts";
-import type { FollowedCluster } from "./node/followed-cluster.ts";
-import { type NodeClaim, type NodeRole, readClaim, writeClaim } from "./pki/node-name.ts";
-import { TlsIdentity, type TlsMaterial } from "./pki/tls-identity.ts";
 import { toStatus } from "./status.ts";
 import { TOKEN_MISMATCH } from "./token/handshake.ts";
 import { TokenChannelCredentials } from "./token/token-channel.ts";

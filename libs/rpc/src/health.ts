@@ -10,43 +10,49 @@ type Watch = ServerWritableStream<HealthCheckRequest__Output, HealthCheckRespons
 /** Watches need no token, so their number is bounded. */
 const maxWatches = 64;
 
-/** The grpc.health.v1 service of one process; every service has the process's health. */
+/** The grpc.health.v1 state of one process; every service has the process's health. */
 export class Health {
   #serving = true;
-  readonly #watches = new Set<Watch>();
+  readonly #watches = new Map<Watch, () => void>();
+
+  get status(): HealthCheckResponse {
+    return { status: this.#serving ? "SERVING" : "NOT_SERVING" };
+  }
 
   addTo(server: Server): void {
     server.addService(healthService, {
       check: (
         _call: ServerUnaryCall<HealthCheckRequest__Output, HealthCheckResponse>,
         reply: sendUnaryData<HealthCheckResponse>,
-      ) => reply(null, this.#status()),
+      ) => reply(null, this.status),
       watch: (call: Watch) => {
-        if (this.#watches.size >= maxWatches) {
-          call.emit(
-            "error",
-            toStatus(new AppError("overloaded", `${maxWatches} watches are open`)),
-          );
-          return;
-        }
-        this.#watches.add(call);
-        call.once("cancelled", () => this.#watches.delete(call));
-        call.write(this.#status());
+        this.watch(call).then(
+          () => call.end(),
+          (error: unknown) => call.emit("error", toStatus(error)),
+        );
       },
     });
+  }
+
+  /** Writes the status now and when it changes. Resolves when the caller or the process is gone. */
+  async watch(call: Watch): Promise<void> {
+    if (this.#watches.size >= maxWatches) {
+      throw new AppError("overloaded", `${maxWatches} watches are open`);
+    }
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#watches.set(call, resolve);
+    call.once("cancelled", resolve);
+    call.write(this.status);
+    await promise;
+    this.#watches.delete(call);
   }
 
   /** Reports to probes and watchers that the process no longer serves, and ends the watches. */
   stopServing(): void {
     this.#serving = false;
-    for (const watch of this.#watches) {
-      watch.write(this.#status());
-      watch.end();
+    for (const [watch, end] of this.#watches) {
+      watch.write(this.status);
+      end();
     }
-    this.#watches.clear();
-  }
-
-  #status(): HealthCheckResponse {
-    return { status: this.#serving ? "SERVING" : "NOT_SERVING" };
   }
 }

@@ -1,8 +1,8 @@
 import { createHmac, sign, timingSafeEqual, verify, X509Certificate } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
+import { domainOf } from "@heddle/pki/certificate-authority";
+import { nodeNameOf } from "@heddle/pki/node-name";
 import type { NodeCredentials } from "./credentials.ts";
-import { domainOf } from "./pki/certificate-authority.ts";
-import { nodeNameOf } from "./pki/node-name.ts";
 
 /**
  * A task's credential for parameter servers. The leader issues it to the workers of an attempt.

@@ -7,9 +7,9 @@ import {
   type Metadata,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
+import type { NodeRole } from "@heddle/pki/node-name";
 import { clientChannelOptions } from "./channel-options.ts";
 import { type CallerCredentials, callMetadata, channelOf, isEncrypted } from "./credentials.ts";
-import type { NodeRole } from "./pki/node-name.ts";
 import type { RpcMethod } from "./proto.ts";
 import { fromStatus } from "./status.ts";
 

@@ -133,7 +133,7 @@ export interface RpcMethod<Req, ReqOut, Res, ResOut> {
 
 export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
-const workerModelsService = service("heddle.v1.WorkerModels");
+export const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
 export const parameterShardsService = service("heddle.v1.ParameterShards");
 export const partSourceService = service("heddle.v1.PartSource");

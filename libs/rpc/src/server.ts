@@ -1,11 +1,11 @@
 import { createServer, type Server as NetServer, type Socket } from "node:net";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
+import type { NodeClaim } from "@heddle/pki/node-name";
 import { serverChannelOptions } from "./channel-options.ts";
 import { type NodeCredentials, requireCaller } from "./credentials.ts";
+import type { FollowedCluster } from "./followed-cluster.ts";
 import type { TicketVerifier } from "./job-ticket.ts";
-import type { FollowedCluster } from "./node/followed-cluster.ts";
-import type { NodeClaim } from "./pki/node-name.ts";
 import { checkDialler } from "./token/handshake.ts";
 
 /** Bound on unauthenticated connections; further ones are cut. */

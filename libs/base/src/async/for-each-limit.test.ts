@@ -25,7 +25,7 @@ test("forEachLimit: each item once, never more at once than the limit", async ()
   await fc.assert(property);
 });
 
-test("forEachLimit: an error begins no further item, and ends what is under way", async () => {
+test("forEachLimit: after an error no item starts, and the running ones end", async () => {
   const ended: (number | undefined)[] = [];
   const begun: (number | undefined)[] = [];
   const work = async (item: number | undefined) => {

@@ -1,6 +1,6 @@
 /**
- * Does the work for each item, so many at a time. After one that rejects no further item is begun; it
- * rejects with that error once those under way have ended.
+ * Does the work for each item, at most `limit` at a time. After an error it starts no further item,
+ * and rejects with the error once the running ones have ended.
  */
 export async function forEachLimit<T>(
   items: Iterable<T>,

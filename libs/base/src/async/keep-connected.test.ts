@@ -6,7 +6,7 @@ afterEach(() => vi.useRealTimers());
 
 const backoff = { baseMs: 100, maxMs: 800 };
 
-test("keepConnected: pauses grow until a connection was well", async () => {
+test("keepConnected: pauses grow until a connection was healthy", async () => {
   const closing = new AbortController();
   const ends: [string, number, number][] = [];
   let connections = 0;
@@ -30,7 +30,7 @@ test("keepConnected: pauses grow until a connection was well", async () => {
   expect(ends.length).toBeGreaterThanOrEqual(4);
 });
 
-test("keepConnected: onEnd may set the pause, and beforeNext holds the next connection", async () => {
+test("keepConnected: onEnd may set the pause, and beforeNext delays the connection", async () => {
   const closing = new AbortController();
   const held = Promise.withResolvers<void>();
   let connections = 0;
@@ -49,7 +49,7 @@ test("keepConnected: onEnd may set the pause, and beforeNext holds the next conn
   await running;
 });
 
-test("keepConnected: an abort ends a pause at once, and a connection's end is the last", async () => {
+test("keepConnected: an abort ends a pause at once, and no connection follows", async () => {
   const closing = new AbortController();
   const open = Promise.withResolvers<string>();
   const ends: string[] = [];

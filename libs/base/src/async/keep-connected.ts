@@ -2,13 +2,13 @@ import { Backoff, type BackoffOptions } from "../backoff.ts";
 import { abortableDelay } from "./abortable-delay.ts";
 
 export interface KeepConnectedOptions<End> {
-  /** Holds one connection: calls `onOpen` once it is well, and resolves when it has ended. */
+  /** Holds one connection: calls `onOpen` once it is healthy, and resolves when it has ended. */
   readonly connect: (onOpen: () => void) => Promise<End>;
   readonly backoff: BackoffOptions;
   /** Ends the pauses at once, and all further connections. */
   readonly signal: AbortSignal;
   /**
-   * Called when a connection has ended, with how many have since one was well. What it returns
+   * Called when a connection has ended, with the number of ends since one was healthy. Its result
    * replaces the pause before the next one.
    */
   readonly onEnd?:
@@ -18,7 +18,7 @@ export interface KeepConnectedOptions<End> {
   readonly beforeNext?: ((signal: AbortSignal) => Promise<void> | undefined) | undefined;
 }
 
-/** Opens a connection again whenever it has ended; resolves once the signal has aborted. */
+/** Reconnects whenever the connection has ended; resolves once the signal has aborted. */
 export async function keepConnected<End>(options: KeepConnectedOptions<End>): Promise<void> {
   const { connect, signal, onEnd, beforeNext } = options;
   const backoff = new Backoff(options.backoff);

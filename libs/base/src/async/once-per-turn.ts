@@ -1,4 +1,4 @@
-/** Folds all requests of one turn of the event loop into one run of the work. */
+/** Merges all requests of one turn of the event loop into one run of the work. */
 export class OncePerTurn {
   readonly #defer: (run: () => void) => void;
   readonly #run: () => void;

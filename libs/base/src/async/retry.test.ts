@@ -6,7 +6,7 @@ afterEach(() => vi.useRealTimers());
 
 const backoff = { baseMs: 100, maxMs: 400 };
 
-/** Fails so many times, and then succeeds; `calls` has the time of each. */
+/** Fails `times` times, and then succeeds; `calls` has the time of each. */
 function failing(times: number) {
   const startMs = performance.now();
   const calls: number[] = [];
@@ -32,7 +32,7 @@ test("retry: tries until the work succeeds, with growing pauses between", async 
   }
 });
 
-test("retry: an error that does not pass, or the last try's, is final", async () => {
+test("retry: a permanent error, or that of the last attempt, is final", async () => {
   const permanent = failing(9);
   const isPassing = (error: unknown) => (error as Error).message !== "failure 2";
   const ended = Promise.allSettled([
@@ -46,7 +46,7 @@ test("retry: an error that does not pass, or the last try's, is final", async ()
   ]);
 });
 
-test("retry: the last try comes at the deadline, whose error it rejects with", async () => {
+test("retry: the last attempt is at the deadline, and its error is final", async () => {
   const { calls, work } = failing(99);
   const lateError = (error: unknown) => new Error("too late", { cause: error });
   const late = retry(work, { backoff, deadlineMs: 1_000, lateError });
@@ -56,7 +56,7 @@ test("retry: the last try comes at the deadline, whose error it rejects with", a
   expect(Math.round(calls.at(-1) ?? 0)).toBe(1_000);
 });
 
-test("retry: an abort ends a pause at once, and a try is not followed by another", async () => {
+test("retry: an abort ends a pause at once, and no further attempt follows", async () => {
   const reason = new Error("closing");
   for (const abortAtMs of [0, 30]) {
     const controller = new AbortController();

@@ -2,18 +2,20 @@ import { Backoff, type BackoffOptions } from "../backoff.ts";
 import { abortableDelay } from "./abortable-delay.ts";
 
 export interface RetryOptions {
-  /** The pauses between tries; equal ones where `baseMs` is `maxMs`, but for the jitter. */
+  /** The pauses between attempts; equal ones if `baseMs` is `maxMs`, except for the jitter. */
   readonly backoff: BackoffOptions;
-  /** Ends the tries and the pauses between them at once: `retry` then rejects with its reason. */
+  /**
+   * Ends the attempts and the pauses between them at once: `retry` then rejects with its reason.
+   */
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds from the first failure on, after which a failure is final. */
   readonly deadlineMs?: number | undefined;
   readonly maxTries?: number | undefined;
-  /** Whether a later try may succeed; all errors pass where it is absent. */
+  /** Whether a later attempt may succeed; by default every error is transient. */
   readonly isPassing?: ((error: unknown) => boolean) | undefined;
-  /** Called before each pause, with the number of tries so far. */
+  /** Called before each pause, with the number of attempts so far. */
   readonly onRetry?: ((error: unknown, tries: number) => void) | undefined;
-  /** What to reject with in place of the last error, once the deadline is over. */
+  /** Replaces the last error once the deadline is over. */
   readonly lateError?: ((error: unknown) => unknown) | undefined;
 }
 

@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 const PATIENCE_MS = 50_000;
 const MAX_PAUSE_MS = 50;
 
-/** Polls until the condition holds; rejects with what was waited for once the time is over. */
+/** Polls until the condition holds; rejects with its description on timeout. */
 export async function eventually(
   condition: () => boolean | Promise<boolean>,
   what: string | (() => string) = String(condition),

@@ -1,12 +1,12 @@
 import { createServer } from "node:net";
 
-/** Below the range from which systems give ports to outgoing connections, which could take one. */
+/** Below the ephemeral port range, from which an outgoing connection could take one. */
 const LOWEST = 10_000;
 const HIGHEST = 30_000;
 
 /**
- * A port of loopback that nobody listens on, for a process that must come back to it: unlike port 0
- * it is not given to somebody's outgoing connection while that process is gone.
+ * A free loopback port for a process that must restart on it. Unlike port 0, it is not assigned to
+ * an outgoing connection while that process is down.
  */
 export function freePort(): Promise<number> {
   return freePorts([0]);

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** What is used of @20minutes/s3rver, which has no types. */
+/** The used part of @20minutes/s3rver, which has no types. */
 interface S3rver {
   run(): Promise<AddressInfo>;
   close(): Promise<void>;
@@ -13,9 +13,9 @@ type S3rverClass = new (options: Readonly<Record<string, unknown>>) => S3rver;
 
 /** An S3 server on loopback, over HTTP, that checks signatures; with one bucket, `heddle`. */
 export interface S3Server {
-  /** What a client is told. */
+  /** The environment of a client. */
   readonly env: NodeJS.ProcessEnv;
-  /** Where the objects of the bucket lie. */
+  /** The directory of the bucket's objects. */
   readonly directory: string;
   close(): Promise<void>;
 }

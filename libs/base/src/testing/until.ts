@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Polls until the condition holds; rejects with what was waited for. */
+/** Polls until the condition holds; rejects with its description. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,

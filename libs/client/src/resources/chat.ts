@@ -1,3 +1,4 @@
+import type { ChatChunk } from "@heddle/contracts/api/chat";
 import { readJsonEvents } from "../json-events.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
 
@@ -11,18 +12,6 @@ export interface ChatRequest {
   readonly max_tokens?: number | undefined;
   readonly temperature?: number | undefined;
   readonly [member: string]: unknown;
-}
-
-/** A piece of an answer, as OpenAI's `chat.completion.chunk`. */
-export interface ChatChunk {
-  readonly choices?: readonly {
-    readonly delta?: { readonly content?: string | null };
-    readonly finish_reason?: string | null;
-  }[];
-  /** In the last piece. */
-  readonly usage?:
-    | (Readonly<Record<string, unknown>> & { readonly completion_tokens?: number })
-    | null;
 }
 
 /** Loading a model's weights may come before its first token. */

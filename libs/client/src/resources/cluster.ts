@@ -2,14 +2,14 @@ import type {
   ClusterMetricsReply,
   ClusterResourcesReply,
   ClusterStatusReply,
-  joinTokenRequest,
-} from "@heddle/contracts/cluster";
+  IssuedJoinToken,
+  JoinTokenSpec,
+  Route,
+} from "@heddle/contracts/api/cluster";
+import type { MasterHealth } from "@heddle/contracts/api/health";
+import type { OpenApiDocument } from "@heddle/contracts/openapi";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
-import type { IssuedJoinToken, MasterHealth, Route } from "../views.ts";
-
-/** What `cluster.createJoinToken` takes: the body of POST /cluster/join-tokens. */
-export type JoinTokenSpec = (typeof joinTokenRequest)["_zod"]["input"];
 
 /** Which state a backup holds. */
 export interface BackupOptions extends CallOptions {
@@ -72,6 +72,11 @@ export class Cluster {
   backup({ consistency, signal }: BackupOptions = {}): Promise<Response> {
     const query = { consistency };
     return this.#transport.open({ method: "GET", path: "/cluster/backup", query, signal });
+  }
+
+  /** The OpenAPI document of the cluster's API. */
+  openapi({ signal }: CallOptions = {}): Promise<OpenApiDocument> {
+    return this.#transport.json({ method: "GET", path: "/openapi.json", signal });
   }
 
   /** Every route of the cluster, and the permission that each needs. */

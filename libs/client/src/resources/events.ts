@@ -1,35 +1,11 @@
+import type { ClusterEvent, EventPage } from "@heddle/contracts/api/events";
 import { resumingStream } from "../resuming.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
-import type { JobStateUpdate } from "./job-stream.ts";
-
-/** A job came into a state. */
-export type JobEvent = Omit<JobStateUpdate, "type"> & { readonly type: "job" };
-
-/** A node came into a state: ready, draining, drained or lost. */
-export interface NodeEvent {
-  readonly type: "node";
-  readonly id: string;
-  readonly node: string;
-  readonly node_name: string | null;
-  readonly state: string;
-  readonly why: string | null;
-  readonly at: string;
-}
-
-export type ClusterEvent = JobEvent | NodeEvent;
 
 /** Which events are wanted. */
 export interface EventOptions extends CallOptions {
   /** The `id` of the last event that is known; `0.0` is before the oldest that is kept. */
   readonly after?: string | undefined;
-}
-
-/** One look at the kept events, oldest first. */
-export interface EventPage {
-  readonly object: "list";
-  readonly data: readonly ClusterEvent[];
-  /** What `after` takes to read on; null where there was none. */
-  readonly last_event_id: string | null;
 }
 
 /** What happens in the cluster: `heddle.events`. */

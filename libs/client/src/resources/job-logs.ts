@@ -1,3 +1,4 @@
+import type { LogEntry } from "@heddle/contracts/api/job-operations";
 import { pathPart } from "../path-part.ts";
 import { resumingStream } from "../resuming.ts";
 import type { CallOptions, HttpTransport, Query } from "../transport.ts";
@@ -19,32 +20,6 @@ export interface LogOptions extends CallOptions {
   /** The `cursor` of the last line that is known: the next one follows, to the byte. */
   readonly cursor?: string | undefined;
 }
-
-/** Where a line comes from. */
-interface LogPlace {
-  readonly attempt: number;
-  readonly rank: number;
-  /** How often the rank was replaced within the attempt before; each replacement has logs of its own. */
-  readonly incarnation: number;
-  readonly stream: "stdout" | "stderr";
-  /** The byte of that log at which it begins. */
-  readonly offset: number;
-  readonly time: string;
-  /** What to resume after; only some lines have one. */
-  readonly cursor?: string | undefined;
-}
-
-/** A line, without its end; or bytes that are gone for ever. */
-export type LogEntry =
-  | (LogPlace & {
-      readonly type: "line";
-      readonly text: string;
-      /** The line's bytes, where they are no UTF-8 and `text` so not the whole truth. */
-      readonly base64?: string;
-      /** It has no end: what follows goes on where it stops. */
-      readonly partial?: boolean;
-    })
-  | (LogPlace & { readonly type: "gap"; readonly bytes: number });
 
 /**
  * The lines of a job's tasks, each once, over whatever masters. The cluster gives a cursor with the

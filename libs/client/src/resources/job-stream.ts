@@ -1,32 +1,17 @@
-import type { JobState } from "@heddle/contracts/jobs";
+import type { JobEvent, JobProgressEvent } from "@heddle/contracts/api/events";
+import type { Job } from "@heddle/contracts/api/job-replies";
+import type { JobPhase } from "@heddle/contracts/api/jobs";
 import { HeddleError } from "../errors.ts";
 import { pathPart } from "../path-part.ts";
 import { resumingStream } from "../resuming.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
-import type { Job, JobFailure, JobPhase, JobProgress } from "../views.ts";
 
-/** A job came into a state. */
-export interface JobStateUpdate {
-  readonly type: "state";
-  /** Its position in the cluster's log: what `after` takes. */
-  readonly id: string;
-  readonly job_id: string;
-  readonly name: string | null;
-  readonly project: string;
-  readonly state: JobState;
-  /** The state in upper case. */
-  readonly phase: JobPhase;
-  readonly from: JobState | null;
-  readonly attempt: number;
-  readonly why: string | null;
-  readonly failure: JobFailure | null;
-  readonly at: string;
-}
+/** A job entered a state. */
+export type JobStateUpdate = Omit<JobEvent, "type" | "object"> & { readonly type: "state" };
 
 /** A job told how far it is. It has no position: a stream that is resumed does not tell it again. */
-export interface JobProgressUpdate extends JobProgress {
+export interface JobProgressUpdate extends JobProgressEvent {
   readonly type: "progress";
-  readonly job_id: string;
   /** The phase that the job was in. */
   readonly phase: JobPhase;
 }
@@ -67,11 +52,11 @@ export async function* streamJob(
       const isOver = await now().then(({ phase }) => isTerminalPhase(phase), notWhilePassing);
       if (isOver && ++emptyStreams > MAX_EMPTY_STREAMS) return;
     } else if (item.type === "progress") {
-      const progress = JSON.parse(item.data) as JobProgress & { readonly job_id: string };
+      const progress = JSON.parse(item.data) as JobProgressEvent;
       phase ??= (await now()).phase;
       yield { type: "progress", phase, ...progress };
     } else if (item.data !== "") {
-      const update = { ...(JSON.parse(item.data) as JobStateUpdate), type: "state" as const };
+      const update = { ...(JSON.parse(item.data) as JobEvent), type: "state" as const };
       emptyStreams = 0;
       phase = update.phase;
       yield update;

@@ -1,19 +1,18 @@
-import type { JobState } from "@heddle/contracts/jobs";
+import type { JobArtifact, LogEntry } from "@heddle/contracts/api/job-operations";
+import type {
+  DryRun,
+  Job,
+  JobExplanation,
+  JobSummary,
+  SubmittedJob,
+} from "@heddle/contracts/api/job-replies";
+import type { JobSpec, JobState } from "@heddle/contracts/api/jobs";
 import { NotFoundError } from "../errors.ts";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type {
-  DryRun,
-  Job,
-  JobArtifact,
-  JobExplanation,
-  JobSpec,
-  JobSummary,
-  SubmittedJob,
-} from "../views.ts";
 import { type DownloadOptions, downloadArtifact } from "./job-artifacts.ts";
-import { type LogEntry, type LogOptions, readLogs } from "./job-logs.ts";
+import { type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
 
 /** Which jobs a list holds; all that are given must hold. */

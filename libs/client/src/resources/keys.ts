@@ -1,13 +1,13 @@
-import type { createKeyRequest, rotateKeyRequest } from "@heddle/contracts/keys";
+import type {
+  ApiKey,
+  CreatedApiKey,
+  KeyRotation,
+  KeySpec,
+  RotatedApiKey,
+} from "@heddle/contracts/api/keys";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type { ApiKey, CreatedApiKey } from "../views.ts";
-
-/** What `keys.create` takes: the body of POST /keys. */
-export type KeySpec = (typeof createKeyRequest)["_zod"]["input"];
-/** How long the old key still works, and until when the new one does. */
-export type KeyRotation = (typeof rotateKeyRequest)["_zod"]["input"];
 
 /** API keys: `heddle.keys`. */
 export class Keys {
@@ -32,7 +32,7 @@ export class Keys {
     id: string,
     rotation: KeyRotation = {},
     options: ChangeOptions = {},
-  ): Promise<CreatedApiKey & { readonly replaces: ApiKey }> {
+  ): Promise<RotatedApiKey> {
     const path = `${pathOf(id)}/rotate`;
     return this.#transport.change({ method: "POST", path, body: rotation }, options);
   }

@@ -1,12 +1,13 @@
-import type { registerModelRequest } from "@heddle/contracts/models";
+import type {
+  DeletedModel,
+  Model,
+  ModelPullProgress,
+  ModelSpec,
+} from "@heddle/contracts/api/models";
 import { readJsonEvents } from "../json-events.ts";
 import { pathPart } from "../path-part.ts";
 import { SILENCE_MS } from "../server-sent-events.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type { DeletedModel, Model, ModelPullProgress } from "../views.ts";
-
-/** What `models.register` takes: the body of POST /models. */
-export type ModelSpec = (typeof registerModelRequest)["_zod"]["input"];
 
 /** A worker may try several sources before the first byte comes. */
 const PULL_START_TIMEOUT_MS = 120_000;

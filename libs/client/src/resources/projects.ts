@@ -1,11 +1,7 @@
-import type { putProjectRequest } from "@heddle/contracts/jobs";
+import type { Project, ProjectSettings } from "@heddle/contracts/api/projects";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type { Project } from "../views.ts";
-
-/** A project's weight and quota; absent limits are unlimited. */
-export type ProjectSettings = (typeof putProjectRequest)["_zod"]["input"];
 
 /** Projects: `heddle.projects`. One that a job names is there by itself. */
 export class Projects {

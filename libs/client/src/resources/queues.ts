@@ -1,11 +1,7 @@
-import type { putQueueRequest } from "@heddle/contracts/jobs";
+import type { Queue, QueueSettings } from "@heddle/contracts/api/queues";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type { Queue } from "../views.ts";
-
-/** How the jobs of a queue are placed, and how many it may hold. */
-export type QueueSettings = (typeof putQueueRequest)["_zod"]["input"];
 
 /** Queues: `heddle.queues`. */
 export class Queues {

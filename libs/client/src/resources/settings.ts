@@ -1,7 +1,6 @@
-import type { SettingName } from "@heddle/contracts/settings";
+import type { Setting, SettingName } from "@heddle/contracts/api/settings";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
-import type { Setting } from "../views.ts";
 
 /** Settings that all masters share, as `max_concurrent_jobs`: `heddle.settings`. */
 export class Settings {

@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
-import { type NodeClaim, readClaim, writeClaim } from "../pki/node-name.ts";
+import { type NodeClaim, readClaim, writeClaim } from "@heddle/pki/node-name";
 
 // Mutual authentication of a plain TCP connection by the cluster token. Each side draws a nonce and
 // proves by an HMAC over both nonces and both names that it has the token, which is never sent:

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { CallCredentials, ChannelCredentials } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
-import type { NodeRole } from "../pki/node-name.ts";
+import type { NodeRole } from "@heddle/pki/node-name";
 import { proveToListener, type TokenHolder } from "./handshake.ts";
 
 type SecureConnector = ReturnType<ChannelCredentials["_createSecureConnector"]>;

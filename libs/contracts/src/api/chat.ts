@@ -1,0 +1,364 @@
+import { AppError } from "@heddle/base/errors";
+import { z } from "zod";
+import { validate } from "../validation.ts";
+import { errorResponse } from "./errors.ts";
+import { type ApiOperation, type DataOf, json } from "./operation.ts";
+
+/** Messages of one request; the body's size bounds their text. */
+const MAX_MESSAGES = 4096;
+const MAX_PARTS = 1024;
+const MAX_LOGIT_BIAS = 1024;
+
+const textPart = z.object({ type: z.literal("text"), text: z.string() });
+const refusalPart = z.object({ type: z.literal("refusal"), refusal: z.string() });
+const content = z.union([z.string(), z.array(textPart).min(1).max(MAX_PARTS)]);
+const assistantContent = z.union([
+  z.string(),
+  z
+    .array(z.discriminatedUnion("type", [textPart, refusalPart]))
+    .min(1)
+    .max(MAX_PARTS),
+]);
+
+const toolCall = z.object({
+  id: z.string().min(1),
+  type: z.literal("function"),
+  function: z.object({ name: z.string().min(1), arguments: z.string() }),
+});
+
+const name = z.string().max(256).optional();
+const message = z.discriminatedUnion("role", [
+  z.object({ role: z.literal("system"), content, name }),
+  z.object({ role: z.literal("developer"), content, name }),
+  z.object({ role: z.literal("user"), content, name }),
+  z.object({
+    role: z.literal("assistant"),
+    content: assistantContent.nullish(),
+    refusal: z.string().nullish(),
+    name,
+    tool_calls: z.array(toolCall).max(128).optional(),
+    audio: z.null("is not supported; leave it out").optional(),
+    function_call: z.null("is deprecated and not supported; use tool_calls").optional(),
+  }),
+  z.object({ role: z.literal("tool"), content, tool_call_id: z.string().min(1) }),
+]);
+
+/**
+ * The contract's seeds are int64, but JSON numbers keep 53 bits. Neighbouring larger seeds may be
+ * equal, which still gives the same answer each time.
+ */
+const seed = z
+  .number()
+  .min(-(2 ** 63))
+  .max(2 ** 63)
+  .refine(Number.isInteger, "expected a whole number");
+
+const bias = z.number().min(-100).max(100);
+/** OpenAI's bounds on a request's labels. */
+const MAX_METADATA_PAIRS = 16;
+const metadata = z
+  .record(z.string().max(64, "keys have at most 64 characters"), z.string().max(512))
+  .refine((pairs) => Object.keys(pairs).length <= MAX_METADATA_PAIRS, {
+    error: `at most ${MAX_METADATA_PAIRS} pairs are allowed`,
+  });
+/** Above any vocabulary and any context. */
+const MAX_VOCABULARY = 2 ** 31 - 1;
+const MAX_PRIORITY = 100;
+const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
+const stopText = z.string().min(1).max(1024);
+
+/** The chat completion request: every supported parameter. Unknown members are dropped. */
+const chatCompletionRequest = z
+  .object({
+    model: z.string().min(1).max(200),
+    messages: z.array(message).min(1).max(MAX_MESSAGES),
+    temperature: z.number().min(0).max(2).nullish(),
+    top_p: z.number().min(0).max(1).nullish(),
+    max_tokens: z.int().min(1).nullish(),
+    max_completion_tokens: z.int().min(1).nullish(),
+    n: z.int().min(1).max(128).nullish(),
+    stop: z.union([stopText, z.array(stopText).max(4)]).nullish(),
+    seed: seed.nullish(),
+    presence_penalty: z.number().min(-2).max(2).nullish(),
+    frequency_penalty: z.number().min(-2).max(2).nullish(),
+    logit_bias: z.record(tokenId, bias).nullish(),
+    logprobs: z.boolean().nullish(),
+    top_logprobs: z.int().min(0).max(20).nullish(),
+    response_format: z.looseObject({ type: z.string() }).nullish(),
+    stream: z.boolean().nullish(),
+    stream_options: z
+      .object({
+        include_usage: z.boolean().nullish(),
+        include_obfuscation: z.boolean().nullish(),
+      })
+      .nullish(),
+    user: z.string().max(512).nullish(),
+    safety_identifier: z.string().max(512).nullish(),
+    prompt_cache_key: z.string().max(512).nullish(),
+    metadata: metadata.nullish(),
+    // vLLM's extensions.
+    top_k: z.int().min(-1).max(MAX_VOCABULARY).nullish(),
+    min_p: z.number().min(0).max(1).nullish(),
+    repetition_penalty: z.number().min(0.01).max(100).nullish(),
+    min_tokens: z.int().min(0).max(MAX_VOCABULARY).nullish(),
+    ignore_eos: z.boolean().nullish(),
+    priority: z
+      .int()
+      .min(0)
+      .max(MAX_PRIORITY)
+      .nullish()
+      .describe("As in vLLM, larger goes later; a call may yield to others, not overtake them."),
+    parallel_tool_calls: z.boolean().nullish(),
+  })
+  .meta({ id: "CreateChatCompletionRequest" });
+
+export type ChatCompletionRequest = z.infer<typeof chatCompletionRequest>;
+export type ChatRequestMessage = ChatCompletionRequest["messages"][number];
+
+const GUIDED = "guided decoding is not supported; use response_format `json_object`";
+
+/** Parameters that are refused unless their value is the actual behaviour. */
+const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
+  ["tools", isEmptyArray, "tools are not supported yet"],
+  ["tool_choice", (value) => value === "none" || value === "auto", "there are no tools to choose"],
+  ["functions", never, "functions are deprecated and not supported; use tools"],
+  ["function_call", never, "functions are deprecated and not supported; use tool_choice"],
+  ["audio", never, "audio output is not supported"],
+  ["modalities", isTextOnly, "only the modality `text` is supported"],
+  ["prediction", never, "predicted output is not supported"],
+  ["web_search_options", never, "web search is not supported"],
+  ["reasoning_effort", (value) => value === "none", "the effort cannot be chosen"],
+  ["verbosity", (value) => value === "medium", "the verbosity cannot be chosen"],
+  ["store", (value) => value === false, "completions are not stored; use false or leave it out"],
+  [
+    "service_tier",
+    (value) => value === "auto" || value === "default",
+    "only the tiers `auto` and `default` exist",
+  ],
+  ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],
+  ["moderation", never, "inline moderation is not supported"],
+  // Extensions of vLLM that would change the answer.
+  ["best_of", (value) => value === 1, "one answer is drawn; use `n`"],
+  ["use_beam_search", (value) => value === false, "beam search is not supported"],
+  ["length_penalty", (value) => value === 1, "it is for beam search, which is not supported"],
+  ["stop_token_ids", isEmptyArray, "tokens cannot stop an answer; use `stop` with texts"],
+  ["bad_words", isEmptyArray, "words cannot be forbidden; use `logit_bias` with tokens"],
+  ["allowed_token_ids", isEmptyArray, "tokens cannot be chosen; use `logit_bias`"],
+  ["chat_template", never, "a request cannot bring a template; the model's own is used"],
+  ["guided_json", never, GUIDED],
+  ["guided_regex", never, GUIDED],
+  ["guided_choice", never, GUIDED],
+  ["guided_grammar", never, GUIDED],
+  ["structured_outputs", never, GUIDED],
+];
+
+/** Parses a body; throws an AppError that names the first fault in `param`. */
+export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest {
+  checkBiases(body);
+  const request = validate(chatCompletionRequest, body);
+  refuseUnsupported(body as Record<string, unknown>);
+  checkCombinations(request);
+  request.messages.forEach(checkMessage);
+  checkToolAnswers(request.messages);
+  return request;
+}
+
+function refuseUnsupported(body: Record<string, unknown>): void {
+  for (const [param, isNoOp, why] of REFUSED) {
+    const value = body[param];
+    if (value === undefined || value === null || isNoOp(value)) continue;
+    throw unsupported(param, why);
+  }
+}
+
+/** Checked before the entries: tens of thousands fit into a body. */
+function checkBiases(body: unknown): void {
+  const biases: unknown = Object(body).logit_bias;
+  const biased = typeof biases === "object" && biases !== null ? Object.keys(biases).length : 0;
+  if (biased <= MAX_LOGIT_BIAS) return;
+  throw invalid("logit_bias", `at most ${MAX_LOGIT_BIAS} entries are allowed, got ${biased}`);
+}
+
+function checkCombinations(request: ChatCompletionRequest): void {
+  const { max_tokens, max_completion_tokens, response_format } = request;
+  if (request.top_logprobs != null && request.logprobs !== true) {
+    throw invalid("top_logprobs", "it needs `logprobs: true`");
+  }
+  if (request.stream_options != null && request.stream !== true) {
+    throw invalid("stream_options", "it needs `stream: true`");
+  }
+  const most = max_completion_tokens ?? max_tokens;
+  if (request.min_tokens != null && most != null && request.min_tokens > most) {
+    throw invalid("min_tokens", `it is more than the ${most} tokens that are allowed`);
+  }
+  if (max_tokens != null && max_completion_tokens != null && max_tokens !== max_completion_tokens) {
+    throw invalid("max_tokens", "it differs from max_completion_tokens; give one of them");
+  }
+  const format = response_format?.type ?? "text";
+  if (format === "json_schema") {
+    throw unsupported("response_format.type", "json_schema is not supported yet; use json_object");
+  }
+  if (format !== "text" && format !== "json_object") {
+    throw invalid("response_format.type", "expected `text` or `json_object`");
+  }
+}
+
+/** An assistant's message may lack content only if it has tool calls or a refusal. */
+function checkMessage(message: ChatRequestMessage, index: number): void {
+  if (message.role !== "assistant") return;
+  const { content, refusal, tool_calls } = message;
+  if (content != null || refusal != null || (tool_calls && tool_calls.length > 0)) return;
+  const param = `messages[${index}].content`;
+  const text = `Missing required parameter: '${param}': an assistant's message needs content, a refusal or tool_calls.`;
+  throw new AppError("missing_required_parameter", text, { param });
+}
+
+/** A tool's answer names the assistant's call that it answers. */
+function checkToolAnswers(messages: readonly ChatRequestMessage[]): void {
+  let asked = new Set<string>();
+  messages.forEach((message, index) => {
+    if (message.role === "assistant") {
+      asked = new Set(message.tool_calls?.map(({ id }) => id));
+    } else if (message.role === "tool" && !asked.has(message.tool_call_id)) {
+      const why = "no call of the assistant's message before it has this id";
+      throw invalid(`messages[${index}].tool_call_id`, why);
+    }
+  });
+}
+
+function unsupported(param: string, why: string): AppError {
+  return new AppError("unsupported_parameter", `Unsupported value for '${param}': ${why}.`, {
+    param,
+  });
+}
+
+function invalid(param: string, why: string): AppError {
+  return new AppError("invalid_value", `Invalid value for '${param}': ${why}.`, { param });
+}
+
+function isEmptyArray(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
+}
+
+function isTextOnly(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 1 && value[0] === "text";
+}
+
+function never(): boolean {
+  return false;
+}
+
+const tokenLogprob = z.object({
+  token: z.string(),
+  logprob: z.number(),
+  bytes: z.array(z.int()).nullable(),
+});
+
+const logprobs = z
+  .object({
+    content: z
+      .array(
+        tokenLogprob
+          .extend({ top_logprobs: z.array(tokenLogprob) })
+          .meta({ id: "ChatCompletionTokenLogprob" }),
+      )
+      .nullable(),
+    refusal: z.null(),
+  })
+  .nullable();
+
+const finishReason = z.enum(["stop", "length", "tool_calls", "content_filter"]);
+const reasoning = z.string().optional().describe("The reasoning of a model that shows it.");
+
+const usageSchema = z
+  .object({
+    prompt_tokens: z.int(),
+    completion_tokens: z.int(),
+    total_tokens: z.int(),
+    prompt_tokens_details: z.object({ cached_tokens: z.int(), audio_tokens: z.int() }),
+    completion_tokens_details: z.object({
+      reasoning_tokens: z.int(),
+      audio_tokens: z.int(),
+      accepted_prediction_tokens: z.int(),
+      rejected_prediction_tokens: z.int(),
+    }),
+  })
+  .meta({ id: "CompletionUsage" });
+
+const identity = {
+  id: z.string(),
+  created: z.int().describe("Seconds since the epoch."),
+  model: z.string(),
+  service_tier: z.literal("default"),
+  system_fingerprint: z.string().describe("The deployment, and whether it is a stand-in."),
+};
+
+const chatCompletion = z
+  .object({
+    ...identity,
+    object: z.literal("chat.completion"),
+    choices: z.array(
+      z.object({
+        index: z.int(),
+        message: z
+          .object({
+            role: z.literal("assistant"),
+            content: z.string().nullable(),
+            reasoning_content: reasoning,
+            refusal: z.string().nullable(),
+          })
+          .meta({ id: "ChatCompletionResponseMessage" }),
+        logprobs,
+        finish_reason: finishReason,
+      }),
+    ),
+    usage: usageSchema,
+  })
+  .meta({ id: "CreateChatCompletionResponse" });
+
+const chatCompletionChunk = z
+  .object({
+    ...identity,
+    object: z.literal("chat.completion.chunk"),
+    choices: z.array(
+      z.object({
+        index: z.int(),
+        delta: z
+          .object({
+            role: z.literal("assistant").optional(),
+            content: z.string().nullable().optional(),
+            reasoning_content: reasoning,
+            refusal: z.string().nullable().optional(),
+          })
+          .meta({ id: "ChatCompletionStreamResponseDelta" }),
+        logprobs,
+        finish_reason: finishReason.nullable(),
+      }),
+    ),
+    usage: usageSchema
+      .nullable()
+      .optional()
+      .describe("With `stream_options.include_usage`: null, except in the last chunk."),
+    obfuscation: z.string().optional().describe("Padding that hides the sizes of tokens."),
+  })
+  .meta({ id: "CreateChatCompletionStreamResponse" });
+
+/** A piece of a streamed answer. */
+export type ChatChunk = DataOf<typeof chatCompletionChunk>;
+
+export const chatOperations = {
+  stream: {
+    operationId: "createChatCompletion",
+    method: "POST",
+    path: "/api/v1/chat/completions",
+    permission: "inference:create",
+    summary: "Answers a conversation, at once or as a stream that ends with `[DONE]`.",
+    body: chatCompletionRequest,
+    replies: {
+      200: {
+        ...json(chatCompletion),
+        "text/event-stream": { message: chatCompletionChunk, error: errorResponse },
+      },
+    },
+  },
+} as const satisfies Record<string, ApiOperation>;

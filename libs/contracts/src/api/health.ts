@@ -1,0 +1,102 @@
+import { z } from "zod";
+import { type ApiOperation, type DataOf, json } from "./operation.ts";
+
+const healthSchema = z
+  .object({
+    status: z.string().describe("`ok`, or why the master is not well: `degraded`."),
+    version: z.string(),
+    uptime: z.number().describe("Seconds."),
+    refusing_nodes: z
+      .int()
+      .optional()
+      .describe("Attached nodes that refuse this master's cluster or its leader."),
+    detail: z.string().optional().describe("Why the master is not well."),
+  })
+  .meta({ id: "Health" });
+
+export type MasterHealth = DataOf<typeof healthSchema>;
+
+const component = { status: z.string(), detail: z.string().describe("Empty if it is well.") };
+
+const detailedHealthSchema = z
+  .object({
+    status: z.string(),
+    timestamp: z.iso.datetime(),
+    version: z.string(),
+    uptime_seconds: z.number(),
+    components: z.object({
+      api: z.object({ status: z.enum(["ok", "draining"]), in_flight: z.int() }),
+      control: z.object(component),
+      workers: z.object({ ...component, attached: z.int() }),
+      nodes: z.object({ ...component, refusing: z.int() }),
+    }),
+    resource_usage: z.object({
+      cpu_percent: z.number(),
+      memory_percent: z.number(),
+      disk_percent: z.number(),
+    }),
+  })
+  .meta({ id: "DetailedHealth" });
+
+export type DetailedHealth = DataOf<typeof detailedHealthSchema>;
+
+/** The operational paths: unversioned, and open to probes and scrapers. */
+export const healthOperations = {
+  health: {
+    operationId: "cluster.health",
+    method: "GET",
+    path: "/health",
+    permission: "public",
+    summary: "Shows this master's version and uptime; degraded where nodes refuse its leader.",
+    replies: { 200: json(healthSchema) },
+  },
+  detailed: {
+    operationId: "health.detailed",
+    method: "GET",
+    path: "/health/detailed",
+    permission: "public",
+    summary: "Shows this master's components and what it uses of its machine.",
+    replies: { 200: json(detailedHealthSchema) },
+  },
+  healthz: {
+    operationId: "health.healthz",
+    method: "GET",
+    path: "/healthz",
+    permission: "public",
+    summary: "Answers ok while this master runs.",
+    replies: { 200: { "text/plain": "`ok`." } },
+  },
+  livez: {
+    operationId: "health.livez",
+    method: "GET",
+    path: "/livez",
+    permission: "public",
+    summary: "Answers ok while this master runs.",
+    replies: { 200: { "text/plain": "`ok`." } },
+  },
+  readyz: {
+    operationId: "health.readyz",
+    method: "GET",
+    path: "/readyz",
+    permission: "public",
+    summary: "Answers 200 while this master takes calls; `?verbose` lists the checks.",
+    query: z.object({
+      verbose: z
+        .union([z.string(), z.array(z.string())])
+        .optional()
+        .describe("Lists the checks, whatever its value."),
+    }),
+    replies: {
+      200: { "text/plain": "`ok`, after the checks if they are requested." },
+      503: { "text/plain": "The checks, with the reasons of those that fail." },
+    },
+  },
+  metrics: {
+    operationId: "health.metrics",
+    method: "GET",
+    path: "/metrics",
+    permission: "public",
+    summary: "Shows the metrics in Prometheus' text format.",
+    replies: { 200: { "text/plain": "Prometheus' text format." } },
+  },
+} as const satisfies Record<string, ApiOperation>;

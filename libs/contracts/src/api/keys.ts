@@ -1,0 +1,156 @@
+import { z } from "zod";
+import { type ApiOperation, type DataOf, json } from "./operation.ts";
+import { pageQuery, pageSchema, time } from "./parameters.ts";
+import { PERMISSIONS } from "./permission.ts";
+
+const count = z.int().min(1).max(1_000_000_000);
+
+const groups = [...new Set(PERMISSIONS.map((permission) => permission.replace(/:.*/, "")))];
+
+const scope = z
+  .enum(
+    ["*", ...PERMISSIONS, ...groups.flatMap((group) => [`${group}:*`, `${group}:admin`])],
+    `expected "*", one of ${PERMISSIONS.join(", ")}, or a group such as models:*`,
+  )
+  .describe("A permission, a whole group (`models:*` or `models:admin`), or all.");
+
+const environment = z
+  .string()
+  .regex(/^[a-z0-9]{1,16}$/, "expected 1 to 16 lower-case letters or digits")
+  .default("live")
+  .describe("The part after `hdl_`, which distinguishes the keys of installations.");
+
+const expiresAt = z.iso
+  .datetime({ offset: true })
+  .optional()
+  .describe("ISO 8601 with an offset or Z.");
+
+/** The overlap of a rotated key by default, and its maximum. */
+const DEFAULT_OVERLAP_S = 86_400;
+const MAX_OVERLAP_S = 90 * 86_400;
+
+const rotateKeyRequest = z
+  .strictObject({
+    overlap_seconds: z
+      .int()
+      .min(0)
+      .max(MAX_OVERLAP_S)
+      .default(DEFAULT_OVERLAP_S)
+      .describe("Seconds for which the old key still works; 0 ends it at once."),
+    expires_at: expiresAt.describe("When the new key expires; by default as the old one."),
+    environment,
+  })
+  .meta({ id: "KeyRotation" });
+
+/** The overlap with the old key, and the expiry of the new one. */
+export type KeyRotation = z.input<typeof rotateKeyRequest>;
+
+const createKeyRequest = z
+  .strictObject({
+    name: z.string().min(1).max(200),
+    scopes: z
+      .array(scope)
+      .min(1)
+      .max(64)
+      .default(["inference:create", "models:read"])
+      .describe("What the key may do; by default it may only call and list models."),
+    models: z
+      .array(z.string().min(1).max(200))
+      .max(1000)
+      .default([])
+      .describe("Ids of the models that the key may call; empty for all."),
+    limits: z
+      .strictObject({
+        requests_per_minute: count.optional(),
+        tokens_per_minute: count.optional(),
+        concurrency: count.optional(),
+      })
+      .default({}),
+    expires_at: expiresAt,
+    environment,
+  })
+  .meta({ id: "KeySpec" });
+
+/** A new key: its name, scopes, models and limits. */
+export type KeySpec = z.input<typeof createKeyRequest>;
+
+const limit = z.int().nullable();
+
+const keySchema = z
+  .object({
+    id: z.string(),
+    object: z.literal("api_key"),
+    name: z.string(),
+    scopes: z.array(z.string()),
+    models: z.array(z.string()).describe("Empty for all."),
+    unknown_models: z
+      .array(z.string())
+      .describe("The `models` without a registration; the key may call them once they have one."),
+    limits: z.object({ requests_per_minute: limit, tokens_per_minute: limit, concurrency: limit }),
+    status: z.enum(["active", "expired", "revoked"]),
+    created_at: time,
+    expires_at: time.nullable(),
+    revoked_at: time.nullable(),
+    rotated_from: z.string().nullable().describe("The id of the key that it replaced."),
+    rotated_to: z.string().nullable().describe("The id of the last key that replaced it."),
+    last_used_at: time
+      .nullable()
+      .describe("By the record of the answering master since its start; null for none."),
+  })
+  .meta({ id: "ApiKey", description: "An API key without its text." });
+
+export type ApiKey = DataOf<typeof keySchema>;
+
+const createdKeySchema = keySchema
+  .extend({ key: z.string().describe("The key's text, which is shown this once.") })
+  .meta({ id: "CreatedApiKey", description: "A new API key with its text." });
+
+export type CreatedApiKey = DataOf<typeof createdKeySchema>;
+
+const rotatedKeySchema = createdKeySchema
+  .extend({ replaces: keySchema })
+  .meta({ id: "RotatedApiKey", description: "A new API key with its text, and the old key." });
+
+export type RotatedApiKey = DataOf<typeof rotatedKeySchema>;
+
+export const keyOperations = {
+  list: {
+    operationId: "keys.list",
+    method: "GET",
+    path: "/api/v1/keys",
+    permission: "cluster:admin",
+    summary: "Lists the API keys, newest first, without their texts.",
+    query: pageQuery,
+    readsState: true,
+    replies: { 200: json(pageSchema(keySchema)) },
+  },
+  create: {
+    operationId: "keys.create",
+    method: "POST",
+    path: "/api/v1/keys",
+    permission: "cluster:admin",
+    summary: "Creates an API key; its text is shown this once.",
+    headers: ["Idempotency-Key"],
+    body: createKeyRequest,
+    replies: { 200: json(createdKeySchema) },
+  },
+  rotate: {
+    operationId: "keys.rotate",
+    method: "POST",
+    path: "/api/v1/keys/{id}/rotate",
+    permission: "cluster:admin",
+    summary: "Makes a new key with the same permissions; the old one works for an overlap.",
+    headers: ["Idempotency-Key"],
+    body: rotateKeyRequest,
+    isBodyOptional: true,
+    replies: { 200: json(rotatedKeySchema) },
+  },
+  revoke: {
+    operationId: "keys.revoke",
+    method: "DELETE",
+    path: "/api/v1/keys/{id}",
+    permission: "cluster:admin",
+    summary: "Revokes an API key at once.",
+    replies: { 200: json(keySchema) },
+  },
+} as const satisfies Record<string, ApiOperation>;

@@ -1,0 +1,245 @@
+import { z } from "zod";
+import { CHAT_TEMPLATE_ORIGINS } from "../engine.ts";
+import { errorResponse } from "./errors.ts";
+import { type ApiOperation, type DataOf, json } from "./operation.ts";
+import { listSchema, stateQuery } from "./parameters.ts";
+
+const count = z.int().min(1);
+const schemes = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
+
+/** The body of POST /models: the id's promises, and the weights that serve it. */
+const registerModelRequest = z
+  .strictObject({
+    id: z
+      .string()
+      .regex(
+        /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/,
+        "expected letters, digits, `.`, `_`, `:`, `/` or `-`",
+      ),
+    family: z.string().min(1).max(100).default("custom"),
+    context_window: count.max(100_000_000).default(4096),
+    availability: z.string().max(100).default("Private"),
+    intended_use: z.string().max(1000).default(""),
+    owned_by: z.string().min(1).max(100).default("organization"),
+    capabilities: z
+      .array(z.enum(["chat", "completions", "embeddings", "reasoning"]))
+      .default(["chat"]),
+    backing: z.string().min(1).max(500).optional(),
+    stand_in: z.boolean().default(false),
+    source: z
+      .string()
+      .regex(schemes, "expected hf://, https://, file:// or a like source")
+      .optional()
+      .describe(
+        "A source as text, or in full. File name and cache key are derived from the source.",
+      ),
+    weights: z
+      .strictObject({
+        key: z
+          .string()
+          .regex(/^[a-z0-9][a-z0-9._-]{0,127}$/)
+          .optional(),
+        file: z
+          .string()
+          .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*\.gguf$/)
+          .optional(),
+        sources: z.array(z.string().regex(schemes)).min(1).max(16),
+        sha256: z
+          .string()
+          .regex(/^[0-9a-f]{64}$/)
+          .optional(),
+        size_bytes: count.optional(),
+        license: z.string().max(100).optional(),
+      })
+      .optional(),
+    replicas: z.union([z.int().min(0).max(10_000), z.literal("every-worker")]).default(1),
+    resources: z
+      .strictObject({
+        gpu_count: z.literal(1, "expected 1: an engine runs on one GPU"),
+        gpu_type: z
+          .union([z.string().min(1).max(64), z.array(z.string().min(1).max(64)).min(1).max(16)])
+          .optional(),
+        gpu_memory_gb: z.number().min(0).max(100_000).optional(),
+      })
+      .optional()
+      .describe(
+        "What each replica needs of its node: the scheduler places it, within the quota of `default`.",
+      ),
+    options: z
+      .strictObject({
+        context_tokens: count.optional(),
+        kv_tokens: count.optional(),
+        max_sequences: count.max(4096).optional(),
+        max_queued: count.max(1_000_000).optional(),
+        threads: count.max(1024).optional(),
+        prefill_budget_tokens: count.optional(),
+        device: z
+          .string()
+          .regex(/^(cpu|\d{1,3})$/, "expected `cpu` or a GPU's index")
+          .optional(),
+        gpu_layers: z.int().min(-1).max(10_000).optional(),
+        chat_template: z.string().max(65_536).optional(),
+      })
+      .default({}),
+  })
+  .meta({ id: "ModelSpec" });
+
+export type RegisterModelRequest = z.output<typeof registerModelRequest>;
+/** A model to register: its id, and the weights that serve it. */
+export type ModelSpec = z.input<typeof registerModelRequest>;
+
+const chatTemplate = z
+  .enum(CHAT_TEMPLATE_ORIGINS)
+  .nullable()
+  .describe("The origin of the chat template of ready replicas; null if unknown.");
+
+/** A copy of a model on a worker. */
+export const replicaSchema = z.object({
+  node: z.string(),
+  phase: z.enum(["pulling", "loading", "ready", "failed", "unloading"]),
+  pulled_bytes: z.number(),
+  total_bytes: z.number(),
+  message: z.string().describe("Why it failed, or what it waits for."),
+  running: z.int(),
+  waiting: z.int(),
+  engine: z.string().nullable(),
+  device: z.string().nullable(),
+  context_tokens: z.int().nullable(),
+  chat_template: chatTemplate,
+});
+
+export type ModelReplica = DataOf<typeof replicaSchema>;
+
+const lineageSchema = z
+  .object({
+    job_id: z.string(),
+    job_name: z.string(),
+    project: z.string(),
+    attempt: z.int(),
+    algorithm: z.string(),
+    sha256: z.string().describe("Of the model's file, hexadecimal."),
+    data_sha256: z.string().nullable(),
+    code_version: z.string().nullable(),
+    step: z.number().nullable(),
+    loss: z.number().nullable(),
+  })
+  .meta({ id: "ModelLineage", description: "The job that has trained a model, and its inputs." });
+
+export type ModelLineage = DataOf<typeof lineageSchema>;
+
+const modelSchema = z
+  .object({
+    id: z.string(),
+    object: z.literal("model"),
+    created: z.int().describe("Seconds since the epoch."),
+    owned_by: z.string(),
+    family: z.string(),
+    context_window: z.int().describe("The registered context, in tokens."),
+    served_context_tokens: z
+      .int()
+      .nullable()
+      .describe("The context of every ready replica, in tokens; null if unknown."),
+    chat_template: chatTemplate,
+    availability: z.string(),
+    intended_use: z.string(),
+    capabilities: z.array(z.string()),
+    backing: z.string(),
+    stand_in: z.boolean(),
+    deployment: z.string(),
+    lineage: lineageSchema.nullable().describe("Null for a model that no job has trained."),
+    status: z
+      .enum(["ready", "loading", "pulling", "failed", "unplaced"])
+      .describe("The best phase of any replica; `unplaced` if there is none."),
+    replicas: z.array(replicaSchema),
+    waiting_for: z
+      .array(z.string())
+      .describe("What blocks a replica's placement, and the reason of a permanent failure."),
+    weights: z
+      .object({
+        file: z.string(),
+        sources: z.array(z.string()),
+        sha256: z.string().nullable(),
+        license: z.string().nullable(),
+      })
+      .nullable()
+      .describe("Null where the model is not loaded from a file."),
+  })
+  .meta({ id: "Model", description: "A model, its weights and its replicas." });
+
+export type Model = DataOf<typeof modelSchema>;
+
+const deletedModelSchema = z
+  .object({ id: z.string(), object: z.literal("model"), deleted: z.literal(true) })
+  .meta({ id: "DeleteModelResponse" });
+
+export type DeletedModel = DataOf<typeof deletedModelSchema>;
+
+const pullProgressSchema = z
+  .object({
+    pulled_bytes: z.number(),
+    total_bytes: z.number(),
+    source: z.string(),
+    done: z.boolean(),
+  })
+  .meta({ id: "ModelPullProgress", description: "The progress of a pull of weights." });
+
+export type ModelPullProgress = DataOf<typeof pullProgressSchema>;
+
+/** Those of OpenAI's contract have its operation ids. */
+export const modelOperations = {
+  list: {
+    operationId: "listModels",
+    method: "GET",
+    path: "/api/v1/models",
+    permission: "models:read",
+    summary: "Lists the models that the caller may use.",
+    query: stateQuery,
+    readsState: true,
+    replies: { 200: json(listSchema(modelSchema).meta({ id: "ListModelsResponse" })) },
+  },
+  get: {
+    operationId: "retrieveModel",
+    method: "GET",
+    path: "/api/v1/models/{id}",
+    permission: "models:read",
+    summary: "Shows one model.",
+    query: stateQuery,
+    readsState: true,
+    replies: { 200: json(modelSchema) },
+  },
+  register: {
+    operationId: "models.register",
+    method: "POST",
+    path: "/api/v1/models",
+    permission: "models:deploy",
+    summary: "Registers a model and the weights that serve it.",
+    headers: ["Idempotency-Key"],
+    body: registerModelRequest,
+    replies: { 200: json(modelSchema) },
+  },
+  remove: {
+    operationId: "deleteModel",
+    method: "DELETE",
+    path: "/api/v1/models/{id}",
+    permission: "models:deploy",
+    summary: "Removes a model, and its replicas where no other model uses them.",
+    replies: { 200: json(deletedModelSchema) },
+  },
+  pull: {
+    operationId: "models.pull",
+    method: "POST",
+    path: "/api/v1/models/{id}/pull",
+    permission: "models:deploy",
+    summary:
+      "Pulls a model's weights to a worker and streams the progress; workers where it failed try again.",
+    replies: {
+      200: {
+        "text/event-stream": {
+          progress: pullProgressSchema,
+          done: z.object({}),
+          error: errorResponse,
+        },
+      },
+    },
+  },
+} as const satisfies Record<string, ApiOperation>;

@@ -1,0 +1,46 @@
+import { chatOperations } from "./chat.ts";
+import { clusterOperations } from "./cluster.ts";
+import { eventOperations } from "./events.ts";
+import { healthOperations } from "./health.ts";
+import { jobOperations } from "./job-operations.ts";
+import { keyOperations } from "./keys.ts";
+import { modelOperations } from "./models.ts";
+import type { ApiOperation } from "./operation.ts";
+import { projectOperations } from "./projects.ts";
+import { queueOperations } from "./queues.ts";
+import { settingOperations } from "./settings.ts";
+import { workerOperations } from "./workers.ts";
+
+/** Every operation of the HTTP API, by subject. */
+export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOperation>>>> = {
+  chat: chatOperations,
+  models: modelOperations,
+  jobs: jobOperations,
+  events: eventOperations,
+  projects: projectOperations,
+  queues: queueOperations,
+  workers: workerOperations,
+  keys: keyOperations,
+  cluster: clusterOperations,
+  settings: settingOperations,
+  health: healthOperations,
+};
+
+/** Follow OpenAI's contract: unknown fields are ignored, and errors have its format. */
+const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set(["chat", "models"]);
+const API_ROOT = /^\/api\/v1\/([^/?]+)/;
+
+const orchestrationRoots = new Set(
+  Object.entries(OPERATIONS)
+    .filter(([subject]) => !INFERENCE_SUBJECTS.has(subject))
+    .flatMap(([, operations]) => Object.values(operations))
+    .flatMap(({ path }) => API_ROOT.exec(path)?.[1] ?? []),
+);
+
+/**
+ * Whether the path belongs to the orchestration API, which answers with RFC 9457. All others use
+ * OpenAI's envelope, also unknown ones, because their callers use an OpenAI SDK.
+ */
+export function isOrchestration(path: string): boolean {
+  return orchestrationRoots.has(API_ROOT.exec(path)?.[1] ?? "");
+}

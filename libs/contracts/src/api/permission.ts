@@ -1,0 +1,14 @@
+/** The permissions that operations need and keys hold. */
+export const PERMISSIONS = [
+  "inference:create",
+  "models:read",
+  "models:deploy",
+  "jobs:read",
+  "jobs:create",
+  "jobs:cancel",
+  "jobs:privileged",
+  "cluster:read",
+  "cluster:admin",
+] as const;
+
+export type Permission = (typeof PERMISSIONS)[number];

@@ -1,0 +1,169 @@
+import { keepConnected } from "@heddle/base/async/keep-connected";
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
+import { type AppError, toAppError } from "@heddle/base/errors";
+import type { AttachReply__Output } from "@heddle/contracts/generated/heddle/v1/AttachReply";
+import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { Log } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
+import { Peer } from "@heddle/rpc/peer";
+import { attachMethod } from "@heddle/rpc/proto";
+import { fromStatus } from "@heddle/rpc/status";
+
+/** A master that does not answer `register` in this time is disconnected and retried. */
+const registerTimeoutMs = 5_000;
+const reconnect = { baseMs: 100, maxMs: 3_000 };
+/** Fast retries, because a master that starts with the node is ready soon. */
+const eagerTries = 20;
+const eagerMs = 200;
+/**
+ * Consecutive failures before the operator is warned: three masters may need ten seconds to agree.
+ */
+const quietFailures = 24;
+
+/** Retry interval for a removed master, whose address another one may take. */
+const removedRestMs = 10_000;
+
+export interface AttachmentOptions {
+  /** host:port of the master's gRPC server. */
+  readonly master: string;
+  readonly credentials: NodeCredentials;
+  readonly register: Register;
+  /** The node's state at the time of the call, for that master. */
+  readonly heartbeat: (masterName: string) => Heartbeat;
+  /**
+   * The cluster that the node works for; it reports a refusal to masters of an older incarnation.
+   */
+  readonly followed: FollowedCluster;
+  readonly log: Log;
+  /** 10,000 by default. */
+  readonly removedRestMs?: number;
+  /** Awaited before each retry: as long as this master is known to be removed. */
+  readonly whileRemoved?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  /** Called with the group's members as this master reports them; undefined when it disconnects. */
+  readonly onMembers?: ((said: ReportedMembers | undefined) => void) | undefined;
+}
+
+/** A master's report of its group. */
+export interface ReportedMembers {
+  readonly masterName: string;
+  /** The names of all masters of the group; empty if unknown. */
+  readonly members: readonly string[];
+}
+
+/**
+ * Keeps a node attached to one master: it registers, sends heartbeats at the master's interval and
+ * on `report()`, and reattaches when the stream ends. A removed master is retried rarely and
+ * without a log line.
+ *
+ * Heartbeats have a random phase, so that nodes do not report in lockstep after a master's start.
+ * One node's phases also differ per master, so that differences between the masters' knowledge
+ * occur in every run.
+ */
+export class Attachment {
+  readonly #options: AttachmentOptions;
+  readonly #closing = new AbortController();
+  readonly #done: Promise<void>;
+  #report: (() => void) | undefined;
+  readonly #nextReport = new OncePerTurn(() => this.#report?.());
+
+  constructor(options: AttachmentOptions) {
+    this.#options = options;
+    this.#done = this.#run();
+  }
+
+  /** Sends a heartbeat within this turn of the event loop; further calls in it are merged. */
+  report(): void {
+    this.#nextReport.request();
+  }
+
+  get isAttached(): boolean {
+    return this.#report !== undefined;
+  }
+
+  close(): Promise<void> {
+    this.#closing.abort();
+    return this.#done;
+  }
+
+  #run(): Promise<void> {
+    const { master, log, whileRemoved } = this.#options;
+    let isRemoved = false;
+    return keepConnected({
+      ...{ backoff: reconnect, signal: this.#closing.signal, beforeNext: whileRemoved },
+      connect: (onOpen) =>
+        this.#attachOnce(() => {
+          onOpen();
+          isRemoved = false;
+        }),
+      onEnd: (error, failures, pauseMs) => {
+        if (!isRemoved && error.code === "member_removed") {
+          isRemoved = true;
+          log.info({ master }, "detached from a master that was removed from its group");
+        } else if (!isRemoved) this.#logFailure(error, failures);
+        if (isRemoved) return this.#options.removedRestMs ?? removedRestMs;
+        return Math.min(pauseMs, failures <= eagerTries ? eagerMs : Infinity);
+      },
+    });
+  }
+
+  /** Nodes and masters start together, so first failures are not logged. */
+  #logFailure({ message }: AppError, failures: number): void {
+    const { master, log } = this.#options;
+    const fact = "not attached to a master, retrying";
+    if (failures === quietFailures) log.warn({ master, error: message }, fact);
+    else log.info({ master, error: message }, fact);
+  }
+
+  #follow(cluster: string): void {
+    const { master, followed, log } = this.#options;
+    followed.follow(cluster).catch((error: unknown) => {
+      log.warn({ master, error: toAppError(error).message }, "the cluster of a master is refused");
+    });
+  }
+
+  /** Resolves with the reason when the stream has ended. */
+  #attachOnce(onAttached: () => void): Promise<AppError> {
+    const { master, credentials, register, heartbeat, followed, log } = this.#options;
+    const peer = new Peer(master, credentials);
+    const stream = peer.duplex(attachMethod);
+    const { promise, resolve } = Promise.withResolvers<AppError>();
+    let timer: NodeJS.Timeout = setTimeout(() => stream.cancel(), registerTimeoutMs);
+    const onClose = () => stream.cancel();
+    const end = (error: AppError) => {
+      clearTimeout(timer);
+      this.#report = undefined;
+      this.#options.onMembers?.(undefined);
+      this.#closing.signal.removeEventListener("abort", onClose);
+      peer.close();
+      resolve(error);
+    };
+    this.#closing.signal.addEventListener("abort", onClose, { once: true });
+    stream.on("error", (error) => end(fromStatus(error, master)));
+    stream.on("end", () => end(fromStatus(new Error("the master closed the stream"), master)));
+    stream.on("data", (reply: AttachReply__Output) => {
+      this.#options.onMembers?.({ masterName: reply.masterId, members: reply.members });
+      // Later messages concern only the members.
+      if (this.#report) return;
+      clearTimeout(timer);
+      this.#follow(reply.cluster);
+      const beat = () => {
+        const refusesLeader = followed.refusalOf(reply.cluster);
+        const told = heartbeat(reply.masterId);
+        stream.write({ heartbeat: { ...told, ...(refusesLeader && { refusesLeader }) } });
+      };
+      this.#report = beat;
+      const intervalMs = Math.max(50, reply.heartbeatIntervalMs);
+      timer = setTimeout(() => {
+        beat();
+        timer = setInterval(beat, intervalMs);
+      }, Math.random() * intervalMs);
+      log.info({ master, masterId: reply.masterId }, "attached");
+      onAttached();
+      beat();
+    });
+    stream.write({ register });
+    return promise;
+  }
+}

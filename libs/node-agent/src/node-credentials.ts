@@ -1,0 +1,110 @@
+import { retry } from "@heddle/base/async/retry";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
+import { requestCertificate } from "@heddle/pki/certificate-authority";
+import { CertificateRenewal } from "@heddle/pki/certificate-renewal";
+import type { NodeRole } from "@heddle/pki/node-name";
+import { readMaterial, writeMaterial } from "@heddle/pki/tls-files";
+import { TlsIdentity, type TlsMaterial } from "@heddle/pki/tls-identity";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { renewMethod } from "@heddle/rpc/proto";
+import { type Joined, joinCluster } from "./join-cluster.ts";
+
+const joinBackoff = { baseMs: 100, maxMs: 3_000 };
+const renewDeadlineMs = 15_000;
+/** Failures between two log lines about missing masters. */
+const reportEveryFailures = 10;
+
+export interface EnrolOptions {
+  readonly dataDirectory: string;
+  readonly role: NodeRole;
+  readonly name: string;
+  /** host:port of the masters. */
+  readonly masters: readonly string[];
+  /** Needed if the data directory has no valid certificate. */
+  readonly joinToken: string | undefined;
+  readonly log: Log;
+}
+
+/** Credentials that renew themselves until `close`. */
+export interface RunningCredentials extends NodeCredentials {
+  close(): void;
+}
+
+/**
+ * A node's certificate: that of its last start, or a new one for its join token. Retries while no
+ * master answers; rejects if the token is refused, or is missing and needed.
+ */
+export async function nodeCredentials(options: EnrolOptions): Promise<RunningCredentials> {
+  const { dataDirectory, log } = options;
+  const material = (await readMaterial(dataDirectory)) ?? (await firstMaterial(options));
+  const tls = new TlsIdentity(material);
+  const renewal = new CertificateRenewal(tls, () => renewed(options, tls), log);
+  return { clusterToken: "", tls, close: () => renewal.close() };
+}
+
+async function firstMaterial(options: EnrolOptions): Promise<TlsMaterial> {
+  const { material } = await joinAny(options);
+  await writeMaterial(options.dataDirectory, material);
+  return material;
+}
+
+/** Joins through the first master that answers; rejects as joinCluster does. */
+export async function joinAny(options: EnrolOptions): Promise<Joined> {
+  const { joinToken: token, masters, role, name, log } = options;
+  if (token === undefined) {
+    const message = `${options.dataDirectory} holds no certificate that is valid, and nodes speak TLS (with --tls, and always beyond loopback unless --insecure-nodes is given). Give --join-token-file FILE with a new token: heddle cluster join-token --role ${role} --name ${name} > FILE`;
+    throw new AppError("invalid_value", message);
+  }
+  let rounds = 0;
+  const joinOnce = async () => {
+    rounds++;
+    let failure: unknown = new AppError("unavailable", "no master is known");
+    for (const master of masters) {
+      try {
+        return await joinCluster({ master, token, role, name });
+      } catch (error) {
+        if (!isAway(error)) throw error;
+        failure = error;
+        const { message } = toAppError(error);
+        if (rounds % reportEveryFailures === 0)
+          log.warn({ master, error: message }, "not joined yet");
+      }
+    }
+    throw failure;
+  };
+  return await retry(joinOnce, { backoff: joinBackoff, isPassing: isAway });
+}
+
+/** Whether a master could not be asked, and may answer later. */
+function isAway(error: unknown): boolean {
+  const { code } = toAppError(error);
+  return code === "unavailable" || code === "deadline_exceeded";
+}
+
+async function renewed(
+  { masters, dataDirectory }: EnrolOptions,
+  tls: TlsIdentity,
+): Promise<TlsMaterial> {
+  const { privateKey, csr } = await requestCertificate();
+  let failure: unknown = new AppError("unavailable", "no master is known");
+  for (const master of masters) {
+    const peer = new Peer(master, { clusterToken: "", tls });
+    try {
+      const { certificate } = await peer.unary(
+        renewMethod,
+        { csr },
+        { deadlineMs: renewDeadlineMs },
+      );
+      const material = { authority: tls.material.authority, certificate, privateKey };
+      await writeMaterial(dataDirectory, material);
+      return material;
+    } catch (error) {
+      failure = error;
+    } finally {
+      peer.close();
+    }
+  }
+  throw failure;
+}

@@ -1,0 +1,37 @@
+import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import { Registry } from "prom-client";
+import { expect, test } from "vitest";
+import { exposeNodeMetrics } from "./node-metrics.ts";
+
+test("node metrics: each scrape shows the replicas and GPUs of now", async () => {
+  const registry = new Registry();
+  const load = { running: 2, waiting: 1, kvUsedTokens: 256, kvTokens: 1024, generatedTokens: 70 };
+  let state: Heartbeat = {
+    ...{ cpuPercent: 25, memoryUsedBytes: 4096, tasks: [{}], refusals: { stale: 3 } },
+    gpus: [
+      { index: 1, utilizationPercent: 50, memoryBytes: 80, memoryUsedBytes: 20, fault: "ECC" },
+    ],
+    replicas: [{ deployment: "m", phase: "ready", load }],
+  };
+  exposeNodeMetrics(registry, { heartbeat: () => state, attachedMasters: () => 3 });
+  const first = (await registry.metrics()).split("\n");
+  for (const line of [
+    "heddle_node_attached_masters 3",
+    "heddle_node_cpu_utilization_ratio 0.25",
+    "heddle_node_memory_used_bytes 4096",
+    "heddle_node_tasks 1",
+    'heddle_node_gpu_utilization_ratio{gpu="1"} 0.5',
+    'heddle_node_gpu_memory_used_bytes{gpu="1"} 20',
+    'heddle_node_gpu_faulty{gpu="1"} 1',
+    'heddle_node_sequences{deployment="m",state="running"} 2',
+    'heddle_node_sequences{deployment="m",state="waiting"} 1',
+    'heddle_node_replica_phase{deployment="m",phase="ready"} 1',
+    'heddle_node_kv_cache_usage_ratio{deployment="m"} 0.25',
+    'heddle_node_generated_tokens_total{deployment="m"} 70',
+    'heddle_node_refusals_total{reason="stale"} 3',
+  ]) {
+    expect(first).toContain(line);
+  }
+  state = { ...state, replicas: [] };
+  expect(await registry.metrics()).not.toContain('deployment="m"');
+});

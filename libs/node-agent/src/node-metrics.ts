@@ -1,0 +1,184 @@
+import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import { Counter, Gauge, type Registry } from "prom-client";
+
+/** What a node's metrics are read from at each scrape. */
+export interface NodeFigures {
+  /** Its state, as its next heartbeat reports it. */
+  readonly heartbeat: () => Heartbeat;
+  /** Masters that it is attached to now. */
+  readonly attachedMasters: () => number;
+}
+
+type Labels = Readonly<Record<string, string | number>>;
+type Amount = Heartbeat["memoryUsedBytes"];
+type Sample = readonly [labels: Labels, value: Amount];
+
+interface Metric {
+  readonly name: string;
+  readonly help: string;
+  readonly labels?: readonly string[];
+  readonly samples: (node: Heartbeat) => readonly Sample[];
+}
+
+const GAUGES: readonly Metric[] = [
+  {
+    name: "heddle_node_cpu_utilization_ratio",
+    help: "Use of the machine's CPUs over the last second, 0 to 1.",
+    samples: ({ cpuPercent }) => [[{}, Number(cpuPercent ?? 0) / 100]],
+  },
+  {
+    name: "heddle_node_memory_used_bytes",
+    help: "Memory in use on the machine.",
+    samples: ({ memoryUsedBytes }) => [[{}, memoryUsedBytes]],
+  },
+  {
+    name: "heddle_node_disk_free_bytes",
+    help: "Free space on the disk of the data directory.",
+    samples: ({ diskFreeBytes }) => [[{}, diskFreeBytes]],
+  },
+  {
+    name: "heddle_node_disk_bytes",
+    help: "Size of the disk of the data directory.",
+    samples: ({ diskTotalBytes }) => [[{}, diskTotalBytes]],
+  },
+  {
+    name: "heddle_node_gpu_utilization_ratio",
+    help: "Use of a GPU, 0 to 1.",
+    labels: ["gpu"],
+    samples: eachGpu(({ utilizationPercent }) => Number(utilizationPercent ?? 0) / 100),
+  },
+  {
+    name: "heddle_node_gpu_memory_bytes",
+    help: "Memory of a GPU.",
+    labels: ["gpu"],
+    samples: eachGpu(({ memoryBytes }) => memoryBytes),
+  },
+  {
+    name: "heddle_node_gpu_memory_used_bytes",
+    help: "Memory in use on a GPU.",
+    labels: ["gpu"],
+    samples: eachGpu(({ memoryUsedBytes }) => memoryUsedBytes),
+  },
+  {
+    name: "heddle_node_gpu_faulty",
+    help: "1 for a GPU with a fault, 0 for a healthy one.",
+    labels: ["gpu"],
+    samples: eachGpu(({ fault }) => (fault ? 1 : 0)),
+  },
+  {
+    name: "heddle_node_tasks",
+    help: "Tasks of jobs that run on this node.",
+    samples: ({ tasks }) => [[{}, tasks?.length]],
+  },
+  {
+    name: "heddle_node_sequences",
+    help: "Sequences in a replica's engine.",
+    labels: ["deployment", "state"],
+    samples: ({ replicas = [] }) =>
+      replicas.flatMap(({ deployment = "", load }): Sample[] => [
+        [{ deployment, state: "running" }, load?.running],
+        [{ deployment, state: "waiting" }, load?.waiting],
+      ]),
+  },
+  {
+    name: "heddle_node_replica_phase",
+    help: "1 for the phase that a replica is in.",
+    labels: ["deployment", "phase"],
+    samples: ({ replicas = [] }) =>
+      replicas.map(({ deployment = "", phase = "" }) => [{ deployment, phase }, 1]),
+  },
+  {
+    name: "heddle_node_kv_cache_usage_ratio",
+    help: "Use of a replica's KV cache by live sequences and cached prefixes, 0 to 1.",
+    labels: ["deployment"],
+    samples: eachReplica(({ kvUsedTokens, kvTokens }) =>
+      Number(kvTokens ?? 0) === 0 ? 0 : Number(kvUsedTokens ?? 0) / Number(kvTokens),
+    ),
+  },
+  {
+    name: "heddle_node_replica_resident_bytes",
+    help: "Memory of a replica's process.",
+    labels: ["deployment"],
+    samples: eachReplica(({ residentBytes }) => residentBytes),
+  },
+];
+
+const COUNTERS: readonly Metric[] = [
+  {
+    name: "heddle_node_prompt_tokens_total",
+    help: "Tokens of prompts since the replica's engine started.",
+    labels: ["deployment"],
+    samples: eachReplica(({ promptTokens }) => promptTokens),
+  },
+  {
+    name: "heddle_node_cached_tokens_total",
+    help: "Tokens of prompts that came from the prefix cache.",
+    labels: ["deployment"],
+    samples: eachReplica(({ cachedTokens }) => cachedTokens),
+  },
+  {
+    name: "heddle_node_generated_tokens_total",
+    help: "Tokens that the replica's engine generated since it started.",
+    labels: ["deployment"],
+    samples: eachReplica(({ generatedTokens }) => generatedTokens),
+  },
+  {
+    name: "heddle_node_engine_restarts_total",
+    help: "Restarts of a replica's process after a crash.",
+    labels: ["deployment"],
+    samples: eachReplica(({ restarts }) => restarts),
+  },
+  {
+    name: "heddle_node_refusals_total",
+    help: "Calls that a parameter server refused, by reason.",
+    labels: ["reason"],
+    samples: ({ refusals }) =>
+      Object.entries(refusals ?? {}).map(([reason, count]) => [{ reason }, count]),
+  },
+];
+
+/**
+ * Registers the metrics of a worker or a parameter server. The series are those of the latest
+ * heartbeat: a replica that is unloaded has none.
+ */
+export function exposeNodeMetrics(registry: Registry, figures: NodeFigures): void {
+  const registers = [registry];
+  new Gauge({
+    name: "heddle_node_attached_masters",
+    help: "Masters that this node is attached to.",
+    registers,
+    collect() {
+      this.set(figures.attachedMasters());
+    },
+  });
+  for (const { name, help, labels = [], samples } of GAUGES) {
+    new Gauge({
+      ...{ name, help, registers, labelNames: [...labels] },
+      collect() {
+        this.reset();
+        for (const [at, value] of samples(figures.heartbeat())) this.set(at, Number(value ?? 0));
+      },
+    });
+  }
+  for (const { name, help, labels = [], samples } of COUNTERS) {
+    new Counter({
+      ...{ name, help, registers, labelNames: [...labels] },
+      collect() {
+        this.reset();
+        for (const [at, value] of samples(figures.heartbeat())) this.inc(at, Number(value ?? 0));
+      },
+    });
+  }
+}
+
+type GpuState = NonNullable<Heartbeat["gpus"]>[number];
+type ReplicaLoad = NonNullable<NonNullable<Heartbeat["replicas"]>[number]["load"]>;
+
+function eachGpu(read: (gpu: GpuState) => Amount): Metric["samples"] {
+  return ({ gpus = [] }) => gpus.map((gpu) => [{ gpu: gpu.index ?? 0 }, read(gpu)]);
+}
+
+function eachReplica(read: (load: ReplicaLoad) => Amount): Metric["samples"] {
+  return ({ replicas = [] }) =>
+    replicas.map(({ deployment = "", load }) => [{ deployment }, read(load ?? {})]);
+}

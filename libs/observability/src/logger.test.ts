@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { createLogger, logLevelOf } from "./logger.ts";
+
+test("logger: the environment sets its level, an unknown level is info", () => {
+  expect(logLevelOf({ HEDDLE_LOG_LEVEL: "error" })).toBe("error");
+  expect(logLevelOf({ HEDDLE_LOG_LEVEL: "loud" })).toBe("info");
+  expect(logLevelOf({})).toBe("info");
+});
+
+test("logger: a line has service, level and time; prompts and keys are redacted", () => {
+  const lines: string[] = [];
+  const destination = { write: (line: string) => void lines.push(line) };
+  const logger = createLogger({ service: "worker", level: "warn", destination });
+  logger.info({}, "not written");
+  logger.warn({ call: { prompt: "secret", authorization: "Bearer secret" } }, "a call");
+  expect(lines).toHaveLength(1);
+  const line = JSON.parse(lines[0] ?? "") as Record<string, unknown>;
+  expect(line).toMatchObject({ service: "worker", level: "warn", msg: "a call" });
+  expect(line["time"]).toMatch(/^\d{4}-\d\d-\d\dT/);
+  expect(lines[0]).not.toContain("secret");
+});
