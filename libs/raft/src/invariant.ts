@@ -1,6 +1,6 @@
 /**
- * Throws when a promise that this package makes to itself, or that its driver makes to it, is
- * broken: a bug that must stop the node before it harms the log, never an operating error.
+ * Throws when an invariant of this package, or one that its driver must keep, is broken. That is a
+ * bug and never an operating error, so the node must stop before it damages the log.
  */
 export function invariant(condition: boolean, describe: () => string): asserts condition {
   if (!condition) throw new Error(`raft invariant broken: ${describe()}`);

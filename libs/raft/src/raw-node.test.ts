@@ -36,7 +36,7 @@ describe("a batch of work", () => {
   });
 });
 
-describe("messages that a node does not take in", () => {
+describe("messages that a node ignores", () => {
   it("local ones from the network", () => {
     const result = new TestNode(1).raw.step(createMessage({ type: "MsgHup", to: 1, from: 2 }));
     expect(result).toEqual({ ok: false, error: "localMessage" });
@@ -65,7 +65,7 @@ describe("a proposal", () => {
 });
 
 describe("a transfer of leadership", () => {
-  it("to a node that is up to date is over at once, in spite of the lease", () => {
+  it("to a node that is up to date takes effect at once, in spite of the lease", () => {
     const group = new TestGroup([1, 2, 3], () => ({ checkQuorum: true, preVote: true }));
     group.elect(1);
     group.node(1).raw.transferLeader(3);
@@ -74,7 +74,7 @@ describe("a transfer of leadership", () => {
     expect(group.node(1).status).toMatchObject({ role: "follower", lead: 3 });
   });
 
-  it("asked of a follower goes through the leader", () => {
+  it("requested on a follower goes through the leader", () => {
     const group = new TestGroup([1, 2, 3]);
     group.elect(1);
     group.node(2).raw.transferLeader(2);
@@ -95,7 +95,7 @@ describe("a transfer of leadership", () => {
     expect(group.node(3).status).toMatchObject({ role: "leader", commit: 4 });
   });
 
-  it("that takes an election timeout is given up", () => {
+  it("that takes an election timeout is aborted", () => {
     const group = new TestGroup([1, 2, 3]);
     group.elect(1);
     group.cut(3);
@@ -107,7 +107,19 @@ describe("a transfer of leadership", () => {
     expect(group.node(1).raw.propose(NO_DATA).ok).toBe(true);
   });
 
-  it("to a learner, to itself or to a stranger does nothing", () => {
+  it("to the leader itself aborts the one in progress", () => {
+    const group = new TestGroup([1, 2, 3]);
+    group.elect(1);
+    group.cut(3);
+    group.propose(1, "missed");
+    const { raw } = group.node(1);
+    raw.transferLeader(3);
+    raw.transferLeader(1);
+    expect(group.node(1).status).toMatchObject({ role: "leader", leadTransferee: 0 });
+    expect(raw.propose(NO_DATA).ok).toBe(true);
+  });
+
+  it("to a learner, to itself or to a non-member does nothing", () => {
     const group = new TestGroup([1, 2], () => ({ voters: [1], learners: [2] }));
     group.elect(1);
     for (const to of [1, 2, 9]) group.node(1).raw.transferLeader(to);
@@ -117,7 +129,7 @@ describe("a transfer of leadership", () => {
 });
 
 describe("a node without its leader", () => {
-  it("votes at once after it was told to forget the leader", () => {
+  it("votes at once after forgetLeader", () => {
     const group = new TestGroup([1, 2, 3], () => ({ checkQuorum: true, preVote: true }));
     group.elect(1);
     const request = createMessage({
@@ -165,7 +177,7 @@ describe("asynchronous storage", () => {
     ]);
   });
 
-  it("does not take the end of an old write for that of a newer one with the same entries", () => {
+  it("does not mistake the end of an old write for that of a newer one", () => {
     const node = follower();
     const first = append(node, 2, 2, 2);
     append(node, 3, 3, 3);
@@ -204,7 +216,7 @@ describe("asynchronous storage", () => {
     expect(node.status()).toMatchObject({ term: 3, applied: 5 });
   });
 
-  it("has no use for advance", () => {
+  it("does not need advance", () => {
     expect(() => follower().advance()).toThrow("storage writes are asynchronous");
   });
 });

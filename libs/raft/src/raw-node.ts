@@ -32,7 +32,10 @@ import type { Progress } from "./tracker/progress.ts";
 import { voterIds } from "./tracker/quorum.ts";
 import type { TrackerConfig } from "./tracker/tracker.ts";
 
-/** Where a node stands. `progress` is live and empty unless it leads: read it, and do not keep it. */
+/**
+ * The status of a node. `progress` is live, and empty unless the node leads: read it, and do not
+ * keep it.
+ */
 export interface Status extends HardState, SoftState {
   readonly id: number;
   readonly applied: number;
@@ -42,21 +45,23 @@ export interface Status extends HardState, SoftState {
 }
 
 /**
- * One Raft node as a state machine: inputs go in through methods, and what must happen because of
- * them comes out of `ready`. Every method runs to its end at once, and none may be called from
- * within another. See the README for the order in which a driver does things.
+ * One Raft node as a state machine: inputs arrive through methods, and the work that results is in
+ * `ready`. Every method is synchronous and not reentrant; the README gives the order of a driver's
+ * steps.
  */
 export class RawNode {
   readonly #raft: Raft;
-  /** What the last batch told the driver; a batch holds only what differs. */
+  /** The state in the last batch; a batch holds only what differs. */
   #previousSoftState: SoftState;
   #previousHardState: HardState;
-  /** What `advance` will step: the acknowledgements of the batch handed out last. */
+  /** The acknowledgements of the last batch, which `advance` steps. */
   #stepsOnAdvance: Message[] = [];
   /** True between `ready` and `advance`. */
   #awaitsAdvance = false;
 
-  /** Starts a node from what storage holds; throws `invalid_value` for a configuration in error. */
+  /**
+   * Starts a node from the state in storage; throws `invalid_value` for an invalid configuration.
+   */
   constructor(config: RaftConfig) {
     this.#raft = start(config);
     this.#previousSoftState = this.#raft.softState;
@@ -67,7 +72,7 @@ export class RawNode {
     return this.#raft.config.asyncStorageWrites;
   }
 
-  /** Moves the timers on by the tick intervals since the last call; see `lateTicks`. */
+  /** Advances the timers by the tick intervals since the last call; see `lateTicks`. */
   tick(elapsedTicks = 1): void {
     tick(this.#raft, elapsedTicks);
   }
@@ -94,27 +99,28 @@ export class RawNode {
   }
 
   /**
-   * Makes the membership change of the committed entry at an index take effect, in its turn among
-   * the committed entries; returns the configuration that results, to be kept with snapshots. Not
-   * called for a change that the application rejects. Undefined means that the entry is applied
-   * already, or that a snapshot which holds it has overtaken it: take no snapshot of your own until
-   * that one is restored.
+   * Applies the membership change of the committed entry at an index, in the order of the entries.
+   * Returns the configuration that results, to be stored with snapshots.
+   *
+   * - Not called for a change that the application rejects.
+   * - Undefined: the entry is already applied, or a snapshot that contains it has overtaken it. The
+   *   driver then takes no snapshot of its own until that one is restored.
    */
   applyConfChange(change: ConfChange, index: number): ConfState | undefined {
     return applyConfChange(this.#raft, change, index);
   }
 
-  /** Asks for a read; its answer comes with the same context in `readStates`, or never. */
+  /** Requests a read; the answer arrives with the same context in `readStates`, or never. */
   readIndex(context: Uint8Array): StepResult {
     return this.#stepPayloads("MsgReadIndex", [{ type: "EntryNormal", data: context }]);
   }
 
-  /** Asks the leader, through it if this node is not the one, to hand leadership to a member. */
+  /** Requests that the leader, directly or through forwarding, transfers leadership to a member. */
   transferLeader(to: number): void {
     this.#stepLocal("MsgTransferLeader", to);
   }
 
-  /** Makes a follower forget its leader, so that it will vote without waiting for the timeout. */
+  /** Makes a follower forget its leader, so that it votes without waiting for the timeout. */
   forgetLeader(): void {
     this.#stepLocal("MsgForgetLeader");
   }
@@ -124,14 +130,14 @@ export class RawNode {
     this.#stepLocal("MsgUnreachable", id);
   }
 
-  /** Reports how the sending of a snapshot to a member ended; without it replication stays paused. */
+  /** Reports the outcome of a snapshot sent to a member; replication is paused until then. */
   reportSnapshot(id: number, outcome: "delivered" | "failed"): void {
     const reject = outcome === "failed";
     const to = this.#raft.id;
     step(this.#raft, createMessage({ type: "MsgSnapStatus", to, from: id, reject }));
   }
 
-  /** Takes in a message from a peer, or from a storage thread. */
+  /** Processes a message from a peer, or from a storage thread. */
   step(message: Message): StepResult {
     const fromThread = isStorageThread(message.from);
     if (isLocalMessage(message.type) && !fromThread) return { ok: false, error: "localMessage" };
@@ -158,7 +164,7 @@ export class RawNode {
   }
 
   get #hardStateChanged(): boolean {
-    // Field by field: this is asked after every message, and a copy of them would be garbage.
+    // Field by field: this runs after every message, and a copy of the fields would be garbage.
     const { term, vote, commit } = this.#previousHardState;
     const raft = this.#raft;
     return raft.term !== term || raft.vote !== vote || raft.log.committed !== commit;
@@ -169,7 +175,7 @@ export class RawNode {
     return this.#raft.lead !== lead || this.#raft.role !== role;
   }
 
-  /** The work that has come up. The batch is accepted by the call: all of it must be done. */
+  /** The pending work. The call accepts the batch: the driver must do all of it. */
   ready(): Ready {
     invariant(
       this.#async || !this.#awaitsAdvance,
@@ -195,7 +201,7 @@ export class RawNode {
     return { ...ready, messages };
   }
 
-  /** Everything may leave once the batch is written; what is for this node waits for `advance`. */
+  /** All messages may leave once the batch is written; those for this node wait for `advance`. */
   #syncMessages(ready: Ready): Message[] {
     const { id, messages, messagesAfterAppend } = this.#raft;
     this.#awaitsAdvance = true;
@@ -207,7 +213,7 @@ export class RawNode {
     return [...messages, ...messagesAfterAppend.filter((message) => message.to !== id)];
   }
 
-  /** What depends on the batch being written travels within the message to the append thread. */
+  /** Messages that depend on the batch travel within the message to the append thread. */
   #asyncMessages(ready: Ready): Message[] {
     const messages = [...this.#raft.messages];
     const append = storageAppend(this.#raft, ready);
@@ -231,7 +237,7 @@ export class RawNode {
     }
   }
 
-  /** Reports that all of the last batch is done; not used with asyncStorageWrites. */
+  /** Reports that the last batch is done; not used with asyncStorageWrites. */
   advance(): void {
     invariant(!this.#async, () => "advance was called though storage writes are asynchronous");
     invariant(this.#awaitsAdvance, () => "advance was called without a batch");
@@ -241,8 +247,8 @@ export class RawNode {
     for (const message of steps) step(this.#raft, message);
   }
 
-  /** The part of the status that a driver asks for with each batch, without a copy of the rest. */
-  get standing(): SoftState & { readonly term: number; readonly commit: number } {
+  /** The part of the status that a driver reads with each batch, without a copy of the rest. */
+  get basicStatus(): SoftState & { readonly term: number; readonly commit: number } {
     const { lead, role, term, log } = this.#raft;
     return { lead, role, term, commit: log.committed };
   }
@@ -260,7 +266,7 @@ export class RawNode {
     };
   }
 
-  /** Sets the election timeout of the present role in place of the one drawn; for tests. */
+  /** Sets the election timeout of the current role in place of the random one; for tests. */
   setRandomizedElectionTicks(ticks: number): void {
     this.#raft.randomizedElectionTicks = ticks;
   }
@@ -291,7 +297,7 @@ function start(config: RaftConfig): Raft {
     raft.vote = hardState.vote;
   }
   if (applied > 0) {
-    // Whatever is applied is committed, though the commit index may not have been written since.
+    // Every applied entry is committed, even if the commit index was not written since.
     raft.log.commitTo(applied);
     raft.log.appliedTo(applied, 0);
   }

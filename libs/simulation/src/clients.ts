@@ -9,20 +9,20 @@ import type { SimulatedMember, World } from "./simulated-member.ts";
 const LISTS = ["list-a", "list-b"];
 const MODELS = ["model-a", "model-b", "model-c"];
 
-/** What a client was told: the reply, that nothing happened, or nothing at all. */
+/** The result of a call for its client: the reply, a definite failure, or unknown. */
 type Outcome<T> =
   | { readonly kind: "reply"; readonly reply: T }
   | { readonly kind: "nothing" }
   | { readonly kind: "lost" };
 
 /**
- * Clients that use the cluster through any member, one call each at a time, and write down what they
- * are told. Lists are the API keys of one name, in the order in which they were made; registers are
- * models, made and removed. Half of the changes go through sessions and are tried until answered.
+ * Clients that use the cluster through any member, one call each at a time, and record the
+ * outcomes. Lists are the API keys of one name, in the order of creation; registers are models,
+ * created and removed. Half of the changes go through sessions and are retried until answered.
  */
 export class Clients {
   readonly history: Operation[] = [];
-  /** Calls that were answered. */
+  /** Calls with an answer. */
   answered = 0;
   readonly #world: World;
   readonly #clients: readonly Client[];
@@ -36,7 +36,7 @@ export class Clients {
     for (const client of this.#clients) client.start();
   }
 
-  /** Lets no client begin another call. */
+  /** Ends the clients' loops: no client starts another call. */
   stop(): void {
     for (const client of this.#clients) client.stop();
   }
@@ -45,7 +45,7 @@ export class Clients {
     return this.#clients.every((client) => client.isIdle);
   }
 
-  /** Reads everything through every member that runs; resolves when all has been read. */
+  /** Reads all keys through every running member; resolves when all reads are done. */
   async readAll(): Promise<void> {
     const up = [...this.#world.members.values()].filter(({ state }) => state === "running");
     const reads = up.flatMap((member) =>
@@ -69,12 +69,12 @@ class Client {
   #sequence = 0;
   #values = 0;
   #hasSession = false;
-  /** How long it waits for an answer. */
-  readonly #patienceUs: number;
-  /** The share of reads in its calls; some clients only look. */
+  /** The client's timeout for an answer. */
+  readonly #timeoutUs: number;
+  /** The share of reads in its calls; some clients only read. */
   readonly #readShare: number;
-  /** The member that it asks as long as that is up; undefined for one that asks any. */
-  readonly #favourite: number | undefined;
+  /** The member that it calls while that is up; undefined for any member. */
+  readonly #preferred: number | undefined;
   #isStopped = false;
   isIdle = true;
 
@@ -84,9 +84,9 @@ class Client {
     this.#number = number;
     this.#name = `client-${number}`;
     this.#dice = new Dice(world.seed, this.#name);
-    this.#patienceUs = this.#dice.pick([4, 15, 80]) * world.settings.tickUs;
+    this.#timeoutUs = this.#dice.pick([4, 15, 80]) * world.settings.tickUs;
     this.#readShare = this.#dice.pick([0.1, 0.4, 1]);
-    this.#favourite = this.#dice.chance(0.5) ? this.#dice.whole(1, 4) : undefined;
+    this.#preferred = this.#dice.chance(0.5) ? this.#dice.whole(1, 4) : undefined;
   }
 
   start(): void {
@@ -141,7 +141,7 @@ class Client {
     await this.#perform(key, attempt, { unknown: actionOf(type, value, undefined), session });
   }
 
-  /** Calls, again and again where a session makes that safe, and writes down what came of it. */
+  /** Calls, with retries where a session makes them safe, and records the outcome. */
   async #perform(
     key: string,
     attempt: (member: SimulatedMember, key: string) => Promise<Action>,
@@ -179,12 +179,14 @@ class Client {
   }
 
   #pickMember(): SimulatedMember | undefined {
-    const favourite = this.#world.members.get(this.#favourite ?? -1);
-    if (favourite?.isUp && this.#dice.chance(0.9)) return favourite;
+    const preferred = this.#world.members.get(this.#preferred ?? -1);
+    if (preferred?.isUp && this.#dice.chance(0.9)) return preferred;
     return this.#dice.pickIf([...this.#world.members.values()].filter(({ isUp }) => isUp));
   }
 
-  /** A call may get an answer, an error, or none as the member dies or the client waits no more. */
+  /**
+   * A call ends with an answer, an error, or neither if the member dies or the client times out.
+   */
   #try<T>(member: SimulatedMember, call: () => Promise<T>): Promise<Outcome<T>> {
     if (member.state === "paused") return Promise.resolve({ kind: "nothing" });
     const { queue } = this.#world;
@@ -195,7 +197,7 @@ class Client {
         resolve(outcome);
       };
       member.onEnd.add(onEnd);
-      queue.after(this.#patienceUs, () => settle({ kind: "lost" }));
+      queue.after(this.#timeoutUs, () => settle({ kind: "lost" }));
       call().then(
         (reply) => settle({ kind: "reply", reply }),
         (error: unknown) => settle({ kind: isNothing(error) ? "nothing" : "lost" }),
@@ -204,7 +206,7 @@ class Client {
   }
 }
 
-/** True for an error that promises that nothing was changed. */
+/** True for an error which guarantees that nothing was changed. */
 function isNothing(error: unknown): boolean {
   if (!(error instanceof AppError)) throw error;
   return error.code === "overloaded" || error.message.endsWith("Nothing was changed.");
@@ -269,7 +271,7 @@ function modelOf(id: string, value: string): Pick<Registration, "model" | "deplo
   return { model, deployment: { spec, replicas: 1 } };
 }
 
-/** What a reply means; an append can only be refused where it was applied before. */
+/** The meaning of a reply; an append can only be refused if it was applied before. */
 function actionOf(
   type: "append" | "create" | "remove",
   value: string,

@@ -2,19 +2,19 @@ import type { Message } from "@heddle/raft/core/message";
 import type { Ready } from "@heddle/raft/core/ready";
 import { RawNode } from "@heddle/raft/raw-node";
 
-/** Sees what goes into every core and what comes out of it. */
+/** Observes the inputs and outputs of every core. */
 export interface CoreWatcher {
-  /** A batch that the core hands to its driver. */
+  /** A batch that the core returns to its driver. */
   ready(id: number, raw: RawNode, ready: Ready): void;
-  /** A message that the core takes in. */
+  /** A message that the core processes. */
   received(raw: RawNode, message: Message): void;
-  /** A read that the core's own driver asks for. */
+  /** A read that the core's own driver requests. */
   asked(raw: RawNode, context: Uint8Array): void;
 }
 
 /**
  * Shows every core to the watcher until the returned function is called. It wraps methods of
- * `RawNode.prototype`, since a replica rightly shows its core to nobody.
+ * `RawNode.prototype`, since a replica rightly does not expose its core.
  */
 export function watchCores(watcher: CoreWatcher): () => void {
   const { ready, step, readIndex } = RawNode.prototype;

@@ -1,10 +1,12 @@
 import { type Random, seededRandom } from "@heddle/base/random";
 
-/** Chance in the forms that a simulation needs, all drawn from one seed. */
+/** Random choices of a simulation, all drawn from one seed. */
 export class Dice {
   readonly random: Random;
 
-  /** Other purposes of one seed get other numbers, so that switching one fault off changes little. */
+  /**
+   * Each purpose of a seed has its own sequence, so that disabling one fault changes little else.
+   */
   constructor(seed: number, purpose: string) {
     let hash = 0x811c9dc5 ^ Math.imul(seed, 0x9e3779b1);
     for (let i = 0; i < purpose.length; i++) {
@@ -18,7 +20,7 @@ export class Dice {
     return this.random() < probability;
   }
 
-  /** A whole number in [from, until). */
+  /** An integer in [from, until). */
   whole(from: number, until: number): number {
     return from + Math.floor(this.random() * (until - from));
   }
@@ -27,7 +29,7 @@ export class Dice {
     return from + this.random() * (to - from);
   }
 
-  /** Mostly near the low end, now and then near the high one. */
+  /** Mostly near the low end, rarely near the high one. */
   skewed(from: number, to: number): number {
     return from + this.random() ** 8 * (to - from);
   }
@@ -36,7 +38,7 @@ export class Dice {
     return items[Math.floor(this.random() * items.length)] as T;
   }
 
-  /** Undefined where there is nothing to pick. */
+  /** Undefined if there is nothing to pick. */
   pickIf<T>(items: readonly T[]): T | undefined {
     return items.length === 0 ? undefined : this.pick(items);
   }

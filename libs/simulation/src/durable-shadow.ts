@@ -1,10 +1,10 @@
 import { decodeWalRecord, WAL_KINDS } from "@heddle/storage/wal-record";
 
-/** A log as indexes and terms, as the checker sees it; terms[index] is undefined where unknown. */
+/** A log as indexes and terms, for the checker; terms[index] is undefined where unknown. */
 export class ShadowLog {
   terms: (number | undefined)[] = [0];
   snapshotIndex = 0;
-  /** The first entry: what was before it went with a segment that is no longer needed. */
+  /** The first entry: earlier ones were released with their segments. */
   #first = Number.POSITIVE_INFINITY;
 
   get lastIndex(): number {
@@ -17,7 +17,7 @@ export class ShadowLog {
     this.#first = Math.min(this.#first, index);
   }
 
-  /** A snapshot that the log does not lead up to takes its place. */
+  /** A snapshot beyond the end of the log replaces it. */
   takeSnapshot(index: number, term: number): void {
     const isBeforeAll = index < this.#first && this.#first !== Number.POSITIVE_INFINITY;
     if (!isBeforeAll && this.terms[index] !== term) {
@@ -41,22 +41,22 @@ export class ShadowLog {
   }
 }
 
-/** An entry as it stands in the log. */
+/** An entry of the log. */
 export interface ShadowEntry {
   readonly index: number;
   readonly term: number;
   readonly payload: Uint8Array;
-  /** The term of the entry before it, where that is known. */
+  /** The term of the previous entry, where that is known. */
   readonly previousTerm: number | undefined;
 }
 
-/** What a member has made durable, read off the bytes that its disk holds for sure. */
+/** The durable state of a member, read from the bytes that are certainly on its disk. */
 export class DurableShadow {
   log = new ShadowLog();
   term = 0;
   vote = 0;
 
-  /** Takes in a group of records that is on the disk. */
+  /** Reads a group of records that is on the disk. */
   take(bytes: Uint8Array, onEntry?: (entry: ShadowEntry) => void): void {
     const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     for (let offset = 0; offset + 32 <= view.length; ) {
@@ -107,7 +107,7 @@ export class DurableShadow {
       let previousCrc = lastGroupCrc;
       for (let offset = 0; ; ) {
         const record = decodeWalRecord(bytes, offset);
-        // Behind the last group may lie what the file held as an earlier segment.
+        // After the last group there may be records of the file's use as an earlier segment.
         if (!record || (previousCrc !== undefined && record.previousCrc !== previousCrc)) break;
         previousCrc = record.crc;
         offset += record.stride;
@@ -142,7 +142,9 @@ export function lowestTouched(torn: readonly Uint8Array[]): number {
   return lowest;
 }
 
-/** The entries of a record that holds several, told apart by what its format says and not by the log's own code. */
+/**
+ * The entries of a record with several, decoded from the format and not with the log's own code.
+ */
 function entriesOfRun(payload: Buffer): Omit<ShadowEntry, "previousTerm">[] {
   const entries: Omit<ShadowEntry, "previousTerm">[] = [];
   for (let at = 0; at < payload.length; ) {

@@ -5,23 +5,23 @@ interface QueuedEvent {
   readonly run: () => void;
 }
 
-/** Turns of the event loop that are asked for together; asking for each alone takes ten times as long. */
+/** Turns of the event loop that are scheduled together; one at a time takes ten times as long. */
 const TURNS_AT_ONCE = 64;
 
 /**
- * Simulated time: the one queue of everything that will happen. Events run one by one, and all
- * promises that an event settles have run their course before the next one; as nothing else wakes
- * them (no timers, no I/O), a run is a function of what was queued.
+ * Simulated time: the single queue of all future events. Events run one by one, and all promises
+ * that an event settles are processed before the next one. No timers or I/O interfere, so a run is
+ * a function of the queued events.
  */
 export class EventQueue {
-  /** Microseconds since the beginning. */
+  /** Microseconds since the start. */
   nowUs = 0;
-  /** Events that ran. */
+  /** The number of events so far. */
   count = 0;
   readonly #heap: QueuedEvent[] = [];
   #queued = 0;
 
-  /** Queues an event for so many microseconds from now. */
+  /** Queues an event `delayUs` microseconds from now. */
   after(delayUs: number, run: () => void): void {
     this.#push({ atUs: this.nowUs + Math.max(0, Math.round(delayUs)), order: this.#queued++, run });
   }
@@ -45,7 +45,7 @@ export class EventQueue {
         }
         if (ended || turns > 0) return;
         turns = TURNS_AT_ONCE;
-        // The microtasks of a turn run before the next turn, also of those asked for together.
+        // The microtasks of a turn run before the next turn, even if both are scheduled together.
         for (let i = 0; i < TURNS_AT_ONCE; i++) setImmediate(turn);
       };
       setImmediate(turn);

@@ -3,7 +3,7 @@ import { Dice } from "./dice.ts";
 import type { Operator } from "./operator.ts";
 import type { SimulatedMember, World } from "./simulated-member.ts";
 
-/** Every kind of fault; a run draws which it has and how bad they are. */
+/** Every kind of fault; a run draws which ones it has and their rates. */
 export const FAULTS = [
   "loss",
   "duplication",
@@ -24,7 +24,7 @@ export const FAULTS = [
 ] as const;
 export type InjectedFault = (typeof FAULTS)[number];
 
-/** Faults that happen to one member at one time, and how often against each other. */
+/** Faults that affect one member at one time, with their relative frequency. */
 const EVENTS: Readonly<Partial<Record<InjectedFault, number>>> = {
   clogs: 2,
   partitions: 4,
@@ -40,25 +40,25 @@ const EVENTS: Readonly<Partial<Record<InjectedFault, number>>> = {
 };
 
 const SIZES = [1, 3, 5];
-/** How long before a split in one direction the answers in the other one begin to be late, at most. */
+/** The longest delay of answers before a split in one direction starts. */
 const MAX_LEAD_US = 50_000;
-/** How long a split lasts, at most: several election timeouts. */
+/** The longest split: several election timeouts. */
 const MAX_SPLIT_US = 800_000;
 
-/** Makes things go wrong, drawn from the seed, until it is told to stop. */
+/** Injects faults that are drawn from the seed, until it is stopped. */
 export class Faults {
   readonly active: readonly InjectedFault[];
-  /** How often each kind of event happened. */
+  /** The number of events of each kind. */
   readonly counts = new Map<InjectedFault, number>();
   readonly #world: World;
   readonly #operator: Operator;
   readonly #dice: Dice;
   readonly #meanGapUs: number;
   readonly #events: readonly InjectedFault[];
-  #isCalm = false;
+  #isEnded = false;
   #isSplit = false;
 
-  /** `isCertain`: all that are allowed happen, in place of those of them that the seed draws. */
+  /** `isCertain`: all allowed faults happen, in place of those that the seed draws. */
   constructor(
     world: World,
     operator: Operator,
@@ -68,19 +68,19 @@ export class Faults {
     this.#world = world;
     this.#operator = operator;
     this.#dice = new Dice(world.seed, "faults");
-    // Drawn for all, allowed or not, so that leaving one out does not change the others.
+    // Drawn for all kinds, allowed or not, so that excluding one does not change the others.
     const drawn = FAULTS.filter(() => this.#dice.chance(0.6));
     this.active = (isCertain ? FAULTS : drawn).filter((fault) => allowed.includes(fault));
     this.#events = this.active.flatMap((fault) => Array(EVENTS[fault] ?? 0).fill(fault));
     this.#meanGapUs = this.#dice.between(20_000, 200_000);
-    this.#setWeather();
+    this.#setFaultRates();
   }
 
   #has(fault: InjectedFault): boolean {
     return this.active.includes(fault);
   }
 
-  #setWeather(): void {
+  #setFaultRates(): void {
     const { network } = this.#world;
     if (this.#has("loss")) network.faults.loss = this.#dice.random() * 0.3;
     if (this.#has("duplication")) network.faults.duplication = this.#dice.random() * 0.5;
@@ -89,7 +89,7 @@ export class Faults {
 
   start(): void {
     this.#world.queue.after(-Math.log(1 - this.#dice.random()) * this.#meanGapUs, () => {
-      if (this.#isCalm) return;
+      if (this.#isEnded) return;
       const fault = this.#dice.pickIf(this.#events);
       if (fault && this.#happen(fault)) {
         this.counts.set(fault, (this.counts.get(fault) ?? 0) + 1);
@@ -98,9 +98,9 @@ export class Faults {
     });
   }
 
-  /** Gives a machine the clock and the disk that it has until its next start. */
+  /** Sets a machine's clock rate and disk faults until its next start. */
   equip(member: SimulatedMember): void {
-    if (this.#isCalm) return;
+    if (this.#isEnded) return;
     member.clockRate = this.#clockRate();
     member.maxDiskUs = this.#has("slowDisks") ? this.#dice.pick([1000, 10_000, 100_000]) : 1000;
   }
@@ -110,14 +110,14 @@ export class Faults {
     return this.#has("skew") ? this.#dice.pick([0.5, 0.8, 1, 1, 1.25, 2, 3]) : 1;
   }
 
-  /** Ends all faults and mends what they broke. */
-  calm(): void {
+  /** Ends all faults and repairs their effects. */
+  endAll(): void {
     const { network, members } = this.#world;
-    this.#isCalm = true;
+    this.#isEnded = true;
     network.mend();
     Object.assign(network.faults, { loss: 0, duplication: 0, maxDelayUs: 3000 });
     for (const member of members.values()) {
-      // It crashes now and not when the group has healed.
+      // It crashes now and not after the group has healed.
       if (member.disk.faults.misdirections > 0) member.crash();
       Object.assign(member.disk.faults, { failures: 0, misdirections: 0 });
       member.clockRate = 1;
@@ -163,7 +163,7 @@ export class Faults {
     return leader ?? this.#dice.pick([...this.#world.members.values()]);
   }
 
-  /** Blinks, and what lasts for several election timeouts. */
+  /** Mostly short faults, and some of several election timeouts. */
   #durationUs(): number {
     return this.#dice.pick([20_000, 1_000_000]) * this.#dice.random() + 10_000;
   }
@@ -180,7 +180,7 @@ export class Faults {
     return true;
   }
 
-  /** Cuts a member off for a while, in both directions or in one, or cuts one link. */
+  /** Isolates a member for a time, in both directions or in one, or cuts one link. */
   #partition(member: SimulatedMember): boolean {
     const { network, queue, trace } = this.#world;
     const others = this.#others(member);
@@ -198,11 +198,14 @@ export class Faults {
     return cut.length > 0;
   }
 
-  /** Cuts a member off from a majority, with some others: one that led goes on with them for a while. */
+  /**
+   * Separates a member and some others from a majority: an isolated leader continues with them for
+   * a time.
+   */
   #split(member: SimulatedMember): boolean {
     const { network, queue, trace } = this.#world;
     const others = this.#others(member).filter(({ isUp }) => isUp);
-    // The end of one would mend another one before its time.
+    // The end of one split would end another one early.
     if (this.#isSplit || others.length === 0) return false;
     this.#isSplit = true;
     const kept = Math.floor((others.length - 1) / 2);
@@ -210,11 +213,11 @@ export class Faults {
     const inside = [...others, ...others].slice(from, from + Math.max(0, kept));
     const cut = others.filter((other) => !inside.includes(other));
     const durationUs = MAX_SPLIT_US * this.#dice.between(0.1, 1);
-    // In one direction alone what was answered before comes in late.
+    // In a split of one direction, earlier answers still arrive late.
     const isOneWay = this.#dice.chance(0.5);
     const leadUs = isOneWay ? MAX_LEAD_US * this.#dice.random() : 0;
     const lateUntil = queue.nowUs + leadUs + durationUs * this.#dice.between(0.2, 1);
-    // One that led notices late that it is cut off.
+    // A leader detects late that it is isolated.
     const { clockRate } = member;
     if (this.#has("skew") && this.#dice.chance(0.5)) member.clockRate = 3;
     const links = [member, ...inside].flatMap(({ id }) =>
@@ -228,7 +231,7 @@ export class Faults {
     };
     if (isOneWay) for (const [to, from] of links) network.clog(from, to, lateUntil);
     queue.after(leadUs, () => {
-      if (this.#isCalm) return;
+      if (this.#isEnded) return;
       trace(
         () => `split ${[member, ...inside].map(({ id }) => id)} from ${cut.map(({ id }) => id)}`,
       );
@@ -236,7 +239,7 @@ export class Faults {
       queue.after(durationUs, () => {
         setCut(false);
         this.#isSplit = false;
-        if (!this.#isCalm) member.clockRate = clockRate;
+        if (!this.#isEnded) member.clockRate = clockRate;
         if (isOneWay) for (const [to, from] of links) network.clog(from, to, 0);
       });
     });
@@ -245,7 +248,7 @@ export class Faults {
 
   #crash(member: SimulatedMember): boolean {
     if (!member.isUp && member.state !== "starting") return false;
-    // Now and then the power goes for all.
+    // At times all members lose power.
     const crashed = this.#dice.chance(0.1) ? [...this.#world.members.values()] : [member];
     for (const one of crashed) {
       one.crash();
@@ -269,7 +272,7 @@ export class Faults {
     return true;
   }
 
-  /** True while a member runs, or is down, that will be refused when it starts next. */
+  /** True while a member, running or down, will be refused at its next start. */
   get #hasBadDisk(): boolean {
     return [...this.#world.members.values()].some(
       ({ state, isDamaged }) => isDamaged && state !== "lost" && state !== "gone",
@@ -277,8 +280,8 @@ export class Faults {
   }
 
   /**
-   * A member whose disk may go bad: the others hold all that is committed without it, and a majority
-   * knows who votes, since a change of the members takes effect on each when it is applied there.
+   * True if a member's disk may fail. The others then hold all committed entries without it, and a
+   * majority knows the voters, as each member applies a change of the members itself.
    */
   #mayLose(member: SimulatedMember): boolean {
     const { checker } = this.#world;
@@ -294,7 +297,7 @@ export class Faults {
     return holders.length > present.length / 2;
   }
 
-  /** Flips a bit in what is not the last group of the log, for such damage looks like a torn write. */
+  /** Flips a bit outside the log's last group, in which such damage looks like a torn write. */
   #flipBit(member: SimulatedMember): boolean {
     if (!this.#mayLose(member)) return false;
     const snapshot = this.#dice.pickIf(
@@ -324,9 +327,9 @@ export class Faults {
     if (!this.#mayLose(member)) return false;
     member.isDamaged = true;
     member.disk.faults.misdirections = 0.2;
-    this.#world.trace(() => `writes of member ${member.id} go astray`);
+    this.#world.trace(() => `writes of member ${member.id} are misdirected`);
     this.#world.queue.after(50_000, () => {
-      if (this.#isCalm) return;
+      if (this.#isEnded) return;
       member.disk.faults.misdirections = 0;
       member.crash();
       this.#restartLater(member);
@@ -339,13 +342,13 @@ export class Faults {
     this.#world.trace(() => `the disk of member ${member.id} fails now and then`);
     this.#world.queue.after(100_000, () => {
       member.disk.faults.failures = 0;
-      // What ended for want of a disk is started again.
+      // A member that a missing disk stopped is restarted.
       if (member.state === "down") this.#restartLater(member);
     });
     return true;
   }
 
-  /** A group that shrinks to the one whose disk is bad is rightly left without a majority. */
+  /** A group that shrinks to the member with the bad disk rightly loses its majority. */
   #resize(): boolean {
     if (this.#hasBadDisk) return false;
     this.#operator.wanted = this.#dice.pick(SIZES);
@@ -368,14 +371,14 @@ export class Faults {
   }
 }
 
-/** Where the last group of a segment begins. */
+/** The start of the last group of a segment. */
 function lastGroupStart(bytes: Buffer): number {
   let offset = 0;
   let start = 0;
   let group = -1;
   for (;;) {
     const record = decodeWalRecord(bytes, offset);
-    // What the file held as an earlier segment is of earlier groups.
+    // Records of the file's use as an earlier segment have lower groups.
     if (!record || record.group < group) return start;
     if (record.group !== group) start = offset;
     group = record.group;
@@ -383,7 +386,7 @@ function lastGroupStart(bytes: Buffer): number {
   }
 }
 
-/** Who votes, as far as a member has applied. */
+/** The voters, as of the last change that a member has applied. */
 function votersOf(member: SimulatedMember | undefined): string {
   const members = member?.replica?.status().members ?? [];
   return members.map(({ id, votes }) => `${id}${votes}`).join();

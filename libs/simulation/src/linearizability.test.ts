@@ -8,7 +8,7 @@ const read = (...values: string[]): Action => ({ type: "read", values });
 const create = (value: string, created?: boolean): Action => ({ type: "create", value, created });
 const remove = (removed?: boolean): Action => ({ type: "remove", removed });
 
-/** A call from one time to another, or from a time on. */
+/** A call between two times, or one without a return. */
 function call(calledAt: number, returnedAt: number | undefined, action: Action): Operation {
   return { client: `c${calledAt}`, key: "x", calledAt, returnedAt, action };
 }
@@ -24,11 +24,11 @@ describe("a register", () => {
     expect(result(...writes, ...both)).toBe("violation");
   });
 
-  it("may show a write while it is under way, and must not take it back", () => {
+  it("may show a write in progress, and must not revert it", () => {
     const writes = [call(0, 1, write("a")), call(2, 20, write("b"))];
     expect(result(...writes, call(3, 4, read("b")), call(5, 6, read("b")))).toBe("linearizable");
     expect(result(...writes, call(3, 4, read("b")), call(5, 6, read("a")))).toBe("violation");
-    // Two reads at once may differ, whichever is called first.
+    // Two concurrent reads may differ, in either order of their calls.
     expect(result(...writes, call(3, 6, read("b")), call(4, 5, read("a")))).toBe("linearizable");
   });
 
@@ -38,13 +38,13 @@ describe("a register", () => {
     expect(result(...history.slice(0, 2), call(3, 5, read("a")))).toBe("linearizable");
   });
 
-  it("cannot show what nobody wrote, or nothing after a write", () => {
+  it("cannot show a value that was never written, or nothing after a write", () => {
     expect(result(call(0, 1, read("ghost")))).toBe("violation");
     expect(result(call(0, 1, write("a")), call(2, 3, read()))).toBe("violation");
     expect(result(call(0, 1, read()), call(2, 3, write("a")))).toBe("linearizable");
   });
 
-  it("may take on a write with a lost outcome late or never, but once", () => {
+  it("may apply a write with a lost outcome late or never, but once", () => {
     const lost = call(0, undefined, write("a"));
     const other = call(1, 2, write("b"));
     const late = [call(3, 4, read("b")), call(5, 6, read("a"))];
@@ -59,7 +59,7 @@ describe("a register", () => {
   });
 });
 
-describe("a key that is made and removed", () => {
+describe("a key that is created and removed", () => {
   it("has one creator until it is removed", () => {
     expect(result(call(0, 9, create("a", true)), call(1, 8, create("b", true)))).toBe("violation");
     const between = call(2, 7, remove(true));
@@ -68,7 +68,7 @@ describe("a key that is made and removed", () => {
     );
   });
 
-  it("must be there for a refused creation and for a removal", () => {
+  it("must exist for a refused creation and for a removal", () => {
     expect(result(call(0, 1, create("a", false)))).toBe("violation");
     expect(result(call(0, 1, remove(true)))).toBe("violation");
     expect(result(call(0, 1, remove(false)), call(2, 3, create("a", true)))).toBe("linearizable");
@@ -78,12 +78,12 @@ describe("a key that is made and removed", () => {
   });
 });
 
-describe("a value that is compared and set", () => {
+describe("a compare-and-set value", () => {
   const replace = (expected: string, value: string, replaced?: boolean): Action => ({
     ...{ type: "replace", expected, value, replaced },
   });
 
-  it("is replaced by one of two that expect the same", () => {
+  it("is replaced by one of two calls that expect the same value", () => {
     const first = call(0, 1, write("a"));
     const two = [call(2, 9, replace("a", "b", true)), call(3, 8, replace("a", "c", true))];
     expect(result(first, ...two)).toBe("violation");
@@ -93,13 +93,13 @@ describe("a value that is compared and set", () => {
     );
   });
 
-  it("is not refused where the expected value stood all the time, nor replaced where it did not", () => {
+  it("is replaced exactly where the expected value could be current", () => {
     const first = call(0, 1, write("a"));
     expect(result(first, call(2, 3, replace("a", "b", false)))).toBe("violation");
     expect(result(first, call(2, 3, replace("z", "b", true)))).toBe("violation");
   });
 
-  it("may be replaced late by a call with a lost outcome, but only from what that expects", () => {
+  it("may be replaced late by a lost call, but only from its expected value", () => {
     const lost = call(2, undefined, replace("a", "b"));
     const first = call(0, 1, write("a"));
     expect(result(first, lost, call(3, 4, read("a")), call(5, 6, read("b")))).toBe("linearizable");
@@ -111,7 +111,7 @@ describe("a value that is compared and set", () => {
 });
 
 describe("a list", () => {
-  it("keeps every appended value, once, in one order", () => {
+  it("keeps every appended value once, in a single order", () => {
     const appends = [call(0, 1, append("a")), call(2, 5, append("b")), call(3, 4, append("c"))];
     expect(result(...appends, call(6, 7, read("a", "c", "b")))).toBe("linearizable");
     expect(result(...appends, call(6, 7, read("a", "b")))).toBe("violation");
@@ -119,7 +119,7 @@ describe("a list", () => {
     expect(result(...appends, call(6, 7, read("a", "b", "c", "c")))).toBe("violation");
   });
 
-  it("may have a value whose outcome was lost at any place after its call", () => {
+  it("may have a value with a lost outcome at any position after its call", () => {
     const appends = [call(0, undefined, append("a")), call(1, 2, append("b"))];
     for (const values of [["b"], ["a", "b"], ["b", "a"]]) {
       expect(result(...appends, call(3, 4, read(...values)))).toBe("linearizable");
@@ -130,13 +130,13 @@ describe("a list", () => {
 });
 
 describe("the checker", () => {
-  it("judges keys by themselves and names the one with the fault", () => {
+  it("checks keys independently and names the one with the violation", () => {
     const other = { ...call(2, 3, read("ghost")), key: "y" };
     const verdict = checkLinearizability([call(0, 1, write("a")), call(2, 3, read("a")), other]);
     expect(verdict).toMatchObject({ result: "violation", key: "y", operations: [other] });
   });
 
-  it("shows the fewest calls that make the fault", () => {
+  it("shows a minimal history of the violation", () => {
     const noise = Array.from({ length: 40 }, (_, i) => [
       call(i * 10, i * 10 + 1, write(`w${i}`)),
       call(i * 10 + 2, i * 10 + 3, read(`w${i}`)),
@@ -151,7 +151,7 @@ describe("the checker", () => {
     expect(verdict.text).toMatch(/no order explains these 3 calls on x:\n {2}c200: write w20/);
   });
 
-  it("says that it does not know when its steps are used up", () => {
+  it("reports undecided when its steps are used up", () => {
     const writes = Array.from({ length: 12 }, (_, i) => call(i, 100 + i, write(`${i}`)));
     const reads = [call(200, 201, read("0")), call(202, 203, read("1"))];
     expect(checkLinearizability([...writes, ...reads], 1000)).toMatchObject({
@@ -160,12 +160,12 @@ describe("the checker", () => {
     });
   });
 
-  it("does not take long for thousands of calls with a hundred lost ones", () => {
+  it("is fast for thousands of calls with a hundred lost ones", () => {
     const history = generate(7, { calls: 5000, clients: 8, lost: 0.02 });
     expect(checkLinearizability(history)).toMatchObject({ result: "linearizable" });
   });
 
-  it("does not take long where many makings and removals were lost", () => {
+  it("is fast for many lost creations and removals", () => {
     const history: Operation[] = [];
     for (let i = 0; i < 60; i++) {
       history.push(call(i * 10, undefined, i % 2 ? remove() : create(`lost${i}`)));
@@ -175,7 +175,7 @@ describe("the checker", () => {
     expect(verdict).toMatchObject({ result: "linearizable" });
   });
 
-  it("does not take long where many appends were lost and seen at the end", () => {
+  it("is fast for many lost appends that are seen at the end", () => {
     const values = Array.from({ length: 50 }, (_, i) => `v${i}`);
     const appends = values.map((value, i) => call(i, i % 5 ? undefined : i + 90, append(value)));
     const seen = [...values].reverse();
@@ -184,7 +184,7 @@ describe("the checker", () => {
     expect(result(...appends, call(200, 201, read(...seen.slice(0, -1))))).toBe("violation");
   });
 
-  it("agrees with trying all orders, on small histories of any kind", () => {
+  it("agrees with brute force on small histories of any kind", () => {
     const results = { linearizable: 0, violation: 0 };
     for (let seed = 1; seed <= 1500; seed++) {
       const history = generate(seed, { calls: 6, clients: 3, lost: 0.2, wrong: 0.6 });
@@ -199,13 +199,13 @@ describe("the checker", () => {
 interface Generated {
   readonly calls: number;
   readonly clients: number;
-  /** Share of the calls whose outcome the client is not told. */
+  /** The share of the calls whose outcome the client does not know. */
   readonly lost: number;
   /** Share of the reads that show an earlier state. */
   readonly wrong?: number;
 }
 
-/** The history of a key that takes each call at a random time between its call and its return. */
+/** A history of a key that applies each call at a random time between its call and its return. */
 function generate(seed: number, { calls, clients, lost, wrong = 0 }: Generated): Operation[] {
   const random = seededRandom(seed);
   const free = Array.from({ length: clients }, () => 0);
@@ -254,7 +254,9 @@ function generate(seed: number, { calls, clients, lost, wrong = 0 }: Generated):
   return history;
 }
 
-/** The definition itself: some order of the calls (lost ones may be left out) explains all reads. */
+/**
+ * The definition itself: some order of the calls, with or without lost ones, explains all reads.
+ */
 function tryAllOrders(history: readonly Operation[], state: readonly string[] = []): boolean {
   if (history.every(({ returnedAt }) => returnedAt === undefined)) return true;
   return history.some((next) => {

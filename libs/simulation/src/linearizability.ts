@@ -1,66 +1,69 @@
 /**
- * What a client asked of one key and what it was told. A key holds a list of values: a register is a
- * list of at most one. An outcome that is undefined means that the client was not told it.
+ * A client's request on one key, and its outcome, which is undefined if the client did not learn
+ * it. A key holds a list of values; a register is a list of at most one.
  */
 export type Action =
-  /** Replaces the list by this value alone. */
+  /** Replaces the list with this value alone. */
   | { readonly type: "write"; readonly value: string }
-  /** Puts the value at the end of the list. */
+  /** Appends the value to the list. */
   | { readonly type: "append"; readonly value: string }
-  /** Makes a key that holds nothing hold this value; `created` is false where it held something. */
+  /** Sets an empty key to the value; `created` is false if it was not empty. */
   | {
       readonly type: "create";
       readonly value: string;
       readonly created?: boolean | undefined;
     }
-  /** Puts the value in place of the expected one; `replaced` is false where another was there. */
+  /** Replaces the expected value; `replaced` is false if another was there. */
   | {
       readonly type: "replace";
       readonly expected: string;
       readonly value: string;
       readonly replaced?: boolean | undefined;
     }
-  /** Empties the list; `removed` is false where it was empty. */
+  /** Empties the list; `removed` is false if it was empty. */
   | { readonly type: "remove"; readonly removed?: boolean | undefined }
   /** Saw these values. */
   | { readonly type: "read"; readonly values: readonly string[] };
 
 /**
- * One call of one client: plain data, so that histories of processes and of simulations are judged
- * alike. The times are of one clock that all clients share, in any unit; calls that touch in time
- * count as concurrent. Leave out calls that certainly changed nothing.
+ * One call of one client, as plain data for histories of processes and of simulations. Calls that
+ * certainly changed nothing are left out.
+ *
+ * - All clients share one clock, in any unit.
+ * - Calls that touch in time count as concurrent.
  */
 export interface Operation {
   readonly client: string;
   readonly key: string;
   readonly calledAt: number;
-  /** Undefined where the outcome was lost: it may have taken effect at any time since, or never. */
+  /** Undefined if the outcome was lost: the call may take effect at any later time, or never. */
   readonly returnedAt?: number | undefined;
   readonly action: Action;
 }
 
-/** What the checker found; `undecided` where the search had to end before it was done. */
+/** The checker's verdict; `undecided` if a bound ended the search. */
 export type HistoryVerdict =
   | { readonly result: "linearizable"; readonly steps: number }
   | { readonly result: "undecided"; readonly key: string; readonly steps: number }
   | {
       readonly result: "violation";
       readonly key: string;
-      /** The fewest calls found that no order explains, by the time of their calls. */
+      /** The smallest history found that no order explains, by the time of the calls. */
       readonly operations: readonly Operation[];
-      /** The same in words, one call a line. */
+      /** The same as text, one call a line. */
       readonly text: string;
     };
 
-/** Bounds the search of one key; the time is some microseconds a step. */
+/** Bounds the search of one key; a step takes some microseconds. */
 const MAX_STEPS = 1_000_000;
-/** Bounds the search for fewer calls that still show a violation. */
+/** Bounds the search for a smaller history that still violates. */
 const MAX_REDUCTIONS = 400;
 
 /**
- * Judges whether a history is linearizable (Wing and Gong's search with Lowe's memory of what was
- * tried, each key by itself): whether there is one order of all calls, each between its call and its
- * return, that explains every outcome. Values that are written should be unique within a key.
+ * Checks whether a history is linearizable: one order of all calls, each between its call and its
+ * return, explains every outcome. Values that are written should be unique within a key.
+ *
+ * - The search is Wing and Gong's, with Lowe's memory of states tried, for each key separately.
  */
 export function checkLinearizability(
   history: readonly Operation[],
@@ -97,11 +100,13 @@ interface ListState {
   readonly next: Map<string, ListState>;
 }
 
-/** All lists that a search comes upon, as a tree. */
+/** All lists of a search, as a tree. */
 class ListStates {
   #size = 0;
   readonly empty: ListState = this.#create(0);
-  /** The longest list that was seen, where values are only ever appended: the others are its beginnings. */
+  /**
+   * The longest list that was seen, if values are only ever appended: the others are its prefixes.
+   */
   readonly #longest: readonly string[] | undefined;
 
   constructor(operations: readonly Operation[]) {
@@ -114,11 +119,11 @@ class ListStates {
     return { id: this.#size++, length, next: new Map() };
   }
 
-  /** The state after an append; undefined where a list that was seen rules it out. */
+  /** The state after an append; undefined if a list that was seen excludes it. */
   grow(state: ListState, value: string): ListState | undefined {
     const longest = this.#longest;
     if (!longest) return this.append(state, value);
-    // What comes after all that was seen is seen by nobody, in whatever order.
+    // No call saw the values after the longest list, so their order makes no difference.
     if (state.length > longest.length) return state;
     if (state.length === longest.length) return this.append(state, UNSEEN);
     return longest[state.length] === value ? this.append(state, value) : undefined;
@@ -143,7 +148,10 @@ interface Call {
   readonly action: Action;
   /** For a read: the state that it saw. */
   readonly seen: ListState | undefined;
-  /** Its place among the calls that returned, or the kind of a lost one: those of a kind are alike. */
+  /**
+   * The index among the calls that returned, or the kind of a lost one: lost calls of a kind are
+   * alike.
+   */
   readonly place: number;
   readonly returns: boolean;
 }
@@ -193,7 +201,7 @@ function search(operations: readonly Operation[], maxSteps: number): SearchResul
   return { result: "linearizable", steps };
 }
 
-/** The state after an action with the outcome that was told, or undefined where that cannot be. */
+/** The state after an action with the known outcome, or undefined if that is impossible. */
 function apply(states: ListStates, state: ListState, call: Call): ListState | undefined {
   const { action } = call;
   const isEmpty = state === states.empty;
@@ -218,12 +226,12 @@ function apply(states: ListStates, state: ListState, call: Call): ListState | un
   }
 }
 
-/** The order that the search is trying, and what it has tried before. */
+/** The order under trial, and the states tried before. */
 class SearchedOrder {
   state: ListState;
   readonly #stack: { event: Event; before: ListState }[] = [];
   readonly #tried = new Set<string>();
-  /** Of the calls that returned, by place: whether they are in the order. */
+  /** Of the calls that returned, by index: whether they are in the order. */
   readonly #done: boolean[] = [];
   /** Of the lost ones, by kind: how many are in the order. */
   readonly #lost: number[] = [];
@@ -267,7 +275,7 @@ class SearchedOrder {
     while (this.#done[this.#lowest]) this.#lowest++;
   }
 
-  /** Nearly all calls before the present ones are in the order, so that few must be named. */
+  /** Nearly all earlier calls are in the order, so the key lists only the exceptions. */
   #key(state: ListState): string {
     let key = `${state.id}/${this.#lowest}`;
     for (let place = this.#lowest + 1; place <= this.#highest; place++) {
@@ -278,10 +286,10 @@ class SearchedOrder {
   }
 }
 
-/** Stands for every value that nobody saw: which one it was makes no difference. */
+/** Replaces every value that no call saw: such values are equivalent. */
 const UNSEEN = "\0";
 
-/** Without reads that saw nothing and, where that is sound, lost writes that nobody saw. */
+/** Without reads that saw nothing and, where that is sound, lost writes that no call saw. */
 function relevant(operations: readonly Operation[]): readonly Operation[] {
   const seen = seenValues(operations);
   const isPlain = onlyPlain(operations);
@@ -294,7 +302,7 @@ function relevant(operations: readonly Operation[]): readonly Operation[] {
   });
 }
 
-/** True if no outcome but that of reads depends on the state. */
+/** True if only outcomes of reads depend on the state. */
 function onlyPlain(operations: readonly Operation[]): boolean {
   return operations.every(({ action }) => ["read", "write", "append"].includes(action.type));
 }
@@ -308,7 +316,7 @@ function seenValues(operations: readonly Operation[]): Set<string> {
   return new Set(values);
 }
 
-/** All calls and returns by time, behind a head that is none. */
+/** All calls and returns by time, after a sentinel head. */
 function eventsOf(operations: readonly Operation[], states: ListStates): Event {
   const timed: { at: number; event: Event }[] = [];
   let returned = 0;
@@ -346,7 +354,7 @@ function countReturns(head: Event): number {
   return count;
 }
 
-/** Takes a call and its return out of the list; they keep their neighbours, to be put back. */
+/** Takes a call and its return out of the list; they keep their neighbours for `unlift`. */
 function lift(event: Event): void {
   for (const gone of [event, event.match]) {
     if (!gone) continue;
@@ -363,7 +371,10 @@ function unlift(event: Event): void {
   }
 }
 
-/** The fewest calls found that still violate: the shortest beginning, then without what can go. */
+/**
+ * The smallest history found that still violates: the shortest prefix, then without removable
+ * calls.
+ */
 function reduce(operations: readonly Operation[], maxSteps: number): readonly Operation[] {
   let fewest = shortestBeginning(operations, maxSteps);
   let reductions = 0;
@@ -388,7 +399,7 @@ function canDrop(operation: Operation, rest: readonly Operation[]): boolean {
   return onlyPlain(rest) && !seenValues(rest).has(action.value);
 }
 
-/** Every beginning of a linearizable history is one, so that the shortest bad one can be bisected. */
+/** Every prefix of a linearizable history is one, so the shortest bad one can be bisected. */
 function shortestBeginning(
   operations: readonly Operation[],
   maxSteps: number,

@@ -12,7 +12,7 @@ import { FAULTS, type InjectedFault } from "./faults.ts";
 import { SEEDED_BUGS, type SeededBug } from "./seeded-bug.ts";
 import { type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts";
 
-/** Lines of the trace that are shown of a failure. */
+/** Trace lines shown for a failure. */
 const SHORT_TRACE_LINES = 40;
 const USAGE = `npm run simulate -- [--seeds N] [--seed N] [--events N] [--faults ${FAULTS.join(",")}] [--bug ${SEEDED_BUGS.join("|")}] [--trace]`;
 
@@ -24,7 +24,10 @@ async function main(): Promise<void> {
 
 type SeedOptions = Omit<SimulationOptions, "seed">;
 
-/** The options of the command line; one in error, or `--help`, ends the process and says how it is used. */
+/**
+ * The options of the command line; an invalid one, or `--help`, prints the usage and ends the
+ * process.
+ */
 function readOptions(): SeedOptions & { readonly first: number; readonly count: number } {
   try {
     const { values } = parseArgs({
@@ -80,7 +83,7 @@ async function runSeeds(first: number, count: number, options: SeedOptions): Pro
   return failed;
 }
 
-/** Runs the seed again to see what led to the failure: a run is told nothing while it is quick. */
+/** Runs the seed again with a trace of the failure: runs without a trace are faster. */
 async function report({ seed, violation }: SimulationResult, options: SeedOptions): Promise<void> {
   const lines: string[] = [];
   await simulate({ ...options, seed, onTrace: (line) => lines.push(line) });

@@ -2,26 +2,27 @@ import type { Member } from "@heddle/consensus/ports";
 import { Dice } from "./dice.ts";
 import { SimulatedMember, type World } from "./simulated-member.ts";
 
-/** How often the operator looks after the group. */
+/** The interval between the operator's checks of the group. */
 const INTERVAL_US = 60_000;
 
 /**
- * Whoever runs the cluster: starts what is down, puts new members in the place of lost ones, and
- * takes the group from one size to another. It knows what its members tell it, and asks again where
- * it was not told the outcome.
+ * The cluster's operator: starts members that are down, replaces lost ones, and resizes the group.
+ * It knows only what members report, and repeats a change whose outcome it does not know.
  */
 export class Operator {
-  /** How many voters there should be. */
+  /** The wanted number of voters. */
   wanted: number;
-  /** Changes that were answered with success. */
+  /** Changes that succeeded. */
   changes = 0;
   readonly #world: World;
   readonly #dice: Dice;
-  /** Masters on their way into the group, by name; the nonce tells one from its predecessor. */
+  /**
+   * Masters that are joining the group, by name; the nonce distinguishes one from its predecessor.
+   */
   readonly #joining = new Map<string, Member>();
   #busy = false;
-  /** True after a change that may still be made, until a later one is answered with success. */
-  #unsure = false;
+  /** True while a change has an unknown outcome, until a later one succeeds. */
+  #isOutcomeUnknown = false;
   #nextNonce = 1;
 
   constructor(world: World, wanted: number) {
@@ -44,7 +45,7 @@ export class Operator {
     );
   }
 
-  /** True while the group is as it should be, as far as its leader knows. */
+  /** True while the group has its wanted members, by its leader's view. */
   get isSettled(): boolean {
     const leader = this.leader();
     if (!leader || this.#joining.size > 0 || this.#busy) return false;
@@ -56,9 +57,9 @@ export class Operator {
     );
   }
 
-  /** True while no change of the members is asked for, or may yet be made. */
+  /** True while no change of the members is in progress or may still be made. */
   get isStill(): boolean {
-    return this.isSettled && !this.#unsure;
+    return this.isSettled && !this.#isOutcomeUnknown;
   }
 
   /** The running leader of the highest term. */
@@ -75,7 +76,7 @@ export class Operator {
   #act(): void {
     const { members } = this.#world;
     this.#endRemoved();
-    // A disk may have failed at the very end; its member is started again.
+    // A disk may have failed at the very end; its member is restarted.
     if (this.#world.isOver()) for (const member of this.present) member.start();
     const leader = this.leader();
     if (!leader || this.#busy) return;
@@ -83,9 +84,9 @@ export class Operator {
       if (this.#join(leader.member, name, member)) return;
     }
     const lost = leader.status.members.find(({ id }) => members.get(id)?.state === "lost");
-    if (lost) this.#expect(lost.name);
+    if (lost) this.#addJoining(lost.name);
     else if (this.#joining.size > 0) return;
-    else if (leader.status.members.length < this.wanted) this.#expect(this.#freeName());
+    else if (leader.status.members.length < this.wanted) this.#addJoining(this.#freeName());
     else if (leader.status.members.length > this.wanted) this.#shrink(leader.member);
   }
 
@@ -94,17 +95,17 @@ export class Operator {
     for (let i = 1; ; i++) if (!names.has(`m${i}`)) return `m${i}`;
   }
 
-  /** A new machine of that name shall join; it has no number yet. */
-  #expect(name: string): void {
+  /** Registers a new machine of that name that is to join; it has no number yet. */
+  #addJoining(name: string): void {
     const nonce = `nonce-${this.#nextNonce++}`;
     this.#joining.set(name, { id: 0, name, address: `${name}:1`, nonce });
   }
 
-  /** Asks a member for the new one's place; true if that is under way. */
+  /** Requests the new member's addition; true if that is in progress. */
   #join(via: SimulatedMember, name: string, joining: Member): boolean {
     const replica = via.replica;
     if (!replica) return false;
-    // While a change is under way there may be two: one that leaves, and after it its successor.
+    // During a change there may be two: one that leaves, and then its successor.
     const namesake = replica.members.findLast((member) => member.name === name);
     if (namesake?.nonce === joining.nonce) {
       this.#joining.delete(name);
@@ -150,7 +151,7 @@ export class Operator {
     const done = (outcome: string) => {
       via.onEnd.delete(onEnd);
       this.#busy = false;
-      this.#unsure = outcome !== "done";
+      this.#isOutcomeUnknown = outcome !== "done";
       this.#world.trace(() => `operator: ${what}: ${outcome}`);
     };
     const onEnd = () => done("the member ended");
@@ -165,8 +166,9 @@ export class Operator {
   }
 
   /**
-   * Ends what was removed, once a voter that stays has applied that it is complete. The leader that
-   * removes itself knows of it first, and a learner may: those that stay may still need its vote.
+   * Stops removed members, once a remaining voter has applied the end of the removal. The leader
+   * that removes itself applies it first, and a learner may: the remaining voters may still need
+   * its vote.
    */
   #endRemoved(): void {
     const staying = this.present.filter(

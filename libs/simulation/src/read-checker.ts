@@ -2,24 +2,24 @@ import type { Message } from "@heddle/raft/core/message";
 import type { Ready } from "@heddle/raft/core/ready";
 import type { RawNode } from "@heddle/raft/raw-node";
 
-/** Reads and heartbeats that are remembered of one core; the oldest are forgotten first. */
+/** Reads and heartbeats that are kept of one core; the oldest are dropped first. */
 const MAX_REMEMBERED = 4_096;
 
-/** What a core has asked and heard, by the order in which it happened. */
+/** The reads and heartbeats of one core, in the order of the events. */
 class WatchedCore {
   term = 0;
   #now = 0;
-  /** When each read came that waits for its answer. */
+  /** When each unanswered read arrived. */
   readonly #reads = new Map<string, number>();
   /** When each context of a heartbeat was first sent. */
   readonly #sent = new Map<string, number>();
   /** The latest first sending of a context that each member has answered. */
-  readonly #heard = new Map<number, number>();
+  readonly #answered = new Map<number, number>();
 
   enter(term: number): void {
     if (term === this.term) return;
     this.term = term;
-    for (const known of [this.#reads, this.#sent, this.#heard]) known.clear();
+    for (const known of [this.#reads, this.#sent, this.#answered]) known.clear();
   }
 
   read(read: string): void {
@@ -32,21 +32,24 @@ class WatchedCore {
 
   hear(from: number, context: string): void {
     const at = this.#sent.get(context) ?? 0;
-    this.#heard.set(from, Math.max(this.#heard.get(from) ?? 0, at));
+    this.#answered.set(from, Math.max(this.#answered.get(from) ?? 0, at));
   }
 
-  /** The members that have answered a heartbeat sent after the read came; undefined: unknown read. */
+  /**
+   * The members that have answered a heartbeat sent after the read arrived; undefined: unknown
+   * read.
+   */
   confirmers(read: string): ReadonlySet<number> | undefined {
     const at = this.#reads.get(read);
     if (at === undefined) return undefined;
     this.#reads.delete(read);
-    return new Set([...this.#heard].filter(([, heard]) => heard > at).map(([id]) => id));
+    return new Set([...this.#answered].filter(([, answered]) => answered > at).map(([id]) => id));
   }
 }
 
 /**
- * Holds that a leader answers a read only when a quorum has answered heartbeats that were sent after
- * the read came. It does not need a client that sees a stale value.
+ * Checks that a leader answers a read only when a quorum has answered heartbeats sent after the
+ * read arrived. It does not need a client that sees a stale value.
  */
 export class ReadChecker {
   readonly #cores = new WeakMap<RawNode, WatchedCore>();
@@ -56,12 +59,12 @@ export class ReadChecker {
     this.#onViolation = onViolation;
   }
 
-  /** The core's own replica asks for a read. */
+  /** The core's own replica requests a read. */
   asked(raw: RawNode, context: Uint8Array): void {
     this.#of(raw).read(readOf(raw.status().id, context));
   }
 
-  /** The core takes in a message. */
+  /** The core processes a message. */
   received(raw: RawNode, { type, from, term, context, entries }: Message): void {
     const core = this.#of(raw);
     const [entry] = entries;
@@ -69,7 +72,7 @@ export class ReadChecker {
     if (type === "MsgHeartbeatResp" && term === core.term) core.hear(from, textOf(context));
   }
 
-  /** The core hands out a batch. */
+  /** The core returns a batch. */
   ready(raw: RawNode, { messages, readStates }: Ready): void {
     const core = this.#of(raw);
     for (const { type, context } of messages) {
@@ -79,7 +82,7 @@ export class ReadChecker {
       const [entry] = entries;
       if (type === "MsgReadIndexResp" && entry) this.#check(raw, core, readOf(to, entry.data));
     }
-    if (raw.standing.role !== "leader") return;
+    if (raw.basicStatus.role !== "leader") return;
     for (const { context } of readStates) {
       this.#check(raw, core, readOf(raw.status().id, context));
     }
@@ -95,7 +98,7 @@ export class ReadChecker {
       return voters.size === 0 || count > voters.size / 2;
     };
     if (isQuorum(incoming) && isQuorum(outgoing)) return;
-    const who = [...confirmers].join(", ") || "nobody";
+    const who = [...confirmers].join(", ") || "no member";
     this.#onViolation(`member ${id} answers a read of term ${core.term} confirmed by ${who}`);
   }
 
@@ -105,7 +108,7 @@ export class ReadChecker {
       core = new WatchedCore();
       this.#cores.set(raw, core);
     }
-    core.enter(raw.standing.term);
+    core.enter(raw.basicStatus.term);
     return core;
   }
 }
@@ -116,7 +119,7 @@ function keep(map: Map<string, number>, key: string, at: number): void {
   if (map.size > MAX_REMEMBERED && oldest !== undefined) map.delete(oldest);
 }
 
-/** Names a read: its context is unique for the member that asks alone. */
+/** The key of a read: its context is unique only for the requesting member. */
 function readOf(member: number, context: Uint8Array): string {
   return `${member}:${textOf(context)}`;
 }

@@ -4,22 +4,22 @@ import type { EntryId } from "@heddle/raft/log/entry";
 import type { RawNode } from "@heddle/raft/raw-node";
 import { DurableShadow, type ShadowEntry, ShadowLog } from "./durable-shadow.ts";
 
-/** A broken promise: which, and how it shows. */
+/** A violated property, and its details. */
 export interface Violation {
   readonly invariant: string;
   readonly detail: string;
 }
 
-/** One member as the checker sees it, over all its processes. */
+/** The checker's view of one member, over all its processes. */
 export class CheckedMember {
   readonly id: number;
-  /** What is on its disk for sure. */
+  /** What is certainly on its disk. */
   shadow = new DurableShadow();
   /** The log of its running process, durable or not. */
   view = new ShadowLog();
   /** Of the running process. */
   commit = 0;
-  /** The highest index that the state machine was given. */
+  /** The highest index passed to the state machine. */
   applied = 0;
 
   constructor(id: number) {
@@ -27,13 +27,13 @@ export class CheckedMember {
   }
 }
 
-/** Terms fit below an index when both make one number. */
+/** Packs a term and an index into one number. */
 const TERMS = 2 ** 20;
 
 /**
- * Watches all members of a run for the promises of Raft and of the log under it. It sees the bytes
- * that reach the disks, the messages that leave, each batch of each core, and what is applied; it
- * keeps the first violation.
+ * Checks all members of a run for the safety properties of Raft and of the log below it. It reads
+ * the bytes that reach the disks, the outgoing messages, each batch of each core, and the applied
+ * commands. It keeps the first violation.
  */
 export class ClusterSafetyChecker {
   violation: Violation | undefined;
@@ -104,7 +104,7 @@ export class ClusterSafetyChecker {
     known.previousTerm ??= previousTerm;
   }
 
-  /** A process starts over what was read from the member's disk. */
+  /** A process starts on what was read from the member's disk. */
   started(id: number, found: DurableShadow, lowestTorn: number): void {
     const member = this.member(id);
     const { shadow } = member;
@@ -131,7 +131,7 @@ export class ClusterSafetyChecker {
     this.#vote(id, found.term, found.vote);
   }
 
-  /** What the core of a started process says that it found. */
+  /** The state that the core of a started process reports. */
   recovered(id: number, found: { term: number; commit: number; last: EntryId }): void {
     const member = this.member(id);
     const { shadow } = member;
@@ -152,7 +152,7 @@ export class ClusterSafetyChecker {
     const member = this.member(id);
     if (snapshot) member.view.takeSnapshot(snapshot.index, snapshot.term);
     for (const { index, term } of entries) member.view.append(index, term);
-    if (softState?.role === "leader") this.#elected(member, raw.standing.term);
+    if (softState?.role === "leader") this.#elected(member, raw.basicStatus.term);
     if (hardState && hardState.commit !== member.commit)
       this.#commit(member, raw, hardState.commit);
   }
@@ -167,7 +167,7 @@ export class ClusterSafetyChecker {
     );
     for (let index = this.maxCommitted; index > member.view.snapshotIndex; index--) {
       const committed = this.#committed[index];
-      // A candidate may learn late that it won; what was committed in later terms is no duty of it.
+      // A candidate may learn late that it won; entries committed in later terms do not bind it.
       if (committed === undefined || (this.#committedIn[index] as number) >= term) continue;
       if (member.view.terms[index] === committed) continue;
       this.demand(
@@ -191,7 +191,7 @@ export class ClusterSafetyChecker {
       "committed entries are in the log",
       () => `member ${id} commits ${commit}, its last entry is ${view.lastIndex}`,
     );
-    const { role, term: current } = raw.standing;
+    const { role, term: current } = raw.basicStatus;
     for (let index = member.commit + 1; index <= commit; index++) {
       const term = view.terms[index];
       if (term === undefined) continue;
@@ -230,7 +230,7 @@ export class ClusterSafetyChecker {
     }
   }
 
-  /** A message leaves a member: what it promises must be on that member's disk. */
+  /** A message leaves a member: the state that it acknowledges must be on that member's disk. */
   sent(id: number, message: Message): void {
     const { shadow } = this.member(id);
     const { type, term, to, index, reject } = message;
@@ -260,7 +260,7 @@ export class ClusterSafetyChecker {
     }
   }
 
-  /** A member's state machine has applied so many commands, the last from this index. */
+  /** A member's state machine has applied `commands` commands, the last from this index. */
   applied(id: number, commands: number, index: number, hash: string): void {
     const member = this.member(id);
     member.applied = Math.max(member.applied, index);
@@ -280,7 +280,7 @@ export class ClusterSafetyChecker {
   }
 }
 
-/** A vote may come to light that was on its way to the disk; one that was there may not change. */
+/** A vote in flight to the disk may appear; one that was on it may not change. */
 function keepsVote(before: DurableShadow, now: DurableShadow): boolean {
   return before.vote === 0 || before.vote === now.vote;
 }

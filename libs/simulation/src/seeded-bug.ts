@@ -3,34 +3,34 @@ import { RaftLog } from "@heddle/raft/log/raft-log";
 import { majorityCommittedIndex } from "@heddle/raft/tracker/quorum";
 import { ProgressTracker } from "@heddle/raft/tracker/tracker";
 
-/** Faults that are planted to see that the checkers notice. */
+/** Planted bugs, to test that the checkers detect them. */
 export const SEEDED_BUGS = [
-  /** The disk answers at once and forgets most of what it was given. */
+  /** The disk answers at once and loses most writes. */
   "skipFsync",
   /** The disk answers before the bytes are on it. */
   "ackBeforeFsync",
-  /** A refused vote is granted all the same. */
+  /** A rejected vote is granted all the same. */
   "doubleVote",
   /** A new leader's term does not begin with an entry of its own. */
   "skipNoOp",
   /** A leader commits entries of old terms by counting copies. */
   "countOldTerm",
-  /** A leader answers reads without asking whether it still leads. */
+  /** A leader answers reads without a round that confirms its leadership. */
   "leaseRead",
-  /** One member's word confirms a read, where a majority's must. */
+  /** The acknowledgement of one member confirms a read, where a majority's must. */
   "oneAckRead",
-  /** The answer to a heartbeat of before a read confirms it too. */
+  /** The answer to an earlier heartbeat confirms a read too. */
   "staleAck",
   /** While the configuration is joint, a majority of the new members alone commits. */
   "ignoreOutgoing",
-  /** A request of a session that comes again is applied again. */
+  /** A repeated request of a session is applied again. */
   "lostSession",
 ] as const;
 export type SeededBug = (typeof SEEDED_BUGS)[number];
 
 /**
- * Makes the core wrong where ports do not reach, by replacing methods of its prototypes; the product
- * has no hooks for it. Returns what puts them back.
+ * Plants a bug in the core where ports do not reach, by replacing methods of its prototypes; the
+ * product has no hooks for it. Returns a function that restores them.
  */
 export function plant(bug: SeededBug | undefined): () => void {
   switch (bug) {
@@ -64,7 +64,7 @@ function countOldTerm(): () => void {
   };
 }
 
-/** What a follower takes over stays as it is; what a leader itself appends loses empty entries. */
+/** A follower's appends stay unchanged; a leader's own appends lose empty entries. */
 function skipNoOp(): () => void {
   const { append, maybeAppend } = RaftLog.prototype;
   let isFollowing = false;

@@ -1,14 +1,14 @@
 import type { OpenMode, StorageFile, StorageFiles } from "@heddle/storage/storage-files";
 import type { Dice } from "./dice.ts";
 
-/** What a disk needs of its surroundings, and what it tells them. */
+/** The environment of a disk, and its callbacks. */
 export interface DiskPorts {
   readonly dice: Dice;
   /** Runs the end of an operation that takes time. */
   readonly after: (delayUs: number, run: () => void) => void;
-  /** How long an operation takes. */
+  /** The duration of an operation. */
   readonly latencyUs: () => number;
-  /** Tells the process of an operation's end; a paused one hears of it later. */
+  /** Notifies the process of an operation's end; a paused process runs it later. */
   readonly notify: (run: () => void) => void;
   /** Bytes that were written in durable mode are on the disk. */
   readonly onDurable: (path: string, bytes: Uint8Array) => void;
@@ -16,35 +16,38 @@ export interface DiskPorts {
   readonly onMisuse: (what: string) => void;
 }
 
-/** How the disk misbehaves; all off unless set. */
+/** The faults of the disk; all off by default. */
 export interface DiskFaults {
   /** The share of writes and syncs that fail. */
   failures: number;
-  /** The share of durable writes that land somewhere else in the file. */
+  /** The share of durable writes that go to another position in the file. */
   misdirections: number;
-  /** A lie for self-tests: durable writes and syncs are answered before they are done. */
+  /** A bug for self-tests: durable writes and syncs are answered before they are done. */
   lies: "never" | "answersEarly" | "skipsSync";
 }
 
-/** The unit in which a crash tears what is on its way to the disk. */
+/** The unit of torn writes: a crash keeps or loses whole sectors. */
 const SECTOR_BYTES = 64;
 
 interface Write {
   readonly position: number;
   readonly bytes: Buffer;
-  /** True once the process that wrote it was killed: it is in the page cache, and may be on the disk. */
+  /**
+   * True once the process that wrote it was killed: it is in the page cache, and may be on the
+   * disk.
+   */
   isInherited?: true;
 }
 
 interface Inode {
-  /** As processes see it. */
+  /** The content for processes. */
   view: Buffer;
-  /** As it is after a power cut that loses all that is pending. */
+  /** The content after a power cut that loses all that is pending. */
   stable: Buffer;
-  /** Written and not synced, oldest first; a crash keeps any sectors of it. */
+  /** Writes that are not synced, oldest first; a crash keeps any sectors of them. */
   pending: Write[];
-  /** A durable write that went astray, while no later write shows that it is missing. */
-  astray: { readonly at: number; readonly old: Buffer; readonly write: Write } | undefined;
+  /** A misdirected durable write, until a later write reveals that it is missing. */
+  misdirected: { readonly at: number; readonly old: Buffer; readonly write: Write } | undefined;
 }
 
 type NameChange = (names: Map<string, Inode>) => void;
@@ -55,9 +58,11 @@ export class DiskFailure extends Error {
 }
 
 /**
- * A disk in memory, which outlives the processes that use it. A crash loses or tears what was not
- * synced, sector by sector; names are durable once their directory is synced, and until then some
- * first part of the changes may be.
+ * A disk in memory, which outlives the processes that use it.
+ *
+ * - A crash loses or tears what was not synced, sector by sector.
+ * - Names are durable once their directory is synced; a crash before that keeps some prefix of the
+ *   changes.
  */
 export class SimulatedDisk implements StorageFiles {
   readonly faults: DiskFaults = { failures: 0, misdirections: 0, lies: "never" };
@@ -67,7 +72,7 @@ export class SimulatedDisk implements StorageFiles {
   #names = new Map<string, Inode>();
   #stableNames = new Map<string, Inode>();
   #nameChanges: NameChange[] = [];
-  /** Rises with every crash: what an earlier process asked for is not answered any more. */
+  /** Increases with every crash: operations of an earlier process are never answered. */
   #process = 0;
 
   constructor(ports: DiskPorts) {
@@ -75,8 +80,8 @@ export class SimulatedDisk implements StorageFiles {
   }
 
   /**
-   * The process is killed and the machine runs on: the next process reads all that this one wrote,
-   * though a later power cut may take what was not synced. Returns the writes that were under way.
+   * The process is killed and the machine keeps running. The next process reads all that this one
+   * wrote, though a later power cut may lose what was not synced. Returns the writes in progress.
    */
   kill(): Uint8Array[] {
     this.#process++;
@@ -89,16 +94,16 @@ export class SimulatedDisk implements StorageFiles {
         write.bytes.copy(inode.view, write.position);
         write.isInherited = true;
       }
-      // What went astray is in the page cache as it is on the disk.
-      if (inode.astray) bringBack(inode, inode.astray);
-      inode.astray = undefined;
+      // The page cache has a misdirected write as the disk has it.
+      if (inode.misdirected) undoMisdirection(inode, inode.misdirected);
+      inode.misdirected = undefined;
     }
     return torn;
   }
 
   /**
-   * The machine loses power, and with it some or all that was not synced. Returns the writes that were
-   * under way.
+   * The machine loses power, and with it some or all that was not synced. Returns the writes in
+   * progress.
    */
   crash(loses: "some" | "all" = "some"): Uint8Array[] {
     this.#process++;
@@ -112,21 +117,21 @@ export class SimulatedDisk implements StorageFiles {
     for (const inode of new Set(this.#names.values())) {
       if (loses === "some") for (const write of inode.pending) this.#tear(inode, write);
       inode.pending = [];
-      // Nothing shows that this write is missing: such damage no log can find, so it is undone.
-      if (inode.astray) bringBack(inode, inode.astray);
-      inode.astray = undefined;
+      // Nothing reveals that this write is missing: no log can detect such damage, so it is undone.
+      if (inode.misdirected) undoMisdirection(inode, inode.misdirected);
+      inode.misdirected = undefined;
       inode.view = Buffer.from(inode.stable);
     }
     return torn;
   }
 
-  /** What the process that ends has written and not been told of. */
+  /** The writes of the ending process that were not acknowledged. */
   #underWay(): Uint8Array[] {
     const pending = [...new Set(this.#names.values())].flatMap((inode) => inode.pending);
     return pending.filter(({ isInherited }) => !isInherited).map(({ bytes }) => bytes);
   }
 
-  /** The disk as a process of now sees it: what that asks for after the next crash never happens. */
+  /** The disk for a process of now: its operations after the next crash never happen. */
   mount(): StorageFiles {
     const process = this.#process;
     const alive = <T>(operation: () => Promise<T>): Promise<T> =>
@@ -145,7 +150,7 @@ export class SimulatedDisk implements StorageFiles {
     return [...this.#names.keys()].sort();
   }
 
-  /** As a process reads it. */
+  /** The content for a process. */
   content(path: string): Buffer {
     return this.#names.get(path)?.view ?? Buffer.alloc(0);
   }
@@ -158,7 +163,7 @@ export class SimulatedDisk implements StorageFiles {
     }
   }
 
-  /** An empty disk in the place of this one. */
+  /** Replaces the disk with an empty one. */
   wipe(): void {
     this.#names.clear();
     this.#stableNames.clear();
@@ -180,7 +185,7 @@ export class SimulatedDisk implements StorageFiles {
     if (!inode && mode === "read") throw new Error(`ENOENT: there is no file ${path}`);
     if (!inode) {
       const created = { view: Buffer.alloc(0), stable: Buffer.alloc(0), pending: [] };
-      inode = { ...created, astray: undefined };
+      inode = { ...created, misdirected: undefined };
       const file = inode;
       this.#rename((names) => names.set(path, file));
     }
@@ -258,15 +263,15 @@ export class SimulatedDisk implements StorageFiles {
     }
     return this.#operation("write", () => {
       inode.pending = inode.pending.filter((other) => other !== write);
-      inode.astray = undefined;
+      inode.misdirected = undefined;
       if (end > inode.stable.length) inode.stable = resized(inode.stable, end);
-      if (dice.chance(this.faults.misdirections)) lead(inode, write, dice);
+      if (dice.chance(this.faults.misdirections)) misdirect(inode, write, dice);
       else for (const bytes of [inode.view, inode.stable]) write.bytes.copy(bytes, write.position);
       onDurable(path, write.bytes);
     });
   }
 
-  /** Resolves when the operation has taken its time and its effect, unless it is made to fail. */
+  /** Resolves after the operation's duration and effect, unless it is made to fail. */
   #operation(what: "write" | "sync", effect: () => void): Promise<void> {
     const { dice, after, latencyUs, notify } = this.#ports;
     const process = this.#process;
@@ -294,7 +299,7 @@ export class SimulatedDisk implements StorageFiles {
     return new DiskFailure(`${code}: the simulated disk fails a ${what}`);
   }
 
-  /** Any sectors of a write that was on its way may be on the disk: none, all, the first, or some. */
+  /** Any sectors of a write in progress may be on the disk: none, all, the first, or some. */
   #tear(inode: Inode, { position, bytes }: Write): void {
     const { dice } = this.#ports;
     const share = dice.pick([0, 1, 0.5, 0.9]);
@@ -333,19 +338,22 @@ function resized(bytes: Buffer, size: number): Buffer {
   return larger;
 }
 
-/** Lets a write land at another place of the file; what it should have replaced stays. */
-function lead(inode: Inode, write: Write, dice: Dice): void {
+/** Writes to another position of the file; the bytes at the right one stay. */
+function misdirect(inode: Inode, write: Write, dice: Dice): void {
   const { length } = write.bytes;
   const at = dice.whole(0, Math.max(1, (inode.stable.length - length) / 8)) * 8;
   const isNear = Math.abs(at - write.position) < length;
   const target = isNear ? write.position : at;
-  inode.astray = isNear
+  inode.misdirected = isNear
     ? undefined
     : { at, old: Buffer.from(inode.stable.subarray(at, at + length)), write };
   for (const bytes of [inode.view, inode.stable]) write.bytes.copy(bytes, target);
 }
 
-function bringBack(inode: Inode, { at, old, write }: NonNullable<Inode["astray"]>): void {
+function undoMisdirection(
+  inode: Inode,
+  { at, old, write }: NonNullable<Inode["misdirected"]>,
+): void {
   for (const bytes of [inode.view, inode.stable]) {
     old.copy(bytes, at);
     write.bytes.copy(bytes, write.position);

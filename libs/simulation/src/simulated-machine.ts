@@ -2,10 +2,10 @@ import type { Command, StateMachine } from "@heddle/consensus/ports";
 import type { ControlReply } from "@heddle/control/command";
 import { type LogCommand, ReplicatedControl } from "@heddle/control/replicated-control";
 
-/** Told of the state after each command, so that replicas can be compared. */
+/** Receives the state's hash after commands, so that replicas can be compared. */
 export type AppliedWatcher = (commands: number, index: number, hash: () => string) => void;
 
-/** A state's hash is compared after every so many commands; making one takes some microseconds. */
+/** The commands between two hashes of the state; one takes some microseconds. */
 const HASH_EVERY = 4;
 const PIECE_LENGTH = 2048;
 
@@ -33,7 +33,7 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
     return Promise.resolve(replies);
   }
 
-  /** Pieces of some lines each, so that there are several and not too many. */
+  /** Chunks of some lines each, so that there are several and not too many. */
   snapshot(): Iterable<Uint8Array> {
     const lines = this.control.snapshot();
     return (function* () {

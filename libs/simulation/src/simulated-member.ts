@@ -13,7 +13,7 @@ import { SimulatedDisk } from "./simulated-disk.ts";
 import { SimulatedMachine } from "./simulated-machine.ts";
 import type { SimulatedNetwork } from "./simulated-network.ts";
 
-/** What all members of a run share. */
+/** The shared environment of all members of a run. */
 export interface World {
   readonly seed: number;
   readonly queue: EventQueue;
@@ -22,12 +22,12 @@ export interface World {
   readonly settings: MemberSettings;
   readonly bug: SeededBug | undefined;
   readonly members: Map<number, SimulatedMember>;
-  /** True when no more faults come and the cluster must heal. */
+  /** True when no more faults happen and the cluster must heal. */
   readonly isOver: () => boolean;
   readonly trace: (text: () => string) => void;
 }
 
-/** What is drawn once for a run. */
+/** Settings that are drawn once for a run. */
 export interface MemberSettings {
   readonly tickUs: number;
   readonly electionTicks: number;
@@ -42,38 +42,38 @@ export type MemberState =
   | "starting"
   | "running"
   | "paused"
-  /** Its log is damaged: it does not start any more, and another one takes its place. */
+  /** Its log is damaged: it does not start any more, and another one replaces it. */
   | "lost"
   /** It was removed and its process ended. */
   | "gone";
 
-/** Messages that wait for a process that is paused; more are lost. */
+/** Messages that wait for a paused process; more are lost. */
 const MAX_UNREAD = 400;
 
-/** A master's machine: its disk, its clock, and the process that runs on it. */
+/** A master's machine: its disk, its clock, and its process. */
 export class SimulatedMember {
   readonly member: Member;
   readonly disk: SimulatedDisk;
   state: MemberState = "down";
   replica: RaftReplica<ControlReply> | undefined;
   machine: SimulatedMachine;
-  /** How long this clock's ticks are, as a multiple of a true clock's. */
+  /** The length of this clock's ticks, as a multiple of a true clock's. */
   clockRate = 1;
-  /** The longest that the disk takes; most operations take little. */
+  /** The longest disk operation; most are much shorter. */
   maxDiskUs = 1000;
-  /** Told when the process ends, with everything that was open in it. */
+  /** Called when the process ends, with all that was open in it. */
   readonly onEnd = new Set<() => void>();
   readonly #world: World;
   readonly #dice: Dice;
   readonly #firstMembers: readonly Member[] | undefined;
   #incarnation = 0;
-  /** What a paused process has not noticed yet. */
+  /** Notifications that a paused process has not run yet. */
   #unread: (() => void)[] = [];
   #missedTicks = 0;
   #torn: readonly Uint8Array[] = [];
   /** What could be read from the disk when the process started. */
   #found = new DurableShadow();
-  /** What the checker took for durable before that. */
+  /** The checker's view of the durable state before that. */
   #before = new DurableShadow();
 
   constructor(world: World, member: Member, firstMembers: readonly Member[] | undefined) {
@@ -104,12 +104,12 @@ export class SimulatedMember {
     return this.state === "running" || this.state === "paused";
   }
 
-  /** This machine's clock, milliseconds since the beginning; it may be far from the others'. */
+  /** This machine's clock, milliseconds since the start; it may differ far from the others'. */
   get wallClockMs(): number {
     return Math.floor(this.#world.queue.nowUs / 1000 / this.clockRate);
   }
 
-  /** Starts a process on what the disk holds. */
+  /** Starts a process on the content of the disk. */
   start(): void {
     if (this.state !== "down") return;
     this.state = "starting";
@@ -117,7 +117,7 @@ export class SimulatedMember {
     this.machine = this.#newMachine();
     this.#found = DurableShadow.ofSegments(this.#segments());
     this.#before = this.#world.checker.member(this.id).shadow;
-    // Of a damaged disk nothing is expected but that it is refused, or not relied on.
+    // A damaged disk must only be refused, or not relied on.
     if (incarnation > 1 && !this.isDamaged) this.#restart();
     this.#open(incarnation).then(
       (replica) => this.#opened(incarnation, replica),
@@ -159,7 +159,9 @@ export class SimulatedMember {
     this.#world.checker.started(this.id, this.#found, lowestTouched(this.#torn));
   }
 
-  /** What the core of a new process knows must be what was durable, and is durable from now on. */
+  /**
+   * The state that a new process's core reports must have been durable, and is durable from now on.
+   */
   #started(found: { term: number; commit: number; last: EntryId }): void {
     if (this.isDamaged) this.#restart();
     this.#torn = [];
@@ -177,7 +179,10 @@ export class SimulatedMember {
     this.#scheduleTick(incarnation);
   }
 
-  /** A damaged log must be refused, and an error of the disk ends the process; all else is a fault. */
+  /**
+   * A damaged log must be refused, and an error of the disk ends the process; all else is a
+   * violation.
+   */
   #refused(incarnation: number, error: AppError): void {
     if (incarnation !== this.#incarnation) return;
     this.#trace(() => `does not start: ${error.message}`);
@@ -213,14 +218,14 @@ export class SimulatedMember {
     });
   }
 
-  /** Ends the process without warning: by a power cut, or by a kill that leaves the page cache. */
+  /** Ends the process without warning: by a power cut, or by a kill that keeps the page cache. */
   crash(): void {
     if (this.state === "lost" || this.state === "gone") return;
     this.end("down");
   }
 
   end(state: "down" | "lost" | "gone"): void {
-    // What a start has found in the page cache need not be on the disk before it has told of it.
+    // What a start read from the page cache need not be on the disk before it is reported.
     if (this.state === "starting") this.#world.checker.member(this.id).shadow = this.#before;
     this.#incarnation++;
     this.state = state;
@@ -230,7 +235,7 @@ export class SimulatedMember {
     const isKilled = this.#dice.chance(0.5);
     this.#trace(() => `is ${state}, by a ${isKilled ? "kill" : "power cut"}`);
     const torn = isKilled ? this.disk.kill() : this.disk.crash();
-    // Those of a process that never had started may be found by the next one, too.
+    // The next process may also find writes of one that never finished its start.
     this.#torn = [...this.#torn, ...torn];
     const ended = [...this.onEnd];
     this.onEnd.clear();
@@ -255,7 +260,7 @@ export class SimulatedMember {
     for (const run of unread) run();
   }
 
-  /** Takes in a message from another member. */
+  /** Delivers a message from another member. */
   deliver(message: Message): void {
     if (this.#unread.length < MAX_UNREAD) this.#whenAwake(() => this.#receive(message));
   }
@@ -264,7 +269,7 @@ export class SimulatedMember {
     this.replica?.receive([message]);
   }
 
-  /** Runs it now, or when the process wakes. */
+  /** Runs it now, or when the process resumes. */
   #whenAwake(run: () => void): void {
     if (this.state === "paused") this.#unread.push(run);
     else run();

@@ -2,17 +2,17 @@ import type { Message } from "@heddle/raft/core/message";
 import type { Dice } from "./dice.ts";
 import type { EventQueue } from "./event-queue.ts";
 
-/** How the network misbehaves. */
+/** The faults of the network. */
 export interface NetworkFaults {
   loss: number;
   duplication: number;
-  /** The longest that a message may take, microseconds; most take little. Later ones overtake it. */
+  /** The longest delay of a message, microseconds; most are short. Later ones overtake it. */
   maxDelayUs: number;
 }
 
-/** The least that a message takes. */
+/** The shortest delay of a message. */
 const MIN_DELAY_US = 200;
-/** What waits on one clogged link; more is lost. */
+/** The messages queued on one clogged link; more are lost. */
 const MAX_CLOGGED = 200;
 
 interface Link {
@@ -22,7 +22,7 @@ interface Link {
   clogged: number;
 }
 
-/** Carries messages between members, as badly as it is told to. */
+/** Carries messages between members, with the faults that are set. */
 export class SimulatedNetwork {
   readonly faults: NetworkFaults = { loss: 0, duplication: 0, maxDelayUs: 1000 };
   readonly #links = new Map<number, Link>();
@@ -41,7 +41,7 @@ export class SimulatedNetwork {
     const link = this.#link(message.from, message.to);
     if (link.isCut) return this.#dice.chance(0.5);
     const { loss, duplication } = this.faults;
-    // A proposal that came twice would be made twice; no transport may do that (see Transport).
+    // A duplicated proposal would be made twice; no transport may do that (see Transport).
     const isRepeated = this.#dice.chance(duplication) && message.type !== "MsgProp";
     const copies = isRepeated ? 2 : 1;
     for (let i = 0; i < copies; i++) {
@@ -64,7 +64,7 @@ export class SimulatedNetwork {
     return this.#dice.skewed(MIN_DELAY_US, this.faults.maxDelayUs);
   }
 
-  /** True where nothing gets through from one member to another. */
+  /** True if no message gets through from one member to another. */
   isCut(from: number, to: number): boolean {
     return this.#link(from, to).isCut;
   }

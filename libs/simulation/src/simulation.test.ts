@@ -3,10 +3,12 @@ import { FAULTS, type InjectedFault } from "./faults.ts";
 import { SEEDED_BUGS, type SeededBug } from "./seeded-bug.ts";
 import { type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts";
 
-/** More of them, or others, come from the environment: HEDDLE_SIMULATION_SEEDS=5000 vitest run. */
+/** HEDDLE_SIMULATION_SEEDS sets another number: HEDDLE_SIMULATION_SEEDS=5000 vitest run. */
 const SEEDS = Number(process.env["HEDDLE_SIMULATION_SEEDS"] ?? 1000);
 const FIRST_SEED = Number(process.env["HEDDLE_SIMULATION_SEED"] ?? 1);
-/** This share of the seeds is drawn anew for each run, unless the environment names the first. */
+/**
+ * The share of seeds that are random in each run, unless HEDDLE_SIMULATION_SEED names the first.
+ */
 const FRESH_SHARE = process.env["HEDDLE_SIMULATION_SEED"] === undefined ? 0.3 : 0;
 const EVENTS = 1000;
 
@@ -29,18 +31,18 @@ async function runSeed(seed: number): Promise<SimulationResult> {
   );
 }
 
-/** The first seed that shows a planted bug, and how. */
+/** The first seed that shows a planted bug, and its violation. */
 async function firstCaught(bug: SeededBug) {
-  const hunt = HUNTS[bug] ?? {};
-  for (let seed = 1; seed <= MAX_HUNTED; seed++) {
-    const { violation } = await simulate({ ...hunt, seed, bug });
+  const bugOptions = BUG_OPTIONS[bug] ?? {};
+  for (let seed = 1; seed <= MAX_BUG_SEEDS; seed++) {
+    const { violation } = await simulate({ ...bugOptions, seed, bug });
     if (violation) return { seed, invariant: violation.invariant };
   }
   return undefined;
 }
 
-describe("a cluster in bad weather", () => {
-  it(`keeps every promise and heals, for ${SEEDS} seeds, some of them fresh`, {
+describe("a cluster under faults", () => {
+  it(`keeps every property and heals, for ${SEEDS} seeds, some of them random`, {
     timeout: 300_000,
   }, async () => {
     const faults = new Map<InjectedFault, number>();
@@ -58,7 +60,7 @@ describe("a cluster in bad weather", () => {
     }
     console.log(total, Object.fromEntries(faults));
     if (SEEDS < 500) return;
-    // A run in which little happens shows little.
+    // A run with few events shows little.
     expect(total.committed).toBeGreaterThan(SEEDS * 5);
     expect(total.changes).toBeGreaterThan(SEEDS / 20);
     expect(damagedAndResized).toBeGreaterThan(SEEDS / 100);
@@ -67,7 +69,7 @@ describe("a cluster in bad weather", () => {
     }
   });
 
-  it("goes the same way each time for one seed", async () => {
+  it("runs identically for one seed", async () => {
     for (const seed of [3, 8]) {
       const [first, second] = [await simulate({ seed }), await simulate({ seed })];
       expect(second.fingerprint).toBe(first.fingerprint);
@@ -91,11 +93,11 @@ describe("a cluster in bad weather", () => {
   });
 });
 
-/** Within so many seeds a planted bug must show. */
-const MAX_HUNTED = 500;
+/** A planted bug must show within this many seeds. */
+const MAX_BUG_SEEDS = 500;
 
-/** The weather in which a bug shows soonest, where most weathers hide it. */
-const HUNTS: Partial<Record<SeededBug, Omit<SimulationOptions, "seed">>> = {
+/** The options under which a bug shows soonest, where most draws of faults hide it. */
+const BUG_OPTIONS: Partial<Record<SeededBug, Omit<SimulationOptions, "seed">>> = {
   ignoreOutgoing: { faults: ["splits", "membership", "delay"], events: 4000 },
   doubleVote: { faults: ["loss", "delay", "crashes", "transfers"] },
 };

@@ -15,12 +15,12 @@ export interface SimulationOptions {
   readonly seed: number;
   /** Events until the faults end and the cluster must heal. */
   readonly events?: number | undefined;
-  /** The kinds of fault that may happen; all unless told. */
+  /** The kinds of fault that may happen; all by default. */
   readonly faults?: readonly InjectedFault[] | undefined;
-  /** True where all of them happen, in place of those that the seed draws. */
+  /** True if all of them happen, in place of those that the seed draws. */
   readonly isCertain?: boolean | undefined;
   readonly bug?: SeededBug | undefined;
-  /** Told of everything that is worth telling. */
+  /** Receives the trace of the run, line by line. */
   readonly onTrace?: ((line: string) => void) | undefined;
 }
 
@@ -28,28 +28,30 @@ export interface SimulationResult {
   readonly seed: number;
   readonly violation: Violation | undefined;
   readonly events: number;
-  /** Ticks from the end of the faults until there was a leader, and until all members were equal. */
+  /**
+   * Ticks from the end of the faults until there was a leader, and until all members were equal.
+   */
   readonly leaderTicks: number;
   readonly healTicks: number;
   readonly answered: number;
   readonly committed: number;
   readonly changes: number;
   readonly faults: ReadonlyMap<InjectedFault, number>;
-  /** A hash of all that happened: equal for runs of one seed. */
+  /** A hash of all events: equal for runs of one seed. */
   readonly fingerprint: string;
 }
 
 const DEFAULT_EVENTS = 3000;
-/** Within so many of the longest election timeouts there must be a leader again. */
+/** A leader must exist again within this many of the longest election timeouts. */
 const LEADER_TIMEOUTS = 2;
-/** Events between two looks whether the cluster has healed. */
-const LOOK_EVERY = 16;
-/** Within so many ticks all members must be equal. */
+/** Events between two checks whether the cluster has healed. */
+const CHECK_INTERVAL_EVENTS = 16;
+/** All members must be equal within this many ticks. */
 const HEAL_TICKS = 600;
 
 /**
- * Runs one seed: a cluster of real replicas over simulated disks, network and time, in the weather
- * that the seed draws, then in calm. One run at a time, since it watches the core's prototype.
+ * Runs one seed: a cluster of real replicas over simulated disks, network and time, first with
+ * faults and then without. One run at a time, since it watches the core's prototype.
  */
 export async function simulate(options: SimulationOptions): Promise<SimulationResult> {
   const simulation = new Simulation(options);
@@ -69,7 +71,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   try {
     return await simulation.run();
   } catch (cause) {
-    // What the checkers see is a violation; whatever else goes wrong must name its seed too.
+    // The checkers report violations; any other error must name its seed too.
     throw new Error(`seed ${options.seed} cannot be run to its end: ${cause}`, { cause });
   } finally {
     uproot();
@@ -149,13 +151,13 @@ class Simulation {
     };
   }
 
-  /** Ends all faults; then there must soon be a leader, and soon all members must be equal. */
+  /** Ends all faults; then a leader, and equal members, must follow within their bounds. */
   async #heal(): Promise<{ leaderTicks: number; healTicks: number }> {
     const { queue, checker, settings, trace } = this.world;
     let startUs = queue.nowUs;
     const ticks = () => (queue.nowUs - startUs) / settings.tickUs;
     this.#isOver = true;
-    this.#faults.calm();
+    this.#faults.endAll();
     this.#clients.stop();
     trace(() => "all faults end");
     const leaderTicksMax = LEADER_TIMEOUTS * 2 * settings.electionTicks;
@@ -189,11 +191,13 @@ class Simulation {
     checker.demand(isDone, "every member serves reads after all faults ended", () => `${failure}`);
   }
 
-  /** Looks now and then only, as looking takes longer than most events. */
+  /** Checks only every CHECK_INTERVAL_EVENTS events, as a check takes longer than most events. */
   #until(condition: () => boolean): Promise<void> {
     const { queue, checker } = this.world;
     return queue.run(
-      () => checker.violation !== undefined || (queue.count % LOOK_EVERY === 0 && condition()),
+      () =>
+        checker.violation !== undefined ||
+        (queue.count % CHECK_INTERVAL_EVENTS === 0 && condition()),
     );
   }
 

@@ -7,8 +7,8 @@ import { dedicatedStorageFiles, nodeStorageFiles, type StorageFiles } from "./st
 import { WAL_KINDS } from "./wal-record.ts";
 import { WriteAheadLog } from "./write-ahead-log.ts";
 
-// That a write is on the disk when it resolves shows in no result short of a power cut. The kernel
-// tells with which flags a file is open.
+// Only a power cut shows whether a resolved write is on the disk. So the test reads the flags of
+// open files from the kernel.
 
 const hasFlags = existsSync("/proc/self/fdinfo");
 const SEGMENT_BYTES = 4_096;
@@ -19,7 +19,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true }));
 
-/** Of this process's open files below the directory: by name, whether writes are synced. */
+/** This process's open files below the directory: by name, whether writes are synced. */
 function openFiles(): Record<string, boolean> {
   const found: Record<string, boolean> = {};
   for (const descriptor of readdirSync("/proc/self/fd")) {
@@ -66,7 +66,7 @@ test.skipIf(!hasFlags)("open files: every segment of the log in use is O_DSYNC",
     await log.append([{ kind: WAL_KINDS.entry, term: 1, index, payload }]);
     look();
     if (index % 10 !== 0) continue;
-    // Segments that were used before are used again.
+    // Released segments are reused.
     await log.release(index - 5);
     await log.close();
     ({ log } = await WriteAheadLog.open(options));

@@ -15,9 +15,12 @@ import {
 import { WriteAheadLog } from "./write-ahead-log.ts";
 
 /**
- * Files as each format wrote them: they must open for ever. Never made anew: a change of a format
- * gets another number and golden files of its own. v1 is of version 0.1.0; in v2 a segment's head
- * tells the size of its file; in v3 a run of entries is one record.
+ * Files as each format wrote them, which every later version must open. They are never regenerated:
+ * a change of a format gets another number and golden files of its own.
+ *
+ * - v1 is of version 0.1.0.
+ * - v2: a segment's header holds the size of its file.
+ * - v3: a run of entries is one record.
  */
 const golden = (format: string) => fileURLToPath(new URL(`../testdata/${format}`, import.meta.url));
 const NEWEST = golden("v3");
@@ -40,7 +43,7 @@ const GROUPS = [
   [record(entry, 2, 4, "x".repeat(300)), record(entry, 2, 5, "in the second segment")],
 ];
 
-/** Writes what the golden files hold. */
+/** Writes the content of the golden files. */
 async function writeAll(to: string): Promise<void> {
   const store = await SnapshotStore.open(nodeStorageFiles, join(to, "snapshots"));
   await store.write(META, [Buffer.from("a state "), Buffer.from("in two pieces")]);
@@ -55,7 +58,7 @@ function open(root: string) {
   return WriteAheadLog.open({ ...place, owner, segmentBytes: 512 });
 }
 
-test.each(["v1", "v2", "v3"])("the log and the snapshot of format %s open", async (format) => {
+test.each(["v1", "v2", "v3"])("format %s: the log and the snapshot open", async (format) => {
   await cp(golden(format), directory, { recursive: true });
   const { log, recovered } = await open(directory);
   await log.close();
@@ -75,7 +78,7 @@ test.each(["v1", "v2", "v3"])("the log and the snapshot of format %s open", asyn
   expect(Buffer.concat(parts).toString()).toBe("a state in two pieces");
 });
 
-test("what is written today is format v3, to the byte", async () => {
+test("format v3: today's writer produces it to the byte", async () => {
   await writeAll(directory);
   for (const part of ["wal", "snapshots"]) {
     const names = (await readdir(join(NEWEST, part))).sort();
@@ -88,7 +91,7 @@ test("what is written today is format v3, to the byte", async () => {
   }
 });
 
-test.each(["v1", "v2"])("a log of format %s is gone on with in today's format", async (format) => {
+test.each(["v1", "v2"])("format %s: a log is continued in today's format", async (format) => {
   await cp(golden(format), directory, { recursive: true });
   const { log } = await open(directory);
   await log.append([record(entry, 3, 6, "sixth"), record(entry, 3, 7, "seventh")]);
@@ -99,7 +102,7 @@ test.each(["v1", "v2"])("a log of format %s is gone on with in today's format", 
   expect(`${recovered.entries.at(-1)?.payload}`).toBe("seventh");
 });
 
-test("a log of a format that is newer than this version is refused, not cut off", async () => {
+test("newer format: a log is refused and not truncated", async () => {
   await writeAll(directory);
   const path = join(directory, "wal", "wal-0000000000000000.log");
   const bytes = await readFile(path);
@@ -111,7 +114,7 @@ test("a log of a format that is newer than this version is refused, not cut off"
   await expect(open(directory)).rejects.toThrow(/format 4.*newer version of Heddle/);
 });
 
-test("a log of format v1, whose heads do not tell a size, is refused where its file was cut short", async () => {
+test("format v1: a truncated file is refused although its headers hold no size", async () => {
   await cp(golden("v1"), directory, { recursive: true });
   await truncate(join(directory, "wal", "wal-0000000000000001.log"), 400);
   await expect(open(directory)).rejects.toThrow(/corrupt in segment 1: its file has 400 bytes/);

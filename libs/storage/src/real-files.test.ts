@@ -7,10 +7,10 @@ import { SnapshotStore } from "./snapshot-store.ts";
 import { dedicatedStorageFiles, nodeStorageFiles } from "./storage-files.ts";
 import { TaskLog } from "./task-log.ts";
 
-// What reaches the disk shows in no result short of a power cut, so the calls themselves are watched.
+// Only a power cut shows what reached the disk, so the test records the calls.
 
 let directory: string;
-/** What is synced, and how, of the files of this test: `sync directory`, `datasync file`. */
+/** The synced files of this test, and how: `sync directory`, `datasync file`. */
 let synced: string[];
 let written: number;
 
@@ -49,12 +49,12 @@ test("files: names are durable after the sync of their directory", async () => {
   expect(synced).toEqual(["sync file"]);
 });
 
-test("files: what is not there is removed already, and is not read", async () => {
+test("files: removing a missing file succeeds, reading it does not", async () => {
   await nodeStorageFiles.remove(join(directory, "none"));
   await expect(nodeStorageFiles.open(join(directory, "none"), "read")).rejects.toThrow(/ENOENT/);
 });
 
-test("files: names are listed in their order, and a rename takes another's place", async () => {
+test("files: names are listed sorted, and a rename replaces the target", async () => {
   for (const name of ["b", "c", "a"]) await writeFile(join(directory, name), name);
   await nodeStorageFiles.rename(join(directory, "b"), join(directory, "c"));
   expect(await nodeStorageFiles.list(directory)).toEqual(["a", "c"]);
@@ -102,7 +102,7 @@ test("files: after a slow write a dedicated thread leaves a second's to the pool
   await file.close();
 });
 
-test("snapshots: the newest comes first, and removals are durable", async () => {
+test("snapshots: the newest is listed first, and removals are durable", async () => {
   const store = await SnapshotStore.open(nodeStorageFiles, directory);
   const ids = [[5, 1] as const, [5, 2] as const, [4, 3] as const, [3, 9] as const];
   for (const [index, term] of ids) {
@@ -126,7 +126,7 @@ const piece = (offset: number, text: string, change: object = {}) => {
   return { offset, data: Buffer.from(text), times, complete: false, first: 0, ...change };
 };
 
-test("task log: what was appended is durable after its sync, data and index", async () => {
+test("task log: appended data and index are durable after sync", async () => {
   const log = await TaskLog.open(join(directory, "out"));
   await log.append(piece(0, "abc"));
   synced = [];
@@ -135,7 +135,7 @@ test("task log: what was appended is durable after its sync, data and index", as
   await log.close();
 });
 
-test("task log: the end is that of a piece which is here whole", async () => {
+test("task log: the end is that of the last complete piece", async () => {
   const log = await TaskLog.open(join(directory, "out"));
   await log.append(piece(5, "f", { complete: true }));
   expect([log.complete, log.end]).toEqual([false, 0]);
@@ -152,7 +152,7 @@ test("task log: the end is that of a piece which is here whole", async () => {
   await again.close();
 });
 
-test("task log: bytes that are gone are a gap, which a later piece may fill", async () => {
+test("task log: lost bytes are a gap, which a later piece may fill", async () => {
   const log = await TaskLog.open(join(directory, "out"));
   await log.append(piece(0, "ab"));
   await log.append(piece(6, "gh", { first: 6 }));
@@ -184,7 +184,7 @@ test("task log: bytes that are gone are a gap, which a later piece may fill", as
   await again.close();
 });
 
-test("task log: lines have the times at which they were seen, and are found by them", async () => {
+test("task log: lines keep the times of their arrival and are found by time", async () => {
   const log = await TaskLog.open(join(directory, "out"));
   const times = [
     { at: 0, unixMs: 10 },
@@ -197,13 +197,13 @@ test("task log: lines have the times at which they were seen, and are found by t
     { at: 0, unixMs: 10 },
     { at: 1, unixMs: 20 },
   ]);
-  // What is here already keeps its times.
+  // Bytes that are already stored keep their times.
   await log.append(piece(3, "bccdd", { times: [{ at: 0, unixMs: 99 }] }));
   expect([log.end, log.offsetAt(31)]).toEqual([8, 6]);
   await log.close();
 });
 
-test("task log: text is written at the end of the file, beside what the task writes", async () => {
+test("task log: text is appended to the file, beside the output of the task", async () => {
   const path = join(directory, "out");
   const log = await TaskLog.open(path);
   const task = openSync(path, "a");
@@ -215,9 +215,7 @@ test("task log: text is written at the end of the file, beside what the task wri
   await log.close();
 });
 
-test("task log: the first bytes of the file are given back, and the rest stays", async ({
-  skip,
-}) => {
+test("task log: the first bytes of the file are freed, and the rest stays", async ({ skip }) => {
   const path = join(directory, "out");
   await writeFile(path, Buffer.alloc(16_384, 1));
   const log = await TaskLog.open(path);

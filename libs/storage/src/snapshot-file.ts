@@ -3,29 +3,32 @@ import { AppError } from "@heddle/base/errors";
 import { sealedBy } from "@heddle/base/secret-keys";
 import type { StorageFile, StorageFiles } from "./storage-files.ts";
 
-/** Which snapshot: the log position whose state it holds. */
+/** The log position whose state a snapshot holds. */
 export interface SnapshotId {
   readonly index: number;
   readonly term: number;
 }
 
-/** A snapshot as its file keeps it: `detail` is JSON of the owner, kept beside the data. */
+/** The metadata in a snapshot's file: `detail` is JSON of the owner. */
 export interface SnapshotMeta extends SnapshotId {
   readonly cluster: string;
   readonly detail: unknown;
 }
 
-/** The largest piece of a snapshot; more would make one read or one message too large. */
+/** The largest chunk of a snapshot; it bounds the memory of one read and of one message. */
 const SNAPSHOT_MAX_CHUNK_BYTES = 1024 * 1024;
 
 const FRAME_HEADER_BYTES = 44;
 const FRAMES = { meta: 1, data: 2, end: 3 } as const;
 
 /**
- * Writes a snapshot, format v1, and syncs it; a file that could not be written whole is removed. A
- * file is a row of frames: meta (JSON), data, end (empty). A frame is, little-endian: kind u32,
- * sequence u32, length u32, SHA-256 of those 12 bytes and the payload, payload. So a changed, lost,
- * repeated or missing frame is found when it is read. Backups are such files too.
+ * Writes a snapshot, format v1, and syncs it; an incomplete file is removed. Backups have this
+ * format too.
+ *
+ * - A file is a sequence of frames: meta (JSON), data, end (empty).
+ * - A frame is, little-endian: kind u32, sequence u32, length u32, SHA-256 of those 12 bytes and
+ *   the payload, payload.
+ * - So a reader detects a changed, lost, repeated or missing frame.
  */
 export async function writeSnapshotFile(
   files: StorageFiles,
@@ -46,7 +49,7 @@ export async function writeSnapshotFile(
   await file.close();
 }
 
-/** What the file says of itself; throws `server_error` where its head is damaged. */
+/** The metadata of the file; throws `server_error` if its head is damaged. */
 export async function readSnapshotMeta(files: StorageFiles, path: string): Promise<SnapshotMeta> {
   for await (const { kind, payload } of readFrames(files, path)) {
     if (kind === FRAMES.meta) return JSON.parse(Buffer.from(payload).toString()) as SnapshotMeta;
@@ -54,7 +57,7 @@ export async function readSnapshotMeta(files: StorageFiles, path: string): Promi
   throw damaged(path, "it has no head");
 }
 
-/** The data in the pieces in which it was written; throws `server_error` at the first damage. */
+/** The data in the chunks of the writer; throws `server_error` at the first damage. */
 export async function* readSnapshotChunks(
   files: StorageFiles,
   path: string,
@@ -64,7 +67,7 @@ export async function* readSnapshotChunks(
   }
 }
 
-/** The id of the secrets key that encrypts the data; undefined where they are in clear. */
+/** The id of the secrets key that encrypts the data; undefined if they are in clear text. */
 export async function snapshotKey(files: StorageFiles, path: string): Promise<string | undefined> {
   const chunks = readSnapshotChunks(files, path);
   const first = await chunks.next();

@@ -23,13 +23,13 @@ async function contentOf(index: number): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-test("a snapshot is read back as it was written, with what was said of it", async () => {
+test("snapshot: data and metadata are read back as written", async () => {
   await store.write(metaOf(7), chunks);
   expect(await store.meta({ index: 7, term: 2 })).toEqual(metaOf(7));
   expect(await contentOf(7)).toEqual(Buffer.concat(chunks));
 });
 
-test("any changed byte of a file is found", async () => {
+test("snapshot: any changed byte of a file is detected", async () => {
   await store.write(metaOf(7), [Buffer.from("ab")]);
   const path = join(directory, "snapshot-0000000000000007-0000000002.snap");
   const good = await readFile(path);
@@ -41,7 +41,7 @@ test("any changed byte of a file is found", async () => {
   }
 });
 
-test("a file that was cut anywhere is found", async () => {
+test("snapshot: a file truncated at any byte is detected", async () => {
   await store.write(metaOf(7), [Buffer.from("ab")]);
   const path = join(directory, "snapshot-0000000000000007-0000000002.snap");
   const good = await readFile(path);
@@ -51,7 +51,7 @@ test("a file that was cut anywhere is found", async () => {
   }
 });
 
-test("a write that fails leaves nothing behind, and an unfinished one is removed", async () => {
+test("snapshot: a failed write leaves nothing, and an unfinished one is removed", async () => {
   const failing = (async function* () {
     yield Buffer.from("x");
     throw new Error("the state machine failed");
@@ -63,7 +63,7 @@ test("a write that fails leaves nothing behind, and an unfinished one is removed
   expect(await nodeStorageFiles.list(directory)).toEqual([]);
 });
 
-test("the newest two are kept, and one that was never put in use can be dropped", async () => {
+test("snapshot: the newest two are kept, and one that was never used can be dropped", async () => {
   for (const index of [3, 5, 8, 13]) await store.write(metaOf(index), chunks);
   await store.prune({ index: 8, term: 2 });
   expect((await store.list()).map(({ index }) => index)).toEqual([13, 8, 5]);
@@ -71,7 +71,7 @@ test("the newest two are kept, and one that was never put in use can be dropped"
   expect((await store.list()).map(({ index }) => index)).toEqual([8, 5]);
 });
 
-test("a damaged snapshot is set aside under another name, the latest alone, and one that is gone is not made", async () => {
+test("snapshot: quarantine renames a damaged file and keeps only the latest", async () => {
   for (const index of [3, 5]) {
     await store.write(metaOf(index), chunks);
     const path = join(directory, `snapshot-000000000000000${index}-0000000002.snap`);
@@ -83,7 +83,7 @@ test("a damaged snapshot is set aside under another name, the latest alone, and 
       code: "server_error",
       message: expect.stringContaining(path),
     });
-    await store.setAside(metaOf(index));
+    await store.quarantine(metaOf(index));
   }
   expect(await store.damage(metaOf(7))).toMatchObject({
     message: expect.stringMatching(/cannot be read/),
@@ -99,7 +99,7 @@ test("snapshot file: bytes after its end are refused", async () => {
   await expect(contentOf(7)).rejects.toMatchObject({ code: "server_error" });
 });
 
-test("storage directory: made with its parents, for its owner alone, and once", async () => {
+test("storage directory: created with its parents, for its owner alone, and once", async () => {
   const nested = join(directory, "a", "b");
   for (let time = 0; time < 2; time++) await nodeStorageFiles.makeDirectory(nested);
   expect((await stat(nested)).mode & 0o777).toBe(0o700);

@@ -10,15 +10,15 @@ import type { StorageFiles } from "./storage-files.ts";
 
 export type { SnapshotId, SnapshotMeta };
 
-/** The newest, and the one before it in case that the newest is damaged. */
+/** The newest, and its predecessor in case the newest is damaged. */
 const KEPT = 2;
 
-/** What a file that could not be read has after its name; only the latest such file is kept. */
-const ASIDE = ".damaged";
+/** The suffix of a damaged file; only the latest such file is kept. */
+const DAMAGED_SUFFIX = ".damaged";
 
 /**
  * Snapshots on disk, each a file (snapshot-file.ts) that gets its name only when it is complete and
- * synced; two are kept.
+ * synced. Two are kept.
  */
 export class SnapshotStore {
   readonly #files: StorageFiles;
@@ -30,7 +30,7 @@ export class SnapshotStore {
     this.#directory = directory;
   }
 
-  /** Opens the directory, made if missing, and removes what an unfinished write left. */
+  /** Opens the directory, created if missing, and removes an unfinished write. */
   static async open(files: StorageFiles, directory: string): Promise<SnapshotStore> {
     await files.makeDirectory(directory);
     for (const name of await files.list(directory)) {
@@ -39,7 +39,7 @@ export class SnapshotStore {
     return new SnapshotStore(files, directory);
   }
 
-  /** All snapshots, newest first; one that is listed may still prove to be damaged. */
+  /** All snapshots, newest first; a listed one may still prove to be damaged. */
   list(): Promise<SnapshotId[]> {
     return listSnapshots(this.#files, this.#directory);
   }
@@ -55,17 +55,19 @@ export class SnapshotStore {
     await this.#files.syncDirectory(this.#directory);
   }
 
-  /** Throws `server_error` where the file's head is damaged. */
+  /** Throws `server_error` if the file's head is damaged. */
   meta(id: SnapshotId): Promise<SnapshotMeta> {
     return readSnapshotMeta(this.#files, this.#path(id));
   }
 
-  /** The data in the pieces in which it was written; throws `server_error` at the first damage. */
+  /** The data in the chunks of the writer; throws `server_error` at the first damage. */
   chunks(id: SnapshotId): AsyncGenerator<Uint8Array, void, undefined> {
     return readSnapshotChunks(this.#files, this.#path(id));
   }
 
-  /** Reads all of it; resolves with what is wrong, `server_error`, and with undefined if it is whole. */
+  /**
+   * Reads all of it; resolves with the damage as `server_error`, or with undefined if it is intact.
+   */
   async damage(id: SnapshotId): Promise<AppError | undefined> {
     try {
       await this.meta(id);
@@ -76,26 +78,23 @@ export class SnapshotStore {
     }
   }
 
-  /**
-   * Takes a damaged snapshot's file out of use and keeps it, under another name, for who wants to look
-   * into it.
-   */
-  async setAside(id: SnapshotId): Promise<void> {
+  /** Renames a damaged snapshot's file, so that it is not used and can be inspected. */
+  async quarantine(id: SnapshotId): Promise<void> {
     for (const name of await this.#files.list(this.#directory)) {
-      if (name.endsWith(ASIDE)) await this.#files.remove(`${this.#directory}/${name}`);
+      if (name.endsWith(DAMAGED_SUFFIX)) await this.#files.remove(`${this.#directory}/${name}`);
     }
-    await this.#files.rename(this.#path(id), `${this.#path(id)}${ASIDE}`);
+    await this.#files.rename(this.#path(id), `${this.#path(id)}${DAMAGED_SUFFIX}`);
     await this.#files.syncDirectory(this.#directory);
   }
 
-  /** Removes all that are older than the newest two up to the given one; resolves with those two. */
+  /** Removes all but the newest two up to the given one; resolves with those two. */
   async prune(newest: SnapshotId): Promise<SnapshotId[]> {
     const ids = (await this.list()).filter(({ index }) => index <= newest.index);
     await this.#remove(ids.slice(KEPT));
     return ids.slice(0, KEPT);
   }
 
-  /** Removes those that were written and never put in use. */
+  /** Removes snapshots that were written and never put in use. */
   async removeNewer(newest: SnapshotId): Promise<void> {
     const ids = await this.list();
     await this.#remove(ids.filter(({ index }) => index > newest.index));
@@ -111,7 +110,7 @@ export class SnapshotStore {
   }
 }
 
-/** The snapshots of a directory, newest first; one that is listed may still prove to be damaged. */
+/** The snapshots of a directory, newest first; a listed one may still prove to be damaged. */
 export async function listSnapshots(files: StorageFiles, directory: string): Promise<SnapshotId[]> {
   const ids: SnapshotId[] = [];
   for (const name of await files.list(directory)) {
@@ -121,7 +120,7 @@ export async function listSnapshots(files: StorageFiles, directory: string): Pro
   return ids.sort((a, b) => b.index - a.index || b.term - a.term);
 }
 
-/** Where a store on the directory keeps the snapshot. */
+/** The path of the snapshot in a store on the directory. */
 export function snapshotPath(directory: string, { index, term }: SnapshotId): string {
   const name = `snapshot-${String(index).padStart(16, "0")}-${String(term).padStart(10, "0")}`;
   return `${directory}/${name}.snap`;

@@ -36,7 +36,7 @@ const mark = (index: number): WalRecord => {
   return { kind: WAL_KINDS.snapshot, term: 1, index, payload: NO_BYTES };
 };
 
-/** Fails the operation of that number; the others pass. */
+/** Fails the operation with that number; the others succeed. */
 function failing(disk: SimulatedDisk, at: number, code: string): StorageFiles & { count: number } {
   const counted = {
     count: 0,
@@ -66,7 +66,7 @@ interface Acknowledged {
   snapshots: number;
 }
 
-/** Writes until something fails; returns what was acknowledged by then. */
+/** Writes until an operation fails; returns what was acknowledged by then. */
 async function useStorage(files: StorageFiles): Promise<Acknowledged> {
   const done = { entries: 0, snapshots: 0 };
   try {
@@ -126,11 +126,11 @@ async function expectSnapshot(files: StorageFiles, index: number): Promise<void>
   expect(Buffer.concat(parts)).toEqual(Buffer.alloc(100, index));
 }
 
-describe("a log whose bytes changed at rest", () => {
-  it("is refused for a flipped bit in any byte of any record but those of the last group", async () => {
+describe("a log with bit rot", () => {
+  it("is refused for a flipped bit in any record but those of the last group", async () => {
     const disk = newDisk(1);
     const { log } = await openLog(disk);
-    // One entry, and two in one record, by turns.
+    // Alternately one entry, and two in one record.
     for (let index = 1; index <= 12; index += 3) {
       await log.append([state(index - 1), entry(index)]);
       await log.append([state(index), entry(index + 1), entry(index + 2)]);
@@ -157,7 +157,7 @@ describe("a log whose bytes changed at rest", () => {
   });
 });
 
-/** The bytes of all records without their padding, and without the last group where that is asked. */
+/** The positions of all record bytes without padding, and without the last group on request. */
 function coveredBytes(bytes: Buffer, leaveLastGroup: boolean): number[] {
   const records: { offset: number; group: number; length: number }[] = [];
   for (let offset = 0; ; ) {

@@ -2,14 +2,14 @@ import { constants, writeSync } from "node:fs";
 import { type FileHandle, mkdir, open, readdir, rename, rm } from "node:fs/promises";
 
 /**
- * The few file operations that durable storage rests on, as a port: the node's own disk in
- * production, a simulated disk with torn writes and failing syncs where faults must be reproducible.
+ * The file operations of durable storage, as a port. Production uses the node's own disk; tests use
+ * a simulated disk with torn writes and failing syncs.
  */
 export interface StorageFiles {
   makeDirectory(path: string): Promise<void>;
   /** Names in the directory, sorted. */
   list(directory: string): Promise<string[]>;
-  /** Opens for reading and writing, creating it where it is missing, or what there is for reading. */
+  /** Opens for reading and writing, creating a missing file, or an existing one for reading. */
   open(path: string, mode: OpenMode): Promise<StorageFile>;
   rename(from: string, to: string): Promise<void>;
   remove(path: string): Promise<void>;
@@ -17,13 +17,13 @@ export interface StorageFiles {
   syncDirectory(directory: string): Promise<void>;
 }
 
-/** What a file is opened for; the first two write, `durable` without a cache between. */
+/** The mode of an open file; the first two write, `durable` without a cache between. */
 export type OpenMode = "buffered" | "durable" | "read";
 
 /** An open file. In `durable` mode a resolved write is on the disk (O_DSYNC). */
 export interface StorageFile {
   write(buffer: Uint8Array, position: number): Promise<void>;
-  /** As many bytes as there are from `position`, at most `length`. */
+  /** The bytes from `position` up to the end of the file, at most `length`. */
   read(length: number, position: number): Promise<Uint8Array>;
   size(): Promise<number>;
   truncate(size: number): Promise<void>;
@@ -64,16 +64,18 @@ export const nodeStorageFiles: StorageFiles = {
   },
 };
 
-/** A write that takes longer than this shows that the disk is slow now. */
-const slowWriteMs = 20;
-/** How long writes leave the thread after a slow one. */
-const cautiousMs = 1_000;
+/** A longer write indicates that the disk is slow now. */
+const SLOW_WRITE_MS = 20;
+/** How long writes use the pool after a slow one. */
+const POOL_AFTER_SLOW_WRITE_MS = 1_000;
 
 /**
- * The same for a thread that does nothing but keep a log. A durable write of some 0.1 ms costs more
- * in waking a thread of the pool and being woken by it than in itself, so it is made in place; after
- * one that took long, writes go to the pool for a while, so that a disk that stalls holds up the
- * thread once and not for each write. `now` is a clock in milliseconds.
+ * Files for a thread that only keeps a log. `now` is a clock in milliseconds.
+ *
+ * - A durable write takes about 0.1 ms, less than two thread switches to and from the pool. So it
+ *   is made in place.
+ * - After a slow write, writes use the pool for a while. A stalled disk then blocks the thread
+ *   once, not for each write.
  */
 export function dedicatedStorageFiles(now: () => number): StorageFiles {
   return {
@@ -133,7 +135,7 @@ class NodeStorageFile implements StorageFile {
   }
 }
 
-/** Writes in place while the disk is quick. */
+/** Writes in place while the disk is fast. */
 class InPlaceStorageFile extends NodeStorageFile {
   readonly #now: () => number;
   #cautiousUntilMs = 0;
@@ -146,13 +148,13 @@ class InPlaceStorageFile extends NodeStorageFile {
   override async write(buffer: Uint8Array, position: number): Promise<void> {
     const startMs = this.#now();
     if (startMs < this.#cautiousUntilMs) return super.write(buffer, position);
-    // What was said in this turn leaves first.
+    // Messages of this turn leave first.
     await undefined;
     for (let done = 0; done < buffer.byteLength; ) {
       const left = buffer.byteLength - done;
       done += writeSync(this.handle.fd, buffer, done, left, position + done);
     }
     const endMs = this.#now();
-    if (endMs - startMs > slowWriteMs) this.#cautiousUntilMs = endMs + cautiousMs;
+    if (endMs - startMs > SLOW_WRITE_MS) this.#cautiousUntilMs = endMs + POOL_AFTER_SLOW_WRITE_MS;
   }
 }

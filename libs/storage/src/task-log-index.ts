@@ -6,9 +6,9 @@ import { openFileBeneath, replaceFileBeneath } from "@heddle/base/beneath";
 const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
 
 /**
- * What is known of a log file's bytes, in the order of the bytes: when they were first seen, which
- * are gone, and whether the file has ended. On disk it is a file of fixed records beside the data;
- * a torn last record counts for nothing.
+ * Metadata of a log file's bytes, in byte order: when they were first seen, which are lost, and
+ * whether the file has ended. On disk it is a file of fixed-size records beside the data; a torn
+ * last record is ignored.
  */
 export class TaskLogIndex {
   readonly #path: string;
@@ -18,7 +18,7 @@ export class TaskLogIndex {
   #complete = false;
   #mark: Mark | undefined;
   #unwritten: Buffer[] = [];
-  /** Spans have changed that are on disk already: the file has to be written anew. */
+  /** Spans on disk have changed: the file must be rewritten. */
   #isRewritten = false;
   #writtenBytes: number;
 
@@ -29,7 +29,7 @@ export class TaskLogIndex {
     this.#writtenBytes = this.#load(bytes);
   }
 
-  /** Opens the index at `path`, or begins it. No link below `root` is followed. */
+  /** Opens the index at `path`, or creates it. It follows no link below `root`. */
   static async open(path: string, root: string): Promise<TaskLogIndex> {
     const file = await openFileBeneath(root, relative(root, path), APPEND);
     try {
@@ -43,12 +43,12 @@ export class TaskLogIndex {
     }
   }
 
-  /** Bytes of the file that are known, dropped ones included. */
+  /** The number of known bytes of the file, dropped ones included. */
   get end(): number {
     return this.#spans.at(-1)?.end ?? 0;
   }
 
-  /** Bytes before this offset are gone. */
+  /** Bytes before this offset are dropped. */
   get first(): number {
     const span = this.#spans[0];
     return span?.dropped ? span.end : 0;
@@ -58,17 +58,17 @@ export class TaskLogIndex {
     return this.#complete;
   }
 
-  /** The latest mark, whose bytes are no part of the file: those behind it are the file's first. */
+  /** The latest mark, whose bytes are not in the file: those after it are the file's first. */
   get mark(): Mark | undefined {
     return this.#mark;
   }
 
-  /** The span that holds the byte, or undefined at the end. */
+  /** The span that contains the byte, or undefined at the end. */
   spanAt(offset: number): Span | undefined {
     return this.#spans[this.#position(offset)];
   }
 
-  /** The spans that meet [from, to), in order. */
+  /** The spans that overlap [from, to), in order. */
   between(from: number, to: number): Span[] {
     const found: Span[] = [];
     for (let i = this.#position(from); i < this.#spans.length; i++) {
@@ -79,7 +79,7 @@ export class TaskLogIndex {
     return found;
   }
 
-  /** The spans whose bytes are gone, in order. */
+  /** The spans whose bytes are lost, in order. */
   get gaps(): Span[] {
     return this.#spans.filter(({ dropped }) => dropped);
   }
@@ -95,12 +95,12 @@ export class TaskLogIndex {
     this.#push({ start: this.end, end, unixMs, dropped: false });
   }
 
-  /** The bytes from the end up to `end` will never come. */
+  /** The bytes from the end up to `end` are lost. */
   skip(end: number): void {
     this.#push({ start: this.end, end, unixMs: 0, dropped: true });
   }
 
-  /** All bytes so far are gone, and a mark of so many bytes follows; `flush` writes it down. */
+  /** All bytes so far are lost, and a mark of `markBytes` bytes follows; `flush` writes it. */
   cut(markBytes: number, unixMs: number): void {
     const start = this.end;
     const end = start + markBytes;
@@ -112,7 +112,7 @@ export class TaskLogIndex {
     this.#isRewritten = true;
   }
 
-  /** The bytes [start, end), which are gone here, have come after all from where they were not. */
+  /** The lost bytes [start, end) arrived after all, from another copy. */
   fill(start: number, end: number, unixMs: number): void {
     const at = this.#position(start);
     const span = this.#spans[at];
@@ -137,7 +137,7 @@ export class TaskLogIndex {
     if (this.#isRewritten) await this.#rewrite();
     if (this.#unwritten.length > 0) {
       const bytes = Buffer.concat(this.#unwritten.splice(0));
-      // A write that failed may have left a part of a record.
+      // A failed write may have left a part of a record.
       this.#isRewritten = true;
       await this.#file.appendFile(bytes);
       this.#isRewritten = false;
@@ -146,7 +146,7 @@ export class TaskLogIndex {
     if (sync) await this.#file.datasync();
   }
 
-  /** Forgets all before `offset`, in memory and on disk: the file is written anew. */
+  /** Drops all before `offset`, in memory and on disk: the file is rewritten. */
   async dropBefore(offset: number): Promise<void> {
     const kept = this.#spans.filter((span) => span.end > offset);
     const [head, ...rest] = kept;
@@ -185,7 +185,7 @@ export class TaskLogIndex {
     this.#unwritten.push(record(span.dropped ? DROPPED : SEEN, span.start, span.end, span.unixMs));
   }
 
-  /** Position of the span that holds the byte, by binary search. */
+  /** The position of the span that contains the byte, by binary search. */
   #position(offset: number): number {
     let low = 0;
     let high = this.#spans.length;
@@ -197,7 +197,7 @@ export class TaskLogIndex {
     return low;
   }
 
-  /** Returns how many bytes hold whole records that follow from each other. */
+  /** Returns the number of bytes that hold whole, contiguous records. */
   #load(bytes: Buffer): number {
     let at = 0;
     for (; at + RECORD_BYTES <= bytes.byteLength; at += RECORD_BYTES) {
@@ -216,7 +216,7 @@ export class TaskLogIndex {
   }
 }
 
-/** Bytes [start, end) of a log that were first seen at `unixMs`, or that are gone. */
+/** Bytes [start, end) of a log that were first seen at `unixMs`, or that are lost. */
 export interface Span {
   readonly start: number;
   readonly end: number;
@@ -224,13 +224,15 @@ export interface Span {
   readonly dropped: boolean;
 }
 
-/** Where in a log the bytes of a mark lie, which is not in the file. */
+/** The offsets of a mark's bytes, which are not in the file. */
 export interface Mark {
   readonly start: number;
   readonly end: number;
 }
 
-/** A record is four doubles: kind, start, end, time. No kind is 0, so that zeroed bytes are none. */
+/**
+ * A record is four doubles: kind, start, end, time. No kind is 0, so zeroed bytes are no record.
+ */
 const RECORD_BYTES = 32;
 const SEEN = 1;
 const DROPPED = 2;

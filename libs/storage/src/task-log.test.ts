@@ -24,7 +24,7 @@ async function reopen(): Promise<void> {
   log = await TaskLog.open(path);
 }
 
-test("what a task writes is followed with its times, and found again after a restart", async () => {
+test("task log: output is indexed with its times, also after a restart", async () => {
   appendFileSync(path, "one\n");
   expect(await log.observe(() => 1_000)).toBe(true);
   expect(await log.observe(() => 1_500)).toBe(false);
@@ -43,7 +43,7 @@ test("what a task writes is followed with its times, and found again after a res
   expect(log.offsetAt(1_001)).toBe(4);
 });
 
-test("what is seen when it counts no more is not taken, nor what follows the end", async () => {
+test("task log: a stale observation, and bytes after the end, are ignored", async () => {
   appendFileSync(path, "in time\n");
   await log.observe(() => 1_000);
   appendFileSync(path, "too late\n");
@@ -55,7 +55,7 @@ test("what is seen when it counts no more is not taken, nor what follows the end
   expect([data.toString(), complete]).toEqual(["in time\n", true]);
 });
 
-test("shipped pieces may overlap and repeat; one that would leave a gap is not taken", async () => {
+test("task log: shipped pieces may overlap and repeat; a gap is refused", async () => {
   const piece = (offset: number, text: string, first = 0) => ({
     ...{ offset, data: Buffer.from(text), times: [{ at: 0, unixMs: offset }] },
     ...{ complete: false, first },
@@ -73,7 +73,7 @@ test("shipped pieces may overlap and repeat; one that would leave a gap is not t
   expect([after.offset, after.data.toString()]).toEqual([10, "rest"]);
 });
 
-test("bytes that were given back are gone in front, and the offsets behind them stay", async () => {
+test("task log: freed bytes are lost in front, and later offsets stay", async () => {
   for (let i = 0; i < 10; i++) {
     appendFileSync(path, `line ${i}\n`);
     await log.observe(() => i);
@@ -88,7 +88,7 @@ test("bytes that were given back are gone in front, and the offsets behind them 
   expect(log.offsetAt(9)).toBe(63);
 });
 
-test("a torn or foreign end of the index is cut off", async () => {
+test("task log: a torn or foreign end of the index is truncated", async () => {
   appendFileSync(path, "one\n");
   await log.observe(() => 1);
   await log.close();
@@ -112,11 +112,11 @@ async function lines(from = 0): Promise<string[]> {
   return (await log.read(from, 10_000)).data.toString().split("\n");
 }
 
-test("a file that the task emptied goes on behind a mark, and the offsets go on, also after a restart", async () => {
+test("truncated file: a mark replaces the lost bytes and offsets continue after it", async () => {
   appendFileSync(path, "first\ncut");
   await log.observe(() => 1_000);
   writeFileSync(path, "");
-  // Until the next look there is nothing to read, and no reader is told otherwise.
+  // Until the next `observe` there is nothing to read, which readers see as an empty piece.
   expect(await log.read(2, 100)).toMatchObject({ offset: 2, data: Buffer.alloc(0) });
   appendFileSync(path, "new\n");
   expect(await log.observe(() => 2_000)).toBe(true);
@@ -138,7 +138,7 @@ test("a file that the task emptied goes on behind a mark, and the offsets go on,
   expect(await lines()).toEqual(["more", "last", ""]);
 });
 
-test("a file that was emptied and has outgrown what was seen is known by its last bytes", async () => {
+test("truncated file: one that has outgrown its index is detected by its last bytes", async () => {
   appendFileSync(path, "first\n");
   await log.observe(() => 1_000);
   writeFileSync(path, "longer than the first\n");
@@ -152,7 +152,7 @@ test("a file that was emptied and has outgrown what was seen is known by its las
   expect(await lines()).toEqual([expect.stringMatching(emptied), "again", ""]);
 });
 
-test("a file that was emptied while nobody looked is found shorter after a restart", async () => {
+test("truncated file: one that is shorter after a restart is detected", async () => {
   appendFileSync(path, "first\nsecond\n");
   await log.observe(() => 1_000);
   await log.close();
@@ -162,7 +162,7 @@ test("a file that was emptied while nobody looked is found shorter after a resta
   expect((await lines()).slice(1)).toEqual([expect.stringMatching(emptied), "new", ""]);
 });
 
-test("what a finished log's file has no more is gone, and the log still ends", async () => {
+test("finished log: bytes that the file lost are a gap, and the log still ends", async () => {
   appendFileSync(path, "first\nsecond\n");
   await log.observe(() => 1_000);
   await log.finish();

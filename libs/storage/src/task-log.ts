@@ -5,22 +5,22 @@ import { dirname, relative } from "node:path";
 import { openFileBeneath } from "@heddle/base/beneath";
 import { TaskLogIndex } from "./task-log-index.ts";
 
-/** Bytes before the known end that tell whether the file is still the one that was seen. */
-const tailBytes = 64;
-const newline = 10;
+/** Bytes before the known end, compared to detect that the file was truncated. */
+const TAIL_BYTES = 64;
+const NEWLINE = 10;
 const PUNCH_TIMEOUT_MS = 10_000;
 /**
- * Begins with the end of the line that was under way; it is left out where there is none. An index knows
- * only where a mark lies: the length must stay as it is.
+ * Begins with the newline of an unfinished line, which is omitted if there is none. An index stores
+ * only the position of a mark, so the length must not change.
  */
-const emptiedMark = Buffer.from(
+const TRUNCATION_MARK = Buffer.from(
   "\n[heddle: the program emptied its own output, by truncating the file that its worker keeps of it, " +
     "opened by that file's name: what of it had not been read is lost]\n",
 );
 
-/** A piece of a log as it goes over the wire. */
+/** A piece of a log on the wire. */
 export interface LogPiece {
-  /** Where `data` begins in the file; past the offset that was asked for where bytes are gone. */
+  /** Where `data` begins in the file; after the requested offset if bytes are lost. */
   readonly offset: number;
   readonly data: Buffer;
   /** Lines that begin at `at` (within `data`) or later, up to the next entry, have that time. */
@@ -31,11 +31,13 @@ export interface LogPiece {
 
 /**
  * One stream of one task on disk: `PATH` holds the bytes at their offsets, `PATH.index` their
- * times. On a worker others write the data and `observe` follows it; on a master `append` writes what
- * was shipped. Calls that write must not overlap.
+ * times.
  *
- * A program of the worker's user can empty the file, by its name. Then the offsets go on: a mark follows
- * what was seen, and the file's bytes follow the mark.
+ * - On a worker other processes write the data and `observe` follows it; on a master `append`
+ *   writes shipped pieces.
+ * - Calls that write must not overlap.
+ * - A program of the worker's user can truncate the file by its name. Then the offsets continue: a
+ *   mark follows the bytes seen, and the file's bytes follow the mark.
  */
 export class TaskLog {
   readonly path: string;
@@ -52,7 +54,7 @@ export class TaskLog {
     this.#data = data;
   }
 
-  /** Opens or creates the files; the folder must exist. No link below `root` is followed. */
+  /** Opens or creates the files; the folder must exist. It follows no link below `root`. */
   static async open(path: string, root = dirname(path)): Promise<TaskLog> {
     const index = await TaskLogIndex.open(indexPath(path), root);
     try {
@@ -65,17 +67,17 @@ export class TaskLog {
     }
   }
 
-  /** Bytes of the stream that are known here, without a gap but for what is gone for ever. */
+  /** The number of bytes of the stream stored here, without gaps except lost bytes. */
   get end(): number {
     return this.#index.end;
   }
 
-  /** Bytes before this offset are gone. */
+  /** Bytes before this offset are lost. */
   get first(): number {
     return this.#index.first;
   }
 
-  /** The offset of the file's first byte: past 0 once the task has emptied its file. */
+  /** The offset of the file's first byte: above 0 once the task has truncated its file. */
   get base(): number {
     return this.#index.mark?.end ?? 0;
   }
@@ -85,16 +87,18 @@ export class TaskLog {
   }
 
   /**
-   * Looks how far the task has written and says whether it is further than before. `now` tells the
-   * time in ms once the look was taken, or undefined where what was seen counts no more. Of a file
-   * that was emptied since, what is there now counts from its beginning.
+   * Reads the size of the file and returns whether it grew. After a truncation the file counts from
+   * its beginning.
+   *
+   * - `now` is called after the read; it returns the time in ms, or undefined if the observation is
+   *   stale.
    */
   async observe(now: () => number | undefined): Promise<boolean> {
     const { size } = await this.#data.stat();
-    const isWhole = size >= this.end - this.base && (await this.#isWhole());
+    const isWhole = size >= this.end - this.base && (await this.#isUnchanged());
     const unixMs = now();
     if (unixMs === undefined || this.complete) return false;
-    if (!isWhole) this.#index.cut(this.#emptiedMark().byteLength, unixMs);
+    if (!isWhole) this.#index.cut(this.#truncationMark().byteLength, unixMs);
     const isGrown = !isWhole || this.base + size > this.end;
     if (isGrown) this.#index.add(this.base + size, unixMs);
     if (isGrown || !this.#tail) this.#tail = await this.#lastBytes();
@@ -102,12 +106,12 @@ export class TaskLog {
     return isGrown;
   }
 
-  /** Bytes that the file has now. */
+  /** The current size of the file. */
   async size(): Promise<number> {
     return (await this.#data.stat()).size;
   }
 
-  /** Writes at the end of the file, beside whatever else does. */
+  /** Appends to the file, beside other writers. */
   async appendText(text: string): Promise<void> {
     const flags = constants.O_WRONLY | constants.O_APPEND;
     const file = await openFileBeneath(this.#root, relative(this.#root, this.path), flags);
@@ -135,15 +139,15 @@ export class TaskLog {
     });
   }
 
-  /** Nothing that comes later counts; so from the call on, on disk when it resolves. */
+  /** Ignores later bytes from the call on; resolves when the end is on disk. */
   async finish(): Promise<void> {
     this.#index.finish();
     await this.#index.flush(false);
   }
 
   /**
-   * Writes a shipped piece, whose bytes before `first` are gone for ever. What is here already is
-   * passed over; a piece that would leave a gap is not taken. It is durable after `sync`.
+   * Writes a shipped piece, whose bytes before `first` are lost. It skips bytes that are already
+   * stored, and ignores a piece that would leave a gap. It is durable after `sync`.
    */
   async append(piece: LogPiece & { readonly first: number }): Promise<void> {
     if (this.complete) return;
@@ -158,12 +162,12 @@ export class TaskLog {
     if (piece.complete && this.end === piece.offset + piece.data.byteLength) this.#index.finish();
   }
 
-  /** The bytes that are known to be gone here, in order. */
+  /** The lost bytes, in order. */
   get gaps(): readonly { readonly start: number; readonly end: number }[] {
     return this.#index.gaps;
   }
 
-  /** Writes what a piece has of the bytes that are gone here. It is durable after `sync`. */
+  /** Writes the bytes of a piece that are lost here. It is durable after `sync`. */
   async fill({ offset, data, times }: LogPiece): Promise<void> {
     const pieceEnd = offset + data.byteLength;
     const parts = times.map(({ at, unixMs }, i) => ({
@@ -181,16 +185,16 @@ export class TaskLog {
     }
   }
 
-  /** Resolves when all that was appended is on disk. */
+  /** Resolves when all appended bytes are on disk. */
   async sync(): Promise<void> {
     await this.#data.datasync();
     await this.#index.flush(true);
   }
 
   /**
-   * The piece from `offset` on, or from the first byte after it that is not gone. Where the file has
-   * less than is known, the piece is short or empty; once the log is complete, all that the file lacks
-   * is gone.
+   * The piece from `offset` on, or from the first byte after it that is not lost. If the file is
+   * shorter than indexed, the piece is short or empty; once the log is complete, the missing bytes
+   * are lost.
    */
   async read(offset: number, maxBytes: number): Promise<LogPiece> {
     const span = this.#index.spanAt(offset);
@@ -219,7 +223,7 @@ export class TaskLog {
     return this.#index.offsetAt(unixMs);
   }
 
-  /** Forgets the times of all before `offset`, whose bytes the caller has given back. */
+  /** Drops the times of all before `offset`, whose bytes the caller has freed. */
   dropBefore(offset: number): Promise<void> {
     return this.#index.dropBefore(offset);
   }
@@ -229,24 +233,24 @@ export class TaskLog {
     await this.#data.close();
   }
 
-  /** Reads what lies at `start`, of marks and of the file; returns how many bytes are there. */
+  /** Reads at `start`, from marks and from the file; returns the number of bytes read. */
   async #fetch(data: Buffer, start: number): Promise<number> {
     const { mark } = this.#index;
     const marked = Math.min(data.byteLength, Math.max(0, this.base - start));
     if (mark && marked > 0) {
-      const text = emptiedMark.subarray(emptiedMark.byteLength - (mark.end - mark.start));
+      const text = TRUNCATION_MARK.subarray(TRUNCATION_MARK.byteLength - (mark.end - mark.start));
       text.copy(data, 0, start - mark.start, start - mark.start + marked);
     }
     const wanted = data.byteLength - marked;
     const at = start + marked - this.base;
     if (wanted === 0) return marked;
     const { bytesRead } = await this.#data.read(data, marked, wanted, at);
-    // What follows an emptying must not be taken for what was there before.
-    return marked + ((await this.#isWhole()) ? bytesRead : 0);
+    // Bytes after a truncation must not pass for the earlier ones.
+    return marked + ((await this.#isUnchanged()) ? bytesRead : 0);
   }
 
-  /** Whether the file still has the last bytes that were seen; true where none were looked at. */
-  async #isWhole(): Promise<boolean> {
+  /** Whether the file still has the last bytes that were seen; true if none were recorded. */
+  async #isUnchanged(): Promise<boolean> {
     if (!this.#tail) return true;
     const { at, bytes } = this.#tail;
     const now = Buffer.alloc(bytes.byteLength);
@@ -254,18 +258,18 @@ export class TaskLog {
     return bytesRead === now.byteLength && now.equals(bytes);
   }
 
-  /** What lacks here because the file was emptied meanwhile is zeros, which the file has not. */
+  /** A truncation during the read leaves zeros in the buffer, which the file does not have. */
   async #lastBytes() {
     const size = this.end - this.base;
-    const at = Math.max(0, size - tailBytes);
+    const at = Math.max(0, size - TAIL_BYTES);
     const bytes = Buffer.alloc(size - at);
     await this.#data.read(bytes, 0, bytes.byteLength, at);
     return { at, bytes };
   }
 
-  #emptiedMark(): Buffer {
-    const isLineOver = this.#tail?.bytes.at(-1) === newline;
-    return isLineOver ? emptiedMark.subarray(1) : emptiedMark;
+  #truncationMark(): Buffer {
+    const isLineOver = this.#tail?.bytes.at(-1) === NEWLINE;
+    return isLineOver ? TRUNCATION_MARK.subarray(1) : TRUNCATION_MARK;
   }
 
   #addTimes({ offset, data, times }: LogPiece): void {
@@ -279,7 +283,7 @@ export class TaskLog {
   }
 }
 
-/** Whether a log was begun at that path. */
+/** Whether a log exists at the path. */
 export async function taskLogExists(path: string): Promise<boolean> {
   return stat(indexPath(path)).then(
     () => true,

@@ -11,8 +11,8 @@ import {
 } from "./wal-record.ts";
 
 /**
- * A run of log entries as one record: one checksum for all of them, which for small entries is most
- * of what a record of each would cost. The payload holds, for each entry, padded with zeros to 8 bytes:
+ * A run of log entries as one record with one checksum, which for small entries is most of the cost
+ * of a record. The payload holds, for each entry, padded with zeros to 8 bytes:
  *
  * | offset | size | field                                    |
  * |--------|------|------------------------------------------|
@@ -50,23 +50,23 @@ export function encodeEntries(
 }
 
 const ENTRY_HEADER_BYTES = 16;
-/** A longer run is several records, so that no record outgrows what a reader accepts. */
+/** A longer run becomes several records, so that no record exceeds what a reader accepts. */
 const MAX_RUN_BYTES = 2 ** 20;
 
-/** The end of the run of entries from `start` that goes into one record; `start` + 1 at least. */
+/** The end of the run of entries from `start` that fits into one record; at least `start` + 1. */
 export function endOfRun(records: readonly WalRecord[], start: number): number {
   let bytes = 0;
   let end = start;
   for (; end < records.length; end++) {
     const record = records[end] as WalRecord;
-    // With their own heads they are larger than in a run, which is the side to err on.
+    // With their own headers they are larger than in a run, which is the safe side.
     bytes += recordBytes(record);
     if (record.kind !== WAL_KINDS.entry || bytes > MAX_RUN_BYTES) break;
   }
   return Math.max(end, start + 1);
 }
 
-/** The log entries of a whole record of whichever kind; undefined where its payload is no run. */
+/** The log entries of a whole record of either kind; undefined if its payload is no run. */
 export function entriesOf(record: StoredRecord): readonly WalRecord[] | undefined {
   if (record.kind === WAL_KINDS.entry) return [record];
   if (record.kind !== WAL_KINDS.entries) return [];

@@ -1,7 +1,8 @@
 import { crc32 } from "node:zlib";
 
 /**
- * One record of the write-ahead log, the same in all formats. Little-endian, padded with zeros to 8 bytes:
+ * One record of the write-ahead log, the same in all formats. Little-endian, padded with zeros to 8
+ * bytes:
  *
  * | offset | size | field                                                          |
  * |--------|------|----------------------------------------------------------------|
@@ -24,26 +25,29 @@ export interface WalRecord {
   readonly index: number;
   readonly payload: Uint8Array;
   /**
-   * Only of records to be written: a byte to stand before the payload, as the first of it. It saves
-   * whoever has the rest in place from copying it.
+   * Only of records to be written: the first byte of the payload, before `payload`. It saves a
+   * caller with the rest in place from copying it.
    */
-  readonly lead?: number | undefined;
+  readonly prefixByte?: number | undefined;
 }
 
 /**
- * `segment` opens each file; `entry` is one log entry; `state` holds the term, the commit index and,
- * as payload, the vote; `snapshot` says that entries up to its index are covered by a snapshot;
- * `entries`, since format 3, is a run of log entries (`wal-entries.ts`).
+ * The kinds of record.
+ *
+ * - `segment` opens each file.
+ * - `entry` is one log entry; `entries`, since format 3, is a run of them (`wal-entries.ts`).
+ * - `state` holds the term, the commit index and, as payload, the vote.
+ * - `snapshot` records that a snapshot covers the entries up to its index.
  */
 export const WAL_KINDS = { segment: 1, entry: 2, state: 3, snapshot: 4, entries: 5 } as const;
 export type WalRecordKind = (typeof WAL_KINDS)[keyof typeof WAL_KINDS];
 
-/** What stands before the payload of a record. */
+/** The header of a record, before its payload. */
 export const WAL_HEADER_BYTES = 32;
-/** Bounds what a damaged length field can make the reader believe. */
+/** Bounds the effect of a damaged length field on the reader. */
 export const WAL_MAX_PAYLOAD_BYTES = 64 * 2 ** 20;
 
-/** A record as it was read, with what recovery needs to judge its neighbours. */
+/** A record read from a file, with its position and its links to its neighbours. */
 export interface StoredRecord extends WalRecord {
   readonly crc: number;
   readonly previousCrc: number;
@@ -57,18 +61,20 @@ export function walRecordBytes(payloadBytes: number): number {
   return (WAL_HEADER_BYTES + payloadBytes + 7) & ~7;
 }
 
-/** The bytes that a record takes in the file. */
-export function recordBytes({ payload, lead }: WalRecord): number {
-  return walRecordBytes(payload.byteLength + (lead === undefined ? 0 : 1));
+const ZEROS = Buffer.alloc(64 * 1024);
+
+/** The bytes of a record in the file. */
+export function recordBytes({ payload, prefixByte }: WalRecord): number {
+  return walRecordBytes(payload.byteLength + (prefixByte === undefined ? 0 : 1));
 }
 
-/** A piece of memory and a view of the same. */
+/** A buffer and a view of the same memory. */
 export interface WalBuffer {
   readonly bytes: Buffer;
   readonly view: DataView;
 }
 
-/** What ties a record to the one before it, and to the others of its group. */
+/** Links a record to its predecessor and to the others of its group. */
 export interface WalLink {
   readonly previousCrc: number;
   readonly group: number;
@@ -86,17 +92,27 @@ export function encodeWalRecord(
   return sealWalRecord(buffer, offset, { ...record, end }, link);
 }
 
-/** Copies a record's payload to that place, with zeros up to a multiple of 8; returns its end without them. */
-export function writePayload(bytes: Buffer, offset: number, { payload, lead }: WalRecord): number {
+/**
+ * Copies a record's payload to the offset, padded with zeros to 8 bytes; returns its end without
+ * padding.
+ */
+export function writePayload(
+  bytes: Buffer,
+  offset: number,
+  { payload, prefixByte }: WalRecord,
+): number {
   let at = offset;
-  if (lead !== undefined) bytes[at++] = lead;
+  if (prefixByte !== undefined) bytes[at++] = prefixByte;
   bytes.set(payload, at);
   const end = at + payload.byteLength;
   for (let pad = end; (pad & 7) !== 0; pad++) bytes[pad] = 0;
   return end;
 }
 
-/** Writes the head of the record at `offset` whose payload is in place up to `end`; returns its CRC. */
+/**
+ * Writes the header of the record at `offset` whose payload is in place up to `end`; returns its
+ * CRC.
+ */
 export function sealWalRecord(
   { bytes, view }: WalBuffer,
   offset: number,
@@ -116,7 +132,7 @@ export function sealWalRecord(
   return crc;
 }
 
-/** The record at `offset`, or undefined where the bytes there are not a whole, valid record. */
+/** The record at `offset`, or undefined if the bytes are not a whole, valid record. */
 export function decodeWalRecord(from: Buffer, offset: number): StoredRecord | undefined {
   if (offset + WAL_HEADER_BYTES > from.byteLength) return undefined;
   const kind = from[offset + 12] as WalRecordKind;
@@ -145,15 +161,25 @@ function groupAt(from: Buffer, offset: number): number {
 }
 
 /**
- * The group of a whole, valid record of a group in (after, until], wherever in the bytes it begins;
+ * The group of a whole, valid record of a group in (after, until], at any offset of the bytes;
  * undefined if there is none. Cheap where nearly all records are of other groups.
  */
 export function findGroup(bytes: Buffer, after: number, until: number): number | undefined {
-  for (let offset = 0; offset + WAL_HEADER_BYTES <= bytes.byteLength; offset += 8) {
-    // Most of what is searched is zeros.
+  // No record begins where its kind would be one of the zeros at the end, which are most of a segment.
+  const kindsEnd = Math.min(lastNonZero(bytes) + 1, bytes.byteLength - WAL_HEADER_BYTES + 13);
+  for (let offset = 0; offset + 12 < kindsEnd; offset += 8) {
     if (bytes[offset + 12] === 0) continue;
     const group = groupAt(bytes, offset);
     if (group > after && group <= until && decodeWalRecord(bytes, offset)) return group;
   }
   return undefined;
+}
+
+/** The offset of the last byte that is not 0, or -1. Blocks of zeros are compared by native code. */
+export function lastNonZero(bytes: Buffer): number {
+  const block = ZEROS.byteLength;
+  let end = bytes.byteLength;
+  while (end >= block && bytes.compare(ZEROS, 0, block, end - block, end) === 0) end -= block;
+  while (end > 0 && bytes[end - 1] === 0) end--;
+  return end - 1;
 }

@@ -3,31 +3,35 @@ import { entriesOf } from "./wal-entries.ts";
 import {
   decodeWalRecord,
   findGroup,
+  lastNonZero,
   type StoredRecord,
   WAL_KINDS,
   type WalRecord,
   walRecordBytes,
 } from "./wal-record.ts";
 
-/** Who a log belongs to; stands in every segment, so that another cluster's files are refused. */
+/** The owner of a log; every segment names it, so that another cluster's files are refused. */
 export interface WalOwner {
   readonly cluster: string;
   readonly node: string;
 }
 
-/** What the log held when it was opened. */
+/** The content of the log when it was opened. */
 export interface RecoveredLog {
   /** The last `state` record: term, commit index and vote. */
   readonly state: WalRecord | undefined;
   /** The last `snapshot` record. */
   readonly snapshot: WalRecord | undefined;
-  /** Contiguous by index; an entry written again replaced the old one and all after it. */
+  /** Contiguous by index; a rewritten entry replaced the old one and all after it. */
   readonly entries: readonly WalRecord[];
-  /** Bytes of a torn last write that were cut off; 0 for a clean end, as far as that can be told. */
+  /**
+   * Bytes of a torn last write that were truncated; 0 for a clean end, as far as that is
+   * detectable.
+   */
   readonly tornBytes: number;
 }
 
-/** Where the next group goes. */
+/** The position of the next group. */
 export interface WalPosition {
   readonly sequence: number;
   readonly offset: number;
@@ -35,31 +39,34 @@ export interface WalPosition {
   readonly group: number;
 }
 
-/** What the head of a segment says. */
+/** The header of a segment. */
 export interface WalHead extends WalOwner {
-  /** Since 2 the head tells `bytes`; since 3 there are records of several entries. All else is as in 1. */
+  /**
+   * Since 2 the header holds `bytes`; since 3 a record may hold several entries. All else is as in
+   * 1.
+   */
   readonly format: 1 | 2 | 3;
-  /** What the segment's file was filled to before it got its name. */
+  /** The size to which the segment's file was filled before it got its name. */
   readonly bytes?: number;
-  /** True where the file was another segment before: what that held may follow the last group. */
+  /** True if the file was another segment before, whose records may follow the last group. */
   readonly reused?: true;
 }
 
-/** Newer ones hold records that are not known here, and that would be taken for a torn write. */
+/** Newer formats have records that this reader does not know and would take for a torn write. */
 const NEWEST_FORMAT = 3;
 
-/** What the command line gives the size of a segment in. */
+/** The unit of the segment size on the command line. */
 const SIZE_UNIT_BYTES = 2 ** 20;
 
 function readHead({ payload }: StoredRecord): WalHead {
   return JSON.parse(Buffer.from(payload).toString()) as WalHead;
 }
 
-/** Where a record was found: the one before it in its group, if it is not the first. */
+/** The position of a record, with its predecessor in the group if it is not the first. */
 interface Place {
   readonly sequence: number;
   readonly offset: number;
-  /** In the oldest segment that is kept. */
+  /** In the oldest kept segment. */
   readonly first: boolean;
   readonly previous: StoredRecord | undefined;
 }
@@ -70,23 +77,25 @@ export interface SegmentBytes {
   readonly bytes: Buffer;
 }
 
-/** The highest entry index in each segment, -1 for none: what decides when a segment may go. */
+/**
+ * The highest entry index in each segment, -1 for none; it decides when a segment can be released.
+ */
 export type SegmentIndexes = Map<number, number>;
 
 /**
- * Reads segments in order into a log, and tells damage apart:
+ * Reads segments in order into a log, and distinguishes two kinds of damage:
  *
- * - a bad record with a later valid one of a later group behind it is **corruption**: that later
- *   group was only written after the bad one had been durable, so an acknowledged entry is lost
- *   here; reading refuses (`server_error`) and the node must be repaired from its peers;
- * - a bad record with nothing valid of a later group behind it is a **torn write**, which was never
- *   acknowledged: the log ends before its group. None of the group is kept: it has no end, and were
- *   one written after it into the next segment, it would look like a torn one for ever.
+ * - a bad record followed by a valid one of a later group is **corruption**. The later group was
+ *   written only after the bad one was durable, so an acknowledged entry is lost. Reading fails
+ *   with `server_error`, and the node must be repaired from its peers;
+ * - a bad record without a valid one of a later group is a **torn write**, which was never
+ *   acknowledged: the log ends before its group. None of the group is kept: if a later group were
+ *   written into the next segment, the incomplete one would stay torn forever.
  *
- * A segment's file may have been one before: behind its last group lies what it held then. That is
- * never taken for more: groups are numbered once for the whole life of the log, so all of them there
- * have lower numbers than the head of the segment. The log goes on in the next segment exactly where
- * that one's head names the last record of this one and is of the next group.
+ * A reused segment file holds its former records after its last group. They are never read: group
+ * numbers rise over the whole life of the log, so all of them are lower than the header's. The log
+ * continues in the next segment at the point where its header links to the last record and has the
+ * next group.
  */
 export class WalReader {
   readonly #owner: WalOwner;
@@ -102,7 +111,7 @@ export class WalReader {
   #isOver = false;
   #tornBytes = 0;
 
-  /** `segmentBytes` is the size of new segments; older ones may have had another. */
+  /** `segmentBytes` is the size of new segments; older ones may have another. */
   constructor(owner: WalOwner, segmentBytes: number) {
     this.#owner = owner;
     this.#segmentBytes = segmentBytes;
@@ -129,7 +138,7 @@ export class WalReader {
     return this.#indexes;
   }
 
-  /** Undefined where there is no usable segment at all. */
+  /** Undefined if there is no usable segment. */
   get position(): WalPosition | undefined {
     if (!this.#end) return undefined;
     return { ...this.#end, previousCrc: this.#previousCrc, group: this.#group };
@@ -156,10 +165,10 @@ export class WalReader {
     this.#endSegment(segment, groupStart, later);
   }
 
-  /** The first record of the oldest kept segment has a predecessor that was removed: any link fits. */
+  /** The predecessor of the oldest kept segment's first record was removed: any link fits. */
   #follows(record: StoredRecord, { sequence, offset, first, previous }: Place): boolean {
     if ((offset === 0) !== (record.kind === WAL_KINDS.segment)) return false;
-    // A file that was another segment before has that one's head until its own is written.
+    // A reused file has its former header until the new one is written.
     if (offset === 0 && record.index !== sequence) return false;
     if (offset === 0 && first) return true;
     return (
@@ -179,8 +188,8 @@ export class WalReader {
   }
 
   /**
-   * A snapshot that the log does not lead up to came from another node and replaced the log; one of
-   * this node's own, and each repetition at the head of a segment, leaves the log as it is.
+   * A snapshot beyond the end of the log came from another node and replaced the log. A snapshot of
+   * this node, and each repetition in a segment's header, leaves the log unchanged.
    */
   #takeSnapshot(record: StoredRecord): void {
     this.#snapshot = record;
@@ -235,11 +244,11 @@ export class WalReader {
     return this.#group + bytes / walRecordBytes(0);
   }
 
-  /** How far what is left of a torn write reaches behind the end of the log. */
+  /** The length of the rest of a torn write after the end of the log. */
   #tornIn(bytes: Buffer, offset: number): number {
     const rest = bytes.subarray(offset);
     const dirty = lastNonZero(rest) + 1;
-    // What was zeros before shows every byte; what was in use before, whole records or a head.
+    // In a file of zeros every byte shows; in a reused one only whole records or a header do.
     if (!this.#isReused(bytes, offset)) return dirty;
     const next = this.#group + 1;
     const isBegun =
@@ -247,29 +256,29 @@ export class WalReader {
     return isBegun || findGroup(rest, this.#group, next) !== undefined ? dirty : 0;
   }
 
-  /** True if the segment says of itself that its file was another one's before. */
+  /** True if the segment's header marks its file as reused. */
   #isReused(bytes: Buffer, offset: number): boolean {
     const head = offset > 0 ? decodeWalRecord(bytes, 0) : undefined;
     return head !== undefined && readHead(head).reused === true;
   }
 
   /**
-   * A file is filled and synced before it is a segment, so no crash leaves a shorter one: it was cut
-   * at rest, and what is gone would look like the zeros of a young segment.
+   * A file is filled and synced before it becomes a segment, so a crash never leaves a shorter one.
+   * A shorter one was truncated at rest, and the loss would look like the zeros of a new segment.
    */
   #checkLength({ bytes, sequence }: SegmentBytes): void {
     const head = decodeWalRecord(bytes, 0);
     const filled = head?.kind === WAL_KINDS.segment ? readHead(head).bytes : undefined;
     const size = bytes.byteLength;
     if (filled === undefined ? this.#mayBeWhole(bytes) : size >= filled) return;
-    const told = filled === undefined ? "more" : `${filled}`;
-    const what = `its file has ${size} bytes of the ${told} that it was filled to, and no crash shortens one`;
+    const expected = filled === undefined ? "more" : `${filled}`;
+    const what = `its file has ${size} bytes of the ${expected} that it was filled to, and no crash shortens one`;
     throw corruption(what, sequence);
   }
 
   /**
-   * Where no head tells the size: it may be that of another option than today's, which is told in
-   * whole units, or one large group may have made the file longer, whose end is then the file's.
+   * For headers without a size. The option for the segment size may have been another one, in whole
+   * units. Or one large group has extended the file, which then ends with that group.
    */
   #mayBeWhole(bytes: Buffer): boolean {
     const size = bytes.byteLength;
@@ -313,13 +322,7 @@ function corruption(what: string, sequence: number): AppError {
   );
 }
 
-function lastNonZero(bytes: Buffer): number {
-  let at = bytes.byteLength - 1;
-  while (at >= 0 && bytes[at] === 0) at--;
-  return at;
-}
-
-/** True if the bytes hold the head of a record that links to that CRC and is of that group. */
+/** True if the bytes hold the header of a record of that group that links to that CRC. */
 function beginsGroup(bytes: Buffer, previousCrc: number, group: number): boolean {
   return bytes.readUInt32LE(4) === previousCrc && bytes.readUInt32LE(16) === group % 2 ** 32;
 }

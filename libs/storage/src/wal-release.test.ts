@@ -6,10 +6,10 @@ import { nodeStorageFiles } from "./storage-files.ts";
 import { decodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
 import { type WalOptions, WriteAheadLog } from "./write-ahead-log.ts";
 
-// What is released goes oldest first, and what must not be forgotten is in every later segment.
+// Segments are released oldest first, and each later segment repeats the term, vote and snapshot.
 
 let directory: string;
-/** Calls that change names, in their order. */
+/** Calls that change names, in order. */
 let names: string[];
 
 beforeEach(async () => {
@@ -50,7 +50,7 @@ async function append(log: WriteAheadLog, from: number, to: number, term = 1): P
   for (let index = from; index <= to; index++) await log.append([entry(index, term)]);
 }
 
-/** What is there after the log was closed and opened again. */
+/** What a log contains after it was closed and opened again. */
 async function reopened(log: WriteAheadLog, options: Partial<WalOptions> = {}) {
   await log.close();
   const { log: again, recovered } = await open(options);
@@ -88,10 +88,10 @@ test("log: a release is durable with all its names", async () => {
   await log.close();
 });
 
-test("log: a segment stays as long as one before it does, whatever entries it has", async () => {
+test("log: a segment stays as long as an earlier one does, whatever its entries", async () => {
   const { log } = await open();
   await append(log, 1, 7);
-  // Cut back and written again: later segments hold lower entries than the first.
+  // Truncated and rewritten: later segments hold lower entries than the first.
   await append(log, 2, 5, 2);
   await append(log, 3, 4, 3);
   for (let times = 0; times < 3; times++) await append(log, 3, 5, 4 + times);
@@ -101,7 +101,7 @@ test("log: a segment stays as long as one before it does, whatever entries it ha
   expect(await reopened(log)).toMatchObject({ first: 1, last: 5 });
 });
 
-test("log: segments without entries go with those around them, and leave no gap", async () => {
+test("log: segments without entries go with their neighbours, and leave no gap", async () => {
   const { log } = await open();
   await append(log, 1, 8);
   for (let term = 2; term < 400; term++) await log.append([state(term)]);
@@ -111,7 +111,7 @@ test("log: segments without entries go with those around them, and leave no gap"
   expect(await reopened(log)).toMatchObject({ last: 30, term: 399 });
 });
 
-test("log: one that begins anew takes nothing of an earlier one's files", async () => {
+test("log: a new one takes nothing from an earlier one's files", async () => {
   const { log } = await open();
   await append(log, 1, 40);
   await log.release(30);
@@ -123,7 +123,7 @@ test("log: one that begins anew takes nothing of an earlier one's files", async 
   expect(await reopened(anew)).toMatchObject({ first: 1, last: 2 });
 });
 
-test("log: a spare of another size is not taken for a segment", async () => {
+test("log: a spare of another size does not become a segment", async () => {
   const { log } = await open();
   await append(log, 1, 40);
   await log.release(30);
@@ -133,7 +133,7 @@ test("log: a spare of another size is not taken for a segment", async () => {
   expect(await reopened(larger, { segmentBytes: 16_384 })).toMatchObject({ last: 120 });
 });
 
-test("log: as much may wait for the disk as its bound says, and not a byte more", async () => {
+test("log: exactly maxPendingBytes may wait for the disk", async () => {
   const { log } = await open({ maxPendingBytes: 1_072 });
   // One that is being written, and two of 536 bytes that wait.
   const appended = Promise.all([1, 2, 3].map((index) => log.append([entry(index)])));
@@ -152,7 +152,7 @@ test("log: a missing segment in the middle is refused", async () => {
   await expect(open()).rejects.toThrow(/segment 1 is missing/);
 });
 
-test("log: a torn write is cut off whole, also where its last records are whole", async () => {
+test("log: a torn write is truncated whole, even if its last records are valid", async () => {
   const { log } = await open();
   await log.append([state(1)]);
   await append(log, 1, 1);

@@ -42,7 +42,7 @@ function segments(disk: SimulatedDisk): string[] {
   return disk.paths().filter((path) => path.endsWith(".log"));
 }
 
-/** A log of which all but the last entries are released; its last segment was one before. */
+/** A log of which all but the last entries are released; its last segment is a reused file. */
 async function usedLog(disk: SimulatedDisk, until: number): Promise<number[]> {
   const { log } = await open(disk);
   for (let index = 1; index <= until; index++) {
@@ -66,8 +66,8 @@ function endOf(bytes: Buffer): number {
   }
 }
 
-describe("a segment whose file was a segment before", () => {
-  it("is written over without zeros first, and no more files are there than are needed", async () => {
+describe("a segment in a reused file", () => {
+  it("is overwritten without zeroing, and no more files exist than needed", async () => {
     const disk = newDisk(1);
     let filled = 0;
     const openFile = disk.open.bind(disk);
@@ -88,7 +88,7 @@ describe("a segment whose file was a segment before", () => {
     expect(filledAtFirst).toBeLessThanOrEqual(4);
   });
 
-  it("holds whole records of its earlier life right behind its end, and none of them is read", async () => {
+  it("holds whole records of its former use after its end, and none of them is read", async () => {
     const ends = new Set<number>();
     for (let until = 100; until < 130; until++) {
       const disk = newDisk(until);
@@ -102,7 +102,7 @@ describe("a segment whose file was a segment before", () => {
     expect(ends.size).toBeGreaterThan(5);
   });
 
-  it("loses just the last group where that one's write was torn, at whatever byte", async () => {
+  it("loses only the last group if that was torn, at any byte", async () => {
     let tears = 0;
     for (const until of [100, 105, 110]) {
       const disk = newDisk(1);
@@ -112,7 +112,7 @@ describe("a segment whose file was a segment before", () => {
       const { log } = await open(disk);
       await log.append([entry(until + 1), entry(until + 2)]);
       await log.close();
-      // Where it did not fit, the group stands at the head of the next segment.
+      // If it did not fit, the group is at the head of the next segment.
       if (segments(disk).at(-1) !== path) continue;
       const after = Buffer.from(disk.content(path));
       const from = endOf(before);
@@ -129,7 +129,7 @@ describe("a segment whose file was a segment before", () => {
     expect(tears).toBeGreaterThan(100);
   });
 
-  it("goes on after a torn write in it, and keeps what it writes then", async () => {
+  it("continues after a torn write in it, and keeps later writes", async () => {
     const disk = newDisk(1);
     const kept = await usedLog(disk, 100);
     const path = segments(disk).at(-1) as string;
@@ -147,7 +147,7 @@ describe("a segment whose file was a segment before", () => {
     expect(await indexes(disk)).toEqual([...kept, ...more]);
   });
 
-  it("is refused for a flipped bit in any byte of what was acknowledged before its last group", async () => {
+  it("is refused for a flipped bit in any byte acknowledged before its last group", async () => {
     const disk = newDisk(1);
     await usedLog(disk, 109);
     const path = segments(disk).at(-1) as string;
@@ -206,7 +206,7 @@ describe("a segment whose file was a segment before", () => {
   });
 });
 
-it("a group's number goes on beyond 32 bits", () => {
+it("a group's number continues beyond 32 bits", () => {
   const bytes = Buffer.alloc(128);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const group = 5 * 2 ** 32 + 7;
@@ -214,8 +214,8 @@ it("a group's number goes on beyond 32 bits", () => {
   expect(decodeWalRecord(bytes, 0)).toMatchObject({ group, previousCrc: 9, index: 1 });
 });
 
-describe("a log that is renewed", () => {
-  it("goes on in a file of zeros, and nothing of before stays once that is released", async () => {
+describe("a renewed log", () => {
+  it("continues in a file of zeros, and no old bytes remain once released", async () => {
     const disk = newDisk(5);
     const secret = Buffer.alloc(40, "secret");
     const { log } = await open(disk);
@@ -224,7 +224,7 @@ describe("a log that is renewed", () => {
       await log.release(index - 20);
     }
     const holders = () => disk.paths().filter((path) => disk.content(path).includes(secret));
-    // Segments, spares and the one that is made ready for the next.
+    // Segments, spares and the prepared file of the next segment.
     expect(holders().filter((path) => path.endsWith(".tmp")).length).toBeGreaterThan(0);
     await log.renew();
     for (let index = 91; index <= 99; index++) await log.append([entry(index)]);
@@ -235,12 +235,12 @@ describe("a log that is renewed", () => {
     expect((await indexes(disk)).at(-1)).toBe(99);
   });
 
-  it("loses nothing that was acknowledged in a power cut amid it: 100 seeds", async () => {
+  it("loses no acknowledged entry in a power cut during the renewal: 100 seeds", async () => {
     for (let seed = 0; seed < 100; seed++) {
       const disk = newDisk(seed);
       const kept = await usedLog(disk, 60 + (seed % 7));
       const { log } = await open(disk);
-      // After the power cut nobody is there to hear of it.
+      // The power cut ends the process, which never sees the result.
       log.renew().catch(() => undefined);
       for (let turn = 0; turn < seed; turn++) await Promise.resolve();
       disk.crash();

@@ -14,15 +14,15 @@ interface WalSegmentsOptions {
   readonly segmentBytes: number;
 }
 
-/** More are removed; what is released may come in bursts, at snapshots. */
+/** Further spares are removed; releases may come in bursts, at snapshots. */
 const MAX_SPARES = 2;
 /** Zeros are written in pieces of this size. */
 const PIECE_BYTES = 2 ** 20;
 
 /**
- * The files of a write-ahead log. A segment that is not needed any more becomes a spare, and a
- * spare becomes the next segment: it has all its blocks already, so that a log in use writes its
- * bytes once, and not zeros first. Only without a spare is a file filled with zeros.
+ * The files of a write-ahead log. A released segment becomes a spare, and a spare becomes the next
+ * segment: its blocks are allocated, so no zeros are written first. Only without a spare is a file
+ * filled with zeros.
  */
 export class WalSegments {
   readonly #options: WalSegmentsOptions;
@@ -37,7 +37,7 @@ export class WalSegments {
     return `${this.#options.directory}/wal-${String(sequence).padStart(16, "0")}.log`;
   }
 
-  /** Makes the file of the next segment ready: appends into it change no metadata of it. */
+  /** Prepares the file of the next segment: appends into it change none of its metadata. */
   async prepare(): Promise<PreparedSegment> {
     const { files } = this.#options;
     const isReused = await this.#takeSpare();
@@ -45,13 +45,15 @@ export class WalSegments {
     return { file: await files.open(this.#nextPath, "durable"), isReused };
   }
 
-  /** Gives the prepared file its name; it is a segment when this has resolved. */
+  /** Names the prepared file; it is a segment once this has resolved. */
   async begin(sequence: number): Promise<void> {
     await this.#options.files.rename(this.#nextPath, this.path(sequence));
     await this.syncNames();
   }
 
-  /** Takes a segment out of the log; one that is usable becomes a spare. Takes effect with `syncNames`. */
+  /**
+   * Takes a segment out of the log; a usable one becomes a spare. Takes effect with `syncNames`.
+   */
   async retire(sequence: number, isUsable: boolean): Promise<void> {
     const { files, directory } = this.#options;
     const path = this.path(sequence);
@@ -76,7 +78,7 @@ export class WalSegments {
       .map((name) => `${directory}/${name}`);
   }
 
-  /** Has a spare be the next segment, if there is one; those of another size are removed. */
+  /** Makes a spare the next segment, if there is one; spares of another size are removed. */
   async #takeSpare(): Promise<boolean> {
     const { files, segmentBytes } = this.#options;
     for (const path of await this.#spares()) {

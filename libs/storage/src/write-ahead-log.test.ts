@@ -12,7 +12,7 @@ import {
 } from "./wal-record.ts";
 import { type WalOptions, WriteAheadLog } from "./write-ahead-log.ts";
 
-/** Of format v1, which golden files will hold on to. */
+/** Of format v1, whose golden files must stay readable. */
 const WAL_HEADER_BYTES = 32;
 const OWNER = { cluster: "c1", node: "n1" };
 let directory: string;
@@ -78,7 +78,7 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toHaveLength(101);
   });
 
-  it("gives back what was appended, over several segments and a second opening", async () => {
+  it("reads back what was appended, over several segments and a second opening", async () => {
     await write(Array.from({ length: 100 }, (_, i) => [entry(i + 1), state(1, i)]));
     expect(
       (await readdir(directory)).filter((name) => name.endsWith(".log")).length,
@@ -91,7 +91,7 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toEqual([...all, 101]);
   });
 
-  it("lets an entry that is written again replace the old one and all after it", async () => {
+  it("an entry that is rewritten replaces the old one and all after it", async () => {
     await write([[entry(1), entry(2), entry(3)], [entry(2, 2)]]);
     const { log, recovered } = await open();
     await log.close();
@@ -101,7 +101,7 @@ describe("WriteAheadLog", () => {
     ]);
   });
 
-  it("writes what is appended during a write as one group", async () => {
+  it("writes records appended during a write as one group", async () => {
     const counted = countingFiles();
     const { log } = await open({ files: counted.files, segmentBytes: 1 << 20 });
     const before = counted.writes();
@@ -111,11 +111,11 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes.length).toBe(200);
   });
 
-  it("gives back runs of entries between other records, and those too long for one record", async () => {
+  it("reads back runs of entries, and entries too long for one record", async () => {
     const { log } = await open({ segmentBytes: 8 << 20 });
     const sizes = [0, 1, 7, 8, 9, 600_000, 500_000, 1_200_000, 3, 4, 5];
     const records = sizes.map((bytes, i): WalRecord => {
-      return { ...entry(i + 1, 1, bytes), lead: i % 2 === 0 ? 200 + i : undefined };
+      return { ...entry(i + 1, 1, bytes), prefixByte: i % 2 === 0 ? 200 + i : undefined };
     });
     const group = [state(1, 0), ...records.slice(0, 9), state(1, 1), ...records.slice(9)];
     await log.append(group);
@@ -138,7 +138,7 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toEqual([1, 2, 3]);
   });
 
-  it("drops only the last group, wherever that group's write was torn", async () => {
+  it("drops only the last group, at any byte where its write was torn", async () => {
     await write([[entry(1)], [entry(2)], [entry(3), entry(4)]]);
     const path = await lastSegment();
     const whole = await readFile(path);
@@ -150,13 +150,13 @@ describe("WriteAheadLog", () => {
         Buffer.concat([whole.subarray(0, at), Buffer.alloc(whole.length - at)]),
       );
       const { indexes } = await read();
-      // Only what lacks nothing but zeros is whole.
+      // The group is whole if only zeros are missing.
       const isWhole = whole.subarray(at).every((byte) => byte === 0);
       expect(indexes, `torn at byte ${at}`).toEqual(isWhole ? [1, 2, 3, 4] : [1, 2]);
     }
   });
 
-  it("goes on after a torn write and finds the new entries again", async () => {
+  it("continues after a torn write and recovers the new entries", async () => {
     await write([[entry(1)], [entry(2), entry(3)]]);
     const path = await lastSegment();
     const whole = await readFile(path);
@@ -170,7 +170,7 @@ describe("WriteAheadLog", () => {
     expect(await read()).toEqual({ indexes: [1, 2, 3], tornBytes: 0, commit: -1 });
   });
 
-  it("goes on in the next segment after a torn write, and keeps what it writes there", async () => {
+  it("continues in the next segment after a torn write, and keeps later writes", async () => {
     await write([[entry(1)], [entry(2), entry(3)]]);
     const path = await lastSegment();
     const whole = await readFile(path);
@@ -184,7 +184,7 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toEqual([1, 2, 3]);
   });
 
-  it("keeps a segment until the head of the next one is on the disk", async () => {
+  it("keeps a segment until the header of the next one is on the disk", async () => {
     const held = heldFiles();
     const { log } = await open({ files: held.files });
     await log.append([state(7, 0), entry(1)]);
@@ -215,7 +215,7 @@ describe("WriteAheadLog", () => {
     }
   });
 
-  it("refuses a whole record that is not the one which was written there", async () => {
+  it("refuses a valid record that was not written at its position", async () => {
     await write([[entry(1)], [entry(2)], [entry(3)], [entry(4)]]);
     const path = await lastSegment();
     const bytes = await readFile(path);
@@ -244,7 +244,7 @@ describe("WriteAheadLog", () => {
     }
   });
 
-  it("refuses a segment whose file was cut short, to whatever length", async () => {
+  it("refuses a segment whose file was truncated, to any length", async () => {
     await write(Array.from({ length: 20 }, (_, i) => [entry(i + 1)]));
     const path = await lastSegment();
     const whole = await readFile(path);
@@ -257,13 +257,13 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toHaveLength(20);
   });
 
-  it("refuses a last segment that was cut off before its head ends", async () => {
+  it("refuses a last segment that ends within its header", async () => {
     await write(Array.from({ length: 150 }, (_, i) => [entry(i + 1)]));
     await truncate(await lastSegment(), 16);
     await expect(open()).rejects.toThrow(/its file has 16 bytes/);
   });
 
-  it("opens with another size of segments than it was written with, smaller or larger", async () => {
+  it("opens with a smaller or larger segment size than it was written with", async () => {
     await write(Array.from({ length: 20 }, (_, i) => [entry(i + 1)]));
     for (const segmentBytes of [16_384, 1024, 4096]) {
       const { log, recovered } = await open({ segmentBytes });
@@ -274,7 +274,7 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toHaveLength(80);
   });
 
-  it("opens a segment that one large group made longer, with a larger size too", async () => {
+  it("opens a segment that one large group extended, with a larger size too", async () => {
     await write([[entry(1)], [entry(2, 1, 20_001)]]);
     const { log, recovered } = await open({ segmentBytes: 65_536 });
     await log.close();
@@ -333,7 +333,7 @@ function endOfRecords(bytes: Buffer): number {
   return (at + 8) & ~7;
 }
 
-/** The real file system, whose durable writes can be held up. */
+/** The real file system with durable writes that a test can delay. */
 function heldFiles() {
   let gate: Promise<void> | undefined;
   let release = () => {};
@@ -364,7 +364,7 @@ function heldFiles() {
   return { files, hold, reached, release: () => release() };
 }
 
-/** The real file system, with its durable writes counted and one of them failed on demand. */
+/** The real file system, which counts durable writes and fails one on demand. */
 function countingFiles() {
   let writes = 0;
   let failure: string | undefined;

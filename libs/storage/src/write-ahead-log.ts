@@ -24,9 +24,11 @@ export interface WalOptions {
   readonly files: StorageFiles;
   readonly directory: string;
   readonly owner: WalOwner;
-  /** Size of a segment file; 64 MiB unless told. */
+  /** Size of a segment file; 64 MiB by default. */
   readonly segmentBytes?: number;
-  /** Bytes that may wait for the disk before `append` refuses with `overloaded`; 256 MiB. */
+  /**
+   * Bytes that may wait for the disk before `append` rejects with `overloaded`; 256 MiB by default.
+   */
   readonly maxPendingBytes?: number;
 }
 
@@ -36,11 +38,12 @@ interface Waiter {
 }
 
 /**
- * An append-only log of records in segments whose files were written in full before, with group
- * commit: while one group is on its way to the disk, everything appended meanwhile becomes the next
- * group, written by one O_DSYNC write. A failed write or sync is final: the page cache may have
- * dropped the data, so nothing is tried again, every later append rejects, and the owner must end the
- * process.
+ * An append-only log of records in preallocated segments, with group commit.
+ *
+ * - While one group is being written, all records appended meanwhile become the next group, one
+ *   O_DSYNC write.
+ * - A failed write or sync is final, as the page cache may have dropped the data. There is no
+ *   retry: every later append rejects, and the owner must end the process.
  */
 export class WriteAheadLog {
   readonly #options: Required<WalOptions>;
@@ -49,7 +52,7 @@ export class WriteAheadLog {
   #segment: StorageFile;
   #segmentSize: number;
   #position: WalPosition;
-  /** The newest segment whose head is on the disk; those before it can be done without. */
+  /** The newest segment whose header is on the disk; earlier ones can be released. */
   #startedSequence: number;
   #next: Promise<PreparedSegment> | undefined;
   #pending: WalRecord[] = [];
@@ -58,11 +61,11 @@ export class WriteAheadLog {
   #writing: Promise<void> | undefined;
   #failure: AppError | undefined;
   #buffer = walBuffer(64 * 1024);
-  /** The newest `state` and `snapshot` records: repeated at the head of each new segment. */
-  #standing = new Map<number, WalRecord>();
+  /** The newest `state` and `snapshot` records, repeated at the head of each new segment. */
+  #repeatedRecords = new Map<number, WalRecord>();
   /** True from `renew` until the next group. */
   #renewing = false;
-  /** Files of segments before this one are not used again. */
+  /** Files of segments before this one are not reused. */
   #usableFrom = 0;
 
   private constructor(
@@ -82,8 +85,8 @@ export class WriteAheadLog {
   }
 
   /**
-   * Opens the log in the directory, or starts one. Rejects with `server_error` on corruption and
-   * with `conflict` on another node's files; a torn last write is cut off and told.
+   * Opens the log in the directory, or creates one. Rejects with `server_error` on corruption and
+   * with `conflict` on another node's files; a torn last write is truncated and reported.
    */
   static async open(options: WalOptions): Promise<{ log: WriteAheadLog; recovered: RecoveredLog }> {
     const full = { segmentBytes: 64 * 2 ** 20, maxPendingBytes: 256 * 2 ** 20, ...options };
@@ -100,14 +103,14 @@ export class WriteAheadLog {
         ? await WriteAheadLog.#start(full)
         : await WriteAheadLog.#resume(full, position, indexes, recovered.tornBytes);
     for (const record of [recovered.state, recovered.snapshot]) {
-      if (record) log.#standing.set(record.kind, record);
+      if (record) log.#repeatedRecords.set(record.kind, record);
     }
     return { log, recovered };
   }
 
   static async #start(options: Required<WalOptions>): Promise<WriteAheadLog> {
     const position = { sequence: -1, offset: 0, previousCrc: 0, group: 0 };
-    // Groups are numbered anew, so what an earlier log left must not stay behind them.
+    // Group numbers start again, so no file of an earlier log may follow them.
     const segments = new WalSegments(options);
     await segments.removeSpares();
     const first = await segments.prepare();
@@ -132,7 +135,7 @@ export class WriteAheadLog {
         position.offset,
       );
     }
-    // What was read may be in the page cache alone, left by a killed process: make it durable.
+    // A killed process may have left the records read in the page cache only: make them durable.
     await file.sync();
     return new WriteAheadLog(options, file, size, position, indexes);
   }
@@ -157,21 +160,21 @@ export class WriteAheadLog {
   }
 
   /**
-   * Goes on in a file that never held anything. Those before are removed as they are released, for they
-   * hold what must not stay on the disk, and none of them becomes a segment again.
+   * Continues in a new file. Earlier files hold bytes that must not stay on the disk: they are
+   * removed on release and never reused.
    */
   renew(): Promise<void> {
     this.#renewing = true;
     return this.append([]);
   }
 
-  /** Drops the segments whose every entry is below the index; a few files are kept for later ones. */
+  /** Drops the segments whose every entry is below the index; a few files are kept as spares. */
   async release(index: number): Promise<void> {
     const gone = [...this.#indexes]
       .filter(([sequence, last]) => sequence < this.#startedSequence && last < index)
       .map(([sequence]) => sequence)
       .sort((a, b) => a - b);
-    // Nothing has another name, so there is none to make durable: to try costs a flush of the disk.
+    // No name has changed, so a sync would only cost a flush of the disk.
     if (gone.length === 0) return;
     for (const sequence of gone) {
       // Oldest first and without gaps: a missing segment in the middle reads as corruption.
@@ -223,7 +226,9 @@ export class WriteAheadLog {
     if (position.offset * 2 > this.#segmentSize) this.#prepareNext();
   }
 
-  /** Puts a group, of at most `size` bytes, into the buffer and returns the position after it. */
+  /**
+   * Encodes a group, of at most `size` bytes, into the buffer and returns the position after it.
+   */
   #encode(records: readonly WalRecord[], size: number): WalPosition {
     if (this.#buffer.bytes.byteLength < size) {
       this.#buffer = walBuffer(2 ** Math.ceil(Math.log2(size)));
@@ -243,11 +248,11 @@ export class WriteAheadLog {
     return { sequence: this.#position.sequence, offset, previousCrc, group };
   }
 
-  /** Puts one record into the buffer: a run of entries, or whatever stands alone. */
+  /** Encodes one record into the buffer: a run of entries, or a single record. */
   #encodeRun(run: readonly WalRecord[], at: number, link: WalLink): { crc: number; end: number } {
     const [record] = run as [WalRecord];
     if (record.kind === WAL_KINDS.entry) this.#noteEntries(run);
-    else if (record.kind !== WAL_KINDS.segment) this.#standing.set(record.kind, record);
+    else if (record.kind !== WAL_KINDS.segment) this.#repeatedRecords.set(record.kind, record);
     if (run.length > 1) return encodeEntries(this.#buffer, at, run, link);
     const crc = encodeWalRecord(this.#buffer, at, record, link);
     return { crc, end: at + recordBytes(record) };
@@ -260,7 +265,9 @@ export class WriteAheadLog {
     this.#indexes.set(sequence, last);
   }
 
-  /** Puts the prepared segment in use and returns the group with that segment's head before it. */
+  /**
+   * Puts the prepared segment in use and returns the group with that segment's header before it.
+   */
   async #roll(records: readonly WalRecord[]): Promise<WalRecord[]> {
     const sequence = this.#position.sequence + 1;
     if (this.#renewing) await this.#dropUsed(sequence);
@@ -269,7 +276,7 @@ export class WriteAheadLog {
     this.#next = undefined;
     const group = [
       { kind: WAL_KINDS.segment, term: 0, index: sequence, payload: this.#head(isReused) },
-      ...this.#standing.values(),
+      ...this.#repeatedRecords.values(),
       ...records,
     ];
     if (this.#segment !== file) await this.#segment.close();
@@ -297,13 +304,13 @@ export class WriteAheadLog {
   }
 
   /**
-   * Begun when half of the segment is used: by then a segment may have been released whose file can
-   * be the next, and if not there is time to fill one with zeros.
+   * Starts when half of the segment is used. By then a released segment may be available for reuse;
+   * otherwise there is time to fill a file with zeros.
    */
   #prepareNext(): void {
     if (this.#next) return;
     this.#next = this.#segments.prepare();
-    // The roll that needs the segment meets the error; until then it must not crash the process.
+    // The roll that needs the segment gets the error; until then it must not crash the process.
     this.#next.catch(() => undefined);
   }
 
@@ -337,7 +344,9 @@ async function readSegment(files: StorageFiles, directory: string, name: string)
   }
 }
 
-/** After a torn write in an earlier segment, a later, never acknowledged segment goes. */
+/**
+ * After a torn write in an earlier segment, removes a later segment, which was never acknowledged.
+ */
 async function removeAfter(
   options: Required<WalOptions>,
   names: readonly string[],

@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Introduction } from "@heddle/contracts/generated/heddle/v1/Introduction";
-import { joinSecretId, parseJoinToken } from "@heddle/rpc/pki/join-token";
+import { joinSecretId, parseJoinToken } from "@heddle/pki/join-token";
 
 /** A join token of the replicated state; its id is the hash of its secret. */
 interface JoinToken {

@@ -1,4 +1,4 @@
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import type { Member } from "../ports.ts";
 import { type AskingMember, askMember, type MemberAnswer } from "./ask-member.ts";
 
@@ -22,7 +22,7 @@ export interface AgreementParts extends AskingMember {
   readonly leads: () => boolean;
   /** The other members, voters and learners, each at the address where it is now. */
   readonly others: () => readonly Member[];
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /**
@@ -34,7 +34,7 @@ export class Agreement {
   readonly #step: Step;
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  #told = "";
+  #lastLogged = "";
 
   constructor(parts: AgreementParts, step: Step) {
     this.#parts = parts;
@@ -51,7 +51,7 @@ export class Agreement {
     if (this.#stop.signal.aborted || this.#step.isDone()) return;
     this.#timer = setTimeout(() => {
       this.#check()
-        // Without a leader, or with another one, the next check sees what has come of it.
+        // Without a leader, or with another one, the next check sees the outcome.
         .catch(() => undefined)
         .finally(() => this.#next());
     }, CHECK_MS);
@@ -69,8 +69,8 @@ export class Agreement {
       await this.#step.take(answers);
       return;
     }
-    if (waitsFor.join() === this.#told) return;
-    this.#told = waitsFor.join();
+    if (waitsFor.join() === this.#lastLogged) return;
+    this.#lastLogged = waitsFor.join();
     log.info({ waitsFor }, this.#step.waitText);
   }
 

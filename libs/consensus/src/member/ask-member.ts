@@ -2,7 +2,6 @@ import type { Introduction } from "@heddle/contracts/generated/heddle/v1/Introdu
 import type { IntroductionReply__Output } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import { introduceMethod } from "@heddle/rpc/proto";
 import type { FullIdentity } from "./identity.ts";
 
 const DEADLINE_MS = 1_500;
@@ -38,6 +37,8 @@ export async function introduce(
   request: Introduction,
   limits: { readonly deadlineMs: number; readonly signal?: AbortSignal | undefined },
 ): Promise<IntroductionReply__Output> {
+  // Loaded only now, for the Raft thread: a group of one needs none of the messages.
+  const { introduceMethod } = await import("@heddle/rpc/proto");
   const peer = new Peer(address, credentials);
   try {
     return await peer.unary(introduceMethod, request, limits);

@@ -7,8 +7,8 @@ import type {
   IntroductionReply,
   IntroductionReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import type { Member } from "../ports.ts";
 import { admissionProof } from "./admission.ts";
 import { introduce } from "./ask-member.ts";
@@ -33,7 +33,7 @@ export interface FormationOptions {
   readonly keys?: SecretKeys | undefined;
   /** Read at each try: it may come while this master waits. */
   readonly joinToken?: (() => string | undefined) | undefined;
-  readonly log: NodeLog;
+  readonly log: Log;
   readonly signal: AbortSignal;
   /** The highest cluster version that this master supports. */
   readonly newestVersion: number;
@@ -121,8 +121,8 @@ export class Formation {
     const token = joinToken?.();
     const admission = token && admissionProof(token, { name, nonce, address: own });
     const shown = admission ? { admission } : {};
-    const told = { name, nonce, address: own, peers: sortedNames(peers), supports };
-    const request = { ...told, secretsKeys: keys.ids, ...shown };
+    const introduction = { name, nonce, address: own, peers: sortedNames(peers), supports };
+    const request = { ...introduction, secretsKeys: keys.ids, ...shown };
     try {
       return await introduce(address, credentials, request, { deadlineMs: askDeadlineMs, signal });
     } catch (error) {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { SecretKeys } from "@heddle/base/secret-keys";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { type Identity, writeIdentity } from "./identity.ts";
 
 /** Longer than a change that was encoded before the key was agreed on may wait for a leader. */
@@ -25,7 +25,7 @@ interface MarksParts {
   readonly holdsSecrets: () => boolean;
   /** Encrypt what identity.json holds of secrets. */
   readonly keys: SecretKeys;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** Adds an entry that changes nothing to the log. */
   readonly addEntry: () => Promise<unknown>;
   readonly onError: (error: unknown) => void;

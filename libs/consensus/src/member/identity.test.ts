@@ -25,7 +25,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true }));
 
-it("an identity is read back as it was written", async () => {
+it("identity: is read back as it was written", async () => {
   await writeIdentity(directory, identity, NO_SECRET_KEYS);
   expect(await readIdentity(directory, NO_SECRET_KEYS)).toEqual(identity);
   const { beginning: _, ...later } = identity;
@@ -49,7 +49,7 @@ it("identity: any flipped bit of its file is detected", async () => {
   }
 });
 
-it("a file of an earlier version, without a checksum, is read and gets one", async () => {
+it("identity: a file of an earlier version, without a checksum, is read and gets one", async () => {
   await writeFile(path(), `${JSON.stringify(identity)}\n`);
   expect(await readIdentity(directory, NO_SECRET_KEYS)).toEqual(identity);
   await startIdentity(directory, "master-1", { newestVersion: 1 });

@@ -86,7 +86,7 @@ export async function checkHoldsNoLog(directory: string): Promise<void> {
   ] as const) {
     const names = await readdir(join(directory, part)).catch(noneIfMissing);
     if (!names.some((name) => name.endsWith(end))) continue;
-    const message = `${directory} has a log or snapshots, but its identity.json is gone or another's: nobody can tell which member they belong to. Restore that file, or empty the directory, and this master joins its group anew.`;
+    const message = `${directory} has a log or snapshots, but its identity.json is gone or another's: it is unknown which member they belong to. Restore that file, or empty the directory, and this master joins its group again.`;
     throw new AppError("server_error", message);
   }
 }
@@ -138,7 +138,7 @@ export async function readIdentity(
     return { ...identity, key: keys.openText(identity.key, KEY_PURPOSE) };
   }
   if (identity) return identity;
-  const message = `${path} is damaged: its content does not match its checksum, or is no identity. Restore that file, or empty the directory and start again, and this master joins its group anew.`;
+  const message = `${path} is damaged: its content does not match its checksum, or is no identity. Restore that file, or empty the directory and start again, and this master joins its group again.`;
   throw new AppError("server_error", message);
 }
 

@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { SecretKeys } from "@heddle/base/secret-keys";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import type { Step } from "./agreement.ts";
 
 interface KeyAgreementParts {
@@ -10,7 +10,7 @@ interface KeyAgreementParts {
   /** From this cluster version on the log can be encrypted. */
   readonly sinceVersion: number;
   readonly use: (id: string) => Promise<unknown>;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** Has the log encrypted with the first of this master's keys, once all members hold it. */

@@ -1,8 +1,8 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { Log } from "@heddle/observability/logger";
 import type { ConfChange } from "@heddle/raft/membership/conf-change";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import type { Member } from "../ports.ts";
 import type { FullIdentity } from "./identity.ts";
 import { supportedBy } from "./version-raise.ts";
@@ -31,7 +31,7 @@ interface MemberChangesParts {
   readonly control: ClusterRules;
   /** The ids of the keys that this master holds. */
   readonly secretsKeys: readonly string[];
-  readonly log: NodeLog;
+  readonly log: Log;
   /** Whether the member is connected here, or has answered the leader of late. */
   readonly isActive: (id: number) => Promise<boolean>;
   /** Uses up the join token of a new master; rejects where it shows none that is for it. */
@@ -58,8 +58,8 @@ export async function memberChanges(
   const { name, nonce, cluster } = own;
   const members = [...replica.members];
   const lastId = replica.nextMemberId - 1;
-  const told = { name, nonce, cluster, members, lastId };
-  const reply = { ...told, supports: control.newest, secretsKeys: [...secretsKeys] };
+  const known = { name, nonce, cluster, members, lastId };
+  const reply = { ...known, supports: control.newest, secretsKeys: [...secretsKeys] };
   if (from.member !== 0) {
     const votes = replica.status().members.some(({ id, votes }) => id === own.id && votes);
     const id = members.some((member) => member.id === from.member) ? from.member : 0;

@@ -1,16 +1,16 @@
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import type { Step } from "./agreement.ts";
 import type { MemberAnswer } from "./ask-member.ts";
 
 /** Masters of builds without cluster versions do not report one. */
-const UNTOLD_VERSION = 1;
+const UNREPORTED_VERSION = 1;
 
 interface VersionRaiseParts {
   /** The highest cluster version that this master supports. */
   readonly supported: number;
   readonly version: () => number;
   readonly raise: (version: number) => Promise<unknown>;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** Raises the cluster version to the highest that all members support. */
@@ -31,5 +31,5 @@ export function versionRaise({ supported, version, raise, log }: VersionRaisePar
 
 /** The version that a master which introduces itself supports. */
 export function supportedBy({ supports }: { readonly supports: number }): number {
-  return supports || UNTOLD_VERSION;
+  return supports || UNREPORTED_VERSION;
 }

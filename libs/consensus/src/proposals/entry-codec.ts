@@ -5,7 +5,7 @@ const TYPES: readonly Entry["type"][] = ["EntryNormal", "EntryConfChange", "Entr
 
 /** An entry as a record of the write-ahead log: its payload is one byte of type and the data. */
 export function entryRecord({ term, index, type, data }: Entry): WalRecord {
-  return { kind: WAL_KINDS.entry, term, index, payload: data, lead: TYPES.indexOf(type) };
+  return { kind: WAL_KINDS.entry, term, index, payload: data, prefixByte: TYPES.indexOf(type) };
 }
 
 /** Data is copied into pieces of this size, which are far cheaper than one buffer for each entry. */

@@ -23,7 +23,7 @@ function open(files: MemoryFiles, change: object = {}): Promise<DurableLog> {
 
 const append = (init: object) => createMessage({ type: "MsgStorageAppend", to: 1, ...init });
 
-test("a snapshot of its own never follows a newer one from the leader into the log", async () => {
+test("durable log: an own snapshot never replaces a newer one from the leader", async () => {
   const files = new MemoryFiles();
   const log = await open(files);
   await log.bootstrap(membership, []);
@@ -120,7 +120,7 @@ test("durable log: a missing first segment is refused, with the remedy", async (
   });
 });
 
-test("a snapshot keeps trailing entries in memory by their number and by their bytes", async () => {
+test("durable log: a snapshot keeps trailing entries, bounded by count and by bytes", async () => {
   for (const change of [{ trailingEntries: 3 }, { trailingBytes: 1_600 }]) {
     const files = new MemoryFiles();
     const log = await open(files, change);

@@ -175,7 +175,7 @@ export class DurableLog {
     const isThere = (await this.snapshots.list()).some(({ index }) => index === id.index);
     if (!isThere && id.index !== this.snapshotIndex) return;
     this.#options.onDamaged(damage, isThere ? "setAside" : "gone");
-    if (isThere) await this.snapshots.setAside(id);
+    if (isThere) await this.snapshots.quarantine(id);
   }
 
   close(): Promise<void> {

@@ -202,7 +202,7 @@ export class RaftReplica<Reply> {
   }
 
   #takeBack(refusal: Message): void {
-    const number = this.#handOvers.takeBack(refusal, this.#raw.standing, this.#tick);
+    const number = this.#handOvers.takeBack(refusal, this.#raw.basicStatus, this.#tick);
     if (number === undefined) return;
     for (const pending of [this.#proposals, this.#changes]) pending.takeBack(number);
   }
@@ -369,7 +369,7 @@ export class RaftReplica<Reply> {
 
   /** Hands waiting requests to Raft; true if that made work. */
   #handOverRequests(): boolean {
-    const { lead, term, role } = this.#raw.standing;
+    const { lead, term, role } = this.#raw.basicStatus;
     if (lead === NO_NODE) return false;
     if (this.#reads.hasWaiting) {
       this.#reads.ask(this.#tick, (context) => this.#raw.readIndex(context).ok);
@@ -388,7 +388,7 @@ export class RaftReplica<Reply> {
   };
 
   #send(messages: readonly Message[]): void {
-    const { commit } = this.#raw.standing;
+    const { commit } = this.#raw.basicStatus;
     const byKind = Map.groupBy(messages, ({ type, to }) => (type === "MsgSnap" ? NO_NODE : to));
     for (const [to, batch] of byKind) {
       if (to === NO_NODE) for (const message of batch) this.#sendSnapshot(message);
@@ -465,7 +465,7 @@ export class RaftReplica<Reply> {
 
   /** Learners become voters when they have caught up; so a new member never holds up a majority. */
   #promoteLearner(): void {
-    if (this.#raw.standing.role !== "leader") return;
+    if (this.#raw.basicStatus.role !== "leader") return;
     const { confState } = this.#applier.membership;
     const id = confState && learnerToPromote(this.#raw.status(), confState);
     if (id === undefined || this.#changes.hasWaiting) return;

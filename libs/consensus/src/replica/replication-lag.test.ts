@@ -25,7 +25,7 @@ it("lag: a follower that gets only heartbeats is behind, until it catches up", a
   await group.until("both know", () => !stuck.running.status().isBehind && seen().length === 0);
 });
 
-it("a follower that takes ever new entries is not behind", async () => {
+it("replication lag: a follower that keeps taking new entries is not behind", async () => {
   const group = new ReplicaGroup(3);
   await group.startAll();
   const leader = await group.elect();
@@ -66,7 +66,7 @@ it("lag: a member that was paused is behind until it knows the commit index", as
   await group.until("it has heard", () => !away.running.status().isBehind);
 });
 
-it("a member that is alone has missed nothing while it was away", async () => {
+it("replication lag: the only member has missed nothing while it was away", async () => {
   const group = new ReplicaGroup(1);
   await group.startAll();
   const { running } = await group.elect();

@@ -1,9 +1,8 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { type AppError, toAppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
 import { fromPlainCredentials, type NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
-import { locateMethod } from "@heddle/rpc/proto";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
 import { askMember } from "../member/ask-member.ts";
 import type { Member, Transport } from "../ports.ts";
@@ -300,6 +299,8 @@ class RaftThread {
   }
 
   async #locate(address: string): Promise<Endpoint> {
+    // Loaded only now: the messages of all services take 0.1 s, and a group of one needs none.
+    const { locateMethod } = await import("@heddle/rpc/proto");
     const peer = new Peer(address, this.#credentials);
     try {
       const { port } = await peer.unary(locateMethod, {}, { deadlineMs: locateDeadlineMs });
@@ -323,7 +324,7 @@ class RaftThread {
     return known.find((each) => each.id === id);
   }
 
-  #log(): NodeLog {
+  #log(): Log {
     const at = (level: "info" | "warn" | "error") => (fields: object, message: string) =>
       this.#outbox.post({ kind: "log", level, fields: { ...fields }, message });
     return { info: at("info"), warn: at("warn"), error: at("error") };

@@ -86,7 +86,7 @@ test("machine: a snapshot holds exactly the commands applied before it", async (
   ]);
 });
 
-test("a snapshot replaces the state; one that cannot be read to its end does not", async () => {
+test("remote machine: a whole snapshot replaces the state, a truncated one does not", async () => {
   await remote.apply([command(1, "old")]);
   await remote.restore(pieces("a", "b"));
   expect(machine.texts).toEqual(["a", "b"]);
@@ -98,7 +98,7 @@ test("a snapshot replaces the state; one that cannot be read to its end does not
   expect(machine.texts).toEqual(["a", "b"]);
 });
 
-test("no more is handed over than the main thread may have before it", async () => {
+test("remote machine: commands for the main thread are bounded by its window", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   machine.held = promise;
   const large = "x".repeat(1024 * 1024);
@@ -117,7 +117,7 @@ test("no more is handed over than the main thread may have before it", async () 
   expect(machine.texts).toHaveLength(6);
 });
 
-test("commands that take long let the event loop go on between them", async () => {
+test("remote machine: slow commands yield to the event loop between them", async () => {
   const apply = machine.apply.bind(machine);
   machine.apply = (commands) => {
     const untilMs = performance.now() + 15;

@@ -1,8 +1,8 @@
 import type { ErrorCode } from "@heddle/base/errors";
 import { AppError } from "@heddle/base/errors";
+import type { TlsMaterial } from "@heddle/pki/tls-identity";
 import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import type { PlainCredentials } from "@heddle/rpc/credentials";
-import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 import type { FullIdentity } from "../member/identity.ts";
 import type { Command, Member } from "../ports.ts";
 import {

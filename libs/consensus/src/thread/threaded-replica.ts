@@ -2,9 +2,9 @@ import { extname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { AppError, toAppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
 import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import type { Command, Member, StateMachine } from "../ports.ts";
 import { MachineTasks } from "./machine-tasks.ts";
 import {
@@ -23,7 +23,7 @@ export interface ThreadedReplicaOptions<Reply> extends Omit<RaftThreadOptions, "
   readonly credentials: NodeCredentials;
   /** Lives on this thread, and is only called between turns of its event loop. */
   readonly machine: StateMachine<Reply>;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** The log cannot go on; the owner must end the process. While it is opened, `open` rejects instead. */
   readonly onFatal: (error: AppError) => void;
   /** As of RaftReplica. */
@@ -43,8 +43,8 @@ const MAX_OPEN = 20_000;
 const SILENT_MS = 3_000;
 /** An older status may predate another leader's election: this is below any election timeout. */
 const FRESH_MS = 500;
-/** How long a status may wait for the thread's word, which is else taken to hang. */
-const WORD_MS = 1_000;
+/** How long a status waits for the thread's answer; after that the thread counts as hung. */
+const STATUS_TIMEOUT_MS = 1_000;
 
 /**
  * A Raft replica in a thread of its own, as the main thread sees it. What is said in one turn of the
@@ -70,10 +70,10 @@ export class ThreadedReplica<Reply> {
   #status: ThreadStatus | undefined;
   /** The latest term in which the state here had all that the leader of that term must know. */
   #leadsTerm = 0;
-  /** When the thread said something last; of the monotonic clock. */
-  #heardAtMs = performance.now();
+  /** When the thread last sent a message; of the monotonic clock. */
+  #lastMessageAtMs = performance.now();
   /** The time of the newest status, by `machineMs`. */
-  #toldAtMs = Number.NEGATIVE_INFINITY;
+  #statusAtMs = Number.NEGATIVE_INFINITY;
   /** The index of the last entry that was applied here, and whether that is behind the group's. */
   #applied = 0;
   #isBehind = false;
@@ -101,7 +101,7 @@ export class ThreadedReplica<Reply> {
       (error) => this.#fail(error),
     );
     this.#worker.on("message", (messages: readonly FromThread[]) => {
-      this.#heardAtMs = performance.now();
+      this.#lastMessageAtMs = performance.now();
       for (const message of messages) this.#take(message);
     });
     this.#worker.on("error", (error) => this.#fail(toAppError(error)));
@@ -137,8 +137,8 @@ export class ThreadedReplica<Reply> {
   }
 
   /**
-   * As of at most one tick ago, but for changes of role, leader and members, which come at once. While
-   * the thread hangs nothing comes, and what is known here may be old: that counts as being behind.
+   * As of at most one tick ago; changes of role, leader and members come at once. While the thread
+   * hangs, the status may be old: that counts as being behind.
    */
   status(): ThreadStatus {
     if (!this.#status) throw new Error("the replica is used before it was opened");
@@ -146,7 +146,7 @@ export class ThreadedReplica<Reply> {
     return {
       ...this.#status,
       leads: leads && this.#leadsTerm === term,
-      isBehind: this.#isBehind || performance.now() - this.#heardAtMs > SILENT_MS,
+      isBehind: this.#isBehind || performance.now() - this.#lastMessageAtMs > SILENT_MS,
       commit: Math.max(commit, this.#applied),
       applied: this.#applied,
     };
@@ -156,12 +156,12 @@ export class ThreadedReplica<Reply> {
    * The same, refreshed where this process may have been paused: a status from before the pause may be stale.
    */
   async statusAfterPauses(): Promise<ThreadStatus> {
-    const isFresh = () => machineMs() - this.#toldAtMs <= FRESH_MS;
+    const isFresh = () => machineMs() - this.#statusAtMs <= FRESH_MS;
     const status = this.status();
     if (status.isBehind || status.members.length === 1 || isFresh()) return status;
     await Promise.race([
       this.refresh().catch(() => undefined),
-      delay(WORD_MS, undefined, { ref: false }),
+      delay(STATUS_TIMEOUT_MS, undefined, { ref: false }),
     ]);
     const { isBehind, ...rest } = this.status();
     return { ...rest, isBehind: isBehind || !isFresh() };
@@ -171,7 +171,7 @@ export class ThreadedReplica<Reply> {
   async refresh(): Promise<void> {
     const askedAtMs = machineMs();
     await this.#call({ kind: "refresh" });
-    this.#toldAtMs = Math.max(this.#toldAtMs, askedAtMs);
+    this.#statusAtMs = Math.max(this.#statusAtMs, askedAtMs);
   }
 
   /** As RaftReplica.propose. */
@@ -296,12 +296,12 @@ export class ThreadedReplica<Reply> {
   }
 
   /**
-   * What the thread counts as applied may still wait for its turn here: that the lead is lost, and that
-   * the state is behind, counts at once; the opposite when all is applied that was handed over.
+   * Entries that the thread counts as applied may still be queued here.
+   * A lost lead, and being behind, count at once; the opposite once the queue is applied.
    */
   #onStatus(status: ThreadStatus, atMs: number): void {
     this.#status = status;
-    this.#toldAtMs = atMs;
+    this.#statusAtMs = atMs;
     this.#isBehind ||= status.isBehind;
     this.#tasks.afterwards(() => {
       this.#applied = Math.max(this.#applied, status.applied);

@@ -4,7 +4,7 @@ import { FRAME_KINDS, FrameReader, frameOf } from "./frames.ts";
 const bodies = ["", "a", "a longer body", "x".repeat(3_000)];
 const stream = Buffer.concat(bodies.map((body) => frameOf(FRAME_KINDS.hello, Buffer.from(body))));
 
-test("frames come out whole, whatever the pieces in which their bytes come", () => {
+test("frames: are decoded whole from pieces of any length", () => {
   for (const size of [1, 2, 4, 5, 6, 7, 100, stream.length]) {
     const reader = new FrameReader();
     const seen: string[] = [];
@@ -18,7 +18,7 @@ test("frames come out whole, whatever the pieces in which their bytes come", () 
   }
 });
 
-test("a stranger cannot make us keep more than a hello; who is known may send more", () => {
+test("frames: an unknown peer may send at most a hello, a known one more", () => {
   const long = frameOf(FRAME_KINDS.messages, Buffer.alloc(5_000));
   expect(() => new FrameReader().push(long.subarray(0, 5))).toThrow(/a frame of 5000 bytes/);
   const reader = new FrameReader();

@@ -26,7 +26,7 @@ function encode(): Buffer {
   return buffer;
 }
 
-test("messages come back as they were", () => {
+test("message codec: messages survive a round trip", () => {
   const decoded = decodeMessages(encode());
   expect(decoded).toHaveLength(samples.length);
   for (const [at, sample] of samples.entries()) {
@@ -38,7 +38,7 @@ test("messages come back as they were", () => {
   }
 });
 
-test("bytes that are cut short anywhere, or of an unknown kind, are refused", () => {
+test("message codec: bytes that are truncated or of an unknown kind are refused", () => {
   const whole = encode();
   const ends = new Set([0]);
   let at = 0;
@@ -54,7 +54,7 @@ test("bytes that are cut short anywhere, or of an unknown kind, are refused", ()
   expect(() => decodeMessages(whole)).toThrow(/unknown type/);
 });
 
-test("a message that is for its own node only is not encoded", () => {
+test("message codec: a message for its own node only is not encoded", () => {
   const local = createMessage({ type: "MsgHup", to: 1 });
   expect(() => encodeMessage(local, Buffer.alloc(100), 0)).toThrow(/must not leave/);
 });

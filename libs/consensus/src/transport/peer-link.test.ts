@@ -47,7 +47,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("messages of one turn leave in one frame", async () => {
+test("peer link: messages of one turn leave in one frame", async () => {
   link.send([append(4)]);
   link.send([createMessage({ type: "MsgHeartbeat", to: 2, from: 1 })]);
   expect(sink.frames).toEqual([]);
@@ -57,7 +57,7 @@ test("messages of one turn leave in one frame", async () => {
   ]);
 });
 
-test("a commit index alone travels with the next append", async () => {
+test("peer link: a commit index alone travels with the next append", async () => {
   link.send([commitOnly(4)]);
   await turn();
   expect(sink.frames).toEqual([]);
@@ -67,7 +67,7 @@ test("a commit index alone travels with the next append", async () => {
   expect(sink.frames[0]?.map(({ entries }) => entries.length)).toEqual([1]);
 });
 
-test("a commit index alone leaves by itself soon where nothing else does", async () => {
+test("peer link: a commit index alone leaves after a short delay without an append", async () => {
   link.send([commitOnly(4)]);
   await turn();
   vi.advanceTimersByTime(10);
@@ -81,7 +81,7 @@ test("link: a commit index that no later append carries is kept", async () => {
   expect(sink.frames[0]?.map(({ commit }) => commit)).toEqual([4, 3]);
 });
 
-test("nothing leaves while the connection cannot take more, nor is kept without one", async () => {
+test("peer link: sends nothing under back-pressure, keeps nothing while disconnected", async () => {
   sink.takes = false;
   link.send([append(1)]);
   await turn();
@@ -94,7 +94,7 @@ test("nothing leaves while the connection cannot take more, nor is kept without 
   expect(link.send([append(3)])).toBe(false);
 });
 
-test("more than a member's queue holds is dropped", () => {
+test("peer link: messages beyond the queue's bound are dropped", () => {
   const many = Array.from({ length: 4_096 }, () => append(1));
   expect(link.send(many)).toBe(true);
   expect(link.send([append(1)])).toBe(false);
@@ -111,7 +111,7 @@ test("link: queued messages are sent to a removed member before the end", () => 
   expect(link.send([append(6)])).toBe(false);
 });
 
-test("a connection that is replaced or cut ends at once, with what waits", () => {
+test("peer link: a replaced or cut connection ends at once and drops its queue", () => {
   link.send([commitOnly(5)]);
   link.detach();
   expect(sink.frames).toEqual([]);

@@ -88,7 +88,7 @@ export class PeerLink {
     if (!this.#sink || isFull) return false;
     for (const queued of added) this.#queue.push(queued);
     this.#queuedBytes += bytes;
-    if (messages.every(tellsCommitOnly)) this.#flushLater();
+    if (messages.every(hasCommitOnly)) this.#flushLater();
     else this.#flushSoon();
     return true;
   }
@@ -163,7 +163,7 @@ interface Queued {
   readonly bytes: number;
 }
 
-function tellsCommitOnly({ type, entries }: Message): boolean {
+function hasCommitOnly({ type, entries }: Message): boolean {
   return type === "MsgApp" && entries.length === 0;
 }
 
@@ -172,7 +172,7 @@ function withoutOvertaken(batch: readonly Queued[]): readonly Queued[] {
   if (batch.length === 1) return batch;
   return batch.filter(({ message }, at) => {
     const next = batch[at + 1]?.message;
-    if (!next || !tellsCommitOnly(message) || next.type !== "MsgApp") return true;
+    if (!next || !hasCommitOnly(message) || next.type !== "MsgApp") return true;
     const { term, index, commit } = message;
     return next.term !== term || next.index < index || next.commit < commit;
   });

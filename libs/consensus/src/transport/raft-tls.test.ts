@@ -1,16 +1,16 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { connect as connectTls } from "node:tls";
-import { createMessage, type Message } from "@heddle/raft/core/message";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
 import {
   type CertificateAuthority,
   createAuthority,
   requestCertificate,
   signNode,
-} from "@heddle/rpc/pki/certificate-authority";
-import type { NodeRole } from "@heddle/rpc/pki/node-name";
-import { TlsIdentity, validityOf } from "@heddle/rpc/pki/tls-identity";
+} from "@heddle/pki/certificate-authority";
+import type { NodeRole } from "@heddle/pki/node-name";
+import { TlsIdentity, validityOf } from "@heddle/pki/tls-identity";
+import { createMessage, type Message } from "@heddle/raft/core/message";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { afterEach, beforeAll, expect, test, vi } from "vitest";
 import type { Member } from "../ports.ts";
 import { type Hello, helloFrame, readHello } from "./hello.ts";
@@ -117,7 +117,7 @@ async function greet(port: number, tls: TlsIdentity): Promise<Hello> {
   }
 }
 
-test("masters with certificates of one authority carry messages and snapshots", async () => {
+test("Raft TLS: masters with certificates of one CA carry messages and snapshots", async () => {
   const one = await open(1, withTls(await certificate("m1")));
   const two = await open(2, withTls(await certificate("m2")));
   acquaint(one, two);
@@ -217,7 +217,7 @@ test("TLS: a master's certificate authorizes that master alone, in both directio
   expect(one.transport.connected).toEqual([]);
 });
 
-test("no connection outlives its certificates; the next one is opened by itself", async () => {
+test("Raft TLS: no connection outlives its certificates; the next one opens by itself", async () => {
   const [own, other] = [await certificate("m1"), await certificate("m2")];
   const one = await open(1, withTls(own));
   const two = await open(2, withTls(other));
@@ -231,7 +231,7 @@ test("no connection outlives its certificates; the next one is opened by itself"
   await connected(one, two);
 });
 
-test("without a certificate there must be a token", () => {
+test("Raft TLS: without a certificate there must be a token", () => {
   const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
   const identity = {
     ...{ version: 1 as const, name: "m1", nonce: "", cluster: "c", id: 1, incarnation: 1 },

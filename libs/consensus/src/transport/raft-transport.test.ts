@@ -1,7 +1,7 @@
 import { connect } from "node:net";
+import type { Log } from "@heddle/observability/logger";
 import { createMessage, type Message } from "@heddle/raft/core/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { proveToListener, type TokenHolder } from "@heddle/rpc/token/handshake";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
@@ -52,7 +52,7 @@ afterEach(() => {
 async function open(
   id: number,
   credentials: NodeCredentials = byToken,
-  log: NodeLog = silent,
+  log: Log = silent,
 ): Promise<Node> {
   const identity = identityOf(id);
   const transport = new RaftTransport({
@@ -83,7 +83,7 @@ async function open(
   return node;
 }
 
-test("one connection for each pair carries messages both ways", async () => {
+test("Raft transport: one connection for each pair carries messages both ways", async () => {
   const [one, two] = [await open(1), await open(2)];
   await expect
     .poll(() => one.transport.connected.includes(2) && two.transport.connected.includes(1), PATIENT)
@@ -96,7 +96,7 @@ test("one connection for each pair carries messages both ways", async () => {
   expect(one.transport.send(4, [createMessage({ type: "MsgHeartbeat", to: 4 })])).toBe(false);
 });
 
-test("a snapshot of many pieces arrives whole; one whose pieces fail is refused", async () => {
+test("Raft transport: a snapshot of many pieces arrives whole, or is refused", async () => {
   const [one, two] = [await open(1), await open(2)];
   const message = createMessage({ type: "MsgSnap", to: 2, from: 1, term: 3 });
   const detail = { confState, members, lastId: 4 };
@@ -118,7 +118,7 @@ test("a snapshot of many pieces arrives whole; one whose pieces fail is refused"
   expect(two.snapshots).toHaveLength(1);
 });
 
-test("what cannot be read ends the connection, and says so", async () => {
+test("Raft transport: unreadable bytes end the connection with a logged reason", async () => {
   const errors: object[] = [];
   const error = (fields: object, message: string) => errors.push({ ...fields, message });
   const { port } = await open(4, byToken, { ...silent, error });
@@ -175,7 +175,7 @@ test("transport: strangers, removed members and older processes get the reason",
   await expect(ask(frameOf(FRAME_KINDS.ping, Buffer.from("{}")))).rejects.toThrow(/this version/);
 });
 
-test("a member that was removed while it was gone is looked for no more", async () => {
+test("Raft transport: does not reconnect to a member removed while it was away", async () => {
   const { transport } = await open(1);
   const times = (address: string) => lookedFor.filter((each) => each === address).length;
   await expect.poll(() => times("m2") > 1 && times("m4") > 1, PATIENT).toBe(true);
@@ -208,7 +208,7 @@ test("the cluster token alone: no member's name and no new member's id opens the
   expect(await greet(port, as(7, keyOf(7)), named("m7"))).toMatchObject({ from: 4, to: 7 });
 });
 
-test("a member of a build without keys is known by the token and its name", async () => {
+test("Raft transport: a member of a build without keys has the token and its name", async () => {
   const node = await open(4);
   node.transport.setMembers([{ ...memberOf(1), nonce: "0123456789abcdef0123456789abcdef" }]);
   const hello = { format: 1 as const, cluster: "c", from: 1, to: 4, incarnation: 7 };
@@ -216,7 +216,7 @@ test("a member of a build without keys is known by the token and its name", asyn
   expect(await greet(node.port, () => frame)).toMatchObject({ from: 4, to: 1 });
 });
 
-test("a member that speaks in another's name is cut off, but for what it forwards", async () => {
+test("Raft transport: cuts off a member that uses another's id, except when forwarding", async () => {
   const errors: object[] = [];
   const error = (fields: object) => errors.push(fields);
   const [one, two] = [await open(1), await open(2, byToken, { ...silent, error })];

@@ -2,9 +2,9 @@ import type { Server, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
 import type { Message, MessageType } from "@heddle/raft/core/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import type { FullIdentity } from "../member/identity.ts";
 import type { Member, OutgoingSnapshot, Transport } from "../ports.ts";
@@ -60,7 +60,7 @@ export interface RaftTransportOptions {
   readonly credentials: NodeCredentials;
   /** host:port by name: where a member is now, whatever the group remembers of it. */
   readonly addresses: ReadonlyMap<string, string>;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** Asks the member at an address (host:port of its gRPC server) where its transport listens. */
   readonly locate: (address: string, to: number) => Promise<Endpoint>;
   /** Asks the group for a member that is not known here yet. */

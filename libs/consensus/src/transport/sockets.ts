@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { createServer, connect as dialPlain, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, connect as dialTls, type TLSSocket } from "node:tls";
 import { AppError, toAppError } from "@heddle/base/errors";
+import type { TlsIdentity } from "@heddle/pki/tls-identity";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { checkDialler, type ProvenClaim, proveToListener } from "@heddle/rpc/token/handshake";
 
 /** Where a member listens for the others. */

@@ -3,7 +3,7 @@ import type { Message } from "./message.ts";
 import type { Raft } from "./raft.ts";
 import { isMember, NO_NODE, type Snapshot } from "./state.ts";
 
-/** Takes in entries from the leader of this term, and acknowledges or rejects them. */
+/** Processes entries from the leader of this term, and acknowledges or rejects them. */
 export function handleAppend(raft: Raft, message: Message): void {
   const { log } = raft;
   const { from: to, index, logTerm, entries } = message;
@@ -24,8 +24,8 @@ export function handleAppend(raft: Raft, message: Message): void {
     theirs: logTerm,
     from: to,
   });
-  // The leader's log has no term above logTerm up to this index, so nothing here that has one can
-  // match; the hint skips all of it at once.
+  // The leader's log has no term above logTerm up to this index, so no entry here with a higher
+  // term can match. The hint skips all of them at once.
   const hint = log.findConflictByTerm(Math.min(index, log.lastIndex), logTerm);
   raft.send({
     type: "MsgAppResp",
@@ -37,13 +37,13 @@ export function handleAppend(raft: Raft, message: Message): void {
   });
 }
 
-/** Takes in a heartbeat from the leader of this term. */
+/** Processes a heartbeat from the leader of this term. */
 export function handleHeartbeat(raft: Raft, message: Message): void {
   raft.log.commitTo(message.commit);
   raft.send({ type: "MsgHeartbeatResp", to: message.from, context: message.context });
 }
 
-/** Takes in a snapshot from the leader of this term, if it is news; one that is missing is not. */
+/** Processes a snapshot from the leader of this term; an old or missing one is ignored. */
 export function handleSnapshot(raft: Raft, message: Message): void {
   const { snapshot, from: to } = message;
   if (!snapshot) return;
@@ -53,7 +53,7 @@ export function handleSnapshot(raft: Raft, message: Message): void {
   raft.send({ type: "MsgAppResp", to, index: restored ? raft.log.lastIndex : commit });
 }
 
-/** Puts a snapshot in place of log and configuration; false if there is no need or no right to. */
+/** Replaces log and configuration with a snapshot; false if it is unnecessary or not permitted. */
 function restore(raft: Raft, snapshot: Snapshot): boolean {
   const { log, trace } = raft;
   if (snapshot.index <= log.committed) return false;

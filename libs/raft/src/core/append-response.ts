@@ -4,7 +4,7 @@ import type { Raft } from "./raft.ts";
 import { handleReadAck, releasePostponedReads } from "./reads.ts";
 import { broadcastAppend, maybeCommit, sendAppend } from "./replication.ts";
 
-/** Takes in a member's answer to an append or a snapshot, or the leader's own. */
+/** Processes a member's answer to an append or a snapshot, or the leader's own. */
 export function handleAppendResponse(raft: Raft, message: Message, progress: Progress): void {
   progress.recentActive = true;
   if (message.reject) handleRejection(raft, message, progress);
@@ -12,9 +12,9 @@ export function handleAppendResponse(raft: Raft, message: Message, progress: Pro
 }
 
 /**
- * Finds where the logs may meet and sends from there. The member named the entry up to which its
- * log has terms that ours could have at the probed index; below, whatever has a higher term here
- * than that entry cannot match either. So a probe is needed at most once per term, not per entry.
+ * Finds where the logs may match and sends from there. The member's hint is its last entry whose
+ * term the leader's log could have at the probed index. Below it, entries here of a higher term
+ * cannot match either, so it takes at most one probe per term.
  */
 function handleRejection(raft: Raft, message: Message, progress: Progress): void {
   const { from, index } = message;
@@ -30,7 +30,7 @@ function handleRejection(raft: Raft, message: Message, progress: Progress): void
 
 function handleAcknowledgement(raft: Raft, message: Message, progress: Progress): void {
   const { from, index } = message;
-  // An acknowledgement with nothing new still shows a probed member to be reachable again.
+  // An acknowledgement that is not new still proves that a probed member is reachable again.
   const isNews = progress.maybeUpdate(index);
   if (!isNews && !(progress.match === index && progress.state === "probe")) return;
   advanceState(raft, message, progress);
@@ -57,14 +57,14 @@ function advanceState(raft: Raft, message: Message, progress: Progress): void {
   } else if (progress.state === "replicate") {
     progress.inflights.freeUpTo(message.index);
   } else if (progress.match + 1 >= raft.log.firstIndex) {
-    // Any snapshot that reaches our log will do; it need not be the one that we sent.
+    // Any snapshot that reaches the leader's log ends the wait, not only the one sent.
     raft.trace?.({ kind: "snapshotRecovered", ...raft.stamp, to: message.from, progress });
     progress.becomeProbe();
     progress.becomeReplicate();
   }
 }
 
-/** Takes in a heartbeat's answer: the member is alive, so appends flow again. */
+/** Processes a heartbeat's answer: the member is alive, so appends resume. */
 export function handleHeartbeatResponse(raft: Raft, message: Message, progress: Progress): void {
   progress.recentActive = true;
   progress.appendsPaused = false;
@@ -74,10 +74,10 @@ export function handleHeartbeatResponse(raft: Raft, message: Message, progress: 
   handleReadAck(raft, message);
 }
 
-/** Takes in the driver's report on a snapshot that it sent. */
+/** Processes the driver's report on a snapshot that it sent. */
 export function handleSnapshotStatus(raft: Raft, message: Message, progress: Progress): void {
   if (progress.state !== "snapshot") return;
-  // After a failure the snapshot must not count as delivered, so it is forgotten first.
+  // A failed snapshot must not count as delivered, so it is dropped first.
   if (message.reject) progress.pendingSnapshot = 0;
   progress.becomeProbe();
   const kind = message.reject ? "snapshotFailed" : "snapshotSucceeded";
@@ -86,7 +86,7 @@ export function handleSnapshotStatus(raft: Raft, message: Message, progress: Pro
   progress.appendsPaused = true;
 }
 
-/** Takes in the driver's report that a message was lost, so appends in flight may be lost too. */
+/** Processes the driver's report of a lost message; appends in flight may be lost too. */
 export function handleUnreachable(raft: Raft, message: Message, progress: Progress): void {
   if (progress.state === "replicate") progress.becomeProbe();
   raft.trace?.({ kind: "unreachable", ...raft.stamp, to: message.from, progress });

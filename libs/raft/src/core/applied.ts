@@ -6,7 +6,7 @@ import type { Raft } from "./raft.ts";
 import { releaseUncommitted } from "./replication.ts";
 import type { Snapshot } from "./state.ts";
 
-/** Takes in that entries were applied. */
+/** Records that entries were applied. */
 export function entriesApplied(raft: Raft, entries: readonly Entry[]): void {
   const last = entries.at(-1);
   if (!last) return;
@@ -14,7 +14,7 @@ export function entriesApplied(raft: Raft, entries: readonly Entry[]): void {
   releaseUncommitted(raft, payloadBytes(entries));
 }
 
-/** Takes in that a snapshot was restored and is durable. */
+/** Records that a snapshot was restored and is durable. */
 export function snapshotApplied(raft: Raft, snapshot: Snapshot): void {
   raft.log.stableSnapshotTo(snapshot.index);
   appliedTo(raft, snapshot.index, 0);
@@ -25,7 +25,7 @@ function appliedTo(raft: Raft, index: number, bytes: number): void {
   raft.log.appliedTo(applied, bytes);
   const { config } = raft.tracker;
   if (!config.autoLeave || applied < raft.pendingConfIndex || raft.role !== "leader") return;
-  // A transfer of leadership may refuse the proposal; then it is tried again with the next entry.
+  // During a leadership transfer the proposal may be refused; the next applied entry retries it.
   const leave = { ...AUTO_LEAVE, term: 0, index: 0 };
   const proposal = createMessage({ type: "MsgProp", to: raft.id, entries: [leave] });
   const kind = stepLeader(raft, proposal).ok ? "autoLeaveStarted" : "autoLeaveDropped";

@@ -3,9 +3,9 @@ import { countVote } from "./election.ts";
 import type { Message } from "./message.ts";
 import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 
-/** What a candidate or pre-candidate does with a message of its term. */
+/** Processes a message of its term as candidate or pre-candidate. */
 export function stepCandidate(raft: Raft, message: Message): StepResult {
-  // An answer to the pre-vote may arrive when the real vote is on already; it does not count there.
+  // An answer to the pre-vote may arrive during the real vote, where it does not count.
   const awaited = raft.role === "preCandidate" ? "MsgPreVoteResp" : "MsgVoteResp";
   switch (message.type) {
     case "MsgProp":

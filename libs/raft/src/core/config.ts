@@ -4,26 +4,30 @@ import type { Storage } from "../log/storage.ts";
 import { isStorageThread } from "./message.ts";
 import type { TraceSink } from "./trace.ts";
 
-/** How a node is set up. Times are in ticks, whose length is the driver's choice. */
+/** The options of a node. Times are in ticks, whose length the driver chooses. */
 export interface RaftConfig {
-  /** This node; positive and never used again for another one. */
+  /** The id of this node; positive and never reused for another one. */
   readonly id: number;
-  /** A follower campaigns after this many ticks of silence, up to twice as many at random. */
+  /** A follower campaigns after this many ticks without a leader, up to twice as many at random. */
   readonly electionTicks: number;
-  /** A leader sends heartbeats every so many ticks; a tenth of electionTicks is usual. */
+  /** The ticks between heartbeats of a leader; a tenth of electionTicks is usual. */
   readonly heartbeatTicks: number;
   readonly storage: Storage;
-  /** Draws the election timeouts. */
+  /** The source of the random election timeouts. */
   readonly random: Random;
   /** The last index that the application has applied durably; 0 means the snapshot's index. */
   readonly applied?: number;
-  /** Storage by messages to the append and apply threads in place of `advance`. Default false. */
+  /**
+   * Storage writes are messages to the append and apply threads, without `advance`. Default false.
+   */
   readonly asyncStorageWrites?: boolean;
   /** The bytes of entries in one append, if more than one; 0 for one entry. Default 1 MiB. */
   readonly maxMessageBytes?: number;
-  /** The bytes of entries handed over and not applied yet. Default maxMessageBytes. */
+  /**
+   * The bytes of entries passed to the application and not applied yet. Default maxMessageBytes.
+   */
   readonly maxApplyingBytes?: number;
-  /** The payload bytes that a leader accepts ahead of commit. Default 64 MiB. */
+  /** The payload bytes that a leader accepts ahead of the commit index. Default 64 MiB. */
   readonly maxUncommittedBytes?: number;
   /** The appends in flight to one peer. Default 256. */
   readonly maxInflightMessages?: number;
@@ -31,44 +35,44 @@ export interface RaftConfig {
   readonly maxInflightBytes?: number;
   /** The reads that wait for confirmation. Default 65,536. */
   readonly maxPendingReads?: number;
-  /** A leader that hears from no quorum for electionTicks steps down. Default true. */
+  /** A leader without responses from a quorum for electionTicks steps down. Default true. */
   readonly checkQuorum?: boolean;
-  /** A node asks whether it could win before it raises its term. Default true. */
+  /** A node first runs a pre-vote, and raises its term only if it could win. Default true. */
   readonly preVote?: boolean;
   /**
-   * Reads are confirmed by a quorum, or (`lease`) by the belief that no other leader can exist yet,
-   * which is wrong where clocks differ. Only for tests; needs checkQuorum. Default `quorum`.
+   * How reads are confirmed: by a quorum, or by the `lease`, which is wrong where clocks differ.
+   * The lease is only for tests and needs checkQuorum. Default `quorum`.
    */
   readonly readMode?: "quorum" | "lease";
-  /** A follower refuses proposals in place of sending them to the leader. Default false. */
+  /** A follower refuses proposals and does not forward them to the leader. Default false. */
   readonly disableProposalForwarding?: boolean;
   /** The leader does not check conf changes against its active configuration. Default false. */
   readonly disableConfChangeValidation?: boolean;
   /**
-   * A leader that is removed or demoted steps down at once, and the others wait for a timeout; not
-   * together with handOverOnRemoval. Default false.
+   * A leader that is removed or demoted steps down at once, and the others wait for a timeout. It
+   * excludes handOverOnRemoval. Default false.
    */
   readonly stepDownOnRemoval?: boolean;
   /**
-   * A leader that is removed or demoted brings a voter up to date and hands leadership to it.
+   * A leader that is removed or demoted brings a voter up to date and transfers leadership to it.
    * Default: unless stepDownOnRemoval.
    */
   readonly handOverOnRemoval?: boolean;
   /**
-   * A refused vote tells the candidate what is committed, so that it can apply a membership change
-   * which it has and whose commit it has not heard of; else it might need the vote of a node that
-   * was removed, and that node might know a longer log and refuse it for ever. Default true.
+   * A rejected vote carries the commit index, so the candidate can apply a membership change whose
+   * commit it does not know. Otherwise it might need the vote of a removed node, which rejects it
+   * forever if its log is longer. Default true.
    */
   readonly commitInRefusedVotes?: boolean;
   /**
-   * A non-leader whose ticks come this many at once restarts its election timer in place of
-   * counting them, as it was asleep and its mail is unread. Default half of electionTicks.
+   * A non-leader that gets this many ticks at once restarts its election timer and does not count
+   * them. It was suspended, and its messages are unread. Default half of electionTicks.
    */
   readonly lateTicks?: number;
   readonly trace?: TraceSink | undefined;
 }
 
-/** A RaftConfig with every default in place. */
+/** A RaftConfig with all defaults filled in. */
 export type ResolvedConfig = Required<Omit<RaftConfig, "trace">> & Pick<RaftConfig, "trace">;
 
 const MIB = 1024 * 1024;

@@ -6,18 +6,18 @@ import type { Raft } from "./raft.ts";
 import { appendEntries, broadcastAppend } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
 
-/** How an election began: a trial run, a real one, or one that the old leader asked for. */
+/** The kind of an election: a pre-vote, a real one, or one requested by the old leader. */
 type CampaignType = "preElection" | "election" | "transfer";
 
-/** What a vote request carries as context if the old leader asked for the election. */
+/** The context of a vote request if the old leader requested the election. */
 const TRANSFER_CONTEXT: Uint8Array = Uint8Array.from([1]);
 
-/** True if a vote request comes from a leadership transfer, which no lease stands against. */
+/** True if a vote request is part of a leadership transfer, which overrides the lease. */
 export function isTransferVote(message: Message): boolean {
   return message.context.length === 1 && message.context[0] === TRANSFER_CONTEXT[0];
 }
 
-/** Starts an election, unless this node leads already or may not lead. */
+/** Starts an election, unless this node already leads or may not lead. */
 export function startElection(raft: Raft, type: CampaignType): void {
   if (raft.role === "leader") {
     raft.trace?.({ kind: "hupIgnoredAsLeader", ...raft.stamp });
@@ -27,7 +27,7 @@ export function startElection(raft: Raft, type: CampaignType): void {
     raft.trace?.({ kind: "unpromotable", ...raft.stamp });
     return;
   }
-  // A committed change that is not applied yet may have taken this node's right to lead.
+  // A committed change that is not applied yet may have removed this node as a voter.
   if (hasUnappliedConfChange(raft)) {
     raft.trace?.({ kind: "pendingConfChanges", ...raft.stamp });
     return;
@@ -71,19 +71,19 @@ function campaign(raft: Raft, type: CampaignType): void {
   }
 }
 
-/** Takes in an answer to a vote request, and wins or loses the election if it decides. */
+/** Counts an answer to a vote request, and wins or loses the election if it is decisive. */
 export function countVote(raft: Raft, message: Message): void {
   const { type, from } = message;
   const { trace, tracker } = raft;
-  if (message.reject && learnCommit(raft, message)) return;
+  if (message.reject && adoptCommit(raft, message)) return;
   trace?.({ kind: "voteReceived", ...raft.stamp, type, from, granted: !message.reject });
   tracker.recordVote(from, !message.reject);
   const { granted, rejected, result } = tracker.tallyVotes();
   trace?.({ kind: "voteTally", ...raft.stamp, type, granted, rejected });
   if (result === "lost") raft.becomeFollower(raft.term, NO_NODE);
   if (result !== "won") return;
-  // Others may answer before this node's own term and vote are durable. Were it to lead now and to
-  // crash, it could be elected again in the same term, which would then have had two leaders.
+  // Others may answer before this node's own term and vote are durable. If it led now and crashed,
+  // it could be elected again in the same term, which would then have had two leaders.
   if (raft.role === "candidate" && !tracker.hasVoted(raft.id)) return;
   if (raft.role === "preCandidate") {
     campaign(raft, "election");
@@ -94,10 +94,10 @@ export function countVote(raft: Raft, message: Message): void {
 }
 
 /**
- * Takes over the commit index of a refused vote if this log has that very entry. True if there is a
- * membership change to apply now, which may change who has a say in the election.
+ * Adopts the commit index of a rejected vote if this log has that very entry. True if a membership
+ * change must be applied now, which may change the voters of the election.
  */
-function learnCommit(raft: Raft, { logTerm: term, commit: index }: Message): boolean {
+function adoptCommit(raft: Raft, { logTerm: term, commit: index }: Message): boolean {
   if (!raft.log.maybeCommit({ term, index }) || !hasUnappliedConfChange(raft)) return false;
   raft.becomeFollower(raft.term, NO_NODE);
   return true;
@@ -112,7 +112,7 @@ function becomeLeader(raft: Raft): void {
   invariant(self !== undefined, () => "a node outside of the configuration became leader");
   self.becomeReplicate();
   self.recentActive = true;
-  // A conf change may wait anywhere in the log; none is proposed until all of it is applied.
+  // A conf change may be anywhere in the log; none is proposed until all of it is applied.
   raft.pendingConfIndex = raft.log.lastIndex;
   // Earlier entries can only be committed together with one of this term (Raft, 5.4.2).
   const accepted = appendEntries(raft, [{ type: "EntryNormal", data: NO_DATA }]);

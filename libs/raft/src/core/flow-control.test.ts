@@ -19,7 +19,7 @@ function appended(node: TestNode, value: string) {
 }
 
 describe("appends in flight", () => {
-  it("stop at the number of messages and go on with the acknowledgement", () => {
+  it("stop at the number of messages and resume with the acknowledgement", () => {
     const node = leader({ maxInflightMessages: 2 });
     expect(appended(node, "a")).toEqual(["a"]);
     expect(appended(node, "b")).toEqual(["b"]);
@@ -38,7 +38,7 @@ describe("appends in flight", () => {
     expect(appended(node, "more")).toEqual([]);
   });
 
-  it("that are all lost are found out by an empty append after a heartbeat's answer", () => {
+  it("that are all lost are detected by an empty append after a heartbeat's answer", () => {
     const node = leader({ maxInflightMessages: 1 });
     appended(node, "lost");
     const beat = createMessage({ type: "MsgHeartbeatResp", to: 1, from: 2, term: 2 });
@@ -56,7 +56,7 @@ describe("appends in flight", () => {
     expect(again.flatMap(({ entries }) => entries.map(text))).toEqual(["lost"]);
   });
 
-  it("go one at a time after a peer was reported unreachable", () => {
+  it("are sent one at a time after a peer was reported unreachable", () => {
     const node = leader();
     node.raw.reportUnreachable(2);
     expect(node.status.progress.get(2)?.state).toBe("probe");
@@ -80,7 +80,7 @@ describe("sizes", () => {
     ]);
   });
 
-  it("a leader refuses proposals beyond maxUncommittedBytes, and takes them after the commit", () => {
+  it("a leader refuses proposals beyond maxUncommittedBytes until the commit", () => {
     const node = leader({ maxUncommittedBytes: 10 });
     expect(node.raw.propose(bytes("123456")).ok).toBe(true);
     const refused = { ok: false, error: "dropped", reason: "tooManyUncommitted" };
@@ -91,7 +91,7 @@ describe("sizes", () => {
     expect(node.raw.propose(bytes("123456")).ok).toBe(true);
   });
 
-  it("one proposal is taken whatever its size", () => {
+  it("one proposal is accepted whatever its size", () => {
     expect(leader({ maxUncommittedBytes: 10 }).raw.propose(new Uint8Array(1000)).ok).toBe(true);
   });
 
@@ -110,7 +110,7 @@ describe("sizes", () => {
     expect(sizes).toEqual([2, 2]);
   });
 
-  it("an empty batch of proposals is taken and changes nothing", () => {
+  it("an empty batch of proposals is accepted and changes nothing", () => {
     const node = leader();
     expect(node.raw.proposeAll([]).ok).toBe(true);
     expect(node.work()).toEqual([]);
@@ -118,7 +118,7 @@ describe("sizes", () => {
 });
 
 describe("snapshots", () => {
-  /** Node 1 as leader whose log begins at 6, and node 2 that has nothing after 1. */
+  /** Node 1 as leader whose log begins at 6, and node 2 with no entries after 1. */
   function withSnapshotPending(): TestNode {
     const node = new TestNode(1, { voters: [1, 2], terms: [1, 1, 1, 1], commit: 5 });
     node.work();
@@ -146,13 +146,13 @@ describe("snapshots", () => {
     expect(appended(node, "later")).toEqual([]);
   });
 
-  it("that were delivered move the next append behind them", () => {
+  it("that were delivered move the next append to the entry after them", () => {
     const node = withSnapshotPending();
     node.raw.reportSnapshot(2, "delivered");
     expect(node.status.progress.get(2)).toMatchObject({ state: "probe", next: 6, paused: true });
   });
 
-  it("that failed are tried again after a heartbeat's answer", () => {
+  it("that failed are retried after a heartbeat's answer", () => {
     const node = withSnapshotPending();
     node.raw.reportSnapshot(2, "failed");
     expect(node.status.progress.get(2)).toMatchObject({ state: "probe", next: 1 });
@@ -160,7 +160,7 @@ describe("snapshots", () => {
     expect(sent).toMatchObject([{ type: "MsgSnap" }]);
   });
 
-  it("end when the follower acknowledges what reaches the leader's log", () => {
+  it("end when the follower acknowledges an entry of the leader's log", () => {
     const node = withSnapshotPending();
     node.take(createMessage({ type: "MsgAppResp", to: 1, from: 2, term: 2, index: 5 }));
     expect(node.status.progress.get(2)).toMatchObject({ state: "replicate", match: 5, next: 7 });
@@ -179,7 +179,7 @@ describe("snapshots", () => {
     expect(node.status.applied).toBe(9);
   });
 
-  it("that a follower's log already holds only move its commit index", () => {
+  it("that a follower's log already contains only move its commit index", () => {
     const node = new TestNode(2, { terms: [1, 1, 1] });
     const snapshot = { index: 3, term: 1, confState: node.confState, data: bytes("") };
     node.take(createMessage({ type: "MsgSnap", to: 2, from: 1, term: 1, snapshot }));

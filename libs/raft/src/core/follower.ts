@@ -4,7 +4,7 @@ import type { Message } from "./message.ts";
 import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { NO_NODE } from "./state.ts";
 
-/** What a follower does with a message of its term. */
+/** Processes a message of its term as follower. */
 export function stepFollower(raft: Raft, message: Message): StepResult {
   switch (message.type) {
     case "MsgProp":
@@ -35,7 +35,7 @@ export function stepFollower(raft: Raft, message: Message): StepResult {
       return STEPPED;
     case "MsgTimeoutNow":
       raft.trace?.({ kind: "timeoutNowReceived", ...raft.stamp, peer: message.from });
-      // The old leader vouches for this election, so a pre-vote would only cost a round trip.
+      // The old leader requested this election, so a pre-vote would only cost a round trip.
       startElection(raft, "transfer");
       return STEPPED;
   }

@@ -15,7 +15,7 @@ import { appendEntries, broadcastAppend, broadcastHeartbeat } from "./replicatio
 import { NO_NODE } from "./state.ts";
 import { transferLeadership } from "./transfer.ts";
 
-/** What a leader does with a message of its term. */
+/** Processes a message of its term as leader. */
 export function stepLeader(raft: Raft, message: Message): StepResult {
   switch (message.type) {
     case "MsgBeat":
@@ -46,7 +46,7 @@ function stepMember(raft: Raft, message: Message, progress: Progress): void {
   else if (type === "MsgTransferLeader") transferLeadership(raft, from, progress);
 }
 
-/** Steps down if no quorum was heard from since the last check (Raft thesis, section 6.2). */
+/** Steps down if no quorum responded since the last check (Raft thesis, section 6.2). */
 function checkQuorum(raft: Raft): void {
   if (!raft.tracker.quorumActive()) {
     raft.trace?.({ kind: "quorumInactive", ...raft.stamp });
@@ -76,11 +76,13 @@ function propose(raft: Raft, payloads: readonly EntryPayload[]): StepResult {
   return STEPPED;
 }
 
-/** The payload at a position of a proposal, or an empty one if it is a conf change out of turn. */
+/** The payload at a position of a proposal, or an empty one if it is a refused conf change. */
 function checkConfChange(raft: Raft, payload: EntryPayload, position: number): EntryPayload {
   const change = decodeConfChange(payload);
   if (!change) return payload;
-  const reason = raft.config.disableConfChangeValidation ? undefined : outOfTurn(raft, change);
+  const reason = raft.config.disableConfChangeValidation
+    ? undefined
+    : confChangeRefusal(raft, change);
   if (reason === undefined) {
     raft.pendingConfIndex = raft.log.lastIndex + position + 1;
     return payload;
@@ -90,8 +92,8 @@ function checkConfChange(raft: Raft, payload: EntryPayload, position: number): E
   return { type: "EntryNormal", data: NO_DATA, hasExplicitType: true };
 }
 
-/** Why a conf change may not be proposed now, as far as the active configuration tells. */
-function outOfTurn(raft: Raft, change: ConfChange): string | undefined {
+/** Why a conf change may not be proposed now, by the active configuration. */
+function confChangeRefusal(raft: Raft, change: ConfChange): string | undefined {
   const { pendingConfIndex, log } = raft;
   const isJoint = raft.tracker.config.voters.outgoing.size > 0;
   const wantsToLeave = change.changes.length === 0;

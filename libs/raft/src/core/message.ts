@@ -3,8 +3,8 @@ import { NO_DATA } from "../log/entry.ts";
 import { NO_NODE, type Snapshot } from "./state.ts";
 
 /**
- * The kinds of message, by the names that etcd gave them. Local ones (see `isLocalMessage`) never
- * cross the network.
+ * The kinds of message, with etcd's names. Local ones (see `isLocalMessage`) never cross the
+ * network.
  */
 export type MessageType =
   | "MsgHup"
@@ -32,13 +32,13 @@ export type MessageType =
   | "MsgStorageApplyResp"
   | "MsgForgetLeader";
 
-/** The target of MsgStorageAppend: whatever makes the log durable. */
+/** The target of MsgStorageAppend, which makes the log durable. */
 export const APPEND_THREAD: number = Number.MAX_SAFE_INTEGER;
 
-/** The target of MsgStorageApply: whatever applies committed entries. */
+/** The target of MsgStorageApply, which applies committed entries. */
 export const APPLY_THREAD: number = Number.MAX_SAFE_INTEGER - 1;
 
-/** One message; which fields have a meaning depends on the type, the others are zero or empty. */
+/** One message; the type decides which fields have a meaning, the others are zero or empty. */
 export interface Message {
   readonly type: MessageType;
   readonly to: number;
@@ -47,7 +47,7 @@ export interface Message {
   readonly term: number;
   /** The term of the entry at `index`. */
   readonly logTerm: number;
-  /** MsgApp: the entry before `entries`; votes: the last entry; responses: what is acknowledged. */
+  /** MsgApp: the entry before `entries`; votes: the last entry; responses: the acknowledged one. */
   readonly index: number;
   readonly entries: readonly Entry[];
   readonly commit: number;
@@ -55,18 +55,20 @@ export interface Message {
   readonly vote: number;
   readonly snapshot: Snapshot | undefined;
   readonly reject: boolean;
-  /** In the rejection of an append: where the logs may meet; its term is `logTerm`. */
+  /** In the rejection of an append: where the logs may match; its term is `logTerm`. */
   readonly rejectHint: number;
-  /** Ties a heartbeat's answer to the reads it confirms; marks a vote that a transfer asked for. */
+  /**
+   * Links a heartbeat's answer to the reads that it confirms; marks a vote request of a transfer.
+   */
   readonly context: Uint8Array;
-  /** Storage messages only: what to deliver once the write is done. */
+  /** Storage messages only: the messages to deliver once the write is done. */
   readonly responses: readonly Message[];
 }
 
-/** The fields that a message is made from: type and target, and any others that matter. */
+/** The arguments of a message: type and target, and any other fields. */
 export type MessageInit = Pick<Message, "type" | "to"> & Partial<Message>;
 
-/** A message with every field in place; sender and term may be given apart. */
+/** A message with all fields; sender and term may be separate arguments. */
 export function createMessage(
   init: MessageInit,
   from: number = init.from ?? NO_NODE,

@@ -54,7 +54,7 @@ describe("2A: leader election", () => {
     expect([...group.nodes.values()].map(({ status }) => status.term)).toEqual([term, term, term]);
   });
 
-  it("election after network failure: a new leader, the old one rejoins, no leader without quorum", () => {
+  it("election after network failure: the old leader rejoins; no leader without quorum", () => {
     const group = made(3);
     const first = id(leaderOf(group));
     group.cut(first);
@@ -101,7 +101,7 @@ describe("2B: log", () => {
     expect(sentBytes).toBe(10 * 5000 * 2);
   });
 
-  it("progressive failure of followers: one less is agreed without, two less are not", () => {
+  it("progressive failure of followers: agreement ends with the majority", () => {
     const group = made(3);
     agree(group, "a");
     const [first = 0, second = 0] = others(group, id(leaderOf(group)));
@@ -114,7 +114,7 @@ describe("2B: log", () => {
     for (const node of group.nodes.values()) expect(node.values).not.toContain("lost");
   });
 
-  it("failure of leaders: the next one goes on, and of three lost nodes nobody does", () => {
+  it("failure of leaders: the next one continues, and without a majority none does", () => {
     const group = made(3);
     agree(group, "a");
     const first = id(leaderOf(group));
@@ -150,7 +150,7 @@ describe("2B: log", () => {
     expect(leaderOf(group).values.at(-1)).toBe("kept");
   });
 
-  it("concurrent Start()s all get a place", () => {
+  it("concurrent Start()s all get an index", () => {
     const group = made(3);
     const leader = leaderOf(group);
     const values = ["1", "2", "3", "4", "5"];
@@ -159,7 +159,7 @@ describe("2B: log", () => {
     allHave(group, values);
   });
 
-  it("rejoin of partitioned leader: its entries give way", () => {
+  it("rejoin of partitioned leader: its entries are replaced", () => {
     const group = made(3);
     agree(group, "a");
     const old = id(leaderOf(group));
@@ -268,7 +268,7 @@ describe("2C: persistence", () => {
   );
 
   it.each([1, 2, 3])(
-    "figure 8 (unreliable), with seed %i: leaders lose their links while messages get lost",
+    "figure 8 (unreliable), with seed %i: leaders lose their links and messages",
     (seed) => {
       const random = seededRandom(seed);
       const group = made(5);
@@ -279,7 +279,7 @@ describe("2C: persistence", () => {
         if (leader) group.propose(id(leader), `${i}`);
         group.run(1 + Math.floor(random() * 3));
         if (leader && random() < 0.5) away.push(id(leader));
-        // Of five nodes three must be there, or nothing could go on.
+        // Of five nodes three must stay connected for progress.
         if (away.length > 2) away = away.slice(1);
         group.mend();
         group.cut(...away);
@@ -316,7 +316,7 @@ describe("2C: persistence", () => {
 });
 
 describe("2D: log compaction", () => {
-  it("snapshots basic: all nodes compact and go on", () => {
+  it("snapshots basic: all nodes compact and continue", () => {
     const group = made(3);
     for (let i = 0; i < 20; i++) {
       agree(group, `${i}`);
@@ -362,7 +362,7 @@ describe("2D: log compaction", () => {
     allHave(group, [...Array.from({ length: 10 }, (_, i) => `${i}`), "end"]);
   });
 
-  it("snapshot initialization after crash: the state is there before anything new", () => {
+  it("snapshot initialization after crash: the state is restored before anything new", () => {
     const group = made(3);
     agree(group, "a");
     for (const node of group.nodes.values()) node.compact();

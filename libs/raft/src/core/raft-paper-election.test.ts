@@ -46,7 +46,7 @@ describe(`elections (${RAFT}, section 5.2)`, () => {
     expect(new TestNode(1).status).toMatchObject({ role: "follower", lead: 0 });
   });
 
-  it("a leader sends every follower a heartbeat each heartbeat interval, without entries", () => {
+  it("a leader sends every follower an empty heartbeat each heartbeat interval", () => {
     const beats = inRole("leader")
       .tick(1)
       .filter(({ type }) => type === "MsgHeartbeat");
@@ -57,7 +57,7 @@ describe(`elections (${RAFT}, section 5.2)`, () => {
   });
 
   it.each(["follower", "candidate"] as const)(
-    "a %s whose election timeout passes raises its term, votes for itself and asks all others",
+    "election timeout: a %s raises its term, votes for itself and requests all votes",
     (role) => {
       const node = inRole(role);
       const { term } = node.status;
@@ -156,7 +156,7 @@ describe(`elections (${RAFT}, section 5.2)`, () => {
 });
 
 describe(`the election restriction (${RAFT}, section 5.4.1)`, () => {
-  it("a vote request tells the candidate's last entry", () => {
+  it("a vote request carries the candidate's last entry", () => {
     const node = new TestNode(1, { terms: [1, 2] });
     const requests = node.timeOut().slice(0, 2);
     expect(requests.map(({ to, index, logTerm }) => [to, index, logTerm])).toEqual([
@@ -188,7 +188,7 @@ describe(`the election restriction (${RAFT}, section 5.4.1)`, () => {
 describe("pre-vote and the quorum check (Ongaro's thesis, sections 9.6 and 6.2)", () => {
   const careful = () => ({ preVote: true, checkQuorum: true });
 
-  it("a node that was cut off does not disturb the leader when it comes back", () => {
+  it("a node that was cut off does not disturb the leader when it rejoins", () => {
     const group = new TestGroup([1, 2, 3], careful);
     group.elect(1);
     const { term } = group.node(1).status;
@@ -208,7 +208,7 @@ describe("pre-vote and the quorum check (Ongaro's thesis, sections 9.6 and 6.2)"
     expect(group.node(1).status).toMatchObject({ role: "follower", lead: 0 });
   });
 
-  it("a follower whose ticks come late waits afresh in place of campaigning", () => {
+  it("a follower whose ticks arrive late restarts its timer and does not campaign", () => {
     const group = new TestGroup([1, 2, 3], careful);
     group.elect(1);
     const node = group.node(2);
@@ -221,7 +221,7 @@ describe("pre-vote and the quorum check (Ongaro's thesis, sections 9.6 and 6.2)"
     expect(node.status.role).toBe("preCandidate");
   });
 
-  it("a leader whose ticks come late sends its heartbeats and stays", () => {
+  it("a leader whose ticks arrive late sends its heartbeats and stays", () => {
     const group = new TestGroup([1, 2, 3], careful);
     group.elect(1);
     group.node(1).raw.tick(50 * ELECTION_TICKS);

@@ -27,7 +27,7 @@ function leader(voters: readonly number[] = [1, 2, 3]): TestNode {
 }
 
 describe(`replication (${RAFT}, section 5.3)`, () => {
-  it("a leader stores a proposal and sends it with the entry that it follows", () => {
+  it("a leader stores a proposal and sends it with the preceding entry", () => {
     const node = leader();
     node.raw.propose(bytes("some"));
     const sent = node.work();
@@ -40,7 +40,7 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
     }
   });
 
-  it("a leader commits and applies what a majority stores, and tells the others", () => {
+  it("a leader commits and applies what a majority stores, and sends the commit index", () => {
     const node = leader();
     node.raw.propose(bytes("some"));
     node.work();
@@ -78,7 +78,7 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
   );
 
   it.each([[[]], [[2]], [[1, 2]], [[1]]])(
-    "a commit takes along the entries of earlier leaders, here %j",
+    "a commit includes the entries of earlier leaders, here %j",
     (terms) => {
       const group = new TestGroup([1, 2, 3], () => ({ terms, term: 2 }));
       group.elect(1);
@@ -90,7 +90,7 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
     },
   );
 
-  it("a follower applies what the leader tells it is committed, in order", () => {
+  it("a follower applies what the leader has committed, in order", () => {
     const node = new TestNode(1);
     const sent = entries(2, [2, 2]);
     const append = { type: "MsgApp", to: 1, from: 2, term: 2, index: 1, logTerm: 1 } as const;
@@ -107,7 +107,7 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
   ])(
     "a follower commits nothing beyond what it was sent: %s",
     (_, index, logTerm, sent, commit) => {
-      // Behind what it is sent are entries of its own, which the leader may not have.
+      // After the sent entries are entries of its own, which the leader may not have.
       const node = new TestNode(1, { terms: [1, 2, 3, 3], term: 4, commit: 1 });
       const append = { type: "MsgApp", to: 1, from: 2, term: 4, index, logTerm } as const;
       node.take(createMessage({ ...append, entries: entries(index + 1, sent), commit: 9 }));
@@ -170,7 +170,7 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
     [[1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3]],
   ])("a leader brings the follower with the terms %j of figure 7 into line", (terms) => {
     const lead = [1, 1, 1, 4, 4, 5, 5, 6, 6, 6];
-    // Node 3's vote elects node 1 where node 2 has reason to refuse.
+    // Node 3's vote elects node 1 where node 2 has reason to reject.
     const group = new TestGroup([1, 2, 3], (id) => ({
       terms: id === 2 ? terms : lead,
       term: 8,

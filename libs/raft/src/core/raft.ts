@@ -7,7 +7,7 @@ import { ReadOnly } from "./read-only.ts";
 import { type HardState, NO_NODE, type ReadState, type Role, type SoftState } from "./state.ts";
 import type { TraceSink } from "./trace.ts";
 
-/** Why a node did not take a proposal or a read; nothing of it was logged or sent. */
+/** Why a node refused a proposal or a read; nothing was logged or sent. */
 type DropReason =
   | "noLeader"
   | "notForwarding"
@@ -16,16 +16,16 @@ type DropReason =
   | "tooManyUncommitted"
   | "tooManyReads";
 
-/** Whether a node took an input in; a message that is merely out of date is taken in and ignored. */
+/** Whether a node accepted an input; a stale message is accepted and ignored. */
 export type StepResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly error: "dropped"; readonly reason: DropReason }
   | { readonly ok: false; readonly error: "localMessage" | "unknownPeer" };
 
-/** The input was taken in. */
+/** The input was accepted. */
 export const STEPPED: StepResult = { ok: true };
 
-/** The input was refused, and the caller may try again later or elsewhere. */
+/** The input was refused; the caller may retry later or elsewhere. */
 export function dropped(reason: DropReason): StepResult {
   return { ok: false, error: "dropped", reason };
 }
@@ -37,7 +37,7 @@ const VOTES: ReadonlySet<MessageType> = new Set<MessageType>([
   "MsgPreVoteResp",
 ]);
 
-/** Responses that promise something about this node's durable state. */
+/** Responses that depend on this node's durable state. */
 const AFTER_APPEND: ReadonlySet<MessageType> = new Set<MessageType>([
   "MsgAppResp",
   "MsgVoteResp",
@@ -45,8 +45,8 @@ const AFTER_APPEND: ReadonlySet<MessageType> = new Set<MessageType>([
 ]);
 
 /**
- * The state of one node and the transitions between its roles. What a node does with a message is
- * in the functions of step.ts, leader.ts, candidate.ts and follower.ts, which work on this state.
+ * The state of one node and the transitions between its roles. The functions of step.ts, leader.ts,
+ * candidate.ts and follower.ts process messages on this state.
  */
 export class Raft {
   readonly config: ResolvedConfig;
@@ -54,14 +54,16 @@ export class Raft {
   readonly tracker: ProgressTracker;
   readonly trace: TraceSink | undefined;
 
-  /** The latest term this node has seen; never goes back. */
+  /** The latest term this node has seen; never decreases. */
   term = 0;
-  /** Who got this node's vote in `term`; changes at most once a term, from NO_NODE. */
+  /**
+   * The candidate that got this node's vote in `term`; changes at most once a term, from NO_NODE.
+   */
   vote: number = NO_NODE;
-  /** The leader of `term` as far as known; on a leader its own id. */
+  /** The known leader of `term`; on a leader its own id. */
   lead: number = NO_NODE;
   role: Role = "follower";
-  /** The active configuration is as of this index; conf changes up to it are in it. */
+  /** The active configuration is as of this index and contains conf changes up to it. */
   configIndex = 0;
   /** True if the active configuration has this node as a learner. */
   isLearner = false;
@@ -69,18 +71,20 @@ export class Raft {
   /** Messages to peers that may leave at once. */
   messages: Message[] = [];
   /**
-   * Responses, to peers and to this node itself, that may leave only when everything unstable now
-   * is durable: votes and acknowledgements must survive a crash (Raft thesis, section 3.8).
+   * Responses, to peers and to this node itself, that wait until all unstable state is durable.
+   * Votes and acknowledgements must survive a crash (Raft thesis, section 3.8).
    */
   messagesAfterAppend: Message[] = [];
-  /** Reads that are answered and not handed over yet. */
+  /** Answered reads that the driver does not have yet. */
   readStates: ReadState[] = [];
 
-  /** On a leader: who leadership is being transferred to, else NO_NODE. */
+  /** On a leader: the target of a leadership transfer, else NO_NODE. */
   leadTransferee: number = NO_NODE;
   /** On a leader: a conf change may be unapplied up to here, so none may be proposed before. */
   pendingConfIndex = 0;
-  /** On a leader: at most the payload bytes in its log that are not known to be applied. */
+  /**
+   * On a leader: an upper bound on the payload bytes in its log that are not known to be applied.
+   */
   uncommittedBytes = 0;
   /** On a leader: the reads of this term. */
   readOnly = new ReadOnly();
@@ -113,12 +117,14 @@ export class Raft {
     return { term: this.term, vote: this.vote, commit: this.log.committed };
   }
 
-  /** What every trace event of this node carries. */
+  /** The fields common to every trace event of this node. */
   get stamp(): { id: number; term: number } {
     return { id: this.config.id, term: this.term };
   }
 
-  /** Queues a message with this node's term, at once or for after the next append by its type. */
+  /**
+   * Queues a message with this node's term; its type decides whether it waits for the next append.
+   */
   send(init: MessageInit): void {
     const message = createMessage(init, init.from || this.id, this.#termOf(init));
     if (AFTER_APPEND.has(message.type)) {
@@ -136,7 +142,7 @@ export class Raft {
       return term;
     }
     invariant(term === 0, () => `${init.type} takes the term of this node, not ${term}`);
-    // Proposals and reads act as local messages wherever they arrive, whatever the term there.
+    // Proposals and reads act as local messages on every node, whatever its term.
     return init.type === "MsgProp" || init.type === "MsgReadIndex" ? 0 : this.term;
   }
 
@@ -148,7 +154,7 @@ export class Raft {
 
   becomePreCandidate(): void {
     invariant(this.role !== "leader", () => "a leader cannot become a pre-candidate");
-    // Term and vote stay: a pre-vote promises nothing and asks for no promise.
+    // Term and vote stay: a pre-vote changes no durable state.
     this.tracker.resetVotes();
     this.lead = NO_NODE;
     this.#enter("preCandidate");
@@ -166,7 +172,7 @@ export class Raft {
     this.trace?.({ kind: "roleChanged", ...this.stamp, role });
   }
 
-  /** Starts afresh in a term: no leader, no votes, nothing known of other logs. */
+  /** Resets the state for a term: no leader, no votes, no known progress of other logs. */
   reset(term: number): void {
     if (this.term !== term) {
       this.term = term;
@@ -186,13 +192,13 @@ export class Raft {
     this.postponedReads = [];
   }
 
-  /** True if this node may become leader: a voter with no snapshot still to be restored. */
+  /** True if this node may become leader: a voter without a pending snapshot. */
   get promotable(): boolean {
     const progress = this.tracker.get(this.id);
     return progress !== undefined && !progress.isLearner && !this.log.hasUnstableSnapshot;
   }
 
-  /** True once a leader has committed an entry of its term, and so knows what is committed. */
+  /** True once a leader has committed an entry of its term, and so knows the commit index. */
   get committedInTerm(): boolean {
     return this.log.termOrZero(this.log.committed) === this.term;
   }

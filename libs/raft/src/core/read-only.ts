@@ -9,15 +9,16 @@ interface PendingRead {
 }
 
 /**
- * The reads of one leader in one term (Raft thesis, section 6.4). Reads are numbered from 1; a
- * heartbeat carries the number of the newest, and its answers confirm that one and all before. The
- * number is never used twice within a term and answers of other terms are ignored, so a request
- * that is sent again can never be confirmed by a round that began before it.
+ * The reads of one leader in one term (Raft thesis, section 6.4), numbered from 1. A heartbeat
+ * carries the newest number, and its answers confirm all reads up to it.
+ *
+ * - A number is never reused within a term, and answers of other terms are ignored.
+ * - So a repeated request is never confirmed by a round that began before it.
  */
 export class ReadOnly {
   /** Reads #confirmed + 1, #confirmed + 2, ... in the order of arrival. */
   #unconfirmed: PendingRead[] = [];
-  /** How many reads were confirmed; never goes back. */
+  /** The number of confirmed reads; never decreases. */
   #confirmed = 0;
   /** The highest read number that each member has confirmed. */
   readonly #acks = new Map<number, number>();
@@ -30,7 +31,7 @@ export class ReadOnly {
     this.#unconfirmed.push({ request, index });
   }
 
-  /** What a heartbeat must carry now: the number of the newest read, or nothing. */
+  /** The context of the next heartbeat: the number of the newest read, or nothing. */
   heartbeatContext(): Uint8Array {
     if (this.#unconfirmed.length === 0) return new Uint8Array(0);
     const context = new DataView(new ArrayBuffer(8));
@@ -38,7 +39,7 @@ export class ReadOnly {
     return new Uint8Array(context.buffer);
   }
 
-  /** Takes in the context that a member sent back; one that is no context is ignored. */
+  /** Records the context that a member sent back; one of another format is ignored. */
   receiveAck(from: number, context: Uint8Array): void {
     if (context.length !== 8) return;
     const view = new DataView(context.buffer, context.byteOffset, 8);

@@ -83,7 +83,7 @@ describe("a read", () => {
     expect(group.node(1).raw.readIndex(bytes("s"))).toMatchObject({ reason: "tooManyReads" });
   });
 
-  it("that is asked again is not answered by a round that began before", () => {
+  it("that is repeated is not answered by a round that began before", () => {
     const group = new TestGroup([1, 2, 3]);
     group.elect(1);
     const leader = group.node(1);
@@ -108,7 +108,7 @@ describe("a read", () => {
   });
 });
 
-describe("the rounds of confirmation", () => {
+describe("the confirmation rounds", () => {
   const read = createMessage({ type: "MsgReadIndex", to: 1 });
   const voters = { incoming: new Set([1, 2, 3]), outgoing: new Set<number>() };
 
@@ -125,7 +125,7 @@ describe("the rounds of confirmation", () => {
     expect(rounds.size).toBe(1);
   });
 
-  it("ignore what is no context, and numbers that were never given out", () => {
+  it("ignore malformed contexts, and numbers that were never assigned", () => {
     const rounds = new ReadOnly();
     rounds.add(read, 4);
     rounds.receiveAck(1, new Uint8Array(3));

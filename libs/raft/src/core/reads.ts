@@ -3,13 +3,13 @@ import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { broadcastHeartbeat } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
 
-/** Takes in a read on the leader (Raft thesis, section 6.4). */
+/** Processes a read on the leader (Raft thesis, section 6.4). */
 export function handleReadIndex(raft: Raft, message: Message): StepResult {
   if (raft.readOnly.size + raft.postponedReads.length >= raft.config.maxPendingReads) {
     raft.trace?.({ kind: "readOverLimit", ...raft.stamp });
     return dropped("tooManyReads");
   }
-  // Until an entry of its term is committed a leader cannot know how far the log is committed.
+  // Until it has committed an entry of its term, a leader does not know the commit index.
   if (raft.committedInTerm) confirmRead(raft, message);
   else raft.postponedReads.push(message);
   return STEPPED;
@@ -24,7 +24,7 @@ export function releasePostponedReads(raft: Raft): void {
 }
 
 function confirmRead(raft: Raft, message: Message): void {
-  // The one voter need not ask anyone; a leader that was removed must ask, even if only one votes.
+  // The only voter needs no round; a removed leader does, even if only one votes.
   if (raft.config.readMode === "lease" || raft.tracker.decidesAlone(raft.id)) {
     answerRead(raft, message, raft.log.committed);
     return;
@@ -34,14 +34,14 @@ function confirmRead(raft: Raft, message: Message): void {
   broadcastHeartbeat(raft);
 }
 
-/** Takes in the context of a heartbeat's answer, and answers the reads that it confirms. */
+/** Processes the context of a heartbeat's answer, and answers the reads that it confirms. */
 export function handleReadAck(raft: Raft, message: Message): void {
   if (raft.config.readMode === "lease" || message.context.length === 0) return;
   raft.readOnly.receiveAck(message.from, message.context);
   answerConfirmedReads(raft);
 }
 
-/** Answers the reads that a quorum of the present voters has confirmed. */
+/** Answers the reads that a quorum of the current voters has confirmed. */
 export function answerConfirmedReads(raft: Raft): void {
   for (const { request, index } of raft.readOnly.takeConfirmed(raft.tracker.config.voters)) {
     answerRead(raft, request, index);

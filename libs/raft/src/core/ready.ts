@@ -4,9 +4,14 @@ import type { Raft } from "./raft.ts";
 import type { HardState, ReadState, Snapshot, SoftState } from "./state.ts";
 
 /**
- * A batch of work for the driver. Without asyncStorageWrites the order is: write `snapshot`,
- * `entries` and `hardState` (durably if `mustSync`), then send `messages`, then apply
- * `committedEntries`, then call `advance`. With it, all but `messages` is for information.
+ * A batch of work for the driver. Without asyncStorageWrites the order is:
+ *
+ * - write `snapshot`, `entries` and `hardState` (durably if `mustSync`);
+ * - send `messages`;
+ * - apply `committedEntries`;
+ * - call `advance`.
+ *
+ * With asyncStorageWrites, all fields but `messages` are for information.
  */
 export interface Ready {
   /** Present if it changed. */
@@ -15,29 +20,29 @@ export interface Ready {
   readonly hardState: HardState | undefined;
   /** Reads that may be served once their index is applied. */
   readonly readStates: readonly ReadState[];
-  /** To be written, in place of what the log has at and after the first of them. */
+  /** To be written, in place of the log entries at and after the first of them. */
   readonly entries: readonly Entry[];
   /** To be written in place of the log; never together with entries or committed entries. */
   readonly snapshot: Snapshot | undefined;
   /** To be applied to the state machine, in order. */
   readonly committedEntries: readonly Entry[];
-  /** To be sent, or with asyncStorageWrites also handed to the storage threads. */
+  /** To be sent, or with asyncStorageWrites also passed to the storage threads. */
   readonly messages: readonly Message[];
   /**
    * False if a crash may lose the hard state and entries of this batch: at most the commit index
-   * changed, which can be learned again. A snapshot is made durable in any case, and so is the
-   * commit index before a conf change among the committed entries is applied.
+   * changed, which can be learned again. Always made durable are a snapshot, and the commit index
+   * before a committed conf change is applied.
    */
   readonly mustSync: boolean;
 }
 
-/** The message that has the append thread write what the batch holds, if that is anything. */
+/** The message that makes the append thread write the batch, if it contains anything. */
 export function storageAppend(raft: Raft, ready: Ready): Message | undefined {
   const { entries, hardState, snapshot } = ready;
   const responses = [...raft.messagesAfterAppend];
   if (entries.length === 0 && !hardState && !snapshot && responses.length === 0) return undefined;
-  // The acknowledgement comes last: the leader's own vote for an entry is cheaper to count while
-  // the entry is still in the unstable log.
+  // The acknowledgement is last: the leader's own vote for an entry is cheaper to count while the
+  // entry is still in the unstable log.
   const acknowledgement = storageAppendResponse(raft, ready);
   if (acknowledgement) responses.push(acknowledgement);
   const { term = 0, vote = 0, commit = 0 } = hardState ?? {};
@@ -55,13 +60,14 @@ export function storageAppend(raft: Raft, ready: Ready): Message | undefined {
 }
 
 /**
- * What tells the node that this write, and all before, are durable, if it needs to hear of it.
+ * The message that reports this write and all before as durable, if the node needs it. It names the
+ * last entry of the whole log and carries the term.
  *
- * It names the last entry of the whole log and bears the term. Entries may be replaced while they
- * are being written and then come back, under a third leader, with the index and term they had; an
- * acknowledgement of the first write would then cover for one still in progress. As a log is only
- * ever cut under a new term, a node ignores acknowledgements of earlier terms; and as each new term
- * causes a write, which names the last entry even if it holds none, the last one is not ignored.
+ * - Entries may be replaced during their write and return, under a third leader, with the same
+ *   index and term. The acknowledgement of the first write would then cover one still in progress.
+ * - A log is only cut under a new term, so a node ignores acknowledgements of earlier terms.
+ * - Each new term causes a write, which names the last entry even if it holds none. So the last
+ *   acknowledgement is never ignored.
  */
 export function storageAppendResponse(raft: Raft, ready: Ready): Message | undefined {
   const { snapshot } = ready;
@@ -79,7 +85,7 @@ export function storageAppendResponse(raft: Raft, ready: Ready): Message | undef
   });
 }
 
-/** The message that has the apply thread apply the batch's committed entries, if there are any. */
+/** The message that makes the apply thread apply the committed entries, if there are any. */
 export function storageApply(raft: Raft, ready: Ready): Message | undefined {
   const { committedEntries: entries } = ready;
   const response = storageApplyResponse(raft, ready);
@@ -93,7 +99,7 @@ export function storageApply(raft: Raft, ready: Ready): Message | undefined {
   });
 }
 
-/** What tells the node that the batch's committed entries are applied, if there are any. */
+/** The message that reports the committed entries of the batch as applied, if there are any. */
 export function storageApplyResponse(raft: Raft, ready: Ready): Message | undefined {
   const { committedEntries: entries } = ready;
   if (entries.length === 0) return undefined;

@@ -5,8 +5,8 @@ import type { Raft } from "./raft.ts";
 import { isMember } from "./state.ts";
 
 /**
- * Gives entries their place in the leader's log; false if that would leave too many bytes
- * uncommitted. The leader acknowledges them to itself once they are durable.
+ * Appends entries to the leader's log; false if too many bytes would be uncommitted. The leader
+ * acknowledges them to itself once they are durable.
  */
 export function appendEntries(raft: Raft, payloads: readonly EntryPayload[]): boolean {
   if (!reserveUncommitted(raft, payloadBytes(payloads))) {
@@ -32,13 +32,13 @@ function reserveUncommitted(raft: Raft, bytes: number): boolean {
   return true;
 }
 
-/** Takes in that so many payload bytes were applied. */
+/** Records that `bytes` payload bytes were applied. */
 export function releaseUncommitted(raft: Raft, bytes: number): void {
-  // A new leader starts to count at zero, so entries from before it are not in the sum.
+  // A new leader counts from zero, so entries from before its term are not in the sum.
   raft.uncommittedBytes = Math.max(0, raft.uncommittedBytes - bytes);
 }
 
-/** Sends every other member what it lacks, or the commit index alone. */
+/** Sends every other member its missing entries, or the commit index alone. */
 export function broadcastAppend(raft: Raft): void {
   for (const id of raft.tracker.ids) {
     if (id !== raft.id) sendAppend(raft, id, true);
@@ -46,8 +46,8 @@ export function broadcastAppend(raft: Raft): void {
 }
 
 /**
- * Sends a member the entries that it lacks, or a snapshot if they are gone, unless it is paused.
- * Without entries it sends only if `sendIfEmpty`. True if something was sent.
+ * Sends a member its missing entries, or a snapshot if they are compacted, unless it is paused.
+ * Without entries it sends only if `sendIfEmpty`. True if it sent a message.
  */
 export function sendAppend(raft: Raft, to: number, sendIfEmpty: boolean): boolean {
   const progress = raft.tracker.get(to);
@@ -57,7 +57,7 @@ export function sendAppend(raft: Raft, to: number, sendIfEmpty: boolean): boolea
   const previousTerm = raft.log.term(previous);
   if (typeof previousTerm !== "number") return sendSnapshot(raft, to, progress);
 
-  // With a full window only an empty append goes out: its answer opens the window again if all the
+  // With a full window only an empty append is sent. Its answer opens the window again if all
   // messages in it were lost.
   const throttled = progress.state === "replicate" && progress.inflights.full;
   const entries = throttled ? [] : raft.log.entriesFrom(progress.next, raft.config.maxMessageBytes);
@@ -77,7 +77,7 @@ function sendSnapshot(raft: Raft, to: number, progress: Progress): boolean {
     return false;
   }
   const snapshot = log.snapshot();
-  // A member that was added after the snapshot was taken would have to refuse it.
+  // A member that was added after the snapshot would refuse it.
   if (!snapshot || !isMember(snapshot.confState, to)) {
     trace?.({ kind: "snapshotUnavailable", ...stamp, to });
     return false;
@@ -91,20 +91,20 @@ function sendSnapshot(raft: Raft, to: number, progress: Progress): boolean {
   return true;
 }
 
-/** Sends every other member a heartbeat, which also confirms the reads that wait. */
+/** Sends every other member a heartbeat, which also confirms the pending reads. */
 export function broadcastHeartbeat(raft: Raft): void {
   const context = raft.readOnly.heartbeatContext();
   for (const id of raft.tracker.ids) {
     const progress = raft.tracker.get(id);
     if (id === raft.id || !progress) continue;
-    // A member may not learn a commit index beyond what its log is known to share with ours.
+    // The commit index sent must not exceed the index where the member's log is known to match.
     const commit = Math.min(progress.match, raft.log.committed);
     raft.send({ type: "MsgHeartbeat", to: id, commit, context });
     progress.sentCommit(commit);
   }
 }
 
-/** Commits what a quorum stores; true if that is more than before. */
+/** Advances the commit index to what a quorum stores; true if it increased. */
 export function maybeCommit(raft: Raft): boolean {
   return raft.log.maybeCommit({ term: raft.term, index: raft.tracker.committed() });
 }

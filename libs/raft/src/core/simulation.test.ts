@@ -4,7 +4,7 @@ import { SafetyViolation } from "../testing/safety-checker.ts";
 import { SimulatedCluster } from "../testing/simulated-cluster.ts";
 import type { SeededNodeBug } from "../testing/simulated-node.ts";
 
-/** Another first seed, or more of them, come from the environment: HEDDLE_RAFT_SEED=7 vitest run. */
+/** HEDDLE_RAFT_SEED sets another first seed: HEDDLE_RAFT_SEED=7 vitest run. */
 const FIRST_SEED = Number(process.env["HEDDLE_RAFT_SEED"] ?? 1);
 const SEEDS = Number(process.env["HEDDLE_RAFT_SEEDS"] ?? 40);
 const STEPS = 10_000;
@@ -22,7 +22,7 @@ function runSeed(seed: number): SimulatedCluster["counts"] {
   return cluster.counts;
 }
 
-/** The first seed whose run breaks a promise. */
+/** The first seed whose run violates a property. */
 function firstCaught(bug: SeededNodeBug | undefined, seeds = 300): number | undefined {
   for (let seed = 1; seed <= seeds; seed++) {
     const cluster = new SimulatedCluster(seed, bug);
@@ -31,7 +31,7 @@ function firstCaught(bug: SeededNodeBug | undefined, seeds = 300): number | unde
       cluster.heal(400);
     } catch (error) {
       if (error instanceof SafetyViolation) return seed;
-      // The core may also notice by itself that its log is not what it must be.
+      // The core may also detect the broken invariant itself.
       if (/raft invariant broken/.test(String(error))) return seed;
       throw error;
     }
@@ -39,7 +39,7 @@ function firstCaught(bug: SeededNodeBug | undefined, seeds = 300): number | unde
   return undefined;
 }
 
-describe("a cluster under loss, duplication, reordering, cuts, crashes and membership changes", () => {
+describe("a cluster under message faults, partitions, crashes and membership changes", () => {
   it(`keeps every safety property and heals, for ${SEEDS} seeds from ${FIRST_SEED}`, () => {
     const total = { crashes: 0, confChanges: 0, reads: 0, delivered: 0 };
     for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) {

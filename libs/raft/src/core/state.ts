@@ -1,12 +1,12 @@
-/** The id that stands for no node: no leader, no vote. */
+/** The id of no node: no leader, no vote. */
 export const NO_NODE = 0;
 
-/** The part a node plays; a pre-candidate asks whether it could win before it raises its term. */
+/** A pre-candidate runs the pre-vote, before it raises its term. */
 export type Role = "follower" | "preCandidate" | "candidate" | "leader";
 
 /** State that may be lost in a crash; useful for logs and for routing requests. */
 export interface SoftState {
-  /** The leader that this node believes in, or NO_NODE. */
+  /** The known leader, or NO_NODE. */
   readonly lead: number;
   readonly role: Role;
 }
@@ -36,7 +36,7 @@ export interface Snapshot {
   readonly index: number;
   readonly term: number;
   readonly confState: ConfState;
-  /** The state itself, or whatever the driver needs to fetch it; opaque here. */
+  /** The state itself, or a reference with which the driver fetches it; opaque here. */
   readonly data: Uint8Array;
 }
 
@@ -47,7 +47,7 @@ export interface ReadState {
   readonly context: Uint8Array;
 }
 
-/** The membership of a node that has heard of none. */
+/** The membership of a node that knows no configuration. */
 export const EMPTY_CONF_STATE: ConfState = {
   voters: [],
   learners: [],
@@ -59,17 +59,17 @@ export const EMPTY_CONF_STATE: ConfState = {
 /** The hard state of a node that never ran. */
 export const EMPTY_HARD_STATE: HardState = { term: 0, vote: NO_NODE, commit: 0 };
 
-/** True if writing the one over the other would change nothing. */
+/** True if both are equal, so that a write changes nothing. */
 export function hardStatesEqual(a: HardState, b: HardState): boolean {
   return a.term === b.term && a.vote === b.vote && a.commit === b.commit;
 }
 
-/** True if a hard state says nothing, as that of a node which never ran. */
+/** True for the hard state of a node that never ran. */
 export function isEmptyHardState(state: HardState): boolean {
   return hardStatesEqual(state, EMPTY_HARD_STATE);
 }
 
-/** True if both name the same members, in whatever order. */
+/** True if both have the same members, in any order. */
 export function confStatesEquivalent(a: ConfState, b: ConfState): boolean {
   const normal = (state: ConfState) =>
     JSON.stringify(
@@ -80,7 +80,7 @@ export function confStatesEquivalent(a: ConfState, b: ConfState): boolean {
   return a.autoLeave === b.autoLeave && normal(a) === normal(b);
 }
 
-/** True if a node votes or learns in a configuration; the learners to be are voters until then. */
+/** True if a node votes or learns in a configuration; `learnersNext` are outgoing voters. */
 export function isMember({ voters, learners, votersOutgoing }: ConfState, id: number): boolean {
   return [voters, learners, votersOutgoing].some((ids) => ids.includes(id));
 }

@@ -7,7 +7,7 @@ import type { Message } from "./message.ts";
 import { type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { NO_NODE } from "./state.ts";
 
-/** Takes in a message: settles the terms, votes, and leaves the rest to the role. */
+/** Processes a message: compares the terms, votes, and leaves the rest to the role. */
 export function step(raft: Raft, message: Message): StepResult {
   if (message.term > raft.term && !adoptTerm(raft, message)) return STEPPED;
   if (message.term !== 0 && message.term < raft.term) {
@@ -35,7 +35,7 @@ export function step(raft: Raft, message: Message): StepResult {
   return stepCandidate(raft, message);
 }
 
-/** Moves to the higher term of a message where it counts; false if the message is to be ignored. */
+/** Adopts the higher term of a message where it counts; false if the message is to be ignored. */
 function adoptTerm(raft: Raft, message: Message): boolean {
   const { type, from } = message;
   const isVote = type === "MsgVote" || type === "MsgPreVote";
@@ -53,7 +53,7 @@ function adoptTerm(raft: Raft, message: Message): boolean {
   return true;
 }
 
-/** True while this node heard from a leader less than an election timeout ago (thesis, 4.2.3). */
+/** True while the last message of a leader is less than an election timeout old (thesis, 4.2.3). */
 function inLease(raft: Raft): boolean {
   const { checkQuorum, electionTicks } = raft.config;
   return checkQuorum && raft.lead !== NO_NODE && raft.electionElapsed < electionTicks;
@@ -63,15 +63,15 @@ function handleLowerTerm(raft: Raft, message: Message): void {
   const { type, from, term: messageTerm } = message;
   const { checkQuorum, preVote } = raft.config;
   if ((checkQuorum || preVote) && (type === "MsgHeartbeat" || type === "MsgApp")) {
-    // This node's term may have grown while it was cut off, and its votes are ignored now; only the
-    // leader's stepping down at this answer lets it join again.
+    // This node's term may have grown while it was cut off, and its votes are ignored now. It can
+    // join again only when the leader steps down at this answer.
     raft.send({ type: "MsgAppResp", to: from });
   } else if (type === "MsgPreVote") {
-    // Nodes that do not ask first may have left a candidate behind that must learn of our term.
+    // Nodes without pre-vote may have left a candidate behind that must learn the current term.
     rejectVote(raft, message);
   } else if (type === "MsgStorageAppendResp") {
     if (message.index !== 0) {
-      // Entries may have been replaced since; a later response will speak for the present ones.
+      // The entries may have been replaced since; a later response acknowledges the current ones.
       raft.trace?.({ kind: "staleAppendIgnored", ...raft.stamp, type, from, messageTerm });
     }
     // A snapshot is committed state, whatever the term.
@@ -88,14 +88,14 @@ function handleVote(raft: Raft, message: Message): void {
     raft.vote === from ||
     (raft.vote === NO_NODE && raft.lead === NO_NODE) ||
     (isPreVote && term > raft.term);
-  // Learners vote too: a learner may be a voter already in a configuration it has not applied, and
-  // its vote may be needed to elect the leader who tells it so.
+  // Learners vote too: a learner may be a voter in a configuration that it has not applied. Its
+  // vote may be needed to elect the leader that replicates that configuration.
   if (!mayVote || !raft.log.isUpToDate({ term: message.logTerm, index: message.index })) {
     rejectVote(raft, message);
     return;
   }
   raft.trace?.({ kind: "voteCast", ...voteTrace(raft, message) });
-  // The answer bears the term asked about; with our own a pre-candidate ahead of us would drop it.
+  // The answer carries the term of the request; a pre-candidate in a higher term would drop ours.
   raft.send({ type: isPreVote ? "MsgPreVoteResp" : "MsgVoteResp", to: from, term });
   if (isPreVote) return;
   raft.electionElapsed = 0;

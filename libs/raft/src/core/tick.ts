@@ -5,11 +5,11 @@ import { step } from "./step.ts";
 import { handOverIfRemoved } from "./transfer.ts";
 
 /**
- * Moves a node's timers on by the ticks that have passed since the last call.
+ * Advances a node's timers by the ticks since the last call. Many ticks at once mean that the node
+ * was suspended: its messages are unread, so missing heartbeats prove nothing.
  *
- * Where many passed at once, the node was not running: mail of that time lies unread, so silence
- * proves nothing. A follower then starts to wait afresh, and a leader counts one tick towards its
- * quorum check but sends its overdue heartbeats.
+ * - A follower then restarts its election timer.
+ * - A leader counts one tick for its quorum check, but sends its overdue heartbeats.
  */
 export function tick(raft: Raft, elapsedTicks: number): void {
   if (elapsedTicks < raft.config.lateTicks) {
@@ -39,7 +39,7 @@ function tickLeader(raft: Raft): void {
     if (raft.config.checkQuorum) {
       step(raft, createMessage({ type: "MsgCheckQuorum", to: raft.id, from: raft.id }));
     }
-    // A transfer that took an election timeout has failed; the leader takes proposals again.
+    // A transfer that took an election timeout has failed; the leader accepts proposals again.
     raft.leadTransferee = NO_NODE;
   }
   if (raft.role === "leader" && raft.heartbeatElapsed >= raft.config.heartbeatTicks) {

@@ -6,16 +6,16 @@ import type { TrackerConfig } from "../tracker/tracker.ts";
 import type { MessageType } from "./message.ts";
 import type { ConfState, Role } from "./state.ts";
 
-/** Where trace events go. Called in the middle of a step: it must not call back into the node. */
+/** The receiver of trace events. It runs in the middle of a step: it must not call the node. */
 export type TraceSink = (event: TraceEvent) => void;
 
-/** What a node gives to each of its own events. */
+/** The fields common to a node's own events. */
 interface ByNode {
   readonly id: number;
   readonly term: number;
 }
 
-/** A vote request next to what the voter has. */
+/** A vote request next to the voter's own state. */
 export interface VoteTrace extends ByNode {
   readonly last: EntryId;
   readonly vote: number;
@@ -31,15 +31,15 @@ interface MessageTrace extends ByNode {
   readonly messageTerm: number;
 }
 
-/** What a leader did for a peer. `progress` is live: read it during the call only. */
+/** An action of a leader for a peer. `progress` is live: read it during the call only. */
 interface PeerTrace extends ByNode {
   readonly to: number;
   readonly progress: Progress;
 }
 
 /**
- * What happens inside a node, as data: for logs, metrics and the scripts that tests are written in.
- * Objects in an event belong to the node and may change after the call.
+ * The internal events of a node, as data: for logs, metrics and the scripted tests. Objects in an
+ * event belong to the node and may change after the call.
  */
 export type TraceEvent =
   | (ByNode & {

@@ -3,7 +3,7 @@ import type { Raft } from "./raft.ts";
 import { sendAppend } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
 
-/** Hands leadership to a member as soon as its log is complete (Raft thesis, section 3.10). */
+/** Transfers leadership to a member as soon as its log is complete (Raft thesis, section 3.10). */
 export function transferLeadership(raft: Raft, peer: number, progress: Progress): void {
   const { trace, stamp } = raft;
   if (progress.isLearner) {
@@ -23,7 +23,7 @@ export function transferLeadership(raft: Raft, peer: number, progress: Progress)
     return;
   }
   trace?.({ kind: "transferStarted", ...stamp, peer });
-  // The transfer has one election timeout to succeed; then the leader takes proposals again.
+  // The transfer has one election timeout; then the leader accepts proposals again.
   raft.electionElapsed = 0;
   raft.leadTransferee = peer;
   if (progress.match === raft.log.lastIndex) {
@@ -35,8 +35,9 @@ export function transferLeadership(raft: Raft, peer: number, progress: Progress)
 }
 
 /**
- * Has a leader that lost its vote give leadership to the voter with the longest log. Were it to
- * stop instead, the voters might not have heard that its removal is committed, and still need it.
+ * Makes a leader that lost its vote transfer leadership to the voter with the longest log. If it
+ * stopped instead, the voters might not know that its removal is committed, and still need its
+ * vote.
  */
 export function handOverIfRemoved(raft: Raft): void {
   const { voters } = raft.tracker.config;

@@ -10,12 +10,15 @@ import {
 import { createMessage, type MessageType } from "./message.ts";
 import { ReadOnly } from "./read-only.ts";
 
-// Promises and bounds of one node that no run of a whole group shows.
+// Invariants and bounds of one node that no test of a whole group shows.
 
 const voteFrom = (from: number, term: number) =>
   createMessage({ type: "MsgVote", to: 1, from, term, index: 9, logTerm: 9 });
 
-/** Node 1 as the leader of three, whose own entry is at index 2, with nothing heard of the others. */
+/**
+ * Node 1 as the leader of three, with its own entry at index 2 and no acknowledgement of the
+ * others.
+ */
 function leader(setup: NodeSetup = {}): TestNode {
   const node = new TestNode(1, setup);
   node.raw.campaign();
@@ -32,7 +35,7 @@ const acknowledged = (node: TestNode, from: number, index: number) =>
 const kinds = (messages: readonly { readonly type: MessageType }[]) =>
   messages.map(({ type }) => type);
 
-test("vote: one that is given within a term must be durable before it is told", () => {
+test("vote: a vote within the current term needs a durable hard state", () => {
   const node = new TestNode(1, { term: 5 });
   node.raw.step(voteFrom(2, 5));
   const ready = node.raw.ready();
@@ -47,14 +50,14 @@ test("vote: a commit index alone need not be durable", () => {
   expect([ready.hardState?.commit, ready.mustSync]).toEqual([2, false]);
 });
 
-test("vote: whoever has a leader in a term gives no vote in it", () => {
+test("vote: a node that has a leader in the term rejects other candidates", () => {
   const node = new TestNode(1, { term: 5 });
   node.take(createMessage({ type: "MsgHeartbeat", to: 1, from: 3, term: 5 }));
   expect(node.take(voteFrom(2, 5))).toMatchObject([{ type: "MsgVoteResp", to: 2, reject: true }]);
   expect(node.status.vote).toBe(0);
 });
 
-test("vote: who has given one waits a whole election timeout before it stands itself", () => {
+test("vote: a node that granted one waits a whole election timeout before it campaigns", () => {
   const node = new TestNode(1, { term: 5 });
   node.raw.setRandomizedElectionTicks(ELECTION_TICKS);
   node.tick(ELECTION_TICKS - 1);
@@ -65,7 +68,7 @@ test("vote: who has given one waits a whole election timeout before it stands it
   expect(node.status.role).toBe("candidate");
 });
 
-test("transfer: the next leader is told to stand once it has the whole log", () => {
+test("transfer: the target gets MsgTimeoutNow once it has the whole log", () => {
   const node = leader();
   node.take(acknowledged(node, 2, 2));
   for (const text of ["a", "b", "c"]) node.raw.propose(bytes(text));
@@ -87,7 +90,7 @@ test("reads: those that wait for the term's first commit count against the bound
   expect(node.raw.readIndex(bytes("d"))).toEqual(refused);
 });
 
-test("reads: an answer that comes late takes back no confirmation", () => {
+test("reads: a late acknowledgement revokes no confirmation", () => {
   const reads = new ReadOnly();
   const contexts = ["a", "b"].map((text, index) => {
     const entry = { type: "EntryNormal", data: bytes(text), term: 0, index: 0 } as const;
@@ -130,7 +133,7 @@ const entry = (index: number, term: number) => {
   return { index, term, type: "EntryNormal" as const, data: bytes("x") };
 };
 
-test("unstable log: entries that are replaced while they are written are handed over again", () => {
+test("unstable log: entries replaced during their write are written again", () => {
   const log = new UnstableLog(5, undefined);
   log.truncateAndAppend([5, 6, 7].map((index) => entry(index, 1)));
   log.acceptInProgress();
@@ -142,7 +145,7 @@ test("unstable log: entries that are replaced while they are written are handed 
   expect(log.nextEntries()).toEqual([entry(7, 2)]);
 });
 
-test("unstable log: what is durable is forgotten, unless another entry took its place", () => {
+test("unstable log: durable entries are dropped unless another entry replaced them", () => {
   const log = new UnstableLog(5, undefined);
   log.truncateAndAppend([5, 6, 7].map((index) => entry(index, 2)));
   log.acceptInProgress();
@@ -158,7 +161,7 @@ test("unstable log: what is durable is forgotten, unless another entry took its 
   expect([log.offset, log.length, log.inProgressEnd]).toEqual([7, 1, 8]);
 });
 
-test("unstable log: a snapshot is handed over once and goes when it is durable", () => {
+test("unstable log: a snapshot is passed on once and dropped when it is durable", () => {
   const log = new UnstableLog(5, undefined);
   const confState = { voters: [1], learners: [], votersOutgoing: [], learnersNext: [] };
   const snapshot = {
@@ -181,7 +184,7 @@ test("unstable log: a snapshot is handed over once and goes when it is durable",
 
 const stateOf = (node: TestNode, id: number) => node.status.progress.get(id)?.state;
 
-test("snapshot: an acknowledgement short of the leader's log does not end the wait for one", () => {
+test("snapshot: an acknowledgement below the leader's log does not end the state", () => {
   const node = leader();
   for (const text of ["a", "b", "c"]) node.raw.propose(bytes(text));
   node.work();
@@ -198,7 +201,7 @@ test("snapshot: an acknowledgement short of the leader's log does not end the wa
   expect(stateOf(node, 3)).toBe("replicate");
 });
 
-test("probe: a member with the whole log is asked with its next heartbeat", () => {
+test("probe: a heartbeat's answer of a member with the whole log causes a probe", () => {
   const node = leader();
   node.take(acknowledged(node, 2, 2));
   node.raw.reportUnreachable(2);
@@ -210,7 +213,7 @@ test("probe: a member with the whole log is asked with its next heartbeat", () =
   expect(stateOf(node, 2)).toBe("replicate");
 });
 
-test("reads: one goes when a change of members makes those who confirmed it enough", () => {
+test("reads: a removed member can make the acknowledgements so far a quorum", () => {
   const group = new TestGroup([1, 2, 3, 4]);
   group.elect(1);
   const { raw, reads } = group.node(1);

@@ -1,7 +1,7 @@
-/** What an entry carries: a command of the application, or a change of membership. */
+/** The content of an entry: a command of the application, or a change of membership. */
 type EntryType = "EntryNormal" | "EntryConfChange" | "EntryConfChangeV2";
 
-/** One record of the replicated log; never changed once made. */
+/** One record of the replicated log; immutable. */
 export interface Entry {
   readonly term: number;
   readonly index: number;
@@ -9,22 +9,26 @@ export interface Entry {
   /** The command, or an encoded conf change; empty for a new leader's first entry. */
   readonly data: Uint8Array;
   /**
-   * True of what stands for a refused conf change: etcd writes its type out though it is the default,
-   * and counts those bytes. Known to the leader that refused it, and neither stored nor sent.
+   * Set on the empty entry that replaces a refused conf change: etcd encodes its type although it
+   * is the default, and counts those bytes. Only the leader that refused it has the flag; it is
+   * neither stored nor sent.
    */
   readonly hasExplicitType?: boolean | undefined;
 }
 
-/** An entry before the leader gives it a place in the log. */
+/** An entry before the leader assigns its index and term. */
 export type EntryPayload = Pick<Entry, "type" | "data" | "hasExplicitType">;
 
-/** What identifies an entry: two logs that share one share everything before it (Log Matching). */
+/**
+ * The identity of an entry: two logs with a common entry share all entries before it (Log
+ * Matching).
+ */
 export interface EntryId {
   readonly term: number;
   readonly index: number;
 }
 
-/** No bytes at all; shared, as it cannot change. */
+/** The empty byte array; shared, as it is immutable. */
 export const NO_DATA: Uint8Array = new Uint8Array(0);
 
 /** The bytes that an unsigned integer takes in the protobuf varint encoding. */

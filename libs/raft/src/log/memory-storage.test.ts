@@ -11,7 +11,7 @@ describe("entries in memory", () => {
     data: new Uint8Array(size),
   });
 
-  it("are limited by their size as encoded, but to one at least", () => {
+  it("are limited by their encoded size, but to one at least", () => {
     const entries = [entry(1), entry(2), entry(3)];
     const size = entryBytes(entry(1));
     expect(size).toBe(9);
@@ -21,7 +21,7 @@ describe("entries in memory", () => {
     expect(limitEntries([], 5)).toEqual([]);
   });
 
-  it("are replaced from the first new one on, and must leave no gap", () => {
+  it("are replaced from the first new one on, and must be contiguous", () => {
     const storage = new MemoryStorage();
     storage.append([entry(1), entry(2), entry(3)]);
     storage.append([entry(2, 2)]);
@@ -29,7 +29,7 @@ describe("entries in memory", () => {
     expect(() => storage.append([entry(9)])).toThrow("leaves a gap");
   });
 
-  it("are gone after compaction, but for the term of the last one", () => {
+  it("are gone after compaction, except the term of the last one", () => {
     const storage = new MemoryStorage();
     storage.append([entry(1), entry(2), entry(3, 2)]);
     expect(storage.compact(2)).toBe(true);
@@ -42,7 +42,7 @@ describe("entries in memory", () => {
     expect(() => storage.compact(9)).toThrow("no entry 9");
   });
 
-  it("give way to a newer snapshot only", () => {
+  it("are replaced only by a newer snapshot", () => {
     const storage = new MemoryStorage();
     storage.append([entry(1), entry(2)]);
     const snapshot = { index: 5, term: 2, confState: EMPTY_CONF_STATE, data: new Uint8Array(0) };

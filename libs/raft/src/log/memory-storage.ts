@@ -33,7 +33,7 @@ export class MemoryStorage implements Storage {
     if (until > this.lastIndex() + 1) return "unavailable";
     const start = from - first;
     let end = start;
-    // Counted before they are copied: of a long log only what fits is touched.
+    // Counted before they are copied, so the cost is that of the entries that fit.
     for (let bytes = 0; end < until - first; end++) {
       bytes += entryBytes(this.#entries[end] as Entry);
       if (end > start && bytes > maxBytes) break;
@@ -63,7 +63,7 @@ export class MemoryStorage implements Storage {
     this.#hardState = state;
   }
 
-  /** Replaces the log by a snapshot; false if the present snapshot is as new. */
+  /** Replaces the log with a snapshot; false if the current snapshot is as new. */
   applySnapshot(snapshot: Snapshot): boolean {
     if (this.#snapshot.index !== 0 && this.#snapshot.index >= snapshot.index) return false;
     this.#snapshot = snapshot;
@@ -72,7 +72,7 @@ export class MemoryStorage implements Storage {
     return true;
   }
 
-  /** Keeps a snapshot of the state at an index of the log, which stays; false if it is not newer. */
+  /** Stores a snapshot of the state at an index, and keeps the log; false if it is not newer. */
   createSnapshot(index: number, confState: ConfState, data: Uint8Array): boolean {
     if (index <= this.#snapshot.index) return false;
     const term = this.term(index);
@@ -81,7 +81,7 @@ export class MemoryStorage implements Storage {
     return true;
   }
 
-  /** Drops the entries up to the index; false if they are gone already. */
+  /** Drops the entries up to the index; false if they are already dropped. */
   compact(index: number): boolean {
     if (index <= this.#before.index) return false;
     const term = this.term(index);
@@ -91,7 +91,7 @@ export class MemoryStorage implements Storage {
     return true;
   }
 
-  /** The first of the newest entries in `from..last` that have at most so many bytes in all. */
+  /** The first of the newest entries in `from..last` that have at most `maxBytes` in all. */
   newestWithin(from: number, last: number, maxBytes: number): number {
     let first = last + 1;
     for (let bytes = 0; first > from; first--) {

@@ -11,21 +11,23 @@ interface LogSlice {
   readonly entries: readonly Entry[];
 }
 
-/** The whole log of a node: the unstable end on top of storage, and how far it is committed. */
+/**
+ * The whole log of a node: the unstable tail on top of storage, and its commit and apply indexes.
+ */
 export class RaftLog {
   readonly #storage: Storage;
   readonly #unstable: UnstableLog;
   readonly #maxApplyingBytes: number;
   readonly #trace: TraceSink | undefined;
-  /** The highest index known to be durable on a quorum; never goes back. */
+  /** The highest index known to be durable on a quorum; never decreases. */
   #committed: number;
-  /** The highest index handed over for applying; applied <= applying <= committed. */
+  /** The highest index passed to the application; applied <= applying <= committed. */
   #applying: number;
-  /** The highest index whose application was acknowledged; never goes back. */
+  /** The highest index whose application was acknowledged; never decreases. */
   #applied: number;
   /** The bytes of the entries in (applied, applying]; may exceed the limit by one entry. */
   #applyingBytes = 0;
-  /** True while no more entries are handed over because of the limit. */
+  /** True while the limit on applying bytes holds back more entries. */
   #applyingPaused = false;
 
   constructor(storage: Storage, maxApplyingBytes: number, trace: TraceSink | undefined) {
@@ -97,8 +99,8 @@ export class RaftLog {
   }
 
   /**
-   * Appends what a leader sent and takes over its commit index as far as the logs are known to be
-   * equal. Returns the last index known to be equal, or undefined if `previous` does not match.
+   * Appends entries of the leader, and adopts its commit index up to the last entry known to match.
+   * Returns that entry's index, or undefined if `previous` does not match.
    */
   maybeAppend(slice: LogSlice, leaderCommit: number): number | undefined {
     if (!this.matches(slice.previous)) return undefined;
@@ -115,7 +117,9 @@ export class RaftLog {
     return last;
   }
 
-  /** Appends entries in place of those at and after the first of them; returns the last index. */
+  /**
+   * Appends entries, which replace those at and after the first of them; returns the last index.
+   */
   append(entries: readonly Entry[]): number {
     const first = entries[0];
     if (first) {
@@ -146,9 +150,9 @@ export class RaftLog {
   }
 
   /**
-   * The best guess where this log and another one part, given one entry of the other: the largest
-   * index up to the given one whose term here is not above the given term. The term is 0 where it
-   * is not known, which may be a match.
+   * The best guess of where this log and another diverge, given one entry of the other. It is the
+   * largest index up to `index` whose term here is at most `term`; an unknown term counts as 0, a
+   * possible match.
    */
   findConflictByTerm(index: number, term: number): EntryId {
     for (let guess = index; guess > 0; guess--) {
@@ -183,7 +187,7 @@ export class RaftLog {
     this.#unstable.restore(snapshot);
   }
 
-  /** The entries that follow the next write of the driver. */
+  /** The entries for the next write of the driver. */
   nextUnstableEntries(): readonly Entry[] {
     return this.#unstable.nextEntries();
   }
@@ -222,12 +226,12 @@ export class RaftLog {
   }
 
   hasNextCommittedEntries(allowUnstable: boolean): boolean {
-    // A snapshot goes first, so that the order in which things are applied is never in question.
+    // A snapshot is applied before any entry, so that the order of application is unambiguous.
     if (this.#applyingPaused || this.hasUnstableSnapshot) return false;
     return this.#applying < this.#appliable(allowUnstable);
   }
 
-  /** The next entries to apply, within what is left of the limit on applying bytes. */
+  /** The next entries to apply, within the remaining budget of applying bytes. */
   nextCommittedEntries(allowUnstable: boolean): readonly Entry[] {
     if (!this.hasNextCommittedEntries(allowUnstable)) return [];
     const maxBytes = this.#maxApplyingBytes - this.#applyingBytes;
@@ -236,17 +240,17 @@ export class RaftLog {
     return entries;
   }
 
-  /** Records that entries up to an index, so many bytes, were handed over for applying. */
+  /** Records that entries up to an index, of `bytes` bytes, were passed to the application. */
   acceptApplying(index: number, bytes: number, allowUnstable: boolean): void {
     invariant(index <= this.#committed, () => `applying ${index} is not committed`);
     this.#applying = index;
     this.#applyingBytes += bytes;
-    // Fewer entries than there are means that the next one would go over the limit.
+    // Fewer entries than available mean that the next one would exceed the limit.
     this.#applyingPaused =
       this.#applyingBytes >= this.#maxApplyingBytes || index < this.#appliable(allowUnstable);
   }
 
-  /** Records that entries up to an index, so many bytes, were applied. */
+  /** Records that entries up to an index, of `bytes` bytes, were applied. */
   appliedTo(index: number, bytes: number): void {
     invariant(
       this.#applied <= index && index <= this.#committed,

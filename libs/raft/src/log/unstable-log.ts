@@ -4,9 +4,9 @@ import { invariant } from "../invariant.ts";
 import type { Entry, EntryId } from "./entry.ts";
 
 /**
- * The end of the log that is not known to be durable: entries and at most one snapshot, waiting to
- * be handed to the driver or handed over and being written. Its entries shadow those in storage
- * with the same or a higher index, which the next write will replace.
+ * The tail of the log that is not known to be durable: entries and at most one snapshot, pending or
+ * being written. Its entries shadow those in storage with the same or a higher index, which the
+ * next write replaces.
  */
 export class UnstableLog {
   readonly #trace: TraceSink | undefined;
@@ -14,9 +14,11 @@ export class UnstableLog {
   /** #entries[i] has index #offset + i. */
   #entries: Entry[] = [];
   #offset: number;
-  /** True once the snapshot was handed over for writing. */
+  /** True once the driver has the snapshot for writing. */
   #snapshotInProgress = false;
-  /** Entries below were handed over for writing; #offset <= #inProgressEnd <= #offset + length. */
+  /**
+   * The driver has the entries below for writing; #offset <= #inProgressEnd <= #offset + length.
+   */
   #inProgressEnd: number;
 
   constructor(offset: number, trace: TraceSink | undefined) {
@@ -48,13 +50,13 @@ export class UnstableLog {
     return this.#snapshot?.index;
   }
 
-  /** The term at an index, if it lies here. */
+  /** The term at an index, if the index is here. */
   term(index: number): number | undefined {
     if (index >= this.#offset) return this.#entries[index - this.#offset]?.term;
     return this.#snapshot?.index === index ? this.#snapshot.term : undefined;
   }
 
-  /** The entries not handed over yet. */
+  /** The entries that the driver does not have yet. */
   nextEntries(): readonly Entry[] {
     const handedOver = this.#inProgressEnd - this.#offset;
     if (handedOver === this.#entries.length) return [];
@@ -65,20 +67,20 @@ export class UnstableLog {
     return this.#inProgressEnd - this.#offset < this.#entries.length;
   }
 
-  /** The snapshot if it is not handed over yet. */
+  /** The snapshot if the driver does not have it yet. */
   nextSnapshot(): Snapshot | undefined {
     return this.#snapshotInProgress ? undefined : this.#snapshot;
   }
 
-  /** Marks everything here as handed over. */
+  /** Marks all entries and the snapshot as in progress. */
   acceptInProgress(): void {
     this.#inProgressEnd = this.#offset + this.#entries.length;
     if (this.#snapshot) this.#snapshotInProgress = true;
   }
 
   /**
-   * Takes in that the log is durable up to an entry, and forgets those entries. Only valid if no
-   * write in progress can still replace them; an id that does not match says nothing.
+   * Records that the log is durable up to an entry, and drops those entries. An id that does not
+   * match is ignored; the call is valid only if no write in progress can still replace the entries.
    */
   stableTo(id: EntryId): void {
     const term = this.term(id.index);
@@ -113,7 +115,7 @@ export class UnstableLog {
     this.#snapshotInProgress = false;
   }
 
-  /** Appends entries in place of those at and after the first of them. */
+  /** Appends entries, which replace those at and after the first of them. */
   truncateAndAppend(entries: readonly Entry[]): void {
     const from = (entries[0] as Entry).index;
     if (from === this.#offset + this.#entries.length) {

@@ -5,7 +5,7 @@ import { Progress } from "../tracker/progress.ts";
 import type { TrackedConfig } from "../tracker/tracker.ts";
 import type { ConfChangeSingle } from "./conf-change.ts";
 
-/** The next configuration, or why the change does not apply to the present one. */
+/** The next configuration, or why the change does not apply to the current one. */
 export type ChangeResult =
   | { readonly ok: true; readonly next: TrackedConfig }
   | { readonly ok: false; readonly error: string };
@@ -15,7 +15,7 @@ interface ChangerOptions {
   readonly newInflights: () => Inflights;
 }
 
-/** A configuration in the making: the same sets as in TrackedConfig, open to change. */
+/** A mutable configuration with the sets of TrackedConfig. */
 interface Draft {
   readonly incoming: Set<number>;
   readonly outgoing: Set<number>;
@@ -25,7 +25,7 @@ interface Draft {
   autoLeave: boolean;
 }
 
-/** Computes the configuration that follows a change; never touches the one it starts from. */
+/** Computes the configuration that follows a change; never modifies the one that it starts from. */
 export class Changer {
   readonly #current: TrackedConfig;
   readonly #options: ChangerOptions;
@@ -51,7 +51,7 @@ export class Changer {
     return finish(draft);
   }
 
-  /** Keeps the present voters as the outgoing half and applies the steps to the incoming one. */
+  /** Keeps the current voters as the outgoing half and applies the steps to the incoming one. */
   enterJoint(changes: readonly ConfChangeSingle[], autoLeave: boolean): ChangeResult {
     const draft = this.#draft();
     if (draft.outgoing.size > 0) return refuse("config is already joint");
@@ -63,7 +63,7 @@ export class Changer {
     return finish(draft);
   }
 
-  /** Drops the outgoing half and turns the voters that wait for it into learners. */
+  /** Drops the outgoing half and makes the members of `learnersNext` learners. */
   leaveJoint(): ChangeResult {
     const draft = this.#draft();
     if (draft.outgoing.size === 0) return refuse("can't leave a non-joint config");
@@ -136,7 +136,10 @@ export class Changer {
     draft.learners.add(id);
   }
 
-  /** A new member is probed from the end of the log and counts as active, as it had no chance yet. */
+  /**
+   * A new member is probed from the end of the log, and counts as active until the next quorum
+   * check.
+   */
   #newProgress(isLearner: boolean): Progress {
     return new Progress({
       match: 0,
@@ -148,7 +151,7 @@ export class Changer {
   }
 }
 
-/** The configuration that a ConfState describes, built with the steps that could have led there. */
+/** The configuration that a ConfState describes, built from equivalent change steps. */
 export function restoreConfig(
   start: TrackedConfig,
   state: ConfState,

@@ -2,12 +2,12 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decodeConfChange, encodeConfChange, jointMode, leavesJoint } from "./conf-change.ts";
 
-describe("a conf change as bytes", () => {
+describe("the encoding of a conf change", () => {
   const types = fc.constantFrom("addNode", "removeNode", "updateNode", "addLearnerNode");
   const single = fc.record({ type: types, nodeId: fc.nat(2 ** 40) });
   const transition = fc.constantFrom("auto", "implicit", "explicit");
 
-  it("comes back as it was", () => {
+  it("round-trips", () => {
     const context = fc.uint8Array({ maxLength: 5 });
     fc.assert(
       fc.property(transition, fc.array(single), context, (how, changes, extra) => {
@@ -17,7 +17,7 @@ describe("a conf change as bytes", () => {
     );
   });
 
-  it("of version 1 has the encoding that etcd gives it", () => {
+  it("of version 1 equals that of etcd", () => {
     const changes = [{ type: "addLearnerNode", nodeId: 300 } as const];
     const change = { transition: "auto", changes, context: new Uint8Array(0) } as const;
     const payload = encodeConfChange(change, 1);
@@ -25,7 +25,7 @@ describe("a conf change as bytes", () => {
     expect(decodeConfChange(payload)).toEqual(change);
   });
 
-  it("that is cut off or foreign is a broken invariant", () => {
+  it("that is truncated or of another type breaks an invariant", () => {
     const decode = (...data: number[]) =>
       decodeConfChange({ type: "EntryConfChangeV2", data: Uint8Array.from(data) });
     expect(() => decode(0x08)).toThrow("ends in the middle");
@@ -35,7 +35,7 @@ describe("a conf change as bytes", () => {
     expect(() => decode(0x12, 2, 0x08, 9)).toThrow("unknown conf change type");
   });
 
-  it("needs a joint configuration for more than one step, or where it is asked for", () => {
+  it("needs a joint configuration for more than one step, or on request", () => {
     const context = new Uint8Array(0);
     const one = [{ type: "addNode", nodeId: 1 } as const];
     expect(jointMode({ transition: "auto", changes: one, context })).toBe("simple");

@@ -2,13 +2,15 @@ import { invariant } from "../invariant.ts";
 import type { Entry, EntryPayload } from "../log/entry.ts";
 import { NO_DATA } from "../log/entry.ts";
 
-/** What happens to one node; `update` changes nothing here and is for the application. */
+/** The change of one node; `update` is for the application and changes nothing here. */
 export type ConfChangeType = "addNode" | "removeNode" | "updateNode" | "addLearnerNode";
 
 /**
- * How a change is carried out: `auto` takes the simple protocol where that is safe and else joint
- * consensus; `implicit` always takes joint consensus and leaves it by itself; `explicit` stays in
- * the joint configuration until an empty change is proposed.
+ * The protocol of a change.
+ *
+ * - `auto` uses the simple protocol where that is safe, else joint consensus.
+ * - `implicit` uses joint consensus, which the leader leaves automatically.
+ * - `explicit` stays in the joint configuration until an empty change is proposed.
  */
 export type ConfChangeTransition = "auto" | "implicit" | "explicit";
 
@@ -26,7 +28,9 @@ export interface ConfChange {
   readonly context: Uint8Array;
 }
 
-/** What a leader proposes to leave one by itself: no bytes at all, so that no size limit can refuse it. */
+/**
+ * The leader's proposal to leave a joint configuration: empty, so that no size limit refuses it.
+ */
 export const AUTO_LEAVE: EntryPayload = { type: "EntryConfChangeV2", data: NO_DATA };
 
 /** True if the change leaves a joint configuration. */
@@ -34,19 +38,21 @@ export function leavesJoint(change: ConfChange): boolean {
   return change.transition === "auto" && change.changes.length === 0;
 }
 
-/** Whether the change goes through a joint configuration, and then whether it leaves it by itself. */
+/**
+ * Whether the change uses a joint configuration, and whether the leader leaves it automatically.
+ */
 export function jointMode(change: ConfChange): "simple" | "joint" | "jointAutoLeave" {
   if (change.transition === "auto" && change.changes.length <= 1) return "simple";
   return change.transition === "explicit" ? "joint" : "jointAutoLeave";
 }
 
-/** The numbers of the wire format, in which a type is its position. */
+/** A type's position is its number in the wire format. */
 const TYPES: readonly ConfChangeType[] = ["addNode", "removeNode", "updateNode", "addLearnerNode"];
 const TRANSITIONS: readonly ConfChangeTransition[] = ["auto", "implicit", "explicit"];
 
 /**
- * The change as log payload, in the protobuf encoding of etcd's raftpb: a `ConfChange` (version 1,
- * one step, no transition) or a `raftpb.ConfChangeV2`.
+ * The change as log payload, in the protobuf encoding of etcd's raftpb. That is `raftpb.ConfChange`
+ * (version 1, one step, no transition) or `raftpb.ConfChangeV2`.
  */
 export function encodeConfChange(change: ConfChange, version: 1 | 2 = 2): EntryPayload {
   if (version === 1) return encodeV1(change);
@@ -75,7 +81,7 @@ function encodeV1(change: ConfChange): EntryPayload {
   return { type: "EntryConfChange", data: Uint8Array.from(bytes) };
 }
 
-/** The change that an entry carries, or undefined for a normal entry; throws on foreign bytes. */
+/** The change in an entry, or undefined for a normal entry; throws on bytes of another format. */
 export function decodeConfChange(entry: Pick<Entry, "type" | "data">): ConfChange | undefined {
   if (entry.type === "EntryNormal") return undefined;
   const fields = readFields(entry.data);

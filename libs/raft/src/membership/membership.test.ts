@@ -31,7 +31,7 @@ function voters(node: TestNode): number[][] {
   return [[...incoming].sort(), [...outgoing].sort()];
 }
 
-/** Nodes 1 to 3, of which 1 leads, and 4 and 5, which start with nothing. */
+/** Nodes 1 to 3, of which 1 leads, and 4 and 5, which start empty. */
 function group(setup = {}): TestGroup {
   const made = new TestGroup([1, 2, 3], () => setup);
   for (const id of [4, 5]) {
@@ -56,7 +56,7 @@ describe("a change of membership", () => {
     expect(made.node(1).status.commit).toBe(4);
   });
 
-  it("goes through a joint configuration that the leader leaves by itself", () => {
+  it("enters a joint configuration that the leader leaves automatically", () => {
     const made = group();
     proposeChange(made, 1, [add(4), add(5), remove(2), remove(3)]);
     made.beat(1);
@@ -64,7 +64,7 @@ describe("a change of membership", () => {
     expect(made.node(1).terms).toEqual([2, 2, 2]);
   });
 
-  it("stays joint until it is told to leave where the transition is explicit", () => {
+  it("explicit transition: stays joint until an empty change is proposed", () => {
     const made = group();
     proposeChange(made, 1, [add(4), remove(3)], "explicit");
     expect(voters(made.node(1))).toEqual([
@@ -90,7 +90,7 @@ describe("a change of membership", () => {
     expect(made.node(1).status.commit).toBe(commit + 1);
   });
 
-  it("is replaced by an empty entry while another is not applied", () => {
+  it("is replaced by an empty entry while another is unapplied", () => {
     const node = new TestNode(1, { voters: [1] });
     node.raw.campaign();
     node.work();
@@ -116,7 +116,7 @@ describe("a change of membership", () => {
     expect(() => node.raw.proposeConfChange(change([learn(2), learn(3)]), 1)).toThrow("one step");
   });
 
-  it("is not applied again when the same entry comes twice", () => {
+  it("is not applied again when the same entry arrives twice", () => {
     const node = new TestNode(1, { voters: [1] });
     node.raw.campaign();
     node.work();
@@ -127,14 +127,14 @@ describe("a change of membership", () => {
     expect([...node.status.config.learners]).toEqual([2]);
   });
 
-  it("that was committed and cannot apply stops the node", () => {
+  it("that is committed and cannot apply stops the node", () => {
     const node = new TestNode(1, { voters: [1] });
     expect(() => node.raw.applyConfChange(change([remove(1)]), 9)).toThrow("removed all voters");
   });
 });
 
 describe("a learner", () => {
-  it("replicates and neither counts nor campaigns", () => {
+  it("replicates but neither counts nor campaigns", () => {
     const made = new TestGroup([1, 2], () => ({ voters: [1], learners: [2] }));
     made.elect(1);
     made.cut(2);
@@ -147,13 +147,13 @@ describe("a learner", () => {
     expect(made.node(2).status.applied).toBe(3);
   });
 
-  it("votes when asked, as it may be a voter without knowing", () => {
+  it("votes on request, as it may unknowingly be a voter", () => {
     const node = new TestNode(2, { voters: [1], learners: [2] });
     const request = { type: "MsgVote", to: 2, from: 1, term: 2, index: 1, logTerm: 1 } as const;
     expect(node.take(createMessage(request))).toMatchObject([{ reject: false }]);
   });
 
-  it("becomes a voter by promotion, and a demoted voter a learner after the joint phase", () => {
+  it("becomes a voter by promotion; a demoted voter is a learner after the joint phase", () => {
     const made = group();
     proposeChange(made, 1, [learn(4)]);
     made.beat(1);
@@ -165,7 +165,7 @@ describe("a learner", () => {
 });
 
 describe("a leader that is removed", () => {
-  it("brings another voter up to date and hands leadership to it", () => {
+  it("brings another voter up to date and transfers leadership to it", () => {
     const made = group({ checkQuorum: true, preVote: true });
     proposeChange(made, 1, [remove(1)]);
     for (let i = 0; i < 3; i++) made.beat(1);
@@ -174,21 +174,21 @@ describe("a leader that is removed", () => {
     expect(leaders).toHaveLength(1);
   });
 
-  it("steps down at once where it is told to", () => {
+  it("steps down at once with stepDownOnRemoval", () => {
     const made = group({ stepDownOnRemoval: true });
     proposeChange(made, 1, [remove(1)]);
     expect(made.node(1).status).toMatchObject({ role: "follower", lead: 0 });
   });
 
-  it("takes no proposals", () => {
+  it("refuses proposals", () => {
     const made = group({ handOverOnRemoval: false });
     proposeChange(made, 1, [remove(1)]);
     expect(made.node(1).raw.propose(NO_DATA)).toMatchObject({ reason: "notMember" });
   });
 
-  it("leaves a voter that has not heard of the commit able to lead, should it crash", () => {
-    // Node 2 has the removal of node 1 and does not know that it is committed; node 1, which is
-    // no voter any more, has one entry more and so refuses its vote.
+  it("after its crash, a voter without the commit of the removal can still lead", () => {
+    // Node 2 has the removal of node 1 and does not know that it is committed. Node 1, no voter any
+    // more, has one entry more and so rejects its vote request.
     const one = new TestNode(1, { voters: [2], terms: [1, 1], commit: 2, term: 1 });
     const two = new TestNode(2, { voters: [1, 2], terms: [1], commit: 1, term: 1 });
     two.raw.campaign();

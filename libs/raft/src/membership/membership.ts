@@ -8,15 +8,15 @@ import { type ChangeResult, Changer, restoreConfig } from "./changer.ts";
 import { type ConfChange, jointMode, leavesJoint } from "./conf-change.ts";
 
 /**
- * Makes the conf change of a committed entry take effect and returns the configuration that
- * results; undefined if the configuration already is as of that entry or a later one.
+ * Applies the conf change of a committed entry and returns the configuration that results.
+ * Undefined if the configuration is already as of that entry or a later one.
  */
 export function applyConfChange(
   raft: Raft,
   change: ConfChange,
   index: number,
 ): ConfState | undefined {
-  // A snapshot may have overtaken entries that were on their way to be applied.
+  // A snapshot may have overtaken entries that wait to be applied.
   if (index <= raft.configIndex) return undefined;
   raft.configIndex = index;
   const { config, progress } = raft.tracker;
@@ -33,7 +33,9 @@ function applyWith(changer: Changer, change: ConfChange): ChangeResult {
   return changer.enterJoint(change.changes, mode === "jointAutoLeave");
 }
 
-/** Replaces the configuration by the one stored as of an index, at the start or from a snapshot. */
+/**
+ * Replaces the configuration with the one stored as of an index, at the start or from a snapshot.
+ */
 export function restoreConfState(raft: Raft, state: ConfState, index: number): void {
   raft.configIndex = index;
   const result = restoreConfig(EMPTY_CONFIG, state, changerOptions(raft));
@@ -70,7 +72,7 @@ function switchTo(raft: Raft, next: TrackedConfig): ConfState {
   return state;
 }
 
-/** On a leader after a change: fewer may be a quorum now, and new members need the log. */
+/** On a leader after a change: the quorum may be smaller now, and new members need the log. */
 function feedMembers(raft: Raft): void {
   const { tracker } = raft;
   if (maybeCommit(raft)) {

@@ -3,15 +3,15 @@ import type { HardState } from "../core/state.ts";
 import type { Entry } from "../log/entry.ts";
 import type { Storage } from "../log/storage.ts";
 
-/** What a simulated node shows to the checker. */
+/** The state of a simulated node that the checker reads. */
 export interface CheckedNode {
   readonly id: number;
-  /** The terms of its log by index, durable or not; what went into a snapshot may be missing. */
+  /** The terms of its log by index, durable or not; compacted ones may be missing. */
   readonly logTerms: ReadonlyMap<number, number>;
   readonly storage: Storage & { initialState(): { hardState: HardState } };
 }
 
-/** Thrown where a run breaks a promise of Raft. */
+/** Thrown where a run violates a safety property of Raft. */
 export class SafetyViolation extends Error {
   override readonly name = "SafetyViolation";
 }
@@ -20,7 +20,7 @@ function demand(condition: boolean, describe: () => string): asserts condition {
   if (!condition) throw new SafetyViolation(describe());
 }
 
-/** Watches all nodes of a simulation, across their restarts, for the safety properties of Raft. */
+/** Checks all nodes of a simulation, across their restarts, for the safety properties of Raft. */
 export class SafetyChecker {
   readonly #leaders = new Map<number, number>();
   readonly #votes = new Map<string, number>();
@@ -33,7 +33,7 @@ export class SafetyChecker {
   #maxCommitted = 0;
   #maxApplied = 0;
 
-  /** The highest index that any node has applied, which a client may know of. */
+  /** The highest index that any node has applied, which a client may know. */
   get maxApplied(): number {
     return this.#maxApplied;
   }
@@ -76,7 +76,7 @@ export class SafetyChecker {
     }
   }
 
-  /** Committed entries stay, and are the same everywhere. */
+  /** Committed entries never change, and are the same on all nodes. */
   committed(node: CheckedNode, from: number, to: number): void {
     demand(from <= to, () => `the commit index of ${node.id} goes back from ${from} to ${to}`);
     for (let index = from + 1; index <= to; index++) {
@@ -100,7 +100,7 @@ export class SafetyChecker {
     this.#maxApplied = Math.max(this.#maxApplied, index);
   }
 
-  /** What a message promises must be durable before it leaves. */
+  /** The state that a message acknowledges must be durable before the message leaves. */
   sent(node: CheckedNode, message: Message): void {
     if (message.reject || message.from !== node.id) return;
     const { hardState } = node.storage.initialState();
@@ -112,7 +112,7 @@ export class SafetyChecker {
       );
     }
     if (message.type === "MsgAppResp") {
-      // In a later term the entry may be gone again, rightly, and the promise with it.
+      // In a later term the entry may rightly be replaced, and the promise ends.
       const { term, index } = message;
       demand(
         hardState.term > term || (hardState.term === term && node.storage.lastIndex() >= index),
@@ -121,7 +121,7 @@ export class SafetyChecker {
     }
   }
 
-  /** Linearizable reads: a read sees whatever was applied anywhere before it was asked for. */
+  /** Linearizable reads: a read sees every entry applied on any node before the request. */
   read(node: CheckedNode, index: number, appliedBefore: number): void {
     demand(
       index >= appliedBefore,

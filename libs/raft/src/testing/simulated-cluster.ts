@@ -9,8 +9,8 @@ const NODE_IDS = [1, 2, 3, 4, 5];
 const MAX_MESSAGES = 400;
 const TRANSITIONS: readonly ConfChangeTransition[] = ["auto", "implicit", "explicit"];
 
-/** How hard the network and the machines are on the nodes; all drawn from the seed. */
-interface Weather {
+/** The fault rates of the network and the machines, drawn from the seed. */
+interface FaultRates {
   readonly loss: number;
   readonly duplication: number;
   readonly crashes: number;
@@ -18,10 +18,10 @@ interface Weather {
   readonly confChanges: number;
 }
 
-/** A message on its way. */
-interface Flight {
+/** A message in flight. */
+interface InFlightMessage {
   readonly message: Message;
-  /** The step at which it may arrive; later ones may overtake it. */
+  /** The step from which it may arrive; later messages may overtake it. */
   readonly due: number;
 }
 
@@ -30,18 +30,18 @@ export class SimulatedCluster {
   readonly checker = new SafetyChecker();
   readonly #random: Random;
   readonly #nodes: readonly SimulatedNode[];
-  readonly #weather: Weather;
-  #network: Flight[] = [];
+  readonly #faultRates: FaultRates;
+  #network: InFlightMessage[] = [];
   /** Pairs `from>to` whose messages are lost. */
   readonly #cut = new Set<string>();
   #step = 0;
   #calm = false;
   #proposals = 0;
-  /** For each read asked for, by its number: what was applied somewhere before. */
+  /** For each read by its number: the highest index applied anywhere before it. */
   readonly #reads: number[] = [];
-  /** How often a node's clock ticks for one tick of the fastest. */
+  /** The ticks of a node's clock for one tick of the fastest. */
   readonly #clockRates: readonly number[];
-  /** How often things happened, to show that a run was no idle one. */
+  /** Event counts, to show that a run was not idle. */
   readonly counts = { crashes: 0, confChanges: 0, reads: 0, delivered: 0 };
 
   constructor(seed: number, bug?: SeededNodeBug) {
@@ -53,7 +53,7 @@ export class SimulatedCluster {
       stepDownOnRemoval: this.#chance(0.2),
     };
     const isRough = this.#chance(0.7);
-    this.#weather = {
+    this.#faultRates = {
       loss: isRough ? this.#random() * 0.3 : 0,
       duplication: isRough ? this.#random() * 0.5 : 0,
       crashes: isRough ? 0.001 : 0,
@@ -99,12 +99,12 @@ export class SimulatedCluster {
     return items[Math.floor(this.#random() * items.length)] as T;
   }
 
-  /** Runs so many steps in the weather of the seed. */
+  /** Runs `steps` steps with the fault rates of the seed. */
   run(steps: number): void {
     for (let i = 0; i < steps; i++) this.#runStep();
   }
 
-  /** Ends all faults and proposals; demands a leader and equal nodes within so many rounds. */
+  /** Ends all faults and proposals; requires a leader and equal nodes within `rounds` rounds. */
   heal(rounds: number): void {
     this.#calm = true;
     this.#cut.clear();
@@ -140,7 +140,7 @@ export class SimulatedCluster {
     return leaders.sort((a, b) => (b.raw?.status().term ?? 0) - (a.raw?.status().term ?? 0))[0];
   }
 
-  /** True if a leader has committed all of its log, and each of its members has applied it. */
+  /** True if a leader has committed its whole log, and each member has applied it. */
   #converged(): boolean {
     const status = this.#leader?.raw?.status();
     if (!status || status.config.voters.outgoing.size > 0) return this.#leaveJoint();
@@ -152,7 +152,7 @@ export class SimulatedCluster {
     });
   }
 
-  /** An explicit joint configuration stays until someone asks for its end. */
+  /** Proposes the end of an explicit joint configuration, which does not end by itself. */
   #leaveJoint(): false {
     const raw = this.#leader?.raw;
     if (raw && raw.status().applied > 0 && this.#chance(0.2)) this.#proposeConfChange(raw, []);
@@ -180,19 +180,19 @@ export class SimulatedCluster {
     else if (dice < 0.94) node.raw.propose(Uint8Array.of(this.#proposals++ % 256));
     else if (dice < 0.98) this.#read(node.raw);
     else this.#rareEvent(node, node.raw);
-    if (this.#chance(this.#weather.cuts)) this.#changeCuts();
-    if (this.#chance(this.#weather.confChanges)) this.#changeMembers();
-    if (node.raw && this.#chance(this.#weather.crashes)) this.#crash(node);
+    if (this.#chance(this.#faultRates.cuts)) this.#changeCuts();
+    if (this.#chance(this.#faultRates.confChanges)) this.#changeMembers();
+    if (node.raw && this.#chance(this.#faultRates.crashes)) this.#crash(node);
   }
 
-  /** Now and then a node was stopped for long and its ticks come at once. */
+  /** At times a node was stopped for long and its ticks arrive at once. */
   #tick(node: SimulatedNode): void {
     if (!this.#chance(this.#clockRates[node.id - 1] as number)) return;
     node.raw?.tick(this.#chance(0.01) ? 30 : 1);
   }
 
   #crashPoint(): "taken" | "written" | undefined {
-    if (!this.#chance(this.#weather.crashes)) return undefined;
+    if (!this.#chance(this.#faultRates.crashes)) return undefined;
     this.counts.crashes++;
     return this.#pick(["taken", "written"]);
   }
@@ -234,7 +234,7 @@ export class SimulatedCluster {
     this.#proposeConfChange(raw, changes);
   }
 
-  /** Cuts a link in one direction, cuts one node off, or mends everything. */
+  /** Cuts a link in one direction, cuts off one node, or restores all links. */
   #changeCuts(): void {
     if (this.#chance(0.4)) {
       this.#cut.clear();
@@ -252,7 +252,7 @@ export class SimulatedCluster {
   }
 
   #send(message: Message): void {
-    const { loss, duplication } = this.#weather;
+    const { loss, duplication } = this.#faultRates;
     const copies = !this.#calm && this.#chance(duplication) ? 2 : 1;
     for (let i = 0; i < copies; i++) {
       if (!this.#calm && (this.#chance(loss) || this.#network.length > MAX_MESSAGES)) {
@@ -265,7 +265,7 @@ export class SimulatedCluster {
 
   #deliverSome(): void {
     for (let i = 0; i < 4; i++) {
-      const due = this.#network.findIndex((flight) => flight.due <= this.#step);
+      const due = this.#network.findIndex((message) => message.due <= this.#step);
       if (due < 0) return;
       const [flight] = this.#network.splice(due, 1);
       if (flight) this.#deliver(flight.message);
@@ -284,7 +284,7 @@ export class SimulatedCluster {
     if (message.type === "MsgSnap") this.#nodes[from - 1]?.raw?.reportSnapshot(to, "delivered");
   }
 
-  /** A driver knows when a snapshot did not get through, and must say so. */
+  /** A driver knows when a snapshot was lost, and must report it. */
   #lost({ type, from, to }: Message): void {
     if (type === "MsgSnap") this.#nodes[from - 1]?.raw?.reportSnapshot(to, "failed");
   }

@@ -8,14 +8,14 @@ import { decodeConfChange } from "../membership/conf-change.ts";
 import { RawNode } from "../raw-node.ts";
 import type { SafetyChecker } from "./safety-checker.ts";
 
-/** How a simulated node can be made wrong, to see that the checker notices. */
+/** A planted bug of a simulated node, which the checker must detect. */
 export type SeededNodeBug = "skipFsync" | "forgetVote" | "leaseRead";
 
 interface SimulatedNodeOptions {
   readonly id: number;
   readonly random: Random;
   readonly checker: SafetyChecker;
-  /** What differs between runs in how the nodes are set up. */
+  /** The node options that differ between runs. */
   readonly config: Pick<
     RaftConfig,
     "asyncStorageWrites" | "preVote" | "checkQuorum" | "stepDownOnRemoval"
@@ -41,7 +41,7 @@ function decodeState(data: Uint8Array): number {
   return data.length === 0 ? 0 : (new Uint32Array(data.slice().buffer)[0] as number);
 }
 
-/** A driver of one RawNode, with storage that survives a crash and work that does not. */
+/** A driver of one RawNode: storage survives a crash, work in progress does not. */
 export class SimulatedNode {
   readonly id: number;
   storage: MemoryStorage;
@@ -55,9 +55,9 @@ export class SimulatedNode {
   readonly #options: SimulatedNodeOptions;
   #appendWork: Message[] = [];
   #applyWork: Message[] = [];
-  /** With skipFsync: what the disk really holds. */
+  /** With skipFsync: the content of the disk. */
   #image: (() => MemoryStorage) | undefined;
-  /** As of the last applied entry; undefined while a snapshot on its way must bring it. */
+  /** As of the last applied entry; undefined while a pending snapshot must bring it. */
   #confState: ConfState | undefined;
 
   constructor(options: SimulatedNodeOptions) {
@@ -124,7 +124,7 @@ export class SimulatedNode {
     }
   }
 
-  /** Works off one batch; `crashAfter` stops the node on the way. */
+  /** Processes one batch; `crashAfter` stops the node part of the way. */
   processReady(crashAfter?: "taken" | "written"): void {
     const raw = this.#raw;
     if (!raw.hasReady()) return;
@@ -163,7 +163,7 @@ export class SimulatedNode {
     this.#options.send(message);
   }
 
-  /** Lets a storage thread do its oldest piece of work; what it releases is delivered or sent. */
+  /** Runs the oldest task of a storage thread, and delivers or sends its responses. */
   processStorage(thread: "append" | "apply"): void {
     const [next] = thread === "append" ? this.#appendWork : this.#applyWork;
     if (thread === "apply" && next?.entries.some(({ type }) => type !== "EntryNormal")) {
@@ -181,7 +181,7 @@ export class SimulatedNode {
     }
   }
 
-  /** Takes a snapshot of the state and drops the log but for some entries. */
+  /** Takes a snapshot of the state and drops all but the last `keep` entries. */
   compact(keep: number): void {
     const { applied } = this;
     const confState = this.#confState;
@@ -228,7 +228,7 @@ export class SimulatedNode {
     if (snapshot || this.#options.random() < 0.5) this.#flush();
   }
 
-  /** With skipFsync, what is not flushed by chance before a crash is lost. */
+  /** With skipFsync, a crash loses what was not flushed by chance. */
   #flush(): void {
     if (this.#options.bug !== "skipFsync") return;
     const { hardState } = this.storage.initialState();
@@ -246,7 +246,7 @@ export class SimulatedNode {
 
   #apply(entries: readonly Entry[]): void {
     for (const entry of entries) {
-      // A snapshot may have overtaken entries on their way to be applied.
+      // A snapshot may have overtaken entries that wait to be applied.
       if (entry.index <= this.applied) continue;
       const change = decodeConfChange(entry);
       if (change) this.#confState = this.#raw.applyConfChange(change, entry.index);

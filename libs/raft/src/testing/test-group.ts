@@ -10,7 +10,7 @@ import { RawNode, type Status } from "../raw-node.ts";
 /** The shortest election timeout of all test nodes. */
 export const ELECTION_TICKS = 10;
 
-/** Where a test node starts from. */
+/** The initial state of a test node. */
 export interface NodeSetup extends Partial<Omit<RaftConfig, "storage">> {
   readonly voters?: readonly number[];
   readonly learners?: readonly number[];
@@ -43,17 +43,17 @@ function newStorage(setup: NodeSetup): MemoryStorage {
   return storage;
 }
 
-/** A node with storage in memory and a driver that does everything at once. */
+/** A node with storage in memory and a driver that completes all work at once. */
 export class TestNode {
   readonly raw: RawNode;
   readonly storage: MemoryStorage;
   readonly applied: Entry[] = [];
-  /** The state machine: every text that was applied, in order. */
+  /** The state machine: every applied text, in order. */
   values: string[] = [];
   readonly reads: ReadState[] = [];
   confState: ConfState;
 
-  /** Starts on the storage that an earlier run left, or on new storage as the setup says. */
+  /** Starts on the storage of an earlier run, or on new storage as the setup says. */
   constructor(id: number, setup: NodeSetup = {}, storage = newStorage(setup)) {
     this.storage = storage;
     const snapshot = storage.snapshot();
@@ -86,14 +86,14 @@ export class TestNode {
     this.values = state === "" ? [] : state.split("\n");
   }
 
-  /** Takes a snapshot of what is applied, and drops the log up to there. */
+  /** Takes a snapshot of the applied state, and drops the log up to there. */
   compact(): void {
     const { applied } = this.status;
     this.storage.createSnapshot(applied, this.confState, bytes(this.values.join("\n")));
     this.storage.compact(applied);
   }
 
-  /** Works off all batches and returns the messages to peers. */
+  /** Processes all batches and returns the messages to peers. */
   work(): Message[] {
     const messages: Message[] = [];
     while (this.raw.hasReady()) {
@@ -120,7 +120,7 @@ export class TestNode {
     this.applied.push(entry);
   }
 
-  /** Steps a message and returns what the node sends because of it. */
+  /** Steps a message and returns the messages that the node sends in response. */
   take(message: Message): Message[] {
     this.raw.step(message);
     return this.work();
@@ -135,13 +135,13 @@ export class TestNode {
     return messages;
   }
 
-  /** Ticks until the election timeout has certainly passed. */
+  /** Ticks until the election timeout has certainly expired. */
   timeOut(): Message[] {
     return this.tick(2 * ELECTION_TICKS);
   }
 }
 
-/** Several nodes and a network that delivers everything at once, but for what is cut or lost. */
+/** Nodes and a network that delivers at once, except messages that are cut or lost. */
 export class TestGroup {
   readonly nodes = new Map<number, TestNode>();
   readonly #setup: (id: number) => NodeSetup;
@@ -162,7 +162,7 @@ export class TestGroup {
     return node;
   }
 
-  /** The leader of the highest term among the nodes that are not cut off, if there is one. */
+  /** The leader of the highest term among the nodes that are not cut off, if any. */
   get leader(): TestNode | undefined {
     const live = [...this.nodes.values()].filter(({ status }) => !this.#cut.has(status.id));
     const leaders = live.filter(({ status }) => status.role === "leader");
@@ -178,7 +178,7 @@ export class TestGroup {
     this.#cut.clear();
   }
 
-  /** Stops nodes and starts them on what they had made durable. */
+  /** Stops nodes and restarts them on their durable state. */
   restart(...ids: number[]): void {
     for (const id of ids) {
       const { storage } = this.node(id);
@@ -195,7 +195,7 @@ export class TestGroup {
   #deliver(message: Message): Message[] {
     const { from, to, type } = message;
     if (this.#cut.has(from) || this.#cut.has(to) || this.loses(message)) {
-      // A driver knows when a snapshot did not get through.
+      // A driver knows when a snapshot was lost.
       if (type !== "MsgSnap") return [];
       this.node(from).raw.reportSnapshot(to, "failed");
       return this.node(from).work();
@@ -204,7 +204,7 @@ export class TestGroup {
     return this.nodes.get(to)?.take(message) ?? [];
   }
 
-  /** Lets time pass for all nodes. */
+  /** Ticks all nodes. */
   run(ticks: number): void {
     for (let i = 0; i < ticks; i++) {
       for (const node of [...this.nodes.values()]) this.settle(node.tick(1));

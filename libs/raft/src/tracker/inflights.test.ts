@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { Inflights } from "./inflights.ts";
 
 describe("the window of appends in flight", () => {
-  it("counts what is added and not freed, whatever the order of the frees", () => {
+  it("counts what was added and not freed, in any order of the frees", () => {
     const action = fc.oneof(fc.constant("add" as const), fc.nat(60));
     fc.assert(
       fc.property(fc.array(action, { maxLength: 80 }), (actions) => {

@@ -1,8 +1,8 @@
 import { invariant } from "../invariant.ts";
 
 /**
- * The append messages that a leader has sent to one follower and that are not acknowledged yet, in
- * the order sent, bounded by count and by bytes.
+ * The unacknowledged append messages from a leader to one follower, in the order sent. They are
+ * bounded by count and by bytes.
  */
 export class Inflights {
   readonly #maxCount: number;
@@ -25,7 +25,7 @@ export class Inflights {
     return this.#indexes.length - this.#head;
   }
 
-  /** True once either bound is reached; the last message added may have gone over the bytes. */
+  /** True once either bound is reached; the last message added may exceed the bytes. */
   get full(): boolean {
     return this.count >= this.#maxCount || this.#bytes >= this.#maxBytes;
   }
@@ -37,13 +37,13 @@ export class Inflights {
     this.#bytes += bytes;
   }
 
-  /** Forgets every message whose last entry is at or below the index. */
+  /** Drops every message whose last entry is at or below the index. */
   freeUpTo(index: number): void {
     while (this.#head < this.#indexes.length && (this.#indexes[this.#head] as number) <= index) {
       this.#bytes -= this.#sizes[this.#head] as number;
       this.#head++;
     }
-    // Compacting only when half is dead keeps the cost of each message constant.
+    // Compacting only when half is free keeps the cost of each message constant.
     if (this.#head * 2 >= this.#indexes.length) {
       this.#indexes = this.#indexes.slice(this.#head);
       this.#sizes = this.#sizes.slice(this.#head);

@@ -4,9 +4,9 @@ import { createMessage } from "../core/message.ts";
 import { MemoryStorage } from "../log/memory-storage.ts";
 import { bytes, TestNode } from "../testing/test-group.ts";
 
-// What a mutation of the leader's bookkeeping would change and no scenario shows.
+// Mutations of the leader's bookkeeping that no scenario test detects.
 
-/** Node 1 as leader of three; the peers that are named have stored its first entry. */
+/** Node 1 as leader of three; the named peers have stored its first entry. */
 function leader(acknowledged: readonly number[]): TestNode {
   const node = new TestNode(1, { voters: [1, 2, 3] });
   node.raw.campaign();
@@ -38,7 +38,7 @@ describe("progress of a peer", () => {
     expect(node.status.progress.get(2)).toMatchObject({ state: "probe", match: 2 });
   });
 
-  it("a peer that catches up late is told the commit index at once", () => {
+  it("a peer that catches up late gets the commit index at once", () => {
     const node = leader([2]);
     expect(node.status.commit).toBe(2);
     const [told, ...others] = node.take(acknowledgement(3, 2));
@@ -65,7 +65,7 @@ describe("a stale leader", () => {
 });
 
 describe("the defaults of a node", () => {
-  it("guard its leadership, and may be turned off one by one", () => {
+  it("protect leadership, and each can be turned off", () => {
     const least = {
       ...{ id: 1, electionTicks: 10, heartbeatTicks: 1, random: () => 0 },
       storage: new MemoryStorage(),

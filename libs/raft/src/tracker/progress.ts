@@ -2,8 +2,11 @@ import { invariant } from "../invariant.ts";
 import { Inflights } from "./inflights.ts";
 
 /**
- * How a leader feeds a follower: `probe` sends one append at a time until it knows where the logs
- * meet, `replicate` streams appends optimistically, `snapshot` waits for a snapshot to be restored.
+ * How a leader replicates to a follower.
+ *
+ * - `probe` sends one append at a time until the leader knows where the logs match.
+ * - `replicate` streams appends optimistically.
+ * - `snapshot` waits until the follower has restored a snapshot.
  */
 export type ProgressState = "probe" | "replicate" | "snapshot";
 
@@ -15,18 +18,18 @@ interface ProgressInit {
   readonly recentActive: boolean;
 }
 
-/** What a leader knows about the log of one follower, or of itself. */
+/** A leader's view of the log of one follower, or of its own. */
 export class Progress {
-  /** The follower's log is known to equal the leader's up to here. */
+  /** The follower's log is known to match the leader's up to here. */
   match: number;
   /** The next entry to send; always above `match`, and in `snapshot` pendingSnapshot + 1. */
   next: number;
   state: ProgressState = "probe";
-  /** The index of the snapshot on its way; 0 unless the state is `snapshot`. */
+  /** The index of the snapshot in flight; 0 unless the state is `snapshot`. */
   pendingSnapshot = 0;
-  /** True if the follower was heard from since the last quorum check; always true on the leader. */
+  /** True if the follower responded since the last quorum check; always true on the leader. */
   recentActive: boolean;
-  /** `recentActive` as the last quorum check found it; undefined before the first one of a term. */
+  /** `recentActive` as of the last quorum check; undefined before the first one of a term. */
   wasActive: boolean | undefined;
   /** True while appends wait for a reply or a heartbeat reply; see `paused`. */
   appendsPaused = false;
@@ -63,7 +66,7 @@ export class Progress {
   }
 
   becomeProbe(): void {
-    // A snapshot that was delivered moves the first probe right behind it.
+    // A delivered snapshot moves the first probe to the entry after it.
     const delivered = this.state === "snapshot" ? this.pendingSnapshot : 0;
     this.#enter("probe");
     this.next = Math.max(this.match, delivered) + 1;
@@ -82,7 +85,7 @@ export class Progress {
     this.#sentCommit = index;
   }
 
-  /** Records that an append with so many entries and payload bytes was sent. */
+  /** Records that an append with `count` entries and `bytes` payload bytes was sent. */
   sentEntries(count: number, bytes: number): void {
     invariant(this.state !== "snapshot", () => "an append was sent while a snapshot is pending");
     if (this.state === "probe") {
@@ -93,7 +96,7 @@ export class Progress {
       this.next += count;
       this.inflights.add(this.next - 1, bytes);
     }
-    // Once the window is full this message serves as a probe, and the flow waits for its answer.
+    // Once the window is full this message serves as a probe, and appends wait for its answer.
     this.appendsPaused = this.inflights.full;
   }
 
@@ -106,7 +109,7 @@ export class Progress {
     this.#sentCommit = commit;
   }
 
-  /** Takes in an acknowledgement; false if it says nothing new. */
+  /** Records an acknowledgement; false if it is not new. */
   maybeUpdate(index: number): boolean {
     if (index <= this.match) return false;
     this.match = index;
@@ -116,8 +119,8 @@ export class Progress {
   }
 
   /**
-   * Takes in the rejection of an append that followed entry `rejected`; `matchHint` is where the
-   * logs may meet. False if the rejection is stale, which is certain only without reordering.
+   * Records the rejection of an append after entry `rejected`; `matchHint` is where the logs may
+   * match. False if the rejection is stale, which is certain only without reordering.
    */
   maybeDecreaseTo(rejected: number, matchHint: number): boolean {
     if (this.state === "replicate") {

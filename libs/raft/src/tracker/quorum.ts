@@ -1,10 +1,10 @@
 /** The ids of the voters of one majority configuration; an empty set agrees with everything. */
 export type MajorityConfig = ReadonlySet<number>;
 
-/** What the votes seen so far say about an election: still open, lost for certain, or won. */
+/** The result of an election by the votes so far: still open, certainly lost, or won. */
 export type VoteResult = "pending" | "lost" | "won";
 
-/** The index that a voter is known to have reached, or undefined where it has not reported. */
+/** The last index that a voter has acknowledged, or undefined if it has not reported. */
 type AckedIndex = (voterId: number) => number | undefined;
 
 /**
@@ -17,16 +17,16 @@ export interface JointConfig {
   readonly outgoing: MajorityConfig;
 }
 
-/** The largest index that a majority has reached; Infinity for the empty configuration. */
+/** The largest index that a majority has acknowledged; Infinity for the empty configuration. */
 export function majorityCommittedIndex(config: MajorityConfig, acked: AckedIndex): number {
   if (config.size === 0) return Number.POSITIVE_INFINITY;
   const indexes: number[] = [];
   for (const id of config) insertDescending(indexes, acked(id) ?? 0);
-  // In descending order, the value at position floor(n/2) is reached by floor(n/2)+1 voters.
+  // In descending order, floor(n/2)+1 voters have acknowledged the value at position floor(n/2).
   return indexes[indexes.length >> 1] as number;
 }
 
-/** Called for each acknowledgement, on a handful of voters, where a general sort is the slower. */
+/** Runs for each acknowledgement, on a handful of voters, where a general sort is slower. */
 function insertDescending(indexes: number[], index: number): void {
   let position = indexes.length;
   for (; position > 0 && (indexes[position - 1] as number) < index; position--) {
@@ -35,7 +35,9 @@ function insertDescending(indexes: number[], index: number): void {
   indexes[position] = index;
 }
 
-/** The largest index that a majority of each half has reached; Infinity where both are empty. */
+/**
+ * The largest index that a majority of each half has acknowledged; Infinity where both are empty.
+ */
 export function committedIndex(config: JointConfig, acked: AckedIndex): number {
   return Math.min(
     majorityCommittedIndex(config.incoming, acked),
@@ -43,7 +45,7 @@ export function committedIndex(config: JointConfig, acked: AckedIndex): number {
   );
 }
 
-/** The state of an election among the voters of one majority; the empty configuration has won. */
+/** The result of an election in one majority; the empty configuration has won. */
 export function majorityVoteResult(
   config: MajorityConfig,
   votes: ReadonlyMap<number, boolean>,
@@ -61,7 +63,7 @@ export function majorityVoteResult(
   return granted + missing >= needed ? "pending" : "lost";
 }
 
-/** The state of an election that needs both halves: lost where one half is lost. */
+/** The result of an election that needs both halves; lost if one half is lost. */
 export function voteResult(config: JointConfig, votes: ReadonlyMap<number, boolean>): VoteResult {
   const incoming = majorityVoteResult(config.incoming, votes);
   const outgoing = majorityVoteResult(config.outgoing, votes);

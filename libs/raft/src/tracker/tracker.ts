@@ -12,13 +12,13 @@ import {
 /** The active membership. */
 export interface TrackerConfig {
   readonly voters: JointConfig;
-  /** True if the configuration is joint and the leader leaves it by itself. */
+  /** True if the configuration is joint and the leader leaves it automatically. */
   readonly autoLeave: boolean;
   /** Members without a vote; disjoint from both halves of `voters`. */
   readonly learners: ReadonlySet<number>;
   /**
-   * Voters on their way to become learners: they are still in the outgoing half and so may not be
-   * in `learners` yet. Empty unless the configuration is joint.
+   * Voters that become learners: they are still in the outgoing half and so may not be in
+   * `learners` yet. Empty unless the configuration is joint.
    */
   readonly learnersNext: ReadonlySet<number>;
 }
@@ -32,7 +32,7 @@ export interface TrackedConfig {
   readonly progress: ProgressMap;
 }
 
-/** No members; what every configuration is built from. */
+/** No members; the start of every configuration change. */
 export const EMPTY_CONFIG: TrackedConfig = {
   config: {
     voters: { incoming: new Set(), outgoing: new Set() },
@@ -43,7 +43,7 @@ export const EMPTY_CONFIG: TrackedConfig = {
   progress: new Map(),
 };
 
-/** Who the members are, how far each has got, and how each has voted. */
+/** The members, the replication progress of each, and their votes. */
 export class ProgressTracker {
   readonly #maxInflightMessages: number;
   readonly #maxInflightBytes: number;
@@ -52,7 +52,7 @@ export class ProgressTracker {
   #progress: ProgressMap = EMPTY_CONFIG.progress;
   /** The keys of #progress, ascending, so that messages leave in a fixed order. */
   #ids: readonly number[] = [];
-  /** The votes of this election; the first answer of each voter counts. */
+  /** The votes of this election; the first vote of each voter counts. */
   #votes = new Map<number, boolean>();
 
   constructor(maxInflightMessages: number, maxInflightBytes: number) {
@@ -87,7 +87,7 @@ export class ProgressTracker {
     return new Inflights(this.#maxInflightMessages, this.#maxInflightBytes);
   }
 
-  /** Forgets what is known of every log, as at the start of a term. */
+  /** Resets the progress of every member at the start of a term. */
   resetProgress(self: number, lastIndex: number): void {
     const fresh = new Map<number, Progress>();
     for (const [id, old] of this.#progress) {
@@ -103,7 +103,7 @@ export class ProgressTracker {
     this.#progress = fresh;
   }
 
-  /** True if a node decides everything alone: it is the one voter there is. */
+  /** True if the node is the only voter. */
   decidesAlone(id: number): boolean {
     const { incoming, outgoing } = this.#config.voters;
     return incoming.size === 1 && outgoing.size === 0 && incoming.has(id);
@@ -114,7 +114,7 @@ export class ProgressTracker {
     return committedIndex(this.#config.voters, (id) => this.#progress.get(id)?.match);
   }
 
-  /** True if a quorum was heard from since the last check. */
+  /** True if a quorum responded since the last check. */
   quorumActive(): boolean {
     const active = new Map<number, boolean>();
     for (const [id, progress] of this.#progress) {
@@ -131,12 +131,12 @@ export class ProgressTracker {
     if (!this.#votes.has(id)) this.#votes.set(id, granted);
   }
 
-  /** True if a voter's answer has come in. */
+  /** True if a voter's answer has arrived. */
   hasVoted(id: number): boolean {
     return this.#votes.has(id);
   }
 
-  /** The votes of the present voters, and what they mean. */
+  /** The votes of the current voters, and the result. */
   tallyVotes(): { granted: number; rejected: number; result: VoteResult } {
     let granted = 0;
     let rejected = 0;
