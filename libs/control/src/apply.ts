@@ -1,4 +1,4 @@
-import { isSettingName, settingFault } from "@heddle/contracts/settings";
+import { isSettingName, settingFault } from "@heddle/contracts/api/settings";
 import { HARDENED, versionOf } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
 import type {

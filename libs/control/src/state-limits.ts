@@ -1,4 +1,4 @@
-import { settingValue } from "@heddle/contracts/settings";
+import { settingValue } from "@heddle/contracts/api/settings";
 import { HARDENED } from "./cluster-version.ts";
 import { type ControlCommand, type Refusal, refuse } from "./command.ts";
 import { HashedMap, storedBytes } from "./hashed-map.ts";

@@ -10,13 +10,13 @@ import { HOUR_MS, input, node, queued, request, running } from "./testing/scenar
 
 const NODES = 10_000;
 const GPUS = 8;
-/** Looks at or changes of a node's row: two passes over all nodes, and some. */
+/** Reads or changes of a node's row: two passes over all nodes, and some more. */
 const MAX_LOOKS = 3 * NODES;
 const COUNTED = ["fits", "copies", "take", "release", "setLesser"] as const;
 
 afterEach(() => vi.restoreAllMocks());
 
-/** The most ledger operations that one step takes. */
+/** The maximum number of ledger operations in one step. */
 function longestStep(steps: Steps<unknown>): number {
   let operations = 0;
   for (const name of COUNTED) {
@@ -39,7 +39,7 @@ function longestStep(steps: Steps<unknown>): number {
   return longest;
 }
 
-/** A full cluster: a job on each device, with ends of their own. */
+/** A full cluster: a job on each device, with different ends. */
 function fullCluster(queue: readonly QueuedJob[]) {
   const nodes = Array.from({ length: NODES }, (_, at) => {
     return node(`n${at}`, { gpus: GPUS, rack: `r${at % 100}` });

@@ -1,7 +1,9 @@
 /**
- * What the scheduler reads and what it answers. Everything here is plain immutable data: times are
- * milliseconds since the Unix epoch, GPU amounts are thousandths of one device (`milli`), memory is
- * MiB, storage is GB.
+ * The input and output of the scheduler, all plain immutable data.
+ *
+ * - Times are milliseconds since the Unix epoch.
+ * - GPU amounts are thousandths of one device (`milli`).
+ * - Memory is in MiB, storage in GB.
  */
 
 /** Consumable amounts of a node besides its GPUs. */
@@ -18,10 +20,10 @@ export interface DeviceSnapshot {
   readonly healthy: boolean;
 }
 
-/** A node as the replicated state knows it: capacity, not what is free. */
+/** A node in the replicated state: its capacity, not what is free. */
 export interface NodeSnapshot {
   readonly id: string;
-  /** `ready` takes work; the others keep what runs and take nothing new. */
+  /** `ready` accepts new tasks; the other states only keep running ones. */
   readonly state: "ready" | "draining" | "drained" | "lost";
   readonly gpuType: string;
   readonly gpuMemoryGb: number;
@@ -29,11 +31,11 @@ export interface NodeSnapshot {
   readonly devices: readonly DeviceSnapshot[];
   readonly capacity: NodeScalars;
   readonly labels: Readonly<Record<string, string>>;
-  /** Taint names; a task lands here only if it tolerates each of them. */
+  /** Taint names; a task may run here only if it tolerates each of them. */
   readonly taints: readonly string[];
-  /** Empty where the node's place is unknown. */
+  /** Empty if the node's rack is unknown. */
   readonly rack: string;
-  /** The InfiniBand fabric the node hangs on; empty where it has none. */
+  /** The InfiniBand fabric of the node; empty if it has none. */
   readonly fabric: string;
 }
 
@@ -45,31 +47,31 @@ export interface LabelSelector {
   readonly values: readonly string[];
 }
 
-/** What one task of a job needs; all tasks of a job are alike. */
+/** The requirements of one task of a job; all tasks of a job are alike. */
 export interface TaskRequest {
   /** Whole devices when `gpuMilli` is 1000; exactly 1 when it is a share; 0 for none. */
   readonly gpus: number;
   /** Thousandths of each device, 1..1000; ignored where `gpus` is 0. */
   readonly gpuMilli: number;
-  /** The index of the one whole device that it must be; absent takes any. */
+  /** The index of the one whole device that it requires; absent accepts any. */
   readonly gpuIndex?: number | undefined;
   /** Accepted device types; empty accepts any. */
   readonly gpuTypes: readonly string[];
-  /** The least memory of each device; 0 accepts any. */
+  /** The minimum memory of each device; 0 accepts any. */
   readonly gpuMemoryGb: number;
   readonly scalars: NodeScalars;
   /** Every selector must match the node. */
   readonly nodeAffinity: readonly LabelSelector[];
   /** No selector may match the node. */
   readonly nodeAntiAffinity: readonly LabelSelector[];
-  /** The node must hang on a fabric, and all tasks of the gang on the same one. */
+  /** The node must be on a fabric, and all tasks of the gang on the same one. */
   readonly infiniband: boolean;
   readonly tolerations: readonly string[];
-  /** What the node must be able to run; absent asks for nothing. */
+  /** What the node must be able to run; absent requires nothing. */
   readonly offers?: readonly NeededOffer[] | undefined;
 }
 
-/** Something that nodes offer to run, each under a label of its own. */
+/** An executor or algorithm that nodes offer, each under its own label. */
 export interface NeededOffer {
   readonly kind: "executor" | "algorithm";
   readonly name: string;
@@ -77,17 +79,17 @@ export interface NeededOffer {
   readonly labelPrefix: string;
 }
 
-/** What a gang asks for that belongs to no node. */
+/** Cluster-wide resources that a gang requests. */
 export interface SharedRequest {
   /** Of the shared storage, in MB (10^6 bytes). */
   readonly storageMb: number;
-  /** Shards, each on whatever parameter server. */
+  /** Shards, each on any parameter server. */
   readonly shards: number;
-  /** Places that a shard takes, all of them on its server; at least 1. */
+  /** Places of a shard, all on its server; at least 1. */
   readonly placesPerShard: number;
 }
 
-/** Amounts of what belongs to no node: what there is, what is free, or what a gang holds. */
+/** Amounts of cluster-wide resources: the total, what is free, or what a gang holds. */
 export interface SharedAmounts {
   /** Of the shared storage, in MB (10^6 bytes). */
   readonly storageMb: number;
@@ -95,7 +97,7 @@ export interface SharedAmounts {
   readonly places: ReadonlyMap<string, number>;
 }
 
-/** What there is of the shared amounts, and what running jobs leave of it. */
+/** The total of the shared amounts, and what running jobs leave free. */
 export interface SharedSupply {
   readonly limit: SharedAmounts;
   readonly free: SharedAmounts;
@@ -103,14 +105,14 @@ export interface SharedSupply {
 
 export type QosLevel = "guaranteed" | "standard" | "best_effort";
 
-/** What queued and running jobs share. */
+/** The common fields of queued and running jobs. */
 export interface JobTraits {
   readonly id: string;
   readonly project: string;
   readonly queue: string;
   readonly kind: "training" | "serving";
   readonly qosLevel: QosLevel;
-  /** Higher goes first within the same qos level and kind; -1,000..1,000. */
+  /** Higher is scheduled first within the same qos level and kind; -1,000..1,000. */
   readonly priority: number;
   readonly preemptible: boolean;
   /** The gang: this many alike tasks start together or not at all. */
@@ -119,52 +121,54 @@ export interface JobTraits {
 }
 
 export interface QueuedJob extends JobTraits {
-  /** What the whole gang takes that belongs to no node; absent for nothing. */
+  /** The cluster-wide resources of the whole gang; absent for none. */
   readonly shared?: SharedRequest | undefined;
   readonly submittedAtMs: number;
   /** The job's own bound; the settings' jobTimeoutMs caps it. Absent for serving: no end. */
   readonly maxRuntimeMs?: number | undefined;
   /** Ids of jobs that must succeed first. */
   readonly waitingFor: readonly string[];
-  /** Retry backoff: not before this time. */
+  /** Retry backoff: no start before this time. */
   readonly notBeforeMs: number;
   /** All tasks in one rack. */
   readonly sameRack: boolean;
   /**
-   * Tasks that join a job which runs already: it has its place in the queue and among the running
-   * jobs behind it.
+   * Tasks that join a running job. The job already counts in the queue and among the running jobs.
    */
   readonly joinsRunning?: boolean | undefined;
-  /** The start that an earlier plan promised. */
+  /** The start that an earlier plan reserved. */
   readonly promisedStartMs?: number | undefined;
-  /** Where an earlier plan's line has it: it goes before those of its level that have no place. */
+  /** The rank from an earlier plan; ranked jobs precede unranked ones of their level. */
   readonly placeInLine?: number | undefined;
 }
 
-/** Where one task is; `devices` are indexes on the node, each holding `gpuMilli` of the request. */
+/**
+ * The placement of one task; `devices` are indexes on the node, each holding `gpuMilli` of the
+ * request.
+ */
 export interface TaskPlacement {
   readonly nodeId: string;
   readonly devices: readonly number[];
 }
 
 export interface RunningJob extends JobTraits {
-  /** What the whole gang holds that belongs to no node; absent for nothing. */
+  /** The cluster-wide resources that the gang holds; absent for none. */
   readonly shared?: SharedAmounts | undefined;
   readonly placements: readonly TaskPlacement[];
   readonly startedAtMs: number;
-  /** The latest durable checkpoint; the start where there is none. */
+  /** The latest durable checkpoint; the start of the job if there is none. */
   readonly checkpointedAtMs: number;
   readonly maxRuntimeMs?: number | undefined;
-  /** When its progress says it will end; only estimates use it, never a promise. */
+  /** The end that its progress predicts; only estimates use it, never a reservation. */
   readonly expectedEndMs?: number | undefined;
-  /** Set while it checkpoints to leave. */
+  /** Set during the checkpoint before an eviction. */
   readonly evicting?: { readonly forJobId: string; readonly byMs: number } | undefined;
 }
 
 /** Absent limits are unlimited. Serving and training count alike. */
 export interface ProjectQuota {
   readonly gpuMilli?: number | undefined;
-  /** Per accounting window; a start is charged with its whole bound. */
+  /** Per accounting window; a start is charged its whole runtime bound. */
   readonly gpuHours?: number | undefined;
   readonly queueLength?: number | undefined;
 }
@@ -174,11 +178,11 @@ export interface ProjectState {
   /** Fair-share weight, > 0. */
   readonly weight: number;
   readonly quota: ProjectQuota;
-  /** GPU-hours used up in the current window by jobs that ended or ran so far. */
+  /** GPU-hours used in the current window by ended and running jobs. */
   readonly usedGpuHours: number;
-  /** When the window ends and nothing is used up any more; absent where it has no end. */
+  /** The end of the window, which resets the use; absent if it has no end. */
   readonly windowEndsMs?: number | undefined;
-  /** Decayed past use, as `decayedUsage` keeps it. */
+  /** Decayed past use, from `decayedUsage`. */
   readonly usage: DecayedUsage;
 }
 
@@ -192,18 +196,18 @@ export interface DecayedUsage {
 
 /** An immutable view of the cluster at one log index. */
 export interface ClusterSnapshot {
-  /** The Raft index this was read at; the plan carries it so that apply can refuse a stale one. */
+  /** The Raft index of the snapshot; the plan carries it so that apply can refuse a stale one. */
   readonly index: number;
   readonly nodes: readonly NodeSnapshot[];
   readonly running: readonly RunningJob[];
   readonly projects: readonly ProjectState[];
-  /** Absent where there is nothing shared. */
+  /** Absent if there are no shared resources. */
   readonly shared?: SharedSupply | undefined;
 }
 
 export type Strategy = "binpack" | "spread" | "fragmentation";
 
-/** One kind of task the cluster expects, and how often; from the recent workload. */
+/** A kind of task that the cluster expects and its frequency, from the recent workload. */
 export interface WorkloadTarget {
   readonly gpus: number;
   readonly gpuMilli: number;
@@ -217,15 +221,15 @@ export interface SchedulerSettings {
   readonly maxConcurrentJobs: number;
   /** CPU offered per CPU present, >= 1; GPUs, memory and storage are never overcommitted. */
   readonly overcommitRatio: number;
-  /** Bounds every training job that has no shorter bound of its own. */
+  /** Bounds every training job without a shorter bound of its own. */
   readonly jobTimeoutMs: number;
-  /** How long a victim may take to write its checkpoint. */
+  /** The time that a victim has to write its checkpoint. */
   readonly preemptionGraceMs: number;
   readonly fairShareHalfLifeMs: number;
   readonly queues: Readonly<Record<string, { readonly strategy: Strategy }>>;
   /** For queues not named above. */
   readonly defaultStrategy: Strategy;
-  /** The mix that `fragmentation` prepares for; empty learns it from the running and queued jobs. */
+  /** The mix that `fragmentation` prepares for; if empty, that of the running and queued jobs. */
   readonly targets: readonly WorkloadTarget[];
 }
 
@@ -263,7 +267,7 @@ export type PendingReason =
   | "Backoff"
   | "PreemptionInProgress";
 
-/** One thing that keeps a job from starting. `resource` names the amount and its unit. */
+/** One reason why a job cannot start. `resource` names the amount and its unit. */
 export interface Blocker {
   readonly reason: PendingReason;
   readonly resource: string;
@@ -271,12 +275,12 @@ export interface Blocker {
   readonly free: number;
   /** The total, quota or setting that bounds `free`. */
   readonly limit: number;
-  /** Where nodes do not come into question at all: how many of `limit` nodes for this reason. */
+  /** For reasons that exclude nodes: how many of `limit` nodes. */
   readonly rejected?: number | undefined;
-  /** Where no node offers what the job runs by: its name, and what the nodes do offer. */
+  /** If no node offers what the job runs on: its name, and what the nodes do offer. */
   readonly wanted?: string | undefined;
   readonly offered?: readonly string[] | undefined;
-  /** Ids of the jobs that it waits for; the first 16. */
+  /** Ids of its open dependencies; the first 16. */
   readonly jobs?: readonly string[] | undefined;
 }
 
@@ -284,7 +288,7 @@ export interface GangStart {
   readonly jobId: string;
   /** One entry a task. */
   readonly placements: readonly TaskPlacement[];
-  /** True where a job that stood ahead is still waiting. */
+  /** True if a job ahead in the queue is still waiting. */
   readonly backfilled: boolean;
   /** Absent for serving. */
   readonly endsByMs?: number | undefined;
@@ -297,12 +301,12 @@ export interface Preemption {
   readonly lostGpuSeconds: number;
 }
 
-/** A promise: the job starts no later than this unless nodes fail or a higher level comes. */
+/** The job starts no later than this, unless nodes fail or a higher level arrives. */
 export interface Reservation {
   readonly jobId: string;
   readonly startAtMs: number;
   readonly placements: readonly TaskPlacement[];
-  /** What it is to hold that belongs to no node. */
+  /** Its cluster-wide resources. */
   readonly shared?: SharedAmounts | undefined;
 }
 
@@ -310,20 +314,20 @@ export interface PendingJob {
   readonly jobId: string;
   /** Never empty. */
   readonly blockers: readonly Blocker[];
-  /** How many of the plan's promises were made before its turn, which it must not delay. */
+  /** The reservations of the plan before its turn, which it must not delay. */
   readonly reservationsAhead: number;
 }
 
-/** What the leader proposes; apply re-checks it with a CapacityBook (capacity-book.ts). */
+/** The leader's proposal; apply re-checks it with a CapacityBook (capacity-book.ts). */
 export interface Plan {
   readonly basedOnIndex: number;
   readonly starts: readonly GangStart[];
   readonly preemptions: readonly Preemption[];
-  /** In the order of the queue; no two have places on the same node. */
+  /** In queue order; no two have places on the same node. */
   readonly reservations: readonly Reservation[];
   /**
-   * The jobs that keep their places in the queue until they start, in order: those with a promise,
-   * and those of the same level that a promise behind them passes over.
+   * The jobs that keep their rank in the queue until they start, in order. They have a reservation,
+   * or are of the level of a later reservation that passes over them.
    */
   readonly rankedJobs: readonly string[];
   /** Running jobs past their bound: they fail with DeadlineExceeded. */

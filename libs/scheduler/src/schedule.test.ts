@@ -10,7 +10,7 @@ import { nodes, queues, strategies } from "./testing/arbitraries.ts";
 import { refusals } from "./testing/refusals.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "./testing/scenarios.ts";
 
-/** A cluster in mid-life: a few cycles of scheduling over the first part of the queue. */
+/** A cluster in use: a few scheduling cycles over the first part of the queue. */
 const inputs: fc.Arbitrary<SchedulingInput> = fc
   .record({ cluster: nodes, first: queues, second: queues, defaultStrategy: strategies })
   .map(({ cluster, first, second, defaultStrategy }) => {
@@ -25,7 +25,7 @@ const inputs: fc.Arbitrary<SchedulingInput> = fc
   });
 
 describe("schedule", () => {
-  it("starts only whole gangs on capacity that is there", () => {
+  it("starts only whole gangs on free capacity", () => {
     fc.assert(
       fc.property(inputs, (at) => {
         const plan = schedule(at);
@@ -35,7 +35,7 @@ describe("schedule", () => {
     );
   });
 
-  it("accounts for each queued job exactly once, and says why it stays", () => {
+  it("accounts for each queued job exactly once, with the reasons of those that wait", () => {
     fc.assert(
       fc.property(inputs, (at) => {
         const plan = schedule(at);
@@ -47,7 +47,7 @@ describe("schedule", () => {
     );
   });
 
-  it("never lets a project pass its quota of GPUs or GPU-hours, nor the limit on running jobs", () => {
+  it("never exceeds a project's quota of GPUs or GPU-hours, or maxConcurrentJobs", () => {
     fc.assert(
       fc.property(inputs, (at) => {
         const plan = schedule(at);
@@ -68,7 +68,7 @@ describe("schedule", () => {
     );
   });
 
-  it("evicts only preemptible jobs of a strictly lower level, each for the job it promised", () => {
+  it("evicts only preemptible jobs of a lower level, each for a reservation", () => {
     fc.assert(
       fc.property(inputs, (at) => {
         const plan = schedule(at);
@@ -93,7 +93,7 @@ describe("schedule", () => {
     );
   });
 
-  it("uses the same nodes when every node is renamed", () => {
+  it("does not depend on the names of nodes", () => {
     fc.assert(
       fc.property(inputs, fc.infiniteStream(fc.string()), (at, names) => {
         const fresh = new Map(
@@ -112,7 +112,7 @@ describe("schedule", () => {
     );
   });
 
-  it("uses the same kinds of node in whatever order the nodes are listed", () => {
+  it("does not depend on the order of nodes", () => {
     const single = queues.map((jobs) => jobs.map((job) => ({ ...job, tasks: 1 })));
     fc.assert(
       fc.property(nodes, single, strategies, fc.nat(), (cluster, queue, defaultStrategy, seed) => {
@@ -131,7 +131,7 @@ describe("schedule", () => {
     );
   });
 
-  it("lists running jobs past their bound and offers their places only once they are gone", () => {
+  it("lists running jobs past their bound, and reuses their places only later", () => {
     const old = running("old", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [old] }, [queued("next")], {
       nowMs: HOUR_MS,
@@ -142,14 +142,14 @@ describe("schedule", () => {
     expect(plan.reservations[0]).toMatchObject({ jobId: "next", startAtMs: HOUR_MS });
   });
 
-  it("bounds a job by jobTimeoutMs even where it asks for longer", () => {
+  it("bounds a job by jobTimeoutMs even if its own bound is longer", () => {
     const at = input({ nodes: [node("n")] }, [queued("long", { maxRuntimeMs: 9 * HOUR_MS })], {
       settings: { jobTimeoutMs: 2 * HOUR_MS },
     });
     expect(schedule(at).starts[0]!.endsByMs).toBe(2 * HOUR_MS);
   });
 
-  it("offers CPU and memory in multiples of what is there by overcommitRatio, GPUs and disk never", () => {
+  it("overcommits CPU and memory by overcommitRatio, GPUs and disk never", () => {
     const starts = (change: Parameters<typeof request>[0], overcommitRatio: number): number => {
       const jobs = ["a", "b", "c"].map((id) => queued(id, { request: request(change) }));
       const at = input({ nodes: [node("n", { gpus: 1 })] }, jobs, {
@@ -168,7 +168,7 @@ describe("schedule", () => {
     expect(starts(disk, 2)).toBe(1);
   });
 
-  it("lets a serving replica take a GPU back from preemptible training of the same qos", () => {
+  it("lets a serving replica evict preemptible training of the same qos", () => {
     const training = running("t", [{ nodeId: "n", devices: [0] }], { priority: 900 });
     const serving = queued("s", { kind: "serving", maxRuntimeMs: undefined });
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [training] }, [serving], {
@@ -190,7 +190,7 @@ function hash(text: string, seed: number): number {
   return [...text].reduce((h, c) => Math.imul(h ^ c.charCodeAt(0), 0x9e3779b1), seed);
 }
 
-/** For each start, what its nodes are, apart from their names. */
+/** For each start, the kinds of its nodes, without their names. */
 function kindsUsed(plan: Plan, cluster: readonly NodeSnapshot[]): string[] {
   const byId = new Map(cluster.map((n) => [n.id, n]));
   return plan.starts.map(({ jobId, placements }) => {

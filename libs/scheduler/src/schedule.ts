@@ -15,7 +15,7 @@ import type { GangStart, PendingJob, Plan, QueuedJob } from "./model.ts";
 import { type GangRequest, namePlacements, type PlacedGang } from "./placement/gang.ts";
 import { ReservationPlanner } from "./reservation/reservation-planner.ts";
 
-/** Jobs of the queue that one step looks at. */
+/** Queued jobs that one step processes. */
 const JOBS_PER_STEP = 1_024;
 
 /** Plans on plain data. */
@@ -29,8 +29,8 @@ export function decide(snapshot: SchedulingSnapshot): Plan {
 }
 
 /**
- * One scheduling cycle in steps. Between two steps nothing may read or change the view. A caller that
- * stops early must call `return` on it.
+ * One scheduling cycle in steps; the view must not change between two of them. A caller that stops
+ * early must call `return`.
  */
 export function* decideInSteps(snapshot: SchedulingSnapshot): Steps<Plan> {
   // 1. Open the cycle: free capacity, fair shares, quotas and the releases of running jobs.
@@ -58,7 +58,7 @@ export function* decideInSteps(snapshot: SchedulingSnapshot): Steps<Plan> {
       pending: [...inadmissible.map((job) => ({ ...job, reservationsAhead })), ...blocked],
     };
   } finally {
-    // 7. Release what was started: apply decides whether the plan holds.
+    // 7. Release the started jobs' resources: apply decides whether the plan holds.
     releaseStarts(cycle, outcome.starts);
   }
 }
@@ -83,7 +83,7 @@ function expiredJobs({ view, nowMs, settings }: SchedulingSnapshot): string[] {
 
 interface Nomination {
   readonly nominated: readonly QueuedJob[];
-  /** Held back by a dependency, a backoff or the queue length of their project. */
+  /** Not nominated because of a dependency, a backoff or the queue length of their project. */
   readonly inadmissible: readonly Omit<PendingJob, "reservationsAhead">[];
 }
 

@@ -10,7 +10,11 @@ const start = (jobId: string, ...places: [string, number[]][]): GangStart => ({
   backfilled: false,
 });
 
-const cluster = [node("n", { gpus: 2 }), node("out", { state: "drained" })];
+const cluster = [
+  node("n", { gpus: 2 }),
+  node("out", { state: "drained" }),
+  node("sick", { devices: [{ healthy: true }, { healthy: false }] }),
+];
 
 describe("the capacity book", () => {
   it.each([
@@ -22,6 +26,8 @@ describe("the capacity book", () => {
     ["too few devices", start("two", ["n", [0]]), "wrong_devices"],
     ["a device that is not there", start("one", ["n", [5]]), "over_capacity"],
     ["a device in use", start("one", ["n", [1]]), "over_capacity"],
+    ["a sick device", start("one", ["sick", [1]]), "over_capacity"],
+    ["a gang with a sick device", start("two", ["sick", [0, 1]]), "over_capacity"],
     ["another device than the one that is named", start("named", ["n", [0]]), "wrong_devices"],
     ["more CPU than there is", start("wide", ["n", [0]]), "over_capacity"],
   ])("refuses %s", (_, bad, problem) => {
@@ -36,7 +42,7 @@ describe("the capacity book", () => {
     expect(refusals(at, [bad])).toEqual([{ jobId: bad.jobId, problem }]);
   });
 
-  it("gives all of a refused gang back before it looks at the next start", () => {
+  it("releases all of a refused gang before it checks the next start", () => {
     const at = input({ nodes: cluster }, [queued("pair", { tasks: 2 }), queued("one")]);
     const plan = [start("pair", ["n", [0]], ["n", [0]]), start("one", ["n", [0]])];
     expect(refusals(at, plan)).toEqual([{ jobId: "pair", problem: "over_capacity" }]);

@@ -10,7 +10,7 @@ export type CapacityRefusal =
   | "wrong_devices"
   | "over_capacity";
 
-/** A node and what its tasks hold of it. */
+/** A node and the amounts that its tasks hold. */
 interface Account {
   node: NodeSnapshot | undefined;
   readonly scalars: Float64Array;
@@ -19,14 +19,14 @@ interface Account {
 }
 
 /**
- * What is held on each node, brought up to date task by task, so that checking a start costs
- * nothing but its own tasks. Apply keeps one beside the replicated state and asks it about every
- * start of a plan: a stale plan can then commit neither a device twice nor a part of a gang.
+ * The amounts held on each node, updated task by task, so that a check costs only the start's own
+ * tasks. Apply keeps one beside the replicated state and checks every start of a plan. So a stale
+ * plan can neither commit a device twice nor a part of a gang.
  */
 export class CapacityBook {
   readonly #accounts = new Map<string, Account>();
 
-  /** A node has come or changed; what is held on it stays. */
+  /** Adds or changes a node; the amounts held on it stay. */
   setNode(node: NodeSnapshot): void {
     this.#account(node.id).node = node;
   }
@@ -43,7 +43,7 @@ export class CapacityBook {
     this.#move(request, place, -1);
   }
 
-  /** Takes places for the whole gang, or says why not and takes none. */
+  /** Takes places for the whole gang, or returns why not and takes none. */
   take(
     request: TaskRequest,
     tasks: number,

@@ -1,15 +1,15 @@
-/** The share of all nodes beyond which looking at each costs no more than following changes. */
+/** The share of changed nodes beyond which a full scan costs no more than following changes. */
 const WORTH_FOLLOWING = 1 / 4;
 
 /**
- * Which nodes have changed, in order, so that an index follows them from where it last looked. It
- * keeps as many changes as there are nodes, about; who is further behind looks at every node.
+ * The changed nodes in order, which an index follows from its last position. It keeps about as many
+ * changes as there are nodes; a reader that is further behind scans all nodes.
  */
 export class ChangeLog {
   #nodes: number;
   #kept: number[] = [];
   #dropped = 0;
-  /** By node: the reading that has listed it last. */
+  /** By node: the last reading that listed it. */
   #listed: Uint32Array;
   #readings = 0;
 
@@ -32,7 +32,7 @@ export class ChangeLog {
     return this.#dropped + this.#kept.length;
   }
 
-  /** The nodes changed since the position, each once; undefined where looking at all is cheaper. */
+  /** The nodes changed since the position, each once; undefined if a full scan is cheaper. */
   since(position: number): number[] | undefined {
     if (position < this.#dropped) return undefined;
     const reading = this.#nextReading();

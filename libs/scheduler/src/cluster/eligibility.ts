@@ -2,7 +2,7 @@ import { runToEnd, type Steps } from "@heddle/base/async/steps";
 import type { LabelSelector, NodeSnapshot, TaskRequest } from "../model.ts";
 import type { Roster } from "./roster.ts";
 
-/** The static filters in the order they are tried; a node is charged to the first that rejects it. */
+/** The static filters in the order of evaluation; a node counts at the first that rejects it. */
 export const NODE_FILTERS = [
   "lost",
   "state",
@@ -18,12 +18,12 @@ export const NODE_FILTERS = [
   "infiniband",
 ] as const;
 
-/** Nodes that one step looks at; a look costs up to 10 us for the longest lists of a request. */
+/** Nodes that one step evaluates; each costs up to 10 us for the longest lists of a request. */
 const NODES_PER_STEP = 512;
 
 export type NodeFilter = (typeof NODE_FILTERS)[number];
 
-/** The first static filter that rejects the node, or undefined where it is eligible. */
+/** The first static filter that rejects the node, or undefined if it is eligible. */
 export function rejectedBy(request: TaskRequest, node: NodeSnapshot): NodeFilter | undefined {
   return stateFilter(node) ?? rejectedWhenReady(request, node);
 }
@@ -33,7 +33,7 @@ function stateFilter({ state }: NodeSnapshot): NodeFilter | undefined {
   return state === "lost" ? "lost" : "state";
 }
 
-/** The same of a node that takes work, whatever its state is now. */
+/** The same for a node as if it were ready, whatever its state is now. */
 function rejectedWhenReady(request: TaskRequest, node: NodeSnapshot): NodeFilter | undefined {
   const { tolerations, affinity, antiAffinity } = compiled(request);
   if (!node.taints.every((taint) => tolerations.has(taint))) return "taint";
@@ -53,7 +53,7 @@ function rejectedWhenReady(request: TaskRequest, node: NodeSnapshot): NodeFilter
   return undefined;
 }
 
-/** A request's lists as sets: a look at a node costs one look-up a selector, however long its list is. */
+/** A request's lists as sets: a node costs one look-up a selector, whatever the list's length. */
 interface Compiled {
   readonly tolerations: ReadonlySet<string>;
   readonly affinity: readonly CompiledSelector[];
@@ -97,17 +97,20 @@ function matches({ key, operator, values }: CompiledSelector, { labels }: NodeSn
   }
 }
 
-/** The nodes that pass for requests that filter alike. */
+/** The nodes that pass, for requests with the same filters. */
 export interface StaticFilter {
   /** One of those requests. */
   readonly request: TaskRequest;
-  /** 1 for each eligible node, by the node's position; as long as the roster or longer. */
+  /** 1 for each eligible node, by the node's position; at least as long as the roster. */
   eligible: Uint8Array;
-  /** By the node's position: which filter rejects it if it is ready, one more than its place; 0 for none. */
+  /**
+   * By the node's position: the filter that rejects it if it is ready, by its index plus one; 0 for
+   * none.
+   */
   rejecting: Uint8Array;
 }
 
-/** The nodes that pass for each request, computed once for requests that filter alike. */
+/** The nodes that pass for each request, computed once for requests with the same filters. */
 export class Eligibility {
   readonly #roster: Roster;
   readonly #byKey = new Map<string, StaticFilter>();
@@ -127,7 +130,7 @@ export class Eligibility {
     return runToEnd(this.ofInSteps(request));
   }
 
-  /** Looks at every node if no request with the same filters came before. */
+  /** Evaluates every node if no earlier request had the same filters. */
   *ofInSteps(request: TaskRequest): Steps<StaticFilter> {
     const key = this.keyOf(request);
     const known = this.#byKey.get(key);
@@ -145,7 +148,7 @@ export class Eligibility {
     return filter;
   }
 
-  /** The node at the position is new or has changed. */
+  /** Updates the filters for an added or changed node. */
   follow(position: number): void {
     const node = this.#roster.slots[position]!;
     for (const filter of this.#byKey.values()) {
@@ -159,7 +162,7 @@ export class Eligibility {
     }
   }
 
-  /** A short name for a list; the variants of a spec that are tried share theirs. */
+  /** A short id for a list; the tried variants of a spec share theirs. */
   #listId(list: readonly (LabelSelector | string)[]): number {
     if (list.length === 0) return 0;
     const known = this.#listIds.get(list);
@@ -195,7 +198,7 @@ function isEligible(node: NodeSnapshot, code: number): 0 | 1 {
   return stateFilter(node) === undefined && code === 0 ? 1 : 0;
 }
 
-/** How many of the nodes each filter rejects, a node counted at its first. */
+/** The number of nodes that each filter rejects; a node counts at its first. */
 export function countRejected(
   { slots, vacant }: Pick<Roster, "slots" | "vacant">,
   { rejecting }: Pick<StaticFilter, "rejecting">,
@@ -209,7 +212,7 @@ export function countRejected(
   return counts;
 }
 
-/** How many of the nodes in these states would be eligible if they took work. */
+/** The number of nodes in these states that would be eligible if they were ready. */
 export function countAway(
   { slots, vacant }: Pick<Roster, "slots" | "vacant">,
   { rejecting }: Pick<StaticFilter, "rejecting">,

@@ -64,7 +64,7 @@ describe("dominant resource fairness", () => {
     );
   });
 
-  it("lets a project with past use wait behind one without", () => {
+  it("a project with past use waits behind one without", () => {
     const usage = { ...NOTHING, gpuMilliMs: 8_000 * HOUR_MS };
     const queue = [
       queued("a", { project: "used" }),
@@ -80,7 +80,7 @@ describe("dominant resource fairness", () => {
     expect(holdings(job)).toEqual({ gpuMilli: 6_000, cpuMilli: 15, memoryMib: 21 });
   });
 
-  it("gives a share of 0 to a project it has never seen", () => {
+  it("gives a share of 0 to an unknown project", () => {
     const capacity = { gpuMilli: 8_000, cpuMilli: 96_000, memoryMib: 786_432 };
     const nobody = { projectOf: () => undefined, heldBy: () => NOTHING_HELD };
     const shares = new FairShare({ capacity, ...nobody, nowMs: 0, halfLifeMs: HOUR_MS });
@@ -100,7 +100,7 @@ describe("decayedUsage", () => {
     expect(later.gpuMilliMs).toBeCloseTo(250, 9);
   });
 
-  it("is the same whether brought up to date once or in steps", () => {
+  it("is the same whether updated once or in steps", () => {
     const steps = fc.array(fc.integer({ min: 0, max: 5 * HOUR_MS }), {
       minLength: 1,
       maxLength: 6,

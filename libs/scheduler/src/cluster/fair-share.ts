@@ -1,7 +1,7 @@
 import type { DecayedUsage, JobTraits, ProjectState } from "../model.ts";
 import { gpuMilliOf } from "./shape.ts";
 
-/** The resources that shares are taken of. */
+/** The resources of a share. */
 export interface ShareVector {
   readonly gpuMilli: number;
   readonly cpuMilli: number;
@@ -10,9 +10,9 @@ export interface ShareVector {
 
 export const NOTHING: ShareVector = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
 
-/** What shares are reckoned from; projects are looked at when they are asked for. */
+/** The inputs of shares; projects are looked up lazily. */
 export interface FairShareOptions {
-  /** What the cluster has. */
+  /** The capacity of the cluster. */
   readonly capacity: ShareVector;
   readonly projectOf: (project: string) => ProjectState | undefined;
   /** What the project's running jobs hold. */
@@ -21,7 +21,7 @@ export interface FairShareOptions {
   readonly halfLifeMs: number;
 }
 
-/** What a job holds while it runs, over all its tasks. */
+/** The resources that a job holds while it runs, over all its tasks. */
 export function holdings({ tasks, request }: JobTraits): ShareVector {
   return {
     gpuMilli: tasks * gpuMilliOf(request),
@@ -39,8 +39,8 @@ export function decayedUsage(
 ): DecayedUsage {
   const elapsedMs = Math.max(0, nowMs - usage.asOfMs);
   const kept = 2 ** (-elapsedMs / halfLifeMs);
-  // The integral of 2^(-t/h) over the time held, so that the result is the same however often it
-  // is brought up to date.
+  // The integral of 2^(-t/h) over the time held, so the number of updates does not change the
+  // result.
   const accruedMs = ((1 - kept) * halfLifeMs) / Math.LN2;
   return {
     gpuMilliMs: usage.gpuMilliMs * kept + held.gpuMilli * accruedMs,
@@ -51,9 +51,12 @@ export function decayedUsage(
 }
 
 /**
- * Dominant resource fairness (Ghodsi et al., NSDI 2011) with a memory: a project's share is the
- * largest, over GPU, CPU and memory, of what it holds now plus its decayed mean past hold, over the
- * cluster, divided by its weight. The project with the least share goes next.
+ * Dominant resource fairness (Ghodsi et al., NSDI 2011) with decayed past use. The project with the
+ * least share is next.
+ *
+ * - A share is the largest over GPU, CPU and memory, relative to the cluster, divided by the
+ *   project's weight.
+ * - It counts what the project holds now plus its decayed mean past hold.
  */
 export class FairShare {
   readonly #options: FairShareOptions;
@@ -64,7 +67,7 @@ export class FairShare {
     this.#options = options;
   }
 
-  /** The project's weighted dominant share; 0 for one that holds and held nothing. */
+  /** The project's weighted dominant share; 0 for one without current or past use. */
   share(project: string): number {
     let share = this.#shares.get(project);
     if (share === undefined) {
@@ -110,7 +113,7 @@ export class FairShare {
   }
 }
 
-/** The constant hold whose decayed integral over all the past would be this usage. */
+/** The constant hold whose decayed integral over all the past would equal this usage. */
 function meanHold(usage: DecayedUsage, halfLifeMs: number): ShareVector {
   const perMs = Math.LN2 / halfLifeMs;
   return {

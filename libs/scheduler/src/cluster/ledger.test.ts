@@ -6,8 +6,8 @@ import { Ledger } from "./ledger.ts";
 import { Roster } from "./roster.ts";
 import { type RequestShape, ShapeTable } from "./shape.ts";
 
-// The expected amounts are computed anew from the nodes and the tasks that are held. Nothing of the
-// ledger, its units or its shapes is used for them.
+// The expected amounts are recomputed from the nodes and the held tasks, without any code of the
+// ledger, its units or its shapes.
 
 const NAMES = ["cpuMilli", "memoryMib", "localSsdGb", "ioOperationsPerSec", "networkMbps"] as const;
 const ENOUGH = 100;
@@ -42,7 +42,7 @@ function freeOn(node: NodeSnapshot, ratioPercent: number, held: readonly Held[])
   return { gpus, scalars: scalars as unknown as NodeScalars };
 }
 
-/** The devices that the task takes, the first that have room; nothing where it does not fit. */
+/** The devices that the task takes, the first that have room; undefined if it does not fit. */
 function devicesFor({ gpus, scalars }: Free, task: TaskRequest): number[] | undefined {
   if (NAMES.some((name) => task.scalars[name] > 0 && task.scalars[name] > scalars[name])) return;
   if (task.gpus === 0) return [];
@@ -53,7 +53,7 @@ function devicesFor({ gpus, scalars }: Free, task: TaskRequest): number[] | unde
   return able.length >= task.gpus ? able.slice(0, task.gpus) : undefined;
 }
 
-/** Places the task again and again until it does not fit. */
+/** Places the task repeatedly until it does not fit. */
 function copiesOn(free: Free, task: TaskRequest): number {
   const gpus = [...free.gpus];
   const scalars = { ...free.scalars };
@@ -73,7 +73,7 @@ const amounts = fc.record({
   ioOperationsPerSec: fc.constantFrom(0, 3, 400),
   networkMbps: fc.constantFrom(0, 11, 500),
 });
-/** Two of 500 fill a device; one of 501 misses beside one of 500 by a thousandth. */
+/** Two of 500 fill a device; one of 501 exceeds it beside one of 500 by a thousandth. */
 const shares = fc.constantFrom(499, 500, 501);
 const tasks = fc.tuple(requests, amounts, shares).map(([task, more, share]) => ({
   ...{ ...task, gpuMilli: task.gpuMilli < 1000 ? share : task.gpuMilli },
@@ -104,7 +104,7 @@ function expectEqual(
 }
 
 describe("Ledger", () => {
-  it("has free what the nodes offer less the tasks held, counted one by one", () => {
+  it("free amounts equal the offers less the held tasks, counted one by one", () => {
     const ratios = fc.constantFrom(50, 100, 133);
     const kindsOf = fc.array(tasks, { minLength: 5, maxLength: 5 });
     let taken = 0;

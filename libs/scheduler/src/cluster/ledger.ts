@@ -5,28 +5,30 @@ import type { RequestShape } from "./shape.ts";
 import { addShared, NOTHING_SHARED, shareOf } from "./shared-amounts.ts";
 import { offered, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
-/** Devices that a node may have. */
+/** The maximum number of devices of a node. */
 export const MAX_DEVICES = 64;
 
-/** Of the rows in use, how many more are kept ready for nodes that join. */
+/** The share of spare rows, relative to those in use, for nodes that join. */
 const SPARE_ROWS = 1 / 8;
 
 /**
- * What is free on every node, in typed arrays indexed by the node's position in the roster.
- * Node names are kept aside and never read by a decision.
+ * The free amounts of every node, in typed arrays indexed by the node's position in the roster.
+ * Node names are not part of it, and no decision reads them.
  *
- * Invariants: all amounts are integers, so counting copies is exact; 0 <= gpuFree <= 1000 for each device; a scalar may be negative only where the
- * snapshot itself was over capacity (a node that shrank), and then nothing fits there.
+ * - All amounts are integers, so counting copies is exact.
+ * - 0 <= gpuFree <= 1000 for each device.
+ * - A scalar is negative only if the snapshot itself was over capacity (a node that shrank); then
+ *   nothing fits there.
  */
 export class Ledger {
   readonly roster: Roster;
-  /** Nodes changed lately: what an index must look at again. */
+  /** The recent changes of nodes, which an index must evaluate again. */
   readonly changes: ChangeLog;
   #stride: number;
   #gpuFree: Int32Array;
   #deviceCount: Uint8Array;
   #scalarFree: Float64Array;
-  /** What is free of that which belongs to no node. */
+  /** The free cluster-wide resources. */
   shared: SharedAmounts = NOTHING_SHARED;
 
   private constructor(
@@ -44,7 +46,9 @@ export class Ledger {
     this.#scalarFree = scalarFree;
   }
 
-  /** The empty cluster: what each node offers under the overcommit ratio, sick devices at 0. */
+  /**
+   * The empty cluster: each node's capacity under the overcommit ratio, quarantined devices at 0.
+   */
   static ofCapacity(roster: Roster, overcommitRatio: number): Ledger {
     const rows = roster.slots.length;
     const stride = roster.widestDevices;
@@ -59,7 +63,7 @@ export class Ledger {
     return ledger;
   }
 
-  /** By position, as the roster has them. */
+  /** By position, as in the roster. */
   get nodes(): readonly NodeSnapshot[] {
     return this.roster.slots;
   }
@@ -83,7 +87,7 @@ export class Ledger {
     return this.#scalarFree;
   }
 
-  /** The node is new, or has changed in the roster: all that it offers is free. */
+  /** Sets an added or changed node to its full capacity. */
   reset(node: number, overcommitRatio: number): void {
     const snapshot = this.nodes[node]!;
     const { devices } = snapshot;
@@ -102,7 +106,7 @@ export class Ledger {
     this.changes.push(node);
   }
 
-  /** Makes room for so many rows and some more, so that nodes which join one by one cost little. */
+  /** Reserves `rows` rows and some more, so that nodes which join one by one cost little. */
   #grow(rows: number, stride: number): void {
     const known = this.#deviceCount.length;
     const all = rows > known ? Math.ceil(rows * (1 + SPARE_ROWS)) : known;
@@ -121,7 +125,7 @@ export class Ledger {
     this.#scalarFree = scalarFree;
   }
 
-  /** A copy for one decision: it does not follow nodes that change. */
+  /** A copy for one decision, which does not follow changes of nodes. */
   clone(): Ledger {
     const copy = new Ledger(
       this.roster,
@@ -134,7 +138,7 @@ export class Ledger {
     return copy;
   }
 
-  /** What is free of the nodes in both: a task placed here fits in either. */
+  /** The lesser of two ledgers for each node: a task placed here fits in either. */
   static lesser(a: Ledger, b: Ledger): Ledger {
     const both = a.clone();
     for (let node = 0; node < a.nodes.length; node++) both.setLesser(node, a, b);
@@ -157,12 +161,12 @@ export class Ledger {
     this.#move(node, shape, devices, -1);
   }
 
-  /** Gives one task's amounts back; a sick device stays at what it was. */
+  /** Releases one task's amounts; a quarantined device stays unchanged. */
   release(node: number, shape: RequestShape, devices: readonly number[]): void {
     this.#move(node, shape, devices, 1);
   }
 
-  /** Takes what is asked for that belongs to no node, and says what it is. */
+  /** Takes the requested cluster-wide resources, and returns them. */
   takeShared(wanted: SharedRequest | undefined): SharedAmounts | undefined {
     if (!wanted) return undefined;
     const taken = shareOf(this.shared, wanted);
@@ -209,7 +213,7 @@ export class Ledger {
     return false;
   }
 
-  /** How many tasks of an eligible shape fit on the node now, at most `enough`. */
+  /** The number of tasks of an eligible shape that fit on the node now, at most `enough`. */
   copies(node: number, shape: RequestShape, enough: number): number {
     let count = enough;
     const base = node * SCALARS.length;

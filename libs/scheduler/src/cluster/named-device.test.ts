@@ -4,7 +4,7 @@ import { input, node, queued, request, running } from "../testing/scenarios.ts";
 import { Roster } from "./roster.ts";
 import { ShapeTable } from "./shape.ts";
 
-/** A job that must have the device of that index, and goes before all others. */
+/** A job that requires the device with that index, before all others. */
 const named = (gpuIndex: number) =>
   queued("named", { priority: 10, preemptible: false, request: request({ gpuIndex }) });
 
@@ -12,7 +12,7 @@ const holds = (id: string, device: number, change = {}) =>
   running(id, [{ nodeId: "n", devices: [device] }], change);
 
 test.each(["binpack", "spread", "fragmentation"] as const)(
-  "a job that names a device gets that one under %s, and another job what is left",
+  "named device: the job gets it under %s, and another job gets what is left",
   (strategy) => {
     const queue = [named(1), queued("any", { request: request({ gpus: 2 }) })];
     const settings = { queues: { default: { strategy } } };
@@ -24,7 +24,7 @@ test.each(["binpack", "spread", "fragmentation"] as const)(
   },
 );
 
-test("it evicts the job on its device, not the one whose loss is least", () => {
+test("named device: the job on it is evicted, not the one with the least loss", () => {
   const jobs = [holds("cheap", 0, { checkpointedAtMs: 9_000 }), holds("there", 1)];
   const at = input({ nodes: [node("n", { gpus: 3 })], running: jobs }, [named(1)], {
     nowMs: 10_000,
@@ -32,7 +32,7 @@ test("it evicts the job on its device, not the one whose loss is least", () => {
   expect(schedule(at)).toMatchObject({ starts: [], preemptions: [{ victimId: "there" }] });
 });
 
-test("while its device is in use the others do not count, and are left to others", () => {
+test("named device: while it is in use, the others stay free for other jobs", () => {
   const there = holds("there", 1, { preemptible: false, maxRuntimeMs: 60_000 });
   const pair = queued("pair", { request: request({ gpus: 2 }) });
   const at = input({ nodes: [node("n", { gpus: 3 })], running: [there] }, [named(1), pair]);
@@ -45,7 +45,7 @@ test("while its device is in use the others do not count, and are left to others
   });
 });
 
-test("nodes that have no device of that index are told apart from those without GPUs", () => {
+test("blockers: a missing device index differs from a node without GPUs", () => {
   const nodes = [node("none", { gpus: 0 }), node("one", { gpus: 1 })];
   const { pending } = schedule(input({ nodes }, [named(1)]));
   expect(pending[0]?.blockers).toMatchObject([
@@ -54,7 +54,7 @@ test("nodes that have no device of that index are told apart from those without 
   ]);
 });
 
-test("a named device is one whole", () => {
+test("named device: it is one whole device", () => {
   const table = new ShapeTable(new Roster([node("n")]));
   for (const wrong of [{ gpus: 2 }, { gpus: 0 }, { gpuMilli: 500 }]) {
     expect(() => table.of(request({ ...wrong, gpuIndex: 0 }))).toThrow("one whole");

@@ -6,7 +6,7 @@ const QOS_RANK: Readonly<Record<QosLevel, number>> = { guaranteed: 2, standard: 
 
 /**
  * A job's level: qos first, then serving over training, then priority. A job preempts only jobs of
- * a strictly lower level, so preemption cannot go in a circle.
+ * a strictly lower level, so preemption cannot be circular.
  */
 export function levelOf({ id, qosLevel, kind, priority }: JobTraits): number {
   if (Math.abs(priority) > MAX_PRIORITY) {
@@ -16,7 +16,7 @@ export function levelOf({ id, qosLevel, kind, priority }: JobTraits): number {
   return (2 * QOS_RANK[qosLevel] + kindRank) * (2 * MAX_PRIORITY + 1) + priority;
 }
 
-/** How long the job may run at most; infinite for serving without a bound of its own. */
+/** The maximum runtime of the job; infinite for serving without a bound of its own. */
 export function runtimeBoundMs(
   job: JobTraits & { readonly maxRuntimeMs?: number | undefined },
   settings: Pick<SchedulerSettings, "jobTimeoutMs">,
@@ -26,9 +26,11 @@ export function runtimeBoundMs(
 }
 
 /**
- * The order in which jobs are tried: higher levels first; within a level those that stand in the line
- * of promises, as they stand there, then the project with the least fair share, then the older job. Shares move as jobs
- * start, so the order is found step by step.
+ * The order in which jobs are tried. Shares change as jobs start, so it is computed step by step.
+ *
+ * - Higher levels are first.
+ * - Within a level ranked jobs are first, by rank.
+ * - Then comes the project with the least fair share, and within it the oldest job.
  */
 export function* inFairOrder(
   jobs: readonly QueuedJob[],
@@ -65,7 +67,10 @@ function byLine(a: QueuedJob, b: QueuedJob): number {
   return byPlaceInLine(a, b) || byAge(a, b);
 }
 
-/** Those without a place go last; a promise without one is of an earlier version, which made one. */
+/**
+ * Jobs without a rank are last; a reservation without one is of an earlier version, which made only
+ * one.
+ */
 function byPlaceInLine(a: QueuedJob, b: QueuedJob): number {
   return ascending(a.placeInLine, b.placeInLine) || ascending(a.promisedStartMs, b.promisedStartMs);
 }

@@ -5,7 +5,7 @@ import { gpuHours, QuotaLedger } from "./quota-ledger.ts";
 
 const BOUNDS = { jobTimeoutMs: 10 * HOUR_MS };
 
-/** A quota where so many running jobs of one GPU and one hour hold something. */
+/** A quota, and `used` running jobs of one GPU and one hour that count against it. */
 function ledger(quota: ProjectQuota, used = 0, startedAtMs: readonly number[] = [], nowMs = 0) {
   const jobs = startedAtMs.map((at, n) =>
     running(`r${n}`, [{ nodeId: "n", devices: [n] }], { startedAtMs: at }),
@@ -14,7 +14,7 @@ function ledger(quota: ProjectQuota, used = 0, startedAtMs: readonly number[] = 
   return new QuotaLedger(quota, use, nowMs, BOUNDS);
 }
 
-/** A job of so many GPUs and hours. */
+/** A job of that many GPUs and hours. */
 const job = (gpus: number, hours: number | undefined, change = {}) =>
   queued("j", {
     request: request({ gpus }),
@@ -22,7 +22,7 @@ const job = (gpus: number, hours: number | undefined, change = {}) =>
     ...change,
   });
 
-test("quota: as many GPUs as it says may be held, and not one more", () => {
+test("quota: exactly its number of GPUs may be held", () => {
   const two = ledger({ gpuMilli: 3_000 }, 0, [0]);
   expect(two.blockers(job(2, 1))).toEqual([]);
   expect(two.blockers(job(3, 1))).toEqual([
@@ -33,7 +33,7 @@ test("quota: as many GPUs as it says may be held, and not one more", () => {
   ]);
 });
 
-test("quota: hours used, left to those that run, and wanted may come to all of it", () => {
+test("quota: hours used, remaining and requested may add up to all of it", () => {
   const hours = ledger({ gpuHours: 6 }, 2, [0], HOUR_MS / 2);
   expect(hours.blockers(job(1, 3.5))).toEqual([]);
   expect(hours.blockers(job(1, 3.6))).toMatchObject([
@@ -42,11 +42,11 @@ test("quota: hours used, left to those that run, and wanted may come to all of i
   expect(hours.blockers(job(2, 1.75))).toEqual([]);
 });
 
-test("quota: a job past its bound has nothing left to use", () => {
+test("quota: a job past its bound has no remaining use", () => {
   expect(ledger({ gpuHours: 3 }, 2, [0], 5 * HOUR_MS).blockers(job(1, 1))).toEqual([]);
 });
 
-test("quota: a job without an end is charged the timeout, one beyond it no more", () => {
+test("quota: a job without an end is charged the timeout, a longer one no more", () => {
   const hours = ledger({ gpuHours: 10 });
   expect(hours.blockers(job(1, undefined))).toEqual([]);
   expect(hours.blockers(job(1, 99))).toEqual([]);
@@ -56,14 +56,14 @@ test("quota: a job without an end is charged the timeout, one beyond it no more"
   );
 });
 
-test("quota: a job without GPUs needs none of it, also where it is passed", () => {
+test("quota: a job without GPUs needs none of it, even if it is exceeded", () => {
   const passed = ledger({ gpuMilli: 0, gpuHours: 0 }, 5, [0]);
   expect(passed.blockers(job(0, 1))).toEqual([]);
   expect(passed.hasRoomBesideWaiting(job(0, 1))).toBe(true);
   expect(passed.blockers(job(1, 1)).map(({ free }) => free)).toEqual([0, 0]);
 });
 
-test("quota: each start is taken off what is left, of GPUs and of hours", () => {
+test("quota: each start reduces the remaining GPUs and hours", () => {
   const both = ledger({ gpuMilli: 4_000, gpuHours: 6 });
   both.charge(job(2, 2));
   expect(both.blockers(job(2, 1))).toEqual([]);
@@ -71,7 +71,7 @@ test("quota: each start is taken off what is left, of GPUs and of hours", () => 
   expect(both.blockers(job(2, 1.1)).map(({ resource }) => resource)).toEqual(["gpu_hours"]);
 });
 
-test("quota: who waits without a promise is left its part by promises, not by starts", () => {
+test("quota: reservations, not starts, leave room for jobs without a reservation", () => {
   const both = ledger({ gpuMilli: 4_000, gpuHours: 6 });
   both.keepForWaiting(job(1, 2));
   expect(both.hasRoomBesideWaiting(job(3, 1))).toBe(true);

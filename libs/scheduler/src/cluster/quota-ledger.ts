@@ -7,34 +7,34 @@ const GPU_MILLI_MS_PER_HOUR = 1_000 * 3_600_000;
 
 type Bounds = Pick<SchedulerSettings, "jobTimeoutMs">;
 
-/** A job that holds GPUs, as far as a quota counts it. */
+/** The quota-related fields of a job that holds GPUs. */
 export type ChargedJob = JobTraits & {
   readonly startedAtMs: number;
   readonly maxRuntimeMs?: number | undefined;
 };
 
-/** What a project has used and holds, as its quota counts it. */
+/** The use of a project, as its quota counts it. */
 export interface QuotaUse {
-  /** GPU-hours used up in the present window. */
+  /** GPU-hours used in the current window. */
   readonly usedGpuHours: number;
   /** Held by running jobs and replicas. */
   readonly gpuMilli: number;
-  /** The jobs that hold them; looked at only where the quota bounds hours. */
+  /** The jobs that hold them; read only if the quota bounds hours. */
   readonly running: () => Iterable<ChargedJob>;
 }
 
 /**
- * One project's quota at one moment. A start is charged its whole bound in GPU-hours, so that the
- * quota cannot be passed later. The planner and apply ask the same: what one would allow on a state,
- * the other does not refuse on it.
+ * One project's quota at one moment. A start is charged its whole bound in GPU-hours, so the quota
+ * cannot be exceeded later. Planner and apply share this class, so apply accepts what the planner
+ * allows on the same state.
  */
 export class QuotaLedger {
   readonly #quota: ProjectQuota;
   readonly #bounds: Bounds;
   #heldGpuMilli: number;
-  /** Used so far, plus what running jobs may still use up to their bounds. */
+  /** Used so far, plus the remaining bounds of running jobs. */
   #committedGpuHours: number;
-  /** What the jobs need that wait without a promise. */
+  /** The needs of the jobs that wait without a reservation. */
   #waiting = { gpuMilli: 0, gpuHours: 0 };
 
   constructor(quota: ProjectQuota, use: QuotaUse, nowMs: number, bounds: Bounds) {
@@ -42,13 +42,13 @@ export class QuotaLedger {
     this.#bounds = bounds;
     this.#heldGpuMilli = use.gpuMilli;
     this.#committedGpuHours = use.usedGpuHours;
-    // Only a quota of hours is worth a look at every job.
+    // Only a quota of hours needs a pass over the jobs.
     if (quota.gpuHours !== undefined) {
       this.#committedGpuHours += remainingGpuHours(use.running(), nowMs, bounds);
     }
   }
 
-  /** What the quota holds back of a start now. */
+  /** The blockers of a start now. */
   blockers(job: JobTraits): Blocker[] {
     const { gpuMilli, gpuHours: hours } = this.#quota;
     const requested = holdings(job).gpuMilli;
@@ -69,7 +69,7 @@ export class QuotaLedger {
     return blockers;
   }
 
-  /** Whether the quota is enough for the job besides those that wait without a promise. */
+  /** Whether the quota suffices for the job beside those that wait without a reservation. */
   hasRoomBesideWaiting(job: JobTraits): boolean {
     const { gpuMilli, gpuHours: hours } = this.#quota;
     const requested = holdings(job).gpuMilli;
@@ -81,7 +81,7 @@ export class QuotaLedger {
     return wanted <= hours - this.#committedGpuHours - this.#waiting.gpuHours;
   }
 
-  /** Counts a job that waits without a promise. */
+  /** Counts a job that waits without a reservation. */
   keepForWaiting(job: JobTraits): void {
     const { gpuMilli } = holdings(job);
     this.#waiting.gpuMilli += gpuMilli;
@@ -96,7 +96,7 @@ export class QuotaLedger {
   }
 }
 
-/** A job without an end is charged as if it ran for the job timeout. */
+/** A job without an end is charged the job timeout. */
 function chargedMs(
   job: JobTraits & { readonly maxRuntimeMs?: number | undefined },
   bounds: Bounds,
@@ -105,14 +105,14 @@ function chargedMs(
   return Number.isFinite(boundMs) ? boundMs : bounds.jobTimeoutMs;
 }
 
-/** So much of GPU for so long, in GPU-hours. */
+/** An amount of GPU for a duration, in GPU-hours. */
 export function gpuHours(gpuMilli: number, durationMs: number): number {
   return (gpuMilli * durationMs) / GPU_MILLI_MS_PER_HOUR;
 }
 
-/** What the jobs may still use up to their bounds, the same in whatever order they come. */
+/** The remaining use of the jobs up to their bounds; independent of their order. */
 function remainingGpuHours(jobs: Iterable<ChargedJob>, nowMs: number, bounds: Bounds): number {
-  // Seconds and the rest apart: each sum is of whole numbers small enough to be exact.
+  // Seconds and the rest are summed apart: each sum is of integers small enough to be exact.
   let milliSeconds = 0;
   let milliRest = 0;
   for (const job of jobs) {

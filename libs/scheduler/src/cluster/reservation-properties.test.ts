@@ -11,12 +11,12 @@ import { HOUR_MS, input } from "../testing/scenarios.ts";
 import { Ledger } from "./ledger.ts";
 import { levelOf } from "./precedence.ts";
 
-/** Cases of each property: several promises stand in a third of them. */
+/** Cases of each property: a third of them have several reservations. */
 const RUNS = 120;
-/** As many promises as there may be at a time. */
+/** The maximum number of reservations at a time. */
 const MAX_PROMISES = 16;
 
-/** Clusters in mid-life on which much may be evicted, some of it leaving already, with a new queue. */
+/** Clusters in use with many preemptible jobs, some of them leaving, and a new queue. */
 const inputs: fc.Arbitrary<SchedulingInput> = fc
   .record({
     ...{ cluster: nodes, low: fillers, second: queues, third: pinnedQueues },
@@ -30,17 +30,17 @@ const inputs: fc.Arbitrary<SchedulingInput> = fc
     return { ...at, queue: [...at.queue, ...named("m", third, at.nowMs)] };
   });
 
-/** Each a little later than the one before. */
+/** Each submitted a little later than the one before. */
 function named(prefix: string, jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
   return jobs.map((job, n) => ({ ...job, id: `${prefix}${job.id}`, submittedAtMs: nowMs + n }));
 }
 
-/** The queue's jobs as the plan had them wait for capacity, in the order of their turns. */
+/** The jobs of the queue that wait for capacity in the plan, in the order of their turns. */
 function waiting(at: SchedulingInput, plan: Plan): QueuedJob[] {
   return plan.pending.map(({ jobId }) => at.queue.find(({ id }) => id === jobId)!);
 }
 
-/** The cluster emptied, and the gangs that jobs are on it. */
+/** The empty cluster, and the gangs of jobs on it. */
 function emptied(at: SchedulingInput) {
   const { view } = snapshotFrom(at);
   const of = (job: QueuedJob): GangRequest =>
@@ -50,7 +50,7 @@ function emptied(at: SchedulingInput) {
 
 const meet = (a: Uint8Array, b: Uint8Array) => a.some((one, node) => one === 1 && b[node] === 1);
 
-it("no promise is on a node that a job before it may use, and no two are on one node", () => {
+it("no reservation is on nodes of an earlier job or of another reservation", () => {
   let several = 0;
   fc.assert(
     fc.property(inputs, (at) => {
@@ -73,7 +73,7 @@ it("no promise is on a node that a job before it may use, and no two are on one 
   expect(several).toBeGreaterThan(5);
 });
 
-/** With the cluster to itself, the job would be promised a start. */
+/** With the cluster to itself, the job would get a reservation. */
 function blocksOthers(at: SchedulingInput, plan: Plan, job: QueuedJob): boolean {
   return schedule(alone(at, plan, job)).reservations.length > 0;
 }
@@ -85,7 +85,7 @@ function alone(at: SchedulingInput, plan: Plan, job: QueuedJob): SchedulingInput
   return { ...after, queue: [{ ...job, promisedStartMs: undefined, placeInLine: undefined }] };
 }
 
-it("no job waits for an eviction only because a job that cannot use those nodes is before it", () => {
+it("no job waits for an eviction because of an earlier job on other nodes", () => {
   let evicting = 0;
   fc.assert(
     fc.property(inputs, (at) => {
@@ -124,10 +124,10 @@ function pinnedTo(job: QueuedJob, hosts: readonly string[]): QueuedJob {
   return { ...job, request: { ...job.request, nodeAffinity: [...nodeAffinity, here] } };
 }
 
-/** Whether it fits by then beside all that is promised before it, so that nobody need leave for it. */
+/** Whether it fits by then beside all earlier reservations, so that no job need be evicted. */
 function findsRoomBeside(at: SchedulingInput, plan: Plan, job: QueuedJob, byMs: number): boolean {
   const { of, view } = emptied(at);
-  // What is backfilled behind it may take that room yet, and then it may evict at the next look.
+  // Later backfill may still take that room, and then it may evict in the next cycle.
   const starts = plan.starts.filter(({ backfilled }) => !backfilled);
   const after = advance(at, { ...plan, starts }, at.nowMs);
   const then = Ledger.ofCapacity(view.roster, at.settings.overcommitRatio);
@@ -154,7 +154,7 @@ function findsRoomBeside(at: SchedulingInput, plan: Plan, job: QueuedJob, byMs: 
 type Placed = Plan["reservations"][number];
 const victim = ({ victimId }: Plan["preemptions"][number]) => victimId;
 
-it("nobody is evicted in vain: without any one victim the promise would be later", () => {
+it("no eviction is in vain: without any one victim the start would be later", () => {
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);
@@ -181,7 +181,7 @@ it("nobody is evicted in vain: without any one victim the promise would be later
   );
 });
 
-it("a promise is never given away to a job behind it: it moves only forward until it is kept", () => {
+it("a reservation is never lost to a later job: it only moves forward", () => {
   const steps = fc.array(fc.nat(), { minLength: 10, maxLength: 10 });
   let kept = 0;
   fc.assert(
@@ -214,7 +214,7 @@ it("a promise is never given away to a job behind it: it moves only forward unti
   expect(kept).toBeGreaterThan(20);
 });
 
-/** Jobs that stand behind all others, though their project holds nothing and they are older. */
+/** Jobs of the lowest level, though their project holds nothing and they are older. */
 function lowest(jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
   return named("z", jobs, nowMs).map((job) => ({
     ...job,
@@ -223,13 +223,13 @@ function lowest(jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
   }));
 }
 
-/** What was evicted stays away: it would go before those of a lower level that hold a promise. */
+/** Without the evicted jobs, which would precede reserved ones of a lower level. */
 function withoutEvicted(before: SchedulingInput, after: SchedulingInput): SchedulingInput {
   const known = new Set(before.queue.map(({ id }) => id));
   return { ...after, queue: after.queue.filter(({ id }) => known.has(id)) };
 }
 
-/** Now and then a job ends before its bound. */
+/** At times a job ends before its bound. */
 function endedEarly(at: SchedulingInput, drawn: number): SchedulingInput {
   const { running } = at.snapshot;
   const gone = drawn % 3 === 0 ? drawn % Math.max(1, running.length) : -1;
@@ -237,7 +237,7 @@ function endedEarly(at: SchedulingInput, drawn: number): SchedulingInput {
   return { ...at, snapshot: { ...at.snapshot, running: left } };
 }
 
-it("jobs of one level that come later never go before one in the line that may use the same", () => {
+it("a later job never precedes a ranked one of its level that may use the same", () => {
   const oneLevel = (jobs: readonly QueuedJob[]) =>
     jobs.map((job) => ({ ...job, ...{ kind: "training", qosLevel: "standard", priority: 0 } }));
   fc.assert(
@@ -252,7 +252,7 @@ it("jobs of one level that come later never go before one in the line that may u
       const again = schedule({ ...next, queue: [...newcomers, ...next.queue] });
       const stayed = plan.rankedJobs.filter((id) => next.queue.some((job) => job.id === id));
       const still = again.rankedJobs.filter((id) => stayed.includes(id));
-      // In the same order, and before all that came.
+      // In the same order, and before all that arrived.
       expect(still).toEqual(stayed.filter((id) => still.includes(id)));
       const came = again.rankedJobs.findIndex((id) => !stayed.includes(id));
       const last = again.rankedJobs.findLastIndex((id) => stayed.includes(id));
@@ -262,7 +262,7 @@ it("jobs of one level that come later never go before one in the line that may u
   );
 });
 
-it("levels stand above the line", () => {
+it("levels precede ranks", () => {
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);

@@ -1,10 +1,10 @@
 import type { NodeSnapshot } from "../model.ts";
 import type { ShareVector } from "./fair-share.ts";
 
-/** Changes that are kept for whoever follows them. */
+/** Changes that are kept for readers. */
 const MAX_CHANGES = 4_096;
 
-/** Where a node has left: offers nothing, and no request accepts it. */
+/** A vacant position: it offers nothing, and no request accepts it. */
 const VACANT: NodeSnapshot = {
   id: "",
   state: "lost",
@@ -25,18 +25,17 @@ const VACANT: NodeSnapshot = {
 };
 
 /**
- * The cluster's nodes by position, with sums over them that follow each node that comes, changes or
- * goes. A node keeps its position as long as it is there; one that has gone leaves its position
- * empty, so that the others keep theirs and their order.
+ * The cluster's nodes by position, with sums that are updated with every change. A node keeps its
+ * position; one that has left leaves it vacant, so that the others keep theirs and their order.
  */
 export class Roster {
   readonly #slots: NodeSnapshot[] = [];
   readonly #positions = new Map<string, number>();
-  /** By amount: how many nodes have so much. */
+  /** By amount: the number of nodes with it. */
   readonly #cpuMilli = new Map<number, number>();
   readonly #devices = new Map<number, number>();
   #totals: ShareVector = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
-  /** Ids of the nodes that have changed, in order. */
+  /** Ids of the changed nodes, in order. */
   #changed: string[] = [];
   #dropped = 0;
 
@@ -45,7 +44,7 @@ export class Roster {
     this.#changed = [];
   }
 
-  /** By position, the vacant ones among them. */
+  /** By position, including vacant ones. */
   get slots(): readonly NodeSnapshot[] {
     return this.#slots;
   }
@@ -53,7 +52,7 @@ export class Roster {
   /** Whether no node is at the position now. */
   readonly vacant = (position: number): boolean => this.#slots[position] === VACANT;
 
-  /** How many nodes there are. */
+  /** The number of nodes. */
   get size(): number {
     return this.#positions.size;
   }
@@ -63,7 +62,7 @@ export class Roster {
     return this.#slots.filter((node) => node !== VACANT);
   }
 
-  /** Undefined for a node that is not there. */
+  /** Undefined for an unknown node. */
   position(id: string): number | undefined {
     return this.#positions.get(id);
   }
@@ -73,22 +72,22 @@ export class Roster {
     return position === undefined ? undefined : this.#slots[position];
   }
 
-  /** What all nodes have, lost nodes and sick devices left out. */
+  /** The sum over all nodes, without lost nodes and quarantined devices. */
   get totals(): ShareVector {
     return this.#totals;
   }
 
-  /** CPU of the node that has the most, at least 1. */
+  /** CPU of the largest node, at least 1. */
   get widestCpuMilli(): number {
     return widest(this.#cpuMilli);
   }
 
-  /** Devices of the node that has the most, at least 1. */
+  /** Devices of the largest node, at least 1. */
   get widestDevices(): number {
     return widest(this.#devices);
   }
 
-  /** A node that is new, which goes last, or has changed. Returns its position. */
+  /** Adds a node, at the end, or changes one. Returns its position. */
   put(node: NodeSnapshot): number {
     const known = this.#positions.get(node.id);
     const position = known ?? this.#slots.length;
@@ -116,7 +115,7 @@ export class Roster {
     return this.#dropped + this.#changed.length;
   }
 
-  /** Ids of the nodes changed since the version; undefined where that is too long ago. */
+  /** Ids of the nodes changed since the version; undefined if that is too long ago. */
   changedSince(version: number): ReadonlySet<string> | undefined {
     if (version < this.#dropped) return undefined;
     return new Set(this.#changed.slice(version - this.#dropped));

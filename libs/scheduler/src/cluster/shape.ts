@@ -4,7 +4,7 @@ import { Eligibility, type StaticFilter } from "./eligibility.ts";
 import type { Roster } from "./roster.ts";
 import { SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
-/** A task request made ready for the inner loops; equal requests share one shape. */
+/** A task request compiled for the inner loops; equal requests share one shape. */
 export interface RequestShape {
   /** Position in the table: the index of per-shape caches. */
   readonly id: number;
@@ -13,7 +13,7 @@ export interface RequestShape {
   readonly devices: number;
   /** Thousandths per device; 0 where `devices` is 0. */
   readonly milli: number;
-  /** The index of the one device that it must be; -1 where any will do. */
+  /** The index of the one required device; -1 if any is accepted. */
   readonly onlyDevice: number;
   /** By the ledger's columns. */
   readonly scalars: Float64Array;
@@ -23,12 +23,12 @@ export interface RequestShape {
   readonly rejecting: Uint8Array;
 }
 
-/** Shapes, beside one a job, and filters of nodes that a table may know before it is worn. */
+/** Shapes, beyond one a job, and filters that a table may have before a rebuild. */
 const MAX_SHAPES = 20_000;
 const MIN_FILTERS = 256;
 const FILTERS_PER_JOB = 4;
 
-/** Interns requests, and follows the nodes that they may go to. */
+/** Interns requests, and tracks their eligible nodes. */
 export class ShapeTable {
   readonly #eligibility: Eligibility;
   readonly #byKey = new Map<string, RequestShape>();
@@ -38,14 +38,14 @@ export class ShapeTable {
     this.#eligibility = new Eligibility(roster);
   }
 
-  /** The node at the position is new or has changed. */
+  /** Updates the filters for an added or changed node. */
   follow(position: number): void {
     this.#eligibility.follow(position);
   }
 
   /**
-   * Whether most of it is of jobs long gone where so many live, so that a table made anew is worth its
-   * cost. It is not cleared: shapes in use follow the nodes through it.
+   * Whether most shapes are of jobs that have ended, so that a new table is worth its cost. The
+   * table is not cleared: shapes in use follow the nodes through it.
    */
   needsRebuild(jobs: number): boolean {
     const isGone = this.#eligibility.size > MIN_FILTERS + FILTERS_PER_JOB * jobs;
@@ -56,7 +56,7 @@ export class ShapeTable {
     return this.#byRequest.get(request) ?? runToEnd(this.ofInSteps(request));
   }
 
-  /** The first shape with new filters looks at every node. */
+  /** The first shape with new filters evaluates every node. */
   *ofInSteps(request: TaskRequest): Steps<RequestShape> {
     const known = this.#byRequest.get(request);
     if (known) return known;

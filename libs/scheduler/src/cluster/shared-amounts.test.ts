@@ -17,7 +17,7 @@ const job = (id: string, storageMb: number, submittedAtMs: number, hours = 1) =>
   });
 const startsOf = (at: ReturnType<typeof input>) => schedule(at).starts.map(({ jobId }) => jobId);
 
-test("what is shared goes by the order of the queue, and only to jobs that could start", () => {
+test("shared amounts: allocated in queue order, only to jobs that could start", () => {
   const at = input({ nodes: [node("n")], ...supply(10) }, [
     { ...job("depends", 8, 0), waitingFor: ["x"] },
     { ...job("late", 8, 0), notBeforeMs: 1 },
@@ -32,7 +32,7 @@ test("what is shared goes by the order of the queue, and only to jobs that could
   ]);
 });
 
-test("the head job is promised what is shared too, and backfill leaves it that", () => {
+test("shared amounts: the head's reservation includes them, and backfill leaves them", () => {
   const busy = running("busy", [{ nodeId: "n", devices: [0] }], {
     shared: storage(6),
     maxRuntimeMs: 2 * HOUR_MS,
@@ -50,7 +50,7 @@ test("the head job is promised what is shared too, and backfill leaves it that",
   expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short", "long3"]);
 });
 
-test("a lack of shared storage is no lack of nodes: those behind go on", () => {
+test("shared storage: a lack of it does not block later jobs", () => {
   const at = input({ nodes: [node("n")], ...supply(10, 0) }, [
     job("lacks", 8, 0),
     job("needs-none", 0, 1, 9),
@@ -58,7 +58,7 @@ test("a lack of shared storage is no lack of nodes: those behind go on", () => {
   expect(startsOf(at)).toEqual(["needs-none"]);
 });
 
-test("a job of a higher level has those leave that hold what it lacks", () => {
+test("shared amounts: a job of a higher level evicts the holders of what it lacks", () => {
   const busy = ["a", "b"].map((id, at) =>
     running(id, [{ nodeId: "n", devices: [at] }], { shared: storage(5 - 5 * at), priority: -1 }),
   );
@@ -66,7 +66,7 @@ test("a job of a higher level has those leave that hold what it lacks", () => {
   expect(schedule(at).preemptions).toMatchObject([{ victimId: "a", forJobId: "head" }]);
 });
 
-test("too few nodes and too little of what is shared are told together", () => {
+test("blockers: missing nodes and missing shared amounts are reported together", () => {
   const wide = { ...job("q", 8, 0), request: request({ gpus: 9 }) };
   const [{ blockers } = { blockers: [] }] = schedule(
     input({ nodes: [node("n")], ...supply(10, 2) }, [wide]),
@@ -93,7 +93,7 @@ const holds = (id: string, device: number, held: number[], change: Partial<Runni
     ...change,
   });
 
-test("a job whose shard finds no server with room for all of its fragments is not planned", () => {
+test("shards: a job whose shard fits on no server with all its places is not planned", () => {
   const at = input({ nodes: [node("n")], ...places(3, 3) }, [trains("whole", [1, 4])]);
   const { starts, pending } = schedule(at);
   expect(starts).toEqual([]);
@@ -116,7 +116,7 @@ test("a job whose shard finds no server with room for all of its fragments is no
   });
 });
 
-test("a start is planned with what those before it leave on each server", () => {
+test("shards: a start is planned with the places that earlier ones leave", () => {
   const at = input({ nodes: [node("n")], ...places(5, 4) }, [
     trains("first", [2, 2], { submittedAtMs: 0 }),
     trains("second", [1, 4], { submittedAtMs: 1 }),
@@ -125,11 +125,12 @@ test("a start is planned with what those before it leave on each server", () => 
   expect(startsOf(at)).toEqual(["first"]);
 });
 
-test("the head is promised its shards on whole servers, and backfill leaves it those", () => {
+test("shards: the head's reservation has whole servers, and backfill leaves them", () => {
   const busy = holds("busy", 0, [0, 6], { maxRuntimeMs: 2 * HOUR_MS });
   const at = input({ nodes: [node("n")], running: [busy], ...places(4, 2) }, [
     trains("head", [2, 4], { submittedAtMs: 0 }),
-    // It would go where the most places are free, and leave the head 3 and 8 then: one shard less.
+    // It would take the server with the most free places, and leave the head 3 and 8 then: one
+    // shard too few.
     trains("long", [1, 1], { submittedAtMs: 1, maxRuntimeMs: 9 * HOUR_MS }),
     trains("short", [1, 1], { submittedAtMs: 2, maxRuntimeMs: HOUR_MS }),
   ]);
@@ -146,7 +147,7 @@ function wider(job: QueuedJob): QueuedJob {
   return { ...job, shared: { storageMb: 0, shards: 3, placesPerShard: 4 } };
 }
 
-test("those leave that hold a server, not those whose places are scattered", () => {
+test("shards: victims free a whole server, not scattered places", () => {
   const low = { priority: -1 };
   const scattered = [0, 1].map((at) =>
     holds(`scattered${at}`, at, at === 0 ? [2, 0] : [0, 2], low),
@@ -158,7 +159,7 @@ test("those leave that hold a server, not those whose places are scattered", () 
   expect(schedule(at).preemptions.map(({ victimId }) => victimId)).toEqual(["whole"]);
 });
 
-test("shards go where most is free, and more room at the start never leaves less of it later", () => {
+test("shards: placed by most free places, and more room never leaves less later", () => {
   expect(spreadShards(servers(3, 5, 4), { shards: 4, placesPerShard: 2 })).toEqual([
     ...["s1", "s2", "s0", "s1"],
   ]);
@@ -179,7 +180,7 @@ test("shards go where most is free, and more room at the start never leaves less
         expect(fits).toBe(shards <= roomForShards(less.places.values(), each));
         if (!fits) continue;
         less = addShared(less, shareOf(less, request), -1);
-        // What fits by count is placed, no server overdrawn.
+        // A count that fits is placed, with no server overdrawn.
         expect(Math.min(...less.places.values())).toBeGreaterThanOrEqual(0);
         expect(sharedFits(rich, request)).toBe(true);
         rich = addShared(rich, shareOf(rich, request), -1);

@@ -1,13 +1,13 @@
 import type { Blocker, SharedAmounts, SharedRequest } from "../model.ts";
 
-/** What there is where nothing is shared. */
+/** The amounts of a cluster without shared resources. */
 export const NOTHING_SHARED: SharedAmounts = { storageMb: 0, places: new Map() };
 
 const MB_PER_GB = 1_000;
 
 /**
- * Whether what is asked for is free. Nothing of an amount fits even where that is overdrawn. Shards
- * are alike, so counting those for which each server has room is exact.
+ * Whether the requested amounts are free. A request for nothing fits even if an amount is
+ * overdrawn. Shards are alike, so counting those for which each server has room is exact.
  */
 export function sharedFits(free: SharedAmounts, wanted: SharedRequest | undefined): boolean {
   return !wanted || (storageFits(free, wanted) && shardsFit(free, wanted));
@@ -21,14 +21,14 @@ function shardsFit({ places }: SharedAmounts, { shards, placesPerShard }: Shared
   return shards === 0 || shards <= roomForShards(places.values(), placesPerShard);
 }
 
-/** Shards of so many places each for which servers with so many free places have room. */
+/** The number of shards of `placesPerShard` places that fit on servers with these free places. */
 export function roomForShards(free: Iterable<number>, placesPerShard: number): number {
   let room = 0;
   for (const places of free) room += Math.max(0, Math.floor(places / placesPerShard));
   return room;
 }
 
-/** Whether both ask for shared storage, or both for shards. */
+/** Whether both request shared storage, or both request shards. */
 export function wantsTheSame(a: SharedRequest, b: SharedRequest | undefined): boolean {
   return (
     b !== undefined && ((a.storageMb > 0 && b.storageMb > 0) || (a.shards > 0 && b.shards > 0))
@@ -36,25 +36,27 @@ export function wantsTheSame(a: SharedRequest, b: SharedRequest | undefined): bo
 }
 
 /**
- * Whether there is enough for all of them, in whatever order they take theirs. Where little is left
- * on each server it may say no although a lucky order would do.
+ * Whether there is enough for all of them, in any order. If little is left on each server it may
+ * return false although some order would work.
  */
 export function allFit(free: SharedAmounts, wanted: readonly SharedRequest[]): boolean {
   const storageMb = wanted.reduce((sum, each) => sum + each.storageMb, 0);
   if (storageMb > 0 && storageMb > free.storageMb) return false;
   const trains = wanted.filter(({ shards }) => shards > 0);
   if (trains.length < 2) return trains.every((each) => shardsFit(free, each));
-  // A shard finds no server only where each has less left than it takes.
+  // A shard finds no server only if each has less left than it takes.
   const largest = Math.max(...trains.map(({ placesPerShard }) => placesPerShard));
   const taken = trains.reduce((sum, each) => sum + each.shards * each.placesPerShard, 0);
   return sumOf(free.places.values()) - taken >= (largest - 1) * (free.places.size - 1);
 }
 
 /**
- * The server of each shard: where the most places are free, the first of several in the order of the
- * map. So no shard is without a place where there is room for all, and more room at the start never
- * leaves less of it later: what is planned is still possible where others have left meanwhile.
- * Where there is too little room, servers are overdrawn; where there is no server, none is named.
+ * The server of each shard: the one with the most free places, the first of several in map order.
+ * If there is too little room, servers are overdrawn; if there is no server, none is named.
+ *
+ * - No shard is without a place if there is room for all.
+ * - More room at the start never leaves less of it later. So a planned start is still possible if
+ *   other jobs have left meanwhile.
  */
 export function spreadShards(
   free: ReadonlyMap<string, number>,
@@ -70,7 +72,7 @@ export function spreadShards(
   });
 }
 
-/** What the request takes of what is free, as apply does. */
+/** The amounts that the request takes of what is free, as apply does. */
 export function shareOf(free: SharedAmounts, wanted: SharedRequest): SharedAmounts {
   const places = new Map<string, number>();
   for (const id of spreadShards(free.places, wanted)) {
@@ -79,7 +81,7 @@ export function shareOf(free: SharedAmounts, wanted: SharedRequest): SharedAmoun
   return { storageMb: wanted.storageMb, places };
 }
 
-/** The amounts and so many times what is held; places on servers that are not there do not count. */
+/** The amounts plus `times` times the held ones; places on servers that are gone do not count. */
 export function addShared(
   amounts: SharedAmounts,
   held: SharedAmounts | undefined,

@@ -15,7 +15,7 @@ describe("admission", () => {
     expect(starts({ nodes: [node("n")], running: [busy] }, five(), { settings })).toBe(2);
   });
 
-  it("charges each start its whole bound in GPU-hours, running jobs what they have left", () => {
+  it("charges each start its whole bound in GPU-hours, running jobs their remainder", () => {
     const projects = [project("p1", { quota: { gpuHours: 4.5 }, usedGpuHours: 1 })];
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = { nowMs: HOUR_MS / 2 };
@@ -25,7 +25,7 @@ describe("admission", () => {
     expect(starts({ nodes: [node("n")], projects }, five(wide), at)).toBe(1);
   });
 
-  it("charges serving without an end one job timeout", () => {
+  it("charges serving without an end the job timeout", () => {
     const projects = [project("p1", { quota: { gpuHours: 4 } })];
     const serving = five({ kind: "serving", maxRuntimeMs: undefined });
     const settings = { jobTimeoutMs: 2 * HOUR_MS };
@@ -51,7 +51,7 @@ describe("admission", () => {
     expect(full.map(({ jobId }) => jobId)).toEqual(["j2", "j3", "j4"]);
   });
 
-  it("lets lost tasks join their running job whatever the queue and the limit on jobs", () => {
+  it("lets lost tasks rejoin their running job regardless of queue and job limit", () => {
     const projects = [project("p1", { quota: { queueLength: 1 } })];
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const queue = [queued("first", { submittedAtMs: -1 }), queued("lost", { joinsRunning: true })];

@@ -5,16 +5,16 @@ import type { ClusterView } from "./cluster-view.ts";
 /** Dependencies that a blocker names. */
 const MAX_NAMED_JOBS = 16;
 
-/** Keeps quotas and the number of running jobs, and says what they hold back. */
+/** Enforces quotas and the limit on running jobs, and reports the blockers. */
 export class Admission {
   readonly #running: ClusterView["running"];
   readonly #projectOf: (project: string) => ProjectState | undefined;
   readonly #nowMs: number;
   readonly #settings: SchedulerSettings;
-  /** By project; undefined for one that nobody has set up. */
+  /** By project; undefined for one without a record. */
   readonly #ledgers = new Map<string, QuotaLedger | undefined>();
   #runningJobs: number;
-  /** Jobs that wait without a promise, as far as the limit on running jobs counts them. */
+  /** Jobs that wait without a reservation, as counted for the limit on running jobs. */
   #waitingJobs = 0;
 
   constructor(
@@ -30,7 +30,7 @@ export class Admission {
     this.#runningJobs = running.jobs;
   }
 
-  /** What the job's dependencies, backoff, and place in its project's queue hold back. */
+  /** The blockers from the job's dependencies, backoff, and position in its project's queue. */
   waiting(job: QueuedJob, queuePosition: number, nowMs: number): Blocker[] {
     const blockers: Blocker[] = [];
     if (job.waitingFor.length > 0) {
@@ -48,7 +48,7 @@ export class Admission {
     return blockers;
   }
 
-  /** What the quotas and the limit on running jobs hold back now. */
+  /** The current blockers from the quotas and the limit on running jobs. */
   quota(job: QueuedJob): Blocker[] {
     const blockers: Blocker[] = [];
     const { maxConcurrentJobs } = this.#settings;
@@ -58,20 +58,22 @@ export class Admission {
     return [...blockers, ...(this.#ledger(job.project)?.blockers(job) ?? [])];
   }
 
-  /** Counts a job that starts, or is promised its start: those behind it leave it the quota. */
+  /** Counts a job that starts, or has a reservation: later jobs leave it the quota. */
   charge(job: QueuedJob): void {
     if (addsJob(job)) this.#runningJobs++;
     this.#ledger(job.project)?.charge(job);
   }
 
-  /** Whether quotas and the limit leave the job its start besides those that wait without a promise. */
+  /**
+   * Whether the job can start within quotas and limit beside those that wait without a reservation.
+   */
   hasRoomBesideWaiting(job: QueuedJob): boolean {
     const { maxConcurrentJobs } = this.#settings;
     if (addsJob(job) && this.#runningJobs + this.#waitingJobs >= maxConcurrentJobs) return false;
     return this.#ledger(job.project)?.hasRoomBesideWaiting(job) ?? true;
   }
 
-  /** Counts a job that waits without a promise: promises behind it leave it the quota. */
+  /** Counts a job that waits without a reservation: later reservations leave it the quota. */
   keepForWaiting(job: QueuedJob): void {
     if (addsJob(job)) this.#waitingJobs++;
     this.#ledger(job.project)?.keepForWaiting(job);
@@ -92,20 +94,20 @@ export class Admission {
   }
 }
 
-/** Whether it counts among the running jobs once it has started: replicas of models do not. */
+/** Whether it counts as a running job once it has started; replicas of models do not. */
 function addsJob({ kind, joinsRunning }: QueuedJob): boolean {
   return kind === "training" && !joinsRunning;
 }
 
 /**
- * Whether the job takes one of the places that its project's queue length bounds: only one that
- * could start, so that no job waits in line behind one that waits for it.
+ * Whether the job counts against its project's queue length. Only one that could start does, so
+ * that no job waits for one that depends on it.
  */
 export function takesQueuePlace(job: QueuedJob, nowMs: number): boolean {
   return addsJob(job) && job.waitingFor.length === 0 && job.notBeforeMs <= nowMs;
 }
 
-/** A blocker from its parts, in the order of the type. */
+/** A blocker from its fields, in the order of the type. */
 export function blocker(
   reason: Blocker["reason"],
   resource: string,

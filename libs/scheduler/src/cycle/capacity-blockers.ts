@@ -15,7 +15,7 @@ const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>
   networkMbps: "InsufficientNetwork",
 };
 
-/** As blockers name them, with their units. */
+/** The names in blockers, with units. */
 const NAME_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], string>> = {
   cpuMilli: "cpu_milli",
   memoryMib: "memory_mib",
@@ -39,17 +39,17 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   infiniband: "TopologyUnavailable",
 };
 
-/** Nodes whose labels one step looks at. */
+/** Nodes whose labels one step reads. */
 const NODES_PER_STEP = 1_024;
 
-/** The states in which a node takes no work, by the reason that is shown. */
+/** The states in which a node accepts no task, by the reason that is shown. */
 const AWAY: readonly (readonly [PendingReason, readonly NodeSnapshot["state"][]])[] = [
   ["NodesLost", ["lost"]],
   ["NodesDraining", ["draining", "drained"]],
 ];
 
 /**
- * Every reason why the gang does not fit on what is free; empty where it fits. `capacity` is the same
+ * Every reason why the gang does not fit on what is free; empty if it fits. `capacity` is the same
  * cluster without jobs and gives the limits.
  */
 export function* capacityBlockers(
@@ -141,7 +141,7 @@ function* shortages(
   return blockers;
 }
 
-/** There is enough in all, but not where one task or one domain needs it. */
+/** The sum is sufficient, but not where one task or one domain needs it. */
 function shapeBlocker(
   ledger: Ledger,
   capacity: Ledger,

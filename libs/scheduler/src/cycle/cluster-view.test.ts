@@ -12,7 +12,7 @@ import type { SchedulingSnapshot } from "./scheduling-cycle.ts";
 const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 60);
 const STEPS = 40;
 
-/** A cluster that changes by chance, kept in a view and beside it as plain data. */
+/** A cluster with random changes, as a view and as plain data. */
 class ChangingCluster {
   readonly nodes = new Map<string, NodeSnapshot>();
   readonly running = new Map<string, RunningJob>();
@@ -39,7 +39,7 @@ class ChangingCluster {
     else this.#end();
   }
 
-  /** A queue of jobs on the view that is given. */
+  /** A queue of jobs on the given view. */
   snapshot(view: ClusterView, queue: readonly QueuedJob[]): SchedulingSnapshot {
     const shared = { limit: NOTHING_SHARED, free: NOTHING_SHARED };
     const settings = { ...DEFAULT_SETTINGS, overcommitRatio: 1.5 };
@@ -73,7 +73,7 @@ class ChangingCluster {
     this.nodes.set(drawn.id, drawn);
   }
 
-  /** What runs there goes on naming it, as it may come back. */
+  /** Running jobs keep naming the node, as it may return. */
   #leave(id: string): void {
     this.nodes.delete(id);
     this.view.removeNode(id);
@@ -124,7 +124,7 @@ class ChangingCluster {
   }
 }
 
-/** All of a view that a decision can see. */
+/** All of a view that a decision can read. */
 function seen({ roster, free, capacity, running }: ClusterView) {
   const rows = roster.present().map(({ id }) => roster.position(id)!);
   return {
@@ -157,7 +157,7 @@ function runSequence(seed: number): void {
   }
 }
 
-test(`a view that follows nodes and jobs equals one made anew, after each step of ${SEQUENCES} random sequences`, () => {
+test(`an updated view equals a new one in each step of ${SEQUENCES} random sequences`, () => {
   const first = Math.floor(Math.random() * 2 ** 31);
   console.log(`first seed ${first}`);
   for (let n = 0; n < SEQUENCES; n++) {
@@ -169,7 +169,7 @@ test(`a view that follows nodes and jobs equals one made anew, after each step o
   }
 }, 120_000);
 
-test("nodes of up to 64 devices are placed on, and a node that joins with more widens the view", () => {
+test("view: nodes have up to 64 devices, and one with more widens the arrays", () => {
   const view = new ClusterView([node("narrow", { gpus: 2 })], [], 1);
   view.putNode(node("wide", { gpus: 64 }));
   const wide = queued("wide", { request: request({ gpus: 40 }) });

@@ -8,23 +8,23 @@ import { targetMix } from "../placement/targets.ts";
 import { RunningJobs } from "./running-jobs.ts";
 
 /**
- * A cluster laid out for decisions: what each node has and has free, who holds what, and the index
- * by which places are found. It is kept from one decision to the next and follows each job and each
- * node that changes; then a decision costs what has changed and what is asked, not what the cluster
- * has.
+ * An indexed view of a cluster for decisions: capacity, free amounts, holders, and the placement
+ * index. It is kept between decisions and follows each change of a job or a node. So a decision
+ * costs its changes and not the size of the cluster.
  *
- * It is a cache of (nodes, running jobs, overcommit ratio): however it came about, equal ones with
- * their nodes in the same order give equal decisions. A decision gives back all that it took.
+ * - It is a cache of (nodes, running jobs, overcommit ratio). Equal ones with their nodes in the
+ *   same order give equal decisions, whatever their history.
+ * - A decision releases all that it took.
  */
 export class ClusterView {
   readonly roster: Roster;
   readonly overcommitRatio: number;
-  /** The cluster with nothing on it. */
+  /** The cluster without tasks. */
   readonly capacity: Ledger;
   readonly free: Ledger;
   readonly shapes: ShapeTable;
   readonly #running = new RunningJobs();
-  /** By node id, known or not: the jobs that have tasks there. */
+  /** By node id, known or not: the jobs with tasks there. */
   readonly #jobsOn = new Map<string, Set<string>>();
   #placer: { readonly targets: readonly WorkloadTarget[]; readonly placer: GangPlacer } | undefined;
 
@@ -45,7 +45,7 @@ export class ClusterView {
     return this.#running;
   }
 
-  /** A job that runs, in place of what was known under its id. */
+  /** Adds a running job, or replaces the one with its id. */
   put(job: RunningJob): void {
     const before = this.#running.put(job);
     if (before && holdsTheSame(before, job)) return;
@@ -58,7 +58,7 @@ export class ClusterView {
     if (job) this.#move(job, "release");
   }
 
-  /** A node that is new or has changed; what its jobs hold of it they go on holding. */
+  /** Adds or changes a node; its jobs keep what they hold of it. */
   putNode(node: NodeSnapshot): void {
     this.#changeNode(() => this.roster.put(node));
     const position = this.roster.position(node.id)!;
@@ -71,12 +71,12 @@ export class ClusterView {
     }
   }
 
-  /** A node of which the cluster knows no more. */
+  /** Removes a node that has left the cluster. */
   removeNode(id: string): void {
     this.#changeNode(() => this.roster.remove(id));
   }
 
-  /** The node at the position is as the roster has it, with nothing on it. */
+  /** Resets the node at the position to the roster's capacity, with no tasks on it. */
   #changeNode(change: () => number | undefined): void {
     const { roster } = this;
     const { widestCpuMilli, widestDevices } = roster;
@@ -85,13 +85,13 @@ export class ClusterView {
     this.capacity.reset(position, this.overcommitRatio);
     this.free.reset(position, this.overcommitRatio);
     this.shapes.follow(position);
-    // Every score is relative to the widest node.
+    // Every score is relative to the largest node.
     const isScaled =
       roster.widestCpuMilli === widestCpuMilli && roster.widestDevices === widestDevices;
     if (!isScaled) this.#placer = undefined;
   }
 
-  /** The same for the same targets as long as the view lives, with all that it has learned. */
+  /** The same placer, with its caches, for the same targets during the life of the view. */
   placerFor(targets: readonly WorkloadTarget[]): GangPlacer {
     if (this.#placer?.targets !== targets) {
       const stranding = new Stranding(targetMix(targets));

@@ -5,15 +5,15 @@ import type { Plan, QueuedJob, RunningJob } from "../model.ts";
 import type { Release } from "./releases.ts";
 import { gangOf, type SchedulingCycle } from "./scheduling-cycle.ts";
 
-/** Running jobs that one step looks at. */
+/** Running jobs that one step processes. */
 const JOBS_PER_STEP = 2_048;
 
-/** A job that holds resources now, or does as soon as the plan is applied. */
+/** A job that holds resources now, or will as soon as the plan is applied. */
 export interface Holder {
   readonly job: (RunningJob | QueuedJob) & { readonly startedAtMs: number };
   /** At its latest end. */
   readonly release: Release;
-  /** Its end by its progress; the latest end where it reports none. */
+  /** The end by its progress; the latest end if it reports none. */
   readonly expectedEndMs: number;
 }
 
@@ -22,7 +22,7 @@ export interface StartedHolder extends Holder {
   readonly job: QueuedJob & { readonly startedAtMs: number };
 }
 
-/** The cluster as one queued job finds it once the plan's other starts are applied. */
+/** The cluster at one queued job's turn, with the plan's other starts applied. */
 export interface OtherStarts {
   /** What is free. */
   readonly ledger: Ledger;
@@ -30,7 +30,7 @@ export interface OtherStarts {
   readonly started: readonly StartedHolder[];
 }
 
-/** The job's own start, if the plan has one, is left out. */
+/** The job's own start, if the plan has one, is excluded. */
 export function* withOtherStarts(
   cycle: SchedulingCycle,
   plan: Plan,
@@ -54,7 +54,8 @@ function* startedHolders(
   const started: StartedHolder[] = [];
   for (const { jobId, placements } of plan.starts) {
     const job = jobs.get(jobId);
-    // If the plan is older than the snapshot, a job that has left the queue holds its places already.
+    // If the plan is older than the snapshot, a job that has left the queue already holds its
+    // places.
     if (jobId === id || !job) continue;
     yield;
     const { shape, shared: wanted } = yield* gangOf(snapshot, job);

@@ -8,14 +8,14 @@ import { gangOf, type SchedulingCycle } from "./scheduling-cycle.ts";
 /** A nominated job that the cycle does not start. */
 export interface BlockedJob {
   readonly job: QueuedJob;
-  /** What its quota holds back; empty where only capacity does. */
+  /** The blockers of its quota; empty if only capacity is missing. */
   readonly quota: readonly Blocker[];
   /** Jobs before it that wait for capacity too. */
   readonly ahead: number;
   readonly reservationsAhead: number;
 }
 
-/** The blockers of every blocked job; jobs with equal requests share one look at the cluster. */
+/** The blockers of every blocked job; jobs with equal requests share one evaluation. */
 export function* pendingJobs(
   cycle: SchedulingCycle,
   blocked: readonly BlockedJob[],
@@ -44,7 +44,7 @@ export function* pendingJobs(
   return pending;
 }
 
-/** What the jobs so far that wait for capacity may use. */
+/** What earlier jobs that wait for capacity may use. */
 class ContendedResources {
   readonly #nodes: Uint8Array;
   readonly #shared = { storage: false, shards: false };
@@ -71,7 +71,7 @@ class ContendedResources {
   }
 }
 
-/** What other jobs hold back: those before it, and the victims that leave for it. */
+/** Blockers from other jobs: those before it, and the victims that leave for it. */
 function orderBlockers(
   { view }: SchedulingCycle,
   preemptions: readonly Preemption[],

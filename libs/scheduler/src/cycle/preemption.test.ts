@@ -14,7 +14,7 @@ import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemp
 const high = { priority: 10 };
 
 describe("preemption", () => {
-  it("takes jobs of a lower level that may be evicted and do not leave yet", () => {
+  it("evicts preemptible jobs of a lower level that are not leaving yet", () => {
     const place = [{ nodeId: "n", devices: [0] }];
     const preemptor = queued("q", high);
     const may = (change: object) => mayPreempt(preemptor, running("r", place, change));
@@ -40,7 +40,7 @@ describe("preemption", () => {
     ]);
   });
 
-  it("counts GPUs times seconds: one young wide job may cost more than two old narrow ones", () => {
+  it("minimizes GPUs times seconds: one young wide job may cost more than two old ones", () => {
     const wide = running("wide", [{ nodeId: "a", devices: [0, 1, 2, 3] }], {
       checkpointedAtMs: 40_000,
     });
@@ -54,7 +54,7 @@ describe("preemption", () => {
     expect(victims.sort()).toEqual(["x", "y"]);
   });
 
-  it("does not evict where waiting is as short", () => {
+  it("does not evict if waiting is as short", () => {
     const ends = running("ends", [{ nodeId: "n", devices: [0] }], { maxRuntimeMs: 60_000 });
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [ends] }, [queued("q", high)]);
     const plan = schedule(at);
@@ -62,7 +62,7 @@ describe("preemption", () => {
     expect(plan.reservations[0]?.startAtMs).toBe(60_000);
   });
 
-  it("evicts nobody more while enough are already leaving, and says so", () => {
+  it("evicts no further job while enough are leaving, and reports that", () => {
     const jobs = ["x", "y"].map((id, i) => running(id, [{ nodeId: "n", devices: [i] }]));
     const at = input({ nodes: [node("n", { gpus: 2 })], running: jobs }, [queued("q", high)], {
       nowMs: 1_000,
@@ -87,7 +87,7 @@ describe("preemption", () => {
     expect(schedule(at).preemptions).toEqual([]);
   });
 
-  it("finds the cheapest set for a single task, as trying every set does", () => {
+  it("finds the cheapest set for a single task, equal to brute force", () => {
     fc.assert(
       fc.property(
         fc.array(
@@ -133,7 +133,7 @@ describe("preemption", () => {
     );
   });
 
-  it("comes to rest: with no arrivals and no ends the evictions stop", () => {
+  it("reaches a fixed point: without arrivals and ends the evictions stop", () => {
     const endless = queues.map((jobs) =>
       jobs.map((job) => ({ ...job, preemptible: true, maxRuntimeMs: 90 * HOUR_MS })),
     );

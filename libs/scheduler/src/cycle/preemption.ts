@@ -29,11 +29,11 @@ export function mayPreempt(preemptor: JobTraits, job: RunningJob): boolean {
 }
 
 /**
- * The victims whose eviction lets the gang fit at the least loss; undefined where none do.
+ * The victims whose eviction lets the gang fit at the least loss; undefined if none do.
  *
  * - For one task: exact over the ten cheapest victims of each node.
- * - For a gang: cheapest first, by loss and by loss per GPU; then each victim that is not needed is
- *   spared. No victim of the answer can be left out.
+ * - For a gang: cheapest first, by loss and by loss per GPU; then each unneeded victim is spared.
+ *   Every victim of the result is necessary.
  */
 export function* chooseVictims(
   ledger: Ledger,
@@ -64,7 +64,7 @@ function loss(victims: readonly Victim[]): number {
   return victims.reduce((sum, { lostGpuSeconds: lost }) => sum + lost, 0);
 }
 
-/** The shortest prefix that makes room, less the victims in it that are not needed. */
+/** The shortest sufficient prefix, without the victims in it that are not needed. */
 function* cheapestPrefix(
   ledger: Ledger,
   gang: GangRequest,
@@ -90,7 +90,7 @@ function* cheapestPrefix(
   }
 }
 
-/** Spares each victim that is not needed, the dearest first. */
+/** Spares each victim that is not needed, the most expensive first. */
 function* spare(ledger: Ledger, gang: GangRequest, victims: readonly Victim[]): Steps<Victim[]> {
   const then = ledger.clone();
   yield* releaseUntil(
@@ -108,7 +108,7 @@ function* spare(ledger: Ledger, gang: GangRequest, victims: readonly Victim[]): 
   return [...needed];
 }
 
-/** The cheapest subset of one node's victims that makes room there, if it is cheaper than the bound. */
+/** The cheapest sufficient subset of one node's victims, if it is cheaper than the bound. */
 function* cheapestOnOneNode(
   ledger: Ledger,
   gang: GangRequest,

@@ -13,8 +13,9 @@ export interface ExpectedEnd extends Holder {
 }
 
 /**
- * When a project's quota and the limit on running jobs let the job start, if the holders end as assumed
- * and nothing else starts; undefined if never. More is free later, hence the binary search.
+ * The first time at which a project's quota and the limit on running jobs admit the job, or
+ * undefined. Holders end as assumed and nothing else starts; more is free later, hence the binary
+ * search.
  */
 export function* quotaAvailableMs(
   snapshot: SchedulingSnapshot,
@@ -48,7 +49,7 @@ export function* quotaAvailableMs(
   return times[low];
 }
 
-/** The quota's blockers at the time, with the holders' use until then counted. */
+/** The quota's blockers at the time, including the holders' use until then. */
 function quotaAt(
   snapshot: SchedulingSnapshot,
   job: QueuedJob,
@@ -74,8 +75,8 @@ function quotaAt(
 }
 
 /**
- * The older jobs of the project that the plan does not start, and how many of them must start before
- * the queue length of the project admits the job.
+ * The older jobs of the project that the plan does not start. The number says how many of them must
+ * start before the project's queue length admits the job.
  */
 export function aheadInQueue(
   { queue, nowMs, projectOf }: SchedulingSnapshot,

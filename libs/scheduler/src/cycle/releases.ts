@@ -10,7 +10,7 @@ import type { ClusterView } from "./cluster-view.ts";
 /** Tasks that one step locates or releases, 1 to 3 ms. */
 export const TASKS_PER_STEP = 8_192;
 
-/** The tasks of a job and the time at which they are released at the latest. */
+/** The tasks of a job and the latest time of their release. */
 export interface Release {
   /** Infinite for a job without an end. */
   readonly atMs: number;
@@ -27,14 +27,14 @@ function latestEndMs(job: RunningJob, nowMs: number, settings: SchedulerSettings
 }
 
 /**
- * The releases of running jobs and of the jobs that the cycle starts, by job id. Those of running jobs
- * are made on the first use: only a job that must wait needs them.
+ * The releases of running jobs and of the jobs that the cycle starts, by job id. Those of running
+ * jobs are computed on first use: only a job that must wait needs them.
  */
 export class Releases {
   readonly #view: ClusterView;
   readonly #settings: SchedulerSettings;
   readonly #nowMs: number;
-  /** What the cycle itself has set. */
+  /** The releases that the cycle itself has set. */
   readonly #set = new Map<string, Release>();
   #all: Map<string, Release> | undefined;
 
@@ -98,7 +98,7 @@ export function releaseAll(ledger: Ledger, { shape, tasks, shared }: Omit<Releas
   ledger.releaseShared(shared);
 }
 
-/** Takes all that the job is to hold, whether it is free or not. */
+/** Takes all that the job is to hold, even if it is not free. */
 export function takeAll(ledger: Ledger, { shape, tasks, shared }: Omit<Release, "atMs">): void {
   for (const { node, devices } of tasks) ledger.take(node, shape, devices);
   ledger.shared = addShared(ledger.shared, shared, -1);
@@ -106,7 +106,7 @@ export function takeAll(ledger: Ledger, { shape, tasks, shared }: Omit<Release, 
 
 /**
  * The earliest time at which the gang fits if every job stays to its latest end and nothing else
- * starts; undefined if it never fits. More is free later, hence the binary search.
+ * starts; undefined if never. More is free later, hence the binary search.
  */
 export function* earliestStartMs(
   ledger: Ledger,

@@ -3,19 +3,19 @@ import { runtimeBoundMs } from "../cluster/precedence.ts";
 import type { RunningJob, SchedulerSettings } from "../model.ts";
 import { TargetCounts } from "../placement/targets.ts";
 
-/** The running jobs with sums over them that follow each that comes, changes or goes. */
+/** The running jobs, with sums that are updated with every change. */
 export class RunningJobs {
   readonly #jobs = new Map<string, RunningJob>();
   readonly #byProject = new Map<string, Map<string, RunningJob>>();
   #training = 0;
   readonly #held = new Map<string, ShareVector>();
-  /** By the job that they make room for: how many are leaving. */
+  /** By the job that they make room for: the number of leaving jobs. */
   readonly #leavingFor = new Map<string, number>();
   readonly targets = new TargetCounts();
-  /** No later than the first bound, which may be that of a job that has gone since. */
+  /** A lower limit of the first bound, which may be that of an ended job. */
   #nextBound: { readonly jobTimeoutMs: number; readonly atMs: number } | undefined;
 
-  /** How many there are, replicas of deployed models left out. */
+  /** The number of running jobs, without replicas of deployed models. */
   get jobs(): number {
     return this.#training;
   }
@@ -41,7 +41,7 @@ export class RunningJobs {
     return this.#leavingFor.get(jobId) ?? 0;
   }
 
-  /** Jobs that stay and are past their bound. */
+  /** Jobs past their bound that are not leaving. */
   pastBound(nowMs: number, settings: Pick<SchedulerSettings, "jobTimeoutMs">): RunningJob[] {
     const { jobTimeoutMs } = settings;
     if (this.#nextBound?.jobTimeoutMs === jobTimeoutMs && nowMs < this.#nextBound.atMs) return [];
@@ -56,13 +56,13 @@ export class RunningJobs {
     return past;
   }
 
-  /** A time before which no job comes to its bound; infinite where none has one. */
+  /** A time before which no job reaches its bound; infinite if none has one. */
   nextBoundMs(settings: Pick<SchedulerSettings, "jobTimeoutMs">): number {
     this.pastBound(Number.NEGATIVE_INFINITY, settings);
     return this.#nextBound!.atMs;
   }
 
-  /** Puts a job in place of the one of its id, which is returned. */
+  /** Adds a job and returns the replaced one with its id, if any. */
   put(job: RunningJob): RunningJob | undefined {
     const before = this.remove(job.id);
     this.#jobs.set(job.id, job);
@@ -106,7 +106,7 @@ export class RunningJobs {
   }
 }
 
-/** When the job comes to its bound; one that leaves already has none. */
+/** The runtime bound of the job; one that is leaving has none. */
 function boundOf(job: RunningJob, settings: Pick<SchedulerSettings, "jobTimeoutMs">): number {
   return job.evicting ? Number.POSITIVE_INFINITY : job.startedAtMs + runtimeBoundMs(job, settings);
 }

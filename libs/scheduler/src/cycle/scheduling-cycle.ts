@@ -13,7 +13,7 @@ import { Admission } from "./admission.ts";
 import { ClusterView } from "./cluster-view.ts";
 import { Releases } from "./releases.ts";
 
-/** What one scheduling cycle sees, as plain data. */
+/** The input of one scheduling cycle, as plain data. */
 export interface SchedulingInput {
   readonly snapshot: ClusterSnapshot;
   readonly queue: readonly QueuedJob[];
@@ -21,9 +21,9 @@ export interface SchedulingInput {
   readonly settings: SchedulerSettings;
 }
 
-/** The same with an indexed view of the cluster, and with projects looked up on use. */
+/** The same with an indexed view of the cluster, and with lazy look-ups of projects. */
 export interface SchedulingSnapshot {
-  /** The log index that it was taken at. */
+  /** The log index of the snapshot. */
   readonly index: number;
   readonly view: ClusterView;
   readonly projectOf: (project: string) => ProjectState | undefined;
@@ -64,7 +64,7 @@ export function snapshotFrom({
   };
 }
 
-/** Opens a cycle; whoever takes from its ledger must release it again at the end. */
+/** Opens a cycle; a caller that takes from its ledger must release it again at the end. */
 export function openCycle(snapshot: SchedulingSnapshot): SchedulingCycle {
   const { view, projectOf, queue, nowMs, settings } = snapshot;
   const { targets, fairShareHalfLifeMs: halfLifeMs } = settings;
@@ -83,7 +83,9 @@ export function openCycle(snapshot: SchedulingSnapshot): SchedulingCycle {
   };
 }
 
-/** The job's gang under its queue's strategy; the first job with new filters looks at every node. */
+/**
+ * The job's gang under its queue's strategy; the first job with new filters evaluates every node.
+ */
 export function* gangOf(
   { settings, view }: Pick<SchedulingSnapshot, "settings" | "view">,
   job: QueuedJob,

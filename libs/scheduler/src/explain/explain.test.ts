@@ -25,7 +25,7 @@ const blockersOf = (
 };
 
 describe("blockers", () => {
-  it("InsufficientGpu gives what is asked, free and there", () => {
+  it("InsufficientGpu has the requested, free and total amounts", () => {
     const sick = node("n", { devices: [{ healthy: false }, { healthy: true }] });
     const job = queued("q", { request: request({ gpus: 2 }) });
     expect(blockersOf([sick], job)).toEqual([
@@ -275,7 +275,7 @@ describe("explain", () => {
     });
   });
 
-  it("a job that fits but stands behind a promise starts when the promise lets it, not now", () => {
+  it("a job that fits after a reservation starts when that allows it, not now", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }], {
       maxRuntimeMs: 2 * HOUR_MS,
       expectedEndMs: HOUR_MS,
@@ -291,7 +291,7 @@ describe("explain", () => {
     });
   });
 
-  it("a job of which a promise before it needs the quota starts when that one has ended", () => {
+  it("a job waits for the quota of a reservation before it until that has ended", () => {
     const busy = running("busy", [{ nodeId: "a", devices: [0] }], {
       ...{ project: "p2", maxRuntimeMs: 2 * HOUR_MS, expectedEndMs: HOUR_MS },
     });
@@ -306,11 +306,11 @@ describe("explain", () => {
     };
     const after = { earliestMs: HOUR_MS, likelyMs: 5 * HOUR_MS };
     expect(start({ gpuMilli: 2_000 })).toMatchObject(after);
-    // The head is to use 6 of 14 hours: what is left is too little until the window turns.
+    // The head is to use 6 of 14 hours: the rest is too little until the window ends.
     expect(start({ gpuHours: 14 })).toMatchObject({ earliestMs: HOUR_MS, likelyMs: 20 * HOUR_MS });
   });
 
-  it("tells no job that the plan does not start that it may start now, and likely no later than late", () => {
+  it("no pending job is estimated to start now, and likely is no later than late", () => {
     fc.assert(
       fc.property(nodes, queues, fc.nat(3), fc.nat(4), (cluster, queue, gpus, length) => {
         const bounds = { gpuMilli: 2_000 * gpus, queueLength: length + 1, gpuHours: 20 };
@@ -319,7 +319,7 @@ describe("explain", () => {
         const at = input({ nodes: cluster, projects }, queue, { nowMs: 1, settings });
         const plan = schedule(at);
         for (const { jobId, blockers } of plan.pending) {
-          // Those that this very plan starts leave their places in the queue to the next cycle.
+          // Jobs that this plan starts leave the queue only in the next cycle.
           if (blockers.some(({ reason }) => reason === "QueueFull")) continue;
           const { start: told } = runToEnd(
             explain(snapshotFrom(at), plan, queue.find(({ id }) => id === jobId)!),
@@ -338,7 +338,7 @@ describe("explain", () => {
     expect(explained(at, "q").start).toEqual({});
   });
 
-  it("tells apart a node that lacks the executor from one that lacks labels, and what is offered", () => {
+  it("distinguishes a missing executor from missing labels, and lists the offers", () => {
     const offers = [{ kind: "executor" as const, name: "container", labelPrefix: "x/" }];
     const job = queued("q", { request: request({ offers }) });
     const cluster = [node("n", { labels: { "x/process": "true", zone: "a" } })];
@@ -350,7 +350,7 @@ describe("explain", () => {
     ]);
   });
 
-  it("never changes what it explains: a started job starts now, others keep their blockers", () => {
+  it("does not change the plan: started jobs start now, others keep their blockers", () => {
     fc.assert(
       fc.property(nodes, queues, (cluster, queue) => {
         const at = input({ nodes: cluster }, queue);
@@ -368,13 +368,13 @@ describe("explain", () => {
 });
 
 describe("neverFits", () => {
-  it("is empty for a job that only has to wait, and counts drained nodes as coming back", () => {
+  it("is empty for a job that only has to wait; drained nodes count as available", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1, state: "drained" })], running: [busy] }, []);
     expect(never(at, queued("q"))).toEqual([]);
   });
 
-  it("names the capacity and the quota that are too small for ever", () => {
+  it("names the capacity and the quota that are permanently too small", () => {
     const projects = [project("p1", { quota: { gpuMilli: 8000 } })];
     const at = input({ nodes: [node("n", { gpus: 8 })], projects }, []);
     const job = queued("q", { request: request({ gpus: 16 }) });

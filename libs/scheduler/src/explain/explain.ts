@@ -6,7 +6,7 @@ import type { Blocker, Plan, QueuedJob } from "../model.ts";
 import { gangFits, tasksThatFit } from "../placement/gang.ts";
 import { type StartEstimate, startEstimate } from "./start-estimate.ts";
 
-/** Everything that the API shows of a job that has not started. */
+/** All that the API shows of a job that has not started. */
 export interface Explanation {
   readonly jobId: string;
   /** Empty only for a job that the plan starts. */
@@ -22,8 +22,8 @@ export interface Explanation {
 }
 
 /**
- * Explains one queued job under the latest plan, made on this snapshot or shortly before. Pure; between
- * two steps nothing may change the view.
+ * Explains one queued job under the latest plan, made on this snapshot or shortly before. Pure; the
+ * view must not change between two steps.
  */
 export function* explain(
   snapshot: SchedulingSnapshot,
@@ -54,8 +54,8 @@ export function* explain(
 export type VariantFitter = (variant: QueuedJob) => Steps<boolean>;
 
 /**
- * Tests variants of a queued job on what the plan leaves of nodes and quotas; the order of the queue
- * does not count.
+ * Tests variants of a queued job on what the plan leaves of nodes and quotas. The order of the
+ * queue does not count.
  */
 export function* variantFitter(
   snapshot: SchedulingSnapshot,

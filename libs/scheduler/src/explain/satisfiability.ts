@@ -11,14 +11,14 @@ const MAX_VERDICTS = 64;
 
 /** Finds jobs that can never run. It caches a view of the empty cluster and the verdicts on it. */
 export class Satisfiability {
-  /** By request, which equal jobs share, then by what else the verdict depends on. */
+  /** By request, which equal jobs share, then by the other inputs of the verdict. */
   #verdicts = new WeakMap<TaskRequest, Map<string, readonly Blocker[]>>();
   #settings = "";
   #empty: { readonly view: ClusterView; readonly of: Roster; version: number } | undefined;
 
   /**
-   * The blockers of the job on the cluster without jobs, with every drained node back, and the quotas
-   * smaller than the job. Empty if it can run one day; else an accepted job fails as Unsatisfiable.
+   * The blockers of the job on the cluster without jobs, with every drained node available, and the
+   * quotas smaller than the job. If it can never run, an accepted job fails as Unsatisfiable.
    */
   *neverFits(snapshot: SchedulingSnapshot, job: QueuedJob): Steps<readonly Blocker[]> {
     const empty = this.#upToDate(snapshot);
@@ -64,7 +64,7 @@ function verdictKey({ projectOf, shared }: SchedulingSnapshot, job: QueuedJob): 
   return `${tasks} ${sameRack} ${gpuMilli} ${bound} ${storage}`;
 }
 
-/** The permanent blockers first, then those of the moment that none of them covers. */
+/** The permanent blockers first, then the current ones that none of them covers. */
 export function withDecisive(never: readonly Blocker[], now: readonly Blocker[]): Blocker[] {
   const isCovered = ({ reason, resource, limit }: Blocker): boolean =>
     never.some(
@@ -92,7 +92,7 @@ function* permanentBlockers(
     const project = snapshot.projectOf(name);
     return project && { ...project, usedGpuHours: 0 };
   };
-  // Parameter servers may still join; the storage is what its setting says.
+  // Parameter servers may still join; the storage is as configured.
   const shared = job.shared && { ...job.shared, shards: 0 };
   const gang = { ...(yield* gangOf({ settings, view: empty }, job)), shared };
   empty.capacity.shared = snapshot.shared.limit;

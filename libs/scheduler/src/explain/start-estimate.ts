@@ -9,7 +9,7 @@ import type { Plan, QueuedJob } from "../model.ts";
 import { type GangRequest, gangFits } from "../placement/gang.ts";
 import { QueuePlayback } from "../reservation/queue-playback.ts";
 
-/** Jobs ahead that the late estimate plays through; with more of them it has no end. */
+/** Jobs ahead that the late estimate simulates; with more of them it is undefined. */
 const MAX_AHEAD = 64;
 
 /** When a job may start, in ms since the epoch; an absent time cannot be estimated. */
@@ -22,7 +22,7 @@ export interface StartEstimate {
   readonly latestMs?: number | undefined;
 }
 
-/** The job, and the cluster as it finds it. */
+/** The job, and the cluster at its turn. */
 interface EstimateTarget {
   readonly job: QueuedJob;
   readonly gang: GangRequest;
@@ -38,8 +38,8 @@ interface EarlierReservation {
 }
 
 /**
- * When the job may start, by nodes, shared amounts, quotas, queue length, the limit on jobs and earlier
- * reservations. A job that does not start now never gets the present time.
+ * The estimated start of the job, by nodes, shared amounts, quotas, queue length, the limit on jobs
+ * and earlier reservations. A job that does not start now never gets the current time.
  */
 export function* startEstimate(
   cycle: SchedulingCycle,
@@ -124,8 +124,8 @@ function* soonestMs(
 }
 
 /**
- * When there is room beside the reservations that start before this job ends. The later it starts, the
- * more of them bind it.
+ * The first time with room beside the reservations that start before this job ends. A later start
+ * has more such reservations.
  */
 function* roomMs(
   { snapshot }: SchedulingCycle,
@@ -150,7 +150,7 @@ function* roomMs(
   }
 }
 
-/** When enough of the jobs before it in its project's queue can have started. */
+/** When enough of the earlier jobs in its project's queue can have started. */
 function* queueAllowsMs(
   cycle: SchedulingCycle,
   { job, others }: EstimateTarget,
@@ -185,7 +185,7 @@ function least(a: number | undefined, b: number | undefined): number | undefined
   return Math.min(a, b);
 }
 
-/** When the job starts if each job ahead runs to its bound in turn. */
+/** The start of the job if each job ahead runs to its bound in turn. */
 function* afterThoseAhead(
   { snapshot, placer }: SchedulingCycle,
   { job, gang, others }: EstimateTarget,

@@ -5,7 +5,7 @@ import type { GangRequest } from "./gang.ts";
 /** A set of nodes that a gang must not cross, by their positions. */
 export type Domain = readonly number[];
 
-/** The domains of a roster at one version, by what bounds them. */
+/** The domains of a roster at one version, by their kind. */
 interface KnownDomains {
   readonly version: number;
   readonly byBounds: Map<string, readonly Domain[]>;

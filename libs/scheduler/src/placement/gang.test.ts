@@ -25,7 +25,7 @@ function placed(cluster: NodeSnapshot[], strategy: Strategy, tasks: number, task
 }
 
 describe("GangPlacer", () => {
-  it("places a gang exactly when the count of copies says it fits, else changes nothing", () => {
+  it("places a gang exactly when the count of copies fits, else changes nothing", () => {
     const asked = fc.record({
       task: requests,
       tasks: fc.integer({ min: 1, max: 9 }),
@@ -68,7 +68,7 @@ describe("GangPlacer", () => {
     expect(new Set(devices("spread")).size).toBe(3);
   });
 
-  it("fragmentation puts a share on the fuller device where stranding is level", () => {
+  it("fragmentation puts a share on the fuller device if stranding is equal", () => {
     const { placer, shapes } = placerOn([node("n", { gpus: 2 })]);
     const place = (gpuMilli: number) => {
       const shape = shapes.of(request({ gpuMilli }));
@@ -98,7 +98,7 @@ describe("GangPlacer", () => {
     ]);
   });
 
-  it("keeps a same-rack gang in one rack, the one with the least to spare", () => {
+  it("keeps a same-rack gang in the rack with the least free capacity", () => {
     const cluster = [
       node("a", { gpus: 8, rack: "wide" }),
       node("b", { gpus: 2, rack: "tight" }),
@@ -116,14 +116,25 @@ describe("GangPlacer", () => {
     expect(racks).toEqual(["tight", "tight", "tight", "tight"]);
   });
 
-  it("keeps an InfiniBand gang on one fabric, and off nodes without", () => {
+  it.each([false, true])("gang: nodes without a rack are not one rack, fabric %s", (infiniband) => {
+    const gangOf = (rack: string) => {
+      const cluster = ["a", "b"].map((id) => node(id, { gpus: 1, rack, fabric: "f" }));
+      const { placer, shapes } = placerOn(cluster);
+      const shape = shapes.of(request({ infiniband }));
+      return placer.place({ shape, tasks: 2, sameRack: true, strategy: "binpack" });
+    };
+    expect(gangOf("r1")?.tasks).toHaveLength(2);
+    expect(gangOf("")).toBeUndefined();
+  });
+
+  it("keeps an InfiniBand gang on one fabric, and off nodes without one", () => {
     const cluster = ["f1", "f2", "f2", ""].map((fabric, i) => node(`n${i}`, { gpus: 1, fabric }));
     const task = request({ infiniband: true });
     expect(placed(cluster, "binpack", 2, task)?.sort()).toEqual(["n1", "n2"]);
     expect(placed(cluster, "binpack", 3, task)).toBeUndefined();
   });
 
-  it("honours each label operator, for affinity and against", () => {
+  it("respects each label operator, for affinity and anti-affinity", () => {
     const cluster = [node("a", { gpus: 1, labels: { zone: "x" } }), node("b", { gpus: 1 })];
     const where = (operator: "in" | "not_in" | "exists" | "not_exists") => {
       const selector = { key: "zone", operator, values: ["x"] };
@@ -138,19 +149,19 @@ describe("GangPlacer", () => {
     expect(where("not_exists")).toEqual(["b", "a"]);
   });
 
-  it("keeps off tainted nodes unless every taint is tolerated", () => {
+  it("avoids tainted nodes unless every taint is tolerated", () => {
     const cluster = [node("n", { taints: ["spot", "old"] })];
     expect(placed(cluster, "binpack", 1, request({ tolerations: ["spot"] }))).toBeUndefined();
     expect(placed(cluster, "binpack", 1, request({ tolerations: ["spot", "old"] }))).toEqual(["n"]);
   });
 
-  it("crashes on a share of several devices: validation should have refused it", () => {
+  it("crashes on a share of several devices, which validation should refuse", () => {
     expect(() => placed([node("n")], "binpack", 1, request({ gpus: 2, gpuMilli: 500 }))).toThrow(
       "a share is of one device",
     );
   });
 
-  it("crashes on an amount that is no whole number: validation should have rounded it", () => {
+  it("crashes on a fractional amount, which validation should round", () => {
     expect(() => placed([node("n")], "binpack", 1, request({ cpuMilli: 0.5 }))).toThrow(
       "cpuMilli must be an integer >= 0, got 0.5",
     );

@@ -14,10 +14,10 @@ import { LOOKS_PER_STEP, PlacementIndex, Tournament } from "./placement-index.ts
 import { Scorer } from "./scorer.ts";
 import type { Stranding } from "./stranding.ts";
 
-/** What placing one task costs besides scoring its node, in looks at target groups. */
+/** The cost of placing one task besides scoring its node, in evaluated target groups. */
 const LOOKS_PER_TASK = 1_000;
 
-/** What a gang needs beyond one task's shape. */
+/** The requirements of a gang beyond one task's shape. */
 export interface GangRequest {
   readonly shape: RequestShape;
   readonly tasks: number;
@@ -27,7 +27,7 @@ export interface GangRequest {
   readonly shared?: SharedRequest | undefined;
 }
 
-/** One task's place, by the node's position in the roster. */
+/** The placement of one task, by the node's position in the roster. */
 export interface PlacedTask {
   readonly node: number;
   readonly devices: readonly number[];
@@ -67,7 +67,7 @@ export class GangPlacer {
     const { scorer, index } = this.#of(gang.strategy);
     let tournament: Tournament;
     if (needsDomain(gang)) {
-      // The tightest domain keeps the roomier ones whole.
+      // The tightest domain keeps the larger ones whole.
       const domain = tightestDomain(this.ledger, gang);
       if (!domain) return undefined;
       tournament = new Tournament(this.ledger, scorer, within(gang.shape, domain));
@@ -104,7 +104,7 @@ export class GangPlacer {
       }
       return placed;
     } finally {
-      // The steps were given up, or the error above was thrown.
+      // The steps were aborted, or the error above was thrown.
       if (placed.length < gang.tasks) {
         for (const { node, devices } of placed) this.ledger.release(node, gang.shape, devices);
       }
@@ -161,7 +161,7 @@ export function nodesFit(ledger: Ledger, gang: GangRequest): boolean {
   return missing <= 0;
 }
 
-/** How many of the gang's tasks fit now in the best domain. */
+/** The number of the gang's tasks that fit now in the best domain. */
 export function tasksThatFit(ledger: Ledger, gang: GangRequest): number {
   const { shape, tasks } = gang;
   const count = (nodes: Iterable<number>): number => {
@@ -177,8 +177,8 @@ export function tasksThatFit(ledger: Ledger, gang: GangRequest): number {
 }
 
 /**
- * The nodes that the gang could use on the empty cluster, 1 by position: each has room for a task, in
- * a domain with room for the whole gang.
+ * The nodes that the gang could use on the empty cluster, 1 by position. Each has room for a task,
+ * in a domain with room for the whole gang.
  */
 export function usableNodes(capacity: Ledger, gang: GangRequest): Uint8Array {
   const { shape, tasks } = gang;

@@ -20,7 +20,7 @@ describe("compareAlike", () => {
     expect(compareAlike(Ledger.ofCapacity(new Roster([other, plain]), 1), 0, 1)).toBeGreaterThan(0);
   });
 
-  it("compares free devices as a set: their order on the node says nothing", () => {
+  it("compares free devices as a set, whatever their order on the node", () => {
     const cluster = [plain, node("b", { gpus: 2 }), node("c", { gpus: 2 })];
     const ledger = Ledger.ofCapacity(new Roster(cluster), 1);
     const half = new ShapeTable(new Roster(cluster)).of(request({ gpuMilli: 500 }));

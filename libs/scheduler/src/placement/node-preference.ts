@@ -2,9 +2,8 @@ import type { Ledger } from "../cluster/ledger.ts";
 import { SCALARS } from "../cluster/units.ts";
 
 /**
- * Orders nodes of equal score by what they are and what they have free, so that the choice between
- * two different nodes never hangs on their names or order. Only nodes alike in both are left to
- * their position. Negative where `a` goes first.
+ * Orders nodes of equal score by their hardware and their free amounts, not by name or position.
+ * Nodes that are equal in both compare as 0; negative if `a` is first.
  */
 export function compareAlike(ledger: Ledger, a: number, b: number): number {
   return (
@@ -32,7 +31,7 @@ function compareScalars(ledger: Ledger, a: number, b: number): number {
   return 0;
 }
 
-/** The devices' order on a node says nothing, so the sorted amounts are compared. */
+/** The order of devices on a node is irrelevant, so the sorted amounts are compared. */
 function compareDevices(ledger: Ledger, a: number, b: number): number {
   const { gpuFree, stride } = ledger;
   let same = true;

@@ -13,7 +13,7 @@ import { Stranding } from "./stranding.ts";
 import { countTargets, targetMix } from "./targets.ts";
 
 describe("PlacementIndex", () => {
-  it("picks the node that a scan over all nodes picks, through any placements and releases", () => {
+  it("picks the same node as a scan, after any placements and releases", () => {
     const steps = fc.array(
       fc.record({ kind: fc.nat({ max: 5 }), release: fc.boolean(), which: fc.nat() }),
       { maxLength: 60 },
@@ -45,7 +45,7 @@ describe("PlacementIndex", () => {
     );
   });
 
-  it("finds the one node left in a large cluster after more changes than it replays", () => {
+  it("finds the one free node of a large cluster after more changes than it replays", () => {
     const cluster = Array.from({ length: 300 }, (_, i) => node(`n${i}`, { gpus: 1 }));
     const placer = new GangPlacer(
       Ledger.ofCapacity(new Roster(cluster), 1),

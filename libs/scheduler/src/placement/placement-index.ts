@@ -6,12 +6,12 @@ import type { Scorer } from "./scorer.ts";
 
 /** Tournaments kept at once, about 16 bytes a node each; the least recently used is evicted. */
 const MAX_TOURNAMENTS = 512;
-/** Looks at target groups that one step takes, 2 to 5 ms. */
+/** Target groups that one step evaluates, 2 to 5 ms. */
 export const LOOKS_PER_STEP = 500_000;
-/** What a node costs besides its score, in such looks. */
+/** The cost of a node besides its score, in evaluated target groups. */
 const LOOKS_PER_NODE = 50;
 
-/** The tournaments of one ledger by shape, so that the best node is found without a full scan. */
+/** The tournaments of one ledger by shape, which find the best node without a full scan. */
 export class PlacementIndex {
   readonly #ledger: Ledger;
   readonly #scorer: Scorer;
@@ -50,7 +50,7 @@ export class Tournament {
   #leaves = 0;
   #scores = new Float64Array(0);
   #winners = new Int32Array(0);
-  /** The position in the change log that the tree is up to date with. */
+  /** The position in the change log up to which the tree is current. */
   #seen = NEVER;
 
   constructor(ledger: Ledger, scorer: Scorer, shape: RequestShape) {
@@ -63,13 +63,13 @@ export class Tournament {
     return this.#seen === this.#ledger.changes.position;
   }
 
-  /** The best node for one task, or -1 where none fits; the same as `bestByScan` over all nodes. */
+  /** The best node for one task, or -1 if none fits; equal to `bestByScan` over all nodes. */
   best(): number {
     if (!this.isFresh) runToEnd(this.refresh());
     return this.#winners[1] ?? NOBODY;
   }
 
-  /** Brings the tree up to date. The ledger must not change between the steps. */
+  /** Updates the tree. The ledger must not change between the steps. */
   *refresh(): Steps<void> {
     const { changes, nodes } = this.#ledger;
     const { position } = changes;
@@ -81,7 +81,7 @@ export class Tournament {
   }
 
   *#playAll(): Steps<void> {
-    // Steps that are given up leave half a tree.
+    // Aborted steps leave an incomplete tree.
     this.#seen = NEVER;
     this.#makeRoom();
     let looks = 0;
@@ -115,7 +115,7 @@ export class Tournament {
     }
   }
 
-  /** Scores the node; returns the looks that it took. */
+  /** Scores the node; returns the number of evaluated target groups. */
   #enter(node: number): number {
     const enters = this.#shape.eligible[node] === 1 && this.#ledger.fits(node, this.#shape);
     this.#winners[this.#leaves + node] = enters ? node : NOBODY;

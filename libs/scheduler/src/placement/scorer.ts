@@ -7,19 +7,19 @@ import type { Stranding } from "./stranding.ts";
 /** Score steps per GPU: fine enough that ties are between nodes in the same state. */
 const STEPS_PER_GPU = 1e6;
 
-/** Best fit's weight beside the GPUs stranded: it decides where stranding is level. */
+/** Best fit's weight relative to stranded GPUs: it decides if stranding is equal. */
 const BEST_FIT_WEIGHT = 0.03;
 
-/** How good a node is for one task, and which devices it would take. Higher is better. */
+/** The score of a node for one task, and the devices that it would take. Higher is better. */
 interface Choice {
-  /** An integer, so that equal is equal whichever way it was computed. */
+  /** An integer, so that equality does not depend on how it was computed. */
   score: number;
-  /** The device that a share goes to; -1 for whole devices, which are interchangeable. */
+  /** The device of a share; -1 for whole devices, which are interchangeable. */
   device: number;
 }
 
 /**
- * Scores one node for one task under one strategy. Only what is free and the node's hardware count,
+ * Scores one node for one task under one strategy. Only free amounts and the node's hardware count,
  * never its name or position.
  */
 export class Scorer {
@@ -28,7 +28,7 @@ export class Scorer {
   readonly #stranding: Stranding;
   readonly #widestCpuMilli: number;
   readonly #widestGpuMilli: number;
-  /** Which devices are taken for a look; reused, as is the choice, for every node and task. */
+  /** The devices taken for an evaluation; reused, like the choice, for every node and task. */
   readonly #looked = new Uint8Array(MAX_DEVICES);
   readonly #choice: Choice = { score: 0, device: -1 };
 
@@ -54,7 +54,7 @@ export class Scorer {
     return choice;
   }
 
-  /** How many target groups a score looks at on how many devices. */
+  /** The number of target groups times devices that a score evaluates. */
   looksAt(node: number, shape: RequestShape): number {
     if (this.strategy !== "fragmentation") return 0;
     const devices = this.#ledger.deviceCount[node]!;
@@ -74,7 +74,10 @@ export class Scorer {
     return taken;
   }
 
-  /** What would be left of the node, in 0..1: half CPU, half GPU, over the widest node. */
+  /**
+   * The free share of the node after the task, in 0..1: half CPU, half GPU, relative to the largest
+   * node.
+   */
   #leftOver(node: number, shape: RequestShape): number {
     const ledger = this.#ledger;
     const cpu = ledger.scalarFree[node * SCALARS.length + CPU]! - shape.scalars[CPU]!;
@@ -98,7 +101,7 @@ export class Scorer {
     return best;
   }
 
-  /** The GPUs newly stranded by the task, plus best fit: the lower the better. */
+  /** The GPUs newly stranded by the task, plus best fit: lower is better. */
   #leastStranding(node: number, shape: RequestShape): void {
     const before = this.#strandedNow(node, 0);
     const fit = BEST_FIT_WEIGHT * this.#leftOver(node, shape);
@@ -125,7 +128,10 @@ export class Scorer {
     }
   }
 
-  /** Takes the devices in place, looks, and puts them back: a copy for each score would cost more. */
+  /**
+   * Takes the devices in place, evaluates, and releases them: a copy for each score would cost
+   * more.
+   */
   #afterWhole(node: number, shape: RequestShape): number {
     const { gpuFree, stride } = this.#ledger;
     const base = node * stride;

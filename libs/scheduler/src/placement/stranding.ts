@@ -1,15 +1,16 @@
 import type { TargetGroup, TargetMix } from "./targets.ts";
 
 /**
- * How much of a node's free GPU the expected workload could not use, in GPUs: what the
- * fragmentation strategy keeps low. It is the sum of two terms.
+ * The free GPUs of a node that the expected workload could not use: what the fragmentation strategy
+ * minimizes. It is the sum of two terms.
  *
- * 1. Fragmentation (FGD: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 4): over
- *    the mix, the free GPU on devices too full for the next task, or all of it where the node
- *    cannot host that task.
- * 2. CPU starvation, ours: FGD looks one task ahead and sees a lack of CPU only when it is there.
- *    A node with F free GPUs and C free cores can fill C / r of them, r being the CPU per GPU that
- *    tasks need; the term is a soft max(0, F - C / r), which grows before the node is stuck.
+ * - Fragmentation (FGD: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 4): over
+ *   the mix, the free GPU on devices too full for the next task, or all of it if the node cannot
+ *   host that task.
+ * - CPU starvation, our own term: FGD looks one task ahead and detects a lack of CPU only when it
+ *   exists. A node with F free GPUs and C free cores can fill C / r of them, r being the CPU per
+ *   GPU that tasks need. The term is a soft max(0, F - C / r), which grows before the node is
+ *   stuck.
  */
 export class Stranding {
   readonly #groups: readonly TargetGroup[];
@@ -63,15 +64,15 @@ export class Stranding {
 }
 
 /**
- * CPU per GPU to keep, over the GPU tasks' mean: the tasks without a GPU draw on the same cores.
- * Found on the openb traces, where anything from 1.3 to 1.5 serves (docs/scheduler-bench.md).
+ * CPU per GPU to keep, relative to the GPU tasks' mean: tasks without a GPU use the same cores.
+ * Tuned on the openb traces, where 1.3 to 1.5 works (docs/scheduler-bench.md).
  */
 const CPU_HEADROOM = 1.4;
 
 /** Above this log(1 + e^x) is x to double precision. */
 const LINEAR_FROM = 36;
 
-/** A task without a GPU uses none, so to it every free GPU is lost wherever it goes. */
+/** A task without a GPU uses none, so every free GPU is lost to it. */
 function accepts(group: TargetGroup, gpuType: string): boolean {
   return group.milli > 0 && (group.gpuTypes.length === 0 || group.gpuTypes.includes(gpuType));
 }

@@ -3,13 +3,13 @@ import type { TaskRequest, WorkloadTarget } from "../model.ts";
 /** The share of the workload that the targets must cover, as in the FGD paper's artefact. */
 const COVERED_SHARE = 0.95;
 
-/** The most kinds of task a mix may have; rarer kinds add nothing to the score. */
+/** The maximum number of kinds of task in a mix; rarer kinds add nothing to the score. */
 const MAX_KINDS = 4096;
 
-/** How far the mix may be from the one that the scores were made with. */
+/** The maximum distance of the mix from the one that the scores used. */
 const MAX_DRIFT = 0.05;
 
-/** Targets that ask for the same devices: one step function of the CPU left on a node. */
+/** Targets that request the same devices: one step function of the CPU left on a node. */
 export interface TargetGroup {
   readonly gpus: number;
   /** Thousandths per device; 0 for tasks without a GPU. */
@@ -20,7 +20,7 @@ export interface TargetGroup {
   readonly probability: number;
   /** Ascending CPU requests, in thousandths of a core. */
   readonly cpuMilli: readonly number[];
-  /** By position in `cpuMilli`: probability of a target in the group that asks for no more. */
+  /** By position in `cpuMilli`: the probability of a target in the group that requests no more. */
   readonly cumulative: readonly number[];
 }
 
@@ -31,12 +31,12 @@ export interface TargetMix {
   readonly cpuPerGpu: number;
 }
 
-/** Counts tasks by what they ask: one target a distinct (devices, share, types, CPU). */
+/** Counts tasks by request: one target for each distinct (devices, share, types, CPU). */
 export class TargetCounts {
   readonly #kinds = new Map<string, { readonly request: TaskRequest; count: number }>();
   readonly #keys = new WeakMap<TaskRequest, string>();
 
-  /** A negative number takes back what was counted. */
+  /** A negative number of tasks removes them from the counts. */
   add(request: TaskRequest, tasks: number): void {
     const key = this.#keyOf(request);
     const kind = this.#kinds.get(key);
@@ -81,9 +81,9 @@ export function countTargets(
 }
 
 /**
- * The mix to go on with: the one in use as long as the present one is nearly the same, else the
- * present one. Every score hangs on the mix, so that one which followed each job would have every
- * node scored anew for it. The distance is the total variation between the two.
+ * The mix in use while the current one is nearly the same, else the current one. Every score
+ * depends on the mix, so a mix that followed each job would cause a new score for every node. The
+ * distance is the total variation.
  */
 export function steadyTargets(
   inUse: readonly WorkloadTarget[],
@@ -106,7 +106,7 @@ export function steadyTargets(
   return distance <= MAX_DRIFT ? inUse : present;
 }
 
-/** The commonest targets that cover 95 % of the weight, grouped by what they ask of the devices. */
+/** The commonest targets that cover 95 % of the weight, grouped by requested devices. */
 export function targetMix(targets: readonly WorkloadTarget[]): TargetMix {
   const common = commonest(targets);
   const total = common.reduce((sum, target) => sum + target.weight, 0);

@@ -10,7 +10,7 @@ const gang = (gpus: number, hours: number) => ({
   maxRuntimeMs: hours * HOUR_MS,
 });
 
-describe("a promised start", () => {
+describe("a reserved start", () => {
   it("never moves later while the job stays at the head, whatever is backfilled", () => {
     const sameLevel = queues.map((jobs) =>
       jobs.map((job) => ({
@@ -45,7 +45,7 @@ describe("a promised start", () => {
     );
   });
 
-  it("lets a short job run before the head's start and holds a long one back", () => {
+  it("lets a short job run before the head's start and delays a long one", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0, 1, 2, 3, 4, 5] }], {
       maxRuntimeMs: 2 * HOUR_MS,
     });
@@ -63,7 +63,7 @@ describe("a promised start", () => {
     expect(long.blockers.map(({ reason }) => reason)).toEqual(["PriorityBehind"]);
   });
 
-  it("lets a long job run on devices that the head will not need", () => {
+  it("lets a long job run on devices that the head does not need", () => {
     const busy = running("busy", [{ nodeId: "a", devices: [0, 1, 2, 3] }]);
     const cluster = [node("a", { gpus: 4 }), node("b", { gpus: 2 })];
     const at = input({ nodes: cluster, running: [busy] }, [
@@ -75,7 +75,7 @@ describe("a promised start", () => {
     expect(plan.starts[0]!.placements[0]!.nodeId).toBe("b");
   });
 
-  it("does not hand a long job the device that a short one was just given", () => {
+  it("does not give a long job the device that a short one just got", () => {
     const busy = running("busy", [{ nodeId: "a", devices: [0, 1, 2, 3] }]);
     const cluster = [node("a", { gpus: 4 }), node("b", { gpus: 1 })];
     const at = input({ nodes: cluster, running: [busy] }, [
@@ -86,7 +86,7 @@ describe("a promised start", () => {
     expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["short"]);
   });
 
-  it("does not hand what a long job was given to another, after a short one besides", () => {
+  it("does not give another job the devices of a long one, after a short one besides", () => {
     const cores = (count: number, hours: number, submittedAtMs: number) => ({
       request: request({ gpus: 0, cpuMilli: count * 1_000 }),
       maxRuntimeMs: hours * HOUR_MS,
@@ -118,7 +118,7 @@ describe("a promised start", () => {
     const plan = schedule(input(cluster, [queued("head", gang(2, 1)), behind]));
     expect(plan.reservations).toMatchObject([{ jobId: "head", startAtMs: startMs }]);
     expect(plan.starts.map(({ jobId }) => jobId)).toEqual(starts);
-    // The same where only shared storage is wanted, and where another place must be looked for.
+    // The same if only shared storage is wanted, and if another place must be found.
     const limit = { storageMb: 10, places: new Map() };
     const free = { storageMb: 4, places: new Map() };
     const shared = (storageMb: number) => ({ storageMb, shards: 0, placesPerShard: 1 });
@@ -133,7 +133,7 @@ describe("a promised start", () => {
     expect(stored.starts.map(({ jobId }) => jobId)).toEqual(starts);
   });
 
-  it("backfill: a promise binds all that is placed after it, whatever was tried before", () => {
+  it("backfill: a reservation binds all later placements, whatever was tried before", () => {
     const on = (name: string, gpus: number, hours: number, submittedAtMs: number) => ({
       request: request({ gpus, nodeAffinity: [{ key: "n", operator: "in", values: [name] }] }),
       ...{ maxRuntimeMs: hours * HOUR_MS, submittedAtMs },
@@ -158,7 +158,7 @@ describe("a promised start", () => {
     expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short b"]);
   });
 
-  it("goes to the next job where the first can never start", () => {
+  it("moves to the next job if the first can never start", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, [
       queued("never", gang(8, 1)),

@@ -15,7 +15,7 @@ import {
 /** A reservation and the shared amounts that it needs. */
 interface HeldReservation {
   readonly reservation: Reservation;
-  /** What the job takes when it starts; `atMs` is the reserved start. */
+  /** The resources that the job takes at its start; `atMs` is the reserved start. */
   readonly release: Release;
   readonly wanted: SharedRequest | undefined;
   /** The shared amounts that are free at its start, without the job itself. */
@@ -32,10 +32,10 @@ interface FreeBeside {
   readonly endsByMs: number;
 }
 
-/** What a reservation is made of. */
+/** The inputs of a reservation. */
 interface ReservationRequest {
   readonly jobId: string;
-  /** Its eligible nodes are those of this reservation alone. */
+  /** Its eligible nodes belong to this reservation alone. */
   readonly gang: GangRequest;
   readonly startAtMs: number;
   /** The releases on these nodes or of shared amounts. */
@@ -63,7 +63,7 @@ export class BackfillReservations {
   readonly #startMs = new Map<number, number>();
   /** By the number of reservations that bind a job: the lesser of now and then. */
   readonly #besides = new Map<number, FreeBeside>();
-  /** By gang key: the end from which on such a gang found no place in this cycle. */
+  /** By gang key: the end from which on no place was found for such a gang in this cycle. */
   readonly #refusedFromMs = new Map<string, number>();
 
   constructor(now: GangPlacer) {
@@ -74,7 +74,7 @@ export class BackfillReservations {
     return this.#held.length;
   }
 
-  /** In the order in which they were made. */
+  /** In the order of their creation. */
   get reservations(): readonly Reservation[] {
     return this.#held.map(({ reservation }) => reservation);
   }
@@ -103,7 +103,7 @@ export class BackfillReservations {
     return true;
   }
 
-  /** Whether the gang fits at the time without touching anything reserved. */
+  /** Whether the gang fits at the time without using anything reserved. */
   *leaveRoomAt(atMs: number, due: Iterable<Release>, gang: GangRequest): Steps<boolean> {
     const then = this.#now.ledger.clone();
     yield* releaseUntil(then, due, atMs);
@@ -113,8 +113,8 @@ export class BackfillReservations {
   }
 
   /**
-   * Places a gang that ends by the time so that every reservation holds; undefined where it cannot. A
-   * cycle only takes: a gang that found no place finds none later in it, nor does a longer one.
+   * Places a gang that ends by the time so that every reservation holds; undefined if impossible. A
+   * cycle only takes, so a gang without a place finds none later in it, nor does a longer one.
    */
   *place(gang: GangRequest, endsByMs: number): Steps<PlacedGang | undefined> {
     const refused = this.#refusedFromMs.size > 0 && this.#refusedFromMs.get(gangKey(gang));
@@ -132,7 +132,7 @@ export class BackfillReservations {
     return placed;
   }
 
-  /** The places found now, or others where a reservation binds one of them. */
+  /** The places found now, or others if a reservation binds one of them. */
   *#besideReservations(
     gang: GangRequest,
     endsByMs: number,
@@ -175,7 +175,7 @@ export class BackfillReservations {
     return beside.placer;
   }
 
-  /** What is free on the node now has changed. */
+  /** Updates the ledgers after a change of the node's free amounts. */
   #follow(node: number): void {
     for (const beside of this.#besides.values()) this.#followIn(beside, node);
   }
@@ -186,8 +186,8 @@ export class BackfillReservations {
   }
 
   /**
-   * The shared amounts that are free at each binding reservation's start if the gang starts now;
-   * undefined if one of them would lack something.
+   * The free shared amounts at each binding reservation's start if the gang starts now; undefined
+   * if one of them lacked something.
    */
   #sharedAfter(
     { shared: wanted }: GangRequest,

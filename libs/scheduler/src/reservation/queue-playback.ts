@@ -3,8 +3,8 @@ import { earliestStartMs, type Release, releaseUntil } from "../cycle/releases.t
 import { type GangPlacer, type GangRequest, gangFits } from "../placement/gang.ts";
 
 /**
- * Plays the queue forward in strict order: each job waits for the one before and runs to its bound.
- * The estimate is late, because backfill and early ends only bring starts forward.
+ * Simulates the queue in strict order: each job waits for the one before and runs to its bound. The
+ * estimate is late, because backfill and early ends only advance starts.
  */
 export class QueuePlayback {
   readonly #placer: GangPlacer;
@@ -17,7 +17,9 @@ export class QueuePlayback {
     this.#nowMs = nowMs;
   }
 
-  /** Starts the gang as soon as it fits and returns when; undefined, without a change, if never. */
+  /**
+   * Starts the gang as soon as it fits and returns the time; undefined, without a change, if never.
+   */
   *start(gang: GangRequest, runtimeMs: number): Steps<number | undefined> {
     const { ledger } = this.#placer;
     const startMs = gangFits(ledger, gang)

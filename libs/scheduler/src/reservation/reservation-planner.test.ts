@@ -5,7 +5,7 @@ import { advance } from "../testing/advance.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "../testing/scenarios.ts";
 
 const NOW_MS = 60_000;
-/** As many promises as there may be at a time. */
+/** The maximum number of reservations at a time. */
 const MAX_PROMISES = 16;
 
 /** Nodes of one GPU, each with its name as a label. */
@@ -20,7 +20,7 @@ const pinned = (id: string, to: readonly string[], change: Partial<QueuedJob> = 
 
 const low = (at: string, change: object = {}) =>
   running(`low-${at}`, [{ nodeId: at, devices: [0] }], { priority: -5, ...change });
-/** One that nobody may evict. */
+/** A job that is not preemptible. */
 const firm = (at: string, hours = 5) =>
   low(at, { preemptible: false, maxRuntimeMs: hours * HOUR_MS });
 
@@ -47,7 +47,7 @@ describe("a job that waits for its nodes", () => {
     expect(line).toEqual(["urgent", "other"]);
   });
 
-  it("is told to be behind only those that may use its nodes", () => {
+  it("counts only jobs that may use its nodes as ahead", () => {
     const queue = [urgent, pinned("apart", ["b"]), pinned("next", ["b", "c"])];
     const busy = ["a", "b", "c"].map((id) => firm(id));
     const { pending } = schedule(at({ nodes: hosts("a", "b", "c"), running: busy }, queue));
@@ -57,12 +57,12 @@ describe("a job that waits for its nodes", () => {
     expect(reasons("next")).toEqual(["InsufficientGpu", "PriorityBehind"]);
   });
 
-  it("keeps all behind it off the nodes that it may use, and lets them evict on the others", () => {
+  it("keeps later jobs off the nodes that it may use; they may evict on others", () => {
     const wide = pinned("wide", ["a", "b"], { priority: 9 });
     const busy = [firm("a", 1), firm("b", 2), low("c"), low("d")];
     const nodes = hosts("a", "b", "c", "d");
     const behind = [pinned("partly", ["b", "c"], { submittedAtMs: 1 }), pinned("on-b", ["b"])];
-    // Nobody is evicted on b, though its job could be but for the one that may yet need it.
+    // No job is evicted on b, though it is preemptible: the waiting job may still need it.
     const low2 = busy.map((job) => (job.id === "low-b" ? low("b", { priority: 5 }) : job));
     const given = at({ nodes, running: low2 }, [wide, ...behind]);
     expect(victims(given)).toEqual(["low-b for wide", "low-c for partly"]);
@@ -74,14 +74,14 @@ describe("a job that waits for its nodes", () => {
     const given = at({ nodes: hosts("a", "b"), running: [firm("a"), low("b")] }, [
       urgent,
       gang,
-      // It may not take over what the gang before it waits for.
+      // It may not take what the gang before it waits for.
       pinned("last", ["b"], { priority: -1 }),
     ]);
     expect(victims(given)).toEqual([]);
     expect(schedule(given).reservations.map(({ jobId }) => jobId)).toEqual(["urgent"]);
   });
 
-  it("has nobody leave for a job that finds room as soon beside what is promised", () => {
+  it("evicts no victim for a job that finds room as soon beside the reservations", () => {
     const soon = low("a", { preemptible: false, maxRuntimeMs: 2 * NOW_MS });
     const nodes = [...hosts("b"), node("a", { gpus: 2, labels: { host: "a" } })];
     const two = running("firm", [{ nodeId: "a", devices: [1] }], { preemptible: false });
@@ -95,7 +95,7 @@ describe("a job that waits for its nodes", () => {
     expect(victims(at({ nodes, running: [soon, ends, low("b")] }, [first, either]))).toEqual([]);
   });
 
-  it("stands in nobody's way where nothing can give it a start", () => {
+  it("blocks no other job if nothing can give it a start", () => {
     const service = low("a", { kind: "serving", maxRuntimeMs: undefined });
     const given = at({ nodes: hosts("a", "b"), running: [service, low("b")] }, [
       { ...pinned("never", ["a", "b"], { priority: 9 }), tasks: 2 },
@@ -104,7 +104,7 @@ describe("a job that waits for its nodes", () => {
     expect(victims(given)).toEqual(["low-b for next"]);
   });
 
-  it("stands in nobody's way there either where another before it has nodes that it may use", () => {
+  it("blocks no other job even if an earlier one has nodes that it may use", () => {
     const nodes = ["a", "b"].map((id) => node(id, { gpus: 2, labels: { host: id } }));
     const services = ["a", "b"].map((id) =>
       running(`service-${id}`, [{ nodeId: id, devices: [1] }], {
@@ -117,14 +117,14 @@ describe("a job that waits for its nodes", () => {
     });
     const never = queued("never", { priority: 9, submittedAtMs: 1, request: both });
     const busy = [...services, firm("a"), low("b")];
-    // The promise to the first has it stand before the other at the next look.
+    // The first one's reservation ranks it before the other in the next cycle.
     for (const submittedAtMs of [0, 2]) {
       const queue = [{ ...urgent, submittedAtMs }, never, pinned("next", ["b"])];
       expect(victims(at({ nodes, running: busy }, queue))).toEqual(["low-b for next"]);
     }
   });
 
-  it("keeps the quota that it is to start on from starts behind it", () => {
+  it("keeps the quota of its reserved start from later starts", () => {
     const projects = [project("p1", { quota: { gpuMilli: 2_000 } })];
     const running = [{ ...firm("a"), project: "p2" }];
     const queue = [
@@ -140,7 +140,7 @@ describe("a job that waits for its nodes", () => {
     expect(pending.find(({ jobId }) => jobId === "long")?.blockers[0]).toMatchObject(held);
   });
 
-  it("keeps the quota that it needs from promises behind it", () => {
+  it("keeps the quota that it needs from later reservations", () => {
     const projects = [project("p1", { quota: { gpuMilli: 3_000 } })];
     const busy = [firm("a"), low("b")];
     const given = at({ nodes: hosts("a", "b"), running: busy, projects }, [
@@ -153,7 +153,7 @@ describe("a job that waits for its nodes", () => {
     expect(victims({ ...given, snapshot })).toEqual(["low-b for other"]);
   });
 
-  it("keeps the quota of a job that waits without a promise from promises behind it", () => {
+  it("without a reservation, keeps its quota from later reservations", () => {
     const gang = { ...pinned("gang", ["a", "b"]), tasks: 2 };
     const behind = pinned("behind", ["c"], { submittedAtMs: 1 });
     const nodes = hosts("a", "b", "c");
@@ -162,14 +162,14 @@ describe("a job that waits for its nodes", () => {
       const snapshot = { nodes, running: [firm("a"), low("b"), low("c")], projects };
       return victims(at(snapshot, [urgent, gang, behind], settings));
     };
-    // Three are held, one is promised, and the gang needs two.
+    // Three are held, one is reserved, and the gang needs two.
     expect(victimsUnder({ gpuMilli: 6_000 })).toEqual([]);
     expect(victimsUnder({ gpuMilli: 7_000 })).toEqual(["low-c for behind"]);
     expect(victimsUnder({}, { maxConcurrentJobs: 5 })).toEqual([]);
     expect(victimsUnder({}, { maxConcurrentJobs: 6 })).toEqual(["low-c for behind"]);
   });
 
-  it("keeps no quota for a job of another project, nor for one that has no start", () => {
+  it("keeps no quota for a job of another project, or for one without a start", () => {
     const nodes = hosts("a", "b", "c");
     const gang = { ...pinned("gang", ["a", "b"]), tasks: 2 };
     const projects = [project("p1", { quota: { gpuMilli: 5_000 } })];
@@ -183,7 +183,7 @@ describe("a job that waits for its nodes", () => {
     expect(victims(at(endless, [gang, behind]))).toEqual(["low-c for behind"]);
   });
 
-  it("holds its start, and each promise behind it, against backfill by its own time", () => {
+  it("protects its start, and each later reservation, against backfill", () => {
     const nodes = [...hosts("a"), node("b", { gpus: 2, labels: { host: "b" } })];
     const firmB = running("firm-b", [{ nodeId: "b", devices: [0] }], {
       preemptible: false,
@@ -199,18 +199,18 @@ describe("a job that waits for its nodes", () => {
       onB("short", 1, 2),
     ]);
     const { starts, reservations } = schedule(given);
-    // Long would run past the second promise, though not past the first.
+    // Long would run past the second reservation, though not past the first.
     expect(reservations.map(({ startAtMs }) => startAtMs)).toEqual([5 * HOUR_MS, 2 * HOUR_MS]);
     expect(starts.map(({ jobId }) => jobId)).toEqual(["short"]);
   });
 });
 
-describe("the line", () => {
+describe("the ranked jobs", () => {
   const late = [1, 2, 3].map((n) => pinned(`a${n}`, ["a"], { submittedAtMs: n }));
   const broad = queued("broad", { submittedAtMs: 9 });
   const given = at({ nodes: hosts("a", "b"), running: [firm("a"), low("b")] }, [...late, broad]);
 
-  it("has those of the same level that a promise passes over, before it", () => {
+  it("contain those of the same level that a reservation passes over, before it", () => {
     const plan = schedule(given);
     expect(plan.reservations.map(({ jobId }) => jobId)).toEqual(["a1", "broad"]);
     expect(plan.rankedJobs).toEqual(["a1", "a2", "a3", "broad"]);
@@ -218,7 +218,7 @@ describe("the line", () => {
     expect(schedule({ ...given, queue: [...late, lower] }).rankedJobs).toEqual(["a1", "broad"]);
   });
 
-  it("keeps its order while shares move and others come", () => {
+  it("keep their order while shares change and other jobs arrive", () => {
     const next = advance(given, schedule(given), NOW_MS + 1_000);
     // Their project holds nothing, and they are older.
     const newcomers = ["n1", "n2"].map((id) => queued(id, { project: "p2" }));
@@ -227,13 +227,13 @@ describe("the line", () => {
     expect(plan.preemptions).toEqual([]);
   });
 
-  it("lets a promise of an earlier version go first too", () => {
+  it("start with a reservation of an earlier version, which has no rank", () => {
     const held = { ...broad, promisedStartMs: 5 * HOUR_MS };
     const { reservations } = schedule({ ...given, queue: [...late, held] });
     expect(reservations[0]?.jobId).toBe("broad");
   });
 
-  it(`is of ${MAX_PROMISES} promises at most`, () => {
+  it(`have at most ${MAX_PROMISES} reservations`, () => {
     const ids = Array.from({ length: MAX_PROMISES + 3 }, (_, n) => `n${n}`);
     const busy = ids.map((id) => low(id));
     const each = ids.map((id, n) => pinned(`on-${id}`, [id], { submittedAtMs: n }));
@@ -243,7 +243,7 @@ describe("the line", () => {
     expect(plan.rankedJobs).toEqual(each.slice(0, MAX_PROMISES).map(({ id }) => id));
   });
 
-  it("has no room for a promise that passes over too many", () => {
+  it("exclude a reservation that would pass over too many", () => {
     const many = Array.from({ length: 80 }, (_, n) => pinned(`a${n}`, ["a"], { submittedAtMs: n }));
     const full = schedule({ ...given, queue: [...many, { ...broad, submittedAtMs: 99 }] });
     expect(full.rankedJobs).toEqual(["a0"]);
@@ -251,7 +251,7 @@ describe("the line", () => {
   });
 });
 
-describe("a promise behind another, of what belongs to no node", () => {
+describe("a reservation after another, of cluster-wide resources", () => {
   const storage = (storageMb: number): SharedAmounts => ({ storageMb, places: new Map() });
   const wants = (storageMb: number, shards = 0, placesPerShard = 1) => {
     return { shared: { storageMb, shards, placesPerShard } };
@@ -264,7 +264,7 @@ describe("a promise behind another, of what belongs to no node", () => {
   const givenWith = (free: SharedAmounts, queue: readonly QueuedJob[]) =>
     at({ nodes, running: busy, ...shared(free) }, queue);
 
-  it("is made where there is enough for all, and then backfill leaves it for both", () => {
+  it("exists if there is enough for all, and then backfill leaves it for both", () => {
     expect(victims(givenWith(storage(6), [urgent, other(wants(3))]))).toEqual([]);
     const queue = [urgent, other(wants(3)), pinned("short", ["c"], { priority: -9, ...wants(2) })];
     const plan = schedule(givenWith(storage(8), queue));
@@ -274,19 +274,19 @@ describe("a promise behind another, of what belongs to no node", () => {
     expect(roomy.starts.map(({ jobId }) => jobId)).toEqual(["short"]);
   });
 
-  it("of shards is made where each finds its server in whatever order they come", () => {
+  it("of shards exists if each finds its server in any order of the jobs", () => {
     const places = (...free: number[]) => ({
       storageMb: 0,
       places: new Map(free.map((count, n) => [`s${n}`, count])),
     });
     const first = { ...urgent, ...wants(0, 1, 4) };
     const second = other(wants(0, 1, 5));
-    // The second on the first server leaves the first one the other; not the other way cycle.
+    // The second on the first server leaves the first one the other; not the other way around.
     expect(victims(givenWith(places(5, 4), [first, second]))).toEqual([]);
     expect(victims(givenWith(places(8, 5), [first, second]))).toEqual(["low-b for other"]);
   });
 
-  it("waits for it where nobody before wants of the same", () => {
+  it("waits for its resources if no earlier job wants any of the same", () => {
     const holder = { ...low("b"), shared: storage(3) };
     const snapshot = { nodes, running: [firm("a"), holder], ...shared(storage(0)) };
     const plain = pinned("urgent", ["a"], { priority: 9 });

@@ -14,7 +14,7 @@ import type { Preemption, QueuedJob, SharedRequest } from "../model.ts";
 import { type GangRequest, gangFits, gangKey, usableNodes } from "../placement/gang.ts";
 import { BackfillReservations } from "./backfill-reservations.ts";
 
-/** Reservations at a time; each costs a look at the jobs that hold its nodes. */
+/** Reservations at a time; each evaluates the jobs that hold its nodes. */
 const MAX_RESERVATIONS = 16;
 /** Jobs that keep their rank in the queue: those with a reservation and those passed over. */
 const MAX_RANKED = 64;
@@ -26,7 +26,7 @@ const COMPARED_PER_STEP = 64;
 /** The nodes that a waiting job may use, 1 by position. */
 interface CandidateNodes {
   readonly usable: Uint8Array;
-  /** Those that no waiting job before it may use. */
+  /** The nodes that no waiting job before it may use. */
   readonly own: Uint8Array;
   /** `own` is all of `usable`, and no job before it wants the same shared amounts. */
   readonly isWhole: boolean;
@@ -34,20 +34,20 @@ interface CandidateNodes {
   readonly isContested: boolean;
 }
 
-/** A job without a reservation, since jobs before it may use too much of what it may use. */
+/** A job without a reservation, since jobs before it may use too much of the same nodes. */
 interface WaitingJob {
   readonly id: string;
   readonly gang: GangRequest;
 }
 
 /**
- * Reserves starts for the jobs that wait, in the order of the queue.
+ * Reserves starts for the waiting jobs, in queue order.
  *
- * - The first gets its earliest start, by waiting or by preemption, whichever is sooner. Each further
- *   one gets the same on the nodes that no waiting job before it may use.
+ * - The first gets its earliest start, by waiting or by preemption, whichever is sooner. Each
+ *   further one gets the same on the nodes that no waiting job before it may use.
  * - So no two reservations share a node, and no job before a reservation can use what it holds.
  * - A job that waits without a reservation also keeps the later ones off its nodes and its quota.
- * - A job that nothing can give a start holds back no other.
+ * - A job that can never start blocks no other.
  */
 export class ReservationPlanner {
   readonly reservations: BackfillReservations;
@@ -61,7 +61,7 @@ export class ReservationPlanner {
   readonly #wanted: SharedRequest[] = [];
   /** By gang key: why such a gang got no reservation since the last one was made. */
   readonly #refused = new Map<string, "behind" | "hopeless">();
-  /** Of the present level: the jobs that a later reservation would pass over. */
+  /** Of the current level: the jobs that a later reservation would pass over. */
   #waiting: WaitingJob[] = [];
   #level = Number.NaN;
   #searches = 0;
@@ -72,11 +72,11 @@ export class ReservationPlanner {
     this.#taken = new Uint8Array(cycle.view.roster.slots.length);
   }
 
-  /** Plans for a job that its quota lets start and that does not fit now. */
+  /** Plans for a job within its quota that does not fit now. */
   *add(job: QueuedJob, gang: GangRequest): Steps<void> {
     if (this.reservations.size >= MAX_RESERVATIONS || this.#searches > MAX_SEARCHES) return;
     const { admission } = this.#cycle;
-    // Like a job that its quota holds back, it holds back no other.
+    // Like a job over its quota, it blocks no other.
     if (!admission.hasRoomBesideWaiting(job)) return;
     this.#enterLevel(levelOf(job));
     const key = gangKey(gang);
@@ -94,7 +94,7 @@ export class ReservationPlanner {
     this.#waiting = [];
   }
 
-  /** Reserves the job its start, or returns why not. */
+  /** Reserves the job's start, or returns why not. */
   *#seek(job: QueuedJob, gang: GangRequest): Steps<"behind" | "hopeless" | undefined> {
     if (this.reservations.size > 0 && !this.#hasOpenNode(gang)) return "behind";
     const nodes = this.#candidates(gang);
@@ -190,7 +190,7 @@ export class ReservationPlanner {
     return gangFits(then, gang);
   }
 
-  /** The victims that make room, besides the jobs that end by then anyway; undefined where none do. */
+  /** The victims that make room, besides the jobs that end by then anyway; undefined if none do. */
   *#victims(
     job: QueuedJob,
     within: GangRequest,

@@ -2,7 +2,7 @@ import type { SchedulingInput } from "../cycle/scheduling-cycle.ts";
 import type { GangStart, Plan, QueuedJob, RunningJob } from "../model.ts";
 import { HOUR_MS } from "./scenarios.ts";
 
-/** Applies a plan as the cluster would and moves the clock on: the loop around `schedule`. */
+/** Applies a plan as the cluster would and advances the clock: the loop around `schedule`. */
 export function advance(input: SchedulingInput, plan: Plan, toMs: number): SchedulingInput {
   const starts = new Map(plan.starts.map((start) => [start.jobId, start]));
   const leaving = new Map(plan.preemptions.map((eviction) => [eviction.victimId, eviction]));
@@ -33,12 +33,14 @@ export function advance(input: SchedulingInput, plan: Plan, toMs: number): Sched
   };
 }
 
-/** When the job ends by itself. */
+/** The natural end of the job. */
 export function endMs({ startedAtMs, maxRuntimeMs }: RunningJob): number {
   return startedAtMs + (maxRuntimeMs ?? Number.POSITIVE_INFINITY);
 }
 
-/** The next time at which anything changes by itself; an hour from now where nothing does. */
+/**
+ * The next time at which something changes without a new plan; an hour from now if nothing does.
+ */
 export function nextChangeMs({ snapshot, nowMs, settings }: SchedulingInput, plan: Plan): number {
   const ends = [
     ...snapshot.running.map((job) => job.evicting?.byMs ?? endMs(job)),
@@ -49,13 +51,13 @@ export function nextChangeMs({ snapshot, nowMs, settings }: SchedulingInput, pla
   return Number.isFinite(next) ? next : nowMs + HOUR_MS;
 }
 
-/** Jobs of these tests hold nothing that belongs to no node. */
+/** Jobs of these tests hold no cluster-wide resources. */
 function started(queued: QueuedJob, { placements }: GangStart, nowMs: number): RunningJob {
   const { shared: _, ...job } = queued;
   return { ...job, placements, startedAtMs: nowMs, checkpointedAtMs: nowMs };
 }
 
-/** A preempted job goes back with its own traits and age. */
+/** A preempted job returns to the queue with its own traits and age. */
 function requeued(job: RunningJob): QueuedJob {
   const { placements: _, startedAtMs, checkpointedAtMs: __, evicting: ___, ...rest } = job;
   const { shared: ____, ...traits } = rest;

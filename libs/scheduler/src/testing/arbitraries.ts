@@ -88,12 +88,12 @@ export const queues: fc.Arbitrary<QueuedJob[]> = fc
     ),
   );
 
-/** No selector where any value will do. */
+/** No selector if any value is accepted. */
 function labelIn(key: string, values: readonly string[]): LabelSelector[] {
   return values.length > 0 ? [{ key, operator: "in", values }] : [];
 }
 
-/** Jobs of several priorities that may each run on a few hosts alone; sets meet, or do not. */
+/** Jobs of several priorities, each restricted to a few hosts; the sets may overlap. */
 export const pinnedQueues: fc.Arbitrary<QueuedJob[]> = fc
   .array(
     fc.record({
@@ -117,7 +117,7 @@ export const pinnedQueues: fc.Arbitrary<QueuedJob[]> = fc
     ),
   );
 
-/** Evictable jobs without a home, enough to fill such a cluster for long. */
+/** Evictable jobs without node affinity, enough to fill such a cluster for long. */
 export const fillers: fc.Arbitrary<QueuedJob[]> = fc
   .array(fc.record({ request: requests, hours: fc.integer({ min: 1, max: 20 }) }), {
     minLength: 15,

@@ -4,8 +4,8 @@ import { compareAlike } from "../placement/node-preference.ts";
 import type { Scorer } from "../placement/scorer.ts";
 
 /**
- * The best of the candidate nodes for one task, or -1, by looking at each: the definition that the
- * placement index must agree with.
+ * The best of the candidate nodes for one task, or -1, by a full scan: the definition that the
+ * placement index must match.
  */
 export function bestByScan(
   ledger: Ledger,

@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import { schedule } from "@heddle/scheduler/schedule";
 import { beforeEach, expect, test } from "vitest";
 import { ReplicatedControl } from "../../replicated-control.ts";

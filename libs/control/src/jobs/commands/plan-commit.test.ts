@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { ReplicatedControl } from "../../replicated-control.ts";
 import { schedulingInput } from "../scheduling/scheduling-input.ts";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
-import { jobId, scheduledModel } from "../testing/specs.ts";
+import { jobId, modelOnDevice, scheduledModel } from "../testing/specs.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -207,6 +207,25 @@ test("start: refused before the backoff of a failed job ends", () => {
   cluster.atMs = notBeforeMs - 1_000;
   expect(plan(cluster, { starts })).toEqual({ ok: true });
   expect(cluster.job(1)).toMatchObject({ state: "scheduled", attempt: 5 });
+});
+
+test("start: refused on a named device of which a thousandth is in use", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 2 });
+  const startOn = (device: number, id: string) =>
+    plan(cluster, { starts: [{ jobId: id, placements: [{ nodeId: "a", devices: [device] }] }] });
+  const refusedFor = (id: string, why: string) => ({ ok: true, refused: [{ jobId: id, why }] });
+  for (const n of [1, 2]) cluster.submit(n, { resources: { gpu_count: 0.001 } });
+  plan(cluster, { admitted: [jobId(1), jobId(2)] });
+  expect(startOn(1, jobId(1))).toEqual({ ok: true });
+  cluster.do({ ...modelOnDevice("m", "1", 1, cluster.atMs) });
+  expect(startOn(1, "serving:m")).toEqual(refusedFor("serving:m", "over_capacity"));
+  expect(startOn(0, "serving:m")).toEqual(refusedFor("serving:m", "wrong_devices"));
+  expect(cluster.control.state.replicas.size).toBe(0);
+  cluster.report(1, "exited", { endedAtMs: 1 });
+  expect(startOn(1, "serving:m")).toEqual({ ok: true });
+  expect(startOn(1, jobId(2))).toEqual(refusedFor(jobId(2), "over_capacity"));
+  expect(startOn(0, jobId(2))).toEqual({ ok: true });
 });
 
 test("preemption: a job that is not preemptible stays, whatever its state", () => {

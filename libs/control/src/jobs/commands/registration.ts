@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import type { RegisteredModelCommand } from "../records/commands.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";

@@ -46,6 +46,17 @@ test("event log: reads equal those of a plain list", () => {
   );
 });
 
+test("event log: a read goes on in order while events come and the array is cut", () => {
+  const log = new EventLog(Array.from({ length: MAX_EVENTS }, (_, at) => event(at + 1, 0)));
+  const read: number[] = [];
+  for (const { index } of log.after({ index: 50_000, ordinal: 0 })) {
+    read.push(index);
+    if (index !== 50_001) continue;
+    for (let at = 1; at <= 20_000; at++) log.push(event(MAX_EVENTS + at, 0));
+  }
+  expect(read).toEqual(Array.from({ length: 70_000 }, (_, at) => 50_001 + at));
+});
+
 test("event log: the oldest event is dropped at the limit", () => {
   const all = Array.from({ length: MAX_EVENTS }, (_, at) => event(at + 1, 0));
   const log = new EventLog(all.slice(0, -1));

@@ -42,8 +42,16 @@ export class EventLog {
     return after.index > 0 || this.#events.length - this.#first >= MAX_EVENTS;
   }
 
-  /** Every kept event after the position, oldest first. */
+  /** Every kept event after the position, oldest first. Events may come and go while it is read. */
   *after(position: Position): Generator<EventRecord, void> {
+    let at = this.#placeAfter(position);
+    for (let event = this.#events[at]; event; event = this.#events[at]) {
+      yield event;
+      at = this.#events[at] === event ? at + 1 : this.#placeAfter(event);
+    }
+  }
+
+  #placeAfter(position: Position): number {
     let low = this.#first;
     let high = this.#events.length;
     while (low < high) {
@@ -51,7 +59,7 @@ export class EventLog {
       if (comparePositions(this.#events[middle]!, position) <= 0) low = middle + 1;
       else high = middle;
     }
-    for (let at = low; at < this.#events.length; at++) yield this.#events[at]!;
+    return low;
   }
 
   /** The position of the newest event. */

@@ -19,6 +19,7 @@ import {
 } from "../records/task-request.ts";
 import { EventLog } from "./event-log.ts";
 import { Holdings } from "./holdings.ts";
+import { SubmissionOrder } from "./submission-order.ts";
 
 /** A reader that processes the changes since its last read. */
 export interface IndexWatcher {
@@ -52,6 +53,8 @@ export class JobIndex {
   readonly servingNodes = new Set<string>();
   /** By node id, then deployment: the replicas with a place there. */
   readonly replicasByNode = new Map<string, Map<string, ReplicaRecord>>();
+  /** All jobs. */
+  readonly submitted = new SubmissionOrder();
   /** Jobs that have not ended, in the order of their submission. */
   readonly live = new Set<string>();
   /** By `project/name`: the latest job of that name. */
@@ -155,7 +158,10 @@ export class JobIndex {
     if (isLive && isInLine) this.line.add(job.id);
     else this.line.delete(job.id);
     this.#setUnregistered(job.id, after);
-    if (!before) this.byName.set(nameKey(job), job.id);
+    if (!before) {
+      this.submitted.add(job);
+      this.byName.set(nameKey(job), job.id);
+    }
     if (!after) this.#forget(job);
   }
 
@@ -290,6 +296,7 @@ export class JobIndex {
   }
 
   #forget(job: JobRecord): void {
+    this.submitted.remove(job);
     this.#releaseRequest(job.id);
     const name = nameKey(job);
     if (this.byName.get(name) === job.id) this.byName.delete(name);

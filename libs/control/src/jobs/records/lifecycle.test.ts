@@ -1,4 +1,4 @@
-import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/jobs";
+import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/api/jobs";
 import { describe, expect, it, test } from "vitest";
 import { NEWEST_VERSION } from "../../cluster-version.ts";
 import { isTerminal, type JobTransition, MAX_LOSSES, transition } from "./lifecycle.ts";

@@ -1,4 +1,4 @@
-import type { FailureReason, JobState } from "@heddle/contracts/jobs";
+import type { FailureReason, JobState } from "@heddle/contracts/api/jobs";
 import type { JobFailureRecord, JobRecord, Leaving } from "./records.ts";
 
 /** The events of a job's lifecycle. */

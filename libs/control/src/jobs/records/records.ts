@@ -1,4 +1,4 @@
-import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/jobs";
+import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/api/jobs";
 
 /**
  * The replicated records of jobs, nodes, projects and queues.

@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import type {
   LabelSelector,
   NeededOffer,

@@ -51,7 +51,7 @@ describe("a model that names a device by hand", () => {
     expect(places(cluster)).toEqual(["b:3"]);
   });
 
-  test("on every worker has a replica on each that has the device, also on those that come", () => {
+  test("on every worker has a replica on each that has the device, also on later ones", () => {
     const cluster = new PlannedCluster();
     deploy(cluster, "1", "every-worker");
     expect(cluster.view().queue).toHaveLength(1);
@@ -78,7 +78,7 @@ describe("a model that names a device by hand", () => {
   });
 });
 
-test("a model that makes do with CPUs asks for GPUs from when a node with any has joined", () => {
+test("or_cpu models: ask for GPUs once a node with any has joined", () => {
   const cluster = new PlannedCluster();
   const runsOnCpu = () => runsWithoutGpu(cluster.control.state, "m");
   cluster.do({ ...scheduledModel("m", 1, cluster.atMs, { gpuMemoryGb: 28, orCpu: true }) });

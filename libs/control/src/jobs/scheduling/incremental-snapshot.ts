@@ -15,22 +15,21 @@ import {
   sharedSupply,
 } from "./scheduling-input.ts";
 
-/** Jobs that may have changed between two looks before all are looked at anew. */
+/** Changed jobs between two snapshots beyond which the view is rebuilt. */
 const MAX_CHANGED = 200_000;
-/** Positions that forgotten nodes have left, beside a quarter of those in use. */
-const MIN_WORN = 64;
+/** Vacant positions that removed nodes may leave, beside a quarter of those in use. */
+const MAX_VACANT = 64;
 
 /**
- * The scheduler's snapshot, kept from one look to the next: only the jobs that have changed are
- * looked at again, and only the nodes. It equals what `schedulingInput` builds from the whole state.
- * Another overcommit ratio has the cluster laid out anew.
+ * The scheduler's snapshot, kept from one cycle to the next: only changed jobs and nodes are read again.
+ * It equals what `schedulingInput` builds from the whole state. Another overcommit ratio rebuilds it.
  */
 export class IncrementalSnapshot implements IndexWatcher {
   readonly index: JobIndex;
   readonly #state: ControlState;
   readonly #changedJobs = new Set<string>();
   readonly #changedNodes = new Set<string>();
-  /** Forgotten since the last look; some may have come back as new ones. */
+  /** Removed since the last snapshot; some may have joined again as new ones. */
   readonly #droppedNodes = new Set<string>();
   /** By job id. */
   readonly #queue = new Map<string, QueuedJob>();
@@ -47,7 +46,7 @@ export class IncrementalSnapshot implements IndexWatcher {
 
   jobChanged(id: string): void {
     this.#changedJobs.add(id);
-    if (this.#changedJobs.size > MAX_CHANGED) this.#forget();
+    if (this.#changedJobs.size > MAX_CHANGED) this.#reset();
   }
 
   nodeChanged(id: string): void {
@@ -59,7 +58,7 @@ export class IncrementalSnapshot implements IndexWatcher {
     this.#droppedNodes.add(id);
   }
 
-  /** The snapshot at this moment; it holds until the state changes or the next look. */
+  /** The snapshot at this moment; it is valid until the state changes or the next call. */
   take(at: { readonly index: number; readonly nowMs: number }): SchedulingSnapshot {
     const state = this.#state;
     const settings = schedulerSettings(state);
@@ -80,7 +79,7 @@ export class IncrementalSnapshot implements IndexWatcher {
     const view = this.#view;
     const isKept =
       view?.overcommitRatio === overcommitRatio && !needsRebuild(view, this.index.live.size);
-    if (!isKept) return this.#layOutAnew(overcommitRatio);
+    if (!isKept) return this.#rebuild(overcommitRatio);
     for (const id of this.#droppedNodes) {
       this.#followServing(view, id);
       view.removeNode(id);
@@ -89,7 +88,7 @@ export class IncrementalSnapshot implements IndexWatcher {
       const snapshot = this.index.snapshotOf(this.#state.nodes.get(id)!);
       if (view.roster.get(id) !== snapshot) view.putNode(snapshot);
       this.#followServing(view, id);
-      // When tasks of a lost node are gone hangs on the node.
+      // The node decides when the tasks of a lost node are gone.
       for (const key of this.index.tasksByNode.get(id) ?? []) {
         this.#changedJobs.add(this.#state.tasks.get(key)!.jobId);
       }
@@ -101,8 +100,8 @@ export class IncrementalSnapshot implements IndexWatcher {
     return view;
   }
 
-  #layOutAnew(overcommitRatio: number): ClusterView {
-    this.#forget();
+  #rebuild(overcommitRatio: number): ClusterView {
+    this.#reset();
     this.#droppedNodes.clear();
     this.#changedNodes.clear();
     const { snapshot } = schedulingInput(this.#state, this.index, { index: 0, nowMs: 0 });
@@ -114,7 +113,7 @@ export class IncrementalSnapshot implements IndexWatcher {
     return view;
   }
 
-  #forget(): void {
+  #reset(): void {
     this.#view = undefined;
     this.#changedJobs.clear();
     this.#queue.clear();
@@ -152,8 +151,8 @@ export class IncrementalSnapshot implements IndexWatcher {
   }
 }
 
-/** Whether so much of what a view has learned is gone that one made anew is worth its cost. */
+/** Whether so much of the view is unused that rebuilding it is worth the cost. */
 function needsRebuild({ shapes, roster }: ClusterView, jobs: number): boolean {
   const vacant = roster.slots.length - roster.size;
-  return shapes.needsRebuild(jobs) || vacant > MIN_WORN + roster.size / 4;
+  return shapes.needsRebuild(jobs) || vacant > MAX_VACANT + roster.size / 4;
 }

@@ -42,7 +42,7 @@ class Cluster {
     this.act({ type: "job.submit", jobId: jobId(n), spec });
   }
 
-  /** Plans and commits; tells what apply refused of the plan. */
+  /** Plans and commits; returns what apply refused of the plan. */
   plan(): { readonly plan: Plan; readonly refused: readonly unknown[] } {
     const { control } = this;
     const at = { index: control.index, nowMs: this.#atMs };
@@ -70,7 +70,7 @@ class Cluster {
   }
 }
 
-test("on nearly full servers a job whose shards no one server takes whole waits, and says so", () => {
+test("nearly full servers: a job whose shards fit no single server waits, and says so", () => {
   const cluster = new Cluster(["p", "q"]);
   // 32 of 256 places are left on each, then 28.
   cluster.submit(1, 14, 32);
@@ -99,7 +99,7 @@ test("on nearly full servers a job whose shards no one server takes whole waits,
   expect(cluster.plan()).toMatchObject({ refused: [], plan: { starts: [{ jobId: jobId(3) }] } });
 });
 
-test(`apply refuses nothing of a plan made on its state, in ${SEQUENCES} random sequences on nearly full servers`, () => {
+test(`nearly full servers: apply takes each plan of its state (${SEQUENCES} sequences)`, () => {
   const first = Math.floor(Math.random() * 2 ** 31);
   console.log(`first seed ${first}`);
   let started = 0;

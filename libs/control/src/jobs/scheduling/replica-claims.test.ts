@@ -20,7 +20,7 @@ const deploy = (cluster: PlannedCluster, replicas = 1) =>
 const places = ({ control }: PlannedCluster) =>
   [...control.state.replicas.values()].map(({ nodeId, devices }) => [nodeId, devices]);
 
-test("a replica that needs a GPU has a preemptible job leave it, and holds it until it is gone", () => {
+test("replica claims: one preempts a job for a GPU and holds it until it is released", () => {
   const cluster = busyNode();
   deploy(cluster);
   expect(cluster.plan().plan.preemptions).toMatchObject([
@@ -39,14 +39,14 @@ test("a replica that needs a GPU has a preemptible job leave it, and holds it un
   expect(cluster.plan().plan.starts).toEqual([]);
   cluster.do({ type: "model.remove", id: "m" });
   expect(wantedReplicas(cluster.control.state).size).toBe(0);
-  // Nobody has said yet that the replica is gone from the device.
+  // No node has reported yet that the replica is gone from the device.
   expect(cluster.plan().plan.starts).toEqual([]);
   cluster.do({ type: "replica.release", deployment: "m", nodeId: "a" });
   cluster.run(1);
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 2 });
 });
 
-test("a replica that has failed for good gives its device back to training and takes no other", () => {
+test("replica claims: a permanently failed replica frees its device and takes no other", () => {
   const cluster = busyNode();
   deploy(cluster, 1);
   cluster.plan();
@@ -72,7 +72,7 @@ test("a replica that has failed for good gives its device back to training and t
   expect(places(cluster)).toEqual([["b", [0]]]);
 });
 
-test("a job that must not be preempted keeps its GPU, and so does one of a higher qos", () => {
+test("replica claims: a non-preemptible job keeps its GPU, as does one of a higher qos", () => {
   for (const own of [{ preemptible: false }, { qos_level: "guaranteed" }]) {
     const cluster = new PlannedCluster();
     cluster.join("a", { gpuCount: 1 });
@@ -83,7 +83,7 @@ test("a job that must not be preempted keeps its GPU, and so does one of a highe
   }
 });
 
-test("two replicas of a model go on two nodes, and a lost node's is placed anew", () => {
+test("replica claims: two go on two nodes, and a lost node's is placed again", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 4 });
   cluster.join("b", { gpuCount: 4 });
@@ -107,7 +107,7 @@ test("two replicas of a model go on two nodes, and a lost node's is placed anew"
   ).toEqual(["b", "c"]);
 });
 
-/** A replica that serves on one of two nodes, which is told. */
+/** A replica that serves on one of two nodes; `nodeId` names that one. */
 function servingReplica() {
   const cluster = new PlannedCluster();
   for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
@@ -121,7 +121,7 @@ function servingReplica() {
   return { cluster, nodeId, other: nodeId === "a" ? "b" : "a", wanted, state };
 }
 
-test("a replica on a draining node goes once another serves, and the node is drained with it", () => {
+test("replica claims: one leaves a draining node once another serves; the drain ends", () => {
   const { cluster, nodeId, other, wanted, state } = servingReplica();
   cluster.do({ type: "node.drain", nodeId, byMs: cluster.atMs + 600_000 });
   expect(wanted()).toEqual([nodeId]);
@@ -135,7 +135,7 @@ test("a replica on a draining node goes once another serves, and the node is dra
   expect(state()).toBe("drained");
 });
 
-test("a replica for which no other is up goes when the drain's time is over, and at once where it is not up", () => {
+test("replica claims: a draining node's last one goes at the deadline, at once if down", () => {
   const { cluster, nodeId, other, wanted, state } = servingReplica();
   cluster.do({ type: "node.quarantine", nodeId: other, device: 0, why: "Xid 79" });
   cluster.do({ type: "node.drain", nodeId, byMs: cluster.atMs + 60_000 });
@@ -156,7 +156,7 @@ test("a replica for which no other is up goes when the drain's time is over, and
   expect(wanted()).toEqual([]);
 });
 
-test("a replica on a device that falls sick is wanted there no more and is placed anew", () => {
+test("replica claims: one on a quarantined device is placed elsewhere", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 2 });
   cluster.join("b", { gpuCount: 2 });
@@ -171,7 +171,7 @@ test("a replica on a device that falls sick is wanted there no more and is place
   expect([...wantedReplicas(cluster.control.state).get("m")!.keys()]).toEqual([other]);
 });
 
-test("what a replica holds counts as used GPU-hours of its project", () => {
+test("replica claims: a replica's devices count as used GPU-hours of its project", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 2 });
   deploy(cluster);
@@ -198,7 +198,7 @@ test("replicas and jobs share one quota: neither passes it with the other", () =
   ]);
 });
 
-test("apply refuses what a plan starts beyond a quota that came after it, and says so", () => {
+test("replica claims: apply refuses starts beyond later limits, and says why", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 4 });
   cluster.submit(1, { resources: one });

@@ -86,7 +86,7 @@ function replicaNeeds(state: JobsState, key: string): ReplicaNeeds | undefined {
   return { replicas: wanted, resources: NAMED_GPU, gpuIndex };
 }
 
-/** The nodes that can run a replica on that device; at least one, so that what waits for it is told. */
+/** The nodes that can run a replica on that device; at least one, so that a claim waits and explains itself. */
 function nodesWith({ nodes }: JobsState, gpuIndex: number): number {
   let count = 0;
   for (const { state, offer, quarantined } of nodes.values()) {

@@ -3,7 +3,7 @@ import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId } from "../testing/specs.ts";
 import { schedulingInput } from "./scheduling-input.ts";
 
-test("a job is split over as few tasks as the largest node's GPUs allow, anew when one comes", () => {
+test("scheduling input: the largest node's GPUs divide a job, again when a node joins", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 2 });
   cluster.submit(1, { resources: { gpu_count: 8, cpu_cores: 9, memory_gb: 16 } });
@@ -15,7 +15,7 @@ test("a job is split over as few tasks as the largest node's GPUs allow, anew wh
   expect(queued?.request.scalars).toMatchObject({ cpuMilli: 4_500, memoryMib: 7_630 });
 });
 
-test("an accepted job is admitted and started by one plan, and a started one is running", () => {
+test("scheduling input: one plan admits and starts an accepted job, which then runs", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { resources: { gpu_count: 0.5 } });
@@ -26,7 +26,7 @@ test("an accepted job is admitted and started by one plan, and a started one is 
   expect(snapshot.running).toMatchObject([{ id: jobId(1), tasks: 1, evicting: undefined }]);
 });
 
-test("shared storage goes by the order of the queue, and the others are told what is missing", () => {
+test("scheduling input: shared storage goes in queue order; others see what is missing", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.do({ type: "setting.put", name: "shared_storage_gb", value: 100 });
@@ -57,7 +57,7 @@ test.each([
   expect(cluster.job(2).state).toBe("scheduled");
 });
 
-test("apply refuses a start for which too little shared storage is left", () => {
+test("scheduling input: apply refuses a start without enough shared storage left", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.do({ type: "setting.put", name: "shared_storage_gb", value: 10 });
@@ -73,7 +73,7 @@ test("apply refuses a start for which too little shared storage is left", () => 
   expect(cluster.control.jobs.holdings.sharedStorageMb).toBe(6_000);
 });
 
-test("only nodes with the executor that a job needs take it", () => {
+test("scheduling input: only nodes with the executor that a job needs take it", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { container_image: "x", command: undefined });
@@ -82,7 +82,7 @@ test("only nodes with the executor that a job needs take it", () => {
   expect(cluster.plan().plan.starts[0]?.placements[0]?.nodeId).toBe("b");
 });
 
-test("replicas that hold devices take them from jobs and count as serving", () => {
+test("scheduling input: replicas take the devices that they hold, and count as serving", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   const serving = [{ deployment: "m", devices: [0, 1, 2] }];
@@ -98,7 +98,7 @@ test("replicas that hold devices take them from jobs and count as serving", () =
   expect(cluster.job(1).state).toBe("pending");
 });
 
-test("a lost task within the tolerance is placed anew in the same attempt once it is fenced", () => {
+test("scheduling input: a tolerated lost task restarts in its attempt once fenced", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
   cluster.join("b", { gpuCount: 1 });
@@ -119,7 +119,7 @@ test("a lost task within the tolerance is placed anew in the same attempt once i
     ["b", 0],
     ["c", 1],
   ]);
-  // A late word of the task that was replaced is none of its successor's.
+  // A late report of the replaced task does not change its successor.
   const late = { jobId: jobId(1), attempt: 1, rank: 0, incarnation: 0, phase: "exited" };
   cluster.do({ type: "tasks.report", nodeId: "c", reports: [late, { ...late, rank: 1 }] });
   expect(cluster.job(1).state).toBe("recovering");
@@ -128,7 +128,7 @@ test("a lost task within the tolerance is placed anew in the same attempt once i
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1, liveTasks: 2 });
 });
 
-test("while no master is there nothing counts as used but what the leases may have held", () => {
+test("scheduling input: without a master, usage counts at most the time of the leases", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { project: "p", resources: { gpu_count: 4 } });
@@ -151,7 +151,7 @@ test("while no master is there nothing counts as used but what the leases may ha
   expect(used().usedGpuHours - before.usedGpuHours).toBeLessThan(0.5);
 });
 
-test("a project's GPU-hours are what its tasks held, up to the moment", () => {
+test("scheduling input: a project's GPU-hours are what its tasks held until now", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { project: "p", resources: { gpu_count: 2 } });
@@ -166,7 +166,7 @@ test("a project's GPU-hours are what its tasks held, up to the moment", () => {
   expect(cluster.control.state.projects.get("p")!.usage.heldGpuMilli).toBe(0);
 });
 
-test("a drain has the jobs on its node checkpoint and leave, and those elsewhere stay", () => {
+test("scheduling input: a drain checkpoints the jobs of its node, and no others", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
   cluster.join("b", { gpuCount: 1 });

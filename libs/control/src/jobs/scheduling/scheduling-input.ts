@@ -1,5 +1,5 @@
-import type { SubmitJob } from "@heddle/contracts/jobs";
-import { settingValue } from "@heddle/contracts/settings";
+import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import { settingValue } from "@heddle/contracts/api/settings";
 import type { SchedulingInput } from "@heddle/scheduler/cycle/scheduling-cycle";
 import {
   DEFAULT_SETTINGS,
@@ -143,7 +143,7 @@ function sharedHolding(spec: SubmitJob, { shards = [] }: JobRecord): SharedAmoun
   return { storageMb, places };
 }
 
-/** When the tasks of an attempt that is over are surely gone: those of lost nodes once they are fenced. */
+/** When all tasks of an ended attempt are gone: those of lost nodes once they are fenced. */
 export function leavesByMs(state: JobsState, job: JobRecord): number {
   let byMs = job.sinceMs;
   for (let rank = 0; rank < job.tasks; rank++) {
@@ -154,7 +154,7 @@ export function leavesByMs(state: JobsState, job: JobRecord): number {
   return byMs;
 }
 
-/** Where progress tells how far it is: as long again as it took for as much. */
+/** Extrapolates from the reported share of progress at the speed since the start. */
 function expectedEndMs({ progress }: JobRecord, startedAtMs: number): number | undefined {
   const done = progress?.progress;
   if (progress === undefined || done === undefined || done <= 0) return undefined;

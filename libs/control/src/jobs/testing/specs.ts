@@ -1,5 +1,5 @@
+import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/jobs";
 import type { EngineOptions } from "@heddle/contracts/engine";
-import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
 import type { ControlCommand } from "../../command.ts";
 import type { DeploymentRecord } from "../../state.ts";
 import type { NodeOffer, ReplicaResources } from "../records/records.ts";
