@@ -33,6 +33,8 @@ export interface ParameterServerClientOptions {
   readonly host: string;
   /** The fragment that it exchanges, from 0; without fragments the whole model. */
   readonly fragment?: number | undefined;
+  /** Where its socket lies, a path of at most 70 bytes; absent: the temporary directory. */
+  readonly socketDirectory?: string | undefined;
   /** Ends every wait. */
   readonly signal: AbortSignal;
   /** Of top-k: the share of the elements in a part; 0.01 by default. */
@@ -118,7 +120,7 @@ export async function connectParameters(
     ...{ attempt: spec.attempt, jobToken: spec.jobToken, host: options.host },
     isEncrypted: isEncrypted(credentials),
     paths: usable(options),
-    socketPath: ownSocketPath("data"),
+    socketPath: ownSocketPath("data", options.socketDirectory),
   });
   const client = new ParameterServerClient(options, links, source);
   try {

@@ -1,4 +1,4 @@
-/** GPT-2's letter for each byte: printable bytes stand for themselves, others move above U+0100. */
+/** GPT-2's letter for each byte: printable bytes map to themselves, others move above U+0100. */
 export function byteLetters(): string[] {
   let moved = 0;
   return Array.from({ length: 256 }, (_, byte) => {

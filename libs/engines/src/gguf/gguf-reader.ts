@@ -155,7 +155,7 @@ function alignmentOf(metadata: ReadonlyMap<string, GgufValue>): number {
   return value;
 }
 
-/** An entry as it stands in the file: its offset counts from the start of the data. */
+/** An entry as the file has it: its offset counts from the start of the data. */
 interface DirectoryEntry {
   readonly name: string;
   readonly shape: readonly number[];

@@ -22,8 +22,8 @@ export interface GgufTensor {
   readonly shape: readonly number[];
   readonly type: WritableTensorType;
   /**
-   * The values, row after row, in pieces of any length (for Q8_0 a multiple of 32), so that no
-   * tensor need be in memory as a whole. Called once.
+   * The values, row after row, in pieces, so that no tensor need be in memory as a whole.
+   * A piece has any length, for Q8_0 a multiple of 32. Called once.
    */
   values(): Iterable<Float32Array> | AsyncIterable<Float32Array>;
 }

@@ -182,7 +182,7 @@ describe("the GGUF reader", () => {
     }
   });
 
-  it("never fails otherwise than with a GgufFault, and never reads far, on damaged headers", async () => {
+  it("fails on damaged headers only with a GgufFault, and never reads far", async () => {
     const path = join(folder, "fuzz.gguf");
     await writeTinyModel(path);
     const bytes = await readFile(path);

@@ -56,7 +56,7 @@ export interface SpelledToken {
   readonly kind: "text" | "control" | "unused";
 }
 
-/** Whether a token of that type stands for no text. */
+/** Whether a token of that type has no text. */
 export function isControl(type: number | undefined): boolean {
   return type === CONTROL;
 }

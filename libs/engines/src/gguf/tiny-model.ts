@@ -32,9 +32,9 @@ interface TinyModelOptions {
 }
 
 /**
- * Writes a llama model of random weights (0.3 M parameters, F16, 0.6 MB) with a byte-level BPE
- * vocabulary, so that any text can be tokenized and any tokens are text, and a ChatML template.
- * Its answers are noise. The same seed gives the same bytes on every machine.
+ * Writes a llama model of random weights (0.3 M parameters, F16, 0.6 MB) with a ChatML template.
+ * Its byte-level BPE vocabulary encodes any text and decodes any tokens; its answers are noise.
+ * The same seed gives the same bytes on every machine.
  */
 export async function writeTinyModel(path: string, options: TinyModelOptions = {}): Promise<void> {
   const { seed = 1234, contextTokens = 4096, chatTemplate, controls = {} } = options;
@@ -71,8 +71,8 @@ function deviationOf(name: string, columns: number): number {
 }
 
 /**
- * Numbers of mean 0 and the given standard deviation: a sum of four uniform ones, which is nearly
- * normal and, unlike a logarithm or a cosine, is the same to the last bit on every machine.
+ * Nearly normal numbers of mean 0 and the given standard deviation: each sums four uniform ones.
+ * A sum, unlike a logarithm or a cosine, is the same to the last bit on every machine.
  */
 function bellShaped(length: number, deviation: number, random: Random): Float32Array {
   const scale = deviation * Math.sqrt(3);

@@ -29,7 +29,7 @@ describe("ChatTemplate", () => {
     expect(render(source, [hello])).toBe("<s>Hello</s>");
   });
 
-  it("shows the developer's message as the system's to a template that does not know the role", () => {
+  it("shows a developer's message as the system's where the template lacks the role", () => {
     const developer: ChatMessage = { role: "developer", content: "x" };
     expect(render("{{ messages[0].role }}", [developer])).toBe("system");
     const aware = "{% if messages[0].role == 'developer' %}{{ messages[0].role }}{% endif %}";
@@ -54,7 +54,7 @@ describe("ChatTemplate", () => {
     ]);
   });
 
-  it("tells a participant's name as the template does, and else in front of the text", () => {
+  it("shows a participant's name as the template does, and else in front of the text", () => {
     const alice: ChatMessage = { ...hello, name: "Alice" };
     const bob: ChatMessage = { role: "assistant", content: "Hi", name: "Bob" };
     expect(render(CHATML_TEMPLATE, [alice, bob, hello], false)).toBe(
@@ -75,7 +75,7 @@ describe("ChatTemplate", () => {
     ).toContain(`Eve: ${text}`);
   });
 
-  it("tells the name of one who only called a tool", () => {
+  it("shows the name of a participant who only called a tool", () => {
     const call = { id: "a", type: "function", function: { name: "f", arguments: "{}" } } as const;
     const caller = { role: "assistant", content: null, name: "Bob", toolCalls: [call] } as const;
     const source =
@@ -139,7 +139,7 @@ describe("ChatTemplate", () => {
     expect(render("{% for i in range(1, 7, 2) %}{{ i }}{% endfor %}", [hello])).toBe("135");
   });
 
-  it("tells the injected date in UTC with English names", () => {
+  it("formats the injected date in UTC with English names", () => {
     const format = "%d %b %Y|%A, %B %-d|%H:%M:%S|%I %p|%y-%m|%a|%%|%Q";
     expect(render(`{{ strftime_now('${format}') }}`, [hello])).toBe(
       "05 Mar 2026|Thursday, March 5|14:07:09|02 PM|26-03|Thu|%|%Q",

@@ -43,17 +43,16 @@ export class ChatTemplate {
 
   /**
    * The prompt's text. Throws `invalid_value` with param `messages` where the template refuses.
-   * A participant's name is told as the template tells it, and else in front of the message's text,
-   * as `Alice: Hello`: most templates know no names, and a name that is asked for is not dropped.
-   * Calls of tools are refused where the template would drop them.
+   * - Most templates know no names: a participant's name then precedes the message's text, as `Alice: Hello`.
+   * - Calls of tools are refused where the template would drop them.
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): string {
     if (!this.#knowsToolCalls) refuseToolCalls(messages);
-    return this.#run(messages.some(hasName) ? this.#tellNames(messages) : messages, options);
+    return this.#run(messages.some(hasName) ? this.#showNames(messages) : messages, options);
   }
 
-  /** Tries the template with a mark for each name, to see which of them it tells. */
-  #tellNames(messages: readonly ChatMessage[]): ChatMessage[] {
+  /** Renders a mark for each name, to find those that the template drops. */
+  #showNames(messages: readonly ChatMessage[]): ChatMessage[] {
     const mark = (index: number) => `participant-${index}.`;
     const marked = messages.map((message, i) => {
       const content = message.content === null ? null : "x";

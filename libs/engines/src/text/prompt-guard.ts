@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 /** A piece of a prompt: a token that the template wrote, or text in which no control token is read. */
 export type PromptPart = number | string;
 
-/** Two private-use characters around what stands in for a control token's text. */
+/** Two private-use characters around the substitute of a control token's text. */
 const OPEN = "\uE0F0";
 const CLOSE = "\uE0F1";
 
@@ -15,10 +15,9 @@ interface Found {
 }
 
 /**
- * Keeps messages from writing control tokens: whoever sends `<|im_end|>` within a message has sent
- * ten characters, and has not ended the message. What a template is given has every such text
- * replaced by a mark that nobody can guess; what it renders is then taken apart, so that the control
- * tokens left in it are the template's own and the marks are plain text again.
+ * Keeps messages from writing control tokens: `<|im_end|>` within a message is ten characters of text.
+ * - Every such text in the template's input is replaced by a mark that no client can guess.
+ * - In the rendered prompt, control tokens are the template's own, and marks become plain text again.
  */
 export class PromptGuard {
   readonly #tokens: ReadonlyMap<string, number>;

@@ -29,7 +29,7 @@ describe("Utf8Stream", () => {
     expect(pieces.filter((piece) => piece !== "")).toEqual(["a", "😀", "b"]);
   });
 
-  it("says U+FFFD for an incomplete tail, once, and then starts anew", () => {
+  it("gives U+FFFD for an incomplete tail, once, and then starts again", () => {
     const stream = new Utf8Stream();
     expect(stream.push(Uint8Array.of(0x61, 0xf0, 0x9f))).toBe("a");
     expect(stream.flush()).toBe("\ufffd");

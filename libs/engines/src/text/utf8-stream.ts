@@ -22,7 +22,7 @@ export class Utf8Stream {
     return this.flush() + text;
   }
 
-  /** U+FFFD where the text ended inside a character, else nothing; the stream then starts anew. */
+  /** U+FFFD where the text ended inside a character, else nothing; resets the stream. */
   flush(): string {
     if (!this.#mayHold) return "";
     this.#mayHold = false;

@@ -107,7 +107,7 @@ async function fetchArtifact(
   if (!readArtifact) throw new PermanentFault("only a worker of a cluster can have artifacts");
   const total = spec.sizeBytes ?? 0;
   await context.ensureSpace(total);
-  // What is there goes on where it broke off; the digest tells whether it was the same.
+  // A partial file resumes where it broke off; the digest shows whether it was the same file.
   const file = await open(context.partPath, "a");
   const idle = idleSignal(signal, context.limits.idleTimeoutMs, "the artifact's worker");
   try {

@@ -78,7 +78,7 @@ export async function readText(response: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString("utf8");
 }
 
-/** The fault that a status other than success stands for. */
+/** The fault of a status other than success. */
 export function statusFault(response: IncomingMessage, url: URL): SourceFault {
   const status = response.statusCode ?? 0;
   const message = `${url.host} answers ${status} ${response.statusMessage ?? ""}`.trim();

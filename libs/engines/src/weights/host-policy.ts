@@ -7,8 +7,8 @@ import { PermanentFault } from "./source-fault.ts";
 const DEFAULT_HOSTS = ["huggingface.co", "*.hf.co"];
 
 /**
- * Which hosts a pull may speak to. A host must be on the allow-list (`*.` before a name stands for
- * its subdomains), and its addresses must be public, unless the operator listed that very host.
+ * The hosts that a pull may connect to. A host must be on the allow-list, where `*.` before a name
+ * means its subdomains. Its addresses must be public, unless the operator listed that very host.
  */
 export class HostPolicy {
   readonly #explicit: ReadonlySet<string>;

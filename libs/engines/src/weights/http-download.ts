@@ -98,7 +98,7 @@ async function resumePoint(download: Download): Promise<{ offset: number; etag: 
     const resumable = state.etag !== "" || download.digestKnown;
     return sameContent && resumable ? { offset, etag: state.etag } : nothing;
   } catch {
-    // Without its state a part cannot be told from another file's: it is written over.
+    // Without its state a part may be another file's, so it is overwritten.
     return nothing;
   }
 }

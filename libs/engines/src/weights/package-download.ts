@@ -152,7 +152,7 @@ async function extract(member: ArchiveMember, download: PackageDownload): Promis
   if (written !== expected) throw new PermanentFault("the file in the package is cut off");
 }
 
-/** Tells the bytes that lie in `directory` while `work` runs. */
+/** Reports the bytes in `directory` as progress while `work` runs. */
 async function withProgress<T>(
   download: PackageDownload,
   directory: string,
@@ -163,7 +163,7 @@ async function withProgress<T>(
   download.onProgress(0, 0);
   const timer = setInterval(() => {
     void bytesIn(directory).then((bytes) => {
-      // pip moves the wheel when it is whole; what was told never shrinks.
+      // pip moves the wheel when it is whole; reported progress never shrinks.
       most = Math.max(most, total > 0 ? Math.min(bytes, total) : bytes);
       download.onProgress(most, total);
     });

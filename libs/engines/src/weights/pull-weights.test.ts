@@ -121,7 +121,7 @@ const place = () => join(cache, "model-1", sha256.slice(0, 32));
 const filesOf = async () => (await readdir(place())).sort();
 
 describe("pullWeights", () => {
-  it("pulls from the hub, verifies, tells the progress, and is warm the next time", async () => {
+  it("pulls from the hub, verifies, reports progress, and is warm the next time", async () => {
     const progress: [number, number, string][] = [];
     const path = await pull(specOf([hub]), {
       env: { HF_ENDPOINT: endpoint, HF_TOKEN: "secret" },
@@ -179,7 +179,7 @@ describe("pullWeights", () => {
     expect(start).toBeGreaterThan(0);
   });
 
-  it("starts anew where the file changed on the server meanwhile", async () => {
+  it("starts again where the file changed on the server meanwhile", async () => {
     let calls = 0;
     handler = (request, response) => {
       calls++;
@@ -190,7 +190,7 @@ describe("pullWeights", () => {
     expect(requests.length).toBe(2);
   });
 
-  it("starts anew where a part left by an earlier pull turns out to be wrong", async () => {
+  it("starts again where a part left by an earlier pull turns out to be wrong", async () => {
     await mkdir(place(), { recursive: true });
     const part = join(place(), "model.gguf.part");
     await writeFile(part, Buffer.alloc(1000));
@@ -293,7 +293,7 @@ describe("pullWeights", () => {
     const local = join(folder, "local.gguf");
     await writeFile(local, content);
     const started = performance.now();
-    // A name that never resolves (RFC 6761) and a loopback port on which nobody listens.
+    // A name that never resolves (RFC 6761) and a loopback port without a listener.
     const path = await pull(
       specOf([
         "https://weights.invalid/model.gguf",

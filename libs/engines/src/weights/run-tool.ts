@@ -13,7 +13,7 @@ export interface ToolOptions {
   readonly cwd: string;
   readonly env: NodeJS.ProcessEnv;
   readonly signal: AbortSignal;
-  /** Hears the output as it comes. */
+  /** Receives the output as it comes. */
   readonly onOutput?: (text: string) => void;
 }
 

@@ -12,9 +12,8 @@ interface Marker {
 }
 
 /**
- * True where the file has the digest, as the marker says for a file that has not changed since, or
- * by hashing it anew, which then renews the marker. Without a digest to compare with, only the
- * marker tells a file that was pulled from one that happens to lie there.
+ * True where the file has the digest. The marker proves it for an unchanged file; else the file is
+ * hashed again and the marker renewed. Without a digest, only the marker shows that the file was pulled.
  */
 export async function isVerified(
   path: string,
@@ -71,7 +70,7 @@ async function readMarker(path: string): Promise<Marker | undefined> {
   try {
     return JSON.parse(await readFile(path, "utf8")) as Marker;
   } catch {
-    // Never marked, or cut off by a crash: the file is hashed anew.
+    // Never marked, or cut off by a crash: the file is hashed again.
     return undefined;
   }
 }

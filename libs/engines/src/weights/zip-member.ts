@@ -78,7 +78,7 @@ async function findEntry(file: FileHandle, name: string): Promise<ZipEntry | und
 
 function readEntry(directory: Buffer, at: number, extra: Buffer): ZipEntry {
   if (directory.readUInt16LE(at + 8) & 1) throw new PermanentFault("the package is encrypted");
-  // A field that overflows 32 bits is all ones there and stands in the zip64 extra, in this order.
+  // A field that overflows 32 bits is all ones there, and the zip64 extra has it, in this order.
   const wide = zip64Fields(extra);
   const field = (offset: number) => {
     const value = directory.readUInt32LE(at + offset);

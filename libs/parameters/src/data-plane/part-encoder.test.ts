@@ -66,6 +66,19 @@ test("top-k: each round sends the greatest of the part and the residual", () => 
   }
 });
 
+test.each([
+  [1.01 / ELEMENTS, 2],
+  [5 / ELEMENTS, 5],
+  [0.01, 6],
+  [1e-9, 1],
+])(
+  "top-k: a fraction of %d sends %i elements, rounded up and at least one",
+  (topkFraction, count) => {
+    const [first] = encoded({ compression: "topk", topkFraction });
+    expect(first?.byteLength).toBe(8 * count);
+  },
+);
+
 test("encoder: a part that is not finite is refused before its error is kept", () => {
   const encoder = new PartEncoder(layout, { compression: "int8", topkFraction: 0 });
   const poisoned = part(0).with(3, Number.NaN);

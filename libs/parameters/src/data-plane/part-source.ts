@@ -3,7 +3,7 @@ import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ParameterChunk } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
 import type { TakePart__Output } from "@heddle/contracts/generated/heddle/v1/TakePart";
-import { createOwnCertificate } from "@heddle/rpc/pki/certificate-authority";
+import { createOwnCertificate } from "@heddle/pki/certificate-authority";
 import { partSourceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { toStatus } from "@heddle/rpc/status";

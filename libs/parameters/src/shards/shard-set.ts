@@ -37,7 +37,10 @@ export interface ShardSetCheckpoint extends HeldCheckpoint {
 const OPEN_MS = 30_000;
 const CHECKPOINT_MS = 300_000;
 const RESTORE_MS = 600_000;
-/** Under ssp and asp shards advance meanwhile: how often their version is read again. */
+/**
+ * Under ssp and asp shards advance meanwhile, under bsp one may lack a lost worker's part: how often
+ * their version is read again.
+ */
 const VERSION_TRIES = 5;
 /** How many servers are asked to take a piece's copy before the checkpoint does without it. */
 const COPY_TRIES = 3;
@@ -86,7 +89,8 @@ export function shardStatuses(access: ShardSetAccess): Promise<ShardStatus__Outp
  * Writes one version of all shards to their servers' disks. Each piece is copied to the next of the
  * job's servers or of `holders` that takes it.
  * - Under bsp a rank calls it between its pull and its push; else the shards write the next version
- *   that all of them pass.
+ *   that all of them pass. One that lags behind for good writes what it has as that version.
+ * - Rejects with `conflict` where the shards come to no common version within seconds.
  * - Servers keep the job's latest `keep` checkpoints; 0 for the maximum.
  */
 export async function checkpointShards(

@@ -3,10 +3,12 @@ import { expect, test } from "vitest";
 import type { Environment, StepOutcome } from "../environments/environment.ts";
 import { VectorEnvironment } from "../environments/vector-environment.ts";
 import { initialParameters } from "../initialize.ts";
-import { referenceBackend } from "../reference/reference-backend.ts";
+import { referenceBackend, runReference } from "../reference/reference-backend.ts";
+import { gradientsOf } from "../training-program.ts";
 import { actorCriticParameters } from "./actor-critic.ts";
 import { ExperienceNormalizer, normalizationParameters } from "./experience-normalizer.ts";
-import { policyForward } from "./ppo-program.ts";
+import { PPO_DEFAULTS } from "./ppo-config.ts";
+import { policyForward, ppoProgram } from "./ppo-program.ts";
 import { collectRollout } from "./rollout-collector.ts";
 
 const GAMMA = 0.9;
@@ -102,4 +104,62 @@ test("truncation: a last observation is normalized and does not change moments",
   const last = await worth((3 - mean) / Math.sqrt(variance));
   expect(returns(0)[2]).toBeCloseTo(1 + GAMMA * last, 3);
   expect(parameters["observations.count"]?.[0]).toBeCloseTo(2 * STEPS, 2);
+});
+
+const PLAIN = { normalize_observations: false, normalize_rewards: false, gamma: GAMMA };
+
+/** One rollout of two environments; a policy of numbers has deviations other than 1. */
+async function rolloutOf(continuous: boolean) {
+  const random = seededRandom(5);
+  const shape = { ...policy, continuous };
+  const make = () => ({ ...counter(), continuous });
+  const parameters: Record<string, Float32Array> = {
+    ...initialParameters(actorCriticParameters(shape), random),
+    ...(continuous && { "actor.log_deviation": Float32Array.of(0.7, -1.2) }),
+  };
+  const worlds = new VectorEnvironment([make(), make()], random, () => undefined);
+  const forward = await referenceBackend.compile(policyForward(shape, 2));
+  const experience = await collectRollout(
+    {
+      ...{ policy: shape, forward, worlds, random, bootstrapTruncated: false },
+      ...{ normalizer: new ExperienceNormalizer(worlds, PLAIN, parameters) },
+      ...{ steps: STEPS, gamma: GAMMA, lambda: 0 },
+    },
+    parameters,
+  );
+  return { shape, parameters, experience };
+}
+
+test.each([false, true])("rollout: probabilities equal the loss's, numbers %s", async (numbers) => {
+  const { shape, parameters, experience } = await rolloutOf(numbers);
+  const program = ppoProgram(shape, 2 * STEPS, PPO_DEFAULTS);
+  const results = runReference(gradientsOf(program), { ...parameters, ...experience });
+  // The divergence is of the second order, so that float32 errors vanish in it.
+  expect(results["approximate_kl"]?.[0]).toBeCloseTo(0, 9);
+  expect(new Set(experience.log_probability).size).toBeGreaterThan(1);
+});
+
+test("rollout: a choice is drawn with its probability", async () => {
+  const draws = [0.1, 0.19, 0.21, 0.69, 0.71, 0.999];
+  const shape = { ...policy, actions: 3 };
+  const worlds = new VectorEnvironment(
+    [counter()],
+    () => 0,
+    () => undefined,
+  );
+  const logs = Float32Array.of(0.2, 0.5, 0.3).map(Math.log);
+  const forward = {
+    run: async () => ({ head: logs, value: Float32Array.of(0) }),
+    close: async () => undefined,
+  };
+  const { action, log_probability } = await collectRollout(
+    {
+      ...{ policy: shape, forward, worlds, bootstrapTruncated: false },
+      ...{ normalizer: new ExperienceNormalizer(worlds, PLAIN, {}) },
+      ...{ steps: draws.length, gamma: GAMMA, lambda: 0, random: () => draws.shift() ?? 0 },
+    },
+    {},
+  );
+  expect([...action]).toEqual([0, 0, 1, 1, 2, 2]);
+  expect([...log_probability]).toEqual([...action].map((choice) => logs[choice]));
 });

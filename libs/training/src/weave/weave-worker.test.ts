@@ -1,7 +1,7 @@
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { initialParameters } from "../initialize.ts";
-import type { Parameters } from "../parameter-client.ts";
+import type { Parameters, PushTerms } from "../parameter-client.ts";
 import { referenceBackend } from "../reference/reference-backend.ts";
 import { fragmentRanges } from "../sharding/fragments.ts";
 import { supervisedProgram } from "../supervised/supervised-program.ts";
@@ -169,16 +169,19 @@ test("weave: the result depends on the schedule only, not on the exchanges' timi
   expect(model).not.toEqual(whole);
 });
 
-test("weave: fragments with overlap and mixing follow the paper's algorithm", async () => {
-  const { model } = await train(config(STREAMING));
-  const expected = await streamingDiLoCo();
-  for (const [name, data] of Object.entries(expected)) {
-    for (const [i, value] of data.entries()) expect(model[name]?.[i]).toBeCloseTo(value, 6);
-  }
-});
+test.each([0.5, 0.2])(
+  "weave: it follows the paper's algorithm, mixing factor %d",
+  async (mixing) => {
+    const { model } = await train(config({ ...STREAMING, mixing_factor: mixing }));
+    const expected = await streamingDiLoCo(mixing);
+    for (const [name, data] of Object.entries(expected)) {
+      for (const [i, value] of data.entries()) expect(model[name]?.[i]).toBeCloseTo(value, 6);
+    }
+  },
+);
 
 /** Algorithm 2 of arXiv 2501.18512 in one loop over steps, for H=6, F=3, tau=3 and 22 steps. */
-async function streamingDiLoCo(): Promise<Parameters> {
+async function streamingDiLoCo(mixingFactor: number): Promise<Parameters> {
   const of = config();
   const once = await referenceBackend.compile(
     stepOf(program, { optimizer: SGD, maxGradientNorm: of.max_grad_norm }),
@@ -243,11 +246,25 @@ async function streamingDiLoCo(): Promise<Parameters> {
     }
     for (let f = 0; f < 3; f++) {
       if (isLast) merge(f, 0);
-      else if ((t - 3) % 6 === ((f + 1) * 2) % 6 && sent.has(f)) merge(f, 0.5);
+      else if ((t - 3) % 6 === ((f + 1) * 2) % 6 && sent.has(f)) merge(f, mixingFactor);
     }
   }
   return outer;
 }
+
+test("weave: a part is weighted by its samples, the short last round's too", async () => {
+  const terms: PushTerms[] = [];
+  await work(config(), 0, {
+    parameters: initial(),
+    client: {
+      pull: () => Promise.resolve(0),
+      push: async (_, given) => void terms.push(given),
+    },
+    report: async () => undefined,
+  });
+  // Rounds of 6, 6, 6 and 4 steps with two samples each.
+  expect(terms).toEqual([12, 12, 12, 8].map((weight) => ({ weight, learningRate: 1 })));
+});
 
 test("weave: the model is the average after each exchange; training is unchanged", async () => {
   const plain = await train(config());

@@ -16,17 +16,17 @@ interface Places {
 }
 
 /**
- * Gives slots to waiting sequences in the queue's order; gives those admitted. The choices of one
- * request take turns with a key's other requests. Where no slot is left, or no cells, a request that
- * has no slot gets one of a request that has several, and a key one of a key that has at least two
- * more: nobody holds up others by the length of what it runs. A sequence whose prefix is being
- * computed by another waits for it instead of computing it too.
+ * Gives slots to waiting sequences in the queue's order; returns those admitted.
+ * - The choices of one request take turns with a key's other requests.
+ * - Without a free slot or free cells, a request that has no slot preempts one that has several.
+ * - Likewise a key preempts a key that has at least two slots more, so long requests block no others.
+ * - A sequence whose prefix another one is computing waits for it instead of computing it too.
  */
 export function admitWaiting(queue: SequenceQueue<Sequence>, cache: KvCache): Sequence[] {
   const admitted: Sequence[] = [];
   if (queue.size === 0) return admitted;
   const places = placesOf(cache);
-  if (!cache.hasFreeSlot) return admitInstead(queue, cache, places);
+  if (!cache.hasFreeSlot) return admitByPreemption(queue, cache, places);
   for (const sequence of inTurn(queue, places)) {
     if (!cache.hasFreeSlot) break;
     if (isBlocked(sequence, cache)) continue;
@@ -44,11 +44,11 @@ function admit(sequence: Sequence, queue: SequenceQueue<Sequence>, cache: KvCach
   return true;
 }
 
-/** Takes cells of a key that has more slots; at the next step of yet another one if that is too few. */
+/** Preempts one sequence of a key that has more slots; the next step preempts another if needed. */
 function admitForCells(waiting: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): boolean {
   const victim = youngestOfLargestKey(waiting, queue, cache, placesOf(cache));
   if (victim === undefined) return false;
-  putBack(victim, queue, cache);
+  preempt(victim, queue, cache);
   return admit(waiting, queue, cache);
 }
 
@@ -75,11 +75,14 @@ function inTurn(queue: SequenceQueue<Sequence>, { ofRequest }: Places): readonly
 }
 
 /**
- * Takes a slot from the request that has the most of them and at least two, so that one that waits
- * gets its first, or from the key that has the most; what was taken from goes on later. One a step
- * is soon enough.
+ * Preempts a sequence of the request that has the most slots and at least two, or of the largest key.
+ * The waiting request gets that slot, and the preempted one continues later. One a step is soon enough.
  */
-function admitInstead(queue: SequenceQueue<Sequence>, cache: KvCache, places: Places): Sequence[] {
+function admitByPreemption(
+  queue: SequenceQueue<Sequence>,
+  cache: KvCache,
+  places: Places,
+): Sequence[] {
   if (!queue.items.some((waiting) => mayTake(waiting, places))) return [];
   for (const waiting of inTurn(queue, places)) {
     if (!mayTake(waiting, places)) continue;
@@ -87,27 +90,27 @@ function admitInstead(queue: SequenceQueue<Sequence>, cache: KvCache, places: Pl
       youngestOfMost(waiting, queue, cache, places) ??
       youngestOfLargestKey(waiting, queue, cache, places);
     if (victim === undefined || isBlocked(waiting, cache)) continue;
-    putBack(victim, queue, cache);
+    preempt(victim, queue, cache);
     return admit(waiting, queue, cache) ? [waiting] : [];
   }
   return [];
 }
 
-/** Whether there may be a victim at all: asked at every step while all slots are taken. */
+/** Whether there may be a victim at all; called at every step while all slots are taken. */
 function mayTake({ request, fairKey }: Sequence, { ofRequest, ofKey }: Places): boolean {
   if (!ofRequest.has(request) && Math.max(...ofRequest.values()) >= 2) return true;
   return Math.max(...ofKey.values()) >= (ofKey.get(fairKey) ?? 0) + 2;
 }
 
-/** Takes the slot of a running sequence, which goes on before those of its key that came later. */
-function putBack(victim: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): void {
+/** Preempts a running sequence, which continues before those of its key that came later. */
+function preempt(victim: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): void {
   cache.share(victim, victim.computed);
   cache.release(victim);
   victim.planned = 0;
   queue.pushFront(victim);
 }
 
-/** Whose slot the waiting one may take; a key that was served less than its own keeps its slots. */
+/** The sequence that the waiting one may preempt; a key served less than its own keeps its slots. */
 function youngestOfMost(
   waiting: Sequence,
   queue: SequenceQueue<Sequence>,
@@ -130,8 +133,8 @@ function youngestOfMost(
 }
 
 /**
- * The same among keys: the largest keeps at least as many slots as the waiting one's then has, so
- * that none is taken back and forth.
+ * The same among keys. The largest keeps at least as many slots as the waiting one's then has, so
+ * that two keys do not preempt each other in turn.
  */
 function youngestOfLargestKey(
   waiting: Sequence,

@@ -33,15 +33,13 @@ const SPARE_TOKENS = 64;
 
 /**
  * Continuous batching: every round decodes one token for every running sequence and spends a bounded
- * budget on prompts that are being read. It owns no thread and no clock of its own: the caller
- * passes commands in, calls `step`, and posts what comes out.
- *
- * With a unified cache a step is a round in one call, in which the prompts' tokens ride along. With
- * slots, whose sequences the library computes one by one unless they have as many tokens, prompts
- * get calls and steps of their own, so that a first token waits for no other prompt.
- *
- * What is not promised: the kernels round differently by batch size, so another mix of requests can
- * tip a near tie, in greedy text too. On an idle engine the same request gives the same text.
+ * budget on prefill. It owns no thread and no clock: the caller passes commands in, calls `step`,
+ * and posts what it returns.
+ * - With a unified cache a step is a round in one call, which also holds the prompts' tokens.
+ * - With slots, the library computes sequences one by one unless they have equally many tokens.
+ *   Prompts then get calls and steps of their own, so that a first token waits for no other prompt.
+ * - Kernels round differently by batch size, so other requests can tip a near tie, also in greedy text.
+ *   On an idle engine the same request gives the same text.
  */
 export class BatchLoop {
   readonly #model: LoadedModel;
@@ -65,7 +63,7 @@ export class BatchLoop {
   /** Whether the load changed with nothing else to report. */
   #loadChanged = false;
 
-  /** Plain steps go into the ring. `clockMs` times the calls, to tell which grouping of sequences is faster. */
+  /** Plain steps go into the ring. `clockMs` times the calls, to find the faster grouping of sequences. */
   constructor(model: LoadedModel, ring: StepRing, clockMs: () => number) {
     this.#model = model;
     const { cache, limits, batchTokens, vocabularySize } = model;

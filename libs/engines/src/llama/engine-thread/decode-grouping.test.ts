@@ -40,9 +40,8 @@ function gaussian(random: () => number): number {
 }
 
 /**
- * Rounds of eight on a machine whose calls take as long as said times a noise of 20 %, and three
- * times as long one time in a hundred: what was lost to the better way, and what comparisons added,
- * as shares of the time without noise.
+ * Rounds of eight on a machine with 20 % of noise, where one call in a hundred takes three times as long.
+ * Returns the loss against the better way and the cost of comparisons, as shares of the time without noise.
  */
 function noisyRounds(seed: number, singleMs: number) {
   const random = seededRandom(seed);
@@ -86,7 +85,7 @@ describe("DecodeGrouping", () => {
     expect(usualCalls(run(16, 30))).toBe(1);
   });
 
-  it("learns anew when the costs change", () => {
+  it("learns again when the costs change", () => {
     let single = 6;
     const run = machine((sequences) => (sequences === 1 ? single : 10 + 5 * sequences));
     expect(usualCalls(run(4, 30))).toBe(4);

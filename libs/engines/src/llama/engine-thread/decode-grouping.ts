@@ -52,15 +52,13 @@ type Gather = () => void;
 type Call = (at: number, size: number) => void;
 
 /**
- * Decides how many sequences decode in one call. Together they read the weights once, which is what
- * counts where memory is the limit. Where arithmetic is, as with few threads, a kernel for several
- * rows can be slower than as many calls for one row each. Which holds depends on the processor, the
- * quantization and the threads, so both are timed as it goes, in rounds that follow each other, for
- * a shared machine is not as fast now as it was.
- *
- * Together is the way until the comparisons' mean shows a gain that their scatter does not explain,
- * and the same is asked for the way back. Doubt is cheap: the ways then cost about the same, so they
- * are compared often. Where one is clearly slower, few comparisons show it and few more are made.
+ * Decides whether sequences decode together in one call or apart, in one call each.
+ * - Together they read the weights once, which is faster where memory bandwidth is the limit.
+ * - Where arithmetic is the limit, as with few threads, a kernel for several rows can be slower.
+ * - Processor, quantization and threads decide, so both are timed in rounds that follow each other:
+ *   the speed of a shared machine changes.
+ * - The grouping changes, in either direction, when the comparisons' mean exceeds their standard error.
+ * - In doubt both cost about the same, so they are compared often; a clear difference needs few comparisons.
  */
 export class DecodeGrouping {
   readonly #clockMs: () => number;
@@ -151,7 +149,7 @@ function learn(experience: Experience, logRatio: number): void {
   const gain = experience.apart ? mean : -mean;
   const changes = gain - error > WORTH_A_CHANGE;
   if (changes) experience.apart = !experience.apart;
-  // Many comparisons that do not tell say that it makes no difference.
+  // Many comparisons without a clear result show that it makes no difference.
   const sure = Math.abs(mean) > 2 * error || logRatios.length === COMPARISONS;
   const agrees = logRatio < 0 === experience.apart;
   experience.interval =

@@ -3,7 +3,7 @@ import type { Pointer } from "../native/layouts.ts";
 
 /**
  * The logits of the last decode as typed arrays over native memory, one per output. The views are
- * made anew only where the library moved its buffer.
+ * made again only where the library moved its buffer.
  */
 export class LogitRows {
   readonly #vocabularySize: number;

@@ -4,9 +4,9 @@ import type { Sequence } from "../kv-cache/sequence.ts";
 const OLDEST_SHARE = 0.25;
 
 /**
- * Divides a budget of prompt tokens: the oldest prompt gets its part, the rest goes to the prompts
- * with the fewest tokens left, which gives the smallest mean time to the first token. Sets
- * `planned` on each; gives the tokens planned.
+ * Divides a budget of prompt tokens: the oldest prompt gets its part, the shortest ones get the rest.
+ * Shortest first gives the smallest mean time to the first token. Sets `planned` on each; returns
+ * the tokens planned.
  */
 export function planPrefill(prompts: readonly Sequence[], budget: number): number {
   for (const prompt of prompts) prompt.planned = 0;

@@ -6,11 +6,9 @@ interface QueuedItem {
 }
 
 /**
- * Waiting work, ordered by priority, then by the key that was served the least, then by the turns
- * that the caller tells of a key's items, then by arrival.
+ * Waiting work, ordered by priority, least served key, the caller's turns of a key's items, arrival.
  * Service is counted in tokens, as in the virtual token counter (Sheng et al., "Fairness in
- * Serving Large Language Models", 2024): a key that was idle starts level with the least served
- * active one, so idling earns nothing.
+ * Serving Large Language Models", 2024): an idle key restarts level with the least served active one.
  */
 export class SequenceQueue<Item extends QueuedItem> {
   #items: Item[] = [];

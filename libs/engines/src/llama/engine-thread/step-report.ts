@@ -38,7 +38,7 @@ export class StepReport {
     this.#logprobs[at] = logprobs;
   }
 
-  /** The message, or where the step stands in the ring; the report is empty afterwards. */
+  /** The message, or the step's position in the ring; the report is empty afterwards. */
   take(load: ThreadLoad): ThreadStep | number {
     if (this.#count > 0 && this.#logprobs === undefined && this.#started.length === 0) {
       const begin = this.#ring.write(this.#count, this.#handles, this.#tokens, this.#ends, load);

@@ -1,10 +1,11 @@
 import type { Sequence } from "./sequence.ts";
 
 /**
- * Who holds which cells of the native KV cache. The batch loop decides what is computed; the cache
- * decides where it lies, and what of it is kept for requests to come. Both layouts keep this:
- * a sequence runs exactly from `admit` to `release`; its first `computed` tokens, and no others,
- * are in the cache under the id `slot` meanwhile; no id belongs to two.
+ * Owners of the cells of the native KV cache. The batch loop decides what is computed; the cache
+ * decides where it lies and what is kept for later requests. Invariants of both layouts:
+ * - A sequence runs exactly from `admit` to `release`.
+ * - Meanwhile its first `computed` tokens, and no others, are in the cache under the id `slot`.
+ * - No id belongs to two sequences.
  */
 export interface KvCache {
   /** Cells in all. */
@@ -16,7 +17,7 @@ export interface KvCache {
   readonly shares: boolean;
   /** Cells in use, those of kept prefixes too. */
   readonly usedTokens: number;
-  /** How much of the sequence's tokens is there; the last token is always computed anew. */
+  /** How many of the sequence's tokens are cached; the last token is always computed again. */
   cachedLength(sequence: Sequence): number;
   /** Gives the sequence a slot and its cached prefix if all of it and `headroom` fit; else false. */
   admit(sequence: Sequence, headroom: number): boolean;
@@ -32,7 +33,7 @@ export interface KvCache {
   evictAll(): number;
 }
 
-/** How much of the tokens a cache may serve: the last is computed anew, for its logits. */
+/** How many of the tokens a cache may serve: the last is computed again, for its logits. */
 export function shareableLength(sequence: Sequence): number {
   return sequence.tokens.length - 1;
 }

@@ -30,7 +30,7 @@ export interface KvLimits {
   /** Tokens that the whole cache holds. */
   readonly kvTokens: number;
   readonly maxSequences: number;
-  /** Tokens that prefixes nobody uses may keep; in `unified` the latest one is kept whole. */
+  /** Tokens that unused prefixes may keep; in `unified` the latest one is kept whole. */
   readonly retainedTokens: number;
 }
 

@@ -32,8 +32,10 @@ interface PrefixNode {
  * data (the cells carry several sequence ids), survive their request, and are evicted least
  * recently used first. Idea: RadixAttention (Zheng et al., "SGLang", 2024).
  *
- * Invariants: the children of a node start with distinct tokens; every edge has one sequence id of
- * its own; `tokenCount` is the sum of the edges' lengths.
+ * Invariants:
+ * - The children of a node start with distinct tokens.
+ * - Every edge has one sequence id of its own.
+ * - `tokenCount` is the sum of the edges' lengths.
  */
 export class PrefixTree {
   readonly #kv: KvSequences;
@@ -144,7 +146,7 @@ export class PrefixTree {
     }
   }
 
-  /** Gives `sequence` the cells of the path to `node` in [from, to), replacing its own if told. */
+  /** Gives `sequence` the cells of the path to `node` in [from, to); `replace` drops its own there. */
   #share(node: PrefixNode, sequence: number, from: number, to: number, replace = false): void {
     if (replace) this.#kv.remove(sequence, from, to);
     for (let edge: PrefixNode | undefined = node; edge !== undefined; edge = edge.parent) {

@@ -46,8 +46,8 @@ const MIN_COPIED_SHARE = 1 / 128;
 const CONTINUED_SHARE = 0.5;
 
 /**
- * Exchanges of slots may move so many tokens a round, and what earlier rounds left of it up to a
- * most: they must cost less than the rounds that they speed up, and nobody may wait for many.
+ * Token budget of slot exchanges: each round adds to it, and the unused rest accumulates up to a maximum.
+ * Exchanges must cost less than the rounds that they speed up, and delay no request for long.
  */
 const MOVED_TOKENS_PER_ROUND = 32;
 const MOST_MOVED_TOKENS = 4096;
@@ -59,7 +59,9 @@ const NOTHING = new Int32Array(0);
  * is the prefix cache. A new request continues the idle slot whose tokens it begins with; else it
  * takes an idle slot of least worth, and the longest prefix that any slot holds is copied into it.
  *
- * Invariants: a slot has at most one owner; an idle slot's cells are exactly those of `kept`.
+ * Invariants:
+ * - A slot has at most one owner.
+ * - An idle slot's cells are exactly those of `kept`.
  */
 export class SlotKvCache implements KvCache {
   readonly capacity: number;

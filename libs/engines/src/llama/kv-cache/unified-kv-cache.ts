@@ -2,7 +2,7 @@ import { type KvCache, shareableLength } from "./kv-cache.ts";
 import { type KvSequences, type PrefixLease, PrefixTree } from "./prefix-tree.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** The most KV sequences that llama.cpp can tell apart (LLAMA_MAX_SEQ). */
+/** The most KV sequences that llama.cpp distinguishes (LLAMA_MAX_SEQ). */
 const MAX_KV_SEQUENCES = 256;
 
 /** What a unified cache may hold, in tokens. */
@@ -112,9 +112,8 @@ export class UnifiedKvCache implements KvCache {
   }
 
   /**
-   * Cuts the cached prefixes down to what is kept, the latest one (of `latest` tokens) whole: a
-   * kernel that looks at every cell up to the highest one in use pays for each of them, step by
-   * step, whoever's they are.
+   * Evicts cached prefixes beyond the retained tokens; the latest one (of `latest` tokens) stays whole.
+   * At every step the kernel visits each cell up to the highest one in use, so unused ones cost time.
    */
   #trim(latest: number): void {
     const excess = this.#tree.tokenCount - Math.max(this.#retained, latest);

@@ -1,19 +1,19 @@
 import { expect, test } from "vitest";
 import { readsWeights, withHugePages } from "./huge-pages.ts";
 
-test("glibc is asked for huge pages, beside what the user tells it already", () => {
+test("huge pages: glibc is asked for them, beside the tunables that the user has set", () => {
   expect(withHugePages({ A: "b" })).toEqual({ A: "b", GLIBC_TUNABLES: "glibc.malloc.hugetlb=1" });
   expect(withHugePages({ GLIBC_TUNABLES: "glibc.malloc.arena_max=2" })).toEqual({
     GLIBC_TUNABLES: "glibc.malloc.arena_max=2:glibc.malloc.hugetlb=1",
   });
 });
 
-test("a user's own choice of huge pages stands", () => {
+test("huge pages: a user's own choice is kept", () => {
   const environment = { GLIBC_TUNABLES: "glibc.malloc.hugetlb=0" };
   expect(withHugePages(environment)).toBe(environment);
 });
 
-test("weights that would take more than a quarter of the memory at hand stay a mapped file", () => {
+test("huge pages: weights larger than a quarter of the available memory stay mapped", () => {
   expect(readsWeights(100, 400)).toBe(true);
   expect(readsWeights(101, 400)).toBe(false);
 });

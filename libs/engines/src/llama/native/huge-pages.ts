@@ -1,14 +1,14 @@
 /**
- * A processor finds a page of memory by tables that it keeps a small part of; a decode goes once
- * through all weights, and with pages of 4 KiB it waits for tables as well. Pages of 2 MiB make
- * decoding of SmolLM2-135M on one core 3 to 6 % faster. Linux gives them to memory that asks for them
- * where transparent huge pages are at `madvise` (the default of most distributions) or `always`, but
- * not to a mapped file: so weights are read into memory of the process's own, whose allocator asks.
+ * A decode reads all weights once, and with pages of 4 KiB it also waits for page table walks.
+ * - Pages of 2 MiB make decoding of SmolLM2-135M on one core 3 to 6 % faster.
+ * - Linux gives them to anonymous memory that asks for them, not to a mapped file. Transparent huge
+ *   pages must be at `madvise` (the default of most distributions) or `always`.
+ * - So weights are read into the process's own memory, whose allocator asks for huge pages.
  */
 
 /**
- * Weights of at most this share of the memory at hand are read; larger ones stay a mapped file, whose
- * pages the system can take back. Several models may load at once.
+ * Weights of at most this share of the available memory are read: several models may load at once.
+ * Larger ones stay a mapped file, whose pages the system can reclaim.
  */
 const READ_SHARE = 0.25;
 
@@ -19,7 +19,7 @@ export function readsWeights(weightsBytes: number, availableBytes: number): bool
   return weightsBytes <= availableBytes * READ_SHARE;
 }
 
-/** The environment in which glibc asks for huge pages; other C libraries do not look at it. */
+/** The environment in which glibc asks for huge pages; other C libraries ignore it. */
 export function withHugePages(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const given = environment["GLIBC_TUNABLES"] ?? "";
   if (given.includes(TUNABLE)) return environment;

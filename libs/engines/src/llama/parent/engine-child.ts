@@ -15,7 +15,7 @@ import {
 } from "../protocol/child-protocol.ts";
 import { EventFrameReader } from "../protocol/event-frames.ts";
 
-/** What the owner of an engine process hears from it. */
+/** What an engine process reports to its owner. */
 interface EngineChildListener {
   events(message: ChildEvents): void;
   /** The process is gone; called once, also after `kill`. */
@@ -71,7 +71,7 @@ export class EngineChild {
       env: withHugePages(process.env),
       stdio: ["ignore", "ignore", "pipe", "ipc", "pipe"],
     });
-    // A failure to start is told by `ready`; who does not wait for it hears of it by `exited`.
+    // `exited` reports a failure to start too, for callers that do not await `ready`.
     this.#ready.promise.catch(() => undefined);
     this.#process.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT);
@@ -94,7 +94,7 @@ export class EngineChild {
     return this.#ready.promise;
   }
 
-  /** A message to a process that is gone is lost; `exited` tells of it. */
+  /** A message to a process that is gone is lost; `exited` reports that end. */
   send(message: ParentMessage): void {
     if (this.#process.connected) this.#process.send(message, () => undefined);
   }
@@ -107,8 +107,8 @@ export class EngineChild {
   }
 
   /**
-   * Pings are counted and no time is taken: a parent that was itself kept from running sends none
-   * meanwhile, so it does not blame its child.
+   * Counts pings and not time: a parent that was itself stalled sends none meanwhile, so it does not
+   * end its child for its own stall.
    */
   #watch(): void {
     const { pingIntervalMs, silenceMs } = this.#liveness;
@@ -130,7 +130,7 @@ export class EngineChild {
       this.#listener.events(message);
     });
     const pipe = this.#process.stdio[EVENTS_FD] as Readable | null | undefined;
-    // A pipe that breaks is the end of its process, which `close` tells of.
+    // A pipe breaks when its process ends, which `close` reports.
     pipe?.on("error", () => undefined);
     pipe?.on("data", (chunk: Buffer) => reader.push(chunk));
   }
@@ -155,7 +155,7 @@ export class EngineChild {
   #exited(code: number | null, signal: NodeJS.Signals | null): void {
     clearInterval(this.#pingTimer);
     const how = signal === null ? `with exit code ${code}` : `by signal ${signal}`;
-    // What native code wrote may go to API clients, whom the place of the file does not concern.
+    // The output of native code may go to API clients, so it must not show the file's path.
     const name = basename(this.#modelPath);
     const output = lastLines(this.#errorOutput).replaceAll(this.#modelPath, name);
     const reason =
@@ -170,12 +170,12 @@ export class EngineChild {
   }
 }
 
-/** In one line; of native code that ends itself the reason, which a trace of the stack follows. */
+/** The output in one line; where native code aborted only the reason, not the stack trace after it. */
 function lastLines(output: string): string {
   const lines = output.split("\n").map((line) => line.trim());
   const failed = lines.findLastIndex((line) => /GGML_ASSERT|GGML_ABORT|fatal error/.test(line));
-  const told = failed < 0 ? lines : lines.slice(failed, failed + 1);
-  // Where the library was built is nobody's concern.
-  const short = told.map((line) => line.replace(/^\/\S*\/(?=[\w.-]+:\d+: )/, ""));
+  const shown = failed < 0 ? lines : lines.slice(failed, failed + 1);
+  // Drops the directory in which the library was built.
+  const short = shown.map((line) => line.replace(/^\/\S*\/(?=[\w.-]+:\d+: )/, ""));
   return short.filter((line) => line !== "").join(" | ");
 }

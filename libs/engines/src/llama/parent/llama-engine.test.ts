@@ -17,7 +17,7 @@ describe("the llama engine on a tiny model", () => {
   });
   afterAll(() => session.close());
 
-  it("tells what it loaded", () => {
+  it("reports what it loaded", () => {
     expect(session.engine.info).toMatchObject({ device: "cpu", contextTokens: 4096 });
     expect(session.engine.info.parameters).toBeGreaterThan(100_000);
     expect(session.engine.load().residentBytes).toBeGreaterThan(1_000_000);
@@ -228,7 +228,7 @@ describe("the llama engine on a tiny model", () => {
     expect(answer.error?.message).toMatch(/4096 tokens.*4096 tokens/);
   });
 
-  it("refuses a text that is too long whatever its tokens are before it makes tokens of it", async () => {
+  it("refuses a text before tokenizing it where any tokens of it would be too many", async () => {
     const text = "x".repeat(4_000_000);
     const blanks = " \n".repeat(2_000_000);
     for (const prompt of [text, [{ role: "user", content: text } as const], blanks]) {
@@ -319,7 +319,7 @@ describe("a model file that says something else", () => {
     return path;
   }
 
-  it("of its layers ends the process, whose signal and last words are told, but no path", async () => {
+  it("of its layers ends the process; the error has signal and output but no path", async () => {
     const key = "llama.block_count";
     const path = await patched((bytes) => {
       // Four bytes for the type come between the name and the number.
@@ -374,7 +374,7 @@ describe("a model file that says something else", () => {
     });
     const options = { contextTokens: 8192, kvTokens: 8192, maxSequences: 1 };
     const session = await TestSession.open(options, path);
-    // The longest token is <|im_start|>, so that the bytes alone do not tell that these are too many.
+    // The longest token is <|im_start|>, so the bytes alone do not show that these are too many.
     const { error } = await session.ask({ prompt: "A".repeat(98_000) });
     expect(error).toMatchObject({
       code: "context_length_exceeded",

@@ -24,7 +24,7 @@ export interface LlamaEngineOptions {
   readonly sink: EngineEventSink;
   /** Called once if the engine gives up after repeated crashes; never after `close`. */
   readonly onExit?: ((reason: AppError) => void) | undefined;
-  /** Called at each crash after which the engine starts anew by itself. */
+  /** Called at each crash after which the engine restarts by itself. */
   readonly onRestart?: ((reason: AppError) => void) | undefined;
   /** Called when it takes requests again after that. */
   readonly onRecovered?: (() => void) | undefined;
@@ -118,7 +118,7 @@ export class LlamaEngine implements Engine {
     return this.#info;
   }
 
-  /** The engine process, for whoever watches or kills it. */
+  /** The engine process, for callers that watch or kill it. */
   get pid(): number | undefined {
     return this.#child.pid;
   }

@@ -71,7 +71,7 @@ describe("the prefix cache", () => {
     });
   });
 
-  it("continues a copied prefix with the text that computing it anew gives", async () => {
+  it("continues a copied prefix with the same text as a recomputed one", async () => {
     const shared = promptOf(3, 256);
     const ask = (session: TestSession, i: number): Promise<Answer> =>
       session.ask({
@@ -112,7 +112,7 @@ describe("the prefix cache", () => {
     });
   });
 
-  it("tells how many sequences and tokens it has room for", async () => {
+  it("reports how many sequences and tokens it has room for", async () => {
     await withSession({ contextTokens: 500, kvTokens: 4096 }, async (session) => {
       expect(session.engine.load()).toMatchObject({ maxSequences: 8, kvTokens: 8 * 512 });
       expect(session.engine.info.contextTokens).toBe(500);
@@ -361,7 +361,7 @@ describe("the engine's process", () => {
     await session.close();
   });
 
-  it("stops loading when it is told to, and leaves no process", async () => {
+  it("stops loading when it is aborted, and leaves no process", async () => {
     const session = await TestSession.open();
     const { modelPath } = session.engine;
     const loading = new AbortController();

@@ -38,7 +38,7 @@ describe("a file without a chat template", () => {
       const text = await session.ask({ prompt, maxTokens: 4 });
       const chat = await session.ask({ prompt: [{ role: "user", content: "Hi" }], maxTokens: 4 });
       expect(chat.texts).toEqual(text.texts);
-      // The same tokens: all but the last, which is computed anew, are found in the cache.
+      // The same tokens: all but the last, which is computed again, are found in the cache.
       expect(chat.usage?.promptTokens).toBe(text.usage?.promptTokens);
       expect(chat.cachedTokens).toBe((text.usage?.promptTokens ?? 0) - 1);
     } finally {
@@ -47,7 +47,7 @@ describe("a file without a chat template", () => {
   });
 });
 
-it("the engine reports a template of the file and one of the option", async () => {
+it("template origin: the engine reports a template of the file and one of the option", async () => {
   for (const [options, origin] of [
     [{}, "file"],
     [{ chatTemplate: "{{ messages[0].content }}" }, "option"],

@@ -20,9 +20,9 @@ interface HeldLogprob {
 }
 
 /**
- * The text of one choice: tokens in, whole characters out, cut before the first stop string. The
- * log-probabilities of tokens whose text is held back are held back with it, and those of tokens
- * wholly behind the cut are dropped, so that they always belong to the text that was let out.
+ * The text of one choice: tokens in, whole characters out, cut before the first stop string.
+ * Log-probabilities always belong to the text given out: those of held-back text are held back with
+ * it, and those of tokens wholly behind the cut are dropped.
  */
 export class ChoiceText {
   readonly #pieces: TokenPieces;

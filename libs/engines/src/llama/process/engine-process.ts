@@ -106,15 +106,15 @@ class EngineProcess {
   }
 
   /**
-   * Written at once and in full: a parent that does not read stops this thread, so that nothing
-   * piles up here, while the engine thread goes on until its ring and its messages are read.
+   * Writes synchronously and in full: a parent that does not read blocks this thread, so no frames
+   * pile up. Meanwhile the engine thread's steps wait in its ring and its messages.
    */
   #emit(events: readonly EngineEvent[]): void {
     const frame = this.#frames.frame(events, this.#load());
     try {
       for (let at = 0; at < frame.length; ) at += writeSync(EVENTS_FD, frame, at);
     } catch {
-      // The other end is gone, and with it whoever this process works for.
+      // The other end is gone, and with it the parent that this process works for.
       end();
     }
   }

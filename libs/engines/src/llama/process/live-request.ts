@@ -61,8 +61,8 @@ export class LiveRequest {
   }
 
   /**
-   * Takes a sampled token and appends its events. True where a stop string ended the choice, so
-   * that the engine thread must be told.
+   * Takes a sampled token and appends its events. True where a stop string ended the choice: the
+   * engine thread does not know that yet.
    */
   token(
     choice: number,

@@ -36,7 +36,7 @@ afterAll(async () => {
 
 const text = (times: number): EngineInput => ({ kind: "text", text: "the rain ".repeat(times) });
 
-it("are those of many characters, in whatever they stand, and those of many messages", () => {
+it("long prompts: those of many characters in any field, and those of many messages", () => {
   expect(LongPrompts.isLong(text(100))).toBe(false);
   expect(LongPrompts.isLong(text(1_000))).toBe(true);
   const content = "x".repeat(9_000);
@@ -51,7 +51,7 @@ it("are those of many characters, in whatever they stand, and those of many mess
   }
 });
 
-it("are read in turns between keys, and not read where nobody wants them any more", async () => {
+it("long prompts: keys take turns, and a cancelled one is not read", async () => {
   const order: string[] = [];
   const read = (name: string, fairKey: string, times: number) => {
     const reading = prompts.read(text(times), { fairKey, priority: 0 });
@@ -70,7 +70,7 @@ it("are read in turns between keys, and not read where nobody wants them any mor
   expect(counts[3]).toBeLessThan(10_000);
 });
 
-it("that cannot be read fail with the reason, and the next is read", async () => {
+it("long prompts: an unreadable one fails with the reason, and the next is read", async () => {
   const long = "x".repeat(9_000);
   const calls = [{ id: "c", type: "function", function: { name: "f", arguments: long } }] as const;
   const refused = prompts.read(

@@ -5,7 +5,7 @@ import type { EngineInput } from "@heddle/contracts/engine";
 import { SequenceQueue } from "../engine-thread/sequence-queue.ts";
 import type { PromptReading, PromptThreadStart } from "./prompt-thread.ts";
 
-/** What a prompt of many characters costs is paid off the thread that streams: 10 ms for a few thousand. */
+/** Longer prompts are tokenized off the thread that streams: a few thousand characters take 10 ms. */
 const MAX_INLINE_CHARS = 8 * 1024;
 /** What a message costs beside its characters, counted as such. */
 const MESSAGE_CHARS = 64;
@@ -26,7 +26,7 @@ interface LongPrompt {
 /** A prompt on its way to tokens. */
 interface LongReading {
   readonly tokens: Promise<Int32Array>;
-  /** Nobody wants it any more; what was not begun is never read. */
+  /** Gives the prompt up; one that was not begun is never read. */
   readonly cancel: () => void;
 }
 
@@ -41,7 +41,7 @@ export class LongPrompts {
   #thread: Worker | undefined;
   #current: LongPrompt | undefined;
 
-  /** `onFatal` is told when the thread fails, which is a fault of the program's. */
+  /** Calls `onFatal` when the thread fails, which is a bug. */
   constructor(start: PromptThreadStart, onFatal: (error: unknown) => void) {
     this.#start = start;
     this.#onFatal = onFatal;

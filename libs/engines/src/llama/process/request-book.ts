@@ -162,7 +162,7 @@ export class RequestBook {
     this.#options.emit([this.#failure(live, error)]);
   }
 
-  /** Ends the request; its last event, which is to be sent, tells why. */
+  /** Ends the request; returns its last event, with the reason, which the caller sends. */
   #failure(live: LiveRequest, error: AppError): EngineEvent {
     const handles = live.openHandles;
     if (handles.length > 0) this.#options.command({ kind: "end", handles });

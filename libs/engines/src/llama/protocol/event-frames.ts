@@ -12,7 +12,7 @@ const LENGTH_BYTES = 4;
 const DELTAS = 1;
 const VALUE = 2;
 
-/** The load as it stands in a frame of deltas. */
+/** The load's fields in the order of a frame of deltas. */
 const LOAD_FIELDS = [
   "running",
   "waiting",

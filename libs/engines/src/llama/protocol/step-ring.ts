@@ -14,11 +14,10 @@ export function stepRingMemory(): SharedArrayBuffer {
 
 /**
  * Steps that brought nothing but tokens, from the engine thread to the main thread in shared memory.
- * What is posted is only where the record begins: a message that is an object costs the engine
- * thread more than all else that it does between two calls of the library.
- *
- * A record is written before its place is posted and freed after it was read, so that posting, which
- * keeps the order, is all that the two threads have to agree on besides the count of what is free.
+ * Only a record's position is posted: posting an object costs the engine thread more than all its
+ * other work between two calls of the library.
+ * - A record is written before its position is posted, and freed after it was read.
+ * - Posting keeps the order, so the threads share no other state than the count of free numbers.
  */
 export class StepRing {
   /** Numbers read since the start, modulo 2^32. */

@@ -40,7 +40,7 @@ export interface ThreadSubmit {
   readonly priority: number;
 }
 
-/** Ends choices whose further tokens nobody wants; unknown handles are ignored. */
+/** Ends choices whose further tokens no request needs; unknown handles are ignored. */
 interface ThreadEnd {
   readonly kind: "end";
   readonly handles: readonly number[];
@@ -127,7 +127,7 @@ export const GOES_ON = 0;
 export const ENDED_STOP = 1;
 /** The token is the last that the limits allow. */
 export const ENDED_LENGTH = 2;
-/** In ThreadStep.ends: the model has no numbers for the next token; the one that is told means nothing. */
+/** In ThreadStep.ends: the model's logits for the next token are no numbers; the token has no meaning. */
 export const ENDED_BROKEN = 3;
 
 /** What one step of the engine brought; the three arrays have one entry per sampled token. */

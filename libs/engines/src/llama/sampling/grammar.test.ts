@@ -41,7 +41,7 @@ function draw(grammar: Grammar, wanted: readonly string[]): string {
   return token < 0 ? "" : Buffer.from(model.tokenBytes(token)).toString();
 }
 
-it("JSON is nested so deep and no deeper, whatever is the likeliest, and comes to its end", () => {
+it("grammar: JSON has at most the allowed depth for any likeliest token, and ends", () => {
   const candidates = new CandidateArray(model.vocabularySize);
   const grammar = new Grammar(model, JSON_OBJECT_GRAMMAR, candidates);
   // Brackets in a string are text.

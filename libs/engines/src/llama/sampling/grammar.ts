@@ -81,8 +81,8 @@ export class CandidateArray {
 
 /**
  * A GBNF grammar that the text of one choice must match. Only the drawn token is checked; a refused
- * one is taken out and another drawn, which gives the same distribution as a mask over the whole
- * vocabulary at a fraction of its cost. After several refusals the mask is applied after all.
+ * one is taken out and another drawn. That gives the distribution of a mask over the whole vocabulary
+ * at a fraction of its cost; after several refusals the mask is applied.
  */
 export class Grammar {
   readonly #llama: Llama;

@@ -112,6 +112,18 @@ describe("Sampler", () => {
     }
   });
 
+  it("top_p: one heavy token and many light ones", () => {
+    const light = 0.5 / (VOCABULARY - 1);
+    const logits = logitsFor([0.5, ...Array<number>(VOCABULARY - 1).fill(light)]);
+    const sampler = samplerOf({ topP: 0.9 });
+    const drawn = Array.from({ length: 2_000 }, () => sampler.draw(logits));
+    expect(drawn.filter((token) => token === 0).length / 2_000).toBeCloseTo(0.5 / 0.9, 1);
+    // Of equal tokens those with lower ids are in it: 0.4 of the mass, 800 tokens.
+    const last = Math.max(...drawn);
+    expect(last).toBeGreaterThan(780);
+    expect(last).toBeLessThanOrEqual(Math.ceil(0.4 / light));
+  });
+
   it("top_k: keeps the k likeliest, and the nucleus is that of these", () => {
     const logits = logitsFor([0.05, 0.4, 0.2, 0.1, 0.05, 0.1, 0.1]);
     expect(drawnTokens(samplerOf({ topK: 1 }), logits)).toEqual([1]);

@@ -19,8 +19,8 @@ export interface SamplerOptions {
 }
 
 /**
- * Weights smaller than this share of the largest cannot be told apart by the generator's 32 bits,
- * even all together: 2^18 tokens x e^-36 < 2^-32. Their exponential is not computed.
+ * The generator's 32 bits cannot draw weights smaller than this share of the largest, even all
+ * together: 2^18 tokens x e^-36 < 2^-32. Their exponential is not computed.
  */
 const NEGLIGIBLE_EXPONENT = -36;
 
@@ -40,10 +40,11 @@ const FLOOR_SHARES = [2 ** -8, 2 ** -13, 2 ** -18, 2 ** -24, 0];
 const BLOCK_TOKENS = 256;
 
 /**
- * Samples tokens of one choice as OpenAI and, for its extras, vLLM define it: bias and penalties
- * change the logits, then the temperature divides them, then `minP`, `topK` and the nucleus are cut
- * from the probabilities, in this order. The nucleus is exact, without sorting the vocabulary. All state is here, so the same seed
- * draws the same numbers whatever else is in the batch.
+ * Samples tokens of one choice as OpenAI and, for its extras, vLLM define it.
+ * - Order: bias and penalties change the logits, the temperature divides them, then `minP`, `topK` and
+ *   the nucleus cut the probabilities.
+ * - The nucleus is exact, without sorting the vocabulary.
+ * - All state is here, so the same seed draws the same numbers whatever else is in the batch.
  */
 export class Sampler {
   readonly #options: SamplerOptions;

@@ -43,10 +43,10 @@ interface Pending {
   readonly onEvent: ((event: EngineEvent) => void) | undefined;
 }
 
-/** For tests: an engine in a real process, asked by promises; with its own tiny model if told none. */
+/** For tests: an engine in a real process, called by promises; without a path it writes a tiny model. */
 export class TestSession {
   readonly engine: LlamaEngine;
-  /** Why the engine was started anew, each time. */
+  /** The reason of each restart of the engine. */
   readonly crashes: readonly string[];
   /** When it took requests again after that. */
   readonly recoveries: readonly number[];

@@ -140,7 +140,7 @@ it.each([true, false])(
   },
 );
 
-it("long runs: 60,000 digits and 200,000 unknown characters hold nobody up", async () => {
+it("long runs: 60,000 digits and 200,000 unknown characters do not delay others", async () => {
   const digits = await tokenizerOf("digits", joinedModel("superbpe"));
   // In one piece the first takes minutes and more stack than a thread has, the second a minute.
   expect(inPieces(digits, "7".repeat(60_000)).length).toBe(60_000);
@@ -149,7 +149,7 @@ it("long runs: 60,000 digits and 200,000 unknown characters hold nobody up", asy
   expect(inPieces(pieces, "雨".repeat(200_000)).length).toBe(600_001);
 });
 
-it("long runs: an engine refuses what is too long, and is not started anew", async () => {
+it("long runs: an engine refuses what is too long, and is not restarted", async () => {
   const session = await TestSession.open({}, await fileOf("engine", joinedModel("superbpe")));
   try {
     const answer = await session.ask({ prompt: "7".repeat(60_000), maxTokens: 1 });

@@ -12,7 +12,7 @@ function boundOf(tokens: readonly string[], dropped = ""): PromptBound {
   return new PromptBound({ bytes: Buffer.concat(texts), offsets, kept });
 }
 
-it("never tells more tokens than a prompt made of the vocabulary's tokens has", () => {
+it("prompt bound: at most the tokens that a prompt of the vocabulary's tokens has", () => {
   const vocabulary = ["a", " the", "hello", "ü", "—".repeat(3), "        ", "<|im_end|>"];
   const bound = boundOf(vocabulary);
   const token = fc.constantFrom(...vocabulary, 7);
@@ -25,7 +25,7 @@ it("never tells more tokens than a prompt made of the vocabulary's tokens has", 
   );
 });
 
-it("tells how many tokens a text has at least, where these are too many", () => {
+it("prompt bound: how many tokens a text has at least, where these are too many", () => {
   const bound = boundOf(["a", "abcd", "          "]);
   expect(bound.exceeds(["abcd".repeat(11)], 10)).toBe(11);
   expect(bound.exceeds(["abcd".repeat(10)], 10)).toBeUndefined();
@@ -35,7 +35,7 @@ it("tells how many tokens a text has at least, where these are too many", () => 
   expect(bound.exceeds(["ü".repeat(21)], 10)).toBe(11);
 });
 
-it("counts nothing that a vocabulary may drop", () => {
+it("prompt bound: counts nothing that a vocabulary may drop", () => {
   const bound = boundOf(["a", "abcd", "          "], " \n");
   expect(bound.exceeds([" \n".repeat(1_000)], 10)).toBeUndefined();
   expect(bound.exceeds([" \nabcd".repeat(11)], 10)).toBe(11);

@@ -8,7 +8,7 @@ import { PromptBound } from "./prompt-bound.ts";
 import { Tokenizer } from "./tokenizer.ts";
 import { parsedTokens } from "./vocabulary.ts";
 
-/** Of a prompt that is too long but not longer than so many contexts, all tokens are counted and told. */
+/** The error for a too long prompt has its exact token count up to this many contexts. */
 const COUNTED_CONTEXTS = 2;
 
 /** What prompts are read with; it can be sent to another thread of the process. */

@@ -11,7 +11,7 @@ const WORDS: TextCuts = {
   ...{ known: undefined, inDigits: false, spaceTokens: 0 },
 };
 
-it("are the whole text, none of them too long nor ending within a character", () => {
+it("text pieces: the whole text, none of them too long or ending within a character", () => {
   const word = fc.constantFrom("word", " ", "\n", "。", "😀", "it's", "7", "=".repeat(5_000), "ü");
   fc.assert(
     fc.property(fc.array(word, { maxLength: 40 }), fc.nat(3_000), (words, times) => {
@@ -30,7 +30,7 @@ it("are the whole text, none of them too long nor ending within a character", ()
   );
 });
 
-it("begin with the space before a word, with a symbol where there is no space, or anywhere", () => {
+it("text pieces: begin at the space before a word, else at a symbol, else anywhere", () => {
   const startsOf = (text: string) => [...textPieces(text, WORDS)].slice(1).map((piece) => piece[0]);
   expect(new Set(startsOf("the rain in Spain ".repeat(3_000)))).toEqual(new Set([" "]));
   expect(new Set(startsOf("雨が降る。".repeat(9_000)))).toEqual(new Set(["。"]));

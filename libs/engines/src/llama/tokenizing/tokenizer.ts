@@ -9,7 +9,7 @@ interface PromptTokens {
   readonly isWhole: boolean;
 }
 
-/** What the library is told beside the text. */
+/** The library's options for reading a text. */
 interface Reading {
   /** The vocabulary's own begin token comes first. */
   readonly addSpecial: boolean;
@@ -101,7 +101,7 @@ export class Tokenizer {
   }
 }
 
-/** A token stands for at least one byte, but for the begin, the end and a joining space. */
+/** A token has at least one byte, except the begin, the end and a joining space. */
 function roomFor(bytes: Buffer): Int32Array {
   return new Int32Array(bytes.length + 4);
 }

@@ -9,13 +9,13 @@ import {
 } from "../protocol/thread-messages.ts";
 import { isBlank } from "./prompt-bound.ts";
 
-/** LLAMA_TOKEN_ATTR_UNKNOWN and _CONTROL: the library reads these from text where it is told to. */
+/** LLAMA_TOKEN_ATTR_UNKNOWN and _CONTROL: the library reads these from text only where asked to. */
 const PARSED_ATTRIBUTES = 1 | 8;
 
 /** LLAMA_TOKEN_ATTR_LSTRIP and _RSTRIP: the token swallows the white space beside it. */
 const STRIPPING_ATTRIBUTES = 128 | 256;
 
-/** LLAMA_TOKEN_ATTR_BYTE: stands for a byte of what no other token has. */
+/** LLAMA_TOKEN_ATTR_BYTE: encodes a byte of text that no other token covers. */
 const BYTE_ATTRIBUTE = 32;
 
 /** The mark that SentencePiece has for a space. */
@@ -81,8 +81,8 @@ export function readVocabulary(llama: Llama, model: Pointer): VocabularyTable {
 }
 
 /**
- * The library drops a byte that no token of byte pairs spells; of the other kinds of vocabulary two
- * replace what they do not know by a token or more for each byte, and the rest keep nothing for certain.
+ * Of a byte-pair vocabulary the library drops bytes that no token spells. Two other kinds replace
+ * unknown text by a token or more for each byte; the rest may drop anything.
  */
 function keptBytes(
   type: number,
@@ -99,7 +99,7 @@ function keptBytes(
 }
 
 interface Spellings extends Pick<VocabularyTable, "bytes" | "offsets" | "flags"> {
-  /** 1 for each token that stands for a byte. */
+  /** 1 for each token that encodes a byte. */
   readonly isByte: Uint8Array;
 }
 
