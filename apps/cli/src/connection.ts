@@ -59,6 +59,7 @@ export function clientOf(connection: Connection, maxRetries?: number): Heddle {
     endpoint: [endpoint, ...others],
     auth_token: apiKey,
     maxRetries,
+    retryRefused: false,
     hints: { endpointSource, noKey: `No API key was sent${whyNoKey(connection)}.` },
   });
 }

@@ -45,11 +45,11 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .command("list")
     .description("list the jobs, newest first")
     .option("--state <states>", "one, or several separated by commas")
-    .option("--project <name>")
-    .option("--queue <name>")
-    .option("--name <name>")
-    .option("--algorithm <name>")
-    .option("--label <key[=value]>")
+    .option("--project <name>", "only of this project")
+    .option("--queue <name>", "only of this queue")
+    .option("--name <name>", "only of this name")
+    .option("--algorithm <name>", "only of this algorithm")
+    .option("--label <key[=value]>", "only with this label")
     .option("--since <time>", "submitted then or later, as 2026-01-31T12:00:00Z")
     .option("--limit <n>", "how many at most", "100")
     .option("--watch", "list them again every two seconds")
@@ -57,12 +57,12 @@ function addReaders(jobs: Command, lazy: Lazy): void {
   jobs
     .command("get")
     .description("show a job")
-    .argument("<id>")
+    .argument("<id>", "the job")
     .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).getJob));
   jobs
     .command("logs")
     .description("print what its tasks wrote")
-    .argument("<id>")
+    .argument("<id>", "the job")
     .option("-f, --follow", "go on until the job has ended")
     .option("--tail <n>", "only the last lines of each log")
     .option("--since <time>", "as 2026-01-31T12:00:00Z, or a span before now as 10m")
@@ -73,7 +73,7 @@ function addReaders(jobs: Command, lazy: Lazy): void {
   jobs
     .command("artifacts")
     .description("list what its tasks have left, or download one of it")
-    .argument("<id>")
+    .argument("<id>", "the job")
     .argument("[name]", "the one to download")
     .option("-O, --output-file <file>", "where it goes (else its own name); `-` prints it")
     .option("--rank <n>", "of this task (else of the lowest that left one)")
@@ -81,12 +81,12 @@ function addReaders(jobs: Command, lazy: Lazy): void {
   jobs
     .command("watch")
     .description("show a job's updates until it has ended")
-    .argument("<id>")
+    .argument("<id>", "the job")
     .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).watchJob));
   jobs
     .command("wait")
     .description("wait until a job has ended; exit code 8 when it did not succeed")
-    .argument("<id>")
+    .argument("<id>", "the job")
     .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).waitForJob));
 }
 
@@ -100,7 +100,7 @@ function addChanges(jobs: Command, lazy: Lazy): void {
     jobs
       .command(verb)
       .description(text)
-      .argument("<id...>")
+      .argument("<id...>", "the jobs, one after the other")
       .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).jobChange(verb)));
   }
 }
@@ -114,7 +114,7 @@ function addWorkers(program: Command, lazy: Lazy): void {
   workers
     .command("get")
     .description("show a worker, by its id or name")
-    .argument("<worker>")
+    .argument("<worker>", "its id or name")
     .action(lazy(async () => (await import("./commands/workers.ts")).getWorker));
   workers
     .command("drain")
@@ -137,8 +137,8 @@ function addQueues(program: Command, lazy: Lazy): void {
     .action(lazy(async () => (await import("./commands/queues.ts")).listQueues));
   queues
     .command("set")
-    .description("make a queue, or set it anew")
-    .argument("<name>")
+    .description("make a queue, or set it anew: what no flag names gets its default")
+    .argument("<name>", "its name")
     .addOption(
       new Option("--strategy <name>", "how its jobs are placed").choices([
         "binpack",
@@ -161,12 +161,12 @@ function addProjects(program: Command, lazy: Lazy): void {
   projects
     .command("get")
     .description("show a project")
-    .argument("<name>")
+    .argument("<name>", "its name")
     .action(lazy(async () => (await import("./commands/projects.ts")).getProject));
   projects
     .command("set")
-    .description("make a project, or set it anew")
-    .argument("<name>")
+    .description("make a project, or set it anew: what no flag names gets its default")
+    .argument("<name>", "its name")
     .option("--weight <n>", "its part of what is scarce, beside the others' (else 1)")
     .option("--gpus <n>", "GPUs that it may hold at once (else as many as there are)")
     .option("--gpu-hours <n>", "GPU-hours in 30 days (else no bound)")

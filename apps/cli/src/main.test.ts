@@ -491,7 +491,7 @@ describe("the command line", () => {
     const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");
     const own = loaded.filter((url) => !url.includes("/commander/"));
     const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
-    const verbs = ["cluster-verbs.ts", "job-verbs.ts", "main.ts"];
+    const verbs = ["cluster-verbs.ts", "command-line.ts", "job-verbs.ts", "main.ts", "program.ts"];
     expect([...ours].sort()).toEqual(
       verbs.map((name) => `file://${MAIN.replace("main.ts", name)}`),
     );

@@ -1,4 +1,10 @@
-import { ERROR_TABLE, type ErrorCode, isErrorCode, toAppError } from "@heddle/base/errors";
+import {
+  type AppError,
+  ERROR_TABLE,
+  type ErrorCode,
+  isErrorCode,
+  toAppError,
+} from "@heddle/base/errors";
 import { HeddleError, type RequestFault } from "@heddle/client/errors";
 import { terminal } from "./output/terminal.ts";
 
@@ -14,14 +20,25 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   overloaded: "Every worker is busy; try again, or start more workers.",
 };
 
-/** Prints cause, fix and request id to standard error; returns the exit code of the error. */
-export function reportError(thrown: unknown): number {
+/** What shows the ids and names that there are, by the noun of the command. */
+const LISTS: Readonly<Record<string, string>> = {
+  cluster: "heddle cluster members",
+  jobs: "heddle jobs list",
+  keys: "heddle keys list",
+  projects: "heddle projects list",
+};
+
+/**
+ * Prints cause, fix and request id to standard error; returns the exit code of the error. `noun` is that of
+ * the command, as `jobs`.
+ */
+export function reportError(thrown: unknown, noun = ""): number {
   const error = thrown instanceof HeddleError ? thrown : toAppError(thrown);
   const code = isErrorCode(error.code) ? error.code : "server_error";
   const { paint, write } = terminal(process.stderr);
   write(`${paint("red", "error")} ${error.message}\n`);
   for (const { pointer, detail } of faultsOf(thrown)) write(`  ${pointer} ${detail}\n`);
-  const fix = fixOf(code, error);
+  const fix = fixOf(code, error, noun);
   if (fix) write(`${paint("dim", "fix")} ${fix}\n`);
   if (error instanceof HeddleError && error.request_id) {
     write(`${paint("dim", "request")} ${error.request_id}\n`);
@@ -39,7 +56,10 @@ function causeOf(error: Error): string {
   return error.cause instanceof Error ? `caused by ${error.cause.stack}\n` : "";
 }
 
-function fixOf(code: ErrorCode, error: Error): string | undefined {
+function fixOf(code: ErrorCode, error: AppError | HeddleError, noun: string): string | undefined {
+  // What is not the cluster's answer says itself what is missing.
+  const list = error instanceof HeddleError && error.request_id ? LISTS[noun] : undefined;
+  if (code === "not_found") return list && `\`${list}\` shows what there is.`;
   // An `unavailable` that the cluster itself sent came from a cluster that runs.
   return code === "unavailable" && !error.cause ? undefined : FIXES[code];
 }

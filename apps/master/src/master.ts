@@ -2,17 +2,19 @@ import "reflect-metadata";
 import type { AddressInfo } from "node:net";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
 import { RateLimiter } from "@heddle/auth/rate-limiter";
+import { SharedRun } from "@heddle/base/async/shared-run";
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { MAX_KEYS } from "@heddle/control/apply";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import type { Logger } from "@heddle/observability/logger";
+import { MetricsText } from "@heddle/observability/metrics-text";
 import type { Provider, Type } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
 import { ROUTES } from "./api/cluster/cluster.controller.ts";
 import { ClusterReport } from "./api/cluster/cluster-report.ts";
-import { METRICS_REGISTRY } from "./api/cluster/health.controller.ts";
 import { AUTHORITY_HASH } from "./api/cluster/join-tokens.controller.ts";
 import { EventWatch } from "./api/jobs/event-watch.ts";
 import { JobService } from "./api/jobs/job-service.ts";
@@ -105,23 +107,24 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const inFlight = new InFlight(options.maxCalls);
   const { scheduling = createScheduling(options.control), progress = new ProgressBook() } = options;
   const waits = new StateChanges(options.control, progress);
-  exposeTrainingMetrics(options.registry, options.control, progress);
+  const views = new StepQueue("views of the cluster");
+  exposeTrainingMetrics(options.registry, options.control, progress, views);
   exposeParameterServerMetrics(options.registry, options.directory);
   const lastUsed = new LastUsed();
-  const throughput = new Throughput(options.control, options.directory);
+  const throughput = new Throughput(options.control, options.directory, views);
   const verifier = new KeyVerifier<ApiKeyRecord>({
     lookup: (id) => options.control.state.keys.get(id),
     pepper: options.pepper,
     now: Date.now,
   });
-  const report = reportFor(options, inFlight);
+  const report = reportFor(options, inFlight, views);
   const waitsFor = (deployment: string) => [
     ...replicaBlockers(options.control.state, scheduling.plans, deployment),
     ...loadBlockers(deployment, options.directory.nodes(), options.control),
   ];
   const models = new ModelCatalog(options.control, options.directory, waitsFor);
   const limits = limitsFor(options);
-  const metrics = new InferenceMetrics(options.registry, () => report.load());
+  const metrics = inferenceMetrics(options, report, views);
   const chat = chatFor(options, { limits, metrics, models, inFlight });
   const onLimited: OnLimited = (permission, { code }) => {
     if (permission === "inference:create") metrics.failed("", code);
@@ -131,8 +134,10 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
       ...partsFor(options, inFlight),
       ...jobParts(options, scheduling.explainer, progress, waits),
       { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
-      { provide: ClusterMetrics, useValue: clusterMetrics(options, scheduling, throughput) },
+      { provide: ClusterMetrics, useValue: clusterMetrics(options, scheduling, throughput, views) },
       { provide: ClusterReport, useValue: report },
+      { provide: MetricsText, useValue: new MetricsText(options.registry, views) },
+      { provide: StepQueue, useValue: views },
       { provide: ModelCatalog, useValue: models },
       { provide: ChatCompletions, useValue: chat },
       { provide: LastUsed, useValue: lastUsed },
@@ -161,18 +166,38 @@ function clusterMetrics(
   options: MasterOptions,
   scheduling: Scheduling,
   throughput: Throughput,
+  views: StepQueue,
 ): ClusterMetrics {
   const { control, directory, masterId, queued, registry } = options;
   const jobs = new JobFigures(control, scheduling);
-  const metrics = new ClusterMetrics({ control, directory, masterId, queued, throughput, jobs });
+  const parts = { control, directory, masterId, queued, throughput, jobs, views };
+  const metrics = new ClusterMetrics(parts);
   exposeClusterMetrics(registry, metrics);
   if (control.group) exposeRaftMetrics(registry, control.group);
   return metrics;
 }
 
-function reportFor(options: MasterOptions, inFlight: InFlight): ClusterReport {
+function reportFor(options: MasterOptions, inFlight: InFlight, views: StepQueue): ClusterReport {
   const { control, directory, masterId, version, dataDirectory } = options;
-  return new ClusterReport({ control, directory, inFlight, masterId, version, dataDirectory });
+  const parts = { control, directory, inFlight, masterId, version, dataDirectory, views };
+  return new ClusterReport(parts);
+}
+
+/** The metrics of calls, without those of removed models. */
+function inferenceMetrics(
+  { registry, control }: MasterOptions,
+  report: ClusterReport,
+  views: StepQueue,
+): InferenceMetrics {
+  const load = new SharedRun(views, (inSteps) => inSteps(() => report.load()));
+  const metrics = new InferenceMetrics(registry, {
+    load: () => load.get(),
+    isRegistered: (model) => control.state.models.has(model),
+  });
+  control.onApplied((command) => {
+    if (command === undefined || command.type === "model.remove") metrics.dropRemoved();
+  });
+  return metrics;
 }
 
 function limitsFor({ control }: MasterOptions): KeyLimiter {
@@ -207,7 +232,6 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     { provide: PEPPER, useValue: options.pepper },
     { provide: LOG_READER, useValue: options.logs },
     { provide: ArtifactReader, useValue: options.artifacts },
-    { provide: METRICS_REGISTRY, useValue: options.registry },
     { provide: ModelPulls, useValue: new ModelPulls(options.directory, inFlight) },
   ];
 }

@@ -2,11 +2,11 @@ import { eventually } from "@heddle/base/testing/eventually";
 import type { JobsCommand, TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import type { NodeOffer, TaskExitRecord } from "@heddle/control/jobs/records/records";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { type Orchestration, startOrchestration } from "../src/orchestration/orchestration.ts";
 import { startTestMaster, type TestMaster } from "./test-master.ts";
 
-const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 const HOUR_MS = 3_600_000;
 
 /** A master over real HTTP with the loops of jobs; the test reports for the workers. */

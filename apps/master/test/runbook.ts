@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { type ShellBlock, shellBlocks } from "./shell-blocks.ts";
 
 const repository = fileURLToPath(new URL("../../../", import.meta.url));
 
@@ -10,11 +11,6 @@ const repository = fileURLToPath(new URL("../../../", import.meta.url));
 export interface RunbookStepResult {
   readonly code: number;
   readonly output: string;
-}
-
-interface Step {
-  readonly kind: "run" | "background";
-  readonly text: string;
 }
 
 /** A process that a runbook left running. */
@@ -31,7 +27,7 @@ export class Runbook {
   readonly env: NodeJS.ProcessEnv;
   readonly #page: string;
   readonly #folder: string;
-  readonly #steps: Step[];
+  readonly #steps: ShellBlock[];
   readonly #children = new Set<ChildProcess>();
 
   /**
@@ -41,15 +37,15 @@ export class Runbook {
     this.#page = page;
     this.#folder = folder;
     const text = readFileSync(join(repository, "docs", `${page}.md`), "utf8");
-    this.#steps = stepsOf(text);
+    this.#steps = shellBlocks(text).filter(({ kind }) => kind === "run" || kind === "background");
     const path = env["PATH"] ?? `${commandFolder(folder)}${delimiter}${process.env["PATH"]}`;
     const { NODE_COMPILE_CACHE } = process.env;
     this.env = { HOME: folder, NODE_COMPILE_CACHE, ...env, PATH: path };
   }
 
-  /** Runs the next block, which must exit with the code. */
-  async run(code = 0): Promise<RunbookStepResult> {
-    const { text } = this.#next("run");
+  /** Runs the next block, which must exit with the code that the page promises. */
+  async run(): Promise<RunbookStepResult> {
+    const { text, exit: code } = this.#next("run");
     const child = this.#spawn(text);
     const output = collect(child);
     const [ended] = (await once(child, "close")) as [number | null];
@@ -89,7 +85,7 @@ export class Runbook {
     }
   }
 
-  #next(kind: Step["kind"]): Step {
+  #next(kind: ShellBlock["kind"]): ShellBlock {
     const step = this.#steps.shift();
     if (step?.kind === kind) return step;
     throw new Error(`the next step of ${this.#page} is not to ${kind}: ${step?.text}`);
@@ -103,21 +99,8 @@ export class Runbook {
   }
 }
 
-/**
- * Blocks of `sh` are run, those of `sh background` left running; `sh settings` are the reader's.
- */
-function stepsOf(text: string): Step[] {
-  const fences = text.matchAll(/^( *)```sh(?: (\w+))?\n([\s\S]*?)^\1```$/gm);
-  return [...fences].flatMap(([, indent = "", tag, body = ""]) => {
-    if (tag === "settings") return [];
-    const lines = body.split("\n").map((line) => line.slice(indent.length));
-    const kind = tag === "background" ? "background" : "run";
-    return [{ kind, text: lines.join("\n").trim() } as const];
-  });
-}
-
-/** The two programs under the names that the pages use. */
-function commandFolder(folder: string): string {
+/** A folder with the two programs under the names that the pages use. */
+export function commandFolder(folder: string): string {
   const bin = join(folder, "bin");
   mkdirSync(bin, { recursive: true });
   for (const [name, app] of [

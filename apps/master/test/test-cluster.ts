@@ -18,7 +18,7 @@ import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import type { DeploymentRecord } from "@heddle/control/state";
 import { newestControl } from "@heddle/control/testing/newest-control";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { ControlPlane } from "../src/control-plane/control-plane.ts";
 import type { InferenceAnswer, InferenceCall } from "../src/inference/dispatch/inference-port.ts";
@@ -30,7 +30,7 @@ import {
 
 export const clusterToken = "a-token-for-tests-only";
 
-const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 /** Other apps are run as processes, never imported. */
 const apps = fileURLToPath(new URL("../..", import.meta.url));
 const workerProgram = join(apps, "worker/test/scripted-worker.ts");
@@ -209,7 +209,7 @@ export class TestCluster {
       deployment,
       request: { ...textRequest(text), ...request },
       fairKey: "key",
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       priority: 0,
       ...rest,
     };

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { Server, ServerCredentials, type ServerWritableStream } from "@grpc/grpc-js";
+import { NodeAgent } from "@heddle/node-agent/node-agent";
 import { shardMethods } from "@heddle/parameters/shards/shard-methods";
 import {
   checkpointShards,
@@ -14,23 +15,22 @@ import {
   stopServers,
   temporaryFolder,
 } from "@heddle/parameters/testing/server-processes";
+import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
+import type { NodeRole } from "@heddle/pki/node-name";
+import { TlsIdentity } from "@heddle/pki/tls-identity";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { issueTicket, TicketVerifier } from "@heddle/rpc/job-ticket";
-import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
+import { GrpcTransport, PassOnErrors } from "@heddle/rpc/nest/grpc-transport";
 import { Peer } from "@heddle/rpc/peer";
-import {
-  createAuthority,
-  requestCertificate,
-  signNode,
-} from "@heddle/rpc/pki/certificate-authority";
-import type { NodeRole } from "@heddle/rpc/pki/node-name";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
+import { NestFactory } from "@nestjs/core";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { ParameterShardsService } from "./parameter-shards-service.ts";
 import { RefusalCounts } from "./refusal-counts.ts";
 import { ShardRegistry } from "./shard-registry.ts";
+import { ShardsController } from "./shards.controller.ts";
+
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // The rights of a job's task at parameter servers, by the ticket that a master issued.
@@ -199,8 +199,21 @@ test("ticket: under TLS a task needs no node key, and a server none of a task", 
   });
   const data = temporaryFolder();
   const followed = new FollowedCluster(data);
-  const identity = { credentials: own, tickets, followed, address: bound.address };
-  new ParameterShardsService(shards, data, identity).addTo(bound.server);
+  const node = { credentials: own, tickets, followed, address: bound.address };
+  const options = { flags: { dataDirectory: data } };
+  const app = await NestFactory.createMicroservice(
+    {
+      module: TestModule,
+      controllers: [ShardsController],
+      providers: [
+        { provide: NodeAgent, useValue: { ...node, options } },
+        { provide: ShardRegistry, useValue: shards },
+      ],
+    },
+    { strategy: new GrpcTransport(bound.server), logger: false },
+  );
+  app.useGlobalFilters(new PassOnErrors());
+  await app.listen();
   try {
     const job = ticketed([bound.address], { by: await nodeOf("master") });
     await openShards(job);
@@ -227,6 +240,8 @@ test("ticket: under TLS a task needs no node key, and a server none of a task", 
     await closeServer(bound.server, 0);
   }
 });
+
+class TestModule {}
 
 async function drain(stream: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of stream);

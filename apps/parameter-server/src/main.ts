@@ -1,12 +1,13 @@
 import { readFileSync } from "node:fs";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
-import { jsonLog } from "@heddle/rpc/node/log";
-import { nodeUsage, readNodeFlags } from "@heddle/rpc/node/node-flags";
-import { runNode } from "@heddle/rpc/node/run-node";
+import { withMetrics } from "@heddle/node-agent/metrics-server";
+import { nodeUsage, readNodeFlags } from "@heddle/node-agent/node-flags";
+import { runNode } from "@heddle/node-agent/run-node";
+import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { startParameterServer } from "./parameter-server.ts";
 
-const log = jsonLog("parameter-server");
+const log = createLogger({ service: "parameter-server", level: logLevelOf(process.env) });
 const manifest = readFileSync(new URL("../package.json", import.meta.url), "utf8");
 
 if (process.argv.includes("--help")) {
@@ -14,8 +15,13 @@ if (process.argv.includes("--help")) {
 } else {
   exitWithParent();
   await runNode(async () => {
-    const { flags } = readNodeFlags(process.argv.slice(2));
+    const { flags, metrics } = readNodeFlags(process.argv.slice(2));
     registerSecretPaths(flags.secretPaths ?? [], (message) => log.warn({}, message));
-    return startParameterServer(flags, String(JSON.parse(manifest).version), log);
+    const version = String(JSON.parse(manifest).version);
+    return withMetrics(
+      "parameter-server",
+      await startParameterServer(flags, version, log),
+      metrics,
+    );
   }, log);
 }

@@ -121,8 +121,10 @@ describe("a parameter server", () => {
   it("registers with its master, answers gRPC health, leaves at SIGTERM with 0", async () => {
     const master = await startMaster();
     const server = startServer(master.grpc);
-    const { nodeId, grpc = "" } = await server.line("ready");
+    const { nodeId, grpc = "", metrics = "" } = await server.line("ready");
     await eventually(async () => (await master.nodes()).length === 1, "it is attached");
+    const attached = 'heddle_node_attached_masters{service="parameter-server"} 1';
+    expect(await (await fetch(metrics)).text()).toContain(attached);
     expect((await master.nodes())[0]).toMatchObject({
       ...{ id: nodeId, kind: "parameter-server", name: "ps-1", address: grpc, replicas: [] },
     });

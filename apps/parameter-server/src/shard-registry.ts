@@ -133,6 +133,11 @@ export class ShardRegistry {
     await Promise.all(handles.map((handle) => handle.close()));
   }
 
+  /** Nest's hook: the node has left the masters. */
+  onApplicationShutdown(): Promise<void> {
+    return this.closeAll();
+  }
+
   #job(spec: ShardSpec): Job {
     const known = this.#jobs.get(spec.jobId);
     if (known && spec.attempt < known.attempt) throw this.#stale(spec, known);

@@ -122,7 +122,9 @@ export class TrainingJob {
     const orders = { ...this.#orders, ...changes };
     const root = join(this.#cluster.folder, orders.jobId);
     const task = join(root, `${orders.attempt}.${orders.rank}`);
-    const socketDirectory = join(root, `sockets-${orders.attempt}`);
+    // Short, as the path of a socket must be.
+    const sockets = `s-${orders.jobId.slice(-8)}-${orders.attempt}`;
+    const socketDirectory = join(this.#cluster.folder, sockets);
     for (const folder of [task, socketDirectory]) mkdirSync(folder, { recursive: true });
     return this.#cluster.start({
       ...orders,

@@ -3,10 +3,16 @@ import { join, resolve } from "node:path";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
 import type { EngineOptions } from "@heddle/contracts/engine";
-import { jsonLog } from "@heddle/rpc/node/log";
-import { type FlagHelp, nodeUsage, readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
-import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/rpc/node/offer-flags";
-import { runNode } from "@heddle/rpc/node/run-node";
+import { withMetrics } from "@heddle/node-agent/metrics-server";
+import {
+  type FlagHelp,
+  nodeUsage,
+  readNodeFlags,
+  wholeNumber,
+} from "@heddle/node-agent/node-flags";
+import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-flags";
+import { runNode } from "@heddle/node-agent/run-node";
+import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { llamaPorts } from "./inference/llama-ports.ts";
 import { startWorker } from "./worker.ts";
 
@@ -22,7 +28,7 @@ const workerFlags = {
   ...OFFER_FLAGS,
 } as const satisfies Record<string, FlagHelp>;
 
-const log = jsonLog("worker");
+const log = createLogger({ service: "worker", level: logLevelOf(process.env) });
 const manifest = readFileSync(new URL("../package.json", import.meta.url), "utf8");
 
 if (process.argv.includes("--help")) {
@@ -33,7 +39,7 @@ if (process.argv.includes("--help")) {
 }
 
 async function start() {
-  const { flags, extra } = readNodeFlags(process.argv.slice(2), Object.keys(workerFlags));
+  const { flags, metrics, extra } = readNodeFlags(process.argv.slice(2), Object.keys(workerFlags));
   const ports = llamaPorts({
     cacheDirectory: extra["models-cache"] ?? join(flags.dataDirectory, "models"),
     allowedHosts: (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== ""),
@@ -44,7 +50,7 @@ async function start() {
   registerSecretPaths(secretPaths, (message) => log.warn({}, message));
   const offer = readOffer(extra);
   const options = { ...flags, ...offer, secretPaths, version, engineDefaults: engines };
-  return startWorker(options, ports, log);
+  return withMetrics("worker", await startWorker(options, ports, log), metrics);
 }
 
 /** Files with keys of other services, which the environment names. */

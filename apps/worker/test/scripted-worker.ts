@@ -1,5 +1,5 @@
-import { jsonLog } from "@heddle/rpc/node/log";
-import { runNode } from "@heddle/rpc/node/run-node";
+import { runNode } from "@heddle/node-agent/run-node";
+import { createLogger } from "@heddle/observability/logger";
 import { startWorker } from "../dist/worker.js";
 import { scriptedPorts } from "./scripted-ports.ts";
 
@@ -8,7 +8,7 @@ import { scriptedPorts } from "./scripted-ports.ts";
  * is JSON: dataDirectory, masters, clusterToken, name.
  */
 const settings = JSON.parse(process.argv[2] ?? "{}");
-const log = jsonLog("worker");
+const log = createLogger({ service: "worker", level: "info" });
 
 await runNode(
   () =>

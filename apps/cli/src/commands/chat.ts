@@ -11,7 +11,7 @@ import {
 } from "../http/chat-stream.ts";
 import { defaultModel, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
-import { printRecord } from "../output/rows.ts";
+import { isRecordFormat, printRecord } from "../output/rows.ts";
 import { reportError } from "../report-error.ts";
 import { TurnReader } from "../turn-reader.ts";
 
@@ -66,7 +66,7 @@ async function answer(
 ): Promise<string> {
   const interrupts = watchInterrupts();
   const { data, format, messages: out } = context;
-  const isRecord = format === "json" || format === "yaml";
+  const isRecord = isRecordFormat(format);
   try {
     const request: ChatRequest = { ...settings, messages };
     const write = (text: string) => isRecord || data.writeForeign(text);

@@ -1,5 +1,5 @@
 import { AppError, ERROR_TABLE } from "@heddle/base/errors";
-import type { MasterHealth } from "@heddle/client/views";
+import type { MasterHealth } from "@heddle/contracts/api/health";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { printRow } from "../output/rows.ts";

@@ -1,10 +1,16 @@
 import { AppError } from "@heddle/base/errors";
-import type { KeySpec } from "@heddle/client/resources/keys";
+import type { KeySpec } from "@heddle/contracts/api/keys";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { type Connection, dataDirectory, readCredentials } from "../connection.ts";
 import { fieldsOf, type JsonFields, textOf } from "../http/json-fields.ts";
-import { type Column, printChange, printRecord, printRows } from "../output/rows.ts";
+import {
+  type Column,
+  isRecordFormat,
+  printChange,
+  printRecord,
+  printRows,
+} from "../output/rows.ts";
 import { DataDirectory } from "../up/data-directory.ts";
 
 const COLUMNS: readonly Column<JsonFields>[] = [
@@ -41,7 +47,7 @@ export async function createKey(command: Command): Promise<number> {
     messages.write(`warning: no model \`${id}\` is registered; the key may call it once one is\n`);
     messages.write("  (`heddle models list` shows those that are)\n");
   }
-  if (format === "json" || format === "yaml") printRecord(key, "", format, data);
+  if (isRecordFormat(format)) printRecord(key, "", format, data);
   else {
     messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);
     data.write(`${textOf(key["key"])}\n`);
@@ -58,7 +64,7 @@ export async function rotateKey(command: Command): Promise<number> {
   const key = fieldsOf(await heddle.keys.rotate(id, body));
   const keptIn = keepInstead(connection, id, textOf(key["key"]));
   if (keptIn) messages.write(`${keptIn} keeps the new key from now on, for \`heddle up\` too\n`);
-  if (format === "json" || format === "yaml") printRecord(key, "", format, data);
+  if (isRecordFormat(format)) printRecord(key, "", format, data);
   else {
     const ends = textOf(fieldsOf(key["replaces"])["expires_at"]);
     messages.write(`key ${textOf(key["id"])} takes the place of ${id}, which ends at ${ends};\n`);
@@ -94,7 +100,7 @@ export async function revokeKey(command: Command): Promise<number> {
   const context = commandContext(command);
   const id = command.args[0] ?? "";
   const revoked = fieldsOf(await context.heddle.keys.revoke(id));
-  printChange(revoked, `key ${id} is revoked`, context);
+  printChange({ record: revoked, name: id, sentence: `key ${id} is revoked` }, context);
   return 0;
 }
 

@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import type { Heddle } from "@heddle/client/heddle";
-import type { ModelSpec } from "@heddle/client/resources/models";
+import type { ModelSpec } from "@heddle/contracts/api/models";
 import type { Command } from "commander";
-import { amountOf } from "../amount-flag.ts";
 import { commandContext } from "../command-context.ts";
 import {
   fieldsOf,
@@ -15,8 +14,9 @@ import {
 } from "../http/json-fields.ts";
 import { isReady, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
+import { amountOf } from "../number-flags.ts";
 import { PullProgressView } from "../output/progress.ts";
-import { printChange, printRecord, printRows } from "../output/rows.ts";
+import { isRecordFormat, printChange, printRecord, printRows } from "../output/rows.ts";
 
 /** How long a pull waits for its model to be loaded, and how often it looks. */
 const MAX_LOAD_WAIT_MS = 10 * 60_000;
@@ -143,7 +143,7 @@ export async function removeModel(command: Command): Promise<number> {
   const context = commandContext(command);
   const id = command.args[0] ?? "";
   const removed = await context.heddle.models.remove(id);
-  printChange(removed, `model ${id} is removed`, context);
+  printChange({ record: removed, name: id, sentence: `model ${id} is removed` }, context);
   return 0;
 }
 
@@ -171,7 +171,7 @@ async function expectLoaded(heddle: Heddle, id: string, signal: AbortSignal): Pr
 export async function pullModel(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);
   const id = command.args[0] ?? "";
-  const isRecord = format === "json" || format === "yaml";
+  const isRecord = format === "name" || isRecordFormat(format);
   const interrupts = watchInterrupts();
   const progress = new PullProgressView(messages, `pulling ${id}`);
   try {

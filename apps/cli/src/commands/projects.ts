@@ -1,7 +1,7 @@
-import type { Project } from "@heddle/client/views";
+import type { Project } from "@heddle/contracts/api/projects";
 import type { Command } from "commander";
-import { amountOf } from "../amount-flag.ts";
 import { commandContext } from "../command-context.ts";
+import { amountOf } from "../number-flags.ts";
 import { type Column, printRow, printRows } from "../output/rows.ts";
 
 const COLUMNS: readonly Column<Project>[] = [

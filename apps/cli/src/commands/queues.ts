@@ -1,8 +1,7 @@
-import { AppError } from "@heddle/base/errors";
-import type { QueueSettings } from "@heddle/client/resources/queues";
-import type { Queue } from "@heddle/client/views";
+import type { Queue, QueueSettings } from "@heddle/contracts/api/queues";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
+import { wholeNumberOf } from "../number-flags.ts";
 import { type Column, printRow, printRows } from "../output/rows.ts";
 
 const COLUMNS: readonly Column<Queue>[] = [
@@ -26,10 +25,8 @@ export async function setQueueCommand(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const flags = command.opts() as { strategy?: QueueSettings["strategy"]; maxLength?: string };
   const { strategy, maxLength } = flags;
-  if (maxLength !== undefined && !/^\d{1,6}$/.test(maxLength)) {
-    throw new AppError("invalid_value", `--max-length "${maxLength}": give a whole number.`);
-  }
-  const max = maxLength === undefined ? {} : { max_length: Number(maxLength) };
+  const max =
+    maxLength === undefined ? {} : { max_length: wholeNumberOf("--max-length", maxLength) };
   const settings = { ...(strategy === undefined ? {} : { strategy }), ...max };
   printRow(await heddle.queues.set(command.args[0] ?? "", settings), COLUMNS, format, data);
   return 0;

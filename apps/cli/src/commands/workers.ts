@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { Heddle } from "@heddle/client/heddle";
-import type { Worker } from "@heddle/client/views";
+import type { Worker } from "@heddle/contracts/api/workers";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { type Column, printChange, printRecord, printRow, printRows } from "../output/rows.ts";
@@ -51,7 +51,8 @@ export async function drainWorker(command: Command): Promise<number> {
   const worker = await heddle.workers.drain(id, { deadlineSeconds });
   const { name, status, jobs } = worker;
   const end = jobs?.drain_by ?? "once";
-  printChange(worker, `${name} is ${status}; what still runs is ended at ${end}`, context);
+  const sentence = `${name} is ${status}; what still runs is ended at ${end}`;
+  printChange({ record: worker, name: worker.id, sentence }, context);
   return 0;
 }
 
@@ -60,7 +61,8 @@ export async function resumeWorker(command: Command): Promise<number> {
   const context = commandContext(command);
   const { heddle } = context;
   const worker = await heddle.workers.resume(await idOf(heddle, command.args[0] ?? ""));
-  printChange(worker, `${worker.name} is ${worker.status}`, context);
+  const sentence = `${worker.name} is ${worker.status}`;
+  printChange({ record: worker, name: worker.id, sentence }, context);
   return 0;
 }
 

@@ -1,5 +1,6 @@
 import type { Heddle } from "@heddle/client/heddle";
-import type { ChatChunk, ChatRequest } from "@heddle/client/resources/chat";
+import type { ChatRequest } from "@heddle/client/resources/chat";
+import type { ChatChunk } from "@heddle/contracts/api/chat";
 
 /** What one streamed answer came to. */
 export interface ChatResult {

@@ -1,5 +1,5 @@
 import type { JobStateUpdate, JobUpdate } from "@heddle/client/resources/job-stream";
-import type { JobProgress } from "@heddle/client/views";
+import type { JobProgress } from "@heddle/contracts/api/job-replies";
 import type { Terminal } from "./terminal.ts";
 
 const BAR_CELLS = 24;

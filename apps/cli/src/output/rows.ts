@@ -9,6 +9,11 @@ export interface Column<T> {
   readonly wide?: boolean;
 }
 
+/** Whether records are printed whole, for programs. */
+export function isRecordFormat(format: RowFormat): format is "json" | "yaml" {
+  return format === "json" || format === "yaml";
+}
+
 /**
  * Prints records in the format asked for. `json` and `yaml` print them whole, as the cluster gave
  * them; `name` prints the first column alone, one a line.
@@ -19,8 +24,7 @@ export function printRows<T>(
   format: RowFormat,
   out: Terminal,
 ): void {
-  if (format === "json") out.write(`${JSON.stringify(rows, null, 2)}\n`);
-  else if (format === "yaml") out.write(`${toYaml(rows)}\n`);
+  if (isRecordFormat(format)) printRecord(rows, "", format, out);
   else if (format === "name") out.write(rows.map((row) => `${columns[0]?.value(row)}\n`).join(""));
   else
     out.write(
@@ -39,7 +43,7 @@ export function printRow<T>(
   format: RowFormat,
   out: Terminal,
 ): void {
-  if (format === "json" || format === "yaml") printRecord(row, "", format, out);
+  if (isRecordFormat(format)) printRecord(row, "", format, out);
   else printRows([row], columns, format, out);
 }
 
@@ -49,6 +53,11 @@ export function printRecord(record: unknown, name: string, format: RowFormat, ou
   else out.write(`${format === "yaml" ? toYaml(record) : name}\n`);
 }
 
+/** Prints one record of a stream: a line of JSON, or a YAML document of its own. */
+export function printStreamed(record: unknown, format: "json" | "yaml", out: Terminal): void {
+  out.write(format === "json" ? `${JSON.stringify(record)}\n` : `---\n${toYaml(record)}\n`);
+}
+
 /** Where a command writes, and how. */
 interface Printing {
   readonly format: RowFormat;
@@ -56,16 +65,19 @@ interface Printing {
   readonly messages: Terminal;
 }
 
-/**
- * Prints what a change has made: for programs the record as the cluster gave it, else one sentence as
- * a message, since there is nothing to read further.
- */
+/** What a change has made: the record as the cluster gave it, its name, and one sentence for people. */
+interface Change {
+  readonly record: unknown;
+  readonly name: string;
+  readonly sentence: string;
+}
+
+/** Prints the record or the name as data where that is asked for, else the sentence as a message. */
 export function printChange(
-  record: unknown,
-  sentence: string,
+  { record, name, sentence }: Change,
   { format, data, messages }: Printing,
 ): void {
-  if (format === "json" || format === "yaml") printRecord(record, "", format, data);
+  if (format === "name" || isRecordFormat(format)) printRecord(record, name, format, data);
   else messages.write(`${sentence}\n`);
 }
 

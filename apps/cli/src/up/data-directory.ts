@@ -184,7 +184,7 @@ export class DataDirectory {
 
   /** Reads what signs the nodes' certificates, or makes it at the first start with TLS. */
   async tlsFiles(keys: SecretKeys): Promise<TlsFiles> {
-    const { ensureAuthority } = await import("@heddle/rpc/pki/tls-files");
+    const { ensureAuthority } = await import("@heddle/pki/tls-files");
     const authorityFile = join(this.path, "cluster-ca.pem");
     this.#adoptAuthority(authorityFile);
     await ensureAuthority(authorityFile, keys);

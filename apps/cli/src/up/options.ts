@@ -3,7 +3,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
-import { type OFFER_FLAGS, readDevice, readOffer } from "@heddle/rpc/node/offer-flags";
+import { type OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-flags";
 import { dataDirectory } from "../connection.ts";
 import { isBlockedPort } from "../http/blocked-ports.ts";
 

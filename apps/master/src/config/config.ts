@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/network-address";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
-import type { LogLevel } from "@heddle/observability/logger";
+import { LOG_LEVELS, type LogLevel } from "@heddle/observability/logger";
 import { isOrigin } from "../http/cors.ts";
 
 /** This process's configuration. Flags take precedence over environment variables and defaults. */
@@ -135,7 +135,6 @@ type SettingName = keyof typeof SETTINGS;
 type SwitchName = keyof typeof SWITCHES;
 const NAMES = Object.keys(SETTINGS) as SettingName[];
 const SWITCH_NAMES = Object.keys(SWITCHES) as SwitchName[];
-const LOG_LEVELS: readonly string[] = ["debug", "info", "warn", "error", "silent"];
 const PROFILES: readonly string[] = CATALOG_PROFILES;
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault. */
@@ -287,7 +286,7 @@ function choiceFaults(config: MasterConfig): string[] {
   if (config.maxReadingBytes < 2 * config.maxBodyBytes) {
     faults.push("--max-reading-bytes must be at least twice --max-body-bytes");
   }
-  if (!LOG_LEVELS.includes(logLevel)) {
+  if (!(LOG_LEVELS as readonly string[]).includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }
   if (profile !== undefined && !PROFILES.includes(profile)) {

@@ -61,8 +61,8 @@ export interface GroupStatus {
   readonly applied: number;
   readonly snapshotIndex: number;
   /**
-   * True where this master has long not applied what it knows to be committed, or was away and has not
-   * heard since what is, or was removed: reads may be stale.
+   * Reads may be stale: this master was removed, or has not applied commits for long, or was
+   * disconnected and does not know the commit index yet.
    */
   readonly isBehind: boolean;
   /** Commands applied since the cluster began, and a hash of the state that they led to. */

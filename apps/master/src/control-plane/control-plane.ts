@@ -15,8 +15,8 @@ export interface ControlPlane {
   /** The log index up to which the state has come. */
   readonly appliedIndex: number;
   /**
-   * Resolves when the command is durable and applied; rejects with an AppError: `outcome_unknown`
-   * where nobody can tell whether it was made, any other code where it was not.
+   * Resolves when the command is durable and applied; rejects with an AppError. Code `outcome_unknown`
+   * means that the command may have been applied, any other code that it was not.
    */
   propose(command: ControlCommand, once?: Once): Promise<ControlReply>;
   /** What is remembered of an idempotent request, as far as this master knows. */

@@ -10,7 +10,7 @@ import { bootstrapAdminKey } from "./raft/secrets.ts";
 
 const logger = createLogger({ service: "master-test", level: "silent" });
 
-/** The first change is made and its outcome lost, the second is not made, all others are as usual. */
+/** Applies the first change but loses its outcome, refuses the second, and applies all others. */
 class LosingControl extends VolatileControl {
   attempts = 0;
 
@@ -23,7 +23,7 @@ class LosingControl extends VolatileControl {
   }
 }
 
-test("a master that starts while the leader changes seeds every model once", async () => {
+test("start during an election: every model is seeded once", async () => {
   const control = new LosingControl();
   await seedModels(control, profileSeed("tiny"), logger);
   expect(unseededModels(control.state, profileSeed("tiny"))).toEqual([]);
@@ -31,7 +31,7 @@ test("a master that starts while the leader changes seeds every model once", asy
   expect(control.attempts).toBe(7);
 });
 
-test("a master that starts while the leader changes tells the administrator's key that it made", async () => {
+test("start during an election: the administrator's key is made once and returned", async () => {
   const control = new LosingControl();
   const text = await bootstrapAdminKey(control, TEST_PEPPER, undefined);
   const [key] = control.state.keys.values();
@@ -39,7 +39,7 @@ test("a master that starts while the leader changes tells the administrator's ke
   expect(key?.hash).toBe(hashApiKey(text ?? "", TEST_PEPPER));
 });
 
-test("a change that is refused is not tried again", async () => {
+test("start during an election: a refused change is not tried again", async () => {
   const refusal = new AppError("conflict", "there is one");
   let attempts = 0;
   const attempt = () => {

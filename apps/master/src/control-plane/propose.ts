@@ -19,8 +19,8 @@ const RETRY_MS = 500;
 const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overloaded"];
 
 /**
- * For changes at the start of a master, which do no harm where they are made twice: tries again
- * while there is no leader, or nobody can tell what became of the last attempt.
+ * For changes at the start of a master, which are idempotent: retries while there is no leader or
+ * the outcome of the last attempt is unknown.
  */
 export function untilSettled<Result>(
   control: ControlPlane,

@@ -18,7 +18,7 @@ test("state memory: the heap that a value of state_mib needs has room for it, tw
   expect(loadableBytes(10 * MEBIBYTE)).toBe(0);
 });
 
-test("state memory: a log that is larger than what is kept for it is told, not read", async () => {
+test("state memory: a log larger than its share of the heap is refused, not read", async () => {
   const directory = mkdtempSync(join(tmpdir(), "heddle-log-"));
   await checkLogFits(directory, 0);
   mkdirSync(join(directory, "wal"));

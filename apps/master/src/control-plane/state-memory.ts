@@ -3,7 +3,7 @@ import { totalmem } from "node:os";
 import { join } from "node:path";
 import { getHeapStatistics } from "node:v8";
 import { AppError } from "@heddle/base/errors";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 
 const MEBIBYTE = 2 ** 20;
 /** V8's limit counts the young generation too, which has this much at most. */
@@ -67,7 +67,7 @@ export function heapMibFor(stateMib: number): number {
   return Math.ceil(STATES * HEAP_PER_BYTE * stateMib + (BASE_BYTES + YOUNG_BYTES) / MEBIBYTE);
 }
 
-/** What whoever runs a master may do whose memory does not hold the state. */
+/** What the operator of a master can do whose memory does not hold the state. */
 export function memoryAdvice(): string {
   const mib = (bytes: number) => `${Math.floor(bytes / MEBIBYTE)} MiB`;
   return `Its heap is ${mib(heapBytes())} and its machine has ${mib(machineBytes())}. Start it with more: NODE_OPTIONS=--max-old-space-size=N, in MiB, on a machine or in a container with a third more than N. Nothing is lost. Then remove jobs, keys or models that are not needed, or lower the cluster setting state_mib.`;

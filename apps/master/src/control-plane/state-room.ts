@@ -1,5 +1,5 @@
 import { setInterval as every } from "node:timers/promises";
-import { settingValue } from "@heddle/contracts/settings";
+import { settingValue } from "@heddle/contracts/api/settings";
 import { versionOf } from "@heddle/control/cluster-version";
 import { BOUNDED_FROM } from "@heddle/control/state-limits";
 import type { Logger } from "@heddle/observability/logger";

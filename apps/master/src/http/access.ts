@@ -2,13 +2,10 @@ import type { KeyVerifier } from "@heddle/auth/key-verifier";
 import type { RateReservation } from "@heddle/auth/rate-limiter";
 import { grants } from "@heddle/auth/scopes";
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { Permission } from "@heddle/contracts/keys";
 import type { ApiKeyRecord } from "@heddle/control/state";
-import { RouteConfig } from "@nestjs/platform-fastify";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { LastUsed } from "./last-used.ts";
 import type { KeyLimiter } from "./limits/key-limiter.ts";
-import type { RouteInput } from "./route-input.ts";
 
 /** A request after the access check; both are null on public routes only. */
 export interface CallerRequest extends FastifyRequest {
@@ -21,42 +18,8 @@ export interface CallerRequest extends FastifyRequest {
   reservation: RateReservation | null;
 }
 
-/** Who may call a route and with which input, in its Fastify config. */
-export interface AccessConfig {
-  readonly permission?: string;
-  readonly input?: RouteInput;
-}
-
 /** Called when a key's limits refuse a call of a route with that permission. */
 export type OnLimited = (permission: string | undefined, error: AppError) => void;
-
-const PERMISSION = Symbol("heddle.permission");
-
-/**
- * Declares what a route's caller needs: a permission such as `models:deploy`, `authenticated` for
- * any valid key, or `public`. A route without it is denied. A route of the orchestration API
- * refuses all input that is not declared here.
- */
-export function Permit(
-  permission: Permission | "public" | "authenticated",
-  summary: string,
-  input: RouteInput = {},
-): MethodDecorator {
-  const config: AccessConfig = { permission, input };
-  const configure = RouteConfig(config);
-  return (target, name, descriptor) => {
-    Object.assign(descriptor.value as object, { [PERMISSION]: { permission, summary } });
-    configure(target, name, descriptor);
-    return descriptor;
-  };
-}
-
-export function permissionOf(handler: object): { permission: string | undefined; summary: string } {
-  const declared = (handler as { [PERMISSION]?: { permission: string; summary: string } })[
-    PERMISSION
-  ];
-  return declared ?? { permission: undefined, summary: "" };
-}
 
 /**
  * Authenticates and authorises a call by its headers, before its body is read. The server runs it

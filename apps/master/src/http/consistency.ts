@@ -1,4 +1,4 @@
-import { AppError } from "@heddle/base/errors";
+import type { stateQuery } from "@heddle/contracts/api/parameters";
 import {
   type CallHandler,
   type ExecutionContext,
@@ -6,6 +6,7 @@ import {
   type NestInterceptor,
 } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { z } from "zod";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 
 /**
@@ -26,7 +27,7 @@ export class Consistency implements NestInterceptor {
   ): Promise<ReturnType<CallHandler["handle"]>> {
     const http = context.switchToHttp();
     const { query } = http.getRequest<FastifyRequest>();
-    const wanted = consistencyOf((query as Record<string, unknown>)["consistency"]);
+    const { consistency: wanted } = query as z.output<typeof stateQuery>;
     const { group } = this.#control;
     if (wanted === "strong") await group?.readBarrier();
     const reply = http.getResponse<FastifyReply>();
@@ -40,11 +41,4 @@ export class Consistency implements NestInterceptor {
     }
     return next.handle();
   }
-}
-
-function consistencyOf(given: unknown): "strong" | "stale" {
-  if (given === undefined) return "stale";
-  if (given === "strong" || given === "stale") return given;
-  const message = "Invalid value for 'consistency': expected `strong` or `stale`.";
-  throw new AppError("invalid_value", message, { param: "consistency" });
 }

@@ -1,17 +1,18 @@
 import { AppError } from "@heddle/base/errors";
+import type { Route } from "@heddle/contracts/api/cluster";
 import type { Logger } from "@heddle/observability/logger";
 import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { errorReply, shownPath } from "./error-reply.ts";
-import { allowedMethods, isAtBase, pathAtBase, type RouteInfo } from "./route-table.ts";
+import { allowedMethods, isAtBase, pathAtBase } from "./route-table.ts";
 
 /** Converts what a route, the router or the body parser threw into the answer of its API. */
 @Catch()
 export class ErrorFilter implements ExceptionFilter {
-  readonly #routes: readonly RouteInfo[];
+  readonly #routes: readonly Route[];
   readonly #logger: Logger;
 
-  constructor(routes: readonly RouteInfo[], logger: Logger) {
+  constructor(routes: readonly Route[], logger: Logger) {
     this.#routes = routes;
     this.#logger = logger;
   }

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import { type AppError, ERROR_TABLE, type ErrorCode } from "@heddle/base/errors";
+import { isOrchestration } from "@heddle/contracts/api/operations";
 import { RequestFaults } from "@heddle/contracts/validation";
 
 /** An error as one HTTP answer: status, headers and body text. */
@@ -9,23 +10,12 @@ export interface ErrorReply {
   readonly body: string;
 }
 
-const ORCHESTRATION =
-  /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints|queues|projects)(\/|\?|$)/;
-
 /** Characters of a path that a message shows. */
 const MAX_SHOWN_CHARS = 200;
 
 /** The path as a message shows it: kilobytes are not sent back. */
 export function shownPath(path: string): string {
   return path.length > MAX_SHOWN_CHARS ? `${path.slice(0, MAX_SHOWN_CHARS)}...` : path;
-}
-
-/**
- * Whether the path belongs to the orchestration API, which answers with RFC 9457. All others use
- * OpenAI's envelope, also unknown ones, because their callers use an OpenAI SDK.
- */
-export function isOrchestration(path: string): boolean {
-  return ORCHESTRATION.test(path);
 }
 
 /** The answer for an error on a path, in the format of the path's API. */

@@ -1,17 +1,19 @@
 import type { IncomingMessage } from "node:http";
 import { AppError } from "@heddle/base/errors";
+import { isOrchestration } from "@heddle/contracts/api/operations";
 import { NotFoundException } from "@nestjs/common";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { AccessCheck, AccessConfig, CallerRequest } from "./access.ts";
+import type { AccessCheck, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
 import { answerCors } from "./cors.ts";
-import { errorReply, isOrchestration, shownPath } from "./error-reply.ts";
+import { errorReply, shownPath } from "./error-reply.ts";
 import { compensateTimeoutsForEventLoopLag } from "./event-loop-lag-compensation.ts";
 import { answerHalfClosed } from "./half-closed.ts";
 import { requestIdOf } from "./request-id.ts";
-import { checkBody, checkQuery } from "./route-input.ts";
+import { checkBody, type ParameterValues, parsedQuery } from "./route-input.ts";
+import type { ServedConfig } from "./serves.ts";
 
 export interface HttpLimits {
   readonly maxBodyBytes: number;
@@ -85,19 +87,22 @@ function refusalByHead({ headers, raw, is404 }: FastifyRequest): Error | undefin
 /** Adds its checks to every route; all but the body's run before the body is read. */
 function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: BodyReader): void {
   instance.addHook("onRoute", (route) => {
-    const { permission, input } = (route.config ?? {}) as AccessConfig;
-    const check = access.of(permission);
-    // OpenAI SDKs may send parameters unknown to this version: those routes check for themselves.
-    const declared = isOrchestration(route.url) ? (input ?? {}) : undefined;
+    const { operation } = (route.config ?? {}) as ServedConfig;
+    const check = access.of(operation?.permission);
+    // OpenAI SDKs may send parameters unknown to this version.
+    const isStrict = isOrchestration(route.url);
     route.onRequest = (request, reply, done) => {
       attempt(done, () => {
         check(request as CallerRequest, reply);
         bodies.checkHeaders(request.headers);
-        if (declared) checkQuery(request, declared);
+        if (operation)
+          request.query = parsedQuery(operation, request.query as ParameterValues, isStrict);
       });
     };
-    if (!declared) return;
-    route.preHandler = (request, _reply, done) => attempt(done, () => checkBody(request, declared));
+    if (!isStrict) return;
+    route.preHandler = (request, _reply, done) => {
+      attempt(done, () => checkBody(request, operation));
+    };
   });
 }
 

@@ -1,15 +1,15 @@
+import type { Route } from "@heddle/contracts/api/cluster";
+import { isOrchestration } from "@heddle/contracts/api/operations";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { send } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
-import { isOrchestration } from "./error-reply.ts";
-import type { RouteInfo } from "./route-table.ts";
 
 let server: TestMaster;
-let routes: readonly RouteInfo[];
+let routes: readonly Route[];
 beforeAll(async () => {
   server = await startTestMaster();
   const reply = await send(server, "GET", "/api/v1/endpoints");
-  const { data } = (await reply.json()) as { data: RouteInfo[] };
+  const { data } = (await reply.json()) as { data: Route[] };
   routes = data.filter(({ path }) => isOrchestration(path));
   expect(routes.length).toBeGreaterThan(30);
 });
@@ -35,6 +35,18 @@ test("route input: orchestration routes refuse unknown query parameters", async 
     expect({ route, status }).toEqual({ route, status: 400 });
     expect(pointers, route).toEqual(["#/bogus", "#/fake"]);
   }
+});
+
+test.each([
+  ["GET", "/api/v1/jobs?lable=a", "Did you mean 'label'?"],
+  ["GET", "/api/v1/events?aftr=0.0", "Did you mean 'after'?"],
+  ["POST", "/api/v1/jobs?dryrun=true", "Did you mean 'dry_run'?"],
+  ["PUT", "/api/v1/projects/default", "There is no field 'weigt'. Did you mean 'weight'?"],
+])("route input: %s %s is refused with the name that was meant", async (method, path, advice) => {
+  const body = method === "GET" ? undefined : { bogus: 1, weigt: 2 };
+  const reply = await send(server, method, path, body);
+  expect(reply.status).toBe(400);
+  expect(await reply.text()).toContain(advice);
 });
 
 test("route input: every changing route refuses unknown fields of a body", async () => {

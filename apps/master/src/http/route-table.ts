@@ -1,24 +1,16 @@
+import type { Route } from "@heddle/contracts/api/cluster";
 import { RequestMethod, type Type } from "@nestjs/common";
-import { permissionOf } from "./access.ts";
-
-/** A served route: its path with `:name` parameters, and its requirements. */
-export interface RouteInfo {
-  readonly method: string;
-  readonly path: string;
-  /** A permission, or `public` or `authenticated`; absent means that the route is denied. */
-  readonly permission: string | undefined;
-  readonly summary: string;
-}
+import { operationOf } from "./serves.ts";
 
 /** Every route of the controllers, read from their decorators, ordered by path. */
-export function listRoutes(controllers: readonly Type[]): RouteInfo[] {
+export function listRoutes(controllers: readonly Type[]): Route[] {
   return controllers
     .flatMap(routesOf)
     .sort((a, b) => a.path.localeCompare(b.path) || a.method.localeCompare(b.method));
 }
 
 /** The methods of a path; empty if no route has it. */
-export function allowedMethods(routes: readonly RouteInfo[], path: string): string[] {
+export function allowedMethods(routes: readonly Route[], path: string): string[] {
   const found = routes.filter((route) => patternOf(route.path).test(path));
   return [...new Set(found.map((route) => route.method))];
 }
@@ -32,7 +24,7 @@ const MAX_ROUTE_PARTS = 6;
  * The path of a route that was requested at a wrong base: as `/v1/models`, `/models`, or below
  * another route. Undefined if no suffix of the path is a route's.
  */
-export function pathAtBase(routes: readonly RouteInfo[], path: string): string | undefined {
+export function pathAtBase(routes: readonly Route[], path: string): string | undefined {
   const parts = path.split("/").filter(Boolean).slice(-MAX_ROUTE_PARTS);
   for (let from = 0; from < parts.length; from++) {
     const end = `/${parts.slice(from).join("/")}`;
@@ -47,7 +39,7 @@ export function isAtBase(path: string): boolean {
   return path === API_BASE || path.startsWith(`${API_BASE}/`);
 }
 
-function routesOf(controller: Type): RouteInfo[] {
+function routesOf(controller: Type): Route[] {
   const base = String(Reflect.getMetadata("path", controller) ?? "");
   const prototype = controller.prototype as Record<string, unknown>;
   return Object.getOwnPropertyNames(prototype).flatMap((name) => {
@@ -56,7 +48,7 @@ function routesOf(controller: Type): RouteInfo[] {
     const method: unknown = Reflect.getMetadata("method", handler);
     if (typeof method !== "number") return [];
     const path: unknown = Reflect.getMetadata("path", handler);
-    const { permission, summary } = permissionOf(handler);
+    const { permission, summary = "" } = operationOf(handler) ?? {};
     return [
       { method: RequestMethod[method] ?? "", path: join(base, String(path)), permission, summary },
     ];

@@ -1,4 +1,5 @@
-import { Gauge, type Registry } from "prom-client";
+import { ReadMetric, type Sample } from "@heddle/observability/read-metric";
+import type { Registry } from "prom-client";
 import type { ClusterFigures, ClusterMetrics } from "./cluster-metrics.ts";
 
 interface Figure {
@@ -165,27 +166,17 @@ function secondsOf({ p50, p99 }: ClusterFigures["jobs"]["admission_ms"]) {
 
 /** Exposes the values of GET /cluster/metrics in /metrics as `heddle_cluster_*`. */
 export function exposeClusterMetrics(registry: Registry, source: ClusterMetrics): void {
-  let figures: ClusterFigures | undefined;
-  // All gauges are read in one turn of the event loop, so one computation serves all.
-  const reckoned = (): ClusterFigures => {
-    if (figures === undefined) setImmediate(() => (figures = undefined));
-    figures ??= source.figures();
-    return figures;
-  };
-  for (const { name, help, label, read } of FIGURES) {
-    new Gauge({
-      name: `heddle_cluster_${name}`,
-      help,
-      labelNames: label ? [label] : [],
-      registers: [registry],
-      collect() {
-        const figure = read(reckoned());
-        this.reset();
-        if (typeof figure === "number") return this.set(figure);
-        for (const [value, each] of Object.entries(figure)) {
-          if (each !== null) this.set({ [label ?? ""]: value }, each);
-        }
-      },
-    });
+  for (const { name: figure, help, label, read } of FIGURES) {
+    const name = `heddle_cluster_${figure}`;
+    new ReadMetric(registry, { name, help, type: "gauge" }, async () =>
+      samplesOf(read(await source.figures()), label),
+    );
   }
+}
+
+function samplesOf(figure: ReturnType<Figure["read"]>, label = ""): Sample[] {
+  if (typeof figure === "number") return [{ labels: {}, value: figure }];
+  return Object.entries(figure).flatMap(([value, each]) =>
+    each === null ? [] : [{ labels: { [label]: value }, value: each }],
+  );
 }

@@ -1,11 +1,15 @@
-import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
+import { SharedRun } from "@heddle/base/async/shared-run";
+import type { StepQueue } from "@heddle/base/async/step-queue";
+import type { Steps } from "@heddle/base/async/steps";
+import type { ClusterMetricsReply } from "@heddle/contracts/api/cluster";
 import { stateUse } from "@heddle/control/state-limits";
 import type { ControlGroup } from "../control-plane/control-group.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { clusterResources } from "../nodes/cluster-resources.ts";
-import { distinctGpus } from "../nodes/hosts.ts";
-import type { NodeDirectory, NodeView } from "../nodes/node-directory.ts";
+import { type GpuSums, sumDistinctGpus } from "../nodes/hosts.ts";
+import type { NodeDirectory } from "../nodes/node-directory.ts";
 import type { JobFigures } from "./job-figures.ts";
+import { countNodes } from "./node-counts.ts";
 import type { Throughput } from "./throughput.ts";
 
 export interface ClusterMetricsParts {
@@ -16,13 +20,11 @@ export interface ClusterMetricsParts {
   /** Calls that wait on this master for a replica. */
   readonly queued: () => number;
   readonly jobs: JobFigures;
+  /** Runs the views of the cluster, one at a time. */
+  readonly views: StepQueue;
 }
 
 export type ClusterFigures = Omit<ClusterMetricsReply, "raft">;
-
-function isRefusing({ refusesLeader }: NodeView): boolean {
-  return refusesLeader !== undefined;
-}
 
 /** Each kind of record's use of its limit. */
 function stateFigures({ state }: ControlPlane): ClusterMetricsReply["state"] {
@@ -35,58 +37,54 @@ function stateFigures({ state }: ControlPlane): ClusterMetricsReply["state"] {
 /** The cluster's present values, for GET /cluster/metrics and /metrics. */
 export class ClusterMetrics {
   readonly #parts: ClusterMetricsParts;
+  readonly #figures: SharedRun<ClusterFigures>;
 
   constructor(parts: ClusterMetricsParts) {
     this.#parts = parts;
-  }
-
-  resources() {
-    return clusterResources(this.#parts.directory.nodes(), this.#parts.control);
+    this.#figures = new SharedRun(parts.views, (inSteps) => inSteps(() => this.#read()));
   }
 
   async metrics(): Promise<ClusterMetricsReply> {
-    return { ...this.figures(), raft: await this.#raft() };
+    return { ...(await this.figures()), raft: await this.#raft() };
   }
 
   /** All values except those of the leader. */
-  figures(): ClusterFigures {
+  figures(): Promise<ClusterFigures> {
+    return this.#figures.get();
+  }
+
+  *#read(): Steps<ClusterFigures> {
     const { control, directory, throughput, queued, jobs } = this.#parts;
     const nodes = directory.nodes();
+    yield* throughput.count();
     const rates = throughput.rates();
     const tokens = throughput.tokens();
-    const { totals } = clusterResources(nodes, control);
-    const replicas = nodes.flatMap((node) => node.replicas);
-    const waiting = sum(replicas.map(({ load }) => load.waiting));
-    const workers = nodes.filter(({ kind }) => kind === "worker");
+    const totals = yield* clusterResources(nodes, control);
+    const counts = yield* countNodes(nodes);
+    const used = sum(totals.gpus.map(({ in_use }) => in_use));
     return {
       object: "cluster.metrics",
       timestamp: new Date().toISOString(),
       window_seconds: round(rates.windowSeconds),
-      workers: { total: workers.length, by_state: countBy(workers.map(({ state }) => state)) },
-      parameter_servers: { total: nodes.length - workers.length },
-      nodes_refusing: {
-        worker: workers.filter(isRefusing).length,
-        parameter_server: nodes.filter((node) => node.kind !== "worker" && isRefusing(node)).length,
-      },
-      gpus: gpuFigures(nodes, sum(totals.gpus.map(({ in_use }) => in_use))),
+      workers: { total: counts.workers, by_state: counts.workersByState },
+      parameter_servers: { total: nodes.length - counts.workers },
+      nodes_refusing: counts.refusing,
+      gpus: gpuFigures(yield* sumDistinctGpus(nodes), used),
       cpu: { cores: totals.cpu_cores.offered, used_cores: totals.cpu_cores.measured },
       memory: {
         total_bytes: totals.memory_bytes.offered,
         used_bytes: totals.memory_bytes.measured,
       },
-      replicas: {
-        total: replicas.length,
-        ready: replicas.filter(({ phase }) => phase === "ready").length,
-      },
-      requests: { running: sum(replicas.map(({ load }) => load.running)), waiting },
-      queues: { dispatch: queued(), engines: waiting },
+      replicas: { total: counts.replicas, ready: counts.readyReplicas },
+      requests: { running: counts.running, waiting: counts.waiting },
+      queues: { dispatch: queued(), engines: counts.waiting },
       tokens: {
         prompt_total: tokens.prompt,
         generated_total: tokens.generated,
         prompt_per_second: round(rates.promptTokensPerSecond),
         generated_per_second: round(rates.generatedTokensPerSecond),
       },
-      jobs: jobs.figures(Date.now()),
+      jobs: yield* jobs.figures(Date.now()),
       state: stateFigures(control),
     };
   }
@@ -124,23 +122,16 @@ export async function peerLags(group: ControlGroup): Promise<{ master: string; l
   });
 }
 
-function gpuFigures(nodes: readonly NodeView[], used: number): ClusterMetricsReply["gpus"] {
-  const gpus = distinctGpus(nodes);
-  const utilization = sum(gpus.map(({ utilizationPercent }) => utilizationPercent));
+function gpuFigures(gpus: GpuSums, used: number): ClusterMetricsReply["gpus"] {
+  const { count, simulated, memoryBytes, memoryUsedBytes, utilizationPercent } = gpus;
   return {
-    total: gpus.length,
-    simulated: gpus.filter(({ simulated }) => simulated).length,
+    total: count,
+    simulated,
     used: Math.ceil(used),
-    memory_bytes: sum(gpus.map(({ memoryBytes }) => memoryBytes)),
-    memory_used_bytes: sum(gpus.map(({ memoryUsedBytes }) => memoryUsedBytes)),
-    utilization_percent: gpus.length === 0 ? 0 : round(utilization / gpus.length),
+    memory_bytes: memoryBytes,
+    memory_used_bytes: memoryUsedBytes,
+    utilization_percent: count === 0 ? 0 : round(utilizationPercent / count),
   };
-}
-
-function countBy(names: readonly string[]): Record<string, number> {
-  const counts: Record<string, number> = { ready: 0, suspect: 0 };
-  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
-  return counts;
 }
 
 function sum(values: readonly number[]): number {

@@ -1,5 +1,5 @@
-import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
-import type { JobIndex } from "@heddle/control/jobs/index/job-index";
+import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
+import type { ClusterMetricsReply } from "@heddle/contracts/api/cluster";
 import { usageAt } from "@heddle/control/jobs/records/account-changes";
 import type { JobsState } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
@@ -24,19 +24,19 @@ export class JobFigures {
   }
 
   /** All from the replicated state; only `scheduler` covers this master's own rounds. */
-  figures(nowMs: number): ClusterMetricsReply["jobs"] {
-    const { state, jobs } = this.#control;
+  *figures(nowMs: number): Steps<ClusterMetricsReply["jobs"]> {
+    const { state } = this.#control;
     const { rounds, starts, roundP50Ms, roundP99Ms } = this.#scheduling.cycles.figures();
+    const gpuHours: Record<string, number> = {};
+    yield* forEachInSteps(state.projects.values(), ({ name, usage }) => {
+      gpuHours[name] = usageAt(usage, nowMs).windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR;
+    });
     return {
-      by_state: countStates(state),
-      pending_by_reason: countReasons(this.#scheduling.plans.allBlockers()),
-      ...this.#waits.figures(),
-      gpus: gpuFigures(state, jobs),
-      gpu_hours: Object.fromEntries(
-        [...state.projects.values()].map(({ name, usage }) => {
-          return [name, usageAt(usage, nowMs).windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR];
-        }),
-      ),
+      by_state: yield* countStates(state),
+      pending_by_reason: yield* countReasons(this.#scheduling.plans.allBlockers()),
+      ...(yield* this.#waits.figures()),
+      gpus: yield* gpuFigures(this.#control),
+      gpu_hours: gpuHours,
       scheduler: {
         rounds,
         starts,
@@ -47,20 +47,24 @@ export class JobFigures {
   }
 }
 
-function countStates({ jobs }: JobsState): Record<string, number> {
+function* countStates({ jobs }: JobsState): Steps<Record<string, number>> {
   const counts: Record<string, number> = {};
-  for (const { state } of jobs.values()) counts[state] = (counts[state] ?? 0) + 1;
+  yield* forEachInSteps(jobs.values(), ({ state }) => {
+    counts[state] = (counts[state] ?? 0) + 1;
+  });
   return counts;
 }
 
 /** A job with several reasons counts under each. */
-function countReasons(blockers: ReadonlyMap<string, readonly Blocker[]>): Record<string, number> {
+function* countReasons(
+  blockers: ReadonlyMap<string, readonly Blocker[]>,
+): Steps<Record<string, number>> {
   const counts: Record<string, number> = {};
-  for (const list of blockers.values()) {
+  yield* forEachInSteps(blockers.values(), (list) => {
     for (const reason of new Set(list.map((blocker) => blocker.reason))) {
       counts[reason] = (counts[reason] ?? 0) + 1;
     }
-  }
+  });
   return counts;
 }
 
@@ -68,18 +72,18 @@ function countReasons(blockers: ReadonlyMap<string, readonly Blocker[]>): Record
  * Devices of nodes that take work. Idle: the free share. Fragmentation: the part of the free share
  * that is on partly used devices, where no whole-device task fits.
  */
-function gpuFigures(state: JobsState, index: JobIndex) {
+function* gpuFigures(control: ControlPlane): Steps<ClusterMetricsReply["jobs"]["gpus"]> {
   let total = 0;
   let free = 0;
   let broken = 0;
   let quarantined = 0;
   let simulated = 0;
-  for (const [id, node] of state.nodes) {
+  yield* forEachInSteps(control.state.nodes.values(), (node) => {
     quarantined += node.quarantined.length;
-    if (node.state !== "ready") continue;
-    const held = heldByDevice(state, index, id);
-    for (const { devices } of servingPlaces(index, node))
-      for (const at of devices) held.set(at, 1_000);
+    if (node.state !== "ready") return;
+    const held = heldByDevice(control, node.offer.id);
+    for (const { devices } of servingPlaces(control.jobs, node))
+      for (const at of devices) held.set(at, WHOLE_DEVICE_MILLI);
     const sick = new Set(node.quarantined.map(({ device }) => device));
     for (let device = 0; device < node.offer.gpuCount; device++) {
       if (sick.has(device)) continue;
@@ -89,7 +93,7 @@ function gpuFigures(state: JobsState, index: JobIndex) {
       free += left;
       if (left < WHOLE_DEVICE_MILLI) broken += left;
     }
-  }
+  });
   return {
     total: total / WHOLE_DEVICE_MILLI,
     held: (total - free) / WHOLE_DEVICE_MILLI,
@@ -100,9 +104,9 @@ function gpuFigures(state: JobsState, index: JobIndex) {
   };
 }
 
-function heldByDevice(state: JobsState, index: JobIndex, nodeId: string): Map<number, number> {
+function heldByDevice({ state, jobs }: ControlPlane, nodeId: string): Map<number, number> {
   const held = new Map<number, number>();
-  for (const key of index.tasksByNode.get(nodeId) ?? []) {
+  for (const key of jobs.tasksByNode.get(nodeId) ?? []) {
     const { devices, gpuMilli } = state.tasks.get(key)!;
     for (const device of devices) held.set(device, (held.get(device) ?? 0) + gpuMilli);
   }

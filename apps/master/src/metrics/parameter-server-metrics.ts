@@ -1,4 +1,5 @@
-import { Counter, type Registry } from "prom-client";
+import { ReadMetric } from "@heddle/observability/read-metric";
+import type { Registry } from "prom-client";
 import type { NodeDirectory, ParameterServerRefusals } from "../nodes/node-directory.ts";
 
 /** Parameter servers with a series of their own. */
@@ -13,19 +14,17 @@ export function exposeParameterServerMetrics(
   registry: Registry,
   directory: Pick<NodeDirectory, "nodes">,
 ): void {
-  new Counter({
-    name: "heddle_parameter_server_refusals_total",
-    help:
-      "What a parameter server refused: strangers (no token, or another), invalid (malformed, NaN, " +
-      `another plan) and stale (an attempt that is over). Up to ${MAX_SERVERS} servers.`,
-    labelNames: ["node", "name", "reason"],
-    registers: [registry],
-    collect() {
-      this.reset();
-      const told = directory.nodes().filter(({ refusals }) => refusals !== undefined);
-      for (const { id, name, refusals } of told.slice(0, MAX_SERVERS)) {
-        for (const reason of REASONS) this.inc({ node: id, name, reason }, refusals?.[reason]);
+  const name = "heddle_parameter_server_refusals_total";
+  const help =
+    "What a parameter server refused: strangers (no token, or another), invalid (malformed, NaN, " +
+    `another plan) and stale (an attempt that is over). Up to ${MAX_SERVERS} servers.`;
+  new ReadMetric(registry, { name, help, type: "counter" }, function* () {
+    let shown = 0;
+    for (const { id, name, refusals } of directory.nodes()) {
+      if (!refusals || shown++ >= MAX_SERVERS) continue;
+      for (const reason of REASONS) {
+        yield { labels: { node: id, name, reason }, value: refusals[reason] };
       }
-    },
+    }
   });
 }

@@ -1,5 +1,6 @@
 import type { DurationCounts } from "@heddle/consensus/thread/thread-counts";
-import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import { ReadMetric, type Sample } from "@heddle/observability/read-metric";
+import { Counter, Gauge, type Registry } from "prom-client";
 import type { ControlGroup, GroupStatus, RaftCounts } from "../control-plane/control-group.ts";
 import { peerLags } from "./cluster-metrics.ts";
 
@@ -93,37 +94,24 @@ export function exposeRaftMetrics(registry: Registry, group: ControlGroup): void
   });
   const fsync = "heddle_raft_append_fsync_seconds";
   const help = "Time of durable writes to the log.";
-  registry.registerMetric(new ReadHistogram(fsync, help, () => group.counts().appends));
+  new ReadMetric(registry, { name: fsync, help, type: "histogram" }, () =>
+    durationSamples(fsync, group.counts().appends),
+  );
 }
 
-/** A histogram whose counts are kept elsewhere: it is read, never observed. */
-class ReadHistogram extends Histogram {
-  readonly #name: string;
-  readonly #help: string;
-  readonly #read: () => DurationCounts;
-
-  constructor(name: string, help: string, read: () => DurationCounts) {
-    super({ name, help, registers: [] });
-    this.#name = name;
-    this.#help = help;
-    this.#read = read;
-  }
-
-  /** prom-client calls this for the text format. */
-  getForPromString() {
-    const { boundsSeconds, counts, sumSeconds } = this.#read();
-    let total = 0;
-    const buckets = counts.map((count, at) => {
-      total += count;
-      const le = boundsSeconds[at] ?? "+Inf";
-      return { metricName: `${this.#name}_bucket`, labels: { le }, value: total };
-    });
-    const values = [
-      ...buckets,
-      { metricName: `${this.#name}_sum`, labels: {}, value: sumSeconds },
-      { metricName: `${this.#name}_count`, labels: {}, value: total },
-    ];
-    const type = "histogram";
-    return Promise.resolve({ name: this.#name, help: this.#help, type, values, aggregator: "sum" });
-  }
+function durationSamples(
+  name: string,
+  { boundsSeconds, counts, sumSeconds }: DurationCounts,
+): Sample[] {
+  let total = 0;
+  const buckets = counts.map((count, at) => {
+    total += count;
+    const le = boundsSeconds[at] ?? "+Inf";
+    return { metricName: `${name}_bucket`, labels: { le }, value: total };
+  });
+  return [
+    ...buckets,
+    { metricName: `${name}_sum`, labels: {}, value: sumSeconds },
+    { metricName: `${name}_count`, labels: {}, value: total },
+  ];
 }

@@ -1,5 +1,13 @@
+import type { StepQueue } from "@heddle/base/async/step-queue";
+import { forEachInSteps, runToEnd, type Steps } from "@heddle/base/async/steps";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { NodeDirectory } from "../nodes/node-directory.ts";
+
+/** An engine's last report. */
+interface EngineTokens {
+  readonly prompt: number;
+  readonly generated: number;
+}
 
 /** Monotonic totals at one time. */
 interface Totals {
@@ -30,27 +38,31 @@ const WINDOW_SAMPLES = 10;
 export class Throughput {
   readonly #control: ControlPlane;
   readonly #directory: NodeDirectory;
+  readonly #queue: StepQueue;
   readonly #timer: NodeJS.Timeout;
+  #isSampling = false;
   /** By node and deployment: its engine's last report. */
-  #engines = new Map<string, { prompt: number; generated: number }>();
+  #engines = new Map<string, EngineTokens>();
   #promptTokens = 0;
   #generatedTokens = 0;
   #samples: { readonly atMs: number; readonly totals: Totals }[] = [];
 
-  constructor(control: ControlPlane, directory: NodeDirectory) {
+  /** Samples in the queue; `count` must run there too. */
+  constructor(control: ControlPlane, directory: NodeDirectory, queue: StepQueue) {
     this.#control = control;
     this.#directory = directory;
-    this.#sample();
-    this.#timer = setInterval(() => this.#sample(), SAMPLE_EVERY_MS);
+    this.#queue = queue;
+    runToEnd(this.#sample());
+    this.#timer = setInterval(() => void this.#sampleInTurns(), SAMPLE_EVERY_MS);
     this.#timer.unref();
   }
 
-  /** Tokens that the engines of this master's nodes have processed since they attached. */
+  /** Tokens that the engines of this master's nodes had processed at the last count. */
   tokens(): { readonly prompt: number; readonly generated: number } {
-    this.#countTokens();
     return { prompt: this.#promptTokens, generated: this.#generatedTokens };
   }
 
+  /** Up to the last count. */
   rates(): Rates {
     const first = this.#samples[0];
     const seconds = first ? (performance.now() - first.atMs) / 1000 : 0;
@@ -72,13 +84,35 @@ export class Throughput {
     clearInterval(this.#timer);
   }
 
-  #sample(): void {
+  /** Counts the tokens since the last count; one run at a time. */
+  *count(): Steps<void> {
+    const engines = new Map<string, EngineTokens>();
+    yield* forEachInSteps(this.#directory.nodes(), ({ id, replicas }) => {
+      for (const { deployment, load } of replicas) {
+        const key = `${id}\n${deployment}`;
+        const before = this.#engines.get(key) ?? { prompt: 0, generated: 0 };
+        this.#promptTokens += grown(before.prompt, load.promptTokens);
+        this.#generatedTokens += grown(before.generated, load.generatedTokens);
+        engines.set(key, { prompt: load.promptTokens, generated: load.generatedTokens });
+      }
+    });
+    this.#engines = engines;
+  }
+
+  async #sampleInTurns(): Promise<void> {
+    if (this.#isSampling) return;
+    this.#isSampling = true;
+    await this.#queue.run(() => this.#sample());
+    this.#isSampling = false;
+  }
+
+  *#sample(): Steps<void> {
+    yield* this.count();
     this.#samples.push({ atMs: performance.now(), totals: this.#totals() });
     if (this.#samples.length > WINDOW_SAMPLES) this.#samples.shift();
   }
 
   #totals(): Totals {
-    this.#countTokens();
     const counts = this.#control.group?.counts();
     const { proposals = 0, proposalsFailed = 0, proposalSeconds = 0 } = counts ?? {};
     return {
@@ -88,20 +122,6 @@ export class Throughput {
       proposalsDone: proposals - proposalsFailed,
       proposalSeconds,
     };
-  }
-
-  #countTokens(): void {
-    const engines = new Map<string, { prompt: number; generated: number }>();
-    for (const { id, replicas } of this.#directory.nodes()) {
-      for (const { deployment, load } of replicas) {
-        const key = `${id}\n${deployment}`;
-        const before = this.#engines.get(key) ?? { prompt: 0, generated: 0 };
-        this.#promptTokens += grown(before.prompt, load.promptTokens);
-        this.#generatedTokens += grown(before.generated, load.generatedTokens);
-        engines.set(key, { prompt: load.promptTokens, generated: load.generatedTokens });
-      }
-    }
-    this.#engines = engines;
   }
 }
 

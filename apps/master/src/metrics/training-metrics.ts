@@ -1,6 +1,10 @@
+import { SharedRun } from "@heddle/base/async/shared-run";
+import type { StepQueue } from "@heddle/base/async/step-queue";
+import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { JobRecord, ProgressRecord } from "@heddle/control/jobs/records/records";
-import { Gauge, type Registry } from "prom-client";
+import { ReadMetric, type Sample } from "@heddle/observability/read-metric";
+import type { Registry } from "prom-client";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 
@@ -49,34 +53,41 @@ export function exposeTrainingMetrics(
   registry: Registry,
   control: ControlPlane,
   progress: ProgressBook,
+  queue: StepQueue,
 ): void {
-  for (const { name, help, read } of FIGURES) {
-    new Gauge({
-      name: `heddle_training_${name}`,
-      help: `${help} Of each training job that runs, up to ${MAX_JOBS}.`,
-      labelNames: ["job", "name", "algorithm"],
-      registers: [registry],
-      collect() {
-        this.reset();
-        for (const { job, algorithm, latest } of shownJobs(control, progress)) {
-          const figure = read(latest, job);
-          if (typeof figure !== "number") continue;
-          this.set({ job: job.id, name: job.name, algorithm }, figure);
-        }
-      },
-    });
+  const shown = new SharedRun(queue, (inSteps) => inSteps(() => shownJobs(control, progress)));
+  for (const { name: figure, help: what, read } of FIGURES) {
+    const name = `heddle_training_${figure}`;
+    const help = `${what} Of each training job that runs, up to ${MAX_JOBS}.`;
+    new ReadMetric(registry, { name, help, type: "gauge" }, async () =>
+      samplesOf(await shown.get(), read),
+    );
   }
 }
 
-function shownJobs({ state, jobs }: ControlPlane, progress: ProgressBook) {
-  const shown: { job: JobRecord; algorithm: string; latest: ProgressRecord }[] = [];
-  for (const id of [...jobs.live].reverse()) {
+interface ShownJob {
+  readonly job: JobRecord;
+  readonly algorithm: string;
+  readonly latest: ProgressRecord;
+}
+
+function* samplesOf(jobs: readonly ShownJob[], read: Figure["read"]): Generator<Sample, void> {
+  for (const { job, algorithm, latest } of jobs) {
+    const value = read(latest, job);
+    if (typeof value !== "number") continue;
+    yield { labels: { job: job.id, name: job.name, algorithm }, value };
+  }
+}
+
+function* shownJobs({ state, jobs }: ControlPlane, progress: ProgressBook): Steps<ShownJob[]> {
+  const shown: ShownJob[] = [];
+  yield* forEachInSteps([...jobs.live].reverse(), (id) => {
+    if (shown.length === MAX_JOBS) return;
     const algorithm = state.specs.get(id)?.algorithm;
     const job = state.jobs.get(id);
     const seen = job && progress.of(job);
-    if (algorithm === undefined || !seen || isTerminal(job.state)) continue;
+    if (algorithm === undefined || !seen || isTerminal(job.state)) return;
     shown.push({ job, algorithm, latest: seen.latest });
-    if (shown.length === MAX_JOBS) break;
-  }
+  });
   return shown;
 }

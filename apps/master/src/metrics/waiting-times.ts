@@ -1,3 +1,4 @@
+import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import { comparePositions, type Position } from "@heddle/control/jobs/index/event-log";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { keepLatest, quantile } from "../orchestration/scheduling/cycle-metrics.ts";
@@ -22,12 +23,13 @@ export class WaitingTimes {
     this.#control = control;
   }
 
-  figures(): { readonly admission_ms: Quantiles; readonly start_ms: Quantiles } {
-    this.#readOn();
+  /** One run at a time. */
+  *figures(): Steps<{ readonly admission_ms: Quantiles; readonly start_ms: Quantiles }> {
+    yield* this.#readOn();
     return { admission_ms: quantilesOf(this.#admissionsMs), start_ms: quantilesOf(this.#startsMs) };
   }
 
-  #readOn(): void {
+  *#readOn(): Steps<void> {
     const { jobs, state } = this.#control;
     const { events } = jobs;
     // A restore may set the state back behind the position.
@@ -36,18 +38,18 @@ export class WaitingTimes {
       this.#admissionsMs = [];
       this.#startsMs = [];
     }
-    for (const event of events.after(this.#read)) {
+    yield* forEachInSteps(events.after(this.#read), (event) => {
       const { what, atMs } = event;
       this.#read = event;
-      if (what.type !== "job") continue;
+      if (what.type !== "job") return;
       const job = state.jobs.get(what.jobId);
-      if (!job) continue;
+      if (!job) return;
       const waitedMs = Math.max(0, atMs - job.submittedAtMs);
       if (what.from === "accepted" && what.state === "pending") {
         keepLatest(this.#admissionsMs, [waitedMs]);
       }
       if (what.state === "scheduled" && what.attempt === 1) keepLatest(this.#startsMs, [waitedMs]);
-    }
+    });
   }
 }
 

@@ -1,10 +1,11 @@
 import { AppError } from "@heddle/base/errors";
+import type { Model } from "@heddle/contracts/api/models";
 import type { ReasoningStyle } from "@heddle/contracts/engine";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { NodeDirectory, NodeView } from "../nodes/node-directory.ts";
-import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";
+import { servedContextTokens, viewModel } from "./model-view.ts";
 
 /** The registered models as a caller may see and call them. */
 export class ModelCatalog {
@@ -36,7 +37,7 @@ export class ModelCatalog {
     return model;
   }
 
-  list(key: ApiKeyRecord): ModelView[] {
+  list(key: ApiKeyRecord): Model[] {
     const nodes = this.#directory.nodes();
     const { deployments } = this.#control.state;
     const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
@@ -56,13 +57,13 @@ export class ModelCatalog {
     return told ?? (model.capabilities.includes("reasoning") ? "tagged" : undefined);
   }
 
-  view(id: string, key: ApiKeyRecord): ModelView {
+  view(id: string, key: ApiKeyRecord): Model {
     const model = this.resolve(id, key);
     return this.viewOf(model, this.#control.state.deployments.get(model.deployment));
   }
 
   /** A model that may have no deployment yet. */
-  viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): ModelView {
+  viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): Model {
     return this.#show(model, deployment, this.#directory.nodes());
   }
 
@@ -70,7 +71,7 @@ export class ModelCatalog {
     model: ModelRecord,
     deployment: DeploymentRecord | undefined,
     nodes: readonly NodeView[],
-  ): ModelView {
+  ): Model {
     const failures = failedReplicas(this.#control.state, model.deployment);
     return viewModel(model, deployment, nodes, { waitsFor: this.#waitsFor, failures });
   }

@@ -1,68 +1,8 @@
+import type { Model, ModelLineage, ModelReplica } from "@heddle/contracts/api/models";
 import type { ChatTemplateOrigin, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
-
-/** One model in GET /models: OpenAI's four members and the platform's own. */
-export interface ModelView {
-  readonly id: string;
-  readonly object: "model";
-  readonly created: number;
-  readonly owned_by: string;
-  readonly family: string;
-  /** The registered context, in tokens. */
-  readonly context_window: number;
-  /** The context of every ready replica, in tokens; null if unknown. */
-  readonly served_context_tokens: number | null;
-  /** The origin of the ready replicas' chat template; null if unknown. */
-  readonly chat_template: ChatTemplateOrigin | null;
-  readonly availability: string;
-  readonly intended_use: string;
-  readonly capabilities: readonly string[];
-  readonly backing: string;
-  readonly stand_in: boolean;
-  readonly deployment: string;
-  /** The inputs of a model that a job has trained; null for others. */
-  readonly lineage: LineageView | null;
-  /** The best phase of any replica; `unplaced` if there is none. */
-  readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
-  readonly replicas: readonly ReplicaView[];
-  /** What blocks a replica from being placed, and the reason of a permanent failure. */
-  readonly waiting_for: readonly string[];
-  readonly weights: {
-    readonly file: string;
-    readonly sources: readonly string[];
-    readonly sha256: string | null;
-    readonly license: string | null;
-  } | null;
-}
-
-export interface LineageView {
-  readonly job_id: string;
-  readonly job_name: string;
-  readonly project: string;
-  readonly attempt: number;
-  readonly algorithm: string;
-  readonly sha256: string;
-  readonly data_sha256: string | null;
-  readonly code_version: string | null;
-  readonly step: number | null;
-  readonly loss: number | null;
-}
-
-export interface ReplicaView {
-  readonly node: string;
-  readonly phase: string;
-  readonly pulled_bytes: number;
-  readonly total_bytes: number;
-  readonly message: string;
-  readonly running: number;
-  readonly waiting: number;
-  readonly engine: string | null;
-  readonly device: string | null;
-  readonly context_tokens: number | null;
-  readonly chat_template: ChatTemplateOrigin | null;
-}
 
 /** What prevents a deployment's replicas from serving. */
 interface HeldBack {
@@ -76,7 +16,7 @@ export function viewModel(
   deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
   { waitsFor, failures }: HeldBack,
-): ModelView {
+): Model {
   const held = nodes.flatMap(({ id, replicas }) =>
     replicas
       .filter(({ deployment }) => deployment === model.deployment)
@@ -117,12 +57,12 @@ export function viewModel(
 /**
  * Replicas of a deployment have the same file and options; those of an older worker report none.
  */
-function chatTemplateOf(replicas: readonly ReplicaView[]): ChatTemplateOrigin | null {
+function chatTemplateOf(replicas: readonly ModelReplica[]): ChatTemplateOrigin | null {
   const telling = replicas.find((replica) => replica.phase === "ready" && replica.chat_template);
   return telling?.chat_template ?? null;
 }
 
-function viewLineage(lineage: ModelLineageRecord): LineageView {
+function viewLineage(lineage: ModelLineageRecord): ModelLineage {
   const { jobId, jobName, project, attempt, algorithm, sha256 } = lineage;
   return {
     ...{ job_id: jobId, job_name: jobName, project, attempt, algorithm, sha256 },
@@ -143,7 +83,7 @@ export function servedContextTokens(replicas: readonly ReplicaStatus[]): number 
   return smallest;
 }
 
-export function viewReplica(node: string, replica: ReplicaStatus): ReplicaView {
+export function viewReplica(node: string, replica: ReplicaStatus): ModelReplica {
   return {
     node,
     phase: replica.phase,
@@ -165,9 +105,9 @@ function failureText({ nodeId, failure }: ReplicaRecord): string {
 }
 
 function statusOf(
-  replicas: readonly ReplicaView[],
+  replicas: readonly ModelReplica[],
   failures: readonly ReplicaRecord[],
-): ModelView["status"] {
+): Model["status"] {
   for (const phase of ["ready", "loading", "pulling", "failed"] as const) {
     if (replicas.some((replica) => replica.phase === phase)) return phase;
   }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { AppError, toAppError } from "@heddle/base/errors";
+import type { RegisterModelRequest } from "@heddle/contracts/api/models";
 import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
-import type { RegisterModelRequest } from "@heddle/contracts/models";
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";

@@ -27,16 +27,23 @@ export class AttachedNode {
   replicas: readonly ReplicaStatus[] = [];
   /** Report intervals of the master that have passed since the last heartbeat. */
   silentIntervals = 0;
-  /** Number of heartbeats so far, to detect the first one after a command. */
-  heartbeats = 0;
+  /** Increases with every heartbeat, to detect the first one after a command. */
+  heartbeats: number;
   #byDeployment: ReadonlyMap<string, ReplicaStatus> = new Map();
   #heartbeat: Heartbeat__Output | undefined;
 
-  constructor(register: Register__Output, link: WorkerLink | undefined, nowMs: number) {
+  /** `heartbeats` is at least the count of an earlier attachment of the same process. */
+  constructor(
+    register: Register__Output,
+    link: WorkerLink | undefined,
+    nowMs: number,
+    heartbeats = 0,
+  ) {
     this.register = register;
     this.link = link;
     this.attachedAtMs = nowMs;
     this.lastSeenMs = nowMs;
+    this.heartbeats = heartbeats;
   }
 
   get id(): string {
@@ -51,6 +58,10 @@ export class AttachedNode {
     this.lastSeenMs = nowMs;
     this.heartbeats += 1;
     this.silentIntervals = 0;
+  }
+
+  get hasReported(): boolean {
+    return this.#heartbeat !== undefined;
   }
 
   /** Why it does not work for this master's cluster or its leader; undefined if it does. */

@@ -1,14 +1,10 @@
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
+import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
+import { TlsIdentity } from "@heddle/pki/tls-identity";
 import { CALLERS } from "@heddle/rpc/callers";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import {
-  createAuthority,
-  requestCertificate,
-  signNode,
-} from "@heddle/rpc/pki/certificate-authority";
-import { NODE_ROLES, type NodeRole } from "@heddle/rpc/pki/node-name";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { attachMethod, packageDefinition, type RpcMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { fromStatus } from "@heddle/rpc/status";

@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
-import { Attachment } from "@heddle/rpc/node/attachment";
-import { Attachments } from "@heddle/rpc/node/attachments";
-import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
+import { Attachment } from "@heddle/node-agent/attachment";
+import { Attachments } from "@heddle/node-agent/attachments";
+import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import {
   clusterToken,
@@ -66,6 +66,24 @@ test("worker death before the first event: the call moves to another worker", as
   expect(cluster.link.stats().retries).toBe(1);
   controller.abort();
   await expect(pending).rejects.toMatchObject({ code: "cancelled" });
+});
+
+test("worker stall: a call without an event goes to the same process again", async () => {
+  await cluster.stopMaster();
+  // A worker is expected back for 30 intervals, which must exceed the keepalive's 15 s.
+  await cluster.startMaster({ heartbeatIntervalMs: 1_000 });
+  const worker = await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  const node = cluster.node("worker-1");
+  worker.kill("SIGSTOP");
+  const pending = cluster.start("m", "@tokens=3");
+  await eventually(() => cluster.link.stats().workerLost === 1, "its stream is dropped");
+  expect(cluster.link.directory.nodes()).toEqual([]);
+  worker.kill("SIGCONT");
+  const answer = await pending;
+  expect(deltaText(await collect(answer.events))).toBe(scriptedText(3));
+  expect(answer.node).toBe(node);
+  expect(cluster.link.stats()).toMatchObject({ started: 1, retries: 1, overloaded: 0 });
 });
 
 test("worker restart: the new process takes over the id; old answers are dropped", async () => {

@@ -1,8 +1,8 @@
 import { systemClock } from "@heddle/base/clock";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Health } from "@heddle/rpc/health";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { clusterService } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
@@ -19,7 +19,7 @@ export interface ClusterLinkOptions {
   readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly control: ControlPlane;
-  readonly logger: NodeLog;
+  readonly logger: Log;
   /** Receives the progress of running tasks from heartbeats. */
   readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
   /** The interval of the nodes' reports; 1,000 by default. */

@@ -1,5 +1,6 @@
-import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/cluster";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
+import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/api/cluster";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
@@ -7,6 +8,7 @@ import { deviceOf, diskOf, hostOf } from "./hosts.ts";
 import type { NodeView } from "./node-directory.ts";
 import { sharedStorageUsedGb, taskUses } from "./task-uses.ts";
 
+type Totals = ClusterResourcesReply["totals"];
 type NodeResources = ClusterResourcesReply["nodes"][number];
 type Amount = NodeResources["cpu_cores"];
 type GpuPool = NodeResources["gpus"][number];
@@ -17,38 +19,51 @@ interface Device {
   readonly pool: GpuPool;
 }
 
-/** A node's resources, and what it shares with other nodes of its machine. */
-interface Counted {
-  readonly node: NodeView;
+/** A node's resources, and its devices, which other nodes of its machine may share. */
+interface NodeAndDevices {
   readonly view: NodeResources;
   readonly devices: readonly Device[];
 }
 
 /**
- * Capacity, use and availability for jobs, per node and in total. The total counts what nodes of
- * one machine share once.
+ * Capacity, use and availability for jobs, in total. `onNode` gets those of each node, one a step.
+ * The total counts what nodes of one machine share once.
  */
-export function clusterResources(
+export function* clusterResources(
   nodes: readonly NodeView[],
   control: ControlPlane,
-): ClusterResourcesReply {
-  const counted = nodes.map((node) => nodeResources(node, control));
+  onNode: (view: NodeResources) => void = () => {},
+): Steps<Totals> {
+  const cpuCores = new SharedAmount();
+  const memoryBytes = new SharedAmount();
+  const localSsdBytes = new SharedAmount();
+  const devices = new Map<string, SharedDevice>();
+  const add = (node: NodeView) => {
+    const { view, devices: own } = nodeResources(node, control);
+    onNode(view);
+    cpuCores.add(hostOf(node), view.cpu_cores);
+    memoryBytes.add(hostOf(node), view.memory_bytes);
+    localSsdBytes.add(diskOf(node), view.local_ssd_bytes);
+    for (const { name, pool } of own) {
+      const known = devices.get(name);
+      if (known) known.merge(pool);
+      else devices.set(name, new SharedDevice(pool));
+    }
+  };
+  yield* forEachInSteps(nodes, add, 1);
+  const gpus = new GpuPools();
+  yield* forEachInSteps(devices.values(), (device) => gpus.add(device.pool()));
   return {
-    object: "cluster.resources",
-    timestamp: new Date().toISOString(),
-    totals: {
-      nodes: nodes.length,
-      cpu_cores: inAll(counted, "cpu_cores", hostOf),
-      memory_bytes: inAll(counted, "memory_bytes", hostOf),
-      local_ssd_bytes: inAll(counted, "local_ssd_bytes", diskOf),
-      gpus: mergePools(mergeDevices(counted.flatMap(({ devices }) => devices))),
-      shared_storage_gb: sharedStorage(control),
-    },
-    nodes: counted.map(({ view }) => view),
+    nodes: nodes.length,
+    cpu_cores: cpuCores.total(),
+    memory_bytes: memoryBytes.total(),
+    local_ssd_bytes: localSsdBytes.total(),
+    gpus: gpus.list(),
+    shared_storage_gb: sharedStorage(control),
   };
 }
 
-function nodeResources(node: NodeView, control: ControlPlane): Counted {
+function nodeResources(node: NodeView, control: ControlPlane): NodeAndDevices {
   const record = control.state.nodes.get(node.id);
   const tasks = taskUses(control, node.id);
   const uses = [...replicaUses(node, record, control), ...tasks];
@@ -73,10 +88,10 @@ function nodeResources(node: NodeView, control: ControlPlane): Counted {
     cpu_cores: of("cpu_cores", node.cpuCount, (node.cpuPercent / 100) * node.cpuCount),
     memory_bytes: of("memory_bytes", node.memoryBytes, node.memoryUsedBytes),
     local_ssd_bytes: of("local_ssd_bytes", node.diskBytes, node.diskUsedBytes),
-    gpus: mergePools(devices.map(({ pool }) => pool)),
+    gpus: poolsOf(devices),
     uses,
   };
-  return { node, view, devices };
+  return { view, devices };
 }
 
 type AmountField = "cpu_cores" | "memory_bytes" | "local_ssd_bytes";
@@ -174,29 +189,41 @@ function devicesOf(
   });
 }
 
-/** Merges reports of one device: it is in use if any node uses it. */
-function mergeDevices(devices: readonly Device[]): GpuPool[] {
-  return [...Map.groupBy(devices, ({ name }) => name).values()].flatMap((same) => {
-    const pools = same.map(({ pool }) => pool);
-    const [first] = pools;
-    if (!first || pools.length === 1) return pools;
-    const inUse = Math.min(
-      1,
-      pools.reduce((total, pool) => total + pool.in_use, 0),
-    );
-    const takesJobs = pools.some(({ available }) => available > 0);
-    const quarantined = Math.max(...pools.map((pool) => pool.quarantined));
-    return { ...first, in_use: inUse, available: takesJobs ? 1 - inUse : 0, quarantined };
-  });
+/** A device that several nodes may report: it is in use if any node uses it. */
+class SharedDevice {
+  readonly #first: GpuPool;
+  #inUse: number;
+  #quarantined: number;
+  /** Undefined while one node reports it. */
+  #takesJobs: boolean | undefined;
+
+  constructor(pool: GpuPool) {
+    this.#first = pool;
+    this.#inUse = pool.in_use;
+    this.#quarantined = pool.quarantined;
+  }
+
+  merge(pool: GpuPool): void {
+    this.#takesJobs = (this.#takesJobs ?? this.#first.available > 0) || pool.available > 0;
+    this.#inUse = Math.min(1, this.#inUse + pool.in_use);
+    this.#quarantined = Math.max(this.#quarantined, pool.quarantined);
+  }
+
+  pool(): GpuPool {
+    if (this.#takesJobs === undefined) return this.#first;
+    const available = this.#takesJobs ? 1 - this.#inUse : 0;
+    return { ...this.#first, in_use: this.#inUse, available, quarantined: this.#quarantined };
+  }
 }
 
 /** GPUs of one type and memory form a pool; simulated ones form their own. */
-function mergePools(pools: readonly GpuPool[]): GpuPool[] {
-  const merged = new Map<string, GpuPool>();
-  for (const pool of pools) {
+class GpuPools {
+  readonly #pools = new Map<string, GpuPool>();
+
+  add(pool: GpuPool): void {
     const key = `${pool.type}\n${pool.memory_bytes_each}\n${pool.simulated}`;
-    const known = merged.get(key);
-    merged.set(key, {
+    const known = this.#pools.get(key);
+    this.#pools.set(key, {
       ...pool,
       count: (known?.count ?? 0) + pool.count,
       in_use: rounded((known?.in_use ?? 0) + pool.in_use),
@@ -204,35 +231,49 @@ function mergePools(pools: readonly GpuPool[]): GpuPool[] {
       quarantined: (known?.quarantined ?? 0) + pool.quarantined,
     });
   }
-  return [...merged.values()].sort((a, b) => a.type.localeCompare(b.type));
+
+  list(): GpuPool[] {
+    return [...this.#pools.values()].sort((a, b) => a.type.localeCompare(b.type));
+  }
+}
+
+function poolsOf(devices: readonly Device[]): GpuPool[] {
+  const pools = new GpuPools();
+  for (const { pool } of devices) pools.add(pool);
+  return pools.list();
 }
 
 /**
- * Sums the amounts. Nodes with a common owner report the same capacity and use, which count once,
- * and divide what remains for jobs.
+ * The sum of an amount. Nodes with a common owner report the same capacity and use, which count
+ * once, and divide what remains for jobs.
  */
-function inAll(
-  counted: readonly Counted[],
-  field: AmountField,
-  ownerOf: (node: NodeView) => string,
-): Amount {
-  const owners = [...Map.groupBy(counted, ({ node }) => ownerOf(node)).values()];
-  const total = (of: keyof Amount, join: (values: readonly number[]) => number) =>
-    rounded(sum(owners.map((nodes) => join(nodes.map(({ view }) => view[field][of])))));
-  return {
-    offered: total("offered", largest),
-    in_use: total("in_use", sum),
-    available: total("available", sum),
-    measured: total("measured", largest),
-  };
-}
+class SharedAmount {
+  /** By owner: the largest capacity and use that a node of it reports. */
+  readonly #owners = new Map<string, Pick<Amount, "offered" | "measured">>();
+  readonly #total = { offered: 0, in_use: 0, available: 0, measured: 0 };
 
-function largest(values: readonly number[]): number {
-  return Math.max(...values);
-}
+  add(owner: string, { offered, in_use, available, measured }: Amount): void {
+    const before = this.#owners.get(owner) ?? { offered: 0, measured: 0 };
+    const now = {
+      offered: Math.max(before.offered, offered),
+      measured: Math.max(before.measured, measured),
+    };
+    this.#owners.set(owner, now);
+    this.#total.offered += now.offered - before.offered;
+    this.#total.measured += now.measured - before.measured;
+    this.#total.in_use += in_use;
+    this.#total.available += available;
+  }
 
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
+  total(): Amount {
+    const { offered, in_use, available, measured } = this.#total;
+    return {
+      offered: rounded(offered),
+      in_use: rounded(in_use),
+      available: rounded(available),
+      measured: rounded(measured),
+    };
+  }
 }
 
 /** To thousandths, the unit of shares and cores. */

@@ -1,7 +1,7 @@
 import type { Server } from "@grpc/grpc-js";
-import { createAuthority, requestCertificate } from "@heddle/rpc/pki/certificate-authority";
-import { joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
-import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import { createAuthority, requestCertificate } from "@heddle/pki/certificate-authority";
+import { joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
+import type { TlsIdentity } from "@heddle/pki/tls-identity";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
 import type { ControlGroup } from "../control-plane/control-group.ts";

@@ -4,11 +4,11 @@ import type { Certificates } from "@heddle/contracts/generated/heddle/v1/Certifi
 import type { JoinRequest__Output } from "@heddle/contracts/generated/heddle/v1/JoinRequest";
 import type { RenewRequest__Output } from "@heddle/contracts/generated/heddle/v1/RenewRequest";
 import type { JoinRecord } from "@heddle/control/state";
-import type { NodeLog } from "@heddle/rpc/node/log";
-import { type CertificateAuthority, signNode } from "@heddle/rpc/pki/certificate-authority";
-import { joinSecretId } from "@heddle/rpc/pki/join-token";
-import { NODE_NAME, NODE_ROLES, type NodeRole } from "@heddle/rpc/pki/node-name";
-import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import type { Log } from "@heddle/observability/logger";
+import { type CertificateAuthority, signNode } from "@heddle/pki/certificate-authority";
+import { joinSecretId } from "@heddle/pki/join-token";
+import { NODE_NAME, NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
+import type { TlsIdentity } from "@heddle/pki/tls-identity";
 import { enrollmentService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
@@ -21,7 +21,7 @@ export interface EnrollmentOptions {
   readonly authority: CertificateAuthority;
   readonly tls: TlsIdentity;
   readonly certificateLifetimeMs: number;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** Issues the nodes' certificates: the first for a join token, later ones for the previous one. */

@@ -1,12 +1,29 @@
+import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import type { GpuView, NodeView } from "./node-directory.ts";
 
-/** The GPUs of the nodes without duplicates; simulated ones belong to one worker each. */
-export function distinctGpus(nodes: readonly NodeView[]): GpuView[] {
+/** Sums over the GPUs of nodes. */
+export interface GpuSums {
+  readonly count: number;
+  readonly simulated: number;
+  readonly memoryBytes: number;
+  readonly memoryUsedBytes: number;
+  readonly utilizationPercent: number;
+}
+
+/** Counts each GPU once, by the last report; simulated ones belong to one worker each. */
+export function* sumDistinctGpus(nodes: readonly NodeView[]): Steps<GpuSums> {
   const found = new Map<string, GpuView>();
-  for (const node of nodes) {
+  yield* forEachInSteps(nodes, (node) => {
     for (const gpu of node.gpus) found.set(deviceOf(node, gpu), gpu);
-  }
-  return [...found.values()];
+  });
+  const sums = { simulated: 0, memoryBytes: 0, memoryUsedBytes: 0, utilizationPercent: 0 };
+  yield* forEachInSteps(found.values(), (gpu) => {
+    if (gpu.simulated) sums.simulated++;
+    sums.memoryBytes += gpu.memoryBytes;
+    sums.memoryUsedBytes += gpu.memoryUsedBytes;
+    sums.utilizationPercent += gpu.utilizationPercent;
+  });
+  return { count: found.size, ...sums };
 }
 
 /** An id of a device that is equal on every node that reports it. */

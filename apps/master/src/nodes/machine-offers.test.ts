@@ -1,5 +1,5 @@
 import { eventually } from "@heddle/base/testing/eventually";
-import { clusterResourcesReply } from "@heddle/contracts/cluster";
+import type { ClusterResourcesReply } from "@heddle/contracts/api/cluster";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { DEPLOYMENT, MODEL, replicaOn } from "../../test/fixtures.ts";
@@ -71,7 +71,7 @@ async function verdict(mib: number): Promise<unknown> {
 
 async function resources() {
   const { body } = await api.call("GET", "/cluster/resources");
-  return clusterResourcesReply.parse(body);
+  return body as ClusterResourcesReply;
 }
 
 test("one worker: jobs get the memory less the reserve and the replicas'", async () => {

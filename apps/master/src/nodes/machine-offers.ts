@@ -1,5 +1,5 @@
+import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import type { ReplicaStatus } from "@heddle/contracts/engine";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { NodeOffer } from "@heddle/control/jobs/records/records";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { NodeScalars } from "@heddle/scheduler/model";

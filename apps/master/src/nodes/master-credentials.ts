@@ -1,14 +1,14 @@
 import { AppError } from "@heddle/base/errors";
 import { readFlagFileIfThere } from "@heddle/base/flag-file";
 import type { SecretKeys } from "@heddle/base/secret-keys";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import { joinAny, type RunningCredentials } from "@heddle/node-agent/node-credentials";
+import type { Log } from "@heddle/observability/logger";
 import {
   type CertificateAuthority,
   requestCertificate,
   signNode,
-} from "@heddle/rpc/pki/certificate-authority";
-import { CertificateRenewal } from "@heddle/rpc/pki/certificate-renewal";
-import { joinAny, type RunningCredentials } from "@heddle/rpc/pki/node-credentials";
+} from "@heddle/pki/certificate-authority";
+import { CertificateRenewal } from "@heddle/pki/certificate-renewal";
 import {
   encryptAuthority,
   ensureAuthority,
@@ -16,8 +16,8 @@ import {
   readAuthority,
   readMaterial,
   writeMaterial,
-} from "@heddle/rpc/pki/tls-files";
-import { TlsIdentity, type TlsMaterial } from "@heddle/rpc/pki/tls-identity";
+} from "@heddle/pki/tls-files";
+import { TlsIdentity, type TlsMaterial } from "@heddle/pki/tls-identity";
 
 export interface MasterTlsOptions {
   readonly dataDirectory: string;
@@ -30,7 +30,7 @@ export interface MasterTlsOptions {
   readonly certificateLifetimeMs: number;
   /** The keys that encrypt this master's files. */
   readonly keys: SecretKeys;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** A master's credentials, and the authority that signs those of others. */

@@ -6,9 +6,9 @@ import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachRe
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { Log } from "@heddle/observability/logger";
+import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf, type NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
-import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 import { toStatus } from "@heddle/rpc/status";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { AttachedNode, SUSPECT_INTERVALS } from "./attached-node.ts";
@@ -42,7 +42,7 @@ export interface RegistryOptions {
   /** Receives the progress of running tasks from heartbeats. */
   readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
   readonly clock: Clock;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** The nodes attached to this master, by id: identity, last report, connection. */
@@ -62,6 +62,8 @@ export class NodeRegistry implements NodeDirectory {
   /** Initially the start of this master: before that no worker could attach. */
   #workerLeftAtMs: number;
   #closed: AppError | undefined;
+  /** Of all nodes: a node that attaches again continues from here, above its earlier count. */
+  #heartbeats = 0;
   workersLost = 0;
 
   constructor(options: RegistryOptions) {
@@ -210,7 +212,8 @@ export class NodeRegistry implements NodeDirectory {
       this.#remove(previous.node, previous.stream);
       previous.stream.end();
     }
-    const node = new AttachedNode(register, this.#linkOf(register), clock.monotonicMs());
+    const link = this.#linkOf(register);
+    const node = new AttachedNode(register, link, clock.monotonicMs(), this.#heartbeats);
     this.#nodes.set(register.nodeId, { node, stream });
     const { nodeId, name, address, version } = register;
     log.info({ node: nodeId, kind: register.kind, name, address, version }, "a node attached");
@@ -265,6 +268,7 @@ export class NodeRegistry implements NodeDirectory {
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     const before = node.refusesLeader;
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
+    this.#heartbeats += 1;
     this.#logRefusal(node, before);
     this.#index.update(node);
     const { progress, control } = this.#options;

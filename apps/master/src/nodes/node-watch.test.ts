@@ -1,7 +1,7 @@
 import type { ErrorCode } from "@heddle/base/errors";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
@@ -10,7 +10,7 @@ import type { GpuView, NodeView } from "./node-directory.ts";
 import { gpuTypeOf } from "./node-offer.ts";
 import { NodeWatch } from "./node-watch.ts";
 
-const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 const gpu: GpuView = {
   ...{ index: 0, uuid: "u", name: "NVIDIA H100 80GB HBM3", memoryBytes: 85e9, memoryUsedBytes: 0 },
   ...{ utilizationPercent: 0, temperatureCelsius: 0, powerWatts: 0, simulated: false, fault: "" },

@@ -4,7 +4,7 @@ import type { ControlCommand } from "@heddle/control/command";
 import { isStaleReading } from "@heddle/control/jobs/commands/devices";
 import { replicaKey } from "@heddle/control/jobs/records/records";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { SCALARS } from "@heddle/scheduler/cluster/units";
 import type { NodeScalars } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
@@ -18,7 +18,7 @@ export interface NodeWatchOptions {
   readonly control: ControlPlane;
   readonly directory: NodeDirectory;
   readonly clock: Clock;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** Silence after which a node is lost. */
   readonly nodeLostMs: number;
   /** How long a worker goes on without a renewal. */

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import { type JobsState, taskKey } from "@heddle/control/jobs/records/records";
-import type { NodeClaim } from "@heddle/rpc/pki/node-name";
+import type { NodeClaim } from "@heddle/pki/node-name";
 
 /** What a node may name in its calls: its own record, and the tasks assigned to it. */
 type Owners = Pick<JobsState, "nodes" | "servers" | "tasks">;

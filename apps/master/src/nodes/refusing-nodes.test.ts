@@ -1,7 +1,7 @@
 import { nextClusterId } from "@heddle/base/cluster-id";
 import { eventually } from "@heddle/base/testing/eventually";
-import { Attachments } from "@heddle/rpc/node/attachments";
-import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
+import { Attachments } from "@heddle/node-agent/attachments";
+import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { clusterToken, TestCluster } from "../../test/test-cluster.ts";
 import type { ControlGroup } from "../control-plane/control-group.ts";

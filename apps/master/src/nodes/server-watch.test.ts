@@ -1,11 +1,11 @@
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { beforeEach, expect, test } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import type { NodeView } from "./node-directory.ts";
 import { ServerWatch } from "./server-watch.ts";
 
-const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 
 let control: VolatileControl;
 let nodes: Map<string, NodeView>;

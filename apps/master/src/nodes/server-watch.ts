@@ -1,5 +1,5 @@
 import type { Clock } from "@heddle/base/clock";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
 import type { NodeDirectory, NodeView } from "./node-directory.ts";
@@ -9,7 +9,7 @@ export interface ServerWatchOptions {
   readonly control: ControlPlane;
   readonly directory: NodeDirectory;
   readonly clock: Clock;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** Silence after which a parameter server is lost: less than its workers' timeout. */
   readonly serverLostMs: number;
 }

@@ -1,4 +1,4 @@
-import type { ResourceUse } from "@heddle/contracts/cluster";
+import type { ResourceUse } from "@heddle/contracts/api/cluster";
 import { SCALARS } from "@heddle/scheduler/cluster/units";
 import type { NodeScalars } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";

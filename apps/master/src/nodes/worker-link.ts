@@ -4,9 +4,9 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { DeploymentSpec, EngineEvent, WeightsSpec } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { decodeEvent, encodeRequest } from "@heddle/rpc/inference-codec";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { encodeDeployment, encodeWeights } from "@heddle/rpc/node-codec";
 import { Peer } from "@heddle/rpc/peer";
 import { loadMethod, pullMethod, sessionMethod, unloadMethod } from "@heddle/rpc/proto";
@@ -38,7 +38,7 @@ export interface WorkerLinkOptions {
   readonly node: string;
   readonly address: string;
   readonly credentials: NodeCredentials;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** Called when the stream opens or closes and when a call has ended. */
   readonly onChange: () => void;
   readonly onLost: (calls: number) => void;

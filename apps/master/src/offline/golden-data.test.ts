@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { MasterGroup, masterProgram } from "../../test/master-group.ts";
 import { openStoppedMember } from "./stopped-member.ts";
 
-/** Made by `npm run golden:data` with the build of that version, never made anew. */
+/** Made by `npm run golden:data` with the build of that version, and never made again. */
 interface GoldenData {
   readonly version: number;
   readonly adminKey: string;

@@ -11,8 +11,8 @@ import { requestIdOf } from "../http/request-id.ts";
 const TEXT = { "content-type": "text/plain; charset=utf-8" };
 
 /**
- * Goes on where this master's memory does not hold the state: with a larger heap where there is one,
- * else with a server that tells what to do, until a signal ends it. The data directory is let go of.
+ * Continues where this master's memory does not hold the state, and releases the data directory.
+ * Restarts with a larger heap where possible; else serves errors with advice until a signal ends it.
  */
 export async function goOnWithoutMemory(
   { message: why }: AppError,
@@ -33,7 +33,7 @@ export async function goOnWithoutMemory(
   process.on("SIGTERM", end).on("SIGINT", end);
 }
 
-/** It lives, so that nobody starts it again and again; it is not ready, and every answer says why. */
+/** It is live, so that no supervisor restarts it in a loop, but not ready; every answer says why. */
 async function serveHalted(error: AppError, host: string, port: number): Promise<Server> {
   const server = createServer((request, response) => {
     const url = request.url ?? "/";

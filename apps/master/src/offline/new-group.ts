@@ -23,9 +23,9 @@ export interface NewGroup {
 }
 
 /**
- * Makes the files of a group of one that goes on from a known state. It is the
- * next incarnation of the cluster, and its nonce is new: no member of the group before is ever taken for
- * one of this one, and nodes that have heard of this one refuse that one. Returns the cluster's id.
+ * Makes the files of a group of one that continues from a known state; returns the cluster's id.
+ * - The group is the next incarnation of the cluster: nodes that know it refuse the previous one.
+ * - Its nonce is new, so no member of the previous group is taken for one of this group.
  */
 export async function makeNewGroup(group: NewGroup): Promise<string> {
   const { directory, before, name, address, last, machine, keys } = group;

@@ -1,24 +1,27 @@
-import { existsSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { AppError } from "@heddle/base/errors";
+import { pipeline } from "node:stream/promises";
+import { checkNewFile } from "@heddle/base/new-file";
 import { protectionText, type SecretKeys } from "@heddle/base/secret-keys";
 import { writeSnapshotFile } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import type { OfflineReport } from "./offline-report.ts";
 import { openStoppedMember } from "./stopped-member.ts";
 
-/** Writes the whole state of a stopped master to a file; returns what to tell of it. */
+/** Writes the whole state of a stopped master to a file. */
 export async function backupStopped(
   dataDirectory: string,
   file: string,
   keys: SecretKeys,
-): Promise<string> {
+): Promise<OfflineReport> {
   const path = resolve(file);
-  if (existsSync(path)) throw new AppError("conflict", `${path} exists. Give another --file.`);
+  checkNewFile(path);
   const member = await openStoppedMember(dataDirectory, keys);
   try {
     const { last, members, unconfirmed } = member.state;
     const { cluster } = member.identity;
-    // Nobody reads the configuration of a backup: what is made of it is a group of its own.
+    // The configuration of a backup is never read: a restore makes a group of its own.
     const meta = { ...last, cluster, detail: { members } };
     const draft = `${path}.tmp`;
     await writeSnapshotFile(nodeStorageFiles, draft, meta, member.machine.snapshot());
@@ -29,8 +32,21 @@ export async function backupStopped(
       unconfirmed > 0
         ? `\nThe last ${unconfirmed} entries were not known here to be committed; they are in it.`
         : "";
-    return `${path} holds the state of the cluster ${cluster} up to entry ${last.index} (${commands} commands, state ${hash}).${unsure}\n${protectionText(secretsKey)}`;
+    return {
+      record: {
+        ...{ file: path, cluster, index: last.index, term: last.term },
+        ...{ sha256: await digestOf(path), secrets_key: secretsKey ?? null },
+        ...{ unconfirmed_entries: unconfirmed, commands, state_hash: hash },
+      },
+      text: `${path} holds the state of the cluster ${cluster} up to entry ${last.index} (${commands} commands, state ${hash}).${unsure}\n${protectionText(secretsKey)}`,
+    };
   } finally {
     await member.close();
   }
+}
+
+async function digestOf(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(path), hash);
+  return hash.digest("hex");
 }

@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import {
   cpSync,
   existsSync,
@@ -13,11 +14,13 @@ import {
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { MasterGroup } from "../../test/master-group.ts";
 
 // The master's program on the files of one that was stopped.
 
 const MASTER = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const HEDDLE = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
 let group: MasterGroup;
 let copies = 0;
 
@@ -34,9 +37,12 @@ interface Ended {
   readonly text: string;
 }
 
-function master(...args: string[]): Promise<Ended> {
+const master = (...args: string[]) => program(MASTER, args);
+const cluster = (...args: string[]) => program(HEDDLE, ["cluster", ...args]);
+
+function program(path: string, args: readonly string[]): Promise<Ended> {
   return new Promise((resolve) => {
-    execFile(process.execPath, [MASTER, ...args], (error, stdout, stderr) => {
+    execFile(process.execPath, [path, ...args], (error, stdout, stderr) => {
       resolve({ code: error ? Number(error.code) : 0, text: stdout + stderr });
     });
   });
@@ -79,7 +85,7 @@ describe("a backup", { timeout: 180_000 }, () => {
     }
   });
 
-  it("of a directory that lost a part says what the master says, and so does a recovery", async () => {
+  it("of an incomplete directory fails with the master's error, as a recovery does", async () => {
     const lost = {
       "has an identity but no log: its content was lost": (control: string) =>
         rmSync(join(control, "wal"), { recursive: true }),
@@ -129,7 +135,7 @@ describe("a recovery", { timeout: 180_000 }, () => {
     expect(readFileSync(join(data, "control", "identity.json"), "utf8")).toBe(before);
   });
 
-  it("that was cut off before its last step keeps the master from starting, and can be run again", async () => {
+  it("that was cut off keeps the master from starting, and can be run again", async () => {
     const data = copy();
     await master("recover", "--data", data, "--yes");
     renameSync(join(data, "control"), join(data, "control.recovered"));
@@ -139,7 +145,7 @@ describe("a recovery", { timeout: 180_000 }, () => {
     expect(readdirSync(data)).toContain("control");
   });
 
-  it("of a running master's directory, of an empty one or of one without state is refused", async () => {
+  it("is refused for a running master's directory, an empty one or one without state", async () => {
     await group.start("master-1");
     const running = await master("recover", "--data", group.directory("master-1"), "--yes");
     expect(running).toEqual({ code: 5, text: expect.stringContaining("in use by the process") });
@@ -150,5 +156,37 @@ describe("a recovery", { timeout: 180_000 }, () => {
     const outer = await master("recover", "--data", group.folder, "--yes");
     expect(outer).toEqual({ code: 3, text: expect.stringContaining("master-1") });
     expect(await master("recover")).toMatchObject({ code: 2 });
+  });
+});
+
+describe("heddle cluster --data", { timeout: 180_000 }, () => {
+  it("-o json, yaml and name: one record of what was done", async () => {
+    const file = join(group.folder, "record.backup");
+    const backup = JSON.parse(
+      (await cluster("backup", "--data", copy(), file, "-o", "json")).text,
+    ) as Readonly<Record<string, unknown>>;
+    const { cluster: before, index } = backup;
+    const sha256 = createHash("sha256").update(readFileSync(file)).digest("hex");
+    expect(backup).toMatchObject({ file, sha256, secrets_key: null });
+    const data = join(group.folder, "record");
+    const restored = await cluster("restore", file, "--data", data, "-o", "yaml");
+    expect(parse(restored.text)).toMatchObject({
+      ...{ name: "master-1", data, restored_from: { cluster: before, index } },
+    });
+    const asked = await cluster("recover", "--data", data, "-o", "json");
+    const done = { done: false, name: "master-1", data, cluster: null, lost_masters: [] };
+    expect(asked.code).toBe(2);
+    expect(JSON.parse(asked.text)).toMatchObject(done);
+    const named = await cluster("recover", "--data", data, "--yes", "-o", "name");
+    expect(named).toEqual({ code: 0, text: "master-1\n" });
+  });
+
+  it("a backup to no directory, or over a file, names the path with its code", async () => {
+    const nowhere = join(group.folder, "nowhere", "a.backup");
+    const text = expect.stringContaining(`There is no directory ${join(group.folder, "nowhere")}.`);
+    expect(await cluster("backup", "--data", copy(), nowhere)).toEqual({ code: 2, text });
+    expect(await cluster("backup", nowhere)).toEqual({ code: 2, text });
+    const taken = await cluster("backup", join(group.directory("master-1"), "control"));
+    expect(taken).toEqual({ code: 5, text: expect.stringContaining("exists. Give another file") });
   });
 });

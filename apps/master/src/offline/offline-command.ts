@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
 import { backupStopped } from "./offline-backup.ts";
+import type { OfflineReport } from "./offline-report.ts";
 import { recoverGroup } from "./recover-group.ts";
 import { restoreBackup } from "./restore-backup.ts";
 
@@ -10,6 +11,7 @@ const USAGE = `Usage: heddle-master backup  --data DIR --file FILE
        heddle-master restore --data DIR --file FILE [--name NAME] [--address HOST:PORT]
        heddle-master recover --data DIR [--address HOST:PORT] [--yes]
 What is encrypted needs its key too: --secrets-key-file FILE
+--json prints a record for programs.
 `;
 /** What a command line that asks for nothing is answered with. */
 const USAGE_EXIT = 2;
@@ -18,25 +20,28 @@ type Flags = Readonly<
   Partial<
     Record<"data" | "file" | "name" | "address" | "secrets-key-file", string> & {
       yes: boolean;
+      json: boolean;
       help: boolean;
     }
   >
 >;
 
 const COMMANDS: Readonly<Record<string, (flags: Flags) => Promise<number>>> = {
-  backup: async (flags) => say(await backupStopped(dataOf(flags), fileOf(flags), keysOf(flags))),
+  backup: async (flags) =>
+    print(await backupStopped(dataOf(flags), fileOf(flags), keysOf(flags)), flags),
   restore: async (flags) => {
     const { name = "master-1", address = "127.0.0.1:8081" } = flags;
     const dataDirectory = dataOf(flags);
     const made = { file: fileOf(flags), dataDirectory, name, address, keys: keysOf(flags) };
-    return say(await restoreBackup(made));
+    return print(await restoreBackup(made), flags);
   },
   recover: async (flags) => {
     const { address, yes = false } = flags;
     const options = { dataDirectory: dataOf(flags), address, confirmed: yes, keys: keysOf(flags) };
-    const { done, text } = await recoverGroup(options);
-    if (done) return say(text);
-    process.stderr.write(`${text}\n`);
+    const outcome = await recoverGroup(options);
+    if (outcome.done) return print(outcome, flags);
+    if (flags.json) print(outcome, flags);
+    else process.stderr.write(`${outcome.text}\n`);
     return USAGE_EXIT;
   },
 };
@@ -64,8 +69,8 @@ export async function runOfflineCommand(args: readonly string[]): Promise<number
 function readFlags(args: readonly string[]): Flags {
   const text = { type: "string" } as const;
   const flag = { type: "boolean" } as const;
-  const told = { data: text, file: text, name: text, address: text, yes: flag, help: flag };
-  const options = { ...told, "secrets-key-file": text };
+  const texts = { data: text, file: text, name: text, address: text, "secrets-key-file": text };
+  const options = { ...texts, yes: flag, json: flag, help: flag };
   try {
     return parseArgs({ args: [...args], options, strict: true }).values;
   } catch (cause) {
@@ -87,7 +92,7 @@ function keysOf({ "secrets-key-file": file }: Flags): SecretKeys {
   return readSecretKeys(file ?? (process.env["HEDDLE_SECRETS_KEY_FILE"] || undefined), process.env);
 }
 
-function say(text: string): number {
-  process.stdout.write(`${text}\n`);
+function print({ record, text }: OfflineReport, { json }: Flags): number {
+  process.stdout.write(`${json ? JSON.stringify(record) : text}\n`);
   return 0;
 }

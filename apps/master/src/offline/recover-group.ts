@@ -1,11 +1,12 @@
 import { existsSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress } from "@heddle/base/member-address";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { makeNewGroup } from "./new-group.ts";
+import type { OfflineReport } from "./offline-report.ts";
 import { openStoppedMember, type StoppedMember } from "./stopped-member.ts";
 
 export interface RecoverOptions {
@@ -17,9 +18,8 @@ export interface RecoverOptions {
   readonly confirmed: boolean;
 }
 
-export interface RecoverOutcome {
+export interface RecoverOutcome extends OfflineReport {
   readonly done: boolean;
-  readonly text: string;
 }
 
 /**
@@ -35,8 +35,10 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
   let aside: string | undefined;
   try {
     const warning = consequences(member);
-    if (!confirmed)
-      return { done: false, text: `${warning}\nNothing was done. Give --yes to do it.` };
+    if (!confirmed) {
+      const text = `${warning}\nNothing was done. Give --yes to do it.`;
+      return { done: false, record: recordOf(member), text };
+    }
     const { name, cluster: before } = member.identity;
     const known = member.state.members.find((each) => each.name === name)?.address;
     const address = options.address ?? known ?? "";
@@ -51,7 +53,8 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
     aside = kept;
     await rename(paths.ready, paths.current);
     await nodeStorageFiles.syncDirectory(dataDirectory);
-    return { done: true, text: `${warning}\n${report(member, cluster, aside)}` };
+    const text = `${warning}\n${report(member, cluster, aside)}`;
+    return { done: true, record: recordOf(member, { cluster, aside }), text };
   } finally {
     await member.close(aside);
   }
@@ -88,8 +91,26 @@ export function checkNoRecoveryUnderWay(dataDirectory: string): void {
   throw new AppError("conflict", message);
 }
 
+function recordOf(
+  { identity, state, directory }: StoppedMember,
+  made?: { readonly cluster: string; readonly aside: string },
+): OfflineReport["record"] {
+  const { name, cluster } = identity;
+  return {
+    ...{ done: made !== undefined, name, data: dirname(directory), cluster: made?.cluster ?? null },
+    recovered_from: { cluster, index: state.last.index },
+    unconfirmed_entries: state.unconfirmed,
+    lost_masters: otherMasters({ identity, state }),
+    kept_in: made?.aside ?? null,
+  };
+}
+
+function otherMasters({ identity, state }: Pick<StoppedMember, "identity" | "state">): string[] {
+  return state.members.map(({ name }) => name).filter((name) => name !== identity.name);
+}
+
 function consequences({ identity, state }: StoppedMember): string {
-  const others = state.members.map(({ name }) => name).filter((name) => name !== identity.name);
+  const others = otherMasters({ identity, state });
   if (others.length === 0) {
     return `${identity.name} is the only master of its group, the cluster ${identity.cluster}; its log ends at entry ${state.last.index}. Nothing is lost, and it needs no recovery: start it. To recover gives it a new cluster id, and no more.`;
   }
@@ -98,7 +119,7 @@ function consequences({ identity, state }: StoppedMember): string {
     "To recover makes it a group of one, under a new cluster id, with the state that it has:",
     "- changes that only other masters had are lost, answered ones too;",
     `- the last ${state.unconfirmed} entries, which it did not know to be committed, are kept;`,
-    "- backups, and the numbers of entries, go on from here; other masters join anew, empty.",
+    "- backups, and the numbers of entries, go on from here; other masters join again, empty.",
   ];
   lines.push(
     `Never start ${others.join(" or ")} on the old data again: this group refuses them, but a majority of them would go on as the old one beside it. Empty their directories.`,

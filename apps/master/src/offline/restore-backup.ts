@@ -4,11 +4,12 @@ import { dirname, join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
 import type { SecretKeys } from "@heddle/base/secret-keys";
-import { keepAuthority, parseAuthority } from "@heddle/rpc/pki/tls-files";
+import { keepAuthority, parseAuthority } from "@heddle/pki/tls-files";
 import { readSnapshotChunks, readSnapshotMeta, snapshotKey } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { ControlMachine } from "../control-plane/raft/control-machine.ts";
 import { makeNewGroup } from "./new-group.ts";
+import type { OfflineReport } from "./offline-report.ts";
 
 export interface RestoreOptions {
   readonly file: string;
@@ -19,8 +20,8 @@ export interface RestoreOptions {
   readonly keys: SecretKeys;
 }
 
-/** Makes a new group of one master from a backup; returns what to tell of it. */
-export async function restoreBackup(options: RestoreOptions): Promise<string> {
+/** Makes a new group of one master from a backup. */
+export async function restoreBackup(options: RestoreOptions): Promise<OfflineReport> {
   const { dataDirectory, name, address, keys } = options;
   checkMemberName(name);
   checkMemberAddress(address);
@@ -72,11 +73,20 @@ function report(made: {
   readonly name: string;
   readonly dataDirectory: string;
   readonly machine: ControlMachine;
-}): string {
+}): OfflineReport {
+  const { meta, cluster, name, dataDirectory } = made;
   const { state, commands, hash } = made.machine.control;
-  return [
-    `${made.dataDirectory} holds a new cluster ${made.cluster} with one master, ${made.name}.`,
-    `Its state is that of the cluster ${made.meta.cluster} at entry ${made.meta.index}: ${commands} commands, ${state.keys.size} keys, ${state.models.size} models, state ${hash}.`,
-    `Start ${made.name} on it; further masters join it with empty directories.`,
-  ].join("\n");
+  const { size: keys } = state.keys;
+  const { size: models } = state.models;
+  const record = {
+    ...{ name, data: dataDirectory, cluster },
+    restored_from: { cluster: meta.cluster, index: meta.index },
+    ...{ commands, keys, models, state_hash: hash },
+  };
+  const lines = [
+    `${dataDirectory} holds a new cluster ${cluster} with one master, ${name}.`,
+    `Its state is that of the cluster ${meta.cluster} at entry ${meta.index}: ${commands} commands, ${keys} keys, ${models} models, state ${hash}.`,
+    `Start ${name} on it; further masters join it with empty directories.`,
+  ];
+  return { record, text: lines.join("\n") };
 }

@@ -26,9 +26,11 @@ export interface StoppedMember {
 }
 
 /**
- * Opens the data directory of a stopped master and reads all of its state. Rejects with `conflict`
- * where the master runs, with `not_found` where no master's state is, with `precondition_failed` where the key
- * with which it is encrypted is not here, with `server_error` where a part of it is gone or damaged.
+ * Opens the data directory of a stopped master and reads all of its state. Rejects with:
+ * - `conflict` where the master runs;
+ * - `not_found` where no master's state is;
+ * - `precondition_failed` where the key with which it is encrypted is absent;
+ * - `server_error` where a part of it is missing or damaged.
  */
 export async function openStoppedMember(
   dataDirectory: string,

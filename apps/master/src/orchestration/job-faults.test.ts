@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
-import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
+import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { readTestEvents } from "../../test/event-reader.ts";
 import { JobCluster } from "../../test/job-cluster.ts";

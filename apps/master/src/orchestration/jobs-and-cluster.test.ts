@@ -1,4 +1,4 @@
-import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
+import type { ClusterMetricsReply } from "@heddle/contracts/api/cluster";
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";

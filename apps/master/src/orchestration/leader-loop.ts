@@ -1,7 +1,7 @@
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { isActiveLeader } from "../control-plane/active-leader.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 
@@ -13,7 +13,7 @@ const MAX_WAIT_MS = 3_600_000;
 export interface LeaderLoopOptions {
   readonly control: ControlPlane;
   readonly clock: Clock;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** The loop's task, for the log. */
   readonly name: string;
   /** Pause between two steps, so that changes are handled together. */

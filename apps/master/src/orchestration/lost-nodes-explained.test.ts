@@ -1,3 +1,4 @@
+import { runToEnd } from "@heddle/base/async/steps";
 import type { ControlCommand } from "@heddle/control/command";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
@@ -81,6 +82,6 @@ test("explanation: a recovering job waits for the fence, then for a place", asyn
 
 test("metrics: simulated GPUs are included in the total", async () => {
   const { control, scheduling, atMs } = await lostNode({});
-  const { gpus } = new JobFigures(control, scheduling).figures(atMs);
+  const { gpus } = runToEnd(new JobFigures(control, scheduling).figures(atMs));
   expect(gpus).toMatchObject({ total: 4, simulated: 4 });
 });

@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "@heddle/base/clock";
 import { nextDueMs } from "@heddle/control/jobs/commands/clock";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import type { JobTimes } from "../config/config.ts";
 import { isActiveLeader } from "../control-plane/active-leader.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
@@ -16,7 +16,7 @@ import { schedulingStep } from "./scheduling/scheduling-step.ts";
 export interface OrchestrationOptions {
   readonly control: ControlPlane;
   readonly directory: NodeDirectory;
-  readonly logger: NodeLog;
+  readonly logger: Log;
   readonly times: JobTimes;
   readonly clock?: Clock | undefined;
 }

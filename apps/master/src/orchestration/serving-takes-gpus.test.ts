@@ -1,5 +1,5 @@
 import { eventually } from "@heddle/base/testing/eventually";
-import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
+import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
 import { afterEach, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 

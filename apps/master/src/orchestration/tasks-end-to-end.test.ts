@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
-import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
+import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
 import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 

@@ -4,8 +4,8 @@ import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/Artifa
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ControlState } from "@heddle/control/state";
+import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf } from "@heddle/rpc/credentials";
-import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 import { taskArtifactsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";

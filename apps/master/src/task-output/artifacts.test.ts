@@ -41,7 +41,7 @@ async function get(path: string, headers: Record<string, string> = {}, master = 
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
-test("are listed with size, digest and location once the job has succeeded", async () => {
+test("artifacts: are listed with size, digest and location once the job succeeded", async () => {
   await eventually(async () => {
     const answers = await Promise.all(
       cluster.masters.names.map(async (name) => (await get("", {}, name)).text()),
@@ -57,7 +57,7 @@ test("are listed with size, digest and location once the job has succeeded", asy
   expect(data[1]?.["sha256"]).toBe(sha256(Buffer.from("hello")));
 });
 
-test("are the same bytes from any master, with the digest as ETag", async () => {
+test("artifacts: are the same bytes from any master, with the digest as ETag", async () => {
   const texts = await Promise.all(
     cluster.masters.names.map(async (name) => {
       const reply = await get("/large.bin", {}, name);
@@ -70,14 +70,14 @@ test("are the same bytes from any master, with the digest as ETag", async () => 
   expect(new Set(texts).size).toBe(1);
 });
 
-test("are found by name and rank, also in folders, and empty ones", async () => {
+test("artifacts: are found by name and rank, also in folders, and empty ones", async () => {
   expect(await (await get("/sub%2Frank.txt")).text()).toBe("of 0\n");
   expect(await (await get("/sub%2Frank.txt?rank=1")).text()).toBe("of 1\n");
   const empty = await get("/empty");
   expect([empty.status, await empty.text()]).toEqual([200, ""]);
 });
 
-test("are resumed by Range, and not sent again to a client with the ETag", async () => {
+test("artifacts: are resumed by Range, and not sent again to a client with the ETag", async () => {
   const part = await get("/greeting.txt", { range: "bytes=1-2" });
   expect([part.status, part.headers.get("content-range"), await part.text()]).toEqual([
     ...[206, "bytes 1-2/5", "el"],
@@ -89,7 +89,7 @@ test("are resumed by Range, and not sent again to a client with the ETag", async
   expect([other.status, await other.text()]).toEqual([200, "hello"]);
 });
 
-test("that do not exist are 404 with a list of those that do", async () => {
+test("artifacts: an unknown one is 404 with a list of those that exist", async () => {
   const reply = await get("/none");
   expect(reply.status).toBe(404);
   expect(await reply.json()).toMatchObject({
@@ -101,7 +101,7 @@ test("that do not exist are 404 with a list of those that do", async () => {
   expect((await get("/..%2F..%2Ftask.json")).status).toBe(404);
 });
 
-test("that were changed on the disk are refused", async () => {
+test("artifacts: one that was changed on the disk is refused", async () => {
   const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
   expect(readdirSync(kept)).toContain("greeting.txt");
   writeFileSync(join(kept, "greeting.txt"), "jello");
@@ -112,7 +112,7 @@ test("that were changed on the disk are refused", async () => {
   expect(await (await get("/greeting.txt")).text()).toBe("hello");
 });
 
-test("refuse a range that was changed on the disk, and serve the rest", async () => {
+test("artifacts: a range that was changed on the disk is refused, the rest is served", async () => {
   const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
   const large = join(kept, "large.bin");
   const left = readFileSync(large);
@@ -149,7 +149,7 @@ test("refuse a range that was changed on the disk, and serve the rest", async ()
   expect(await range(at - 2, at + 2)).toEqual(left.subarray(at - 2, at + 2));
 });
 
-test("a range of a small artifact that was changed on the disk is refused", async () => {
+test("artifacts: a range of a small one that was changed on the disk is refused", async () => {
   const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
   writeFileSync(join(kept, "greeting.txt"), "hellO");
   expect((await get("/greeting.txt", { range: "bytes=0-1" })).status).toBe(500);
@@ -157,7 +157,7 @@ test("a range of a small artifact that was changed on the disk is refused", asyn
   expect(await (await get("/greeting.txt", { range: "bytes=0-1" })).text()).toBe("he");
 });
 
-test("of a failed task are not kept; invalid names fail their task", async () => {
+test("artifacts: those of a failed task are not kept; invalid names fail their task", async () => {
   const failed = await cluster.submit({
     ...{ name: "fails", resources },
     command: "echo x > $HEDDLE_ARTIFACT_DIR/x; exit 3",
@@ -174,7 +174,7 @@ test("of a failed task are not kept; invalid names fail their task", async () =>
   expect(failure?.message).toMatch(/"a:b" is no name for one/);
 });
 
-test("outlive their worker's process; an error names it while it is away", async () => {
+test("artifacts: outlive their worker's process; an error names it while it is away", async () => {
   await cluster.end("worker-1", "SIGKILL");
   let text = "";
   await eventually(async () => {
@@ -191,7 +191,7 @@ test("outlive their worker's process; an error names it while it is away", async
   await eventually(async () => (await get("/greeting.txt")).status === 200, "it is back");
 });
 
-test("of a worker lost with its disk come from the second copy", async () => {
+test("artifacts: those of a worker lost with its disk come from the second copy", async () => {
   await cluster.startWorker("worker-2", { artifactReplica: replica() });
   await cluster.takesJobs("worker-2");
   const lost = await cluster.submit({

@@ -10,12 +10,12 @@ test.each([
   ["bytes=99-99", { offset: 99, maxBytes: 1 }],
   ["bytes=100-", "unsatisfiable"],
   ["bytes=-0", "unsatisfiable"],
-])("%s of 100 bytes is %j", (header, range) => {
+])("byte range: %s of 100 bytes is %j", (header, range) => {
   expect(byteRange(header, 100)).toEqual(range);
 });
 
 test.each([undefined, "", "bytes=-", "bytes=5-3", "bytes=0-1,3-4", "lines=1-2", "bytes=a-b"])(
-  "%j asks for all of it",
+  "byte range: %j asks for all of it",
   (header) => {
     expect(byteRange(header, 100)).toBeUndefined();
   },

@@ -1,6 +1,6 @@
 import { toAppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { readLogMethod } from "@heddle/rpc/proto";
 import { type LogName, logFileOf } from "./log-name.ts";
@@ -23,7 +23,7 @@ export interface LogRepairOptions {
   readonly credentials: NodeCredentials;
   /** The other masters, then the task's worker if it is attached. */
   sources(name: LogName): readonly LogSource[];
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /**

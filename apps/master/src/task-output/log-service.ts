@@ -4,8 +4,8 @@ import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import { type JobsState, taskKey } from "@heddle/control/jobs/records/records";
+import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf } from "@heddle/rpc/credentials";
-import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 import { taskLogsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import { checkOwnsNode } from "../nodes/ownership.ts";
@@ -105,11 +105,11 @@ export class LogService {
     const job = jobs.get(jobId);
     if (!job) return;
     if (attempt > job.attempt) {
-      throw new AppError("unavailable", `this master has not heard of attempt ${attempt} yet`);
+      throw new AppError("unavailable", `this master does not know attempt ${attempt} yet`);
     }
     const task = tasks.get(taskKey(jobId, attempt, rank));
     if (!task || incarnation <= (task.incarnation ?? 0)) return;
-    const message = `this master has not heard of incarnation ${incarnation} of rank ${rank} yet`;
+    const message = `this master does not know incarnation ${incarnation} of rank ${rank} yet`;
     throw new AppError("unavailable", message);
   }
 

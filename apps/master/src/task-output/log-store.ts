@@ -1,7 +1,7 @@
 import { mkdir, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
 import { type LogName, logFileName, parseFileName } from "./log-name.ts";
 
@@ -17,7 +17,7 @@ export interface LogStoreOptions {
   readonly maxAgeMs: number;
   /** Pause between two syncs, so that pieces become durable in groups. */
   readonly syncPauseMs?: number | undefined;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** What one master has of a log. */

@@ -1,7 +1,7 @@
 import type { PushArgument, PushResult } from "@heddle/parameters/data-plane/push-announcement";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
+import type { TlsMaterial } from "@heddle/pki/tls-identity";
 import type { PlainCredentials } from "@heddle/rpc/credentials";
-import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 
 export interface ShardFigures {
   readonly version: number;

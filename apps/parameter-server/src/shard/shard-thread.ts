@@ -84,7 +84,7 @@ const api: ShardApi = {
     return clock;
   },
   checkpoint: async ({ path, version }, signal) => {
-    const { release } = await shard.readAt(version, signal);
+    const release = await shard.readAt(version, signal);
     try {
       return { version, ...(await writePiece(path, pieceBytes(shard.spec, slab, version))) };
     } finally {

@@ -11,6 +11,9 @@ import { SlabFill } from "./slab-fill.ts";
 import { type GateRelease, UpdateGate } from "./update-gate.ts";
 import { type PendingPush, UpdateRound } from "./update-round.ts";
 
+/** How long a shard makes no progress before a checkpoint takes it to lag behind the others. */
+const LAG_MS = 2_000;
+
 /** Adds this shard's part of a squared norm to the others', in bsp; returns the total. */
 export type ExchangeNorm = (
   spec: ShardSpec,
@@ -155,19 +158,36 @@ export class Shard {
     return { version: this.version, release };
   }
 
-  /** As `read`, at exactly this version. Rejects when it has passed. */
-  async readAt(
-    version: number,
-    signal: AbortSignal,
-  ): Promise<{ readonly version: number; readonly release: GateRelease }> {
+  /**
+   * As `read`, for a checkpoint of this version. Rejects with `conflict` when it has passed, or when
+   * the shard lags: it has less, and no part is on its way. Where each part is an update by itself, a
+   * shard that lags is read as it is: it lacks parts of a worker that was lost between two shards.
+   */
+  async readAt(version: number, signal: AbortSignal): Promise<GateRelease> {
     const limited = AbortSignal.any([signal, this.#closed.signal]);
-    const release = await this.#gate.read(() => this.#ready && this.version >= version, limited);
-    if (this.version === version) return { version, release };
-    release();
-    throw new AppError(
-      "conflict",
-      `the shard has version ${this.version}: it is too late for a checkpoint of ${version}`,
-    );
+    let isLagging = false;
+    let seen = this.version;
+    const watch = setInterval(() => {
+      isLagging = this.version === seen && this.#next() === undefined;
+      seen = this.version;
+      if (isLagging) this.#gate.changed();
+    }, LAG_MS);
+    try {
+      const may = () => this.#ready && (this.version >= version || isLagging);
+      const release = await this.#gate.read(may, limited);
+      const isBsp = this.#spec.consistency.kind === "bsp";
+      if (this.version === version || (this.version < version && !isBsp)) return release;
+      release();
+    } finally {
+      clearInterval(watch);
+    }
+    const { shard } = this.#spec;
+    const why =
+      this.version > version
+        ? "it is too late"
+        : "a worker was lost before it had pushed its part here, and has not returned or left";
+    const message = `shard ${shard} has version ${this.version} and cannot write a checkpoint of ${version}: ${why}`;
+    throw new AppError("conflict", message);
   }
 
   /**

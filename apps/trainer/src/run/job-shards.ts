@@ -151,9 +151,9 @@ export class JobShards {
     if (orders.rank === 0) await this.#openOnce();
     else await this.#await(({ ready }) => ready);
     const { spec, credentials, signal } = this.#access;
-    const { host } = orders;
-    const { incarnation } = orders;
-    const options = { spec, credentials, signal, rank: this.#place.node, incarnation, host };
+    const { host, incarnation, socketDirectory } = orders;
+    const place = { rank: this.#place.node, incarnation, host, socketDirectory };
+    const options = { spec, credentials, signal, ...place };
     const groups = Array.from({ length: fragmentsOf(spec) }, (_, i) => this.#group(i));
     const [group] = groups;
     if (!group) throw new Error("a job has no fragment");

@@ -33,9 +33,9 @@ beforeEach(async () => {
 afterEach(() => cluster.endTrainers());
 afterAll(() => cluster.close());
 
-/** Several seconds of small rounds, with a stateful optimizer, so that it can be interrupted. */
+/** A hundred small rounds, with a stateful optimizer: enough to interrupt it after some of them. */
 const config = () => ({
-  ...{ ...TINY_MODEL, data: text, total_steps: 2_000, local_steps: 10, optimizer: "adamw" },
+  ...{ ...TINY_MODEL, data: text, total_steps: 1_000, local_steps: 10, optimizer: "adamw" },
 });
 
 const newJob = () => cluster.job("weave", config(), servers);
@@ -244,7 +244,7 @@ test("stale attempt: is fenced and counted, and adds nothing", async () => {
 
 test("ppo resume: environments, random numbers and moments continue bit by bit", async () => {
   const normalized = { normalize_observations: true, normalize_rewards: true };
-  const ppo = { total_timesteps: 20_480, num_steps: 64, seed: 3, ...normalized };
+  const ppo = { total_timesteps: 10_240, num_steps: 64, seed: 3, ...normalized };
   const unbroken = cluster.job("ppo", ppo, servers).start();
   await unbroken.succeeded();
   const job = cluster.job("ppo", ppo, servers);

@@ -1,10 +1,8 @@
-import type { Server, ServerWritableStream } from "@grpc/grpc-js";
+import type { ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
 import { callerOf } from "@heddle/rpc/credentials";
-import { taskArtifactsService } from "@heddle/rpc/proto";
-import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";
 import { checkedId } from "../tasks/records/task-plan.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
@@ -12,20 +10,13 @@ import type { OpenedFile } from "./replica.ts";
 
 type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
 
-/** Serves TaskArtifacts of proto/tasks.proto: the artifacts of this worker's tasks. */
-export function serveArtifacts(server: Server, store: ArtifactStore): void {
-  server.addService(taskArtifactsService, {
-    read: (stream: ReadStream) => {
-      // Other workers must ask the masters, which check permissions.
-      if (callerOf(stream).role !== "master") {
-        stream.emit("error", toStatus(new AppError("permission_denied", "this is for masters")));
-        return;
-      }
-      writeAll(stream, chunksOf(store, stream.request)).catch((error: unknown) =>
-        stream.emit("error", toStatus(error)),
-      );
-    },
-  });
+/** Answers a read of an artifact of this worker's tasks; masters alone may read. */
+export async function sendArtifact(stream: ReadStream, store: ArtifactStore): Promise<void> {
+  // Other workers must ask the masters, which check permissions.
+  if (callerOf(stream).role !== "master") {
+    throw new AppError("permission_denied", "this is for masters");
+  }
+  await writeAll(stream, chunksOf(store, stream.request));
 }
 
 async function* chunksOf(

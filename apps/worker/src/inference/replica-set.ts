@@ -8,7 +8,7 @@ import type {
   ReplicaStatus,
   WeightsSpec,
 } from "@heddle/contracts/engine";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import type { EnginePorts } from "./engine-ports.ts";
 import {
   type EventListener,
@@ -25,12 +25,12 @@ const maxReplicas = 64;
 export class ReplicaSet {
   readonly #ports: EnginePorts;
   readonly #defaults: EngineOptions;
-  readonly #log: NodeLog;
+  readonly #log: Log;
   readonly #onChange: () => void;
   readonly #replicas = new Map<string, Replica>();
 
   /** `defaults` fill the engine options that a deployment leaves open. */
-  constructor(ports: EnginePorts, defaults: EngineOptions, log: NodeLog, onChange: () => void) {
+  constructor(ports: EnginePorts, defaults: EngineOptions, log: Log, onChange: () => void) {
     this.#ports = ports;
     this.#defaults = defaults;
     this.#log = log;

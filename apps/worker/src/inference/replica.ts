@@ -12,7 +12,7 @@ import type {
   ReplicaStatus,
   SubmitOptions,
 } from "@heddle/contracts/engine";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { emptyLoad } from "@heddle/rpc/node-codec";
 import type { EnginePorts, PullState } from "./engine-ports.ts";
 
@@ -63,7 +63,7 @@ export type EventListener = (event: EngineEvent) => void;
 export class Replica {
   readonly spec: DeploymentSpec;
   readonly #ports: EnginePorts;
-  readonly #log: NodeLog;
+  readonly #log: Log;
   readonly #onChange: () => void;
   readonly #closing = new AbortController();
   readonly #backoff = new Backoff(restartBackoff);
@@ -89,7 +89,7 @@ export class Replica {
   constructor(
     spec: DeploymentSpec,
     ports: EnginePorts,
-    log: NodeLog,
+    log: Log,
     onChange: () => void,
     before?: FailedTries,
   ) {

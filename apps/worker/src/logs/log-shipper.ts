@@ -5,8 +5,8 @@ import type { AppError } from "@heddle/base/errors";
 import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { shipLogsMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
@@ -42,7 +42,7 @@ export interface LogShipperOptions {
   onShipped(shipped: ShippedLog, master: string): void;
   /** Resolves when the master may be contacted: not while it is removed from its group. */
   whileRemoved(signal: AbortSignal): Promise<void>;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** The progress of one log at one master. */

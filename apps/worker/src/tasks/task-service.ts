@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Server, ServerWritableStream } from "@grpc/grpc-js";
+import type { ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
@@ -8,15 +8,12 @@ import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { Attachments } from "@heddle/node-agent/attachments";
+import type { UserRange } from "@heddle/node-agent/offer-flags";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { Attachments } from "@heddle/rpc/node/attachments";
-import type { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
-import type { NodeLog } from "@heddle/rpc/node/log";
-import type { UserRange } from "@heddle/rpc/node/offer-flags";
-import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
-import { toStatus } from "@heddle/rpc/status";
+import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import type { TaskLog } from "@heddle/storage/task-log";
-import { serveArtifacts } from "../artifacts/artifact-service.ts";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import type { ArtifactReplica } from "../artifacts/replica.ts";
 import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
@@ -71,7 +68,7 @@ export interface TaskServiceOptions {
   readonly replica?: ArtifactReplica | undefined;
   readonly maxCopyBytes: number;
   gpus(): readonly Gpu[];
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 interface Opened {
@@ -183,20 +180,9 @@ export class TaskService {
     return this.#sessions.refusal;
   }
 
-  addTo(server: Server): void {
-    server.addService(workerTasksService, {
-      session: (stream: TaskSessionStream) => this.#sessions.serve(stream),
-    });
-    serveArtifacts(server, this.#options.artifacts);
-    server.addService(taskLogsService, {
-      ship: (stream: { emit(event: "error", error: unknown): void }) => {
-        const message = "a worker takes no logs: ship them to a master";
-        stream.emit("error", toStatus(new AppError("invalid_value", message)));
-      },
-      read: (stream: ServerWritableStream<LogRange__Output, LogChunk>) => {
-        this.#read(stream).catch((error: unknown) => stream.emit("error", toStatus(error)));
-      },
-    });
+  /** Serves a leader's stream of commands until it ends. */
+  serveSession(stream: TaskSessionStream): void {
+    this.#sessions.serve(stream);
   }
 
   #prune(): void {
@@ -313,7 +299,8 @@ export class TaskService {
     return { present, majority: Math.floor(present.length / 2) + 1 };
   }
 
-  async #read(stream: ServerWritableStream<LogRange__Output, LogChunk>): Promise<void> {
+  /** Writes the requested part of a task's log. */
+  async readLog(stream: ServerWritableStream<LogRange__Output, LogChunk>): Promise<void> {
     const { file, offset, maxBytes } = stream.request;
     const id = checkedId(file?.task);
     const name = TASK_STREAMS.find((each) => each === file?.stream);
@@ -330,7 +317,6 @@ export class TaskService {
       left -= Math.max(1, data.byteLength);
       if (complete) break;
     }
-    stream.end();
   }
 }
 

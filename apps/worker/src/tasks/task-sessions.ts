@@ -6,7 +6,7 @@ import type { SessionHello__Output } from "@heddle/contracts/generated/heddle/v1
 import type { TaskCommand__Output } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
 import type { TaskReport } from "@heddle/contracts/generated/heddle/v1/TaskReport";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { toStatus } from "@heddle/rpc/status";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { checkedId, keyOf, planOf } from "./records/task-plan.ts";
@@ -28,13 +28,13 @@ const refusalMs = 10_000;
 export class TaskSessions {
   readonly #table: TaskTable;
   readonly #lease: LeaseKeeper;
-  readonly #log: NodeLog;
+  readonly #log: Log;
   #current: TaskSession | undefined;
   /** The latest refusal of a leader. */
   #refusal = "";
   #openAtMs = performance.now();
 
-  constructor(table: TaskTable, lease: LeaseKeeper, log: NodeLog) {
+  constructor(table: TaskTable, lease: LeaseKeeper, log: Log) {
     this.#table = table;
     this.#lease = lease;
     this.#log = log;

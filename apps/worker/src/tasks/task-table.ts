@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
 import type { CheckpointCopies } from "./checkpoints/checkpoint-copies.ts";
@@ -45,7 +45,7 @@ export interface TaskTableOptions {
     readonly simulated: boolean;
     readonly fault: string;
   }[];
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 export type TaskChange = "phase" | "progress" | "output";

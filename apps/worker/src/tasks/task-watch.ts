@@ -74,7 +74,7 @@ export class TaskWatch {
     this.#memoryAtMs = nowMs;
     const used = (await handle.usage()).memoryBytes;
     if (used <= memoryBytes) return undefined;
-    const message = `it used ${gigabytes(used)} of the ${gigabytes(memoryBytes)} that it asked for: ${outOfMemoryAdvice}`;
+    const message = `it used ${sizeText(used)} of the ${sizeText(memoryBytes)} that it asked for: ${outOfMemoryAdvice}`;
     return { reason: "OutOfMemory", message };
   }
 
@@ -97,10 +97,10 @@ async function diskViolation(
   { root, name }: TaskDirectory,
   diskBytes: number,
 ): Promise<string | undefined> {
-  const asked = `the ${gigabytes(diskBytes)} of disk that it asked for`;
+  const asked = `the ${sizeText(diskBytes)} of disk that it asked for`;
   try {
     const used = await diskUseBeneath(root, name, maxCountedEntries);
-    return used > diskBytes ? `it wrote ${gigabytes(used)} of ${asked}` : undefined;
+    return used > diskBytes ? `it wrote ${sizeText(used)} of ${asked}` : undefined;
   } catch (error) {
     if (!(error instanceof AppError)) return undefined;
     return `it wrote more than can be counted for ${asked} (${error.message})`;
@@ -111,6 +111,6 @@ function seconds(ms: number): string {
   return `${ms / 1000} s`;
 }
 
-function gigabytes(bytes: number): string {
-  return `${(bytes / 1e9).toFixed(2)} GB`;
+function sizeText(bytes: number): string {
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(2)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
 }

@@ -3,12 +3,11 @@ import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
 import { isLoopback, splitHostPort } from "@heddle/base/network-address";
-import type { JoinTokenSpec } from "@heddle/client/resources/cluster";
-import type { IssuedJoinToken } from "@heddle/client/views";
+import type { IssuedJoinToken, JoinTokenSpec } from "@heddle/contracts/api/cluster";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
 import { fieldsOf, recordsOf, textOf } from "../../http/json-fields.ts";
-import { printRecord } from "../../output/rows.ts";
+import { isRecordFormat, printRecord } from "../../output/rows.ts";
 
 interface AddFlags {
   readonly address: string;
@@ -47,7 +46,7 @@ export async function addMaster(command: Command): Promise<number> {
     ...(isEncrypted ? ["--secrets-key-file", secretsKeyFile] : []),
     ...["--data", directory],
   ];
-  if (format === "json" || format === "yaml") {
+  if (isRecordFormat(format)) {
     printRecord({ name, address, peers, flags }, name, format, data);
     return 0;
   }

@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
-import { createReadStream, createWriteStream, existsSync } from "node:fs";
+import { createReadStream, createWriteStream } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { AppError } from "@heddle/base/errors";
+import { checkNewFile } from "@heddle/base/new-file";
 import { protectionText } from "@heddle/base/secret-keys";
 import {
   readSnapshotChunks,
@@ -16,7 +17,7 @@ import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
 import { dataDirectory } from "../../connection.ts";
-import { printRecord } from "../../output/rows.ts";
+import { isRecordFormat, printRecord } from "../../output/rows.ts";
 import { secretsKeyFlag } from "../../up/cluster-plan.ts";
 import { runOnStoppedMaster } from "./cluster-offline.ts";
 
@@ -35,7 +36,8 @@ export async function backupCluster(command: Command): Promise<number> {
     const at = new Date().toISOString().replace(/[:.]/g, "-");
     const target = file ?? `heddle-offline-${at}.backup`;
     const flags = ["--data", dataDirectory(data), "--file", target];
-    return runOnStoppedMaster(["backup", ...flags, ...secretsKeyFlag(secretsKeyFile)]);
+    const args = ["backup", ...flags, ...secretsKeyFlag(secretsKeyFile)];
+    return runOnStoppedMaster(command, args, "file");
   }
   return await backupRunning(command, file, stale === true);
 }
@@ -46,18 +48,18 @@ async function backupRunning(
   isStale: boolean,
 ): Promise<number> {
   const { heddle, format, data, messages } = commandContext(command);
-  if (file !== undefined) checkFree(resolve(file));
+  if (file !== undefined) checkNewFile(resolve(file));
   const response = await heddle.cluster.backup({
     consistency: isStale ? "stale" : "strong",
     signal: AbortSignal.timeout(DEADLINE_MS),
   });
   const target = resolve(file ?? nameOf(response));
-  checkFree(target);
+  checkNewFile(target);
   const meta = await save(response, target);
   const sha256 = await digestOf(target);
   const { cluster, index, term } = meta;
   const key = await snapshotKey(nodeStorageFiles, target);
-  if (format === "json" || format === "yaml") {
+  if (isRecordFormat(format)) {
     const secrets_key = key ?? null;
     printRecord({ file: target, cluster, index, term, sha256, secrets_key }, target, format, data);
     return 0;
@@ -88,10 +90,6 @@ async function save(response: Response, target: string): Promise<SnapshotMeta> {
     const message = `The backup did not come over whole: ${(cause as Error).message}. Try again.`;
     throw new AppError("unavailable", message, { cause });
   }
-}
-
-function checkFree(path: string): void {
-  if (existsSync(path)) throw new AppError("conflict", `${path} exists. Give another file.`);
 }
 
 /** The master's proposal, of which only the last part is taken, so that it cannot name a directory. */

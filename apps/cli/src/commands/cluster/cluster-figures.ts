@@ -1,7 +1,13 @@
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
 import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../../http/json-fields.ts";
-import { type Column, printRecord, printRow, printRows } from "../../output/rows.ts";
+import {
+  type Column,
+  isRecordFormat,
+  printRecord,
+  printRow,
+  printRows,
+} from "../../output/rows.ts";
 
 const METRICS: readonly Column<JsonFields>[] = [
   { header: "WORKERS", value: (all) => states(fieldsOf(all["workers"])) },
@@ -49,7 +55,7 @@ export async function clusterMetrics(command: Command): Promise<number> {
 export async function readClusterResources(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const resources = fieldsOf(await heddle.cluster.resources());
-  if (format === "json" || format === "yaml") {
+  if (isRecordFormat(format)) {
     printRecord(resources, "", format, data);
     return 0;
   }

@@ -1,8 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { text as readAll } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { dataDirectory } from "../../connection.ts";
+import { fieldsOf, textOf } from "../../http/json-fields.ts";
+import { printRecord, type RowFormat } from "../../output/rows.ts";
+import { terminal } from "../../output/terminal.ts";
 import { secretsKeyFlag, WORKSPACE_PROGRAMS } from "../../up/cluster-plan.ts";
 
 /** `heddle cluster restore <file>`. */
@@ -15,9 +19,8 @@ export function restoreCluster(command: Command): Promise<number> {
   }>();
   const [file = ""] = command.args;
   const flags = ["--data", dataDirectory(data), "--name", name, "--address", address];
-  return runOnStoppedMaster([
-    ...["restore", "--file", file, ...flags, ...secretsKeyFlag(secretsKeyFile)],
-  ]);
+  const args = ["restore", "--file", file, ...flags, ...secretsKeyFlag(secretsKeyFile)];
+  return runOnStoppedMaster(command, args, "name");
 }
 
 /** `heddle cluster recover`. */
@@ -33,19 +36,33 @@ export function recoverCluster(command: Command): Promise<number> {
     ...(yes ? ["--yes"] : []),
     ...secretsKeyFlag(secretsKeyFile),
   ];
-  return runOnStoppedMaster(["recover", "--data", dataDirectory(data), ...flags]);
+  const args = ["recover", "--data", dataDirectory(data), ...flags];
+  return runOnStoppedMaster(command, args, "name");
 }
 
 /**
- * Runs the master's program on a stopped master's files, which it alone knows how to read; its
- * output is this command's. Resolves with its exit code.
+ * Runs the master's program on a stopped master's files, which it alone knows how to read. Resolves with its
+ * exit code. `name` is the member of its record that `-o name` prints.
  */
-export async function runOnStoppedMaster(args: readonly string[]): Promise<number> {
-  const child = spawn(process.execPath, [WORKSPACE_PROGRAMS.master, ...args], {
-    stdio: ["ignore", "inherit", "inherit"],
+export async function runOnStoppedMaster(
+  command: Command,
+  args: readonly string[],
+  name: "file" | "name",
+): Promise<number> {
+  const { output: format } = command.optsWithGlobals() as { readonly output: RowFormat };
+  const isText = format === "table" || format === "wide";
+  const all = [WORKSPACE_PROGRAMS.master, ...args, ...(isText ? [] : ["--json"])];
+  const child = spawn(process.execPath, all, {
+    stdio: ["ignore", isText ? "inherit" : "pipe", "inherit"],
   });
+  const closed = once(child, "close");
   try {
-    const [code] = (await once(child, "exit")) as [number | null];
+    const record = child.stdout === null ? "" : await readAll(child.stdout);
+    const [code] = (await closed) as [number | null];
+    if (record !== "") {
+      const fields = fieldsOf(JSON.parse(record));
+      printRecord(fields, textOf(fields[name]), format, terminal(process.stdout));
+    }
     return code ?? 1;
   } catch (cause) {
     throw new AppError("unavailable", "The master's program could not be run.", { cause });

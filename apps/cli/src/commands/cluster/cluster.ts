@@ -54,7 +54,7 @@ export async function transferLeadershipCommand(command: Command): Promise<numbe
   const [to] = command.args;
   const status = await context.heddle.cluster.transfer(to);
   const sentence = "the leader was asked to hand over; heddle cluster status shows who leads";
-  printChange(status, sentence, context);
+  printChange({ record: status, name: textOf(fieldsOf(status)["leader"]), sentence }, context);
   return 0;
 }
 
@@ -62,8 +62,9 @@ export async function transferLeadershipCommand(command: Command): Promise<numbe
 export async function takeSnapshot(command: Command): Promise<number> {
   const context = commandContext(command);
   const status = fieldsOf(await context.heddle.cluster.snapshot());
-  const index = figure(status["snapshot_index"]);
-  printChange(status, `${textOf(status["answered_by"])} has a snapshot of entry ${index}`, context);
+  const name = textOf(status["answered_by"]);
+  const sentence = `${name} has a snapshot of entry ${figure(status["snapshot_index"])}`;
+  printChange({ record: status, name, sentence }, context);
   return 0;
 }
 
@@ -72,7 +73,8 @@ export async function removeMaster(command: Command): Promise<number> {
   const context = commandContext(command);
   const name = command.args[0] ?? "";
   const status = await context.heddle.cluster.removeMaster(name);
-  printChange(status, `${name} is out of the group; its process ends by itself`, context);
+  const sentence = `${name} is out of the group; its process ends by itself`;
+  printChange({ record: status, name, sentence }, context);
   return 0;
 }
 

@@ -2,10 +2,11 @@ import { createHash } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import type { JobArtifact } from "@heddle/client/views";
+import type { JobArtifact } from "@heddle/contracts/api/job-operations";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
 import { watchInterrupts } from "../../interrupt.ts";
+import { wholeNumberOf } from "../../number-flags.ts";
 import { printRecord, printRows } from "../../output/rows.ts";
 import { drained } from "../../output/terminal.ts";
 import { tellFailure } from "./job-watch.ts";
@@ -23,7 +24,7 @@ export async function jobArtifacts(command: Command): Promise<number> {
   const flags = command.opts() as ArtifactFlags;
   const artifacts = await context.heddle.jobs.artifacts(id);
   if (name === undefined) return await list(context, id, artifacts);
-  const rank = rankOf(flags.rank);
+  const rank = flags.rank === undefined ? undefined : wholeNumberOf("--rank", flags.rank);
   const found = artifacts.find((each) => each.name === name && (rank ?? each.rank) === each.rank);
   if (!found) {
     const names = [...new Set(artifacts.map((each) => each.name))].join(", ") || "none";
@@ -111,9 +112,4 @@ function checkDigest(name: string, found: string, told: string): void {
   if (found === told) return;
   const message = `${name} has the SHA-256 ${found}, not ${told}: download it again.`;
   throw new AppError("server_error", message);
-}
-
-function rankOf(text: string | undefined): number | undefined {
-  if (text === undefined || /^\d{1,6}$/.test(text)) return text === undefined ? text : Number(text);
-  throw new AppError("invalid_value", `--rank "${text}": give a whole number.`);
 }

@@ -1,8 +1,10 @@
-import { AppError } from "@heddle/base/errors";
-import type { LogEntry, LogOptions } from "@heddle/client/resources/job-logs";
+import type { LogOptions } from "@heddle/client/resources/job-logs";
+import type { LogEntry } from "@heddle/contracts/api/job-operations";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
 import { watchInterrupts } from "../../interrupt.ts";
+import { wholeNumberOf } from "../../number-flags.ts";
+import { isRecordFormat, printStreamed } from "../../output/rows.ts";
 import { drained } from "../../output/terminal.ts";
 
 interface LogFlags {
@@ -24,7 +26,7 @@ export async function printLogs(command: Command): Promise<number> {
     const { signal } = interrupts;
     const { tasks } = await heddle.jobs.get(id, { signal }).catch(forgotten);
     for await (const entry of heddle.jobs.logs(id, { ...options, signal })) {
-      if (format === "json") data.write(`${JSON.stringify(entry)}\n`);
+      if (isRecordFormat(format)) printStreamed(entry, format, data);
       else if (entry.type === "line") data.writeForeign(lineOf(entry, tasks > 1));
       else
         messages.write(`${entry.bytes} bytes of ${entry.stream} of rank ${entry.rank} are gone\n`);
@@ -51,18 +53,14 @@ function lineOf(line: LogEntry & { type: "line" }, isMany: boolean): Buffer {
 }
 
 function optionsOf({ follow, tail, since, rank, stream, attempt }: LogFlags): LogOptions {
-  const ranks = rank?.split(",").map((part) => naturalOf("--rank", part));
+  const ranks = rank?.split(",").map((part) => wholeNumberOf("--rank", part));
   return {
     follow,
     since,
     stream,
     rank: ranks,
-    tail: tail === undefined ? undefined : naturalOf("--tail", tail),
-    attempt: attempt === undefined || attempt === "all" ? attempt : naturalOf("--attempt", attempt),
+    tail: tail === undefined ? undefined : wholeNumberOf("--tail", tail),
+    attempt:
+      attempt === undefined || attempt === "all" ? attempt : wholeNumberOf("--attempt", attempt),
   };
-}
-
-function naturalOf(flag: string, text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text);
-  throw new AppError("invalid_value", `${flag} "${text}": give a whole number.`);
 }

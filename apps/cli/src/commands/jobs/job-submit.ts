@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";
-import { printRecord } from "../../output/rows.ts";
+import { isRecordFormat, printRecord } from "../../output/rows.ts";
 import { explainDryRun } from "./job-explain.ts";
 import { readJobSpec } from "./job-spec.ts";
 import { endOfJob, followJob } from "./job-watch.ts";
@@ -21,7 +21,7 @@ export async function submitJobCommand(command: Command): Promise<number> {
   const { idempotencyKey } = flags;
   const told = await context.heddle.jobs.create(spec, { idempotencyKey });
   const { data, messages, format } = context;
-  const isRecord = format === "json" || format === "yaml";
+  const isRecord = isRecordFormat(format);
   // What follows prints the records then.
   if (isRecord && (flags.watch || flags.wait)) messages.write(`submitted ${told.job_id}\n`);
   else printRecord(told, told.job_id, format, data);

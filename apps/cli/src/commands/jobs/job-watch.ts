@@ -1,11 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { isTerminalPhase } from "@heddle/client/resources/job-stream";
-import type { Job, JobFailure, JobPhase } from "@heddle/client/views";
+import type { Job, JobFailure } from "@heddle/contracts/api/job-replies";
+import type { JobPhase } from "@heddle/contracts/api/jobs";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
 import { watchInterrupts } from "../../interrupt.ts";
 import { JobProgressView } from "../../output/job-progress.ts";
-import { printChange } from "../../output/rows.ts";
+import { isRecordFormat, printChange, printStreamed } from "../../output/rows.ts";
 import type { Terminal } from "../../output/terminal.ts";
 
 /** The exit code of a command that waited for a job which did not succeed. */
@@ -30,7 +31,7 @@ export async function followJob(context: CommandContext, id: string): Promise<nu
   let failure: JobFailure | null = null;
   try {
     for await (const update of heddle.jobs.stream(id, { signal: interrupts.signal })) {
-      if (format === "json") data.write(`${JSON.stringify(update)}\n`);
+      if (isRecordFormat(format)) printStreamed(update, format, data);
       else view.update(update);
       last = update.phase;
       if (update.type === "state") failure = update.failure;
@@ -39,11 +40,11 @@ export async function followJob(context: CommandContext, id: string): Promise<nu
     view.end();
     interrupts.release();
   }
-  if (failure && format !== "json") tellFailure(failure, messages);
+  if (failure && !isRecordFormat(format)) tellFailure(failure, messages);
   // A job whose updates are all known already told its end to somebody else.
   if (last === undefined || !isTerminalPhase(last)) last = (await heddle.jobs.get(id)).phase;
   if (last !== "SUCCEEDED") return JOB_FAILED;
-  if (format !== "json") await tellResults(context, id);
+  if (!isRecordFormat(format)) await tellResults(context, id);
   return 0;
 }
 
@@ -84,8 +85,8 @@ export async function endOfJob(context: CommandContext, id: string): Promise<num
   } finally {
     interrupts.release();
   }
-  printChange(job, `${job.name} ${job.state}`, context);
-  if (job.failure && format !== "json" && format !== "yaml") tellFailure(job.failure, messages);
+  printChange({ record: job, name: job.id, sentence: `${job.name} ${job.state}` }, context);
+  if (job.failure && !isRecordFormat(format)) tellFailure(job.failure, messages);
   return job.state === "succeeded" ? 0 : JOB_FAILED;
 }
 

@@ -1,11 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { JobFilters } from "@heddle/client/resources/jobs";
-import type { Job, JobSummary } from "@heddle/client/views";
+import type { Job, JobSummary } from "@heddle/contracts/api/job-replies";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
 import { watchInterrupts } from "../../interrupt.ts";
+import { wholeNumberOf } from "../../number-flags.ts";
 import { progressText } from "../../output/job-progress.ts";
-import { type Column, printRecord, printRows } from "../../output/rows.ts";
+import { type Column, isRecordFormat, printRecord, printRows } from "../../output/rows.ts";
 import { writeBlockers } from "./job-explain.ts";
 import { tellFailure } from "./job-watch.ts";
 
@@ -45,7 +46,7 @@ export async function listJobsCommand(command: Command): Promise<number> {
   const context = commandContext(command);
   const { limit: wanted, watch, ...filters } = command.opts() as ListFlags;
   // The cluster refuses what is no such state, with the list of those that there are.
-  const query = { ...filters, limit: Number(wanted) } as JobFilters;
+  const query = { ...filters, limit: wholeNumberOf("--limit", wanted) } as JobFilters;
   if (!watch) return printList(context, query);
   const interrupts = watchInterrupts();
   try {
@@ -144,13 +145,14 @@ function exitText({ exit_code: code, signal, reason }: NonNullable<Job["task_lis
 export function jobChange(verb: "cancel" | "suspend" | "resume") {
   return async (command: Command): Promise<number> => {
     const { heddle, messages, data, format } = commandContext(command);
-    const isRecord = format === "json" || format === "yaml";
+    const isRecord = isRecordFormat(format);
     const changed: Job[] = [];
     try {
       for (const id of command.args) {
         const job = await heddle.jobs[verb](id);
         changed.push(job);
-        if (!isRecord) messages.write(`${job.id} is ${job.state}\n`);
+        if (format === "name") data.write(`${job.id}\n`);
+        else if (!isRecord) messages.write(`${job.id} is ${job.state}\n`);
       }
     } finally {
       const record = command.args.length === 1 ? changed[0] : changed;

@@ -1,15 +1,15 @@
-import { AppError } from "@heddle/base/errors";
-import { Controller, Get, Inject, Param, Query, Req, Res, UseInterceptors } from "@nestjs/common";
+import { type JobArtifact, jobOperations } from "@heddle/contracts/api/job-operations";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
 import { responseDrained } from "../../http/drained.ts";
+import { Serves } from "../../http/serves.ts";
 import { ArtifactReader, type KnownArtifact } from "../../task-output/artifact-reader.ts";
 import { byteRange } from "../../task-output/byte-range.ts";
 import type { ByteRange } from "../../task-output/checked-bytes.ts";
 
 /** The artifacts of a job's tasks: `GET /jobs/{id}/artifacts` and `.../artifacts/{name}`. */
-@Controller("api/v1/jobs")
+@Controller()
 export class ArtifactsController {
   readonly #artifacts: ArtifactReader;
 
@@ -17,25 +17,20 @@ export class ArtifactsController {
     this.#artifacts = artifacts;
   }
 
-  @Get(":id/artifacts")
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Lists what a job's tasks have left.", { query: ["consistency"] })
+  @Serves(jobOperations.artifacts)
   list(@Param("id") id: string) {
     return { object: "list" as const, data: this.#artifacts.list(id).map(viewArtifact) };
   }
 
-  @Get(":id/artifacts/:name")
-  @Permit("jobs:read", "Downloads an artifact; its ETag is its SHA-256, and `Range` resumes.", {
-    query: ["rank"],
-  })
+  @Serves(jobOperations.artifact)
   async download(
     @Param("id") id: string,
     @Param("name") name: string,
-    @Query("rank") rank: unknown,
+    @Query() { rank }: QueryOf<typeof jobOperations.artifact>,
     @Req() request: FastifyRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    const known = this.#artifacts.find(id, name, rankOf(rank));
+    const known = this.#artifacts.find(id, name, rank);
     const etag = `"${known.artifact.sha256}"`;
     reply.headers({ etag, "accept-ranges": "bytes", "cache-control": "private, no-transform" });
     if (matches(request.headers["if-none-match"], etag)) {
@@ -95,17 +90,10 @@ function headOf({ artifact }: KnownArtifact, range: ByteRange | undefined) {
 }
 
 /** An artifact as the API shows it. */
-function viewArtifact({ task, artifact }: KnownArtifact) {
+function viewArtifact({ task, artifact }: KnownArtifact): JobArtifact {
   const { name, bytes, sha256 } = artifact;
   const { rank, attempt, nodeId: node } = task;
-  return { object: "artifact" as const, name, bytes, sha256, rank, attempt, node };
-}
-
-function rankOf(given: unknown): number | undefined {
-  if (given === undefined) return undefined;
-  if (typeof given === "string" && /^\d{1,6}$/.test(given)) return Number(given);
-  const message = "Invalid value for 'rank': expected a task's rank, as 0.";
-  throw new AppError("invalid_value", message, { param: "rank" });
+  return { object: "artifact", name, bytes, sha256, rank, attempt, node };
 }
 
 function matches(ifNoneMatch: string | undefined, etag: string): boolean {

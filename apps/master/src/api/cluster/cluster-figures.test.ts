@@ -1,4 +1,4 @@
-import { clusterMetricsReply, clusterResourcesReply } from "@heddle/contracts/cluster";
+import type { ClusterMetricsReply, ClusterResourcesReply } from "@heddle/contracts/api/cluster";
 import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
@@ -59,7 +59,7 @@ describe("GET /cluster/metrics", () => {
       replicas: [],
     };
     server.directory.views = [gpuNode("w1", 0), suspect, shards];
-    const metrics = clusterMetricsReply.parse(await json("/api/v1/cluster/metrics"));
+    const metrics = (await json("/api/v1/cluster/metrics")) as ClusterMetricsReply;
     expect(metrics).toMatchObject({
       workers: { total: 2, by_state: { ready: 1, suspect: 1 } },
       parameter_servers: { total: 1 },
@@ -100,7 +100,7 @@ describe("GET /cluster/metrics", () => {
       on({ ...one, id: "w3", replicas: [], gpus: [] }, "h1", "d2"),
       on({ ...one, id: "w4", replicas: [], gpus: [gpu(0, "NVIDIA H100")] }, "h2", "d1"),
     ];
-    const { totals, nodes } = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    const { totals, nodes } = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(totals.cpu_cores.offered).toBe(2 * one.cpuCount);
     expect(totals.memory_bytes).toMatchObject({
       ...{ offered: 2 * one.memoryBytes, measured: 2 * one.memoryUsedBytes, in_use: 30 },
@@ -125,7 +125,7 @@ describe("GET /cluster/metrics", () => {
     const view = gpuNode("w1", 0);
     server.directory.views = [{ ...view, gpus: [...view.gpus, pretended] }];
     const counts = { total: 3, simulated: 1 };
-    const metrics = clusterMetricsReply.parse(await json("/api/v1/cluster/metrics"));
+    const metrics = (await json("/api/v1/cluster/metrics")) as ClusterMetricsReply;
     expect(metrics.gpus).toMatchObject(counts);
     expect(await metric("heddle_cluster_gpus_simulated")).toBe(1);
     expect(await json("/api/v1/cluster/status")).toMatchObject({ gpus: counts });
@@ -133,7 +133,7 @@ describe("GET /cluster/metrics", () => {
 
   it("keeps the token count over the restart of an engine", async () => {
     const total = async () =>
-      clusterMetricsReply.parse(await json("/api/v1/cluster/metrics")).tokens.generated_total;
+      ((await json("/api/v1/cluster/metrics")) as ClusterMetricsReply).tokens.generated_total;
     server.directory.views = [gpuNode("w1", 0)];
     const before = await total();
     server.directory.views = [gpuNode("w1", 100)];
@@ -148,7 +148,7 @@ describe("GET /cluster/resources", () => {
     server.directory.views = [gpuNode("w1", 0), replicaOn("w2", "tiny", "failed")];
     const storage = { type: "setting.put" as const, atMs: 0, name: "shared_storage_gb" as const };
     await server.control.propose({ ...storage, value: 40 });
-    const resources = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    const resources = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(resources.totals).toEqual({
       nodes: 2,
       cpu_cores: { offered: 4, in_use: 0, available: 0, measured: 0.48 },
@@ -172,14 +172,14 @@ describe("GET /cluster/resources", () => {
     const view = gpuNode("w1", 0);
     const pretended = { ...gpu(2, "NVIDIA H100"), simulated: true };
     server.directory.views = [{ ...view, replicas: [], gpus: [...view.gpus, pretended] }];
-    const ready = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    const ready = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(ready.totals.cpu_cores.available).toBe(4);
     expect(ready.totals.gpus).toEqual([
       { ...H100S, count: 2, available: 1, quarantined: 1 },
       { ...H100S, count: 1, available: 1, simulated: true },
     ]);
     await server.control.propose({ type: "node.drain", atMs: 0, nodeId: "w1", byMs: 0 });
-    const drained = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    const drained = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(drained.totals.cpu_cores.available).toBe(0);
     expect(drained.totals.gpus.map(({ available }) => available)).toEqual([0, 0]);
     expect(drained.nodes[0]?.state).toMatch(/^drain/);
@@ -198,7 +198,7 @@ describe("GET /cluster/resources", () => {
     server.directory.views = [
       { ...replicaOn("w3", "placed", "failed"), gpus: [gpu(0, "H100"), gpu(1, "H100")] },
     ];
-    const { totals, nodes } = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    const { totals, nodes } = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(totals.gpus).toMatchObject([{ count: 2, in_use: 1, available: 1 }]);
     expect(nodes[0]?.uses).toMatchObject([{ id: "placed", gpus: [{ index: 1, share: 1 }] }]);
     const worker = (await json("/api/v1/workers/w3")) as { readonly jobs: unknown };
@@ -206,7 +206,7 @@ describe("GET /cluster/resources", () => {
     const failure = { code: "model_failed", message: "it has the wrong sha256" };
     const place = { deployment: "placed", nodeId: "w3" };
     await server.control.propose({ type: "replica.fail", atMs: 2, ...place, ...failure });
-    const after = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    const after = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(after.totals.gpus).toMatchObject([{ in_use: 0, available: 2 }]);
     server.directory.views = [];
     expect(await json("/api/v1/models/placed")).toMatchObject({

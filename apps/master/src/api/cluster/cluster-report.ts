@@ -1,7 +1,11 @@
 import { statfs } from "node:fs/promises";
 import { cpus, freemem, totalmem } from "node:os";
-import type { ClusterStatusReply } from "@heddle/contracts/cluster";
-import type { ClusterLoad } from "@heddle/observability/inference-metrics";
+import { SharedRun } from "@heddle/base/async/shared-run";
+import type { StepQueue } from "@heddle/base/async/step-queue";
+import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
+import type { ClusterStatusReply } from "@heddle/contracts/api/cluster";
+import type { DetailedHealth, MasterHealth } from "@heddle/contracts/api/health";
+import type { ClusterLoad, ReplicaLoad } from "@heddle/observability/inference-metrics";
 import type {
   GroupMember,
   GroupStatus,
@@ -9,7 +13,8 @@ import type {
 } from "../../control-plane/control-group.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { InFlight } from "../../inference/in-flight.ts";
-import { distinctGpus } from "../../nodes/hosts.ts";
+import { countNodes, type NodeCounts } from "../../metrics/node-counts.ts";
+import { type GpuSums, sumDistinctGpus } from "../../nodes/hosts.ts";
 import type { NodeDirectory } from "../../nodes/node-directory.ts";
 
 export interface ClusterReportParts {
@@ -20,17 +25,25 @@ export interface ClusterReportParts {
   readonly version: string;
   /** Its disk is reported. */
   readonly dataDirectory: string;
+  /** Runs the views of the cluster, one at a time. */
+  readonly views: StepQueue;
 }
 
 /** What this master knows of itself and the cluster, measured per request. */
 export class ClusterReport {
   readonly #parts: ClusterReportParts;
+  readonly #nodes: SharedRun<{
+    readonly nodes: number;
+    readonly counts: NodeCounts;
+    readonly gpus: GpuSums;
+  }>;
   readonly #startedAtMs = performance.now();
   #cpu = cpuTimes();
   #cpuPercent = 0;
 
   constructor(parts: ClusterReportParts) {
     this.#parts = parts;
+    this.#nodes = new SharedRun(parts.views, (inSteps) => inSteps(() => this.#countNodes()));
   }
 
   get version(): string {
@@ -42,31 +55,32 @@ export class ClusterReport {
   }
 
   async status(): Promise<ClusterStatusReply> {
-    const { control, directory, inFlight, version } = this.#parts;
-    const nodes = directory.nodes();
-    const workers = nodes.filter((node) => node.kind === "worker");
-    const replicas = workers.flatMap((node) => node.replicas);
-    const gpus = distinctGpus(nodes);
+    const { control, inFlight, version } = this.#parts;
+    const group = await this.#group();
+    const { nodes, counts, gpus } = await this.#nodes.get();
     return {
-      status: workers.length > 0 ? "ok" : "degraded",
+      status: counts.workers > 0 ? "ok" : "degraded",
       version,
       uptime_seconds: this.uptimeSeconds,
-      ...(await this.#group()),
-      workers: { attached: workers.length },
-      parameter_servers: { attached: nodes.length - workers.length },
-      gpus: { total: gpus.length, simulated: gpus.filter(({ simulated }) => simulated).length },
+      ...group,
+      workers: { attached: counts.workers },
+      parameter_servers: { attached: nodes - counts.workers },
+      gpus: { total: gpus.count, simulated: gpus.simulated },
       models: { registered: control.state.models.size },
       deployments: { registered: control.state.deployments.size },
-      replicas: {
-        ready: replicas.filter(({ phase }) => phase === "ready").length,
-        total: replicas.length,
-      },
+      replicas: { ready: counts.readyReplicas, total: counts.replicas },
       requests: {
         in_flight: inFlight.size,
-        running: replicas.reduce((sum, { load }) => sum + load.running, 0),
-        waiting: replicas.reduce((sum, { load }) => sum + load.waiting, 0),
+        running: counts.running,
+        waiting: counts.waiting,
       },
     };
+  }
+
+  *#countNodes() {
+    const nodes = this.#parts.directory.nodes();
+    const counts = yield* countNodes(nodes);
+    return { nodes: nodes.length, counts, gpus: yield* sumDistinctGpus(nodes) };
   }
 
   /** The masters as this one sees them; a master outside a group is its own leader. */
@@ -109,7 +123,7 @@ export class ClusterReport {
     };
   }
 
-  async health() {
+  async health(): Promise<DetailedHealth> {
     const { directory, inFlight, dataDirectory, version } = this.#parts;
     const workers = directory.nodes().filter((node) => node.kind === "worker");
     const disk = await statfs(dataDirectory);
@@ -137,7 +151,7 @@ export class ClusterReport {
   }
 
   /** The answer of `GET /health`, without names. */
-  briefHealth() {
+  briefHealth(): MasterHealth {
     const { status, refusing, detail } = this.#nodeHealth();
     const why = refusing > 0 ? { refusing_nodes: refusing, detail } : {};
     return { status, version: this.version, uptime: this.uptimeSeconds, ...why };
@@ -165,24 +179,27 @@ export class ClusterReport {
     };
   }
 
-  load(): ClusterLoad {
+  /** The load of all replicas, and the use of each model's KV caches. */
+  *load(): Steps<ClusterLoad> {
     const { control, directory } = this.#parts;
-    const replicas = directory
-      .nodes()
-      .flatMap(({ id, replicas }) => replicas.map((replica) => ({ node: id, ...replica })));
+    const replicas: ReplicaLoad[] = [];
+    const caches = new Map<string, { used: number; all: number }>();
+    yield* forEachInSteps(directory.nodes(), ({ id: node, replicas: own }) => {
+      for (const { deployment, load } of own) {
+        const { running, waiting, kvUsedTokens, kvTokens } = load;
+        replicas.push({ node, deployment, running, waiting });
+        const cache = caches.get(deployment) ?? { used: 0, all: 0 };
+        cache.used += kvUsedTokens;
+        cache.all += kvTokens;
+        caches.set(deployment, cache);
+      }
+    });
     const kvUsage = new Map<string, number>();
-    for (const model of control.state.models.values()) {
-      const own = replicas.filter(({ deployment }) => deployment === model.deployment);
-      const used = own.reduce((sum, { load }) => sum + load.kvUsedTokens, 0);
-      const all = own.reduce((sum, { load }) => sum + load.kvTokens, 0);
-      kvUsage.set(model.id, all === 0 ? 0 : used / all);
-    }
-    return {
-      kvUsage,
-      replicas: replicas.map(({ node, deployment, load: { running, waiting } }) => {
-        return { node, deployment, running, waiting };
-      }),
-    };
+    yield* forEachInSteps(control.state.models.values(), ({ id, deployment }) => {
+      const { used, all } = caches.get(deployment) ?? { used: 0, all: 0 };
+      kvUsage.set(id, all === 0 ? 0 : used / all);
+    });
+    return { kvUsage, replicas };
   }
 
   /** Over all cores since the last sample; the last value if that is recent. */

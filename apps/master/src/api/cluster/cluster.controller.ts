@@ -1,118 +1,102 @@
+import { SharedRun } from "@heddle/base/async/shared-run";
+import { StepQueue } from "@heddle/base/async/step-queue";
+import type { Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
 import {
   type ClusterMetricsReply,
-  type ClusterResourcesReply,
   type ClusterStatusReply,
-  clusterMetricsReply,
-  clusterResourcesReply,
-  clusterStatusReply,
-  transferRequest,
-} from "@heddle/contracts/cluster";
-import { validate } from "@heddle/contracts/validation";
-import {
-  Controller,
-  Delete,
-  Get,
-  HttpCode,
-  Inject,
-  Param,
-  Post,
-  Query,
-  Req,
-  Res,
-} from "@nestjs/common";
+  clusterOperations,
+  type Route,
+} from "@heddle/contracts/api/cluster";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import { openApiDocument } from "@heddle/contracts/openapi";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { ControlGroup } from "../../control-plane/control-group.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
-import type { RouteInfo } from "../../http/route-table.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
 import { ClusterMetrics } from "../../metrics/cluster-metrics.ts";
+import { clusterResources } from "../../nodes/cluster-resources.ts";
+import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
 import { ClusterReport } from "./cluster-report.ts";
 
 /** The injection token of the table of all routes. */
 export const ROUTES = Symbol("routes");
 
-@Controller("api/v1")
+@Controller()
 export class ClusterController {
   readonly #report: ClusterReport;
-  readonly #routes: readonly RouteInfo[];
+  readonly #routes: readonly Route[];
   readonly #control: ControlPlane;
   readonly #metrics: ClusterMetrics;
+  readonly #resources: SharedRun<readonly Buffer[]>;
+  #document: string | undefined;
 
   constructor(
     @Inject(ClusterReport) report: ClusterReport,
-    @Inject(ROUTES) routes: readonly RouteInfo[],
+    @Inject(ROUTES) routes: readonly Route[],
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(ClusterMetrics) metrics: ClusterMetrics,
+    @Inject(NODE_DIRECTORY) directory: NodeDirectory,
+    @Inject(StepQueue) views: StepQueue,
   ) {
     this.#report = report;
     this.#routes = routes;
     this.#control = control;
     this.#metrics = metrics;
+    this.#resources = new SharedRun(views, (inSteps) =>
+      inSteps(() => resourcesJson(directory.nodes(), control)),
+    );
   }
 
-  @Get("cluster/status")
-  @Permit("cluster:read", "Shows the cluster's masters, nodes, models and running calls.")
-  async status(): Promise<ClusterStatusReply> {
-    return clusterStatusReply.parse(await this.#report.status());
+  @Serves(clusterOperations.status)
+  status(): Promise<ClusterStatusReply> {
+    return this.#report.status();
   }
 
-  @Get("cluster/metrics")
-  @Permit(
-    "cluster:read",
-    "Shows the cluster's figures: nodes, GPUs, calls, tokens, queues, jobs, Raft.",
-  )
-  async metrics(): Promise<ClusterMetricsReply> {
-    return clusterMetricsReply.parse(await this.#metrics.metrics());
+  @Serves(clusterOperations.metrics)
+  metrics(): Promise<ClusterMetricsReply> {
+    return this.#metrics.metrics();
   }
 
-  @Get("cluster/resources")
-  @Permit(
-    "cluster:read",
-    "Shows what each node offers, what is in use and what is left for jobs, and the sums.",
-  )
-  resources(): ClusterResourcesReply {
-    return clusterResourcesReply.parse(this.#metrics.resources());
+  @Serves(clusterOperations.resources)
+  async resources(@Res() reply: FastifyReply): Promise<void> {
+    sendPieces(reply, JSON_TYPE, await this.#resources.get());
   }
 
-  @Get("endpoints")
-  @Permit("authenticated", "Lists every route and the permission that it needs.")
+  @Serves(clusterOperations.endpoints)
   endpoints() {
-    return { object: "list", data: this.#routes };
+    return { object: "list" as const, data: this.#routes };
   }
 
-  @Post("cluster/transfer")
-  @HttpCode(202)
-  @Permit("cluster:admin", "Asks the leader to hand over to the master `to`, or to any other.", {
-    body: true,
-  })
+  /** Generated once, at the first call. */
+  @Serves(clusterOperations.openapi)
+  async openapi(@Res() reply: FastifyReply): Promise<void> {
+    this.#document ??= JSON.stringify(openApiDocument(this.#report.version));
+    await reply.type("application/json; charset=utf-8").send(this.#document);
+  }
+
+  @Serves(clusterOperations.transfer)
   async transfer(@Req() request: CallerRequest) {
-    const to = optionalName(request.body as Buffer | undefined);
+    const { to } = bodyOf(clusterOperations.transfer, request);
     await this.#group.transferLeadership(to);
     return this.#report.status();
   }
 
-  @Post("cluster/snapshot")
-  @HttpCode(200)
-  @Permit("cluster:admin", "Takes a snapshot of this master's state and drops its log before it.")
+  @Serves(clusterOperations.snapshot)
   async snapshot() {
     await this.#group.takeSnapshot();
     return this.#report.status();
   }
 
-  @Get("cluster/backup")
-  @Permit("cluster:admin", "Gives the whole replicated state, secrets too, as one backup file.", {
-    query: ["consistency"],
-  })
+  @Serves(clusterOperations.backup)
   async backup(
-    @Query("consistency") consistency: string | undefined,
+    @Query() { consistency }: QueryOf<typeof clusterOperations.backup>,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    if (consistency !== undefined && !["strong", "stale"].includes(consistency)) {
-      const message = `\`consistency\` is strong or stale, not ${consistency}.`;
-      throw new AppError("invalid_value", message, { param: "consistency" });
-    }
     const { cluster } = this.#group.status();
     const { index, bytes, content } = await this.#group.takeBackup(consistency === "stale");
     reply.headers({
@@ -126,8 +110,7 @@ export class ClusterController {
     await reply.send(content);
   }
 
-  @Delete("cluster/masters/:name")
-  @Permit("cluster:admin", "Removes a master from the group; its process then ends by itself.")
+  @Serves(clusterOperations.removeMaster)
   async remove(@Param("name") name: string) {
     await this.#group.removeMember(name);
     return this.#report.status();
@@ -139,8 +122,12 @@ export class ClusterController {
   }
 }
 
-/** The member `to` of an optional JSON body. */
-function optionalName(body: Buffer | undefined): string | undefined {
-  if (!body || body.length === 0) return undefined;
-  return validate(transferRequest, parseJsonBody(body)).to;
+function* resourcesJson(
+  nodes: readonly NodeView[],
+  control: ControlPlane,
+): Steps<readonly Buffer[]> {
+  const list = new JsonList();
+  const totals = yield* clusterResources(nodes, control, (view) => list.add(view));
+  const timestamp = new Date().toISOString();
+  return list.end({ object: "cluster.resources", timestamp, totals }, "nodes");
 }

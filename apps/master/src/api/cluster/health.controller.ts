@@ -1,73 +1,70 @@
-import { Controller, Get, Inject, Query, Res } from "@nestjs/common";
+import {
+  type DetailedHealth,
+  healthOperations,
+  type MasterHealth,
+} from "@heddle/contracts/api/health";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import { MetricsText } from "@heddle/observability/metrics-text";
+import { Controller, Inject, Query, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import type { Registry } from "prom-client";
-import { Permit } from "../../http/access.ts";
+import { sendPieces } from "../../http/pieces.ts";
+import { Serves } from "../../http/serves.ts";
 import { ClusterReport } from "./cluster-report.ts";
-
-/** The injection token of the metrics' registry. */
-export const METRICS_REGISTRY = Symbol("metrics");
 
 /** The operational paths: unversioned, and open to probes and scrapers. */
 @Controller()
 export class HealthController {
   readonly #report: ClusterReport;
-  readonly #registry: Registry;
+  readonly #metrics: MetricsText;
 
   constructor(
     @Inject(ClusterReport) report: ClusterReport,
-    @Inject(METRICS_REGISTRY) registry: Registry,
+    @Inject(MetricsText) metrics: MetricsText,
   ) {
     this.#report = report;
-    this.#registry = registry;
+    this.#metrics = metrics;
   }
 
-  @Get("health")
-  @Permit(
-    "public",
-    "Shows this master's version and uptime; degraded where nodes refuse its leader.",
-  )
-  health() {
+  @Serves(healthOperations.health)
+  health(): MasterHealth {
     return this.#report.briefHealth();
   }
 
-  @Get("health/detailed")
-  @Permit("public", "Shows this master's components and what it uses of its machine.")
-  detailed() {
+  @Serves(healthOperations.detailed)
+  detailed(): Promise<DetailedHealth> {
     return this.#report.health();
   }
 
-  @Get("healthz")
-  @Permit("public", "Answers ok while this master runs.")
-  healthz(@Res() reply: FastifyReply): void {
-    reply.type("text/plain; charset=utf-8").send("ok\n");
+  @Serves(healthOperations.healthz)
+  async healthz(@Res() reply: FastifyReply): Promise<void> {
+    await reply.type("text/plain; charset=utf-8").send("ok\n");
   }
 
-  @Get("livez")
-  @Permit("public", "Answers ok while this master runs.")
-  livez(@Res() reply: FastifyReply): void {
-    reply.type("text/plain; charset=utf-8").send("ok\n");
+  @Serves(healthOperations.livez)
+  async livez(@Res() reply: FastifyReply): Promise<void> {
+    await reply.type("text/plain; charset=utf-8").send("ok\n");
   }
 
-  @Get("readyz")
-  @Permit("public", "Answers 200 while this master takes calls; `?verbose` lists the checks.")
-  readyz(@Query() query: Record<string, unknown>, @Res() reply: FastifyReply): void {
+  @Serves(healthOperations.readyz)
+  async readyz(
+    @Query() query: QueryOf<typeof healthOperations.readyz>,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
     const checks = Object.entries(this.#report.readiness());
     const ready = checks.every(([, fault]) => fault === undefined);
     const lines = checks.map(([name, fault]) =>
       fault === undefined ? `[+]${name} ok` : `[-]${name} failed: ${fault}`,
     );
     const verdict = ready ? "ok" : "not ready";
-    const shown = "verbose" in query || !ready ? [...lines, verdict] : [verdict];
-    reply
+    const shown = query.verbose !== undefined || !ready ? [...lines, verdict] : [verdict];
+    await reply
       .code(ready ? 200 : 503)
       .type("text/plain; charset=utf-8")
       .send(`${shown.join("\n")}\n`);
   }
 
-  @Get("metrics")
-  @Permit("public", "Shows the metrics in Prometheus' text format.")
+  @Serves(healthOperations.metrics)
   async metrics(@Res() reply: FastifyReply): Promise<void> {
-    const text = await this.#registry.metrics();
-    reply.type(this.#registry.contentType).send(text);
+    sendPieces(reply, this.#metrics.contentType, await this.#metrics.pieces());
   }
 }

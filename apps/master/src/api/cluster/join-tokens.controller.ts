@@ -1,19 +1,19 @@
 import { AppError } from "@heddle/base/errors";
-import { joinTokenRequest } from "@heddle/contracts/cluster";
-import { validate } from "@heddle/contracts/validation";
+import { clusterOperations, type IssuedJoinToken } from "@heddle/contracts/api/cluster";
 import { secretsKeyOf } from "@heddle/control/cluster-version";
-import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
-import { Controller, HttpCode, Inject, Post, Req } from "@nestjs/common";
+import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
+import { Controller, Inject, Req } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
 
 /** The injection token of the hash in join tokens; null without TLS. */
 export const AUTHORITY_HASH = Symbol("authority hash");
 
 /** Tokens with which nodes get their first certificates. */
-@Controller("api/v1/cluster/join-tokens")
+@Controller()
 export class JoinTokensController {
   readonly #control: ControlPlane;
   readonly #authorityHash: string | null;
@@ -26,17 +26,9 @@ export class JoinTokensController {
     this.#authorityHash = authorityHash;
   }
 
-  @Post()
-  @HttpCode(200)
-  @Permit(
-    "cluster:admin",
-    "Makes a token with which one node, by its role and name, may join, once.",
-    {
-      body: true,
-    },
-  )
-  async create(@Req() request: CallerRequest) {
-    const body = validate(joinTokenRequest, parseJsonBody(request.body as Buffer));
+  @Serves(clusterOperations.createJoinToken)
+  async create(@Req() request: CallerRequest): Promise<IssuedJoinToken> {
+    const body = bodyOf(clusterOperations.createJoinToken, request);
     const authorityHash = this.#authorityHash ?? undefined;
     if (authorityHash === undefined && body.role !== "master") {
       const message = `The masters run without TLS: a ${body.role} joins with the cluster token.`;

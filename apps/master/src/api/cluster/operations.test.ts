@@ -1,4 +1,6 @@
 import { eventually } from "@heddle/base/testing/eventually";
+import type { Route } from "@heddle/contracts/api/cluster";
+import type { OpenApiDocument } from "@heddle/contracts/openapi";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
 import { postChat, send } from "../../../test/http.ts";
@@ -19,6 +21,20 @@ async function publicText(path: string): Promise<string> {
 }
 
 describe("operational paths", () => {
+  it("GET /api/v1/openapi.json is public and has each route", async () => {
+    const reply = await fetch(`${server.url}/api/v1/openapi.json`);
+    expect(reply.headers.get("content-type")).toContain("application/json");
+    const { paths } = (await reply.json()) as OpenApiDocument;
+    const documented = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const list = await (await send(server, "GET", "/api/v1/endpoints")).json();
+    const routes = (list as { data: Route[] }).data.map(({ method, path }) => {
+      return `${method} ${path.replace(/:(\w+)/g, "{$1}")}`;
+    });
+    expect(documented.sort()).toEqual(routes.sort());
+  });
+
   it("/health has status, version and uptime", async () => {
     const health = JSON.parse(await publicText("/health")) as Record<string, unknown>;
     expect(health).toEqual({ status: "ok", version: "0.0.0-test", uptime: expect.any(Number) });
@@ -155,6 +171,33 @@ describe("operational paths", () => {
     const metrics = await (await fetch(`${full.url}/metrics`)).text();
     expect(metrics).toMatch(/^heddle_requests_failed_total\{model_name="",code="overloaded"\} 3$/m);
     await full.master.close(0);
+  });
+
+  it("/metrics drops the series of a removed model, also of a call that still runs", async () => {
+    const own = await startTestMaster();
+    const register = { source: "builtin://tiny?seed=9", id: "mine" };
+    expect((await send(own, "POST", "/api/v1/models", register)).status).toBe(200);
+    const metrics = async () => (await fetch(`${own.url}/metrics`)).text();
+    await (await postChat(own, { ...hello, model: "mine" })).text();
+    await (await postChat(own, hello)).text();
+    expect((await postChat(own, { ...hello, model: "mine", n: 0 })).status).toBe(400);
+    own.dispatch.script.tokenDelayMs = 5;
+    const abort = new AbortController();
+    const body = { ...hello, model: "mine", stream: true, max_tokens: 1000 };
+    const open = await postChat(own, body, { signal: abort.signal });
+    expect(open.status).toBe(200);
+    await eventually(() => own.dispatch.generatedTokens >= 20);
+    expect(await metrics()).toContain('model_name="mine"');
+    expect((await send(own, "DELETE", "/api/v1/models/mine")).status).toBe(200);
+    expect(await metrics()).not.toContain('"mine"');
+    abort.abort();
+    await expect(open.text()).rejects.toThrow();
+    await eventually(() => own.rows.filter(({ model }) => model === "mine").length === 2);
+    expect(await metrics()).not.toContain('"mine"');
+    expect(await metrics()).toMatch(
+      /^vllm:request_success_total\{model_name="FamilyA-1-2B",.*\} 1$/m,
+    );
+    await own.master.close(0);
   });
 });
 

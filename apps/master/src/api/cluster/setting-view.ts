@@ -1,23 +1,12 @@
-import { CLUSTER_SETTINGS, type SettingName, type SettingSpec } from "@heddle/contracts/settings";
+import {
+  CLUSTER_SETTINGS,
+  type Setting,
+  type SettingName,
+  type SettingSpec,
+} from "@heddle/contracts/api/settings";
 import type { SettingRecord } from "@heddle/control/state";
 
-/** A setting of the cluster as the orchestration API shows it. */
-export interface SettingView {
-  readonly object: "cluster_setting";
-  readonly name: SettingName;
-  readonly value: number;
-  /** The ETag's version; 0 if never set. */
-  readonly version: number;
-  readonly default: number;
-  readonly type: SettingSpec["type"];
-  readonly minimum: number;
-  readonly maximum: number;
-  readonly unit: string;
-  readonly description: string;
-  readonly updated_at: string | null;
-}
-
-export function viewSetting(name: SettingName, record: SettingRecord | undefined): SettingView {
+export function viewSetting(name: SettingName, record: SettingRecord | undefined): Setting {
   const spec: SettingSpec = CLUSTER_SETTINGS[name];
   return {
     object: "cluster_setting",

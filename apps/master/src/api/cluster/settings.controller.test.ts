@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";

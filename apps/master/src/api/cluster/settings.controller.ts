@@ -2,20 +2,20 @@ import { AppError } from "@heddle/base/errors";
 import {
   CLUSTER_SETTINGS,
   isSettingName,
-  putSettingRequest,
+  type Setting,
   type SettingName,
   settingFault,
-} from "@heddle/contracts/settings";
-import { validate } from "@heddle/contracts/validation";
-import { Controller, Get, Inject, Param, Put, Req, Res, UseInterceptors } from "@nestjs/common";
+  settingOperations,
+} from "@heddle/contracts/api/settings";
+import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { heapMibFor, stateRoomMib } from "../../control-plane/state-memory.ts";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
-import { type SettingView, viewSetting } from "./setting-view.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
+import { viewSetting } from "./setting-view.ts";
 
 /** The answer to a change, without the resulting version. */
 interface SettingAnswer {
@@ -24,7 +24,7 @@ interface SettingAnswer {
 }
 
 /** The settings that all masters share, each with a version for compare-and-set. */
-@Controller("api/v1/cluster/settings")
+@Controller()
 export class SettingsController {
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
@@ -37,32 +37,23 @@ export class SettingsController {
     this.#changes = changes;
   }
 
-  @Get()
-  @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Lists the cluster's settings.", { query: ["consistency"] })
-  list(): { object: "list"; data: SettingView[] } {
+  @Serves(settingOperations.list)
+  list(): { object: "list"; data: Setting[] } {
     const names = Object.keys(CLUSTER_SETTINGS) as SettingName[];
     return { object: "list", data: names.map((name) => this.#view(name)) };
   }
 
-  @Get(":name")
-  @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Shows one setting; its ETag is what `If-Match` takes.", {
-    query: ["consistency"],
-  })
-  get(@Param("name") name: string, @Res({ passthrough: true }) reply: FastifyReply): SettingView {
+  @Serves(settingOperations.get)
+  get(@Param("name") name: string, @Res({ passthrough: true }) reply: FastifyReply): Setting {
     return tagged(this.#view(known(name)), reply);
   }
 
-  @Put(":name")
-  @Permit("cluster:admin", "Sets a setting, with `If-Match` only where it has that version.", {
-    body: true,
-  })
-  async put(
+  @Serves(settingOperations.set)
+  async set(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("name") given: string,
-  ): Promise<SettingView> {
+  ): Promise<Setting> {
     const name = known(given);
     return this.#changes.make(
       request,
@@ -72,7 +63,7 @@ export class SettingsController {
     );
   }
 
-  #view(name: SettingName): SettingView {
+  #view(name: SettingName): Setting {
     return viewSetting(name, this.#control.state.settings.get(name));
   }
 }
@@ -83,7 +74,7 @@ function known(name: string): SettingName {
   throw new AppError("not_found", `No setting has the name ${name}. There are ${names}.`);
 }
 
-function tagged(view: SettingView, reply: FastifyReply): SettingView {
+function tagged(view: Setting, reply: FastifyReply): Setting {
   reply.header("etag", `"${view.version}"`);
   return view;
 }
@@ -92,7 +83,7 @@ function requestedChange(
   name: SettingName,
   request: CallerRequest,
 ): RequestedChange<SettingAnswer> {
-  const { value } = validate(putSettingRequest, parseJsonBody(request.body as Buffer));
+  const { value } = bodyOf(settingOperations.set, request);
   const fault = settingFault(name, value) ?? roomFault(name, value);
   if (fault !== undefined) {
     throw new AppError("invalid_value", `Invalid value for 'value': ${fault}.`, { param: "value" });

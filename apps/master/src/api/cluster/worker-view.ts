@@ -1,3 +1,4 @@
+import type { NodeJobs, Worker } from "@heddle/contracts/api/workers";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
@@ -6,8 +7,6 @@ import type { ControlState } from "@heddle/control/state";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { viewReplica } from "../../models/model-view.ts";
 import type { NodeView } from "../../nodes/node-directory.ts";
-
-export type WorkerView = ReturnType<typeof viewWorker>;
 
 /** Silence of a node after which it is shown as suspect; heartbeats come every second. */
 const SILENT_MS = 5_000;
@@ -23,7 +22,7 @@ export function viewWorker(
   id: string,
   { node, silentMs }: NodeLiveness,
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
-) {
+): Worker {
   const record = state.nodes.get(id);
   const server = state.servers.get(id);
   const { name = id, address = "" } = node ?? record?.offer ?? server ?? {};
@@ -77,7 +76,7 @@ function viewAttached(node: NodeView | undefined) {
 }
 
 /** The node's offer to jobs, and what they hold of it. */
-function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: JobIndex) {
+function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: JobIndex): NodeJobs {
   const { offer, quarantined, drainByMs, lostAtMs } = record;
   const keys = [...(jobs.tasksByNode.get(id) ?? [])];
   const tasks = keys.flatMap((key) => state.tasks.get(key) ?? []);

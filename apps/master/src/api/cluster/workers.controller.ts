@@ -1,61 +1,62 @@
+import { SharedRun } from "@heddle/base/async/shared-run";
+import { StepQueue } from "@heddle/base/async/step-queue";
+import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
-import { drainWorkerRequest } from "@heddle/contracts/jobs";
-import { validate } from "@heddle/contracts/validation";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import { type Worker, workerOperations } from "@heddle/contracts/api/workers";
 import type { JobsCommand, ResumeNodeCommand } from "@heddle/control/jobs/records/commands";
-import {
-  Controller,
-  Get,
-  HttpCode,
-  Inject,
-  Param,
-  Post,
-  Req,
-  Res,
-  UseInterceptors,
-} from "@nestjs/common";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
+import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
 import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
-import { viewWorker, type WorkerView } from "./worker-view.ts";
+import { viewWorker } from "./worker-view.ts";
 
 /** Nodes attached to this master, and those with jobs in the cluster's state. */
-@Controller("api/v1/workers")
+@Controller()
 export class WorkersController {
   readonly #directory: NodeDirectory;
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
+  readonly #list: SharedRun<readonly Buffer[]>;
 
   constructor(
     @Inject(NODE_DIRECTORY) directory: NodeDirectory,
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(IdempotentChanges) changes: IdempotentChanges,
+    @Inject(StepQueue) views: StepQueue,
   ) {
     this.#directory = directory;
     this.#control = control;
     this.#changes = changes;
+    this.#list = new SharedRun(views, (inSteps) => inSteps(() => this.#listJson()));
   }
 
-  @Get()
-  @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.", {
-    query: ["consistency"],
-  })
-  list() {
+  @Serves(workerOperations.list)
+  async list(
+    @Query() { consistency }: QueryOf<typeof workerOperations.list>,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const isStrong = consistency === "strong";
+    const pieces = isStrong ? this.#list.renew() : this.#list.get();
+    sendPieces(reply, JSON_TYPE, await pieces);
+  }
+
+  *#listJson(): Steps<readonly Buffer[]> {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
     const { nodes, servers } = this.#control.state;
     const ids = new Set([...attached.keys(), ...nodes.keys(), ...servers.keys()]);
-    const data = [...ids].map((id) => this.#view(id, attached.get(id)));
-    return { object: "list", data };
+    const list = new JsonList();
+    yield* forEachInSteps(ids, (id) => list.add(this.#view(id, attached.get(id))), 1);
+    return list.end({ object: "list" }, "data");
   }
 
-  @Get(":id")
-  @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Shows one node.", { query: ["consistency"] })
-  get(@Param("id") id: string): WorkerView {
+  @Serves(workerOperations.get)
+  get(@Param("id") id: string): Worker {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
     const { nodes, servers } = this.#control.state;
     if (!node && !nodes.has(id) && !servers.has(id)) {
@@ -64,41 +65,30 @@ export class WorkersController {
     return this.#view(id, node);
   }
 
-  #view(id: string, node: NodeView | undefined): WorkerView {
+  #view(id: string, node: NodeView | undefined): Worker {
     return viewWorker(id, { node, silentMs: this.#directory.silentMs(id) }, this.#control);
   }
 
-  @Post(":id/drain")
-  @HttpCode(202)
-  @Permit("cluster:admin", "Has the node's tasks checkpoint and move; it takes nothing new.", {
-    body: true,
-  })
+  @Serves(workerOperations.drain)
   drain(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
-  ): Promise<WorkerView> {
+  ): Promise<Worker> {
     this.#refuseServer(nodeId, "drained");
     return this.#change(request, reply, nodeId, () => {
-      const body = request.body as Buffer | undefined;
-      const asked = body && body.length > 0 ? parseJsonBody(body) : {};
-      const { deadline_seconds: seconds } = validate(drainWorkerRequest, asked);
+      const { deadline_seconds: seconds } = bodyOf(workerOperations.drain, request);
       const atMs = Date.now();
       return { type: "node.drain", atMs, nodeId, byMs: atMs + Math.round(seconds * 1_000) };
     });
   }
 
-  @Post(":id/resume")
-  @HttpCode(202)
-  @Permit(
-    "cluster:admin",
-    "Ends a drain, and takes devices back that are well: it takes work again.",
-  )
+  @Serves(workerOperations.resume)
   resume(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
-  ): Promise<WorkerView> {
+  ): Promise<Worker> {
     this.#refuseServer(nodeId, "resumed");
     return this.#change(request, reply, nodeId, () => {
       return { type: "node.resume", atMs: Date.now(), nodeId, ...this.#well(nodeId) };
@@ -126,7 +116,7 @@ export class WorkersController {
     reply: FastifyReply,
     nodeId: string,
     command: () => JobsCommand,
-  ): Promise<WorkerView> {
+  ): Promise<Worker> {
     const requested = () => ({ command: command(), answer: nodeId });
     return this.#changes.make(request, reply, requested, (id) => this.get(id));
   }

@@ -1,10 +1,11 @@
-import { Controller, Get, Inject, Req, Res, UseInterceptors } from "@nestjs/common";
+import { type EventQuery, eventOperations } from "@heddle/contracts/api/events";
+import { Controller, Inject, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
-import { EVENT_QUERY, EventWatch } from "../jobs/event-watch.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { Serves } from "../../http/serves.ts";
+import { EventWatch } from "../jobs/event-watch.ts";
 
-@Controller("api/v1/events")
+@Controller()
 export class EventsController {
   readonly #events: EventWatch;
 
@@ -12,12 +13,12 @@ export class EventsController {
     this.#events = events;
   }
 
-  @Get()
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "All events: a list, or a stream with `Accept: text/event-stream`.", {
-    query: EVENT_QUERY,
-  })
-  async list(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
-    await this.#events.answer({ request, reply });
+  @Serves(eventOperations.list)
+  async list(
+    @Req() request: CallerRequest,
+    @Res() reply: FastifyReply,
+    @Query() query: EventQuery,
+  ): Promise<void> {
+    await this.#events.answer({ request, reply, query });
   }
 }

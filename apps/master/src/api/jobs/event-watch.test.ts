@@ -109,7 +109,12 @@ test("job stream: looks at other jobs' events once, and misses none of its own",
   const url = `${server.url}/api/v1/jobs/${id}/events`;
   const looks = vi.spyOn(events, "after");
   const newest: number[] = [];
-  const watched = readTestEvents(url, server.adminKey, undefined, () => false);
+  let received = 0;
+  const watched = readTestEvents(url, server.adminKey, undefined, (seen) => {
+    received = seen.length;
+    return false;
+  });
+  await vi.waitFor(() => expect(received).toBeGreaterThan(0), 10_000);
   for (let atMs = 4; newest.length < 3; atMs += 2) {
     const before = events.last.index;
     const seen = looks.mock.calls.length;

@@ -1,4 +1,13 @@
+import { StepQueue } from "@heddle/base/async/step-queue";
+import { STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
+import type {
+  ClusterEvent,
+  EventPage,
+  EventQuery,
+  JobProgressEvent,
+} from "@heddle/contracts/api/events";
+import { phaseOf } from "@heddle/contracts/api/job-replies";
 import {
   comparePositions,
   type Position,
@@ -16,19 +25,28 @@ import { viewFailure } from "./job-view.ts";
 import { viewProgress } from "./progress-view.ts";
 import type { StateChanges } from "./state-changes.ts";
 
-/** The query parameters of both its routes. */
-export const EVENT_QUERY = ["after", "limit", "consistency"];
-
 const DEFAULT_LIMIT = 100;
-const MAX_LIMIT = 1_000;
+/** Events that a stream reads at once. */
+const MAX_READ = 1_000;
 /** A watcher wakes at least this often without a change. */
 const LOOK_MS = 30_000;
 
 export interface EventRequest {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
+  readonly query: EventQuery;
   /** Only this job's events. */
   readonly jobId?: string | undefined;
+}
+
+/** Events after a position, and the state at the end of the read. */
+interface EventsRead {
+  readonly events: readonly EventRecord[];
+  /** Where the next read begins: after other jobs' events too. */
+  readonly position: Position;
+  readonly isMore: boolean;
+  /** The job whose events were read. */
+  readonly job: JobRecord | undefined;
 }
 
 /** The events of the replicated log, as a list or as a resumable stream. */
@@ -36,6 +54,7 @@ export class EventWatch {
   readonly #control: ControlPlane;
   readonly #changes: StateChanges;
   readonly #progress: ProgressBook;
+  readonly #reads = new StepQueue("reads of events");
 
   constructor(control: ControlPlane, changes: StateChanges, progress: ProgressBook) {
     this.#control = control;
@@ -44,20 +63,22 @@ export class EventWatch {
   }
 
   /** Answers in the format that the caller accepts. */
-  async answer({ request, reply, jobId }: EventRequest): Promise<void> {
-    const { headers, query } = request;
-    const { after: given, limit } = query as Record<string, unknown>;
+  async answer({ request, reply, query, jobId }: EventRequest): Promise<void> {
+    const { headers } = request;
+    const { after: given, limit } = query;
     const after = positionOf(headers["last-event-id"] ?? given);
     await this.#refuseLost(reply, after, jobId);
     if (headers.accept?.includes("text/event-stream")) {
       if (limit !== undefined) throw noLimit();
       return this.#stream(request, reply, after ?? this.#beginning(jobId), jobId);
     }
-    const events = this.#read(after ?? { index: 0, ordinal: 0 }, limitOf(limit), jobId);
+    const from = after ?? { index: 0, ordinal: 0 };
+    const { events } = await this.#reads.run(() => this.#read(from, limit ?? DEFAULT_LIMIT, jobId));
     const last = events.at(-1);
     const data = events.map((event) => viewEvent(this.#control.state, event));
     const next = last ? positionText(last) : null;
-    await reply.send({ object: "list", data, last_event_id: next });
+    const page: EventPage = { object: "list", data, last_event_id: next };
+    await reply.send(page);
   }
 
   /** A job's stream begins with its submission; the cluster's with the next event. */
@@ -91,14 +112,24 @@ export class EventWatch {
     return index > this.#control.appliedIndex;
   }
 
-  #read(after: Position, limit: number, jobId: string | undefined): EventRecord[] {
-    const found: EventRecord[] = [];
-    for (const event of this.#control.jobs.events.after(after)) {
+  *#read(after: Position, limit: number, jobId: string | undefined): Steps<EventsRead> {
+    const log = this.#control.jobs.events;
+    const events: EventRecord[] = [];
+    let looks = 0;
+    for (const event of log.after(after)) {
+      if (++looks % STEP_ITEMS === 0) yield;
       if (jobId !== undefined && !isOfJob(event, jobId)) continue;
-      found.push(event);
-      if (found.length === limit) break;
+      events.push(event);
+      if (events.length === limit) break;
     }
-    return found;
+    const isFull = events.length === limit;
+    return {
+      events,
+      position: isFull ? events.at(-1)! : later(after, log.last),
+      // A restore replaces the log.
+      isMore: isFull || log !== this.#control.jobs.events,
+      job: jobId === undefined ? undefined : this.#control.state.jobs.get(jobId),
+    };
   }
 
   async #stream(
@@ -123,27 +154,29 @@ export class EventWatch {
       if (!seen || seen.latest.atMs === progressAtMs) return;
       progressAtMs = seen.latest.atMs;
       // No id: progress is no event and is not replayed.
-      const data = JSON.stringify({ job_id: job.id, ...viewProgress(job, seen) });
-      stream.write(`event: progress\ndata: ${data}\n\n`);
+      const data: JobProgressEvent = { job_id: job.id, ...viewProgress(job, seen) };
+      stream.write(`event: progress\ndata: ${JSON.stringify(data)}\n\n`);
     };
     while (!gone.signal.aborted) {
-      const events = this.#read(position, MAX_LIMIT, jobId);
-      const job = jobId === undefined ? undefined : this.#control.state.jobs.get(jobId);
+      const read = () => this.#read(position, MAX_READ, jobId);
+      // Urgent: a stream that was accepted is not refused later.
+      const { events, job, isMore, position: next } = await this.#reads.run(read, true);
+      if (gone.signal.aborted) break;
       // A position beyond the job's end has seen all of it.
       if (job && isTerminal(job.state) && position.index > job.changedIndex) break;
       // No event of a job follows its end.
-      if (job && isTerminal(job.state) && events.length < MAX_LIMIT) tellProgress(job);
+      if (job && isTerminal(job.state) && !isMore) tellProgress(job);
       for (const event of events) {
         const data = JSON.stringify(viewEvent(this.#control.state, event));
         stream.write(`id: ${positionText(event)}\nevent: ${event.what.type}\ndata: ${data}\n\n`);
       }
-      const isMore = events.length === MAX_LIMIT;
-      // Skip other jobs' events too, which each change would otherwise scan again.
-      position = isMore ? events.at(-1)! : later(position, this.#control.jobs.events.last);
+      position = next;
       tellProgress(job);
       await stream.drained();
       if (isMore) continue;
       if (job && isTerminal(job.state)) break;
+      // Events that came since the read wake nothing.
+      if (comparePositions(position, this.#control.jobs.events.last) < 0) continue;
       await this.#changes.next(LOOK_MS, gone.signal);
     }
     stream.end();
@@ -159,9 +192,10 @@ function isOfJob({ what }: EventRecord, jobId: string): boolean {
 }
 
 /** An event as the API shows it; a job's end has its whole failure. */
-function viewEvent(state: ControlState, event: EventRecord) {
+function viewEvent(state: ControlState, event: EventRecord): ClusterEvent {
   const { what, atMs } = event;
-  const head = { id: positionText(event), object: "event", at: new Date(atMs).toISOString() };
+  const at = new Date(atMs).toISOString();
+  const head = { id: positionText(event), object: "event", at } as const;
   if (what.type === "node") {
     const { nodeId, state: nodeState, why } = what;
     const node_name = state.nodes.get(nodeId)?.offer.name ?? null;
@@ -177,7 +211,7 @@ function viewEvent(state: ControlState, event: EventRecord) {
     name: job?.name ?? null,
     project: what.project,
     state: what.state,
-    phase: what.state.toUpperCase(),
+    phase: phaseOf(what.state),
     from: what.from ?? null,
     attempt: what.attempt,
     why: what.why ?? null,
@@ -196,12 +230,4 @@ function positionOf(given: unknown): Position | undefined {
 function noLimit(): AppError {
   const message = "A stream of events has no end, and so no 'limit': leave it out.";
   return new AppError("invalid_value", message, { param: "limit" });
-}
-
-function limitOf(given: unknown): number {
-  if (given === undefined) return DEFAULT_LIMIT;
-  const limit = typeof given === "string" && /^\d{1,6}$/.test(given) ? Number(given) : 0;
-  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
-  const message = `Invalid value for 'limit': expected 1 to ${MAX_LIMIT}.`;
-  throw new AppError("invalid_value", message, { param: "limit" });
 }

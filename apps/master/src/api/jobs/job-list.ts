@@ -1,36 +1,38 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
+import { STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
-import { type ListJobsQuery, listJobsQuery } from "@heddle/contracts/jobs";
-import { validate } from "@heddle/contracts/validation";
+import type { JobsQuery } from "@heddle/contracts/api/job-operations";
+import type { JobSummary } from "@heddle/contracts/api/job-replies";
+import type { JobState, SubmitJob } from "@heddle/contracts/api/jobs";
+import type { Page } from "@heddle/contracts/api/parameters";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
-import type { ControlState } from "@heddle/control/state";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
-import { jsonBytes, MAX_PAGE_BYTES, type PageView } from "../keys/page.ts";
+import { jsonBytes, MAX_PAGE_BYTES } from "../keys/page.ts";
 import { viewJob } from "./job-view.ts";
 
 const MAC_BYTES = 16;
 
-type Filters = Omit<ListJobsQuery, "limit" | "cursor">;
+type Filters = Omit<JobsQuery, "limit" | "cursor" | "consistency">;
 
 /** The requested page of jobs, newest first. Its cursor is valid on every master. */
-export function listJobs(
-  state: ControlState,
-  query: Record<string, unknown>,
+export function* listJobs(
+  { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
+  { limit, cursor, consistency: _, ...filters }: JobsQuery,
   pepper: Uint8Array,
-  progress: ProgressBook,
-): PageView<ReturnType<typeof viewJob>> {
-  const { limit, cursor, ...filters } = validate(listJobsQuery, query);
+  progress: Pick<ProgressBook, "of">,
+): Steps<Page<JobSummary>> {
   const before = cursor === undefined ? undefined : openCursor(cursor, filters, pepper);
-  const data: ReturnType<typeof viewJob>[] = [];
+  const passes = filterOf(filters);
+  const data: JobSummary[] = [];
   let last: JobRecord | undefined;
   let bytes = 0;
-  // The map is in the order of submission.
-  const jobs = [...state.jobs.values()];
-  for (let at = jobs.length - 1; at >= 0; at--) {
-    const job = jobs[at]!;
-    if (before !== undefined && job.submittedIndex >= before) continue;
-    const spec = state.specs.get(job.id)!;
-    if (!passes(job, spec, filters)) continue;
+  let looks = 0;
+  for (const id of jobs.submitted.newestBefore(before)) {
+    if (++looks % STEP_ITEMS === 0) yield;
+    const job = state.jobs.get(id);
+    const spec = state.specs.get(id);
+    if (!job || !spec || !passes(job, spec)) continue;
     if (data.length === limit || bytes >= MAX_PAGE_BYTES) {
       const next = sealCursor(last!.submittedIndex, filters, pepper);
       return { object: "list", data, has_more: true, next_cursor: next };
@@ -43,22 +45,27 @@ export function listJobs(
   return { object: "list", data, has_more: false, next_cursor: null };
 }
 
-function passes(
-  job: JobRecord,
-  spec: { readonly algorithm?: string | undefined; readonly labels: Record<string, string> },
-  { state, algorithm, label, since, project, queue, name }: Filters,
-): boolean {
-  if (state !== undefined && !state.includes(job.state)) return false;
-  if (algorithm !== undefined && spec.algorithm !== algorithm) return false;
-  if (project !== undefined && job.project !== project) return false;
-  if (queue !== undefined && job.queue !== queue) return false;
-  if (name !== undefined && job.name !== name) return false;
-  if (since !== undefined && job.submittedAtMs < Date.parse(since)) return false;
-  return (label ?? []).every((wanted) => {
+type FilteredSpec = Pick<SubmitJob, "algorithm" | "labels">;
+
+/** A test of one job, with the texts of the filters parsed once. */
+function filterOf({ state, algorithm, label = [], since, project, queue, name }: Filters) {
+  const sinceMs = since === undefined ? Number.NEGATIVE_INFINITY : Date.parse(since);
+  const states: ReadonlySet<JobState> | undefined = state && new Set(state);
+  const labels = label.map((wanted): readonly [string, string | undefined] => {
     const [key = "", value] = wanted.split(/=(.*)/s);
-    const has = spec.labels[key];
-    return has !== undefined && (value === undefined || has === value);
+    return [key, value];
   });
+  return (job: JobRecord, spec: FilteredSpec): boolean => {
+    if (job.submittedAtMs < sinceMs || states?.has(job.state) === false) return false;
+    if (project !== undefined && job.project !== project) return false;
+    if (queue !== undefined && job.queue !== queue) return false;
+    if (name !== undefined && job.name !== name) return false;
+    if (algorithm !== undefined && spec.algorithm !== algorithm) return false;
+    return labels.every(
+      ([key, value]) =>
+        Object.hasOwn(spec.labels, key) && (value === undefined || spec.labels[key] === value),
+    );
+  };
 }
 
 /** A cursor: the last job seen and the filters, signed so that clients cannot forge one. */

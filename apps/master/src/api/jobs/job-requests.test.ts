@@ -79,7 +79,9 @@ describe("GET /jobs/{id}", () => {
     const waiting = api.call("GET", `/jobs/${id}?wait=30`, undefined, none);
     await api.report(id, "exited", { endedAtMs: 1 });
     expect((await waiting).body).toMatchObject({ state: "succeeded" });
-    expect((await api.call("GET", `/jobs/${id}?wait=61`)).status).toBe(400);
+    for (const wait of ["61", "0x10", "1e1", "-1", "", " 1"]) {
+      expect((await api.call("GET", `/jobs/${id}?wait=${wait}`)).status, wait).toBe(400);
+    }
     // An ended job does not change: it is answered at once, with and without its tag.
     const startedMs = performance.now();
     const ended = await api.call("GET", `/jobs/${id}?wait=30`);

@@ -1,5 +1,9 @@
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { AppError } from "@heddle/base/errors";
-import { settingValue } from "@heddle/contracts/settings";
+import type { JobsQuery } from "@heddle/contracts/api/job-operations";
+import type { DryRun, Job, JobSummary, SubmittedJob } from "@heddle/contracts/api/job-replies";
+import type { Page } from "@heddle/contracts/api/parameters";
+import { settingValue } from "@heddle/contracts/api/settings";
 import { registrationOf } from "@heddle/control/jobs/commands/registration";
 import type { RequestJobCommand } from "@heddle/control/jobs/records/commands";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
@@ -17,13 +21,7 @@ import { listJobs } from "./job-list.ts";
 import { viewWholeJob } from "./job-view.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
 import type { StateChanges } from "./state-changes.ts";
-import {
-  dryRun,
-  requestedSubmission,
-  type SubmissionView,
-  type Submitter,
-  submitted,
-} from "./submission.ts";
+import { dryRun, requestedSubmission, type Submitter, submitted } from "./submission.ts";
 
 /** States in which a job waits for a place and can be explained. */
 const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
@@ -54,6 +52,7 @@ export class JobService {
   readonly #progress: ProgressBook;
   readonly #pluginConfigs: PluginConfigs;
   readonly #pepper: Uint8Array;
+  readonly #lists = new StepQueue("lists of jobs");
 
   constructor(parts: JobServiceParts) {
     this.#control = parts.control;
@@ -65,8 +64,8 @@ export class JobService {
     this.#pepper = parts.pepper;
   }
 
-  list(query: Record<string, unknown>) {
-    return listJobs(this.state, query, this.#pepper, this.#progress);
+  list(query: JobsQuery): Promise<Page<JobSummary>> {
+    return this.#lists.run(() => listJobs(this.#control, query, this.#pepper, this.#progress));
   }
 
   get state(): ControlState {
@@ -74,7 +73,7 @@ export class JobService {
   }
 
   /** Resolves when the job is committed. */
-  submit(request: CallerRequest, reply: FastifyReply): Promise<SubmissionView> {
+  submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
     const submitter = this.#submitter(request);
     const body = this.#specBody(request);
     const requested = () => requestedSubmission(parseJsonBody(body), submitter);
@@ -83,7 +82,7 @@ export class JobService {
     );
   }
 
-  dryRun(request: CallerRequest) {
+  dryRun(request: CallerRequest): Promise<DryRun> {
     const body = parseJsonBody(this.#specBody(request));
     return dryRun(this.#control, this.#explainer, body, this.#submitter(request));
   }
@@ -147,7 +146,7 @@ export class JobService {
   }
 
   /** The whole job, with the reasons why it waits, if it does. */
-  async view(job: JobRecord) {
+  async view(job: JobRecord): Promise<Job> {
     const view = viewWholeJob(this.state, job, this.#progress.of(job));
     const explanation = WAITING.has(job.state) ? await this.#explainer.explain(job) : undefined;
     return { ...view, explanation: explanation ? viewExplanation(explanation) : null };

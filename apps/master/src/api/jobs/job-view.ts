@@ -1,4 +1,11 @@
-import type { SubmitJob } from "@heddle/contracts/jobs";
+import {
+  type Job,
+  type JobFailure,
+  type JobSummary,
+  type JobTask,
+  phaseOf,
+} from "@heddle/contracts/api/job-replies";
+import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import { registrationOf } from "@heddle/control/jobs/commands/registration";
 import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
 import {
@@ -16,7 +23,11 @@ import type { SeenProgress } from "../../orchestration/tasks/progress-book.ts";
 import { viewProgress } from "./progress-view.ts";
 
 /** A job in a list; times are ISO 8601 UTC. */
-export function viewJob(state: ControlState, job: JobRecord, seen: SeenProgress | undefined) {
+export function viewJob(
+  state: ControlState,
+  job: JobRecord,
+  seen: SeenProgress | undefined,
+): JobSummary {
   const spec = state.specs.get(job.id)!;
   return {
     id: job.id,
@@ -27,14 +38,14 @@ export function viewJob(state: ControlState, job: JobRecord, seen: SeenProgress 
     labels: spec.labels,
     algorithm: spec.algorithm ?? null,
     state: job.state,
-    phase: job.state.toUpperCase(),
+    phase: phaseOf(job.state),
     tasks: job.tasks,
     gpu_count: spec.resources.gpu_count,
     priority: spec.resources.priority,
     qos_level: spec.resources.qos_level,
     attempt: job.attempt,
-    submitted_at: isoOrNull(job.submittedAtMs),
-    since: isoOrNull(job.sinceMs),
+    submitted_at: new Date(job.submittedAtMs).toISOString(),
+    since: new Date(job.sinceMs).toISOString(),
     first_started_at: isoOrNull(job.firstStartedAtMs),
     started_at: isoOrNull(job.startedAtMs),
     ended_at: isoOrNull(job.endedAtMs),
@@ -44,7 +55,11 @@ export function viewJob(state: ControlState, job: JobRecord, seen: SeenProgress 
 }
 
 /** All of a job except why it waits. */
-export function viewWholeJob(state: ControlState, job: JobRecord, seen: SeenProgress | undefined) {
+export function viewWholeJob(
+  state: ControlState,
+  job: JobRecord,
+  seen: SeenProgress | undefined,
+): Omit<Job, "explanation"> {
   const spec = state.specs.get(job.id)!;
   return {
     ...viewJob(state, job, seen),
@@ -93,7 +108,7 @@ function viewTraining(
 }
 
 /** The model id under which it is, or will be, served; null for none. */
-function viewModelOf({ model }: JobRecord, spec: SubmitJob) {
+function viewModelOf({ model }: JobRecord, spec: SubmitJob): Job["model"] {
   const wanted = registrationOf(spec);
   if (!wanted) return null;
   const state = model ? (model.fault === undefined ? "registered" : "failed") : "pending";
@@ -109,7 +124,7 @@ function tasksOf(state: ControlState, job: JobRecord): TaskRecord[] {
   return tasks;
 }
 
-function viewTask(state: ControlState, job: JobRecord, task: TaskRecord) {
+function viewTask(state: ControlState, job: JobRecord, task: TaskRecord): JobTask {
   const node = state.nodes.get(task.nodeId);
   return {
     rank: task.rank,
@@ -136,7 +151,7 @@ function viewExit({ reason, exitCode, signal, message, endedAtMs }: TaskExitReco
 }
 
 /** A failure with the failed task's last output lines, if available. */
-export function viewFailure({ nodes }: ControlState, failure: JobFailureRecord) {
+export function viewFailure({ nodes }: ControlState, failure: JobFailureRecord): JobFailure {
   const { nodeId } = failure;
   return {
     reason: failure.reason,

@@ -342,6 +342,9 @@ describe("POST /jobs", () => {
     expect((await api.call("GET", "/jobs?name=n")).body?.data).toEqual([]);
     for (const [query, pointer] of [
       ["state=foo", "#/state/0"],
+      ["state=running,running", "#/state"],
+      ["label=a&".repeat(17), "#/label"],
+      [`label=${"a".repeat(321)}&label=b`, "#/label/0"],
       ["bogus=1", "#/bogus"],
       ["since=yesterday", "#/since"],
       ["since=2026-01-01", "#/since"],

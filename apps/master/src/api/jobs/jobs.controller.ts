@@ -1,26 +1,17 @@
 import { AppError } from "@heddle/base/errors";
+import { type EventQuery, eventOperations } from "@heddle/contracts/api/events";
+import { jobOperations } from "@heddle/contracts/api/job-operations";
+import type { QueryOf } from "@heddle/contracts/api/operation";
 import type { RequestJobCommand } from "@heddle/control/jobs/records/commands";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
-import {
-  Controller,
-  Delete,
-  Get,
-  HttpCode,
-  Inject,
-  Param,
-  Post,
-  Query,
-  Req,
-  Res,
-  UseInterceptors,
-} from "@nestjs/common";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
-import { EVENT_QUERY, EventWatch } from "./event-watch.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { Serves } from "../../http/serves.ts";
+import { EventWatch } from "./event-watch.ts";
 import { JobService } from "./job-service.ts";
 
-@Controller("api/v1/jobs")
+@Controller()
 export class JobsController {
   readonly #jobs: JobService;
   readonly #events: EventWatch;
@@ -30,18 +21,13 @@ export class JobsController {
     this.#events = events;
   }
 
-  @Post()
-  @HttpCode(202)
-  @Permit("jobs:create", "Submits a job; with `?dry_run=true` says what would become of it.", {
-    query: ["dry_run"],
-    body: true,
-  })
+  @Serves(jobOperations.create)
   async submit(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
-    @Query("dry_run") dry: unknown,
+    @Query() { dry_run }: QueryOf<typeof jobOperations.create>,
   ) {
-    if (isTrue(dry, "dry_run")) {
+    if (dry_run) {
       reply.code(200);
       return this.#jobs.dryRun(request);
     }
@@ -50,26 +36,20 @@ export class JobsController {
     return answer;
   }
 
-  @Get()
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Lists the jobs, newest first.", { query: "checked" })
-  list(@Query() { consistency: _, ...query }: Record<string, unknown>) {
+  @Serves(jobOperations.list)
+  list(@Query() query: QueryOf<typeof jobOperations.list>) {
     return this.#jobs.list(query);
   }
 
-  @Get(":id")
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Shows a job and why it waits; `?wait=SECONDS` waits for a change.", {
-    query: ["wait", "consistency"],
-  })
+  @Serves(jobOperations.get)
   async get(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") id: string,
-    @Query("wait") wait: unknown,
+    @Query() { wait }: QueryOf<typeof jobOperations.get>,
   ) {
     const known = request.headers["if-none-match"];
-    const job = await this.#jobs.changed(id, known, waitMsOf(wait), closed(reply));
+    const job = await this.#jobs.changed(id, known, wait * 1_000, closed(reply));
     reply.header("etag", etagOf(job));
     if (known !== undefined && matches(known, job)) {
       reply.code(304);
@@ -78,39 +58,30 @@ export class JobsController {
     return this.#jobs.view(job);
   }
 
-  @Delete(":id")
-  @HttpCode(202)
-  @Permit("jobs:cancel", "Cancels a job, with `If-Match` only where it is as it was seen.")
+  @Serves(jobOperations.cancel)
   cancel(@Req() request: CallerRequest, @Res({ passthrough: true }) reply: FastifyReply) {
     return this.#request("cancel", request, reply);
   }
 
-  @Post(":id/suspend")
-  @HttpCode(202)
-  @Permit("jobs:cancel", "Has a job checkpoint and give up its places until it is resumed.")
+  @Serves(jobOperations.suspend)
   suspend(@Req() request: CallerRequest, @Res({ passthrough: true }) reply: FastifyReply) {
     return this.#request("suspend", request, reply);
   }
 
-  @Post(":id/resume")
-  @HttpCode(202)
-  @Permit("jobs:cancel", "Puts a suspended job back into its queue.")
+  @Serves(jobOperations.resume)
   resume(@Req() request: CallerRequest, @Res({ passthrough: true }) reply: FastifyReply) {
     return this.#request("resume", request, reply);
   }
 
-  @Get(":id/events")
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "A job's events: a list, or a stream with `Accept: text/event-stream`.", {
-    query: EVENT_QUERY,
-  })
+  @Serves(eventOperations.ofJob)
   async events(
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
+    @Query() query: EventQuery,
     @Param("id") id: string,
   ): Promise<void> {
     this.#jobs.find(id);
-    await this.#events.answer({ request, reply, jobId: id });
+    await this.#events.answer({ request, reply, query, jobId: id });
   }
 
   async #request(what: RequestJobCommand["request"], request: CallerRequest, reply: FastifyReply) {
@@ -124,24 +95,6 @@ export class JobsController {
     reply.header("etag", etagOf(job));
     return this.#jobs.view(job);
   }
-}
-
-/** The maximum of `?wait=`. */
-const MAX_WAIT_SECONDS = 60;
-
-function waitMsOf(given: unknown): number {
-  if (given === undefined) return 0;
-  const seconds = typeof given === "string" && given !== "" ? Number(given) : Number.NaN;
-  if (seconds >= 0 && seconds <= MAX_WAIT_SECONDS) return seconds * 1_000;
-  const message = `Invalid value for 'wait': expected 0 to ${MAX_WAIT_SECONDS} seconds.`;
-  throw new AppError("invalid_value", message, { param: "wait" });
-}
-
-function isTrue(given: unknown, param: string): boolean {
-  if (given === undefined || given === "false") return false;
-  if (given === "true") return true;
-  const message = `Invalid value for '${param}': expected true or false.`;
-  throw new AppError("invalid_value", message, { param });
 }
 
 function etagOf(job: JobRecord): string {

@@ -1,30 +1,20 @@
 import { AppError } from "@heddle/base/errors";
-import { putProjectRequest } from "@heddle/contracts/jobs";
-import { validate } from "@heddle/contracts/validation";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import { type Project, projectOperations } from "@heddle/contracts/api/projects";
 import { usageAt } from "@heddle/control/jobs/records/account-changes";
 import type { SetProjectCommand } from "@heddle/control/jobs/records/commands";
 import type { ProjectRecord } from "@heddle/control/jobs/records/records";
-import {
-  Controller,
-  Get,
-  Inject,
-  Param,
-  Put,
-  Query,
-  Req,
-  Res,
-  UseInterceptors,
-} from "@nestjs/common";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
 import { pageOf } from "../keys/page.ts";
 
 /** Projects: quota and usage of each. A job creates the project that it names. */
-@Controller("api/v1/projects")
+@Controller()
 export class ProjectsController {
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
@@ -37,31 +27,25 @@ export class ProjectsController {
     this.#changes = changes;
   }
 
-  @Get()
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Lists the projects with their quotas and use.", {
-    query: ["limit", "cursor", "consistency"],
-  })
-  list(@Query() query: Record<string, unknown>) {
+  @Serves(projectOperations.list)
+  list(@Query() query: QueryOf<typeof projectOperations.list>) {
     const nowMs = Date.now();
+    const projects = [...this.#control.state.projects.values()];
     return pageOf(
-      [...this.#control.state.projects.values()].map((project) => viewProject(project, nowMs)),
+      projects.map((project) => viewProject(project, nowMs)),
       query,
     );
   }
 
-  @Get(":name")
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Shows a project with its quota and use.", { query: ["consistency"] })
-  get(@Param("name") name: string) {
+  @Serves(projectOperations.get)
+  get(@Param("name") name: string): Project {
     const project = this.#control.state.projects.get(name);
     if (!project) throw new AppError("not_found", `No project has the name ${name}.`);
     return viewProject(project, Date.now());
   }
 
-  @Put(":name")
-  @Permit("cluster:admin", "Sets a project's weight and quota.", { body: true })
-  put(
+  @Serves(projectOperations.set)
+  set(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("name") name: string,
@@ -72,14 +56,14 @@ export class ProjectsController {
 }
 
 function requestedProject(name: string, request: CallerRequest): SetProjectCommand {
-  const { weight, quota } = validate(putProjectRequest, parseJsonBody(request.body as Buffer));
+  const { weight, quota } = bodyOf(projectOperations.set, request);
   const { gpu_count: gpus, gpu_hours: gpuHours, queue_length: queueLength } = quota;
   const gpuMilli = gpus === undefined ? undefined : Math.round(gpus * 1_000);
   const limits = { gpuMilli, gpuHours, queueLength };
   return { type: "project.set", atMs: Date.now(), name, weight, quota: limits };
 }
 
-function viewProject({ name, weight, quota, usage }: ProjectRecord, nowMs: number) {
+function viewProject({ name, weight, quota, usage }: ProjectRecord, nowMs: number): Project {
   const now = usageAt(usage, nowMs);
   return {
     id: name,

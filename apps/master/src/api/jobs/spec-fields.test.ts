@@ -1,5 +1,5 @@
+import { submitJobRequest } from "@heddle/contracts/api/jobs";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
-import { submitJobRequest } from "@heddle/contracts/jobs";
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JobApi } from "../../../test/job-api.ts";

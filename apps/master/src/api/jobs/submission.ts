@@ -1,11 +1,11 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
+import type { DryRun, SubmittedJob } from "@heddle/contracts/api/job-replies";
 import {
   GENERATED_CHARACTERS,
   generateNameRequest,
-  type JobState,
   type SubmitJob,
-} from "@heddle/contracts/jobs";
+} from "@heddle/contracts/api/jobs";
 import { validate } from "@heddle/contracts/validation";
 import { versionOf } from "@heddle/control/cluster-version";
 import { registrationOf } from "@heddle/control/jobs/commands/registration";
@@ -24,19 +24,11 @@ import { newJobId } from "./job-id.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
 
-/** The answer of POST /jobs. */
-export interface SubmissionView {
-  readonly job_id: string;
-  /** `accepted`; of an existing job under the caller's id, its present state. */
-  readonly state: JobState;
-  readonly submitted_at: string;
-}
-
 /** The change that a body of POST /jobs requests. Throws with all its faults. */
 export function requestedSubmission(
   body: Record<string, unknown>,
   submitter: Submitter,
-): RequestedChange<SubmissionView> {
+): RequestedChange<SubmittedJob> {
   const atMs = Date.now();
   const made = newJobId(atMs);
   const { id, ...spec } = readSpec(withName(body, made), submitter);
@@ -64,7 +56,7 @@ export function submitted({
   id,
   state,
   submittedAtMs,
-}: Pick<JobRecord, "id" | "state" | "submittedAtMs">): SubmissionView {
+}: Pick<JobRecord, "id" | "state" | "submittedAtMs">): SubmittedJob {
   return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
 }
 
@@ -107,7 +99,7 @@ export async function dryRun(
   explainer: JobExplainer,
   body: Record<string, unknown>,
   submitter: Submitter,
-) {
+): Promise<DryRun> {
   const made = newJobId(Date.now());
   const { id, ...spec } = readSpec(withName(body, made), submitter);
   checkPrivileges(spec, submitter);

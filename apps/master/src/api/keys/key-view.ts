@@ -1,29 +1,5 @@
+import type { ApiKey } from "@heddle/contracts/api/keys";
 import type { ApiKeyRecord } from "@heddle/control/state";
-
-/** An API key as the orchestration API shows it; times are ISO 8601 UTC. */
-export interface KeyView {
-  readonly id: string;
-  readonly object: "api_key";
-  readonly name: string;
-  readonly scopes: readonly string[];
-  readonly models: readonly string[];
-  /** The `models` without a registration; the key may call them once they are registered. */
-  readonly unknown_models: readonly string[];
-  readonly limits: {
-    readonly requests_per_minute: number | null;
-    readonly tokens_per_minute: number | null;
-    readonly concurrency: number | null;
-  };
-  readonly status: "active" | "expired" | "revoked";
-  readonly created_at: string;
-  readonly expires_at: string | null;
-  readonly revoked_at: string | null;
-  /** The id of the key that it replaced, and of the last one that replaced it. */
-  readonly rotated_from: string | null;
-  readonly rotated_to: string | null;
-  /** By this master's record since its start; null for none. */
-  readonly last_used_at: string | null;
-}
 
 /** What a key's view needs besides its record. */
 interface KeyContext {
@@ -45,7 +21,7 @@ export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, st
   return found;
 }
 
-export function viewKey(key: ApiKeyRecord, context: KeyContext): KeyView {
+export function viewKey(key: ApiKeyRecord, context: KeyContext): ApiKey {
   const { lastUsedAtMs, now, registered, rotatedTo } = context;
   return {
     id: key.id,
@@ -69,7 +45,7 @@ export function viewKey(key: ApiKeyRecord, context: KeyContext): KeyView {
   };
 }
 
-function statusOf(key: ApiKeyRecord, now: number): KeyView["status"] {
+function statusOf(key: ApiKeyRecord, now: number): ApiKey["status"] {
   if (key.revokedAtMs !== undefined) return "revoked";
   return key.expiresAtMs !== undefined && key.expiresAtMs <= now ? "expired" : "active";
 }

@@ -1,39 +1,31 @@
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
-import { createKeyRequest, rotateKeyRequest } from "@heddle/contracts/keys";
-import { validate } from "@heddle/contracts/validation";
-import type { ApiKeyRecord } from "@heddle/control/state";
 import {
-  Controller,
-  Delete,
-  Get,
-  HttpCode,
-  Inject,
-  Param,
-  Post,
-  Query,
-  Req,
-  Res,
-  UseInterceptors,
-} from "@nestjs/common";
+  type ApiKey,
+  type CreatedApiKey,
+  keyOperations,
+  type RotatedApiKey,
+} from "@heddle/contracts/api/keys";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import type { Page } from "@heddle/contracts/api/parameters";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
 import { LastUsed } from "../../http/last-used.ts";
-import { type KeyView, successors, viewKey } from "./key-view.ts";
-import { type PageView, pageOf } from "./page.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
+import { successors, viewKey } from "./key-view.ts";
+import { pageOf } from "./page.ts";
 
 /** The injection token of the cluster's pepper. */
 export const PEPPER = Symbol("pepper");
 
-type CreatedKey = KeyView & { readonly key: string };
-
-@Controller("api/v1/keys")
+@Controller()
 export class KeysController {
   readonly #control: ControlPlane;
   readonly #pepper: Uint8Array;
@@ -53,19 +45,17 @@ export class KeysController {
   }
 
   /** The only answer with the key's text. */
-  @Post()
-  @HttpCode(200)
-  @Permit("cluster:admin", "Creates an API key; its text is shown this once.", { body: true })
+  @Serves(keyOperations.create)
   create(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
-  ): Promise<CreatedKey> {
+  ): Promise<CreatedApiKey> {
     const requested = () => this.#creation(request);
     return this.#changes.make(request, reply, requested, (answer) => answer);
   }
 
-  #creation(request: CallerRequest): RequestedChange<CreatedKey> {
-    const body = validate(createKeyRequest, parseJsonBody(request.body as Buffer));
+  #creation(request: CallerRequest): RequestedChange<CreatedApiKey> {
+    const body = bodyOf(keyOperations.create, request);
     const now = Date.now();
     const expiresAtMs = futureMs(body.expires_at, now);
     refuseEscalation(request, body.scopes);
@@ -89,23 +79,22 @@ export class KeysController {
   }
 
   /** A replacement with the same permissions; the old key stays valid for the overlap. */
-  @Post(":id/rotate")
-  @HttpCode(200)
-  @Permit("cluster:admin", "Makes a new key in place of one, which still works for an overlap.", {
-    body: true,
-  })
+  @Serves(keyOperations.rotate)
   rotate(
     @Param("id") id: string,
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
-  ): Promise<CreatedKey & { replaces: KeyView }> {
+  ): Promise<RotatedApiKey> {
     const requested = () => this.#rotation(id, request);
-    const answer = (created: CreatedKey) => ({ ...created, replaces: this.#view(this.#find(id)) });
+    const answer = (created: CreatedApiKey) => ({
+      ...created,
+      replaces: this.#view(this.#find(id)),
+    });
     return this.#changes.make(request, reply, requested, answer);
   }
 
-  #rotation(id: string, request: CallerRequest): RequestedChange<CreatedKey> {
-    const body = validate(rotateKeyRequest, optionalJsonBody(request.body as Buffer | undefined));
+  #rotation(id: string, request: CallerRequest): RequestedChange<CreatedApiKey> {
+    const body = bodyOf(keyOperations.rotate, request);
     const now = Date.now();
     const old = this.#find(id);
     refuseEscalation(request, old.scopes);
@@ -121,26 +110,21 @@ export class KeysController {
     return { command: { type: "key.rotate", atMs: now, id, key, expiresAtMs }, answer };
   }
 
-  @Get()
-  @UseInterceptors(Consistency)
-  @Permit("cluster:admin", "Lists the API keys, newest first, without their texts.", {
-    query: ["limit", "cursor", "consistency"],
-  })
-  list(@Query() query: Record<string, unknown>): PageView<KeyView> {
+  @Serves(keyOperations.list)
+  list(@Query() query: QueryOf<typeof keyOperations.list>): Page<ApiKey> {
     const keys = [...this.#control.state.keys.values()].reverse();
     const page = pageOf(keys, query);
     const rotatedTo = successors(this.#control.state.keys.values());
     return { ...page, data: page.data.map((key) => this.#view(key, rotatedTo)) };
   }
 
-  @Delete(":id")
-  @Permit("cluster:admin", "Revokes an API key at once.")
-  async revoke(@Param("id") id: string): Promise<KeyView> {
+  @Serves(keyOperations.revoke)
+  async revoke(@Param("id") id: string): Promise<ApiKey> {
     await propose(this.#control, { type: "key.revoke", atMs: Date.now(), id });
     return this.#view(this.#find(id));
   }
 
-  #view(key: ApiKeyRecord, rotatedTo = successors(this.#control.state.keys.values())): KeyView {
+  #view(key: ApiKeyRecord, rotatedTo = successors(this.#control.state.keys.values())): ApiKey {
     const lastUsedAtMs = this.#lastUsed.of(key.id);
     const registered = this.#control.state.models;
     return viewKey(key, { lastUsedAtMs, now: Date.now(), registered, rotatedTo });
@@ -151,11 +135,6 @@ export class KeysController {
     if (!key) throw new AppError("not_found", `No key has the id ${id}.`);
     return key;
   }
-}
-
-/** A body may be omitted if every member has a default. */
-function optionalJsonBody(body: Buffer | undefined): Record<string, unknown> {
-  return body === undefined || body.length === 0 ? {} : parseJsonBody(body);
 }
 
 function futureMs(text: string | undefined, now: number): number | undefined {

@@ -1,27 +1,17 @@
 import { AppError } from "@heddle/base/errors";
-
-/** One page of a list; `next_cursor` is null on the last. */
-export interface PageView<T> {
-  readonly object: "list";
-  readonly data: readonly T[];
-  readonly has_more: boolean;
-  readonly next_cursor: string | null;
-}
+import type { Page } from "@heddle/contracts/api/parameters";
 
 /**
  * JSON bytes of a page, which is built in one turn of the event loop; the last item may exceed it.
  */
 export const MAX_PAGE_BYTES = 512 * 1024;
-const DEFAULT_LIMIT = 100;
-const MAX_LIMIT = 1000;
 
 /** The page of `limit` and `cursor`, which names the last item seen. */
 export function pageOf<T extends { readonly id: string }>(
   items: readonly T[],
-  query: Record<string, unknown>,
-): PageView<T> {
-  const limit = limitOf(query["limit"]);
-  const from = startOf(items, query["cursor"]);
+  { limit, cursor: after }: { readonly limit: number; readonly cursor?: string | undefined },
+): Page<T> {
+  const from = startOf(items, after);
   const data = withinBytes(items.slice(from, from + limit));
   const hasMore = from + data.length < items.length;
   const last = data.at(-1);
@@ -44,18 +34,9 @@ function withinBytes<T>(items: readonly T[]): T[] {
   return full < 0 ? [...items] : items.slice(0, full + 1);
 }
 
-function limitOf(given: unknown): number {
-  if (given === undefined) return DEFAULT_LIMIT;
-  const limit = typeof given === "string" && /^\d{1,6}$/.test(given) ? Number(given) : 0;
-  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
-  throw new AppError("invalid_value", `Invalid value for 'limit': expected 1 to ${MAX_LIMIT}.`, {
-    param: "limit",
-  });
-}
-
-function startOf(items: readonly { readonly id: string }[], cursor: unknown): number {
+function startOf(items: readonly { readonly id: string }[], cursor: string | undefined): number {
   if (cursor === undefined) return 0;
-  const text = Buffer.from(String(cursor), "base64url").toString();
+  const text = Buffer.from(cursor, "base64url").toString();
   const index = items.findIndex(({ id }) => `id:${id}` === text);
   if (index >= 0) return index + 1;
   throw new AppError("invalid_value", "Invalid value for 'cursor': it is not from this list.", {

@@ -1,22 +1,22 @@
 import { isUtf8 } from "node:buffer";
 import type { ServerResponse } from "node:http";
-import { Controller, Get, Inject, Param, Query, Req, Res, UseInterceptors } from "@nestjs/common";
+import { jobOperations, type LogEntry, type LogsQuery } from "@heddle/contracts/api/job-operations";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
 import { responseDrained } from "../../http/drained.ts";
 import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
+import { Serves } from "../../http/serves.ts";
 import { type LogCursor, writeCursor } from "../../task-output/log-cursor.ts";
 import type { LogItem } from "../../task-output/log-lines.ts";
 import type { LogBatch, LogReader } from "../../task-output/log-reader.ts";
 import { PEPPER } from "../keys/keys.controller.ts";
-import { LOG_QUERY, logQuery } from "./log-query.ts";
+import { logQuery } from "./log-query.ts";
 
 /** The injection token of the reader of logs. */
 export const LOG_READER = Symbol("LogReader");
 
 /** `GET /jobs/{id}/logs`: plain text, or lines with their origin as ndjson or server-sent events. */
-@Controller("api/v1/jobs")
+@Controller()
 export class JobLogsController {
   readonly #reader: LogReader;
   readonly #pepper: Uint8Array;
@@ -26,20 +26,17 @@ export class JobLogsController {
     this.#pepper = pepper;
   }
 
-  @Get(":id/logs")
-  @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Reads the logs of a job's tasks, and follows them.", {
-    query: [...LOG_QUERY, "consistency"],
-  })
+  @Serves(jobOperations.logs)
   async logs(
     @Param("id") id: string,
-    @Query() query: Record<string, unknown>,
+    @Query() query: LogsQuery,
     @Req() request: FastifyRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
     const accept = request.headers.accept ?? "";
     const resumed = request.headers["last-event-id"];
-    const asked = logQuery(id, resumed ? { ...query, cursor: resumed } : query, this.#pepper);
+    const cursor = resumed ? String(resumed) : query.cursor;
+    const asked = logQuery(id, query, cursor, this.#pepper);
     const gone = new AbortController();
     // Read before the head is sent, so that a refusal still has its status.
     const batches = await this.#reader.read(asked, gone.signal);
@@ -101,7 +98,7 @@ export class JobLogsController {
       const { attempt, rank, incarnation = 0, stream } = item.name;
       const place = { attempt, rank, incarnation, stream, offset: item.offset };
       const at = { ...place, time: new Date(item.unixMs).toISOString() };
-      const what =
+      const what: LogEntry =
         item.gapBytes > 0
           ? { type: "gap", ...at, bytes: item.gapBytes }
           : {
@@ -110,7 +107,7 @@ export class JobLogsController {
               text: item.text.toString(),
               // JSON text cannot hold invalid UTF-8, as a character cut in half.
               ...(!isUtf8(item.text) && { base64: item.text.toString("base64") }),
-              ...(!item.ended && { partial: true }),
+              ...(!item.ended && { partial: true as const }),
             };
       const isLast = i === items.length - 1;
       return `${JSON.stringify(isLast ? { ...what, cursor: writeCursor(cursor, this.#pepper) } : what)}\n`;

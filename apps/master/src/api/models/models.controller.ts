@@ -1,33 +1,20 @@
 import { AppError } from "@heddle/base/errors";
-import { registerModelRequest } from "@heddle/contracts/models";
-import { validate } from "@heddle/contracts/validation";
+import { type DeletedModel, type Model, modelOperations } from "@heddle/contracts/api/models";
 import type { ApiKeyRecord } from "@heddle/control/state";
-import {
-  Controller,
-  Delete,
-  Get,
-  HttpCode,
-  Inject,
-  Param,
-  Post,
-  Req,
-  Res,
-  UseInterceptors,
-} from "@nestjs/common";
+import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
-import { type CallerRequest, Permit } from "../../http/access.ts";
-import { Consistency } from "../../http/consistency.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
 import { ModelCatalog, requireListed } from "../../models/model-catalog.ts";
-import type { ModelView } from "../../models/model-view.ts";
 import { toRecords } from "../../models/registration.ts";
 import { ModelPulls } from "./model-pulls.ts";
 
 /** GET /models serves both APIs: OpenAI's list, with the platform's own members in each model. */
-@Controller("api/v1/models")
+@Controller()
 export class ModelsController {
   readonly #control: ControlPlane;
   readonly #models: ModelCatalog;
@@ -46,33 +33,27 @@ export class ModelsController {
     this.#changes = changes;
   }
 
-  @Get()
-  @UseInterceptors(Consistency)
-  @Permit("models:read", "Lists the models that the caller may use.")
-  list(@Req() request: CallerRequest): { object: "list"; data: ModelView[] } {
+  @Serves(modelOperations.list)
+  list(@Req() request: CallerRequest): { object: "list"; data: Model[] } {
     return { object: "list", data: this.#models.list(callerOf(request)) };
   }
 
-  @Get(":id")
-  @UseInterceptors(Consistency)
-  @Permit("models:read", "Shows one model.")
-  get(@Req() request: CallerRequest, @Param("id") id: string): ModelView {
+  @Serves(modelOperations.get)
+  get(@Req() request: CallerRequest, @Param("id") id: string): Model {
     return this.#models.view(id, callerOf(request));
   }
 
-  @Post()
-  @HttpCode(200)
-  @Permit("models:deploy", "Registers a model and the weights that answer for it.")
+  @Serves(modelOperations.register)
   register(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
-  ): Promise<ModelView> {
+  ): Promise<Model> {
     const requested = () => this.#registration(request);
     return this.#changes.make(request, reply, requested, (answer) => answer);
   }
 
-  #registration(request: CallerRequest): RequestedChange<ModelView> {
-    const body = validate(registerModelRequest, parseJsonBody(request.body as Buffer));
+  #registration(request: CallerRequest): RequestedChange<Model> {
+    const body = bodyOf(modelOperations.register, request);
     requireListed(body.id, callerOf(request));
     const known = this.#control.state.models.get(body.id);
     // A repeated registration must give the same record, including its time.
@@ -82,22 +63,14 @@ export class ModelsController {
     return { command, answer: this.#models.viewOf(model, deployment) };
   }
 
-  @Delete(":id")
-  @Permit("models:deploy", "Removes a model, and its replicas where no other model uses them.")
-  async remove(
-    @Req() request: CallerRequest,
-    @Param("id") id: string,
-  ): Promise<{ id: string; object: string; deleted: boolean }> {
+  @Serves(modelOperations.remove)
+  async remove(@Req() request: CallerRequest, @Param("id") id: string): Promise<DeletedModel> {
     requireListed(id, callerOf(request));
     await propose(this.#control, { type: "model.remove", atMs: Date.now(), id });
     return { id, object: "model", deleted: true };
   }
 
-  @Post(":id/pull")
-  @Permit(
-    "models:deploy",
-    "Pulls a model's weights to a worker, telling the progress as events; where the model has failed, to the workers that have it, which try it anew.",
-  )
+  @Serves(modelOperations.pull)
   async pull(
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,

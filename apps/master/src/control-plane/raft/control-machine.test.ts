@@ -32,7 +32,7 @@ async function* all(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array, v
   yield* pieces;
 }
 
-test("a snapshot is of the moment of its call, though commands are applied between its small pieces", async () => {
+test("snapshot: has the state of its call, also when commands apply between its pieces", async () => {
   const machine = new ControlMachine();
   await create(machine, 1, KEYS);
   const { hash } = machine.control;
@@ -51,7 +51,7 @@ test("a snapshot is of the moment of its call, though commands are applied betwe
   expect(restored.control.state.keys.size).toBe(KEYS);
 });
 
-test("a snapshot of however large a state makes one small piece's worth of records at a time", async () => {
+test("snapshot: of a state of any size, only one piece's records are copied at a time", async () => {
   const records = 20_000;
   const machine = new ControlMachine();
   const { keys } = machine.control.state;
@@ -81,7 +81,7 @@ test("a snapshot of however large a state makes one small piece's worth of recor
   expect(frozen(keys)).toBe(0);
 });
 
-test("a snapshot that is given up, begun or not, keeps nothing of the old state", async () => {
+test("snapshot: one that is given up, begun or not, keeps nothing of the old state", async () => {
   const machine = new ControlMachine();
   await create(machine, 1, KEYS);
   const { keys } = machine.control.state;
@@ -99,7 +99,7 @@ function frozen(map: Map<string, unknown>): number {
   return (map as HashedMap<unknown>).frozen;
 }
 
-/** How often somebody has asked for all entries, keys or values of the map. */
+/** Counts the walks over all entries, keys or values of the map. */
 function countWalks(map: Map<string, unknown>): () => number {
   let walks = 0;
   const ways = ["keys", "values", "entries", "forEach", Symbol.iterator] as const;
@@ -114,7 +114,7 @@ function countWalks(map: Map<string, unknown>): () => number {
   return () => walks;
 }
 
-test("sealed: entries and a snapshot open with the key alone, and the pieces in their order", async () => {
+test("sealed: entries and snapshots open only with the key, pieces only in their order", async () => {
   const keys = new SecretKeys([Buffer.alloc(32, 7)]);
   const [id = ""] = keys.ids;
   const machine = new ControlMachine(undefined, { keys });

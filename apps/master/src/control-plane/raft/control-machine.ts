@@ -8,11 +8,11 @@ import { loadableBytes } from "../state-memory.ts";
 const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 0x0a;
 
-/** Told of what was applied: the entry, or undefined where a snapshot has replaced the state. */
+/** Called with each applied entry, or with undefined where a snapshot has replaced the state. */
 export type AppliedListener = (entry: LogCommand | undefined) => void;
 
 interface MachineOptions {
-  /** Told when a snapshot is begun. */
+  /** Called when a snapshot is begun. */
   readonly onSnapshot?: (() => void) | undefined;
   readonly newestVersion?: number | undefined;
   /** What the log and the snapshots are encrypted with, once the state says so. */
@@ -33,7 +33,7 @@ export class ControlMachine implements StateMachine<ControlReply> {
     this.#keys = options.keys ?? NO_SECRET_KEYS;
   }
 
-  /** The entry as it is proposed, so that whoever writes the log writes no secret in clear. */
+  /** The entry's bytes, sealed before it is proposed, so that no member writes secrets in clear to its log. */
   encode(entry: LogCommand): Uint8Array {
     const bytes = Buffer.from(JSON.stringify(entry));
     const { secretsKey } = this.control;

@@ -22,7 +22,7 @@ describe("three masters", { timeout: 180_000 }, () => {
   }, 180_000);
   afterAll(() => group.close());
 
-  it("elect a new leader when theirs is killed, and keep every change that was answered", async () => {
+  it("elect a new leader when theirs is killed, and keep every answered change", async () => {
     const first = await group.leader();
     const made = await group.createKey(first, "before");
     await group.end(first, "SIGKILL");
@@ -46,7 +46,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     await expectEqualStates();
   });
 
-  it("refuse changes with 503 while there is no majority, and still show what they know", async () => {
+  it("refuse changes with 503 while there is no majority, and still answer stale reads", async () => {
     await group.createKey("master-1", "kept");
     await seesKey("master-3", "kept");
     await group.end("master-1", "SIGKILL");
@@ -132,7 +132,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     await eventually(async () => (await group.leader()) === next, "the other leads");
     const removed = await group.request(next, "DELETE", `/api/v1/cluster/masters/${next}`);
     expect(removed.status).toBe(200);
-    // Nobody tells it any more who leads, and what is committed.
+    // It no longer learns the leader and the commit index.
     expect(await removed.json()).toMatchObject({ leader: null, may_be_stale: true });
     await group.end(next, "SIGKILL");
     await group.createKey(leader, "with two");

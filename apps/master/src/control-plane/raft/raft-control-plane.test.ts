@@ -12,15 +12,11 @@ import { startIdentity } from "@heddle/consensus/member/identity";
 import { NEWEST_VERSION as newestVersion } from "@heddle/control/cluster-version";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
+import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
+import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
+import { TlsIdentity } from "@heddle/pki/tls-identity";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import {
-  createAuthority,
-  requestCertificate,
-  signNode,
-} from "@heddle/rpc/pki/certificate-authority";
-import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -103,7 +99,7 @@ const keyOf = (id: string): ApiKeyRecord => ({
 });
 const create = (id: string) => ({ type: "key.create" as const, atMs: Date.now(), key: keyOf(id) });
 
-test("a request of a session is applied once, through whatever master it comes again", async () => {
+test("idempotency: a request of a session is applied once, whichever master it reaches", async () => {
   const [first, second, third] = await openGroup(3);
   if (!first || !second || !third) throw new Error("three were to start");
   await first.plane.readBarrier();
@@ -122,7 +118,7 @@ test("a request of a session is applied once, through whatever master it comes a
   expect(left?.plane.state.keys.size).toBe(1);
 });
 
-test("progress: connected masters are active, whenever and whoever is asked", async () => {
+test("progress: connected masters are active, at any time and from any master", async () => {
   const group = await openGroup(3);
   for (const { plane } of group) await plane.readBarrier();
   const inactive: string[] = [];
@@ -137,29 +133,45 @@ test("progress: connected masters are active, whenever and whoever is asked", as
 });
 
 /** As an administrator does; gives the token with which that master joins. */
-async function add(plane: RaftControlPlane, name: string): Promise<string> {
+async function add(plane: RaftControlPlane, name: string, ttlMs = 600_000): Promise<string> {
   const secret = newJoinSecret();
-  const join = { role: "master" as const, name, expiresAtMs: Date.now() + 600_000 };
+  const atMs = Date.now();
+  const join = { role: "master" as const, name, expiresAtMs: atMs + ttlMs };
   const id = joinSecretId(secret);
-  expect(await plane.propose({ type: "join.create", atMs: Date.now(), id, join })).toEqual({
-    ok: true,
-  });
+  expect(await plane.propose({ type: "join.create", atMs, id, join })).toEqual({ ok: true });
   return formatJoinToken({ authorityHash: undefined, secret });
 }
 
-test("a stranger with the cluster token is let in by no means but a token of its name, once", async () => {
+/** A master of an empty directory that looks for its group with the cluster token. */
+async function findGroup(of: Opened, name: string, token?: string) {
+  const directory = await mkdtemp(join(folder, "stranger-"));
+  const identity = await startIdentity(directory, name, { newestVersion });
+  const { signal } = new AbortController();
+  const peers = new Map([
+    [of.name, of.server.address],
+    [name, "127.0.0.1:1"],
+  ]);
+  const known = { directory, identity, peers, credentials: byToken, joinToken: () => token };
+  return new Formation({ ...known, log: logger, signal, patienceMs: 300, newestVersion }).find();
+}
+
+test("join token of a master: refused without TLS once it has expired", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");
   await only.plane.readBarrier();
-  const peers = new Map([["m1", only.server.address]]);
-  const find = async (name: string, token?: string) => {
-    const directory = await mkdtemp(join(folder, "stranger-"));
-    const identity = await startIdentity(directory, name, { newestVersion });
-    const { signal } = new AbortController();
-    const all = new Map([...peers, [name, "127.0.0.1:1"]]);
-    const known = { directory, identity, peers: all, credentials: byToken, joinToken: () => token };
-    return new Formation({ ...known, log: logger, signal, patienceMs: 300, newestVersion }).find();
-  };
+  const expired = await add(only.plane, "m2", 1);
+  await delay(5);
+  const refused = { code: "permission_denied", message: expect.stringMatching(/cluster add/) };
+  await expect(findGroup(only, "m2", expired)).rejects.toMatchObject(refused);
+  expect(only.plane.status().members).toHaveLength(1);
+  expect(await findGroup(only, "m2", await add(only.plane, "m2"))).toMatchObject({ id: 2 });
+});
+
+test("join: a join token of its name admits a master once, the cluster token does not", async () => {
+  const [only] = await openGroup(1);
+  if (!only) throw new Error("one was to start");
+  await only.plane.readBarrier();
+  const find = (name: string, token?: string) => findGroup(only, name, token);
   const refused = { code: "permission_denied", message: expect.stringMatching(/cluster add/) };
   await expect(find("m2")).rejects.toMatchObject(refused);
   const token = await add(only.plane, "m2");
@@ -177,7 +189,7 @@ test("a stranger with the cluster token is let in by no means but a token of its
   expect(await only.plane.propose(create("aaaaaaaa"))).toEqual({ ok: true });
 });
 
-test("a second master of a name in use is refused, and the one that runs stays", async () => {
+test("join: a second master of a name in use is refused, and the first keeps running", async () => {
   const group = await openGroup(3);
   const members = () => group.map(({ plane }) => plane.status().members.map(({ id }) => id));
   await group[0]?.plane.readBarrier();
@@ -214,7 +226,7 @@ test("a second master of a name in use is refused, and the one that runs stays",
   }, "its successor is let in");
 });
 
-test("a master that was let in and did not hear it asks again, and begins no log of its own", async () => {
+test("join: an admitted master that lost the answer asks again, and starts no own log", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");
   await only.plane.readBarrier();
@@ -245,7 +257,7 @@ test("a master that was let in and did not hear it asks again, and begins no log
   expect(beginning?.members.map(({ name }) => name)).toEqual(["m1"]);
 });
 
-test("a master whose state came apart from the others' ends", async () => {
+test("state hash: a master whose state diverged from the others' ends", async () => {
   const [first, second, third] = await openGroup(3);
   if (!first || !second || !third) throw new Error("three were to start");
   await first.plane.propose(create("aaaaaaaa"));
@@ -260,7 +272,7 @@ test("a master whose state came apart from the others' ends", async () => {
   });
 });
 
-test("a master joins a group although another one that looks for it was given another list", async () => {
+test("formation: a master joins a group although another has a different list of peers", async () => {
   const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const [one, two, three] = [await bind(), await bind(), await bind()];
   const { plane } = await open("m1", one, new Map([["m1", one.address]]));
@@ -284,7 +296,7 @@ test("a master joins a group although another one that looks for it was given an
   await expect(lost).rejects.toMatchObject({ code: "cancelled" });
 });
 
-test("another master's directory, and one whose log is gone, are refused", async () => {
+test("data directory: another master's, and one whose log is gone, are refused", async () => {
   const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const server = await bind();
   const only = await open("m1", server, new Map([["m1", server.address]]));
@@ -304,7 +316,7 @@ test("another master's directory, and one whose log is gone, are refused", async
   });
 });
 
-test("a directory whose identity is gone is refused, and nothing is written to it", async () => {
+test("data directory: without its identity it is refused, and nothing is written to it", async () => {
   const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const server = await bind();
   const only = await open("m1", server, new Map([["m1", server.address]]));
@@ -322,7 +334,7 @@ test("a directory whose identity is gone is refused, and nothing is written to i
   }
 });
 
-test("masters of a new group that were given different lists say so and end", async () => {
+test("formation: masters of a new group with different lists of peers say so and end", async () => {
   const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const [one, two] = [await bind(), await bind()];
   const both = new Map([
@@ -348,7 +360,7 @@ async function rejection(promise: Promise<unknown>): Promise<string> {
   );
 }
 
-test("masters under TLS agree, and the Raft thread shows a renewed certificate", async () => {
+test("TLS: masters agree, and the Raft thread shows a renewed certificate", async () => {
   const authority = await createAuthority();
   const certificate = async (name: string): Promise<TlsIdentity> => {
     const { privateKey, csr } = await requestCertificate();
@@ -377,7 +389,7 @@ test("masters under TLS agree, and the Raft thread shows a renewed certificate",
   await second.plane.propose(create("bbbbbbbb"));
 });
 
-test("the counts of the Raft thread and of the main thread are told as one", async () => {
+test("counts: those of the Raft thread and of the main thread are reported as one", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");
   await eventually(async () => {

@@ -72,12 +72,12 @@ export interface RaftControlPlaneOptions {
   readonly newestVersion?: number | undefined;
 }
 
-/** Entries of which identity.json tells the next start. */
+/** Entries that identity.json records for the next start. */
 const MARKED: ReadonlySet<string> = new Set(["version.raise", "secrets.key"]);
 const progressDeadlineMs = 1_000;
-/** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
+/** A removed leader sends the commit index and transfers leadership; two round trips suffice. */
 const HAND_OVER_MS = 1_000;
-/** How long a removed member waits for one that stays to say that it knows; several elections long. */
+/** How long a removed member waits until a remaining one confirms the removal; several elections. */
 const MAX_LINGER_MS = 15_000;
 
 /**
@@ -208,13 +208,13 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#view(await this.#running.statusAfterPauses());
   }
 
-  #view(told: ThreadStatus): GroupStatus {
-    const { connected, roster: _, nextMemberId: __, counts: ___, ...rest } = told;
+  #view(status: ThreadStatus): GroupStatus {
+    const { connected, roster: _, nextMemberId: __, counts: ___, ...rest } = status;
     const isConnected = (member: number) => member === rest.id || connected.includes(member);
     const wasRemoved = this.#fault?.code === "member_removed";
     return {
       ...rest,
-      // Nobody tells a removed member who leads, or what is committed.
+      // A removed member no longer learns the leader and the commit index.
       leader: wasRemoved ? undefined : rest.leader,
       isBehind: rest.isBehind || wasRemoved,
       cluster: this.#identity.cluster,
@@ -238,7 +238,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     await this.#running.refresh();
     const { role, members, connected } = this.#running.status();
     if (role !== "leader") throw new AppError("unavailable", "this master does not lead");
-    // Until the first quorum check of a term, Raft cannot tell: the connection does.
+    // Before the first quorum check of a term, Raft does not know it: the connection decides.
     return members.flatMap(({ id, match, active = connected.includes(id), isBehind: behind }) =>
       match === undefined ? [] : [{ id, match, active, behind }],
     );
@@ -286,13 +286,14 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async transferLeadership(name: string | undefined): Promise<void> {
     const { members, leader } = this.status();
-    // Who asked would be told that it is under way, and nobody would be there to do it.
+    // Without a leader no member could carry the accepted request out.
     if (leader === undefined) throw noLeader();
     const choices = members.filter(({ votes, id }) => votes && id !== leader);
     const target = name === undefined ? choices[0] : choices.find((member) => member.name === name);
     if (target) return this.#running.transferLeadership(target.id);
-    const message = `Leadership can go to ${choices.map((member) => member.name).join(", ") || "nobody"}, not to ${name ?? "another master"}.`;
-    throw new AppError("conflict", message);
+    const names = choices.map((member) => member.name).join(", ");
+    const message = names && `${name} cannot lead. The masters that can: ${names}.`;
+    throw new AppError("conflict", message || "No other master votes in this group.");
   }
 
   takeSnapshot(): Promise<void> {
@@ -315,7 +316,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       throw new AppError("conflict", "The only master cannot be removed.");
     }
     const changed = this.#running.changeMembers([{ type: "removeNode", nodeId: member.id }]);
-    // Of its own removal it may hear from the others only, and never by its log.
+    // A member may learn of its own removal from the others only, never by its log.
     const removed = this.#removed.promise;
     await (member.id === this.#identity.id
       ? Promise.race([changed.then(() => removed), removed])
@@ -414,7 +415,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   /** From here on it takes no changes; the replica runs on for as long as its successor needs. */
   #onRemoved(): void {
     if (this.#fault) return;
-    const message = `This master was removed from the group and ends. To have it join anew, empty ${this.#options.directory} and start it again.`;
+    const message = `This master was removed from the group and ends. To have it join again, empty ${this.#options.directory} and start it again.`;
     const error = new AppError("member_removed", message);
     this.#fault = error;
     this.#removed.resolve();
@@ -464,7 +465,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   #compareHash(report: { node: number; commands: number; hash: string }): void {
-    // While the log is replayed at the start, nobody knows yet what a majority is.
+    // While the log is replayed at the start, the majority is not known yet.
     if (!this.#replica) return;
     const voters = this.#replica.status().members.filter(({ votes }) => votes).length;
     const diverged = this.#hashCheck.report(report, voters);

@@ -19,10 +19,10 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
   const reservation = limiter.admit("k", limits, 16 + RESERVED_OUTPUT);
   if (!(reservation instanceof RateReservation)) throw new Error("the call was refused");
   const rows: UsageRow[] = [];
-  const metrics = new InferenceMetrics(new Registry(), () => ({
-    replicas: [],
-    kvUsage: new Map(),
-  }));
+  const metrics = new InferenceMetrics(new Registry(), {
+    load: async () => ({ replicas: [], kvUsage: new Map() }),
+    isRegistered: () => true,
+  });
   const call = new AdmittedCall({
     requestId: "r",
     key: { id: "k", limits } as unknown as ApiKeyRecord,

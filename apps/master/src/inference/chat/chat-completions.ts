@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { AppError, toAppError } from "@heddle/base/errors";
-import { type ChatCompletionRequest, parseChatCompletionRequest } from "@heddle/contracts/chat";
+import { type ChatCompletionRequest, parseChatCompletionRequest } from "@heddle/contracts/api/chat";
 import type { EngineEvent, ReasoningStyle } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
 import type { FastifyReply } from "fastify";

@@ -1,4 +1,4 @@
-import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/chat";
+import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/api/chat";
 import type { ChatMessage, GenerateRequest } from "@heddle/contracts/engine";
 
 /** Converts an API request for the engine. `maxTokens` is per choice; absent: no limit. */

@@ -1,9 +1,11 @@
-import { Controller, Inject, Post, Req, Res } from "@nestjs/common";
+import { chatOperations } from "@heddle/contracts/api/chat";
+import { Controller, Inject, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import { type CallerRequest, Permit } from "../../http/access.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { Serves } from "../../http/serves.ts";
 import { ChatCompletions } from "./chat-completions.ts";
 
-@Controller("api/v1/chat")
+@Controller()
 export class ChatController {
   readonly #chat: ChatCompletions;
 
@@ -11,8 +13,7 @@ export class ChatController {
     this.#chat = chat;
   }
 
-  @Post("completions")
-  @Permit("inference:create", "Answers a conversation, at once or as a stream.")
+  @Serves(chatOperations.stream)
   create(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
     return this.#chat.answer(request, reply);
   }

@@ -3,6 +3,7 @@ import type { Clock } from "@heddle/base/clock";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
+import { CallAttempts } from "./call-attempts.ts";
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
 import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "./inference-port.ts";
@@ -12,7 +13,7 @@ import { allFull, type Candidate, chooseReplica } from "./routing.ts";
 /** A ready replica that accepts requests. */
 export interface ReadyReplica extends Candidate {
   readonly node: string;
-  /** Incremented with every report of the node. */
+  /** Increases with every report of the node, also over its attachments. */
   readonly reports: number;
   /** The events end with exactly one `done` or `failed`; leaving the iteration cancels. */
   start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
@@ -56,27 +57,8 @@ export interface DispatchStats {
   readonly overloaded: number;
 }
 
-/** Attempts per call before its first event, by failures or refusals. */
-const maxFailures = 3;
-const maxRefusals = 8;
 /** Chunks kept per deployment: 4 million characters. */
 const maxPrefixChunks = 65_536;
-/** The replica failed: the call goes to another. */
-const failureCodes: ReadonlySet<ErrorCode> = new Set(["worker_lost", "engine_failed"]);
-/** The replica differs from its last report: it is skipped until the next one. */
-const refusalCodes: ReadonlySet<ErrorCode> = new Set([
-  "overloaded",
-  "unavailable",
-  "model_loading",
-  "model_not_found",
-]);
-
-/**
- * Replicas that a call was sent to, by holder. One that refused is skipped until its node sends
- * more reports. One that failed is skipped for good: a restarted engine has another holder, and one
- * with the same holder by then has not crashed.
- */
-type Tried = Map<string, { readonly reports: number; readonly failure: EngineFailure | undefined }>;
 
 interface Waiter {
   readonly fairKey: string;
@@ -138,10 +120,10 @@ export class ReplicaDispatch implements InferenceDispatch {
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
     const chunks = once(() => promptChunks(call.request.input));
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
-    const tried: Tried = new Map();
-    for (let failures = 0, refusals = 0; ; ) {
-      const { replica, iterator } = await this.#acquire(call, chunks, endMs, tried, signal);
-      if (tried.size > 0) this.#stats.retries += 1;
+    const attempts = new CallAttempts();
+    for (;;) {
+      const { replica, iterator } = await this.#acquire(call, chunks, endMs, attempts, signal);
+      if (attempts.last) this.#stats.retries += 1;
       const first = await iterator.next();
       const event: EngineEvent = first.done ? missingEnd : first.value;
       if (event.type !== "failed") {
@@ -150,17 +132,9 @@ export class ReplicaDispatch implements InferenceDispatch {
         return { node: replica.node, events: this.#resume(call, replica, event, iterator) };
       }
       const failure = event.error;
-      const { holder, node } = replica;
       this.#onEnd(call, replica, failure.code);
-      const hasFailed = failureCodes.has(failure.code);
-      if (hasFailed) failures += 1;
-      else if (refusalCodes.has(failure.code)) refusals += 1;
-      else throw this.#refusal(call, failure, node);
-      if (failures >= maxFailures || refusals >= maxRefusals || signal.aborted) {
-        throw this.#refusal(call, failure, node);
-      }
-      if (hasFailed) tried.set(holder, { failure, reports: 1 + this.#reportsOf(call, replica) });
-      else tried.set(holder, { failure: undefined, reports: replica.reports });
+      const mayRetry = attempts.onFailure(replica, failure, this.#reportsOf(call, replica));
+      if (!mayRetry || signal.aborted) throw this.#refusal(call, failure, replica.node);
     }
   }
 
@@ -169,24 +143,23 @@ export class ReplicaDispatch implements InferenceDispatch {
     call: InferenceCall,
     chunks: () => readonly number[],
     endMs: number,
-    tried: Tried,
+    attempts: CallAttempts,
     signal: AbortSignal,
   ): Promise<Started> {
     if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
     const lane = this.#lane(call.deployment);
-    const send = () => this.#send(lane, call, chunks, endMs, tried, signal);
-    const isRetry = tried.size > 0;
-    const started = isRetry || lane.queue.size === 0 ? send() : undefined;
+    const send = () => this.#send(lane, call, chunks, endMs, attempts, signal);
+    const started = attempts.last || lane.queue.size === 0 ? send() : undefined;
     if (started) return started;
     this.#refuseHopeless(call.deployment);
-    return this.#wait(lane, call, endMs, tried, signal, send);
+    return this.#wait(lane, call, endMs, attempts, signal, send);
   }
 
   #wait(
     lane: Lane,
     call: InferenceCall,
     endMs: number,
-    tried: Tried,
+    attempts: CallAttempts,
     signal: AbortSignal,
     send: () => Started | undefined,
   ): Promise<Started> {
@@ -197,7 +170,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       place: () => {
         const started = send();
         if (started) leave(() => resolve(started));
-        else this.#giveUpVain(call, tried, waiter);
+        else this.#giveUpVain(call, attempts, waiter);
         return started !== undefined;
       },
       fail: (error) => leave(() => reject(error)),
@@ -206,7 +179,10 @@ export class ReplicaDispatch implements InferenceDispatch {
       waiter.fail(new AppError("cancelled", "the caller gave the request up while it waited"));
     const leftMs = endMs - this.#nowMs();
     const limitMs = this.#waitLimitMs(call.deployment);
-    const onWaited = () => waiter.fail(this.#onWaitedTooLong(call, leftMs <= limitMs));
+    const onWaited = () => {
+      const isLate = leftMs <= limitMs;
+      waiter.fail(isLate ? pastDeadline() : this.#onWaitedTooLong(call, attempts, limitMs));
+    };
     const timer = setTimeout(onWaited, Math.min(limitMs, leftMs));
     const leave = (settle: () => void) => {
       clearTimeout(timer);
@@ -221,7 +197,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       (crowding ?? waiter).fail(error);
       if (!crowding) return promise;
     }
-    if (tried.size > 0) lane.retries.add(waiter);
+    if (attempts.last) lane.retries.add(waiter);
     else lane.queue.push(waiter);
     this.#nextDrain.request();
     return promise;
@@ -233,7 +209,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     call: InferenceCall,
     chunks: () => readonly number[],
     endMs: number,
-    tried: Tried,
+    attempts: CallAttempts,
     signal: AbortSignal,
   ): Started | undefined {
     const nowMs = this.#nowMs();
@@ -241,7 +217,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     // With one replica there is no choice, and hashing a long prompt would be wasted.
     const prefix = ready.length > 1 ? chunks() : [];
     const candidates = ready
-      .filter(({ holder, reports }) => mayTry(tried.get(holder), reports))
+      .filter((each) => attempts.mayTry(each))
       .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
     const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
@@ -331,24 +307,14 @@ export class ReplicaDispatch implements InferenceDispatch {
     throw new AppError(code, outlook.message, { model: deployment });
   }
 
-  /** Reports of the replica's node so far; one may have been sent before the call failed. */
+  /** The present count of reports of the replica's node. */
   #reportsOf(call: InferenceCall, { holder, reports }: ReadyReplica): number {
     const ready = this.#options.replicas.ready(call.deployment);
     return ready.find((replica) => replica.holder === holder)?.reports ?? reports;
   }
 
-  /**
-   * Fails a call that failed on every ready replica, once later reports show that those engines
-   * run:
-   * then no restart will produce another replica.
-   */
-  #giveUpVain(call: InferenceCall, tried: Tried, waiter: Waiter): void {
-    let last: { readonly failure: EngineFailure; readonly node: string } | undefined;
-    for (const { holder, node, reports } of this.#options.replicas.ready(call.deployment)) {
-      const before = tried.get(holder);
-      if (!before?.failure || reports <= before.reports) return;
-      last = { failure: before.failure, node };
-    }
+  #giveUpVain(call: InferenceCall, attempts: CallAttempts, waiter: Waiter): void {
+    const last = attempts.finalFailure(this.#options.replicas.ready(call.deployment));
     if (last) waiter.fail(this.#refusal(call, last.failure, last.node));
   }
 
@@ -357,16 +323,32 @@ export class ReplicaDispatch implements InferenceDispatch {
     return isReady ? this.#options.maxWaitMs : this.#options.maxLoadingWaitMs;
   }
 
-  #onWaitedTooLong(call: InferenceCall, deadlinePassed: boolean): AppError {
-    if (deadlinePassed) {
-      return new AppError("deadline_exceeded", "the deadline passed while the request waited");
+  /** The reason is why no replica takes the call at present. */
+  #onWaitedTooLong(call: InferenceCall, attempts: CallAttempts, waitedMs: number): AppError {
+    const ready = this.#options.replicas.ready(call.deployment);
+    if (ready.length === 0) {
+      const { message } = this.#options.replicas.outlook(call.deployment);
+      const retryAfterMs = this.#options.maxLoadingWaitMs;
+      return new AppError("model_loading", message, { model: call.deployment, retryAfterMs });
     }
-    if (this.#options.replicas.ready(call.deployment).length > 0) {
-      return this.#overloaded(call, `no replica had room within ${this.#options.maxWaitMs} ms`);
+    const open = ready.filter((replica) => attempts.mayTry(replica));
+    if (attempts.last && open.length === 0) {
+      return this.#refusal(call, attempts.last.failure, attempts.last.node);
     }
-    const { message } = this.#options.replicas.outlook(call.deployment);
-    const retryAfterMs = this.#options.maxLoadingWaitMs;
-    return new AppError("model_loading", message, { model: call.deployment, retryAfterMs });
+    const circuits = open.map((replica) => this.#circuitOf(call, replica));
+    const nowMs = this.#nowMs();
+    if (circuits.some((circuit) => circuit.allows(nowMs))) {
+      return this.#overloaded(call, `no replica had room within ${waitedMs} ms`);
+    }
+    return this.#resting(call, Math.min(...circuits.map(({ opensAtMs }) => opensAtMs - nowMs)));
+  }
+
+  /** No replica may be tried: the circuits of all are open. */
+  #resting({ deployment: model }: InferenceCall, leftMs: number): AppError {
+    this.#stats.overloaded += 1;
+    const message = `every replica of ${model} failed several requests in a row and gets one request at a time until one succeeds`;
+    const retryAfterMs = Math.max(1_000, leftMs);
+    return new AppError("unavailable", message, { model, retryAfterMs });
   }
 
   #overloaded(call: InferenceCall, why: string): AppError {
@@ -445,12 +427,8 @@ function tickets({ queue, retries }: Lane): Waiter[] {
   return [...retries, ...queue.tickets()];
 }
 
-/** Whether a call may go to a replica at this number of its node's reports. */
-function mayTry(
-  before: { readonly reports: number; readonly failure: EngineFailure | undefined } | undefined,
-  reports: number,
-): boolean {
-  return before === undefined || (!before.failure && reports > before.reports);
+function pastDeadline(): AppError {
+  return new AppError("deadline_exceeded", "the deadline passed while the request waited");
 }
 
 const missingEnd: EngineEvent = {

@@ -3,6 +3,7 @@ import {
   DONE,
   dispatchOver,
   failed,
+  full,
   pass,
   read,
   ScriptedReplica,
@@ -87,7 +88,7 @@ test("dispatch: a call that waits for a report blocks no other", async () => {
 
 test("dispatch: a failure on the only engine is final once the engine is known to run", async () => {
   const replica = new ScriptedReplica("a");
-  replica.answers = [[failed("worker_lost")], [STARTED, DONE]];
+  replica.answers = [[failed("engine_failed")], [STARTED, DONE]];
   const { start, change } = dispatchOver([replica]);
   const call = start();
   await soon();
@@ -97,8 +98,55 @@ test("dispatch: a failure on the only engine is final once the engine is known t
   expect(call.error).toBeUndefined();
   replica.reports++;
   await change();
-  expect(call.error).toMatchObject({ code: "worker_lost", node: "a" });
+  expect(call.error).toMatchObject({ code: "engine_failed", node: "a" });
   expect(replica.deadlines).toHaveLength(1);
+});
+
+test("dispatch: a call whose worker was lost goes to the same process again", async () => {
+  const replica = Object.assign(new ScriptedReplica("a"), { reports: 500 });
+  replica.answers = [[failed("worker_lost")], [STARTED, DONE]];
+  const { start, change, source, dispatch } = dispatchOver([replica]);
+  const call = start();
+  source.replicas = [];
+  await soon();
+  await change();
+  expect([call.answer, call.error]).toEqual([undefined, undefined]);
+  source.replicas = [replica];
+  await change();
+  expect(await read(call)).toEqual(["started", "done"]);
+  expect(dispatch.stats()).toMatchObject({ started: 1, retries: 1, queued: 0 });
+});
+
+test("dispatch: the third lost connection of a call is reported", async () => {
+  const replica = new ScriptedReplica("a");
+  replica.answers = [[failed("worker_lost")]];
+  const { start, dispatch } = dispatchOver([replica]);
+  const call = start();
+  await soon();
+  expect(call.error).toMatchObject({ code: "worker_lost", node: "a" });
+  expect(replica.deadlines).toHaveLength(3);
+  expect(dispatch.stats()).toMatchObject({ started: 0, retries: 2, queued: 0 });
+});
+
+test("dispatch: a wait without another report ends with the replica's refusal", async () => {
+  const replica = new ScriptedReplica("a");
+  replica.answers = [[failed("model_loading")]];
+  const { start } = dispatchOver([replica], { maxWaitMs: 100 });
+  const call = start();
+  await pass(100);
+  expect(call.error).toMatchObject({ code: "model_loading", message: "it is model_loading" });
+});
+
+test("dispatch: a refusal for lack of room has the time that the call waited", async () => {
+  const replica = full("a");
+  const { start, change, source } = dispatchOver([], { maxWaitMs: 1_000 });
+  const call = start();
+  await pass(4_000);
+  source.replicas = [replica];
+  await change();
+  await pass(1_000);
+  const message = expect.stringContaining("no replica had room within 5000 ms");
+  expect(call.error).toMatchObject({ code: "overloaded", message });
 });
 
 test("dispatch: a call that failed on an engine goes to its replacement", async () => {
@@ -158,6 +206,21 @@ test("dispatch: refusals and cancelled answers open no circuit", async () => {
   expect(replica.deadlines).toHaveLength(5);
 });
 
+test("dispatch: a cancelled answer does not reset the count of failures", async () => {
+  const replica = new ScriptedReplica("a");
+  const crash = [STARTED, failed("engine_failed")];
+  replica.answers = [crash, crash, [STARTED, failed("cancelled")], crash, [STARTED, DONE]];
+  const { start } = dispatchOver([replica], { maxWaitMs: 9_000 });
+  for (let calls = 0; calls < 4; calls++) {
+    const call = start();
+    await soon();
+    await read(call);
+  }
+  start();
+  await pass(999);
+  expect(replica.deadlines).toHaveLength(4);
+});
+
 test("dispatch: an answer without a first event is a failure of the worker", async () => {
   const replica = new ScriptedReplica("a");
   replica.answers = [[]];
@@ -170,13 +233,13 @@ test("dispatch: an answer without a first event is a failure of the worker", asy
 test("dispatch: each failed engine counts by its own node's reports", async () => {
   const [a, b] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
   a.reports = 50;
-  for (const replica of [a, b]) replica.answers = [[failed("worker_lost")]];
+  for (const replica of [a, b]) replica.answers = [[failed("engine_failed")]];
   const { start, change } = dispatchOver([a, b]);
   const call = start();
   await soon();
   for (const replica of [a, b]) replica.reports += 2;
   await change();
-  expect(call.error).toMatchObject({ code: "worker_lost" });
+  expect(call.error).toMatchObject({ code: "engine_failed" });
 });
 
 /** A replica whose circuit three failures have opened. */
@@ -209,13 +272,14 @@ test("dispatch: an open circuit stays until its deployment is dropped", async ()
   await change();
   const waiting = start();
   await pass(100);
-  expect(waiting.error).toMatchObject({ code: "overloaded" });
+  const message = expect.stringContaining("every replica of m failed several requests in a row");
+  expect(waiting.error).toMatchObject({ code: "unavailable", message, retryAfterMs: 1_000 });
   source.replicas = [];
   await change();
   source.replicas = [replica];
   const again = start();
   await pass(100);
-  expect(again.error).toMatchObject({ code: "overloaded" });
+  expect(again.error).toMatchObject({ code: "unavailable" });
   source.replicas = [];
   source.outlook = { known: false, loading: false, message: "gone" };
   await change();

@@ -6,7 +6,7 @@ import type { Random } from "@heddle/base/random";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { type ReplicaRecord, replicaKey } from "@heddle/control/jobs/records/records";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { isActiveLeader } from "../../control-plane/active-leader.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { AttachedNode } from "../attached-node.ts";
@@ -60,7 +60,7 @@ export class ReplicaController {
   readonly #control: ControlPlane;
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #log: NodeLog;
+  readonly #log: Log;
   readonly #unsubscribes: readonly (() => void)[];
   /** By incarnation and deployment. */
   readonly #attempts = new Map<string, Attempt>();
@@ -78,7 +78,7 @@ export class ReplicaController {
   constructor(
     registry: PlacedNodes,
     control: ControlPlane,
-    options: { readonly clock: Clock; readonly random: Random; readonly log: NodeLog },
+    options: { readonly clock: Clock; readonly random: Random; readonly log: Log },
   ) {
     this.#registry = registry;
     this.#control = control;
@@ -105,7 +105,7 @@ export class ReplicaController {
     const { deployments } = this.#control.state;
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
-    const workers = this.#registry.workers().filter(({ heartbeats }) => heartbeats > 0);
+    const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
     this.#forgetGone();
     let blocker: LoadBlocker | undefined;
     const hasRoom = (nodeId: string, deployment: string) => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { blockerText, viewBlocker } from "./explanation-view.ts";
 
-test("GPUs are told as they are asked for, not in thousandths", () => {
+test("explanation: GPUs are shown as requested, not in thousandths", () => {
   const gpus = { resource: "gpu_milli", requested: 8_000, free: 2_500, limit: 4_000 };
   expect(blockerText({ reason: "InsufficientGpu", ...gpus })).toBe(
     "InsufficientGpu: 8 GPUs requested, 2.5 free of 4",
@@ -11,15 +11,15 @@ test("GPUs are told as they are asked for, not in thousandths", () => {
   );
 });
 
-test("a backoff is told as the time that is left and when it ends", () => {
+test("explanation: a backoff shows the time that is left and when it ends", () => {
   const limit = Date.UTC(2026, 0, 1);
   const backoff = { resource: "ms_to_wait", requested: 615, free: 0, limit };
   expect(blockerText({ reason: "Backoff", ...backoff })).toBe(
-    "Backoff: 0.615 s to wait after the last failure, until 2026-01-01T00:00:00.000Z",
+    "Backoff: 0.615 s to wait before the next start, until 2026-01-01T00:00:00.000Z",
   );
 });
 
-test("an amount is told under its field in the spec and in that field's units", () => {
+test("explanation: an amount has the name of its spec field and that field's units", () => {
   const memory = { resource: "memory_mib", requested: 95_368, free: 954, limit: 4_096 };
   expect(viewBlocker({ reason: "InsufficientMemory", ...memory })).toMatchObject({
     ...{ resource: "memory_gb", requested: 100, free: 1, limit: 4.294 },
@@ -34,7 +34,7 @@ test("an amount is told under its field in the spec and in that field's units", 
   expect(viewBlocker({ reason: "InsufficientCpu", ...cpu }).resource).toBe("cpu_cores");
 });
 
-test("an amount of memory that was rounded up is told as it was asked for", () => {
+test("explanation: an amount of memory that was rounded up is shown as requested", () => {
   for (const asked of [0.001, 0.5, 1, 1.25, 7.077, 100, 65_536.4, 1e9]) {
     const requested = Math.ceil((asked * 1e9) / 2 ** 20);
     const memory = { resource: "memory_mib", requested, free: 0, limit: 0 };

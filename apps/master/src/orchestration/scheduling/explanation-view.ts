@@ -1,3 +1,4 @@
+import type { JobBlocker, JobExplanation } from "@heddle/contracts/api/job-replies";
 import type { SpecChange } from "@heddle/control/jobs/commands/spec-changes";
 import type { NodeFilter } from "@heddle/scheduler/cluster/eligibility";
 import type { Explanation } from "@heddle/scheduler/explain/explain";
@@ -10,7 +11,7 @@ export interface WaitingExplanation extends Explanation {
 }
 
 /** Why a job waits, as the API shows it; times are ISO 8601. */
-export function viewExplanation(explanation: WaitingExplanation) {
+export function viewExplanation(explanation: WaitingExplanation): JobExplanation {
   const { blockers, nodes, start, changes } = explanation;
   return {
     blockers: blockers.map(viewBlocker),
@@ -30,7 +31,7 @@ export function viewExplanation(explanation: WaitingExplanation) {
 }
 
 /** The resource under its name in the spec, its amounts in that field's units. */
-export function viewBlocker(blocker: Blocker) {
+export function viewBlocker(blocker: Blocker): JobBlocker {
   const { resource, requested, free, limit } = blocker;
   const { field } = unitOf(resource);
   const [asked, left, most] = [requested, free, limit].map((value) => number(resource, value));
@@ -40,7 +41,7 @@ export function viewBlocker(blocker: Blocker) {
 
 /** What a node lacks that a static filter rejects. */
 const LACK_OF_FILTER: Readonly<Record<NodeFilter, string>> = {
-  lost: "are lost: nothing is heard of their workers",
+  lost: "are lost: their workers do not report",
   state: "take no work now: they drain or are drained",
   taint: "have taints that the job does not tolerate",
   executor: "do not offer its executor",
@@ -95,7 +96,7 @@ export function blockerText(blocker: Blocker): string {
     return `${reason}: ${limit - free} of ${limit} nodes that the job could run on ${AWAY.get(reason)}`;
   }
   if (reason === "Backoff") {
-    return `${reason}: ${requested / 1_000} s to wait after the last failure, until ${isoOrNull(limit)}`;
+    return `${reason}: ${requested / 1_000} s to wait before the next start, until ${isoOrNull(limit)}`;
   }
   return `${reason}: ${amount(resource, requested)} requested, ${number(resource, free)} free of ${number(resource, limit)}`;
 }
@@ -106,12 +107,12 @@ function dependenciesText({ jobs = [], requested }: Blocker): string {
   return `waits for ${jobs.join(", ")}${more} to succeed`;
 }
 
-/** An amount as its asker wrote it: GPUs, where the scheduler counts thousandths of one. */
+/** An amount as the spec has it: GPUs, where the scheduler counts thousandths of one. */
 function amount(resource: string, value: number): string {
   if (inGpus(resource)) return `${value / 1_000} GPU${value === 1_000 ? "" : "s"}`;
   const { field, unit } = unitOf(resource);
-  const told = number(resource, value);
-  return unit ? `${told} ${unit} (\`${field}\`)` : `${field} ${told}`;
+  const shown = number(resource, value);
+  return unit ? `${shown} ${unit} (\`${field}\`)` : `${field} ${shown}`;
 }
 
 function number(resource: string, value: number): number {
@@ -119,7 +120,7 @@ function number(resource: string, value: number): number {
   return isRoundedUp ? shortest(value, times) : rounded(value * times);
 }
 
-/** The shortest number, down to thousandths, that the scheduler rounds up to so many of its own units. */
+/** The shortest number, down to thousandths, that the scheduler rounds up to `value` of its own units. */
 function shortest(value: number, times: number): number {
   const exact = value * times;
   for (const scale of [1, 10, 100]) {

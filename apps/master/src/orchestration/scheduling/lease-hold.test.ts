@@ -27,7 +27,7 @@ test("lease hold: after a restore nothing starts until the leases of before are 
   expect(hold.untilMs).toBeUndefined();
 });
 
-test("lease hold: a clock that was ahead at the restore holds nothing for longer than a lease", () => {
+test("lease hold: a clock that was ahead at the restore delays by at most a lease", () => {
   const { hold } = holdOf(nextClusterId(formed, 9_000_000, "ab"), 1_000_000);
   expect(hold.untilMs).toBe(1_000_000 + HELD_MS);
 });

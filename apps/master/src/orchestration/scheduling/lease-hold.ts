@@ -6,8 +6,8 @@ import type { ControlPlane } from "../../control-plane/control-plane.ts";
 const MARGIN_MS = 5_000;
 
 /**
- * Tells a restored or recovered cluster when tasks may start. Workers that it has not heard of may run tasks
- * of the incarnation before until the leases that they had are over.
+ * Delays starts of tasks in a restored or recovered cluster. Workers that have not reported yet may
+ * run tasks of the previous incarnation until their leases expire.
  */
 export class LeaseHold {
   readonly #control: ControlPlane;
@@ -24,7 +24,7 @@ export class LeaseHold {
 
   /** Wall-clock time until which nothing may start; undefined where anything may. */
   get untilMs(): number | undefined {
-    // The number of an incarnation is when it was made, or a little more where clocks differ.
+    // The number of an incarnation is its time of creation, or a little more where clocks differ.
     const { incarnation } = parseClusterId(this.#control.group?.status().cluster ?? "");
     if (incarnation === 0) return undefined;
     const untilMs = Math.min(incarnation, this.#startedAtMs) + this.#leaseMs + MARGIN_MS;

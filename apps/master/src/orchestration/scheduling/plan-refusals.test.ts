@@ -13,7 +13,7 @@ const queued = (id: string, notBeforeMs = 0) => ({ id, notBeforeMs }) as never;
 const waitOf = (refusals: PlanRefusals, id: string): number =>
   refusals.delay([queued(id)])[0]!.notBeforeMs;
 
-test("a job that apply refused waits longer each time, and not at all once it was taken", () => {
+test("plan refusals: a refused job waits longer each time, and not once it was taken", () => {
   const refusals = new PlanRefusals();
   const waits: number[] = [];
   for (let cycle = 0; cycle < 12; cycle++) {
@@ -51,7 +51,7 @@ class RacedControl extends VolatileControl {
   }
 }
 
-test("a plan that apply refuses is not proposed again at once, and the refusal is counted", async () => {
+test("plan refusals: a refused plan is not proposed again at once, and is counted", async () => {
   vi.useFakeTimers({ toFake: ["Date"], now: 1_000_000 });
   const control = new RacedControl();
   const atMs = Date.now();

@@ -12,8 +12,8 @@ interface Refused {
 }
 
 /**
- * What apply refused of this master's plans: the jobs wait a while before they are planned again,
- * longer each time, so that a plan and an apply that do not agree cannot keep the log busy.
+ * Starts of this master's plans that apply refused. These jobs back off before they are planned again,
+ * so that a planner and an apply that disagree do not fill the log.
  */
 export class PlanRefusals {
   readonly #jobs = new Map<string, Refused>();

@@ -1,3 +1,4 @@
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { IncrementalSnapshot } from "@heddle/control/jobs/scheduling/incremental-snapshot";
 import { claimedDeployment } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
@@ -6,7 +7,6 @@ import type { QueuedJob } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { LeaseHold } from "./lease-hold.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
-import { StepQueue } from "./step-queue.ts";
 
 /** The incremental snapshot of the cluster, and what else one cycle leaves for the next. */
 export class SchedulerCache {
@@ -15,7 +15,7 @@ export class SchedulerCache {
   readonly refusals = new PlanRefusals();
   readonly satisfiability = new Satisfiability();
   /** Runs all work on a snapshot: its view is shared, and a cycle changes it on the way. */
-  readonly work = new StepQueue();
+  readonly work = new StepQueue("explanations of jobs");
   #incremental: IncrementalSnapshot | undefined;
 
   constructor(control: ControlPlane, hold?: Pick<LeaseHold, "untilMs">) {

@@ -5,7 +5,7 @@ import { VolatileControl } from "../../../test/test-master.ts";
 import { createScheduling } from "./scheduling.ts";
 import { schedulingStep } from "./scheduling-step.ts";
 
-test("a plan of large jobs: goes into the log in parts, between which others have turns", async () => {
+test("a plan of large jobs: goes into the log in parts, and yields between them", async () => {
   const control = new VolatileControl();
   const scheduling = createScheduling(control);
   const atMs = Date.now();

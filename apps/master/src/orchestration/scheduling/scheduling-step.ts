@@ -13,7 +13,7 @@ import { propose } from "../../control-plane/propose.ts";
 import { blockerText } from "./explanation-view.ts";
 import type { Scheduling } from "./scheduling.ts";
 
-/** A promise that moves by less is not written anew. */
+/** A promise that moves by less is not written again. */
 const PROMISE_SLACK_MS = 10_000;
 /** Starts, and tasks of them, in one entry of the log; a longer plan goes in several, one at a time. */
 const MAX_STARTS = 500;
@@ -60,7 +60,7 @@ async function commit(
   const refused: RefusedStart[] = [];
   for (const entry of entriesOf(command)) {
     refused.push(...((await propose(control, entry)).refused ?? []));
-    // To apply one may take most of what a turn may: what waits comes between.
+    // Applying one entry may take most of a turn's budget, so other work runs between two.
     await nextTurn();
   }
   const planned = [...command.starts, ...command.preemptions.map(forJob)];
@@ -83,7 +83,7 @@ interface Admission {
   readonly unsatisfiable: CommitPlanCommand["unsatisfiable"];
 }
 
-/** Tells accepted jobs that may run one day from those that never will. */
+/** Divides the accepted jobs into those that may run one day and those that never will. */
 function* admit(
   { control, cache }: SchedulingStepOptions,
   snapshot: SchedulingSnapshot,
@@ -135,7 +135,7 @@ function commandOf(
   };
 }
 
-/** Only jobs keep their places: a replica's claim is made anew each time. */
+/** Only jobs keep their places: a replica's claim is made again in each cycle. */
 function lineOf({ rankedJobs: line, reservations }: Plan): PlannedPlace[] {
   const startAtMs = new Map(reservations.map((each) => [each.jobId, Math.ceil(each.startAtMs)]));
   return line

@@ -21,7 +21,7 @@ async function waits(control: VolatileControl, deployment: string) {
   return replicaBlockers(control.state, plans, deployment);
 }
 
-test("the models of the profile gpu say what they wait for, and that they run on CPUs", async () => {
+test("unplaced models: profile gpu's say what they wait for and that CPUs run them", async () => {
   const control = new VolatileControl();
   await seedModels(control, profileSeed("gpu"), logger);
   const [small, , large] = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B"].map(
@@ -39,7 +39,7 @@ test("the models of the profile gpu say what they wait for, and that they run on
   ]);
 });
 
-test("a model on a device that no node has says so", async () => {
+test("unplaced models: one on a device that no node has says so", async () => {
   const control = new VolatileControl();
   await control.propose(modelOnDevice("m", "7", 1, 1));
   await join(control, "cpu", noGpus);

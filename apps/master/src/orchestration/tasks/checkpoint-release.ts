@@ -17,8 +17,8 @@ import type {
   ListCheckpointJobs__Output,
 } from "@heddle/contracts/generated/heddle/v1/ListCheckpointJobs";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
@@ -46,7 +46,7 @@ const unknownMs = 24 * 3_600_000;
 export interface CheckpointReleaseOptions {
   readonly control: ControlPlane;
   readonly credentials: NodeCredentials;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /**

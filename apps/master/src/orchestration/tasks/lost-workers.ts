@@ -1,4 +1,5 @@
 import { forEachLimit } from "@heddle/base/async/for-each-limit";
+import { runInTurns, STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type {
@@ -11,8 +12,8 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/LostWorkerReply";
 import { type JobRecord, type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import { missingRanks } from "@heddle/control/jobs/records/recovery";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
@@ -33,7 +34,7 @@ const maxCalls = 8;
 export interface LostWorkersOptions {
   readonly control: ControlPlane;
   readonly credentials: NodeCredentials;
-  readonly log: NodeLog;
+  readonly log: Log;
   readonly clock: Clock;
 }
 
@@ -53,10 +54,7 @@ export class LostWorkers {
 
   /** Resolves with the wall-clock time of the next retry, if one is needed. */
   async step(): Promise<number | undefined> {
-    const { state } = this.#options.control;
-    const due = [...state.jobs.values()]
-      .filter((job) => job.state === "recovering" && job.shards !== undefined)
-      .flatMap((job) => this.#lostOf(job));
+    const due = await runInTurns(() => this.#due());
     const reported = new Set(due.map(({ key }) => key).filter((key) => this.#reported.has(key)));
     this.#reported = reported;
     const open = due.filter(({ key }) => !reported.has(key));
@@ -64,6 +62,22 @@ export class LostWorkers {
     await forEachLimit(byServer, maxServers, ([id, reports]) => this.#report(id, reports));
     const isDone = open.every(({ key }) => reported.has(key));
     return isDone ? undefined : this.#options.clock.wallMs() + againMs;
+  }
+
+  *#due(): Steps<Due[]> {
+    const { state, jobs } = this.#options.control;
+    const due: Due[] = [];
+    let looks = 0;
+    for (const id of jobs.live) {
+      const job = state.jobs.get(id);
+      const isRecovering = job?.state === "recovering" && job.shards !== undefined;
+      if (isRecovering) due.push(...this.#lostOf(job));
+      looks += isRecovering ? job.tasks : 1;
+      if (looks < STEP_ITEMS) continue;
+      looks = 0;
+      yield;
+    }
+    return due;
   }
 
   #lostOf(job: JobRecord): Due[] {

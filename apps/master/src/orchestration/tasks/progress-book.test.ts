@@ -11,7 +11,7 @@ const JOB: JobRecord = {
   startedAtMs: START_MS,
 };
 
-interface Told {
+interface ReportFields {
   readonly attempt?: number;
   readonly rank?: number;
   readonly incarnation?: number;
@@ -19,8 +19,8 @@ interface Told {
   readonly checkpointStep?: number;
 }
 
-function word(atMs: number, line: unknown, told: Told = {}) {
-  const { attempt = 2, rank = 0, incarnation = 0, checkpoint = "", checkpointStep } = told;
+function report(atMs: number, line: unknown, fields: ReportFields = {}) {
+  const { attempt = 2, rank = 0, incarnation = 0, checkpoint = "", checkpointStep } = fields;
   const progress = {
     ...{ line: JSON.stringify(line), atUnixMs: START_MS + atMs },
     ...{ checkpoint, checkpointUnixMs: START_MS + atMs },
@@ -31,31 +31,31 @@ function word(atMs: number, line: unknown, told: Told = {}) {
 
 test("progress: the lowest rank of the latest attempt counts; repeats are ignored", () => {
   const book = new ProgressBook();
-  let heard = 0;
+  let changes = 0;
   book.onChange(() => {
-    heard += 1;
+    changes += 1;
   });
-  book.take(word(1_000, { step: 9 }, { attempt: 1 }));
-  book.take(word(2_000, { step: 1 }, { rank: 1 }));
-  book.take(word(1_500, { step: 2 }));
+  book.take(report(1_000, { step: 9 }, { attempt: 1 }));
+  book.take(report(2_000, { step: 1 }, { rank: 1 }));
+  book.take(report(1_500, { step: 2 }));
   for (const stale of [
-    word(1_500, { step: 2 }),
-    word(1_200, { step: 1 }),
-    word(3_000, { step: 7 }, { rank: 1 }),
-    word(3_000, { step: 8 }, { attempt: 1 }),
+    report(1_500, { step: 2 }),
+    report(1_200, { step: 1 }),
+    report(3_000, { step: 7 }, { rank: 1 }),
+    report(3_000, { step: 8 }, { attempt: 1 }),
   ]) {
     book.take(stale);
   }
   expect(book.of(JOB)?.latest.step).toBe(2);
-  expect(heard).toBe(3);
-  book.take(word(31_501, { step: 4 }, { rank: 1 }), performance.now() + 31_000);
+  expect(changes).toBe(3);
+  book.take(report(31_501, { step: 4 }, { rank: 1 }), performance.now() + 31_000);
   expect(book.of(JOB)?.latest.step).toBe(4);
 });
 
 test("progress: a rank with a slow clock counts after 30 s of silence", () => {
   const book = new ProgressBook();
-  const stepAt = (heardMs: number, ...told: Parameters<typeof word>) => {
-    book.take(word(...told), heardMs);
+  const stepAt = (receivedMs: number, ...fields: Parameters<typeof report>) => {
+    book.take(report(...fields), receivedMs);
     return book.of(JOB)?.latest.step;
   };
   expect(stepAt(0, 3_600_000, { step: 9 })).toBe(9);
@@ -81,9 +81,9 @@ test("progress: the fresher of log and workers counts, within one attempt", () =
   const logged = { atMs: START_MS + 2_000, step: 2 };
   expect(book.of(JOB)).toBeUndefined();
   expect(book.of({ ...JOB, progress: logged })).toEqual({ latest: logged });
-  book.take(word(1_000, { step: 1 }));
+  book.take(report(1_000, { step: 1 }));
   expect(book.of({ ...JOB, progress: logged })?.latest.step).toBe(2);
-  book.take(word(3_000, { step: 3 }));
+  book.take(report(3_000, { step: 3 }));
   expect(book.of({ ...JOB, progress: logged })?.latest.step).toBe(3);
   expect(book.of({ ...JOB, attempt: 3, progress: logged })?.latest.step).toBe(2);
   expect(book.of({ ...JOB, state: "succeeded", progress: logged })?.latest.step).toBe(2);
@@ -91,14 +91,14 @@ test("progress: the fresher of log and workers counts, within one attempt", () =
 
 test("log entry: due once, after its interval or at an urgent end", () => {
   const book = new ProgressBook(10_000);
-  book.take(word(1_000, { step: 1 }, { checkpoint: "c1", checkpointStep: 1 }));
+  book.take(report(1_000, { step: 1 }, { checkpoint: "c1", checkpointStep: 1 }));
   const first = book.due(0, new Set());
   expect(first).toMatchObject([
     { progress: { attempt: 2, step: 1 }, checkpoint: { name: "c1", step: 1 } },
   ]);
   book.written(first, 0);
   expect(book.due(20_000, new Set())).toEqual([]);
-  book.take(word(2_000, { step: 2 }));
+  book.take(report(2_000, { step: 2 }));
   expect(book.due(9_000, new Set())).toEqual([]);
   expect(book.due(9_000, new Set(["job_A"]))).toHaveLength(1);
   expect(book.due(10_000, new Set())).toHaveLength(1);
@@ -108,21 +108,21 @@ test("log entry: due once, after its interval or at an urgent end", () => {
 
 test("checkpoint: its step is the one saved, not the step of the report", () => {
   const book = new ProgressBook();
-  book.take(word(1_000, { step: 220 }, { checkpoint: "c1", checkpointStep: 196 }));
+  book.take(report(1_000, { step: 220 }, { checkpoint: "c1", checkpointStep: 196 }));
   expect(book.due(0, new Set())).toMatchObject([
     { progress: { step: 220 }, checkpoint: { name: "c1", step: 196 } },
   ]);
-  book.take(word(2_000, { step: 240 }, { checkpoint: "c2" }));
+  book.take(report(2_000, { step: 240 }, { checkpoint: "c2" }));
   expect(book.due(20_000, new Set())[0]?.checkpoint).toMatchObject({ name: "c2", step: undefined });
 });
 
 test("checkpoint: a new one is due within a second of the last entry", () => {
   const book = new ProgressBook(10_000);
-  book.take(word(1_000, { step: 1 }, { checkpoint: "c1" }));
+  book.take(report(1_000, { step: 1 }, { checkpoint: "c1" }));
   book.written(book.due(0, new Set()), 0);
-  book.take(word(2_000, { step: 2 }, { checkpoint: "c1" }));
+  book.take(report(2_000, { step: 2 }, { checkpoint: "c1" }));
   expect(book.due(9_000, new Set())).toEqual([]);
-  book.take(word(3_000, { step: 3 }, { checkpoint: "c2" }));
+  book.take(report(3_000, { step: 3 }, { checkpoint: "c2" }));
   expect(book.due(999, new Set())).toEqual([]);
   expect(book.due(1_000, new Set())).toMatchObject([{ checkpoint: { name: "c2" } }]);
 });
@@ -130,10 +130,10 @@ test("checkpoint: a new one is due within a second of the last entry", () => {
 test("expected end: from the speed since the attempt's first reading, or the job's", () => {
   const book = new ProgressBook();
   const endOf = () => Date.parse(viewProgress(JOB, book.of(JOB)!).expected_end ?? "") - START_MS;
-  book.take(word(10_000, { step: 50, total_steps: 100, steps_per_second: 10 }));
+  book.take(report(10_000, { step: 50, total_steps: 100, steps_per_second: 10 }));
   expect(endOf()).toBe(15_000);
   // Resumed at step 50: ten steps in twenty seconds, forty remaining.
-  book.take(word(30_000, { step: 60, total_steps: 100 }));
+  book.take(report(30_000, { step: 60, total_steps: 100 }));
   expect(endOf()).toBe(110_000);
   expect(viewProgress(JOB, book.of(JOB)!)).toMatchObject({ progress: 0.6, step: 60, loss: null });
   const logged = { latest: { atMs: START_MS + 10_000, progress: 0.5 } };

@@ -1,5 +1,5 @@
+import { progressLine } from "@heddle/contracts/api/jobs";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import { progressLine } from "@heddle/contracts/jobs";
 import { isEarlier } from "@heddle/control/jobs/commands/task-reports";
 import type { ReportProgressCommand } from "@heddle/control/jobs/records/commands";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";

@@ -2,8 +2,8 @@ import { join } from "node:path";
 import type { Server } from "@grpc/grpc-js";
 import { systemClock } from "@heddle/base/clock";
 import { taskKey } from "@heddle/control/jobs/records/records";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { isActiveLeader } from "../../control-plane/active-leader.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { NodeDirectory } from "../../nodes/node-directory.ts";
@@ -54,7 +54,7 @@ export interface TaskControllersOptions {
   readonly progress: ProgressBook;
   /** Bounds of this master's task logs. */
   readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
-  readonly logger: NodeLog;
+  readonly logger: Log;
 }
 
 export interface TaskControllers {

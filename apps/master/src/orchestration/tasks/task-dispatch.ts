@@ -3,8 +3,8 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { NodeDirectory } from "../../nodes/node-directory.ts";
@@ -40,7 +40,7 @@ export interface TaskDispatchOptions {
   readonly masterId: string;
   readonly secrets: TaskSecrets;
   readonly clock: Clock;
-  readonly log: NodeLog;
+  readonly log: Log;
   readonly leaseMs: number;
   /** Holds the workers' progress and the entries due for the log. */
   readonly progress: ProgressBook;

@@ -6,8 +6,8 @@ import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskComm
 import type { TaskReport__Output } from "@heddle/contracts/generated/heddle/v1/TaskReport";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { taskSessionMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
@@ -29,7 +29,7 @@ export interface TaskLinkOptions {
   /** The cluster's id; empty for a master without a group. */
   readonly cluster: string;
   readonly leaseMs: number;
-  readonly log: NodeLog;
+  readonly log: Log;
   /** Whether this master may extend the worker's leases now. */
   mayRenew(): boolean;
   /** Called on new statuses. */

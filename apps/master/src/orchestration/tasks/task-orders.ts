@@ -1,11 +1,11 @@
+import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import { FAILURE_REASONS } from "@heddle/contracts/api/jobs";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import type { StartTask } from "@heddle/contracts/generated/heddle/v1/StartTask";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
 import type { TaskExit__Output } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import type { SubmitJob } from "@heddle/contracts/jobs";
-import { FAILURE_REASONS } from "@heddle/contracts/jobs";
 import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
 import {

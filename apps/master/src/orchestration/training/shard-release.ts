@@ -1,4 +1,5 @@
 import { forEachLimit } from "@heddle/base/async/for-each-limit";
+import { forEachInSteps, runInTurns, type Steps } from "@heddle/base/async/steps";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type {
@@ -9,8 +10,8 @@ import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddl
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { requestedFragments } from "@heddle/control/jobs/records/task-request";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
@@ -29,7 +30,7 @@ const latelyMs = 600_000;
 export interface ShardReleaseOptions {
   readonly control: ControlPlane;
   readonly credentials: NodeCredentials;
-  readonly log: NodeLog;
+  readonly log: Log;
   readonly clock: Clock;
   /** Called when jobs have released shards, as at their end. */
   readonly onFreed: () => void;
@@ -61,9 +62,10 @@ export class ShardRelease {
 
   async step(): Promise<undefined> {
     const term = this.#options.control.group?.status().term ?? 1;
-    const before = term === this.#term ? this.#held : this.#recentHoldings();
+    const isNewTerm = term !== this.#term;
+    const before = isNewTerm ? await runInTurns(() => this.#recentHoldings()) : this.#held;
     this.#term = term;
-    const held = this.#find();
+    const held = await runInTurns(() => this.#find());
     this.#held = held;
     const over = [...before].filter(([key]) => !held.has(key)).map(([, each]) => each);
     const byServer = Map.groupBy(over, ({ serverId }) => serverId);
@@ -72,27 +74,28 @@ export class ShardRelease {
     return undefined;
   }
 
-  #find(): Map<string, Held> {
+  *#find(): Steps<Map<string, Held>> {
     const { state, jobs } = this.#options.control;
     const found = new Map<string, Held>();
     for (const [serverId, holders] of jobs.shardsByServer) {
-      for (const jobId of holders.keys()) {
+      yield* forEachInSteps(holders.keys(), (jobId) => {
         const job = state.jobs.get(jobId);
         if (job) this.#add(found, serverId, job);
-      }
+      });
+      yield;
     }
     return found;
   }
 
   /** Of the latest attempts of all live or recently ended jobs. */
-  #recentHoldings(): Map<string, Held> {
+  *#recentHoldings(): Steps<Map<string, Held>> {
     const { control, clock } = this.#options;
     const found = new Map<string, Held>();
     const sinceMs = clock.wallMs() - latelyMs;
-    for (const job of control.state.jobs.values()) {
-      if (isTerminal(job.state) && (job.endedAtMs ?? 0) < sinceMs) continue;
+    yield* forEachInSteps(control.state.jobs.values(), (job) => {
+      if (isTerminal(job.state) && (job.endedAtMs ?? 0) < sinceMs) return;
       for (const serverId of new Set(job.shards)) this.#add(found, serverId, job);
-    }
+    });
     return found;
   }
 

@@ -3,7 +3,7 @@ import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { MODEL_ARTIFACT, registrationOf } from "@heddle/control/jobs/commands/registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { z } from "zod";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
@@ -23,7 +23,7 @@ export interface TrainedModelsOptions {
   readonly control: ControlPlane;
   readonly artifacts: ArtifactReader;
   readonly clock: Clock;
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /**
@@ -76,17 +76,17 @@ async function recordsOf(
 ): Promise<{ model: ModelRecord; deployment: DeploymentRecord }> {
   const spec = control.state.specs.get(job.id)!;
   const known = artifacts.find(job.id, MODEL_ARTIFACT);
-  const told = await readLineage(artifacts, job.id);
+  const recorded = await readLineage(artifacts, job.id);
   const { sha256 } = known.artifact;
   const lineage: ModelLineageRecord = {
     ...{ jobId: job.id, jobName: job.name, project: job.project, attempt: job.attempt },
     ...{ algorithm: spec.algorithm ?? "", sha256 },
-    ...(told?.data && { dataSha256: told.data.sha256 }),
-    ...(told?.code_version !== undefined && { codeVersion: told.code_version }),
-    ...(told?.step !== undefined && { step: told.step }),
-    ...(typeof told?.loss === "number" && { loss: told.loss }),
+    ...(recorded?.data && { dataSha256: recorded.data.sha256 }),
+    ...(recorded?.code_version !== undefined && { codeVersion: recorded.code_version }),
+    ...(recorded?.step !== undefined && { step: recorded.step }),
+    ...(typeof recorded?.loss === "number" && { loss: recorded.loss }),
   };
-  const { context_length: given } = { ...told?.config, ...spec.config };
+  const { context_length: given } = { ...recorded?.config, ...spec.config };
   const contextWindow = typeof given === "number" ? given : DEFAULT_CONTEXT_TOKENS;
   const deployment = deploymentOf(known, modelId, contextWindow);
   const model: ModelRecord = {

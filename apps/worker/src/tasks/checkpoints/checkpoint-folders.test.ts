@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { mkdir, mkdtemp, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { expect, onTestFinished, test } from "vitest";
 import { CheckpointFolders } from "./checkpoint-folders.ts";
 
@@ -15,7 +15,7 @@ async function newFolders(jobs: readonly string[]) {
   onTestFinished(() => rm(root, { recursive: true }));
   const logged: unknown[] = [];
   const warn = (fields: object) => logged.push(fields);
-  const log: NodeLog = { info: ignore, warn, error: ignore };
+  const log: Log = { info: ignore, warn, error: ignore };
   const folders = new CheckpointFolders(root, (id) => id === "job_Runs", log);
   folders.cluster = "ours";
   for (const id of jobs) {

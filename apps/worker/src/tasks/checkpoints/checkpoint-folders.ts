@@ -2,7 +2,7 @@ import { lstat, opendir, readdir, rename, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { openFileBeneath, removeBeneath, replaceFileBeneath } from "@heddle/base/beneath";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 
 const jobFolder = /^job_[A-Za-z0-9]{1,60}$/;
 /** The most jobs in one report; the next report has others. */
@@ -29,7 +29,7 @@ const maxChecked = 10_000;
 export class CheckpointFolders {
   readonly #root: string;
   readonly #runs: (jobId: string) => boolean;
-  readonly #log: NodeLog;
+  readonly #log: Log;
   readonly #onOver: (jobId: string) => Promise<void>;
   /** The id of the cluster that this worker serves; empty until its leader has sent it. */
   cluster = "";
@@ -43,7 +43,7 @@ export class CheckpointFolders {
   constructor(
     root: string,
     runs: (jobId: string) => boolean,
-    log: NodeLog,
+    log: Log,
     onOver = async (_jobId: string): Promise<void> => {},
   ) {
     this.#onOver = onOver;

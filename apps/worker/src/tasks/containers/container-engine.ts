@@ -2,7 +2,7 @@ import { accessSync, constants, readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import { CliError, ContainerCli } from "./container-cli.ts";
 
 const CLIS = ["podman", "docker", "nerdctl"] as const;
@@ -25,7 +25,7 @@ export const CONFINED: readonly string[] = [
 ];
 
 /** The first engine that works here; the failure of an installed one is logged. */
-export async function findContainerEngine(log: NodeLog): Promise<ContainerEngine | undefined> {
+export async function findContainerEngine(log: Log): Promise<ContainerEngine | undefined> {
   const tried = await Promise.all(CLIS.filter(isInstalled).map(probe));
   const found = tried.find((each) => "cli" in each);
   for (const each of tried) {

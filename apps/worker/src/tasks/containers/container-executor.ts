@@ -1,6 +1,6 @@
 import { chmod, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { NodeLog } from "@heddle/rpc/node/log";
+import type { Log } from "@heddle/observability/logger";
 import {
   type Executor,
   LaunchError,
@@ -42,10 +42,10 @@ export class ContainerExecutor implements Executor {
   readonly #writesItself: boolean;
   readonly #hasNetwork: boolean;
   readonly #nodeId: string;
-  readonly #log: NodeLog;
+  readonly #log: Log;
   #trouble = "";
 
-  private constructor(engine: ContainerEngine, nodeId: string, log: NodeLog) {
+  private constructor(engine: ContainerEngine, nodeId: string, log: Log) {
     this.#cli = engine.cli;
     this.#writesItself = engine.writesItself;
     this.#hasNetwork = engine.hasNetwork;
@@ -61,7 +61,7 @@ export class ContainerExecutor implements Executor {
   /**
    * Undefined where no container CLI is installed, or none can run a container, which is logged.
    */
-  static async find(nodeId: string, log: NodeLog): Promise<ContainerExecutor | undefined> {
+  static async find(nodeId: string, log: Log): Promise<ContainerExecutor | undefined> {
     const engine = await findContainerEngine(log);
     if (engine?.hasNetwork === false) {
       const advice =

@@ -1,11 +1,10 @@
 import { existsSync } from "node:fs";
-import { constants } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { handlesSignal } from "@heddle/base/process-alive";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { OutputCopier } from "../executors/output-copier.ts";
 import {
-  catches,
   groupOf,
   markOf,
   memoryOf,
@@ -85,8 +84,7 @@ export class ContainerTask implements TaskHandle {
 
   async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
     const members = this.#members();
-    const number = constants.signals[name];
-    const chosen = onlyCaught ? members.filter(({ pid }) => catches(pid, number)) : members;
+    const chosen = onlyCaught ? members.filter(({ pid }) => handlesSignal(pid, name)) : members;
     if (members.length > 0) return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
     // Handlers are not visible from here, and the signal would end processes without one.
     if (onlyCaught) return 0;

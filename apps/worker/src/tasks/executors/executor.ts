@@ -1,4 +1,4 @@
-import type { FailureReason } from "@heddle/contracts/jobs";
+import type { FailureReason } from "@heddle/contracts/api/jobs";
 import type { TaskPlan } from "../records/task-plan.ts";
 
 /**

@@ -158,13 +158,6 @@ function userOf(pid: number): number | undefined {
   return found === undefined ? undefined : Number(found);
 }
 
-/** Whether the process handles the signal, by its number. */
-export function catches(pid: number, signalNumber: number): boolean {
-  const mask = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readText(`/proc/${pid}/status`) ?? "")?.[1];
-  if (mask === undefined) return false;
-  return ((BigInt(`0x${mask}`) >> BigInt(signalNumber - 1)) & 1n) === 1n;
-}
-
 /**
  * Bytes of memory of the processes. The cheap figure counts shared pages once for each process.
  * Only where it exceeds `limitBytes` the exact one is read, which walks their page tables.

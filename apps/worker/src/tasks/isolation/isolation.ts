@@ -8,6 +8,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  type Stats,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +16,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import { ownHeddleFolders, registeredSecretPaths } from "@heddle/base/secret-paths";
-import type { UserRange } from "@heddle/rpc/node/offer-flags";
+import type { UserRange } from "@heddle/node-agent/offer-flags";
 import type { TaskLaunch } from "../executors/executor.ts";
 import { pipesFolder } from "../executors/output-copier.ts";
 import type { Confinement } from "./launch-orders.ts";
@@ -89,10 +90,10 @@ export class Isolation {
   /** Tries the levels, the strongest first, with a program that looks for what it must not read. */
   static async find(options: IsolationOptions): Promise<Isolation> {
     const range = usersOf(options);
+    const own = range && new TaskUsers(range, options.checkpointRoot);
     const reasons: string[] = [];
     for (const level of LEVELS) {
-      const users =
-        isOwnUser(level) && range ? new TaskUsers(range, options.checkpointRoot) : undefined;
+      const users = isOwnUser(level) ? own : undefined;
       if (isOwnUser(level) && !users) {
         if (reasons.length === 0) reasons.push(noUsersReason(options));
         continue;
@@ -170,6 +171,8 @@ export class Isolation {
     const own = [dataDirectory, checkpointRoot, ...hidden, ...(data ? [data] : [])];
     // Other processes of this user may have begun since the last launch.
     const secret = [...own, ...ownHeddleFolders(), ...registeredSecretPaths()];
+    // A rule is of a file that exists: the task may not make one in its directory.
+    for (const { path } of mounts) makeIfMissing(path);
     return {
       kind: "landlock",
       hidden: [...new Set(secret.map(realPath))],
@@ -199,8 +202,7 @@ export class Isolation {
       });
       const result = join(work, "result");
       const command = [process.execPath, probe, result, String(process.pid), secret];
-      await runProbe(isolated, command, work);
-      isolated.release();
+      await runProbe(isolated, command, work).finally(() => isolated.release());
       const read = JSON.parse(readFileSync(result, "utf8")) as string[];
       if (read.length > 0) throw new Error(`a task could read ${read.join(", ")}`);
     } finally {
@@ -250,10 +252,16 @@ function withOwnHome(
   return { ...others, ...(home && { HOME: home }), ...(user && { USER: user }) };
 }
 
-/** The folders are this worker's own until now, so that nothing in them can be exchanged meanwhile. */
-function giveTo(id: number, path: string): void {
+/** Makes an empty file where nothing is; otherwise returns what is there. */
+function makeIfMissing(path: string): Stats | undefined {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   if (!stat) writeFileSync(path, "", { flag: "ax", mode: 0o600 });
+  return stat;
+}
+
+/** The folders are this worker's own until now, so that nothing in them can be exchanged meanwhile. */
+function giveTo(id: number, path: string): void {
+  const stat = makeIfMissing(path);
   const isOurs = stat === undefined || stat.uid === process.getuid?.();
   // Of a job that ran here before tasks had users of their own.
   if (isOurs && stat?.isDirectory()) {

@@ -14,6 +14,9 @@ const PR_CAP_AMBIENT = 47;
 const PR_SET_CHILD_SUBREAPER = 36;
 const PR_CAP_AMBIENT_CLEAR_ALL = 4;
 const lastCapability = 63;
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+const EWOULDBLOCK = 11;
 
 export const CLONE_NEWNS = 0x20000;
 export const MS_RDONLY = 1;
@@ -33,6 +36,7 @@ const mountCall = libc.func(
 );
 const execveCall = libc.func("int execve(const char *, const char **, const char **)");
 const fcntlCall = libc.func("int fcntl(int, int, int)");
+const flockCall = libc.func("int flock(int, int)");
 const signalCall = libc.func("void *signal(int, intptr_t)");
 const closeRangeCall = libc.func("syscall", "long", ["long", "uint", "uint", "int"]);
 
@@ -54,6 +58,13 @@ export function mount(
   data: string | null,
 ): void {
   checked(`mount of ${target}`, mountCall(source, target, type, flags, data));
+}
+
+/** Locks the open file until it is closed or this process ends; false where another one has. */
+export function tryLock(descriptor: number): boolean {
+  if (flockCall(descriptor, LOCK_EX | LOCK_NB) === 0) return true;
+  if (koffi.errno() === EWOULDBLOCK) return false;
+  throw new Error(`flock failed with error number ${koffi.errno()}`);
 }
 
 /** No program that this process becomes gets more rights than it has, as by a set-user-ID bit. */

@@ -31,8 +31,8 @@ export async function giveOrders(child: ChildProcess, orders: LaunchOrders): Pro
       text += piece.toString("utf8");
       if (text.includes("\n") || text.length > maxAnswerBytes) finish();
     });
+    // Not at the child's end, which may be seen before an answer that is still in the pipe.
     pipe.once("end", finish).once("error", finish).once("close", finish);
-    child.once("exit", finish);
     setTimeout(finish, launchTimeoutMs).unref();
   });
   pipe.end(JSON.stringify(orders));

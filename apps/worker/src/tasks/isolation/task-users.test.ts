@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import {
@@ -13,11 +13,14 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { until } from "@heddle/base/testing/until";
+import type { UserRange } from "@heddle/node-agent/offer-flags";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 import { USER_VARIABLE } from "../executors/process-tree.ts";
 import { TaskUsers } from "./task-users.ts";
+import { UserClaims } from "./user-claims.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -29,16 +32,86 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(root, { recursive: true }));
 
+/** Of a new worker; all workers of a test are on one machine. */
+function usersOf(own: UserRange, at: string): TaskUsers {
+  return new TaskUsers(own, at, new UserClaims(at, [join(root, "claims")]));
+}
+
 test("users: a job id does not reveal its user; workers on one checkpoint root agree", () => {
   const wide = { first: 1_912_000_000, last: 1_912_999_999 };
   const jobs = Array.from({ length: 20 }, (_, i) => `job_${i}`);
   const guess = (job: string) =>
     wide.first + (createHash("sha256").update(job).digest().readUInt32LE() % 1_000_000);
-  const chosen = (at: string) =>
-    jobs.map((job) => new TaskUsers(wide, at).acquire(job, join(at, job)));
+  const chosen = (at: string) => {
+    const users = usersOf(wide, at);
+    return jobs.map((job) => users.acquire(job, join(at, job)));
+  };
   expect(chosen(root)).toEqual(chosen(root));
   expect(chosen(root)).not.toEqual(chosen(join(root, "others")));
   expect(chosen(root)).not.toEqual(jobs.map(guess));
+});
+
+test("users: jobs of two workers that have begun nothing yet have different ones", () => {
+  const pair = { first: range.first, last: range.first + 1 };
+  const [a, b] = [usersOf(pair, join(root, "a")), usersOf(pair, join(root, "b"))];
+  for (let i = 0; i < 12; i++) {
+    const chosen = [a.acquire(`job_a${i}`, root), b.acquire(`job_b${i}`, root)];
+    expect(chosen.sort()).toEqual([pair.first, pair.last]);
+    a.release(`job_a${i}`);
+    b.release(`job_b${i}`);
+  }
+});
+
+/** A worker that acquires and releases users by lines as `acquire job_A`. */
+const CHOOSER = `
+const [users, claims, folder, range, root] = process.argv.slice(1);
+const { TaskUsers } = await import(users);
+const { UserClaims } = await import(claims);
+const own = new TaskUsers(JSON.parse(range), root, new UserClaims(root, [folder]));
+process.stdin.setEncoding("utf8").on("data", (line) => {
+  const [verb, job] = line.trim().split(" ");
+  process.stdout.write(own[verb](job, root) + "\\n");
+});
+process.stdout.write("ready\\n");
+`;
+
+function startChooser(name: string) {
+  const modules = ["task-users.ts", "user-claims.ts"].map((file) =>
+    import.meta.resolve(`./${file}`),
+  );
+  const given = [...modules, join(root, "claims"), JSON.stringify(range), join(root, name)];
+  const child = spawn(process.execPath, ["--input-type=module", "-e", CHOOSER, ...given], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const answer = async () => String((await lines.next()).value);
+  const ask = (line: string) => {
+    child.stdin.write(`${line}\n`);
+    return answer();
+  };
+  return { child, name, ready: answer(), ask };
+}
+
+test("users: workers that choose at once share none; that of a killed one is free", async () => {
+  const workers = ["a", "b", "c", "d"].map(startChooser);
+  try {
+    await Promise.all(workers.map(({ ready }) => ready));
+    const all = workers.map((_, at) => String(range.first + at));
+    let chosen: string[] = [];
+    for (let round = 0; round < 6; round++) {
+      const inEach = (verb: string) =>
+        Promise.all(workers.map(({ name, ask }) => ask(`${verb} job_${name}${round}`)));
+      chosen = await inEach("acquire");
+      expect([...chosen].sort()).toEqual(all);
+      if (round < 5) await inEach("release");
+    }
+    const [first, , , last] = workers;
+    last?.child.kill("SIGKILL");
+    await once(last?.child as ChildProcess, "exit");
+    expect(await first?.ask("acquire job_more")).toBe(chosen.at(-1));
+  } finally {
+    for (const { child } of workers) child.kill("SIGKILL");
+  }
 });
 
 test.runIf(isRoot)(
@@ -53,10 +126,11 @@ test.runIf(isRoot)(
     try {
       await Promise.all([wrapper, stray].map((child) => once(child, "spawn")));
       for (let i = 0; i < 30; i++) {
-        const user = new TaskUsers(range, root).acquire(`job_${i}`, join(root, `job_${i}`));
-        expect(user).toBe(range.last);
+        const users = usersOf(range, root);
+        expect(users.acquire(`job_${i}`, join(root, `job_${i}`))).toBe(range.last);
+        users.release(`job_${i}`);
       }
-      const again = (job: string) => new TaskUsers(range, root).acquire(job, join(root, job));
+      const again = (job: string) => usersOf(range, root).acquire(job, join(root, job));
       expect(again("job_A")).toBe(range.first);
       expect([range.first + 1, range.last]).toContain(again("job_B"));
     } finally {

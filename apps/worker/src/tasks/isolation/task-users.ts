@@ -1,5 +1,6 @@
 import { createHmac, randomBytes, randomUUID } from "node:crypto";
 import {
+  existsSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -10,8 +11,9 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import type { UserRange } from "@heddle/rpc/node/offer-flags";
+import type { UserRange } from "@heddle/node-agent/offer-flags";
 import { usersOfProcesses, usersOfTasks } from "../executors/process-tree.ts";
+import { type Claims, UserClaims } from "./user-claims.ts";
 
 /** Free on usual systems: above the ranges of systemd and containers, and below 2^31. */
 const wideRange: UserRange = { first: 1_900_000_000, last: 1_900_999_999 };
@@ -42,18 +44,20 @@ function mappedIds(): UserRange[] {
 
 /**
  * The users of jobs. All tasks of a job have the same one, since they share the job's checkpoints. It
- * follows from the job's id and a key that lies beside the checkpoints, so that all workers that share them
- * choose the same and who submits a job, with whatever id, cannot choose.
+ * follows from the job's id and a key beside the checkpoints. So workers that share them choose the same
+ * one, and the submitter of a job cannot choose.
  */
 export class TaskUsers {
   readonly #range: UserRange;
   readonly #root: string;
   readonly #jobs = new Map<string, { readonly id: number; tasks: number }>();
+  #claims: UserClaims | undefined;
 
-  /** `root`: of the checkpoints of all jobs. */
-  constructor(range: UserRange, root: string) {
+  /** `root`: of the checkpoints of all jobs. `claims`: of this worker, absent for the machine's. */
+  constructor(range: UserRange, root: string, claims?: UserClaims) {
     this.#range = range;
     this.#root = root;
+    this.#claims = claims;
   }
 
   /** Whether its users are the tasks' alone; a single configured user may have other programs. */
@@ -64,7 +68,7 @@ export class TaskUsers {
   /** `directory`: of the job's checkpoints, whose owner stays. To be released once for each call. */
   acquire(jobId: string, directory: string): number {
     const known = this.#jobs.get(jobId);
-    const id = known?.id ?? this.#choose(jobId, directory);
+    const id = known?.id ?? this.#claim(jobId, directory);
     this.#jobs.set(jobId, { id, tasks: (known?.tasks ?? 0) + 1 });
     return id;
   }
@@ -73,19 +77,40 @@ export class TaskUsers {
     const known = this.#jobs.get(jobId);
     if (!known) return;
     known.tasks -= 1;
-    if (known.tasks === 0) this.#jobs.delete(jobId);
+    if (known.tasks > 0) return;
+    this.#jobs.delete(jobId);
+    try {
+      this.#claims?.update(() => ({ result: undefined, jobs: this.#ids() }));
+    } catch {
+      // The claim ends with this worker's next one.
+    }
   }
 
-  #choose(jobId: string, directory: string): number {
+  #ids(): Record<string, number> {
+    return Object.fromEntries([...this.#jobs].map(([jobId, { id }]) => [jobId, id]));
+  }
+
+  /** Other workers of this machine that choose in the same moment wait for this choice. */
+  #claim(jobId: string, directory: string): number {
+    if (!this.isExclusive) return this.#range.first;
+    mkdirSync(this.#root, { recursive: true, mode: 0o700 });
+    this.#claims ??= new UserClaims(this.#root);
+    return this.#claims.update((others) => {
+      const result = this.#choose(jobId, directory, others);
+      return { result, jobs: { ...this.#ids(), [jobId]: result } };
+    });
+  }
+
+  #choose(jobId: string, directory: string, others: readonly Claims[]): number {
     const { first, last } = this.#range;
     const used = new Set([...this.#jobs.values()].map(({ id }) => id));
     const owner = statSync(directory, { throwIfNoEntry: false })?.uid ?? -1;
     if (owner >= first && owner <= last && !used.has(owner)) return owner;
-    const size = last - first + 1;
-    if (size === 1) return first;
-    mkdirSync(this.#root, { recursive: true, mode: 0o700 });
-    const taken = this.#taken(jobId);
+    const shared = others.find(({ root }) => root === this.#root)?.jobs[jobId];
+    if (shared !== undefined && !used.has(shared)) return shared;
+    const taken = this.#taken(jobId, others);
     for (const id of used) taken.add(id);
+    const size = last - first + 1;
     const start = createHmac("sha256", keyAt(this.#root)).update(jobId).digest().readUInt32LE();
     // In a range with fewer ids than jobs several jobs share one.
     for (let step = 0; step < size && step <= taken.size; step++) {
@@ -95,20 +120,32 @@ export class TaskUsers {
     return first + (start % size);
   }
 
-  /** Of other jobs: users of tasks on this machine, of what they left running, and of their checkpoints. */
-  #taken(jobId: string): Set<number> {
+  /** Users of other jobs: of their tasks on this machine, of their strays, and of their checkpoints. */
+  #taken(jobId: string, others: readonly Claims[]): Set<number> {
     const taken = usersOfProcesses();
     const jobOf = (mark: string) => mark.split("/")[1];
     for (const { user, mark } of usersOfTasks()) {
       if (jobOf(mark) === jobId) taken.delete(user);
       else taken.add(user);
     }
-    for (const name of readdirSync(this.#root)) {
-      const found = lstatSync(join(this.#root, name), { throwIfNoEntry: false });
-      if (found?.isDirectory() && name !== jobId) taken.add(found.uid);
+    for (const { jobs } of others) {
+      for (const [job, id] of Object.entries(jobs)) if (job !== jobId) taken.add(id);
+    }
+    for (const root of new Set([this.#root, ...others.map((each) => each.root)])) {
+      for (const id of ownersBelow(root, jobId)) taken.add(id);
     }
     return taken;
   }
+}
+
+/** The owners of the checkpoints of other jobs; none where another worker's root was removed. */
+function ownersBelow(root: string, jobId: string): number[] {
+  if (!existsSync(root)) return [];
+  const entries = readdirSync(root, { withFileTypes: true });
+  const folders = entries.filter((each) => each.isDirectory() && each.name !== jobId);
+  return folders.flatMap(
+    ({ name }) => lstatSync(join(root, name), { throwIfNoEntry: false })?.uid ?? [],
+  );
 }
 
 /** Made by the first worker that needs it. */

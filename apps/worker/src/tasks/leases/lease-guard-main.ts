@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { REVOKE_SIGNAL } from "@heddle/node-agent/lease-guard-record";
 import { ContainerCli } from "../containers/container-cli.ts";
 import { removeContainers } from "../containers/container-executor.ts";
 import {
@@ -13,7 +14,8 @@ import { bootClock } from "./lease.ts";
 import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
 
 // The process that ends a worker's tasks when their lease has expired. It lives as long as the
-// worker needs it, and after the worker's death until no task is left.
+// worker needs it, and after the worker's death until no task is left. The signal
+// of `REVOKE_SIGNAL` ends the lease of a dead worker at once.
 
 const checkMs = 200;
 /** After the worker's death, how long it tries to kill a task. */
@@ -24,17 +26,24 @@ const maxLeaderRounds = 40;
 const orders = JSON.parse(process.argv[2] ?? "{}") as GuardOrders;
 let expiresAtMs = Number.NEGATIVE_INFINITY;
 let isOrphan = false;
+/** The lease was revoked since the last renewal. */
+let isRevoked = false;
 let isRemoving = false;
 let rounds = 0;
 /** Users of the worker's tasks at its death, or at the lease's end. */
 const users = new Set<number>();
 
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => undefined);
+process.on(REVOKE_SIGNAL, () => {
+  isRevoked = true;
+});
 const lines = createInterface({ input: process.stdin });
 lines.on("line", (line) => {
   if (line === GUARD_END) process.exit(0);
   const expiry = Number(line);
-  if (Number.isFinite(expiry)) expiresAtMs = expiry;
+  if (!Number.isFinite(expiry)) return;
+  expiresAtMs = expiry;
+  isRevoked = false;
 });
 lines.on("close", () => {
   isOrphan = true;
@@ -42,8 +51,10 @@ lines.on("close", () => {
 setInterval(look, checkMs);
 
 function look(): void {
-  if (isOrphan) expiresAtMs = Math.max(expiresAtMs, keptExpiry());
-  const overMs = bootClock.monotonicMs() - expiresAtMs;
+  const nowMs = bootClock.monotonicMs();
+  if (isOrphan && isRevoked) expiresAtMs = Math.min(expiresAtMs, nowMs);
+  else if (isOrphan) expiresAtMs = Math.max(expiresAtMs, keptExpiry());
+  const overMs = nowMs - expiresAtMs;
   if (isOrphan || overMs >= 0) {
     for (const { user, mark } of usersOfTasks())
       if (mark.startsWith(`${orders.nodeId}/`)) users.add(user);

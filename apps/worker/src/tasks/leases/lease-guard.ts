@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { Backoff } from "@heddle/base/backoff";
+import { recordLeaseGuard } from "@heddle/node-agent/lease-guard-record";
 import { markedProcesses, signalProcess } from "../executors/process-tree.ts";
 
 /**
@@ -17,6 +18,7 @@ const program = fileURLToPath(new URL(`./lease-guard-main${extension}`, import.m
 export interface GuardOrders {
   readonly nodeId: string;
   readonly boot: string;
+  readonly dataDirectory: string;
   /** The file of the worker's lease, kept over restarts. */
   readonly leaseFile: string;
   /** The branch of cgroups that holds all tasks; empty where there is none. */
@@ -71,6 +73,7 @@ export class LeaseGuard {
       },
     );
     this.#child = child;
+    this.#record(child);
     child.unref();
     (child.stdin as { unref?(): void } | null)?.unref?.();
     child.stdin?.on("error", () => undefined);
@@ -83,6 +86,15 @@ export class LeaseGuard {
     child.once("error", () => this.#onEnd(child));
     child.once("exit", () => this.#onEnd(child));
     child.stdin?.write(`${this.#expiresAtMs}\n`);
+  }
+
+  /** At once, so that a guard of a worker that is killed next is found. */
+  #record({ pid }: ChildProcess): void {
+    try {
+      if (pid !== undefined) recordLeaseGuard(this.#orders.dataDirectory, pid);
+    } catch {
+      // The disk is full: the lease still ends the tasks.
+    }
   }
 
   #onEnd(child: ChildProcess): void {

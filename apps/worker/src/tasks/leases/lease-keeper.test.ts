@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { nextClusterId } from "@heddle/base/cluster-id";
-import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
+import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseKeeper } from "./lease-keeper.ts";
 
@@ -100,4 +100,19 @@ test("lease: what an earlier boot of the machine stored ends with it", async () 
   const after = await open();
   expect(after.isLive).toBe(false);
   await after.close();
+});
+
+test("lease: the tasks of an expired one end before it is renewed", async () => {
+  const keeper = await open();
+  let ended = 0;
+  keeper.onExpired(() => ended++);
+  await keeper.begin(formed, 7, 300);
+  await keeper.renew(keeper.ask());
+  expect(ended).toBe(0);
+  // Nothing checks the lease meanwhile, as in a process that was stopped.
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  await keeper.begin(formed, 7, 60_000);
+  await keeper.renew(keeper.ask());
+  expect([ended, keeper.isLive]).toEqual([1, true]);
+  await keeper.close();
 });

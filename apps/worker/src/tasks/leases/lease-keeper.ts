@@ -1,8 +1,8 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError } from "@heddle/base/errors";
-import type { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
+import { bootId } from "@heddle/base/process-alive";
+import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { readJson, writeJson } from "../records/task-directory.ts";
 import { bootClock, Lease } from "./lease.ts";
 import type { GuardOrders, LeaseGuard } from "./lease-guard.ts";
@@ -72,8 +72,9 @@ export class LeaseKeeper {
   }
 
   /** The guard's input about this lease. */
-  get guardOrders(): Pick<GuardOrders, "leaseFile" | "boot"> {
-    return { leaseFile: join(this.#directory, FILE), boot: this.#boot };
+  get guardOrders(): Pick<GuardOrders, "dataDirectory" | "leaseFile" | "boot"> {
+    const leaseFile = join(this.#directory, FILE);
+    return { dataDirectory: this.#directory, leaseFile, boot: this.#boot };
   }
 
   /** From now on the guard enforces the lease where this process cannot. */
@@ -160,13 +161,5 @@ export class LeaseKeeper {
         cluster: this.#cluster,
       } satisfies Kept),
     );
-  }
-}
-
-function bootId(): string {
-  try {
-    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-  } catch {
-    return "unknown"; // Without it only the time since the machine's start is known.
   }
 }

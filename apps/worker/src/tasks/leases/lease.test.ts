@@ -55,6 +55,20 @@ test("lease: requests to an earlier leader do not count", () => {
   expect(lease.isLive).toBe(false);
 });
 
+test("lease: a later leader's shorter one does not end an earlier one", () => {
+  let nowMs = 0;
+  const lease = new Lease({ monotonicMs: () => nowMs });
+  lease.begin(1_000);
+  lease.renew(lease.ask());
+  lease.begin(100);
+  nowMs = 10;
+  lease.renew(lease.ask());
+  expect(lease.expiresAtMs).toBe(1_000);
+  nowMs = 950;
+  lease.renew(lease.ask());
+  expect(lease.expiresAtMs).toBe(1_050);
+});
+
 test("lease: one of 150 s survives 140 s without a master, from any moment", () => {
   let nowMs = 0;
   const lease = new Lease({ monotonicMs: () => nowMs });

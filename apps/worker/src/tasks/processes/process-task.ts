@@ -1,13 +1,12 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { constants } from "node:os";
 import { basename, dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openFileBeneath } from "@heddle/base/beneath";
+import { handlesSignal } from "@heddle/base/process-alive";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { OutputCopier } from "../executors/output-copier.ts";
 import {
-  catches,
   groupOf,
   killAllButLeader,
   memoryOf,
@@ -62,10 +61,9 @@ export class ProcessTask implements TaskHandle {
   }
 
   async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
-    const number = constants.signals[name];
     // The wrapper catches every signal for tasks without any effect.
     const targets = this.#members().filter(({ pid }) => pid !== this.record.pid);
-    const chosen = onlyCaught ? targets.filter(({ pid }) => catches(pid, number)) : targets;
+    const chosen = onlyCaught ? targets.filter(({ pid }) => handlesSignal(pid, name)) : targets;
     return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
   }
 

@@ -176,15 +176,16 @@ test.concurrent("stopped worker: its task ends with the lease; later lines do no
   const worker = await leader.startWorker();
   const session = leader.open(1, leaseMs);
   const counted = join(leader.folder, "counted");
-  const line = `i=0; while :; do i=$((i+1)); echo line $i; echo $i > ${counted}; sleep 0.05; done`;
+  const line = `i=0; while :; do i=$((i+1)); echo line $i; echo $i >> ${counted}; sleep 0.05; done`;
   await session.start({ ...shell(line), environment: { MARK_OF_TEST: leader.folder } });
   await until("lines come", () => leader.log().length > 0);
   worker.kill("SIGSTOP");
-  const stoppedAt = Number(readFileSync(counted, "utf8"));
+  const lastCounted = () => Number(/(\d+)\n\d*$/.exec(readFileSync(counted, "utf8"))?.[1]);
+  const stoppedAt = lastCounted();
   // The task continues under the lease; then the guard ends it, since a stopped worker cannot.
   const mark = `MARK_OF_TEST=${leader.folder}`;
   await until("the task is gone with the lease", () => processesWith(mark).length === 0, 50_000);
-  expect(Number(readFileSync(counted, "utf8"))).toBeGreaterThan(stoppedAt);
+  expect(lastCounted()).toBeGreaterThan(stoppedAt);
   worker.kill("SIGCONT");
   const { exit } = await session.reaches("exited");
   expect(exit?.reason).toBe("NodeLost");

@@ -1,5 +1,6 @@
-import { randomBytes } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createHash, randomBytes } from "node:crypto";
+import { chownSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
@@ -275,3 +276,54 @@ test.each([
     expect(seconds).toBeLessThan(60);
   },
 );
+
+/** Takes each path where tasks of this node could meet, as soon as its folder is there. */
+const SQUATTER = `
+const fs = require("node:fs");
+const { ROOTS, PREFIX } = process.env;
+const seen = new Set();
+setInterval(() => {
+  for (const root of ROOTS.split(",")) {
+    let names = [];
+    try { names = fs.readdirSync(root); } catch {}
+    for (const name of names.filter((each) => each.startsWith(PREFIX))) {
+      const folder = root + "/" + name;
+      for (const socket of ["0-0", "1-0", "n-0"]) {
+        try {
+          fs.writeFileSync(folder + "/" + socket, "", { flag: "wx" });
+          console.log("TOOK " + socket);
+        } catch {}
+      }
+      if (!seen.has(folder)) console.log("tried " + folder);
+      seen.add(folder);
+    }
+  }
+}, 2);
+console.log("waits");
+`;
+
+test.each([
+  { level: "own user", user: undefined },
+  ...(process.getuid?.() === 0 ? [{ level: "Landlock", user: 1_913_000_003 }] : []),
+])("training: another job cannot take the tasks' socket first ($level)", async ({ user }) => {
+  if (user !== undefined) chownSync(leader.folder, user, user);
+  await leader.startWorker({}, { HOME: leader.folder }, user);
+  const session = leader.open();
+  const node = createHash("sha256").update(leader.nodeId).digest("hex").slice(0, 8);
+  const roots = [tmpdir(), "/var/tmp", join(leader.folder, "worker/sockets")];
+  const environment = { ROOTS: roots.join(","), PREFIX: `heddle-sockets-${node}-` };
+  const squatter = taskId(5, 1, "job_B");
+  await session.lease({ command: [process.execPath, "-e", SQUATTER], environment }, squatter);
+  session.send({ start: { task: squatter, peers: [] } });
+  await until("it waits for the folder", () => leader.log(5) === "waits\n", waitMs);
+  const spec = { ...training("ppo", { total_timesteps: 10_000_000, num_steps: 64 }), tasks: 2 };
+  const tasks = [taskId(0), taskId(1)];
+  for (const task of tasks) await session.lease(spec, task, [0]);
+  const parameterServers = [server.address];
+  const ticket = ticketOf(taskId(), parameterServers);
+  const given = { peers: [], parameterServers, jobToken: randomBytes(32), ticket };
+  for (const task of tasks) session.send({ start: { task, ...given, nodes: ["n", "n"] } });
+  await until("it tried their folder", () => leader.log(5).includes("tried "), waitMs);
+  expect(leader.log(5)).not.toContain("TOOK");
+  await until("the job trains", () => !!session.status(taskId(0))?.progress?.line, waitMs);
+});

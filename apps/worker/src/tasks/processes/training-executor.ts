@@ -12,8 +12,8 @@ import {
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginNames } from "@heddle/contracts/trainer/plugin-names";
 import { trainingFaults } from "@heddle/contracts/training-faults";
+import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import {
   type Executor,
@@ -42,7 +42,7 @@ interface TrainerContext {
     readonly index?: number | undefined;
     readonly simulated?: boolean | undefined;
   }[];
-  readonly log: NodeLog;
+  readonly log: Log;
 }
 
 /** The time limit of a device's check. */

@@ -1,4 +1,4 @@
-import { progressLine } from "@heddle/contracts/jobs";
+import { progressLine } from "@heddle/contracts/api/jobs";
 import type { z } from "zod";
 import { openToRead } from "./task-directory.ts";
 

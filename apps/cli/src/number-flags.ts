@@ -11,3 +11,9 @@ export function amountOf(
   const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   throw new AppError("invalid_value", `--${flag} "${text}": give a number.`);
 }
+
+/** The whole number that a flag gives. */
+export function wholeNumberOf(flag: string, text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  throw new AppError("invalid_value", `${flag} "${text}": give a whole number.`);
+}

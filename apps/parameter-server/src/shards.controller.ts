@@ -1,17 +1,13 @@
 import { once } from "node:events";
-import type {
-  Metadata,
-  Server,
-  ServerUnaryCall,
-  ServerWritableStream,
-  sendUnaryData,
-} from "@grpc/grpc-js";
+import type { Metadata, ServerWritableStream } from "@grpc/grpc-js";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError } from "@heddle/base/errors";
+import type { CheckpointJobs } from "@heddle/contracts/generated/heddle/v1/CheckpointJobs";
 import type { CheckpointShard__Output } from "@heddle/contracts/generated/heddle/v1/CheckpointShard";
 import type { CloseShardReply } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
 import type { ExportShard__Output } from "@heddle/contracts/generated/heddle/v1/ExportShard";
 import type { ForgetJobCheckpoints__Output } from "@heddle/contracts/generated/heddle/v1/ForgetJobCheckpoints";
+import type { ForgetJobReply } from "@heddle/contracts/generated/heddle/v1/ForgetJobReply";
 import type { ListShardCheckpoints__Output } from "@heddle/contracts/generated/heddle/v1/ListShardCheckpoints";
 import type { LostWorker__Output } from "@heddle/contracts/generated/heddle/v1/LostWorker";
 import type { LostWorkerReply } from "@heddle/contracts/generated/heddle/v1/LostWorkerReply";
@@ -25,25 +21,21 @@ import type { PushReply } from "@heddle/contracts/generated/heddle/v1/PushReply"
 import type { ReplicateShard__Output } from "@heddle/contracts/generated/heddle/v1/ReplicateShard";
 import type { RestoreShard__Output } from "@heddle/contracts/generated/heddle/v1/RestoreShard";
 import type { ShardCheckpoint } from "@heddle/contracts/generated/heddle/v1/ShardCheckpoint";
+import type { ShardCheckpointNames } from "@heddle/contracts/generated/heddle/v1/ShardCheckpointNames";
 import type { ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
 import type { ShardMember__Output } from "@heddle/contracts/generated/heddle/v1/ShardMember";
 import type { ShardMemberClock } from "@heddle/contracts/generated/heddle/v1/ShardMemberClock";
 import type { ShardStatus } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import { NodeAgent } from "@heddle/node-agent/node-agent";
 import { parameterChunks } from "@heddle/parameters/data-plane/data-route";
 import { shardMethods } from "@heddle/parameters/shards/shard-methods";
 import { decodeShard, type ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
-import {
-  checkClaims,
-  type JobClaims,
-  TICKET_SCHEME,
-  type TicketVerifier,
-} from "@heddle/rpc/job-ticket";
-import type { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
+import { checkClaims, type JobClaims, TICKET_SCHEME } from "@heddle/rpc/job-ticket";
+import { GrpcCall, type GrpcContext, type StreamContext } from "@heddle/rpc/nest/grpc-call";
 import { Peer } from "@heddle/rpc/peer";
 import { parameterShardsService } from "@heddle/rpc/proto";
-import { toStatus } from "@heddle/rpc/status";
+import { Controller, Inject } from "@nestjs/common";
 import { pieceBytes, pieceLength } from "./checkpoint/checkpoint-format.ts";
 import {
   checkedPiece,
@@ -59,18 +51,16 @@ import {
 import { NormExchange } from "./norm-exchange.ts";
 import type { ShardHandle } from "./shard/shard-handle.ts";
 import { pulledPieces } from "./shard/shard-slab.ts";
-import type { ShardKey, ShardRegistry } from "./shard-registry.ts";
+import { type ShardKey, ShardRegistry } from "./shard-registry.ts";
 
 /** A slower receiver is disconnected. */
 const SEND_MS = 120_000;
 
-/** A server's credentials, its address for others, and its verifier of tickets. */
-interface ServerIdentity {
-  readonly credentials: NodeCredentials;
-  readonly address: string;
-  readonly tickets: TicketVerifier;
-  readonly followed: FollowedCluster;
-}
+/** What the service needs of its node. */
+type ServerIdentity = Pick<
+  NodeAgent,
+  "options" | "credentials" | "address" | "tickets" | "followed"
+>;
 
 /** The caller: a task of a job, or a node where there is no ticket. */
 interface Caller {
@@ -86,8 +76,9 @@ interface JobRequest {
   readonly attempt?: number | undefined;
 }
 
-/** The gRPC service ParameterShards of one server, over the threads of its shards. */
-export class ParameterShardsService {
+/** The gRPC service ParameterShards, over the threads of the server's shards. */
+@Controller()
+export class ShardsController {
   readonly #shards: ShardRegistry;
   readonly #dataDirectory: string;
   readonly #own: ServerIdentity;
@@ -95,83 +86,34 @@ export class ParameterShardsService {
   /** Serializes the deletion of checkpoints for all shards of this server. */
   readonly #forgetting = new SerialQueue();
 
-  constructor(shards: ShardRegistry, dataDirectory: string, own: ServerIdentity) {
+  constructor(
+    @Inject(ShardRegistry) shards: ShardRegistry,
+    @Inject(NodeAgent) own: ServerIdentity,
+  ) {
     this.#shards = shards;
-    this.#dataDirectory = dataDirectory;
+    this.#dataDirectory = own.options.flags.dataDirectory;
     this.#own = own;
   }
 
-  addTo(server: Server): void {
-    const { unary, streamed, nodes } = this.#handlers();
-    server.addService(parameterShardsService, {
-      open: unary((request: OpenShard__Output, _signal, caller) => this.#open(request, caller)),
-      status: unary((id: ShardId__Output) => this.#status(this.#shards.find(id))),
-      close: unary((id: ShardId__Output) => this.#close(id)),
-      changeMember: unary((request: ShardMember__Output) => this.#changeMember(request)),
-      releaseWorker: nodes((request: LostWorker__Output) => this.#releaseWorker(request)),
-      checkpoint: unary((request: CheckpointShard__Output, signal) =>
-        this.#checkpoint(request, signal),
-      ),
-      listCheckpoints: unary(async ({ jobId }: ListShardCheckpoints__Output) => ({
-        names: await checkpointNames(this.#dataDirectory, jobId),
-      })),
-      listCheckpointJobs: nodes(async () => ({
-        jobs: await checkpointedJobs(this.#dataDirectory),
-      })),
-      forgetJob: nodes(async ({ jobId }: ForgetJobCheckpoints__Output) => {
-        await this.#forgetting.run(() => forgetJob(this.#dataDirectory, jobId));
-        return {};
-      }),
-      restore: unary((request: RestoreShard__Output, signal, caller) =>
-        this.#restore(request, signal, caller),
-      ),
-      push: unary((request: PushParameters__Output, signal) => this.#push(request, signal)),
-      addNorm: unary((request: NormPart__Output, signal) => this.#addNorm(request, signal)),
-      replicate: unary((request: ReplicateShard__Output, signal, caller) =>
-        this.#replicate(request, signal, caller),
-      ),
-      pull: streamed((call: ServerWritableStream<PullParameters__Output, ParameterChunk>, signal) =>
-        this.#pull(call, signal),
-      ),
-      export: streamed((call: ServerWritableStream<ExportShard__Output, ParameterChunk>, signal) =>
-        this.#export(call, signal),
-      ),
-    });
+  /** Checks the caller's ticket against the job and attempt of its request. */
+  #admit(request: JobRequest, { metadata }: GrpcContext): Caller {
+    const caller = this.#callerOf(metadata);
+    const { jobId = "", attempt }: JobRequest = request.open?.id ?? request.id ?? request;
+    checkClaims(caller.claims, { jobId, attempt });
+    return caller;
   }
 
-  /** Every method passes through one of these, which check a job's ticket against the request. */
-  #handlers() {
-    const callerOf = (metadata: Metadata): Caller => {
-      const shown = metadata.get("authorization")[0];
-      const claims = this.#own.tickets.claimsOf(shown);
-      this.#checkCluster(claims?.cluster);
-      return { claims, ticket: claims && String(shown).slice(TICKET_SCHEME.length) };
-    };
-    const admit = (request: JobRequest, metadata: Metadata): Caller => {
-      const caller = callerOf(metadata);
-      const { jobId = "", attempt }: JobRequest = request.open?.id ?? request.id ?? request;
-      checkClaims(caller.claims, { jobId, attempt });
-      return caller;
-    };
-    const unary = <Request extends object, Reply>(
-      answer: (request: Request, signal: AbortSignal, caller: Caller) => Promise<Reply>,
-    ) =>
-      unaryCall<Request, Reply>((request, signal, metadata) =>
-        answer(request, signal, admit(request, metadata)),
-      );
-    const nodes = <Request extends object, Reply>(answer: (request: Request) => Promise<Reply>) =>
-      unaryCall<Request, Reply>(async (request, _signal, metadata) => {
-        if (!callerOf(metadata).claims) return answer(request);
-        throw new AppError("permission_denied", "this is for masters, not for tasks of jobs");
-      });
-    const streamed = <Request extends object, Reply>(
-      answer: (call: ServerWritableStream<Request, Reply>, signal: AbortSignal) => Promise<void>,
-    ) =>
-      streamedCall<Request, Reply>(async (call, signal) => {
-        admit(call.request, call.metadata);
-        await answer(call, signal);
-      });
-    return { unary, nodes, streamed };
+  /** Refuses tasks of jobs: the method is for masters. */
+  #admitNode({ metadata }: GrpcContext): void {
+    if (!this.#callerOf(metadata).claims) return;
+    throw new AppError("permission_denied", "this is for masters, not for tasks of jobs");
+  }
+
+  #callerOf(metadata: Metadata): Caller {
+    const shown = metadata.get("authorization")[0];
+    const claims = this.#own.tickets.claimsOf(shown);
+    this.#checkCluster(claims?.cluster);
+    return { claims, ticket: claims && String(shown).slice(TICKET_SCHEME.length) };
   }
 
   /**
@@ -190,7 +132,9 @@ export class ParameterShardsService {
     followed.follow(cluster).catch(() => {});
   }
 
-  async #open(request: OpenShard__Output, caller: Caller): Promise<ShardStatus> {
+  @GrpcCall(parameterShardsService, "Open")
+  async open(request: OpenShard__Output, context: GrpcContext): Promise<ShardStatus> {
+    const caller = this.#admit(request, context);
     return this.#status(await this.#shards.open(this.#specFor(request, caller)));
   }
 
@@ -201,6 +145,12 @@ export class ParameterShardsService {
     return { ...spec, ticket };
   }
 
+  @GrpcCall(parameterShardsService, "Status")
+  async status(id: ShardId__Output, context: GrpcContext): Promise<ShardStatus> {
+    this.#admit(id, context);
+    return this.#status(this.#shards.find(id));
+  }
+
   async #status({ calls, spec }: ShardHandle): Promise<ShardStatus> {
     const { jobId, attempt, shard } = spec;
     const figures = await calls.call("figures", undefined);
@@ -208,16 +158,26 @@ export class ParameterShardsService {
     return { ...figures, id, refusedStale: this.#shards.refusedStale(jobId) };
   }
 
-  async #close(id: ShardId__Output): Promise<CloseShardReply> {
+  @GrpcCall(parameterShardsService, "Close")
+  async close(id: ShardId__Output, context: GrpcContext): Promise<CloseShardReply> {
+    this.#admit(id, context);
     await this.#shards.close(id);
     return {};
   }
 
-  async #changeMember({ id, ...member }: ShardMember__Output): Promise<ShardMemberClock> {
+  @GrpcCall(parameterShardsService, "ChangeMember")
+  async changeMember(
+    request: ShardMember__Output,
+    context: GrpcContext,
+  ): Promise<ShardMemberClock> {
+    this.#admit(request, context);
+    const { id, ...member } = request;
     return { clock: await this.#find(id).calls.call("member", member) };
   }
 
-  async #releaseWorker(lost: LostWorker__Output): Promise<LostWorkerReply> {
+  @GrpcCall(parameterShardsService, "ReleaseWorker")
+  async releaseWorker(lost: LostWorker__Output, context: GrpcContext): Promise<LostWorkerReply> {
+    this.#admitNode(context);
     const { rank, incarnation } = lost;
     const left = { rank, incarnation, leaves: true };
     const shards = this.#shards.allOf(lost);
@@ -225,48 +185,77 @@ export class ParameterShardsService {
     return {};
   }
 
-  async #checkpoint(
-    { id, version, name, keep }: CheckpointShard__Output,
-    signal: AbortSignal,
+  @GrpcCall(parameterShardsService, "Checkpoint")
+  async checkpoint(
+    request: CheckpointShard__Output,
+    context: GrpcContext,
   ): Promise<ShardCheckpoint> {
+    this.#admit(request, context);
+    const { id, version, name, keep } = request;
     const { calls, spec } = this.#find(id);
     const path = piecePath(this.#dataDirectory, spec.jobId, name, spec.shard);
-    const written = await calls.call("checkpoint", { path, version }, signal);
+    const written = await calls.call("checkpoint", { path, version }, context.signal);
     await this.#forgetting.run(() => forgetOldest(this.#dataDirectory, spec.jobId, keep));
     return { ...written, name, sha256: Buffer.from(written.sha256) };
   }
 
-  async #restore(
-    { open, name, sources, pieces }: RestoreShard__Output,
-    signal: AbortSignal,
-    caller: Caller,
-  ): Promise<ShardStatus> {
+  @GrpcCall(parameterShardsService, "ListCheckpoints")
+  async listCheckpoints(
+    request: ListShardCheckpoints__Output,
+    context: GrpcContext,
+  ): Promise<ShardCheckpointNames> {
+    this.#admit(request, context);
+    return { names: await checkpointNames(this.#dataDirectory, request.jobId) };
+  }
+
+  @GrpcCall(parameterShardsService, "ListCheckpointJobs")
+  async listCheckpointJobs(_request: object, context: GrpcContext): Promise<CheckpointJobs> {
+    this.#admitNode(context);
+    return { jobs: await checkpointedJobs(this.#dataDirectory) };
+  }
+
+  @GrpcCall(parameterShardsService, "ForgetJob")
+  async forgetJob(
+    { jobId }: ForgetJobCheckpoints__Output,
+    context: GrpcContext,
+  ): Promise<ForgetJobReply> {
+    this.#admitNode(context);
+    await this.#forgetting.run(() => forgetJob(this.#dataDirectory, jobId));
+    return {};
+  }
+
+  @GrpcCall(parameterShardsService, "Restore")
+  async restore(request: RestoreShard__Output, context: GrpcContext): Promise<ShardStatus> {
+    const caller = this.#admit(request, context);
+    const { open, name, sources, pieces } = request;
     const handle = await this.#shards.open(this.#specFor(open, caller));
-    await handle.calls.call("restore", { name, sources, pieces }, signal);
+    await handle.calls.call("restore", { name, sources, pieces }, context.signal);
     return this.#status(handle);
   }
 
-  async #push(request: PushParameters__Output, signal: AbortSignal): Promise<PushReply> {
+  @GrpcCall(parameterShardsService, "Push")
+  async push(request: PushParameters__Output, context: GrpcContext): Promise<PushReply> {
+    this.#admit(request, context);
     const { id, ...argument } = request;
-    return this.#find(id).calls.call("push", argument, signal);
+    return this.#find(id).calls.call("push", argument, context.signal);
   }
 
-  async #addNorm(
-    { id, version, squares }: NormPart__Output,
-    signal: AbortSignal,
-  ): Promise<NormTotal> {
+  @GrpcCall(parameterShardsService, "AddNorm")
+  async addNorm(request: NormPart__Output, context: GrpcContext): Promise<NormTotal> {
+    this.#admit(request, context);
+    const { id, version, squares } = request;
     const key = keyOf(id);
     // Only shard 0's server is asked: it knows their number and the latest attempt.
     const { spec } = this.#shards.find({ ...key, shard: 0 });
     const shards = spec.servers.length;
-    return { squares: await this.#norms.add(key, version, squares, shards, signal) };
+    return { squares: await this.#norms.add(key, version, squares, shards, context.signal) };
   }
 
-  async #replicate(
-    { id, checkpoint, source, keep }: ReplicateShard__Output,
-    signal: AbortSignal,
-    { ticket }: Caller,
-  ): Promise<ShardCheckpoint> {
+  @GrpcCall(parameterShardsService, "Replicate")
+  async replicate(request: ReplicateShard__Output, context: GrpcContext): Promise<ShardCheckpoint> {
+    const { ticket } = this.#admit(request, context);
+    const { id, checkpoint, source, keep } = request;
+    const { signal } = context;
     const key = keyOf(id);
     const path = piecePath(this.#dataDirectory, key.jobId, checkpoint, key.shard);
     // The job gives the address of the piece: the node's own credentials must not go there.
@@ -287,11 +276,14 @@ export class ParameterShardsService {
     }
   }
 
-  async #pull(
-    call: ServerWritableStream<PullParameters__Output, ParameterChunk>,
-    signal: AbortSignal,
+  @GrpcCall(parameterShardsService, "Pull")
+  async pull(
+    request: PullParameters__Output,
+    context: StreamContext<PullParameters__Output, ParameterChunk>,
   ): Promise<void> {
-    const { id, rank, clock, held, plan } = call.request;
+    this.#admit(request, context);
+    const { call, signal } = context;
+    const { id, rank, clock, held, plan } = request;
     const { calls, slab } = this.#find(id);
     const { lease, version } = await calls.call("lease", { rank, clock, plan }, signal);
     const pieces = pulledPieces(slab, version, held);
@@ -303,11 +295,14 @@ export class ParameterShardsService {
     }
   }
 
-  async #export(
-    call: ServerWritableStream<ExportShard__Output, ParameterChunk>,
-    signal: AbortSignal,
+  @GrpcCall(parameterShardsService, "Export")
+  async export(
+    request: ExportShard__Output,
+    context: StreamContext<ExportShard__Output, ParameterChunk>,
   ): Promise<void> {
-    const { id, checkpoint } = call.request;
+    this.#admit(request, context);
+    const { call, signal } = context;
+    const { id, checkpoint } = request;
     if (checkpoint === "") return this.#exportLive(call, signal);
     const { jobId, shard } = keyOf(id);
     const path = piecePath(this.#dataDirectory, jobId, checkpoint, shard);
@@ -369,37 +364,4 @@ async function send(
 async function write(call: ChunkStream, chunk: ParameterChunk, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   if (!call.write(chunk)) await once(call, "drain", { signal });
-}
-
-/** A call with one reply; its signal is aborted when the caller cancels or dies. */
-function unaryCall<Request, Reply>(
-  answer: (request: Request, signal: AbortSignal, metadata: Metadata) => Promise<Reply>,
-): (call: ServerUnaryCall<Request, Reply>, reply: sendUnaryData<Reply>) => void {
-  return (call, reply) => {
-    const signal = cancellation(call);
-    // A synchronous throw is reported like a rejection.
-    Promise.resolve()
-      .then(() => answer(call.request, signal, call.metadata))
-      .then(
-        (value) => reply(null, value),
-        (error: unknown) => reply(toStatus(toAppError(error))),
-      );
-  };
-}
-
-function streamedCall<Request, Reply>(
-  answer: (call: ServerWritableStream<Request, Reply>, signal: AbortSignal) => Promise<void>,
-): (call: ServerWritableStream<Request, Reply>) => void {
-  return (call) => {
-    answer(call, cancellation(call)).then(
-      () => call.end(),
-      (error: unknown) => call.emit("error", toStatus(toAppError(error))),
-    );
-  };
-}
-
-function cancellation(call: { once(event: "cancelled", then: () => void): unknown }): AbortSignal {
-  const gone = new AbortController();
-  call.once("cancelled", () => gone.abort(new AppError("cancelled", "the caller hung up")));
-  return gone.signal;
 }

@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { MasterGroup, type MasterPlacement } from "./master-group.ts";
+import { MasterGroup, type MasterPlacement } from "../master-group.ts";
 import { Workload } from "./workload.ts";
 
 /** A group of masters under a workload, and the faults that a seed chooses. */

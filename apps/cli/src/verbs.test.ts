@@ -1,0 +1,182 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { freePort } from "@heddle/base/testing/free-ports";
+import type { Command } from "commander";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { runCommandLine } from "./command-line.ts";
+import { makeProgram } from "./program.ts";
+
+// Every verb as a user meets it: its help, a missing argument, no cluster, a wrong key, an unknown id.
+
+const NOWHERE = join(tmpdir(), "heddle-there-is-no-such-directory");
+
+/** Arguments for each verb that asks a cluster. */
+const ASKING: Readonly<Record<string, readonly string[]>> = {
+  chat: ["Hi"],
+  health: [],
+  "jobs list": [],
+  "jobs get": ["job_x"],
+  "jobs logs": ["job_x"],
+  "jobs watch": ["job_x"],
+  "jobs wait": ["job_x"],
+  "jobs artifacts": ["job_x"],
+  "jobs explain": ["job_x"],
+  "jobs submit": ["--name", "x", "--command", "true"],
+  "jobs cancel": ["job_x"],
+  "jobs suspend": ["job_x"],
+  "jobs resume": ["job_x"],
+  "models list": [],
+  "models pull": ["x"],
+  "models register": ["x", "--source", "builtin://tiny"],
+  "models remove": ["x"],
+  "keys create": ["x"],
+  "keys list": [],
+  "keys rotate": ["x"],
+  "keys revoke": ["x"],
+  "workers list": [],
+  "workers get": ["x"],
+  "workers drain": ["x"],
+  "workers resume": ["x"],
+  "queues list": [],
+  "queues set": ["x"],
+  "projects list": [],
+  "projects get": ["x"],
+  "projects set": ["x"],
+  "cluster status": [],
+  "cluster members": [],
+  "cluster metrics": [],
+  "cluster resources": [],
+  "cluster add": ["x", "--address", "127.0.0.1:9"],
+  "cluster join-token": ["--role", "worker", "--name", "x"],
+  "cluster remove": ["x"],
+  "cluster transfer": ["x"],
+  "cluster snapshot": [],
+  "cluster backup": [],
+};
+const WITHOUT_CLUSTER = ["up", "endpoints list", "cluster restore", "cluster recover"];
+
+const program = makeProgram(() => async () => {});
+
+/** Each verb by its words, as `jobs list`. */
+function verbsOf(command: Command, path: readonly string[] = []): [string, Command][] {
+  if (command.commands.length === 0) return [[path.join(" "), command]];
+  return command.commands.flatMap((each) => verbsOf(each, [...path, each.name()]));
+}
+
+async function heddle(words: string, args: readonly string[], asked: string, key: string) {
+  const ended = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    vi.spyOn(process[name], "write").mockImplementation((text) => {
+      ended[name] += text;
+      return true;
+    });
+  }
+  vi.stubEnv("HEDDLE_DATA", NOWHERE);
+  vi.stubEnv("HEDDLE_ENDPOINT", asked);
+  vi.stubEnv("HEDDLE_API_KEY", key);
+  try {
+    return { code: await runCommandLine([...words.split(" "), ...args]), ...ended };
+  } finally {
+    vi.restoreAllMocks();
+    vi.unstubAllEnvs();
+  }
+}
+
+const server = createServer((request, response) => {
+  const isKnown = request.headers.authorization === "Bearer good";
+  const problem = isKnown
+    ? { code: "not_found", detail: "Nothing has the id x." }
+    : { code: "invalid_api_key", detail: "Incorrect API key provided." };
+  const fields = { ...problem, request_id: "req_7" };
+  response.writeHead(isKnown ? 404 : 401, { "content-type": "application/problem+json" });
+  response.end(JSON.stringify(fields));
+});
+let endpoint = "";
+beforeAll(async () => {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+describe("each verb", { timeout: 120_000 }, () => {
+  it("is known to this test", () => {
+    const known = [...Object.keys(ASKING), ...WITHOUT_CLUSTER];
+    expect(
+      verbsOf(program)
+        .map(([words]) => words)
+        .sort(),
+    ).toEqual(known.sort());
+  });
+
+  it("--help: says what it does, and of each argument and option", () => {
+    for (const [words, command] of verbsOf(program)) {
+      const parts = [command, ...command.registeredArguments, ...command.options];
+      for (const part of parts) expect(descriptionOf(part), words).not.toBe("");
+      expect(command.helpInformation(), words).toMatch(/Global Options:[\s\S]*--output <format>/);
+    }
+  });
+
+  it("without what it needs: names it, and the command that shows its help", async () => {
+    for (const [words, command] of verbsOf(program)) {
+      const [argument] = command.registeredArguments.filter(({ required }) => required);
+      const [option] = command.options.filter(({ mandatory }) => mandatory);
+      if (!argument && !option) continue;
+      let said = "";
+      command.exitOverride().configureOutput({
+        writeErr: (text) => {
+          said += text;
+        },
+      });
+      await expect(program.parseAsync(words.split(" "), { from: "user" })).rejects.toThrow();
+      expect(said).toContain(option ? option.flags : argument?.name());
+      expect(said).toContain(`(heddle ${words} --help shows how)`);
+    }
+  });
+
+  it("without a cluster: ends with 7, where it asked and what starts one", async () => {
+    const closed = `http://127.0.0.1:${await freePort()}`;
+    const stderr = `error No answer from ${closed} (ECONNREFUSED; the address is from HEDDLE_ENDPOINT).
+fix Is the cluster running there? \`heddle up\` starts one; --endpoint names another.
+`;
+    for (const [words, args] of Object.entries(ASKING)) {
+      const ended = await heddle(words, args, closed, "good");
+      expect(ended, words).toEqual({ code: 7, stdout: "", stderr });
+    }
+  });
+
+  it("with a wrong key: ends with 4, and where a good one comes from", async () => {
+    for (const [words, args] of Object.entries(ASKING)) {
+      if (words === "health") continue;
+      const { code, stdout, stderr } = await heddle(words, args, endpoint, "wrong");
+      expect({ code, stdout }, words).toEqual({ code: 4, stdout: "" });
+      expect(stderr, words).toMatch(
+        /^error Incorrect API key provided\.\nfix Give a key with --api-key .*\nrequest req_7\n$/,
+      );
+    }
+  });
+
+  it("of an unknown id: ends with 3, and the command that lists the known ones", async () => {
+    for (const words of ["jobs get", "keys revoke", "projects get", "cluster remove"]) {
+      const { code, stderr } = await heddle(words, ["x"], endpoint, "good");
+      expect(code, words).toBe(3);
+      const list = words.startsWith("cluster") ? "cluster members" : words.replace(/ .*/, " list");
+      expect(stderr).toContain(`error Nothing has the id x.\nfix \`heddle ${list}\` shows`);
+    }
+  });
+
+  it("with an empty id: ends with 2 and asks nothing", async () => {
+    expect(await heddle("jobs get", [""], endpoint, "good")).toEqual({
+      ...{ code: 2, stdout: "" },
+      stderr: 'heddle: <id> "": it needs a value.\n(heddle jobs get --help shows how)\n',
+    });
+  });
+});
+
+function descriptionOf(part: Pick<Command, "description"> | { readonly description: string }) {
+  return typeof part.description === "function" ? part.description() : part.description;
+}

@@ -1,0 +1,65 @@
+import type { LoadReply } from "@heddle/contracts/generated/heddle/v1/LoadReply";
+import type { LoadRequest__Output } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type { PullProgress } from "@heddle/contracts/generated/heddle/v1/PullProgress";
+import type { PullRequest__Output } from "@heddle/contracts/generated/heddle/v1/PullRequest";
+import type { UnloadReply } from "@heddle/contracts/generated/heddle/v1/UnloadReply";
+import type { UnloadRequest__Output } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
+import { GrpcCall, type StreamContext } from "@heddle/rpc/nest/grpc-call";
+import { decodeDeployment, decodeWeights } from "@heddle/rpc/node-codec";
+import { workerModelsService } from "@heddle/rpc/proto";
+import { Controller, Inject } from "@nestjs/common";
+import type { EnginePorts, WeightsPuller } from "./engine-ports.ts";
+import { ReplicaSet } from "./replica-set.ts";
+
+/** The provider's token of the engines. */
+export const ENGINES = Symbol("EnginePorts");
+
+/** The shortest time between two progress messages. */
+const progressIntervalMs = 100;
+
+/** WorkerModels of proto/worker.proto. */
+@Controller()
+export class ReplicasController {
+  readonly #replicas: ReplicaSet;
+  readonly #pullWeights: WeightsPuller;
+
+  constructor(
+    @Inject(ReplicaSet) replicas: ReplicaSet,
+    @Inject(ENGINES) { pullWeights }: EnginePorts,
+  ) {
+    this.#replicas = replicas;
+    this.#pullWeights = pullWeights;
+  }
+
+  @GrpcCall(workerModelsService, "Load")
+  async load({ deployment }: LoadRequest__Output): Promise<LoadReply> {
+    await this.#replicas.load(decodeDeployment(deployment));
+    return {};
+  }
+
+  @GrpcCall(workerModelsService, "Unload")
+  async unload({ deployment }: UnloadRequest__Output): Promise<UnloadReply> {
+    await this.#replicas.unload(deployment);
+    return {};
+  }
+
+  @GrpcCall(workerModelsService, "Pull")
+  async pull(
+    request: PullRequest__Output,
+    { call, signal }: StreamContext<PullRequest__Output, PullProgress>,
+  ): Promise<void> {
+    const weights = decodeWeights(request.weights);
+    let last = { pulledBytes: 0, totalBytes: 0, source: "" };
+    const onProgress = (progress: typeof last) => {
+      last = progress;
+    };
+    const timer = setInterval(() => call.write({ ...last, done: false }), progressIntervalMs);
+    try {
+      await this.#pullWeights(weights, { signal, onProgress });
+      await this.#replicas.retry(weights);
+      call.write({ ...last, done: true });
+    } finally {
+      clearInterval(timer);
+    }
+  }
+}

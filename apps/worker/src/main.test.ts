@@ -1,0 +1,68 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, expect, test } from "vitest";
+
+// The worker's program by itself: its masters are not there.
+
+const PROGRAM = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+
+let data = "";
+let child: ChildProcess | undefined;
+
+beforeEach(() => {
+  data = mkdtempSync(join(tmpdir(), "heddle-worker-main-"));
+  writeFileSync(join(data, "token"), "a-token-for-this-test-only\n", { mode: 0o600 });
+});
+afterEach(() => {
+  child?.kill("SIGKILL");
+  rmSync(data, { recursive: true, force: true });
+});
+
+/** Starts the worker and resolves with its line of this message. */
+async function start(
+  message: string,
+  flags: readonly string[],
+): Promise<Readonly<Record<string, string>>> {
+  const args = ["--data", join(data, "worker"), "--masters", "127.0.0.1:1"];
+  const token = ["--cluster-token-file", join(data, "token")];
+  const started = spawn(process.execPath, [PROGRAM, ...args, ...token, ...flags], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  child = started;
+  for await (const line of createInterface({ input: started.stdout })) {
+    const record = JSON.parse(line) as Record<string, string>;
+    if (record["msg"]?.includes(message)) return record;
+  }
+  throw new Error(`the worker ended without a line "${message}"`);
+}
+
+test("worker: serves its metrics and health where its ready line says", async () => {
+  const { metrics = "" } = await start("ready", ["--simulate-gpus", "2xH100-80GB"]);
+  const reply = await fetch(metrics);
+  expect(reply.headers.get("content-type")).toContain("version=0.0.4");
+  const text = await reply.text();
+  expect(text).toContain('heddle_node_attached_masters{service="worker"} 0');
+  expect(text).toContain('heddle_node_gpu_faulty{gpu="1",service="worker"} 0');
+  expect(text).toContain("process_cpu_seconds_total");
+  expect(await (await fetch(new URL("/healthz", metrics))).text()).toBe("ok\n");
+  expect((await fetch(new URL("/other", metrics))).status).toBe(404);
+  expect((await fetch(metrics, { method: "POST" })).status).toBe(405);
+});
+
+test("worker: a taken metrics port is named, and the worker ends", async () => {
+  const taken = createServer().listen(0, "127.0.0.1");
+  await once(taken, "listening");
+  const { port } = taken.address() as AddressInfo;
+  const refusal = await start("--metrics-port", ["--metrics-port", String(port)]);
+  expect(refusal["msg"]).toContain(`127.0.0.1:${port} is in use`);
+  const [code] = (await once(child as ChildProcess, "exit")) as [number];
+  expect(code).not.toBe(0);
+  taken.close();
+});
