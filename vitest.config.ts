@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import { filesRunTogether, LongestFirst } from "./tools/test-order.ts";
@@ -8,8 +9,9 @@ const together = filesRunTogether(root);
 export default defineConfig({
   test: {
     pool: "forks",
-    // Twice the two cores of the smallest machine: about half of the time tests wait.
-    maxWorkers: 4,
+    setupFiles: ["tools/reply-check/setup.ts"],
+    // Three times the two cores of the smallest machine: files with processes mostly wait.
+    maxWorkers: Math.max(6, availableParallelism()),
     // Of tests that wait side by side within a file: each may have a cluster of its own.
     maxConcurrency: 3,
     sequence: { sequencer: LongestFirst },
@@ -29,8 +31,10 @@ export default defineConfig({
     env: {
       // The processes that tests start are the same few programs again and again: they are compiled once.
       NODE_COMPILE_CACHE: `${root}node_modules/.cache/heddle-compiled`,
+      // Each new master fills a segment of its log with zeros, and a restarted one reads it whole.
+      HEDDLE_WAL_SEGMENT_MIB: "4",
     },
-    // A machine that stands still for some seconds makes no test fail; one that hangs is told soon enough.
+    // Stalls of some seconds, as on a loaded machine, make no test fail; a hang still ends the run.
     testTimeout: 60_000,
     hookTimeout: 120_000,
   },

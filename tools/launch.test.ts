@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -68,5 +69,36 @@ describe.skipIf(process.platform === "win32")("a program that npm starts", () =>
     process.kill(launcher, "SIGKILL");
     await allGone([program], 10_000);
     expect(signalsTaken()).toBe("1");
+  });
+});
+
+describe("the compile cache of the launcher", () => {
+  const cacheWith = (chosen: string | undefined) => {
+    const code = `import { getCompileCacheDir } from "node:module";
+      import { keepCompiledModules } from ${moduleOf("bin/launch.mjs")};
+      keepCompiledModules();
+      console.log(JSON.stringify([process.env.NODE_COMPILE_CACHE, getCompileCacheDir() ?? ""]));`;
+    const env = { ...process.env, NODE_COMPILE_CACHE: chosen };
+    const args = ["--input-type=module", "--eval", code];
+    const output = execFileSync(process.execPath, args, { encoding: "utf8", env });
+    return JSON.parse(output) as [forChildren: string, own: string];
+  };
+
+  it("is in node_modules, for this process and its children", () => {
+    const [forChildren, own] = cacheWith(undefined);
+    const cache = join(import.meta.dirname, "../node_modules/.cache/heddle-compiled");
+    expect(forChildren).toBe(cache);
+    expect(own).toContain(cache);
+  });
+
+  it("is where NODE_COMPILE_CACHE says", () => {
+    const chosen = join(folder, "chosen");
+    expect(cacheWith(chosen)).toEqual([chosen, expect.stringContaining(chosen)]);
+  });
+
+  it("is left out where its folder cannot be written", () => {
+    const file = join(folder, "file");
+    writeFileSync(file, "");
+    expect(cacheWith(join(file, "cache"))).toEqual([join(file, "cache"), ""]);
   });
 });

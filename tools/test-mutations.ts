@@ -1,24 +1,35 @@
 /**
  * Mutation testing of the packages in mutation/targets.ts, by Stryker:
  *
- *     npm run test:mutations -- [--package libs/auth]... [--sample N] [--seed S] [--fresh]
+ *     npm run test:mutations -- [--package libs/auth]... [--minutes N] [--fresh]
+ *     npm run test:mutations -- [--package libs/auth]... --sample N [--seed S]
  *
- * It changes a copy of the repository, never the tree. Results are kept by the content of files and tests
- * in node_modules/.cache, so that a run tries only what has changed; `--fresh` tries everything, and a
- * sample, of N mutants per package, neither reads nor writes them. Ends with 1 where a package's score is
- * below 85 % or an explanation in mutation/explained.json fits no mutant any more.
+ * It changes a copy of the repository, never the tree. It tries one source file after the other and
+ * keeps each result in node_modules/.cache. A later run continues after the last complete file and
+ * tries only mutants whose code or tests have changed; `--fresh` tries all. `--minutes` bounds the
+ * start of further files. A sample, of N mutants per package, neither reads nor writes results.
+ * Ends with 1 where a file cannot be tried. Of packages whose files all have a result, also where
+ * the score is below 85 % or an explanation in mutation/explained.json fits no mutant.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Stryker } from "@stryker-mutator/core";
-import { type ExplainedMutant, MIN_SCORE, type MutationScore, scoreOf } from "./mutation/score.ts";
+import { inputsDigest, MutationResults, mutatedFiles } from "./mutation/results.ts";
+import {
+  type ExplainedMutant,
+  MIN_SCORE,
+  type MissedMutant,
+  scoreOf,
+  type TriedMutant,
+} from "./mutation/score.ts";
+import { type PackageSummary, passes, summaryTable } from "./mutation/summary.ts";
 import { type MutationTarget, TARGETS, targetOf } from "./mutation/targets.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const cache = join(root, "node_modules/.cache/heddle-mutations");
+const results = new MutationResults(join(root, "node_modules/.cache/heddle-mutations"));
 
 /** Beyond this, plus half of what its tests usually take, a mutant counts as timed out. */
 const TIMEOUT_MS = 10_000;
@@ -32,40 +43,110 @@ interface RunOptions {
   readonly sample: number | undefined;
   readonly seed: number;
   readonly fresh: boolean;
+  readonly minutes: number;
 }
 
 const options = readOptions();
 process.chdir(root);
-mkdirSync(cache, { recursive: true });
-// Stryker starts its runners with this process's environment.
-for (const target of options.targets) {
+if (options.sample === undefined) await tryFiles(options);
+else await trySamples(options, options.sample);
+
+/** Every due file of each package, until the time is over. */
+async function tryFiles({ targets, fresh, minutes }: RunOptions): Promise<void> {
+  const endMs = performance.now() + minutes * 60_000;
+  const summaries: PackageSummary[] = [];
+  for (const target of targets) {
+    const files = mutatedFiles(root, target);
+    const digest = inputsDigest(root, target);
+    for (const file of results.due(files, digest, fresh)) {
+      if (performance.now() >= endMs) break;
+      await tryFile(target, file, digest, fresh);
+    }
+    summaries.push(summarize(target, files, digest));
+  }
+  console.log(`\n${summaryTable(summaries)}`);
+  if (!passes(summaries)) process.exitCode = 1;
+}
+
+async function tryFile(
+  target: MutationTarget,
+  file: string,
+  digest: string,
+  fresh: boolean,
+): Promise<void> {
   const startMs = performance.now();
-  const score = await tryMutants(target, options);
-  report(target, score, options, (performance.now() - startMs) / 1000);
-  const staleEntries = options.sample === undefined ? score.stale : [];
-  if (score.percent < MIN_SCORE || staleEntries.length > 0) process.exitCode = 1;
+  try {
+    const mutants = await tryMutants(target, {
+      mutate: [file],
+      incremental: true,
+      incrementalFile: results.incrementalFile(file),
+      force: fresh,
+    });
+    results.write(file, digest, mutants);
+    const { percent, detected } = score(mutants);
+    const seconds = ((performance.now() - startMs) / 1000).toFixed(0);
+    console.log(`${file}: ${percent.toFixed(1)} %, ${detected} detected, in ${seconds} s`);
+  } catch (error) {
+    console.error(`${file} cannot be tried: ${(error as Error).message}`);
+    process.exitCode = 1;
+  }
+}
+
+function summarize(
+  { name }: MutationTarget,
+  files: readonly string[],
+  digest: string,
+): PackageSummary {
+  const tried = files
+    .map((file) => results.read(file, digest))
+    .filter((each) => each !== undefined);
+  const whole = score(tried.flat());
+  for (const missed of whole.missed) report(missed);
+  for (const { file, code, replacement } of whole.stale) {
+    console.log(`${file}: explained, but no mutant survives: ${code} -> ${replacement}`);
+  }
+  return { name, score: whole, files: files.length, tried: tried.length };
+}
+
+/** A sample of each package; what is not covered is counted, and not listed. */
+async function trySamples({ targets, seed }: RunOptions, size: number): Promise<void> {
+  for (const target of targets) {
+    const startMs = performance.now();
+    const { name } = target;
+    const mutants = await tryMutants(target, {
+      mutate: [`${name}/**/*.ts`, `!${name}/**/*.test.ts`, `!${name}/**/{testing,dist}/**`],
+      checkers: ["sample"],
+      heddleSample: { size, seed },
+    });
+    const { percent, detected, timedOut, missed, explained } = score(mutants);
+    const survived = missed.filter(({ covered }) => covered);
+    for (const each of survived) report(each);
+    const seconds = ((performance.now() - startMs) / 1000).toFixed(0);
+    console.log(
+      `${name}: score ${percent.toFixed(1)} % (at least ${MIN_SCORE}): ${detected} detected ` +
+        `(${timedOut} by time), ${survived.length} survived, ` +
+        `${missed.length - survived.length} not covered, ${explained} explained, ` +
+        `in ${seconds} s, a sample of ${size} by seed ${seed}`,
+    );
+    if (percent < MIN_SCORE) process.exitCode = 1;
+  }
 }
 
 async function tryMutants(
   { name }: MutationTarget,
-  { sample, seed, fresh }: RunOptions,
-): Promise<MutationScore> {
+  what: ConstructorParameters<typeof Stryker>[0],
+): Promise<TriedMutant[]> {
+  // Stryker starts its runners with this process's environment.
   process.env["HEDDLE_MUTATION_TARGET"] = name;
   const scratch = mkdtempSync(join(tmpdir(), "heddle-mutations-"));
   const stryker = new Stryker({
     testRunner: "vitest",
     plugins: ["@stryker-mutator/vitest-runner", join(root, "tools/mutation/sample-checker.mjs")],
     vitest: { configFile: "tools/mutation/vitest.config.ts", related: false },
-    mutate: [`${name}/**/*.ts`, `!${name}/**/*.test.ts`, `!${name}/**/{testing,dist}/**`],
     // The wording of messages is no behaviour; what is computed once at the import needs every test.
     mutator: { excludedMutations: ["StringLiteral"] },
     ignoreStatic: true,
     coverageAnalysis: "perTest",
-    checkers: sample === undefined ? [] : ["sample"],
-    heddleSample: { size: sample, seed },
-    incremental: sample === undefined,
-    incrementalFile: join(cache, `${name.replaceAll("/", "-")}.json`),
-    force: fresh,
     ignorePatterns: [".bench", ".nx", "docs"],
     tempDirName: scratch,
     // Stryker would rewrite its references by an API that TypeScript 7 does not have.
@@ -78,14 +159,20 @@ async function tryMutants(
     allowConsoleColors: false,
     reporters: ["progress-append-only"],
     warnings: false,
+    ...what,
   });
   try {
     const mutants = await stryker.runMutationTest();
-    const files = mutants.map((mutant) => ({ ...mutant, fileName: pathOf(mutant.fileName) }));
-    return scoreOf(files, explanations(), (file) => readFileSync(join(root, file), "utf8"));
+    return mutants.map((mutant) => ({ ...mutant, fileName: pathOf(mutant.fileName) }));
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
+}
+
+function score(mutants: readonly TriedMutant[]) {
+  const path = join(root, "tools/mutation/explained.json");
+  const explanations = JSON.parse(readFileSync(path, "utf8")) as ExplainedMutant[];
+  return scoreOf(mutants, explanations, (file) => readFileSync(join(root, file), "utf8"));
 }
 
 /** From the root, with forward slashes. */
@@ -93,33 +180,9 @@ function pathOf(file: string): string {
   return file.replace(root, "").replaceAll("\\", "/");
 }
 
-function explanations(): ExplainedMutant[] {
-  const path = join(root, "tools/mutation/explained.json");
-  return JSON.parse(readFileSync(path, "utf8")) as ExplainedMutant[];
-}
-
-function report(
-  { name }: MutationTarget,
-  { detected, timedOut, missed, explained, stale, percent }: MutationScore,
-  { sample, seed }: RunOptions,
-  seconds: number,
-): void {
-  for (const { file, line, code, replacement, covered } of missed) {
-    if (covered || sample === undefined) {
-      const what = covered ? "survived" : "not covered";
-      console.log(`${file}:${line} ${what}: ${shortened(code)} -> ${shortened(replacement)}`);
-    }
-  }
-  for (const { file, code, replacement } of sample === undefined ? stale : []) {
-    console.log(`${file}: explained, but no mutant survives: ${code} -> ${replacement}`);
-  }
-  const survived = missed.filter(({ covered }) => covered).length;
-  const tried = sample === undefined ? "" : `, a sample of ${sample} by seed ${seed}`;
-  console.log(
-    `${name}: score ${percent.toFixed(1)} % (at least ${MIN_SCORE}): ${detected} detected ` +
-      `(${timedOut} by time), ${survived} survived, ${missed.length - survived} not covered, ` +
-      `${explained} explained, in ${seconds.toFixed(0)} s${tried}`,
-  );
+function report({ file, line, code, replacement, covered }: MissedMutant): void {
+  const what = covered ? "survived" : "not covered";
+  console.log(`${file}:${line} ${what}: ${shortened(code)} -> ${shortened(replacement)}`);
 }
 
 function shortened(code: string): string {
@@ -134,6 +197,7 @@ function readOptions(): RunOptions {
         sample: { type: "string" },
         seed: { type: "string", default: "1" },
         fresh: { type: "boolean", default: false },
+        minutes: { type: "string" },
       },
     });
     const whole = (name: string, text: string, least: number) => {
@@ -141,14 +205,17 @@ function readOptions(): RunOptions {
       if (Number.isSafeInteger(number) && number >= least) return number;
       throw new Error(`--${name} takes a whole number from ${least}, got ${text}`);
     };
+    const { sample, minutes } = values;
     return {
       targets: values.package ? values.package.map(targetOf) : TARGETS,
-      sample: values.sample === undefined ? undefined : whole("sample", values.sample, 1),
+      sample: sample === undefined ? undefined : whole("sample", sample, 1),
       seed: whole("seed", values.seed, 0),
       fresh: values.fresh,
+      minutes: minutes === undefined ? Number.POSITIVE_INFINITY : whole("minutes", minutes, 1),
     };
   } catch (error) {
-    const usage = "npm run test:mutations -- [--package NAME]... [--sample N] [--seed S] [--fresh]";
+    const usage =
+      "npm run test:mutations -- [--package NAME]... [--minutes N] [--fresh] [--sample N [--seed S]]";
     console.error(`${(error as Error).message}\nusage: ${usage}`);
     process.exit(2);
   }

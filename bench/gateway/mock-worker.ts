@@ -1,4 +1,4 @@
-import { jsonLog } from "@heddle/rpc/node/log";
+import { createLogger } from "@heddle/observability/logger";
 import { startWorker } from "../../apps/worker/dist/worker.js";
 import { MockEngine } from "./mock-engine.ts";
 
@@ -27,6 +27,6 @@ const worker = await startWorker(
     startEngine: async ({ sink }) => new MockEngine(sink),
     pullWeights: async (weights) => `/${weights.file}`,
   },
-  jsonLog("mock-worker"),
+  createLogger({ service: "mock-worker", level: "info" }),
 );
 process.once("SIGTERM", () => void worker.close(1_000).then(() => process.exit(0)));

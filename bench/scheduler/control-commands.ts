@@ -1,4 +1,4 @@
-import { submitJobRequest } from "@heddle/contracts/jobs";
+import { submitJobRequest } from "@heddle/contracts/api/jobs";
 import type { ControlCommand } from "@heddle/control/command";
 import type { NodeSnapshot, QueuedJob } from "@heddle/scheduler/model";
 

@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import type { ControlCommand } from "@heddle/control/command";
 import { IncrementalSnapshot } from "@heddle/control/jobs/scheduling/incremental-snapshot";
 import { ReplicatedControl } from "@heddle/control/replicated-control";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { seededRandom } from "@heddle/base/random";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";

@@ -11,7 +11,7 @@ interface Position {
   readonly column: number;
 }
 
-/** A mutant that no test can tell from the source, with the reason. */
+/** A mutant that behaves as the source does, so that no test can detect it, with the reason. */
 export interface ExplainedMutant {
   /** From the repository's root. */
   readonly file: string;

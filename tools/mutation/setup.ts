@@ -1,4 +1,4 @@
 import fc from "fast-check";
 
-// Of a mutant it counts that a property fails; the smallest case is nobody's concern.
+// A mutant counts as killed when a property fails, so shrinking the case would waste time.
 fc.configureGlobal({ endOnFailure: true });

@@ -31,6 +31,7 @@ export const TEST_ENVIRONMENT = [
   "HEDDLE_SIMULATION_SEEDS",
   "HEDDLE_SOAK_JOBS",
   "HEDDLE_TEST_DATA",
+  "HEDDLE_TURN_NODES",
 ];
 
 function testTarget(folder) {
