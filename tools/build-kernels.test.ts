@@ -1,3 +1,5 @@
+// holds: ps-kernels
+
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { generatedKernelsFile, sourceLine } from "./build-kernels.ts";

@@ -1,3 +1,5 @@
+// holds: start-documented-commands
+
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";

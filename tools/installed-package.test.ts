@@ -1,3 +1,5 @@
+// holds: start-package
+
 import { execFile, execFileSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";

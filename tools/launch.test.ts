@@ -1,3 +1,5 @@
+// holds: start-npm-killed
+
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

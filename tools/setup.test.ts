@@ -1,3 +1,5 @@
+// holds: start-npx
+
 import { execFile, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";

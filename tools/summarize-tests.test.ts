@@ -1,3 +1,5 @@
+// holds: test-summary
+
 import { describe, expect, it } from "vitest";
 import { summarize } from "./summarize-tests.mjs";
 

@@ -1,7 +1,10 @@
+// holds: test-tidy
+
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { generatedPages } from "./docs/pages.ts";
 import { cycles, deadExports, folderSize, layering, purity } from "./tidy/graph-rules.ts";
 import { LANGUAGE_DEBT, SHARED_NAMES } from "./tidy/language-debt.ts";
 import {
@@ -273,5 +276,12 @@ describe("the documents", () => {
       brokenLinks(root, path, readFileSync(join(root, path), "utf8")),
     );
     expect(problems).toEqual([]);
+  });
+
+  it("have generated parts that fit promises, tags and tests", () => {
+    const read = (path: string) => readFileSync(join(root, path), "utf8");
+    for (const [path, text] of generatedPages(sources, read)) {
+      expect(read(path) === text, `${path} is not current: npm run docs writes it`).toBe(true);
+    }
   });
 });

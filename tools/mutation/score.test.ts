@@ -1,3 +1,5 @@
+// holds: test-mutations-tool
+
 import { expect, test } from "vitest";
 import { scoreOf, type TriedMutant } from "./score.ts";
 

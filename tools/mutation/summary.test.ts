@@ -1,3 +1,5 @@
+// holds: test-mutations-tool
+
 import { expect, test } from "vitest";
 import { type PackageSummary, passes, summaryTable } from "./summary.ts";
 

@@ -1,3 +1,5 @@
+// holds: test-mutations-tool
+
 import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";

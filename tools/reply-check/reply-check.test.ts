@@ -1,3 +1,5 @@
+// holds: jobs-openapi-replies
+
 import { expect, test } from "vitest";
 import { checkedFetch } from "./checked-fetch.ts";
 import { ReplyCheck } from "./reply-check.ts";

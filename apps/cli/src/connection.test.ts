@@ -1,3 +1,5 @@
+// holds: cli-address-and-key
+
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,3 +1,6 @@
+// holds: start-bad-options, cli-verbs, cli-address-and-key, cli-next-master, cli-cluster
+// holds: engine-template, key-rotation
+
 import { spawn, spawnSync } from "node:child_process";
 import {
   closeSync,

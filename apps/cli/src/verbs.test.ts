@@ -1,3 +1,5 @@
+// holds: cli-verbs
+
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";

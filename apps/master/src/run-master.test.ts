@@ -73,6 +73,7 @@ async function ready(started: Process): Promise<{ url: string }> {
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "one two" }] };
 
 describe("master process", () => {
+  // holds: key-restart
   it("keeps keys and models over a kill, and shows its first key once", async () => {
     const keyFile = join(data, "admin-key");
     const first = run(["--bootstrap-key-file", keyFile]);
@@ -135,6 +136,7 @@ describe("master process", () => {
     });
   });
 
+  // holds: wal-lock
   it("names the process that holds its data directory, in one line", async () => {
     const first = run([]);
     await ready(first);
@@ -144,6 +146,7 @@ describe("master process", () => {
     expect(second.output.err).toContain(`in use by the process ${first.child.pid}`);
   });
 
+  // holds: cli-config-early
   it("names the port that is in use, in one line", async () => {
     const blocker = createServer().listen(0, "127.0.0.1");
     await once(blocker, "listening");
@@ -160,6 +163,7 @@ describe("master process", () => {
     blocker.close();
   });
 
+  // holds: cli-config-early
   it("refuses a malformed bootstrap key, model file or flag before Raft", async () => {
     const keyFile = join(data, "typo");
     await writeFile(keyFile, "hdl_live_nonsense");
@@ -180,6 +184,7 @@ describe("master process", () => {
     expect(open.output.err).toMatch(/--insecure-bind/);
   });
 
+  // holds: usage-private
   it("logs no prompt, answer or key", async () => {
     const started = run(["--log-level", "debug"]);
     const { url } = await ready(started);

@@ -71,6 +71,7 @@ const OPTIMIZERS: readonly ShardSetSpec["optimizer"][] = [
 ];
 
 describe("bsp", () => {
+  // holds: ps-bsp
   it.each(OPTIMIZERS)("equals one worker with all data, to 1e-6: %o", async (optimizer) => {
     const targets = [target(1, 4), target(2, 8), target(3, 4)];
     const mean = tensors(() => 0);
@@ -89,6 +90,7 @@ describe("bsp", () => {
     }
   });
 
+  // holds: ps-deterministic
   it("two runs of four workers give the same bits in any order", async () => {
     const targets = [1, 2, 3, 4].map((seed) => target(seed, seed));
     const optimizer = OPTIMIZERS[2];
@@ -113,6 +115,7 @@ describe("bsp", () => {
     expect(norm).toBeCloseTo(2, 4);
   });
 
+  // holds: ps-stragglers
   it("after the timeout a straggler's part is dropped and counted", async () => {
     const job = jobOn(servers, { workers: 2, stragglerMs: 50 });
     await openShards(job);
@@ -148,6 +151,7 @@ describe("bsp", () => {
     expect(into.bias[0]).toBeLessThan(-1);
   });
 
+  // holds: ps-stragglers
   it("waits for no rank that has left", async () => {
     const job = jobOn(servers, { workers: 2 });
     await openShards(job);
@@ -164,6 +168,7 @@ describe("bsp", () => {
   });
 });
 
+// holds: ps-ssp
 test.each([0, 2])("ssp %i: no worker is further ahead than its bound", async (staleness) => {
   const workers = 3;
   const job = jobOn(servers, { workers, consistency: { kind: "ssp", staleness } });
@@ -190,6 +195,7 @@ test.each([0, 2])("ssp %i: no worker is further ahead than its bound", async (st
   if (staleness > 0) expect(Math.max(...leads)).toBeGreaterThan(0);
 });
 
+// holds: ps-asp
 test.each(["none", "bf16", "int8", "topk"] as const)(
   "asp: converges on a convex problem, with %s parts",
   async (compression) => {

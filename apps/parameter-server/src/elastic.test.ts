@@ -1,3 +1,5 @@
+// holds: ps-stragglers
+
 import type { LostWorker } from "@heddle/contracts/generated/heddle/v1/LostWorker";
 import type { LostWorkerReply } from "@heddle/contracts/generated/heddle/v1/LostWorkerReply";
 import {

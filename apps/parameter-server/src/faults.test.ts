@@ -103,6 +103,7 @@ async function interrupted(
   return { used, refused, end: await train(second, used.version + 1, 10) };
 }
 
+// holds: ps-killed
 test("server: a killed one is replaced on its disk from the last checkpoint", async () => {
   const servers = await runningServers(2);
   whole ??= undisturbed(addresses(servers));
@@ -115,6 +116,7 @@ test("server: a killed one is replaced on its disk from the last checkpoint", as
   expect(end).toEqual(expected);
 });
 
+// holds: ps-killed
 test("server: one that is lost with its disk is restored from its neighbour's copy", async () => {
   const servers = await runningServers(2);
   whole ??= undisturbed(addresses(servers));
@@ -128,6 +130,7 @@ test("server: one that is lost with its disk is restored from its neighbour's co
   expect(end).toEqual(expected);
 });
 
+// holds: ps-checkpoints
 test.each([3, 4])("checkpoint: one of two shards is restored on %i", async (shards) => {
   const servers = await runningServers(shards);
   whole ??= undisturbed(addresses(servers).slice(0, 2));
@@ -149,6 +152,7 @@ const flipped = (bytes: Buffer): Buffer => {
   return bytes;
 };
 
+// holds: ps-checkpoints
 test.each([
   ["a flipped bit", flipped],
   ["a lost end", (bytes: Buffer) => bytes.subarray(0, bytes.length - 5000)],
@@ -170,6 +174,7 @@ test.each([
   expect(end).toEqual(expected);
 });
 
+// holds: ps-checkpoints
 test.each([1, 2, 3])(
   "checkpoint: pieces of two versions are detected on %i shards",
   async (shards) => {
@@ -192,6 +197,7 @@ test.each([1, 2, 3])(
   },
 );
 
+// holds: ps-many-shards
 test("checkpoint: a server with many shards writes each and keeps the latest", async () => {
   const [server] = await runningServers(1);
   const shards = 12;
@@ -208,6 +214,7 @@ test("checkpoint: a server with many shards writes each and keeps the latest", a
   }
 });
 
+// holds: ps-many-shards
 test("memory: of closed shards is returned to the system", async () => {
   // One without other shards, which might close meanwhile.
   const server = await startServer();

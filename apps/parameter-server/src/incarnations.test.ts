@@ -1,3 +1,5 @@
+// holds: ops-restore-incarnation
+
 import { nextClusterId } from "@heddle/base/cluster-id";
 import type {
   ForgetJobCheckpoints,

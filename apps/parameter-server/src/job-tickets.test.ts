@@ -1,3 +1,5 @@
+// holds: sec-tickets
+
 import { randomUUID } from "node:crypto";
 import { Server, ServerCredentials, type ServerWritableStream } from "@grpc/grpc-js";
 import { NodeAgent } from "@heddle/node-agent/node-agent";

@@ -1,3 +1,5 @@
+// holds: ps-lagging-shard
+
 import { eventually } from "@heddle/base/testing/eventually";
 import {
   checkpointShards,

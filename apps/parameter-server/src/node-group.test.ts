@@ -1,3 +1,5 @@
+// holds: ps-bad-input, ps-node-group, ps-lost-server
+
 import { randomUUID } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: ps-pulls
+
 import type { DataPath } from "@heddle/parameters/data-plane/part-source";
 import { partBytes } from "@heddle/parameters/shards/compression";
 import { shardLayouts } from "@heddle/parameters/shards/shard-layout";

@@ -55,6 +55,7 @@ async function expectUpdate(
   }
 }
 
+// holds: ps-bad-input
 test.each(["none", "bf16", "int8", "topk"] as const)(
   "NaN or infinity: the part is refused, the update uses valid ones: %s",
   async (compression) => {
@@ -83,6 +84,7 @@ test.each(["none", "bf16", "int8", "topk"] as const)(
   },
 );
 
+// holds: ps-bad-input
 test("length: a wrong tensor is refused before it is sent, a wrong part on arrival", async () => {
   const workers = await twoWorkers();
   const { job, first } = workers;
@@ -122,6 +124,7 @@ test("length: a wrong tensor is refused before it is sent, a wrong part on arriv
   await expectUpdate(workers, 0);
 });
 
+// holds: ps-bad-input
 test.each(["unix", "grpc"] as const)(
   "shape: one of the same padded length is refused, and so is its pull: %s",
   async (path) => {
@@ -163,6 +166,7 @@ test("refusal: one too long for a data connection is cut and still reported", as
   });
 });
 
+// holds: ps-strangers
 test("stranger: connections without the token and unknown ranks are refused", async () => {
   const workers = await twoWorkers();
   const [status] = await shardStatuses(workers.job);
@@ -186,6 +190,7 @@ test("stranger: connections without the token and unknown ranks are refused", as
   await expectUpdate(workers, 0);
 });
 
+// holds: ps-strangers
 test("stale attempt: is refused and counted, and cannot harm its successor", async () => {
   const { job, first } = await twoWorkers();
   const later = jobOn(servers, { ...job.spec, attempt: 2, jobToken: randomBytes(32) });
@@ -203,6 +208,7 @@ test("stale attempt: is refused and counted, and cannot harm its successor", asy
   expect(refused.reduce((sum, count) => sum + count)).toBeGreaterThanOrEqual(3);
 });
 
+// holds: ps-strangers
 test("stale attempt: no method and no earlier connection serves it", async () => {
   const { job } = await twoWorkers();
   const { jobId, jobToken } = job.spec;
@@ -251,6 +257,7 @@ async function drained(stream: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of stream);
 }
 
+// holds: ps-push-once
 test("push: a retried one is applied once; one that skips a number is out of order", async () => {
   const workers = await twoWorkers();
   const { job, first, second } = workers;
@@ -272,6 +279,7 @@ test("push: a retried one is applied once; one that skips a number is out of ord
   peer.close();
 });
 
+// holds: ps-bad-input
 test("attempt: one that is opened with another plan is refused", async () => {
   const { job } = await twoWorkers();
   const other = { ...job, spec: { ...job.spec, learningRate: 0.5 } };
@@ -301,6 +309,7 @@ test("attempt: one that is opened with another plan is refused", async () => {
   peer.close();
 });
 
+// holds: ps-norm
 test.each([
   ["gone", "was closed"],
   ["precondition_failed", "was taken over by a later attempt"],
@@ -340,6 +349,7 @@ test.each([
   },
 );
 
+// holds: ps-killed-worker
 test("killed worker: in the middle of its part it leaves the update to the others", async () => {
   const workers = await twoWorkers();
   const { job, first, second } = workers;
@@ -366,6 +376,7 @@ test("killed worker: in the middle of its part it leaves the update to the other
   expect(into).toEqual(tensors(() => -1));
 });
 
+// holds: ps-paths
 test.each(["unix", "tcp", "grpc"] as const)(
   "paths: all data takes %s where only that is allowed",
   async (path) => {

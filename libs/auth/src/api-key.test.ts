@@ -1,3 +1,5 @@
+// holds: key-lifecycle
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createApiKey, hashApiKey, parseApiKey } from "./api-key.ts";

@@ -1,3 +1,5 @@
+// holds: api-wrong-key-message, key-lifecycle
+
 import { describe, expect, it } from "vitest";
 import { createApiKey, hashApiKey } from "./api-key.ts";
 import { KeyVerifier, type StoredKey } from "./key-verifier.ts";

@@ -1,3 +1,5 @@
+// holds: key-limits
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { LIMIT_CEILING, RateLimiter, RateReservation, shareOfLimits } from "./rate-limiter.ts";

@@ -1,3 +1,5 @@
+// holds: key-lifecycle
+
 import { describe, expect, it } from "vitest";
 import { grants } from "./scopes.ts";
 

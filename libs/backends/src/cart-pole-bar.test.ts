@@ -1,3 +1,5 @@
+// holds: train-bars
+
 import { seededRandom } from "@heddle/base/random";
 import { cartPole } from "@heddle/training/environments/cart-pole";
 import { initialParameters } from "@heddle/training/initialize";

@@ -1,3 +1,5 @@
+// holds: train-gradients
+
 import type { Backend } from "@heddle/training/backend";
 import { referenceBackend } from "@heddle/training/reference/reference-backend";
 import { describe, expect, it, test } from "vitest";

@@ -1,3 +1,5 @@
+// holds: train-gradients
+
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

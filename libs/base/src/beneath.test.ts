@@ -1,3 +1,5 @@
+// holds: task-links, task-removal
+
 import { execFileSync, spawn } from "node:child_process";
 import {
   chownSync,

@@ -1,3 +1,5 @@
+// holds: ops-restore-incarnation
+
 import { expect, test } from "vitest";
 import { clusterRefusal, nextClusterId, parseClusterId } from "./cluster-id.ts";
 

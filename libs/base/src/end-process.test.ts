@@ -1,3 +1,5 @@
+// holds: engine-pull-hazards
+
 import { execFileSync, fork } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";

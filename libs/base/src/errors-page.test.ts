@@ -1,3 +1,5 @@
+// holds: ops-error-page
+
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { ERROR_TABLE } from "./errors.ts";

@@ -1,3 +1,5 @@
+// holds: start-child-ends
+
 import { spawn } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { PARENT_PIPE_VARIABLE } from "./exit-with-parent.ts";

@@ -1,3 +1,5 @@
+// holds: cli-addresses
+
 import { expect, it } from "vitest";
 import { isHostPort, isLoopback, splitHostPort } from "./network-address.ts";
 

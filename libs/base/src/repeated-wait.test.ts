@@ -1,3 +1,5 @@
+// holds: bound-waits
+
 import { expect, test, vi } from "vitest";
 import { repeatedWait } from "./repeated-wait.ts";
 

@@ -1,3 +1,5 @@
+// holds: client-retries
+
 import { describe, expect, it } from "vitest";
 import { isWorthRetrying, retryWaitMs } from "./retry.ts";
 

@@ -1,3 +1,5 @@
+// holds: client-sse
+
 import { describe, expect, it } from "vitest";
 import { readServerSentEvents, ServerSentEventParser } from "./server-sent-events.ts";
 

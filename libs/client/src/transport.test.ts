@@ -1,3 +1,5 @@
+// holds: cli-next-master, cli-refused, client-logs, client-retries
+
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";

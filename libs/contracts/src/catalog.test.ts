@@ -1,3 +1,5 @@
+// holds: engine-catalog
+
 import { describe, expect, it } from "vitest";
 import { CATALOG_PROFILES, type CatalogProfile, catalogOf } from "./catalog.ts";
 

@@ -1,3 +1,5 @@
+// holds: jobs-openapi
+
 import { readFileSync } from "node:fs";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { expect, test } from "vitest";

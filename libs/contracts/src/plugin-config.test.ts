@@ -1,3 +1,5 @@
+// holds: train-plugins
+
 import { expect, test } from "vitest";
 import { MAX_SCHEMA_BYTES, ownConfigCheck } from "./plugin-config.ts";
 

@@ -1,3 +1,5 @@
+// holds: train-configs
+
 import { expect, test } from "vitest";
 import { parseTrainingConfig } from "./training.ts";
 import { trainingFaults } from "./training-faults.ts";

@@ -1,3 +1,5 @@
+// holds: key-rotation
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { apply, emptyState } from "./apply.ts";

@@ -1,3 +1,5 @@
+// holds: state-versions
+
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";

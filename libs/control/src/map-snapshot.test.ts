@@ -1,3 +1,5 @@
+// holds: state-snapshot-turns
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { HashedMap } from "./hashed-map.ts";

@@ -1,3 +1,5 @@
+// holds: state-deterministic
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { HashCheck } from "./hash-check.ts";
@@ -63,6 +65,7 @@ test("restore: a changed, missing or unknown line is refused", async () => {
   await expect(refused(['{"version":2}'])).rejects.toThrow(/newer master/);
 });
 
+// holds: state-restore-readers
 test("restore: readers see the old state meanwhile; a refused one changes nothing", async () => {
   const [old, other] = [new ReplicatedControl(), new ReplicatedControl()];
   for (const [at, entry] of randomLog(6, 80).entries()) old.apply(entry, at + 1);

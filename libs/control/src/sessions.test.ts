@@ -1,3 +1,5 @@
+// holds: state-exactly-once
+
 import { expect, test } from "vitest";
 import { ReplicatedControl } from "./replicated-control.ts";
 

@@ -1,3 +1,5 @@
+// holds: bound-state
+
 import { expect, test } from "vitest";
 import { PlannedCluster } from "./jobs/testing/planned-cluster.ts";
 import { jobId, nodeOffer } from "./jobs/testing/specs.ts";

@@ -1,3 +1,5 @@
+// holds: ps-kernels
+
 import { expect, test } from "vitest";
 import { KERNEL_BLOCK, kernelMemory, loadKernels } from "./kernels.ts";
 

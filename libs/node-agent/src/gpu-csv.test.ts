@@ -1,3 +1,5 @@
+// holds: engine-gpu-report
+
 import { expect, test } from "vitest";
 import { parseGpus } from "./gpu-csv.ts";
 

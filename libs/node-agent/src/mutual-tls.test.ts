@@ -1,3 +1,5 @@
+// holds: sec-tls
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -153,6 +155,7 @@ test("TLS: an expiring certificate ends no open stream, but admits no new call",
   stream.on("error", () => undefined);
 }, 60_000);
 
+// holds: sec-tls-renewal
 test("renewal: open streams go on, and new connections use the new certificate", async () => {
   const first = serverTls.material.certificate;
   const worker = dial(await identity(ours, "worker"));
@@ -183,6 +186,7 @@ test("renewal: open streams go on, and new connections use the new certificate",
   stream.on("error", () => undefined);
 }, 60_000);
 
+// holds: sec-join-token
 test("join: the secret is sent only to the authority in the token", async () => {
   const options = { master: server.address, role: "worker" as const, name: "w" };
   const secret = "0123456789abcdef";

@@ -1,3 +1,5 @@
+// holds: cli-file-flags, sec-tls-default
+
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: ops-metrics-text
+
 import { StepQueue } from "@heddle/base/async/step-queue";
 import fc from "fast-check";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";

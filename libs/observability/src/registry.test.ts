@@ -1,3 +1,5 @@
+// holds: usage-event-loop-lag
+
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createRegistry } from "./registry.ts";

@@ -64,6 +64,7 @@ describe("a proposal", () => {
   });
 });
 
+// holds: raft-transfer
 describe("a transfer of leadership", () => {
   it("to a node that is up to date takes effect at once, in spite of the lease", () => {
     const group = new TestGroup([1, 2, 3], () => ({ checkQuorum: true, preVote: true }));
@@ -146,6 +147,7 @@ describe("a node without its leader", () => {
   });
 });
 
+// holds: raft-async-storage
 describe("asynchronous storage", () => {
   function follower(): RawNode {
     const storage = new MemoryStorage();

@@ -1,3 +1,5 @@
+// holds: ps-paths
+
 import { fileURLToPath } from "node:url";
 import type { ServerWritableStream } from "@grpc/grpc-js";
 import { loadSync, type MessageTypeDefinition } from "@grpc/proto-loader";

@@ -1,3 +1,5 @@
+// holds: api-samplers
+
 import { AppError, ERROR_TABLE, type ErrorCode } from "@heddle/base/errors";
 import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
 import fc from "fast-check";

@@ -1,3 +1,5 @@
+// holds: ops-node-wire, sec-cluster-token
+
 import {
   Client,
   credentials,

@@ -1,3 +1,5 @@
+// holds: bound-cycle-steps
+
 import type { Steps } from "@heddle/base/async/steps";
 import { afterEach, expect, it, vi } from "vitest";
 import { Ledger } from "./cluster/ledger.ts";

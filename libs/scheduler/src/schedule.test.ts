@@ -1,3 +1,5 @@
+// holds: sched-limits
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { holdings } from "./cluster/fair-share.ts";
@@ -25,6 +27,7 @@ const inputs: fc.Arbitrary<SchedulingInput> = fc
   });
 
 describe("schedule", () => {
+  // holds: sched-gang
   it("starts only whole gangs on free capacity", () => {
     fc.assert(
       fc.property(inputs, (at) => {
@@ -47,6 +50,7 @@ describe("schedule", () => {
     );
   });
 
+  // holds: sched-quotas
   it("never exceeds a project's quota of GPUs or GPU-hours, or maxConcurrentJobs", () => {
     fc.assert(
       fc.property(inputs, (at) => {
@@ -68,6 +72,7 @@ describe("schedule", () => {
     );
   });
 
+  // holds: sched-priorities
   it("evicts only preemptible jobs of a lower level, each for a reservation", () => {
     fc.assert(
       fc.property(inputs, (at) => {

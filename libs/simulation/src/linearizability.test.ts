@@ -1,3 +1,5 @@
+// holds: sim-checker
+
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { type Action, checkLinearizability, type Operation } from "./linearizability.ts";

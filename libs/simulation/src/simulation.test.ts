@@ -42,6 +42,7 @@ async function firstCaught(bug: SeededBug) {
 }
 
 describe("a cluster under faults", () => {
+  // holds: sim-properties
   it(`keeps every property and heals, for ${SEEDS} seeds, some of them random`, {
     timeout: 300_000,
   }, async () => {
@@ -69,6 +70,7 @@ describe("a cluster under faults", () => {
     }
   });
 
+  // holds: sim-repeat
   it("runs identically for one seed", async () => {
     for (const seed of [3, 8]) {
       const [first, second] = [await simulate({ seed }), await simulate({ seed })];
@@ -85,6 +87,7 @@ describe("a cluster under faults", () => {
     expect(answered).toBeGreaterThan(20);
   });
 
+  // holds: sim-each-fault
   it.each(FAULTS)("survives %s alone", async (fault) => {
     for (let seed = 1; seed <= 5; seed++) {
       const { violation } = await simulate({ seed, faults: [fault] });
@@ -102,6 +105,7 @@ const BUG_OPTIONS: Partial<Record<SeededBug, Omit<SimulationOptions, "seed">>> =
   doubleVote: { faults: ["loss", "delay", "crashes", "transfers"] },
 };
 
+// holds: sim-planted
 describe("the checkers catch", () => {
   it.each(SEEDED_BUGS)("%s", { timeout: 120_000 }, async (bug) => {
     const caught = await firstCaught(bug);

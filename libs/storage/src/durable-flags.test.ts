@@ -1,3 +1,5 @@
+// holds: wal-sync
+
 import { constants, existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { mkdtemp, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,3 +1,5 @@
+// holds: wal-golden
+
 import { cp, mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -29,6 +29,7 @@ test("snapshot: data and metadata are read back as written", async () => {
   expect(await contentOf(7)).toEqual(Buffer.concat(chunks));
 });
 
+// holds: wal-bit-flip
 test("snapshot: any changed byte of a file is detected", async () => {
   await store.write(metaOf(7), [Buffer.from("ab")]);
   const path = join(directory, "snapshot-0000000000000007-0000000002.snap");

@@ -95,6 +95,7 @@ async function writeAll(files: StorageFiles, done: Acknowledged): Promise<void> 
 }
 
 describe("storage whose disk fails", () => {
+  // holds: wal-io-errors
   it.each(["ENOSPC", "EIO"])(
     "has all that it acknowledged after %s at any operation",
     async (code) => {
@@ -127,6 +128,7 @@ async function expectSnapshot(files: StorageFiles, index: number): Promise<void>
 }
 
 describe("a log with bit rot", () => {
+  // holds: wal-bit-flip
   it("is refused for a flipped bit in any record but those of the last group", async () => {
     const disk = newDisk(1);
     const { log } = await openLog(disk);

@@ -1,3 +1,5 @@
+// holds: sec-log-rewrite
+
 import { Dice } from "@heddle/simulation/dice";
 import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
 import { describe, expect, it } from "vitest";
@@ -88,6 +90,7 @@ describe("a segment in a reused file", () => {
     expect(filledAtFirst).toBeLessThanOrEqual(4);
   });
 
+  // holds: wal-torn
   it("holds whole records of its former use after its end, and none of them is read", async () => {
     const ends = new Set<number>();
     for (let until = 100; until < 130; until++) {
@@ -102,6 +105,7 @@ describe("a segment in a reused file", () => {
     expect(ends.size).toBeGreaterThan(5);
   });
 
+  // holds: wal-torn
   it("loses only the last group if that was torn, at any byte", async () => {
     let tears = 0;
     for (const until of [100, 105, 110]) {
@@ -167,6 +171,7 @@ describe("a segment in a reused file", () => {
     expect(flips).toBeGreaterThan(200);
   });
 
+  // holds: wal-power-cut
   it("costs no acknowledged entry in any power cut: 300 seeds", async () => {
     let reused = 0;
     for (let seed = 1; seed <= 300; seed++) {

@@ -138,6 +138,7 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toEqual([1, 2, 3]);
   });
 
+  // holds: wal-torn
   it("drops only the last group, at any byte where its write was torn", async () => {
     await write([[entry(1)], [entry(2)], [entry(3), entry(4)]]);
     const path = await lastSegment();
@@ -228,6 +229,7 @@ describe("WriteAheadLog", () => {
     await expect(open()).rejects.toThrow(/corrupt in segment 0/);
   });
 
+  // holds: wal-segments
   it("refuses a missing, a zeroed and a duplicated segment", async () => {
     const build = () => write(Array.from({ length: 150 }, (_, i) => [entry(i + 1)]));
     const segment = (n: number) => join(directory, `wal-${String(n).padStart(16, "0")}.log`);
@@ -244,6 +246,7 @@ describe("WriteAheadLog", () => {
     }
   });
 
+  // holds: wal-segments
   it("refuses a segment whose file was truncated, to any length", async () => {
     await write(Array.from({ length: 20 }, (_, i) => [entry(i + 1)]));
     const path = await lastSegment();
@@ -281,6 +284,7 @@ describe("WriteAheadLog", () => {
     expect(recovered.entries).toHaveLength(2);
   });
 
+  // holds: wal-other-cluster
   it("refuses the log of another node or cluster", async () => {
     await write([[entry(1)]]);
     await expect(open({ owner: { cluster: "c1", node: "n2" } })).rejects.toThrow(

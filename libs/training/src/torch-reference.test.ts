@@ -1,3 +1,5 @@
+// holds: train-torch
+
 import { readFileSync } from "node:fs";
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, test } from "vitest";

@@ -1,3 +1,5 @@
+// holds: cli-chat
+
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";

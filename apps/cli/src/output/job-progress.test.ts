@@ -1,3 +1,5 @@
+// holds: cli-progress
+
 import type { JobUpdate } from "@heddle/client/resources/job-stream";
 import { describe, expect, it } from "vitest";
 import { JobProgressView } from "./job-progress.ts";

@@ -1,3 +1,5 @@
+// holds: start-load-progress
+
 import { describe, expect, it } from "vitest";
 import { LoadProgressView, PullProgressView } from "./progress.ts";
 import type { Terminal } from "./terminal.ts";

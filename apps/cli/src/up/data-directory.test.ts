@@ -1,3 +1,5 @@
+// holds: start-table, start-bad-options
+
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: start-left-tasks, task-second-kill
+
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: start-bad-options
+
 import { expect, it } from "vitest";
 import { modelIdOf } from "./model-id.ts";
 

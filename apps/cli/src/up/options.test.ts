@@ -1,3 +1,5 @@
+// holds: start-bad-options, start-offers
+
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";

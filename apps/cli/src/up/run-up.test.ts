@@ -1,3 +1,5 @@
+// holds: start-table, start-load-failure, start-load-progress, start-fallback
+
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,3 +1,5 @@
+// holds: task-isolation, sec-secret-paths
+
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,

@@ -1,3 +1,5 @@
+// holds: masters-inference-without-quorum, masters-no-change-lost, sec-master-join
+
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

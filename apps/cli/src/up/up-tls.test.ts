@@ -1,3 +1,5 @@
+// holds: sec-tls-up, sec-master-join
+
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: start-pull, start-ctrl-c, engine-catalog
+
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";

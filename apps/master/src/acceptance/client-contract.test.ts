@@ -1,3 +1,5 @@
+// holds: client-routes
+
 import type { HeddleError } from "@heddle/client/errors";
 import { Heddle } from "@heddle/client/heddle";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

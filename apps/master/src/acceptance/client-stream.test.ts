@@ -89,6 +89,7 @@ async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpda
 }
 
 describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () => {
+  // holds: client-stream
   it("resumes over killed and restarted masters, without gap or repeat", async (context) => {
     const opened: string[] = [];
     const group = newGroup(context, 3);
@@ -115,6 +116,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await expectWhole(heddle, id, watched.updates);
   });
 
+  // holds: client-stream
   it("survives a clean and an unclean restart of the only master", async (context) => {
     const group = newGroup(context, 1);
     await group.startAll();
@@ -168,6 +170,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     expect(error).toMatchObject({ name: "ConflictError", request_id: expect.any(String) });
   });
 
+  // holds: client-logs
   it("returns every log line once when its master is killed", async (context) => {
     const cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
     context.onTestFinished(() => cluster.close());

@@ -74,6 +74,7 @@ async function seeBehind(
 }
 
 describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
+  // holds: wal-io-errors
   it.skipIf(noMemoryDisk)(
     "full disk of the leader: it ends with a message, and returns with room",
     async () => {
@@ -99,6 +100,7 @@ describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
     },
   );
 
+  // holds: wal-io-errors, masters-slow-disk
   it.skipIf(noCompiler)(
     "hanging disk and failing sync: reads are labelled, the failing master ends",
     async () => {
@@ -136,6 +138,7 @@ describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
     },
   );
 
+  // holds: wal-power-cut
   it.skipIf(noImageDisk)("power cut of all masters: no acknowledged change is lost", async () => {
     const disk = new ImageDisk(96);
     cleanUps.push(() => disk.close());

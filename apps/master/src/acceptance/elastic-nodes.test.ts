@@ -1,3 +1,5 @@
+// holds: train-elastic
+
 import type { ChildProcess } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

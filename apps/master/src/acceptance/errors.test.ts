@@ -38,6 +38,7 @@ function create(members: Record<string, unknown>, client = openai): Promise<unkn
   return client.chat.completions.create(body as unknown as typeof hello);
 }
 
+// holds: api-typed-errors
 describe("the official client's typed errors", () => {
   it("AuthenticationError for a wrong, a malformed and a missing key", async () => {
     for (const key of ["wrong", `${cluster.adminKey.slice(0, -1)}!`, " "]) {
@@ -53,6 +54,7 @@ describe("the official client's typed errors", () => {
     await errorOf(openai.models.retrieve("gpt-nope"), OpenAI.NotFoundError);
   });
 
+  // holds: key-models
   it("PermissionDeniedError without permission, NotFoundError beyond the key's models", async () => {
     const reader = cluster.client(await cluster.createKey({ scopes: ["models:read"] }));
     await errorOf(create({}, reader), OpenAI.PermissionDeniedError);
@@ -62,6 +64,7 @@ describe("the official client's typed errors", () => {
     await create({ model: "FamilyA-1-2B", max_tokens: 1 }, narrow);
   });
 
+  // holds: api-parameters
   it.each([
     [{ model: 5 }, "model"],
     [{ messages: "hello" }, "messages"],
@@ -115,10 +118,12 @@ describe("the official client's typed errors", () => {
     expect(error).toMatchObject({ code: "unsupported_parameter", param });
   });
 
+  // holds: api-unknown-fields
   it("no error for unknown members", async () => {
     await create({ some_future_parameter: { deep: true }, max_tokens: 1 });
   });
 
+  // holds: api-long-prompt
   it.each([false, true])(
     "BadRequestError for a prompt that is too long, stream %s",
     async (stream) => {
@@ -131,6 +136,7 @@ describe("the official client's typed errors", () => {
     },
   );
 
+  // holds: key-limits
   it("RateLimitError with the wait for a key without requests left", async () => {
     const key = await cluster.createKey({ limits: { requests_per_minute: 2 } });
     const limited = cluster.client(key);
@@ -143,6 +149,7 @@ describe("the official client's typed errors", () => {
     expect(error.headers?.get("x-ratelimit-remaining-requests")).toBe("0");
   });
 
+  // holds: key-limits
   it("RateLimitError for reserved tokens that are never released", async () => {
     const key = await cluster.createKey({ limits: { tokens_per_minute: 200 } });
     const error = await errorOf(
@@ -153,9 +160,11 @@ describe("the official client's typed errors", () => {
   });
 });
 
+// holds: api-errors
 describe("the transport", () => {
   const post = (body: unknown) => cluster.request("POST", "/api/v1/chat/completions", body);
 
+  // holds: api-body-limit
   it("answers a body over the limit with 413", async () => {
     const reply = await post({ ...hello, user: "x".repeat(MAX_BODY_BYTES) });
     expect(reply.status).toBe(413);

@@ -1,3 +1,5 @@
+// holds: ops-node-wire
+
 import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { eventsOf } from "../../test/http.ts";
@@ -75,6 +77,7 @@ function expectCutOff(text: string, code: string): void {
 }
 
 describe("kill -9", () => {
+  // holds: engine-killed
   it("of an engine ends its stream with engine_failed; it restarts and answers", async () => {
     const stream = await begin();
     const worker = await workerOf(stream.node);
@@ -87,6 +90,7 @@ describe("kill -9", () => {
     expect(await Promise.all(Array.from({ length: 4 }, answer))).toEqual(Array(4).fill("kkk"));
   });
 
+  // holds: engine-restart-wait
   it("of every engine fails no later call: all wait for the restart", async () => {
     const engines = () => cluster.workers.flatMap(({ pid }) => childrenOf(pid));
     await cluster.until(async () => engines().length === 2, "both engines run", 50_000);
@@ -106,6 +110,7 @@ describe("kill -9", () => {
     await cluster.replicasReady(2);
   });
 
+  // holds: api-retry
   it("of a worker fails a non-streamed answer with 502, never with a part of it", async () => {
     const pending = post(long);
     await cluster.until(
@@ -135,6 +140,7 @@ describe("master restart", () => {
     expect(await ended).toBe(0);
   });
 
+  // holds: key-restart
   it("is found by its worker again, and has its keys", async () => {
     await cluster.startMaster();
     await cluster.replicasReady(1);

@@ -1,3 +1,5 @@
+// holds: jobs-suspend, task-simulated-gpu, cli-jobs
+
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -109,6 +111,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "get", id])).stdout).toMatch(/\(simulated\)/);
   });
 
+  // holds: cli-log-bytes
   it("return a log as the exact bytes that were written", async () => {
     const octets = String.raw`printf '\377\376a\000\r\nb\303'; printf '\244\n\355\240\200'`;
     const command = `${octets}; head -c 200000 /dev/urandom; printf 'no end'`;

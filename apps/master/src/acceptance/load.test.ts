@@ -1,3 +1,5 @@
+// holds: ops-node-wire
+
 import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
@@ -21,6 +23,7 @@ describe("64 streams at once", () => {
   });
   afterAll(() => cluster.close());
 
+  // holds: api-64-streams
   it("are each complete, ended once, and never mixed up", async () => {
     const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
     const answers = [...letters].map(async (letter, i) => {
@@ -65,6 +68,7 @@ describe("one slot", () => {
   const runs = (count: number) =>
     cluster.until(async () => (await running()) === count, `${count} calls run`, 50_000);
 
+  // holds: api-disconnect
   it.each([true, false])(
     "is free within a second after its client disconnects, stream %s",
     async (stream) => {
@@ -86,6 +90,7 @@ describe("one slot", () => {
     },
   );
 
+  // holds: api-queue-full
   it("refuses calls above its queues with 503 and Retry-After, then serves on", async () => {
     const abort = new AbortController();
     const refusals: APIError[] = [];
@@ -121,6 +126,7 @@ describe("a deadline", () => {
   });
   afterAll(() => cluster.close());
 
+  // holds: api-deadline
   it("ends a call: 504 at once, an error event in a stream", async () => {
     const post = (body: unknown) => cluster.request("POST", "/api/v1/chat/completions", body);
     const whole = await post(endless);

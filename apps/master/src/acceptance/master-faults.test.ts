@@ -1,3 +1,5 @@
+// holds: state-exactly-once, jobs-idempotency, jobs-consistency
+
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -45,6 +47,7 @@ async function begin(title: string): Promise<FaultRun> {
 }
 
 describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
+  // holds: masters-kill
   it("kill -9 of the leader and of followers, with restarts", async () => {
     const run = await begin("kill -9");
     const { group, workload, pick } = run;
@@ -61,6 +64,7 @@ describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
     expect(workload.history.length).toBeGreaterThan(240);
   });
 
+  // holds: masters-stop
   it("stopped leader: it steps down, and answers nothing stale", async () => {
     const run = await begin("SIGSTOP");
     const { group, workload, random } = run;
@@ -112,6 +116,7 @@ describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
     await run.finish();
   });
 
+  // holds: masters-clock
   it("clock jumps of an hour and back", async () => {
     const run = await begin("clock jump");
     const { group, workload, pick } = run;
@@ -126,6 +131,7 @@ describe("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
     for (const name of group.names) rmSync(clockFile(name), { force: true });
   });
 
+  // holds: masters-quorum-lost
   it("lost majority: changes end with 503, reads are labelled, and it recovers", async () => {
     const run = await begin("no majority");
     const { group, workload } = run;

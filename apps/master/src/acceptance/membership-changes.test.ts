@@ -1,3 +1,5 @@
+// holds: masters-membership
+
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";

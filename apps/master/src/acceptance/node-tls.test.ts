@@ -1,3 +1,5 @@
+// holds: sec-join-token
+
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
@@ -36,6 +38,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
 
+  // holds: sec-tls-renewal
   it("renews its certificate while attached, and stays attached", async ({ onTestFinished }) => {
     // Renewed after 20 s of 30: only the renewal needs its certificate.
     const { cluster, token, mint } = await start(onTestFinished, "--certificate-seconds", "45");

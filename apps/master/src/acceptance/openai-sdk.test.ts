@@ -1,3 +1,5 @@
+// holds: api-openai-node, api-chat
+
 import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
@@ -48,6 +50,7 @@ async function streamed(params: Params) {
 }
 
 describe("an answer", () => {
+  // holds: api-seed
   it("is the same streamed and not, and with the same seed, but not with another", async () => {
     const params = { ...ask("hello"), max_tokens: 24, logit_bias: NO_END };
     await whole(params); // From here on the prompt is cached for every call.
@@ -108,6 +111,7 @@ describe("an answer", () => {
     expect(second.choices[0]?.message.content).toBe(texts[1]);
   });
 
+  // holds: api-logprobs
   it("has the same logprobs streamed and at once, which spell its text", async () => {
     const params = { ...ask("scores"), max_tokens: 32, logprobs: true, top_logprobs: 3 };
     // A cached prompt is computed in other batches than a new one, which changes scores in the
@@ -128,6 +132,7 @@ describe("an answer", () => {
 });
 
 describe("a stop string", () => {
+  // holds: api-stop
   it("cuts exactly before its first occurrence, wherever tokens split it", async () => {
     const params = { ...ask("stop"), max_tokens: 48, logit_bias: LETTERS };
     const scored = await whole({ ...params, logprobs: true });
@@ -150,6 +155,7 @@ describe("a stop string", () => {
     }
   });
 
+  // holds: api-stop
   it("loses no text if only a prefix of it occurs", async () => {
     const params = { ...ask("stop"), max_tokens: 20, logit_bias: LETTERS };
     const text = (await whole(params)).choices[0]?.message.content ?? "";
@@ -167,6 +173,7 @@ describe("UTF-8 characters of several tokens", () => {
     return Buffer.from(bytes).toString("utf8");
   };
 
+  // holds: api-utf8
   it.each(["é", "€", "😀", "日本"])("is never split: %s", async (characters) => {
     const params = {
       ...ask("bytes"),
@@ -185,6 +192,7 @@ describe("UTF-8 characters of several tokens", () => {
     if (characters === "é") expect(choices.map(({ text }) => text).join()).toContain("é");
   });
 
+  // holds: api-utf8
   it("have no replacement character if their bytes are complete", async () => {
     // Greedy decoding with a repetition penalty alternates the two bytes of the character.
     const [lead, tail] = [...Buffer.from("é")];
@@ -204,6 +212,7 @@ describe("UTF-8 characters of several tokens", () => {
   });
 });
 
+// holds: api-parameters
 describe("sampling parameters", () => {
   it("logit_bias alone decides, and -100 bans", async () => {
     const forced = await whole({ ...ask("x"), max_tokens: 10, logit_bias: only("Q") });
@@ -250,6 +259,7 @@ describe("sampling parameters", () => {
   });
 });
 
+// holds: api-roles-parts
 describe("messages", () => {
   const same = { ...ask(""), max_tokens: 12, logit_bias: NO_END };
   const textOf = async (messages: Params["messages"]) => {
@@ -275,6 +285,7 @@ describe("messages", () => {
   });
 });
 
+// holds: api-participant-name
 describe("participant's name", () => {
   it("is in the prompt of a model whose template has no names", async () => {
     const promptTokens = async (message: object) => {
@@ -288,6 +299,7 @@ describe("participant's name", () => {
   });
 });
 
+// holds: api-models
 describe("the models", () => {
   it("are listed in OpenAI's format, with what serves them", async () => {
     const ids: string[] = [];

@@ -1,3 +1,5 @@
+// holds: masters-partition
+
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, describe, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";

@@ -1,3 +1,5 @@
+// holds: state-rolling-upgrade
+
 import { eventually } from "@heddle/base/testing/eventually";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterAll, beforeAll, expect, it } from "vitest";

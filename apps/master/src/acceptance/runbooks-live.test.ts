@@ -1,3 +1,5 @@
+// holds: ops-runbooks, ops-restore-incarnation
+
 import { cpSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";

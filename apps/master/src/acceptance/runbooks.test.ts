@@ -1,3 +1,5 @@
+// holds: cli-cluster, ops-runbooks
+
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, existsSync, readFileSync } from "node:fs";
@@ -79,6 +81,7 @@ describe("runbook", { timeout: 300_000 }, () => {
     runbook.end();
   });
 
+  // holds: ops-recovery, ops-recovered-refuses
   it("forced recovery: one survivor of three forms a group, and the others rejoin", async () => {
     group = new MasterGroup(3);
     await group.startAll();

@@ -1,3 +1,5 @@
+// holds: sec-secrets-at-rest
+
 import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";

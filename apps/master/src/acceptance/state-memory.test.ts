@@ -1,3 +1,5 @@
+// holds: bound-state-heap
+
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

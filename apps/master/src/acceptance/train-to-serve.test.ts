@@ -1,3 +1,5 @@
+// holds: train-http
+
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

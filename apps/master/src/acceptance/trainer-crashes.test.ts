@@ -1,3 +1,5 @@
+// holds: train-crash-loop
+
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

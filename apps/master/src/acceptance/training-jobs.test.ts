@@ -1,3 +1,5 @@
+// holds: train-http
+
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -278,6 +280,7 @@ const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__
   "Status",
 );
 
+// holds: ps-old-checkpoints
 test.concurrent("checkpoints: deleted for an ended job, kept for a suspended one", async () => {
   const folderOf = (id: string) => join(cluster.data, "p", "checkpoints", id);
   const kept = await submit({ name: "kept", ...long });
@@ -307,6 +310,7 @@ test.concurrent("suspend: checkpoints; resume: the next attempt continues from t
   await cancel(id);
 });
 
+// holds: train-elastic
 test("trainer kill within failure_tolerance: the attempt goes on with a replacement", async () => {
   const file = join(cluster.data, "elastic.txt");
   writeFileSync(file, "the heddle guides the warp; the shuttle carries the weft. ".repeat(20));

@@ -106,6 +106,7 @@ async function rowOf(id: string) {
   return row;
 }
 
+// holds: usage-ledger
 describe("usage", () => {
   it("grows by one per single-letter token, and is the same at once and streamed", async () => {
     const one = await whole(ask("Q"));
@@ -162,6 +163,7 @@ describe("usage", () => {
     });
   });
 
+  // holds: usage-metrics
   it("in ledger and metrics equals the clients' counts, per call and in sum", async () => {
     const rows = cluster.usageRows();
     const billed = new Map(rows.map((row) => [row.requestId, row]));
@@ -192,6 +194,7 @@ describe("usage", () => {
 });
 
 describe("prompts", () => {
+  // holds: usage-private
   it("are in no log and in no file, also if they could not be read", async () => {
     const path = "/api/v1/chat/completions";
     for (const body of [`{"messages":"${SECRET}`, `${SECRET}`, { ...ask(""), model: 5 }]) {

@@ -1,3 +1,5 @@
+// holds: cli-addresses, sec-tls-default
+
 import { describe, expect, it } from "vitest";
 import { readConfig, usageText } from "./config.ts";
 

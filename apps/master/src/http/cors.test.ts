@@ -1,3 +1,5 @@
+// holds: api-cors
+
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 import { DEFAULT_HTTP_LIMITS } from "./fastify-server.ts";

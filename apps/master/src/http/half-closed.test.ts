@@ -1,3 +1,5 @@
+// holds: api-disconnect
+
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { eventually } from "@heddle/base/testing/eventually";

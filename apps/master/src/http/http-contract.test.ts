@@ -1,3 +1,5 @@
+// holds: api-errors, key-permissions
+
 import { connect } from "node:net";
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -44,6 +46,7 @@ async function errorOf(reply: Response): Promise<Record<string, unknown>> {
   return body.error;
 }
 
+// holds: api-long-prompt-others
 describe("HTTP: malformed requests", () => {
   it("do not include those with a byte order mark", async () => {
     const body = `\uFEFF${JSON.stringify(hello)}`;
@@ -224,6 +227,7 @@ describe("HTTP: malformed requests", () => {
   });
 });
 
+// holds: api-slow-client
 describe("HTTP: slow clients", () => {
   it("without complete headers are cut off with 408", async () => {
     expect(await talk("POST /x HTTP/1.1\r\nhost: a\r\n")).toMatch(/^HTTP\/1.1 408/);
@@ -261,6 +265,7 @@ describe("HTTP: keys", () => {
     expect((await errorOf(reply))["message"]).toContain("inference:create");
   });
 
+  // holds: key-models
   it("are restricted to their models", async () => {
     const { text } = await server.addKey({ models: ["other"] });
     expect((await postChat(server, hello, { key: text })).status).toBe(403);
@@ -341,6 +346,7 @@ describe("HTTP: limits", () => {
     expect((await errorOf(refused[0] as Response))["code"]).toBe("rate_limit_exceeded");
   });
 
+  // holds: api-slow-client
   it("on the time of a request exclude the master's own stalls", async () => {
     const replies = Array.from({ length: 50 }, () => postChat(server, hello));
     // Blocks the event loop after the first connections are accepted and before they are read.
@@ -349,6 +355,7 @@ describe("HTTP: limits", () => {
     expect(statuses).toEqual(Array(50).fill(200));
   });
 
+  // holds: key-limits
   it("never overspend tokens under 100 concurrent calls", async () => {
     const { text } = await server.addKey({ limits: { tokensPerMinute: 2000 } });
     const before = server.rows.length;
@@ -378,6 +385,7 @@ describe("HTTP: limits", () => {
     expect(reply.headers.get("retry-after")).toBeNull();
   });
 
+  // holds: key-limits
   it("bound concurrent calls per key, and release the slots", async () => {
     const { text } = await server.addKey({ limits: { concurrency: 2 } });
     server.dispatch.script.tokenDelayMs = 20;

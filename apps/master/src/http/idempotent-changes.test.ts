@@ -1,3 +1,5 @@
+// holds: state-exactly-once, jobs-idempotency
+
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 
@@ -45,6 +47,7 @@ describe("Idempotency-Key", () => {
     expect(server.control.state.keys.size).toBe(before + 1);
   });
 
+  // holds: jobs-idempotency-content
   it("compares the content of bodies, not the order of their fields", async () => {
     const limits = { requests_per_minute: 5, tokens_per_minute: 7 };
     const turned = { tokens_per_minute: 7, requests_per_minute: 5 };

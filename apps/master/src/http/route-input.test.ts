@@ -1,3 +1,5 @@
+// holds: jobs-unknown-input
+
 import type { Route } from "@heddle/contracts/api/cluster";
 import { isOrchestration } from "@heddle/contracts/api/operations";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,3 +1,5 @@
+// holds: usage-ledger
+
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

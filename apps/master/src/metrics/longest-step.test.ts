@@ -1,3 +1,5 @@
+// holds: bound-views-steps
+
 import { setTimeout as delay } from "node:timers/promises";
 import { StepQueue } from "@heddle/base/async/step-queue";
 import type { Steps } from "@heddle/base/async/steps";

@@ -1,3 +1,5 @@
+// holds: engine-catalog, sched-hand-placed
+
 import { createLogger } from "@heddle/observability/logger";
 import { beforeEach, describe, expect, it } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";

@@ -1,3 +1,5 @@
+// holds: ops-other-masters
+
 import type { ReplicaStatus } from "@heddle/contracts/engine";
 import { emptyLoad, encodeReplica } from "@heddle/rpc/node-codec";
 import { attachMethod } from "@heddle/rpc/proto";

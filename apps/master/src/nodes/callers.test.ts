@@ -1,3 +1,5 @@
+// holds: sec-callers
+
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
 import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
 import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";

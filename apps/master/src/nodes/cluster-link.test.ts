@@ -1,3 +1,5 @@
+// holds: ops-node-join, ops-node-wire
+
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
@@ -68,6 +70,7 @@ test("worker death before the first event: the call moves to another worker", as
   await expect(pending).rejects.toMatchObject({ code: "cancelled" });
 });
 
+// holds: api-retry
 test("worker stall: a call without an event goes to the same process again", async () => {
   await cluster.stopMaster();
   // A worker is expected back for 30 intervals, which must exceed the keepalive's 15 s.
@@ -134,6 +137,7 @@ test("attach: a node leaves a silently removed master and finds its replacement"
   }
 });
 
+// holds: consensus-removed-address
 test("attach: a node forgets a master removed in its absence until it is a member", async () => {
   const other = new TestCluster();
   await other.startMaster({ masterId: "master-2" });
@@ -225,6 +229,7 @@ test("attach: two masters use one worker at once, each on its own stream", async
   await eventually(() => running() === 0, "the closed master's requests have ended");
 });
 
+// holds: sec-cluster-token
 test("attach: a node with another cluster token is refused", async () => {
   await cluster.startWorker({ clusterToken: "another-token-here" });
   await delay(500);
@@ -285,6 +290,7 @@ test("directory: lists the node's machine, address and replicas", async () => {
   expect(node?.replicas[0]?.info?.engine).toBe("scripted");
 });
 
+// holds: ps-boot
 test("attach: a parameter server attaches as one and takes no calls", async () => {
   await cluster.startParameterServer("ps");
   await eventually(() => cluster.link.directory.nodes().length === 1, "it is attached");

@@ -1,3 +1,5 @@
+// holds: life-leader-knowledge, sec-join-token
+
 import type { Server } from "@grpc/grpc-js";
 import { createAuthority, requestCertificate } from "@heddle/pki/certificate-authority";
 import { joinSecretId, newJoinSecret } from "@heddle/pki/join-token";

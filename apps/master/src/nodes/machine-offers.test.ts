@@ -1,3 +1,5 @@
+// holds: engine-memory-claim, ops-offers, ops-containers-offer
+
 import { eventually } from "@heddle/base/testing/eventually";
 import type { ClusterResourcesReply } from "@heddle/contracts/api/cluster";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";

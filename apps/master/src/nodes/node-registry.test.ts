@@ -1,3 +1,5 @@
+// holds: ops-report-count
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -102,6 +102,7 @@ test("join: an attached node joins once, and its sick device is quarantined", as
   ]);
 });
 
+// holds: life-sick-device
 test("devices: an older report does not quarantine one returned to service", async () => {
   const watched = new Watched(["a"]);
   const sick = { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }], deviceReadings: 7 };
@@ -129,6 +130,7 @@ test("devices: an older report does not quarantine one returned to service", asy
   expect(quarantined()).toEqual([0]);
 });
 
+// holds: life-leader-knowledge
 test("leadership: reports from before it do not count", async () => {
   const watched = new Watched(["a"]);
   await watched.pass(1_000);
@@ -146,6 +148,7 @@ test("leadership: reports from before it do not count", async () => {
   expect(watched.control.state.nodes.get("a")?.offer.incarnation).not.toBe("2");
 });
 
+// holds: life-node-lost
 test("lost: a silent node after 30 s, its tasks fenced after the lease; it rejoins", async () => {
   const watched = new Watched(["a", "b", "c"]);
   await watched.pass(1_000);
@@ -170,6 +173,7 @@ test("lost: a detached node is lost too; a parameter server is no node", async (
   expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
 });
 
+// holds: life-mass-silence
 test("mass silence: no node is lost for two minutes, then each after its lease", async () => {
   const watched = new Watched(["a", "b", "c"]);
   await watched.pass(1_000);
@@ -250,6 +254,7 @@ test.each([
   expect(gpuTypeOf(name)).toBe(type);
 });
 
+// holds: life-mass-silence
 test("mass silence: nodes that flap one after the other are not lost either", async () => {
   const ids = ["a", "b", "c", "d"];
   const watched = new Watched(ids);

@@ -1,3 +1,5 @@
+// holds: sec-ownership
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: api-cached-tokens, ops-node-join
+
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { eventually } from "@heddle/base/testing/eventually";

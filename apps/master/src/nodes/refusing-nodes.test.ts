@@ -1,3 +1,5 @@
+// holds: ops-restore-nodes
+
 import { nextClusterId } from "@heddle/base/cluster-id";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Attachments } from "@heddle/node-agent/attachments";

@@ -1,3 +1,5 @@
+// holds: api-routing-cost
+
 import { emptyLoad } from "@heddle/rpc/node-codec";
 import { expect, test } from "vitest";
 import { AttachedNode } from "./attached-node.ts";

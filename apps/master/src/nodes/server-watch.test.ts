@@ -1,3 +1,5 @@
+// holds: life-leader-knowledge, ps-watch
+
 import type { Log } from "@heddle/observability/logger";
 import { beforeEach, expect, test } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";

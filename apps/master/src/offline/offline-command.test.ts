@@ -1,3 +1,5 @@
+// holds: cli-offline-json, ops-backup-damage
+
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import {

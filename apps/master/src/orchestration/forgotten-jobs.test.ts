@@ -1,3 +1,5 @@
+// holds: bound-forgotten-jobs
+
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";

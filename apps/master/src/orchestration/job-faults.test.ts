@@ -60,6 +60,7 @@ async function cancel(id: string): Promise<void> {
   await cluster.reaches(id, "cancelled");
 }
 
+// holds: life-failed-once
 test("event stream: FAILED once, with reason, exit code, rank, node and last lines", async () => {
   const id = await cluster.submit({
     ...{ name: "fails", tasks: 2, resources: small },
@@ -104,6 +105,7 @@ test("event stream: FAILED once, with reason, exit code, rank, node and last lin
   }
 });
 
+// holds: life-drain
 test("drain without a spare node: the job is pending, then resumes its checkpoint", async () => {
   const resources = { ...small, gpu_count: 4 };
   const ids = await Promise.all(
@@ -131,6 +133,7 @@ test("drain without a spare node: the job is pending, then resumes its checkpoin
   await eventually(async () => !existsSync(saved), "its checkpoints are gone with it");
 });
 
+// holds: life-drain-deadline
 test("drain cancelled midway: the node is ready, and its jobs run on", async () => {
   const gate = join(cluster.masters.folder, randomUUID());
   const grace = { checkpoint_config: { grace_seconds: 600 } };
@@ -165,6 +168,7 @@ test("drain cancelled midway: the node is ready, and its jobs run on", async () 
   for (const id of ids) await cancel(id);
 });
 
+// holds: life-drain-deadline
 test("drain deadline: tasks that do not leave are killed", async () => {
   const id = await cluster.submit({
     ...{ name: "stubborn", resources: small },
@@ -187,6 +191,7 @@ test("drain deadline: tasks that do not leave are killed", async () => {
   await cancel(id);
 });
 
+// holds: life-losses, life-sick-device
 test("sick simulated GPU: only it is quarantined, and resume returns it", async () => {
   const ids: string[] = [];
   for (const n of [1, 2, 3, 4, 5]) {
@@ -232,6 +237,7 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
   for (const id of ids) await cancel(id);
 });
 
+// holds: sched-preemption
 test("preemption: the lower-priority job checkpoints, leaves, and resumes later", async () => {
   const resources = { ...small, gpu_count: 8 };
   const low = await cluster.submit({
@@ -266,6 +272,7 @@ test("preemption: the lower-priority job checkpoints, leaves, and resumes later"
   await cancel(low);
 });
 
+// holds: life-limits
 test("limits: time, missing steps, memory, disk, retries; each with its reason", async () => {
   const cases: readonly (readonly [string, string, Record<string, unknown>])[] = [
     ["DeadlineExceeded", "sleep 600", { max_runtime_hours: 0.0005 }],

@@ -34,6 +34,7 @@ const followersOf = (leader: string) => group.runningNames.filter((name) => name
 
 describe("jobs on three masters", { timeout: 180_000 }, () => {
   // First, so that the stream holds only this test's events.
+  // holds: jobs-watch
   it("are watched without gap or repeat over another master after a kill", async () => {
     const leader = await group.leader();
     const watched = followersOf(leader)[0]!;
@@ -63,6 +64,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     expect(whole.filter(({ type }) => type === "job")).toEqual(events);
   });
 
+  // holds: masters-no-change-lost, life-leader-kill
   it("survive the leader's kill right after the 202, and go on under the next", async () => {
     const leader = await group.leader();
     const id = await submit(leader, "kept");
@@ -74,6 +76,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     }, "the next leader has looked at it");
   });
 
+  // holds: jobs-concurrent
   it("are all accepted, 200 at once through every master, in one order", async () => {
     const leader = await group.leader();
     const masters = group.runningNames;
@@ -87,6 +90,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     for (const master of followersOf(leader)) expect(await own(master)).toEqual(expected);
   });
 
+  // holds: jobs-wait
   it("are waited for on a follower, and their streams end with them", async () => {
     const leader = await group.leader();
     const [follower] = followersOf(leader) as [string];

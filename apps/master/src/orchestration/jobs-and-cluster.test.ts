@@ -14,6 +14,7 @@ beforeEach(async () => {
 
 afterEach(() => api.close());
 
+// holds: life-drain
 test("drain: the job moves to another worker; a resumed worker takes work again", async () => {
   const id = await api.submit();
   await api.run(id);
@@ -43,6 +44,7 @@ test("silent worker: suspect, with the time of its silence, until it is lost", a
   expect(await seen()).toMatchObject({ status: "lost", silent_seconds: 45 });
 });
 
+// holds: life-sick-device
 test("sick device: quarantined with the task's exit; the next attempt has another", async () => {
   const id = await api.submit();
   await api.run(id);
@@ -69,6 +71,7 @@ test("parameter server: cannot be drained as a worker, and the error says so", a
   }
 });
 
+// holds: sched-quotas
 test("queues and projects: are set, shown and enforced", async () => {
   const bad = await api.call("PUT", "/queues/BAD", { strategy: "spread" });
   expect(bad.body?.detail).toMatch(/^A queue's name is 1 to 63 of a-z \(lower case\)/);
@@ -94,6 +97,7 @@ test("queues and projects: are set, shown and enforced", async () => {
   expect((await api.call("PUT", "/projects/p", { weight: 0 })).status).toBe(400);
 });
 
+// holds: jobs-metrics
 test("metrics: states, reasons, waits, idle and broken GPUs, GPU-hours of jobs", async () => {
   await api.run(await api.submit({ project: "p", resources: { gpu_count: 0.5 } }));
   const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });

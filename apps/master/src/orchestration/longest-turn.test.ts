@@ -1,3 +1,5 @@
+// holds: bound-turn, bound-page
+
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
 import { jobOperations } from "@heddle/contracts/api/job-operations";
 import { JOB_STATES } from "@heddle/contracts/api/jobs";

@@ -1,3 +1,5 @@
+// holds: sched-explain
+
 import { runToEnd } from "@heddle/base/async/steps";
 import type { ControlCommand } from "@heddle/control/command";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";

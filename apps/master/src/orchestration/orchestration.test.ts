@@ -1,3 +1,5 @@
+// holds: life-through-raft
+
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

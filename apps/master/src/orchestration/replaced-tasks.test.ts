@@ -1,3 +1,5 @@
+// holds: logs-replaced
+
 import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
 import { expect, type TestContext, test, vi } from "vitest";

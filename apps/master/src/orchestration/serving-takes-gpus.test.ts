@@ -1,3 +1,5 @@
+// holds: engine-drain-replacement, sched-serving-quota, sched-hand-placed
+
 import { eventually } from "@heddle/base/testing/eventually";
 import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
 import { afterEach, expect, test, vi } from "vitest";

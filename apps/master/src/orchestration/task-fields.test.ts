@@ -1,3 +1,5 @@
+// holds: jobs-fields
+
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
@@ -62,6 +64,7 @@ test("checkpoints: requested at their interval by their signal, pruned to the co
   expect(await cluster.logs(id, "stream=stdout&follow=true")).toMatch(/^(c\d+) of\n\1\n$/);
 });
 
+// holds: jobs-suspend
 test("suspend: the job has its grace period to save, and no longer", async () => {
   const id = await cluster.submit({
     ...{ name: "stubborn", resources, checkpoint_config: { grace_seconds: 2 } },

@@ -24,6 +24,7 @@ function gateOf(cluster: JobCluster) {
   return { wait: `until [ -e ${path} ]; do sleep 0.05; done`, open: () => writeFileSync(path, "") };
 }
 
+// holds: task-process
 test.concurrent("job of two tasks: runs through a master and workers, with logs and exit", async ({
   onTestFinished,
 }) => {
@@ -47,6 +48,7 @@ test.concurrent("job of two tasks: runs through a master and workers, with logs 
   );
 });
 
+// holds: logs-follow
 test.concurrent("follow: survives the death of leader and worker without lost or repeated lines", async ({
   onTestFinished,
 }) => {
@@ -87,6 +89,7 @@ test.concurrent("follow: survives the death of leader and worker without lost or
   );
 });
 
+// holds: task-adopt
 test.concurrent("worker restart within its lease: loses no task", async ({ onTestFinished }) => {
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 60_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
@@ -107,6 +110,7 @@ test.concurrent("worker restart within its lease: loses no task", async ({ onTes
   expect(await cluster.logs(id, "stream=stdout&follow=true")).toBe(wanted);
 });
 
+// holds: life-mass-silence
 test.concurrent("partition shorter than the lease: no job is killed", async ({
   onTestFinished,
 }) => {
@@ -125,6 +129,7 @@ test.concurrent("partition shorter than the lease: no job is killed", async ({
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
 });
 
+// holds: life-root-cause
 test.concurrent("lost machine: the other rank's failure uses no retry; its own failure does", async ({
   onTestFinished,
 }) => {
@@ -153,6 +158,7 @@ test.concurrent("lost machine: the other rank's failure uses no retry; its own f
   expect(["retrying", "pending"]).toContain(job.state);
 });
 
+// holds: life-progress
 test.concurrent("progress: live on every master, also without a quorum", async ({
   onTestFinished,
 }) => {
@@ -195,6 +201,7 @@ test.concurrent("progress: live on every master, also without a quorum", async (
 });
 
 // Alone, because of its short lease: other load must not cost another worker its lease.
+// holds: life-sigstop
 test("worker stopped past its lease: is replaced, kills its task, adds nothing", async ({
   onTestFinished,
 }) => {

@@ -1,3 +1,5 @@
+// holds: train-configs, train-unknown
+
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { JobApi } from "../../test/job-api.ts";

@@ -1,3 +1,5 @@
+// holds: artifacts-served
+
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -101,6 +103,7 @@ test("artifacts: an unknown one is 404 with a list of those that exist", async (
   expect((await get("/..%2F..%2Ftask.json")).status).toBe(404);
 });
 
+// holds: sec-artifact-digest
 test("artifacts: one that was changed on the disk is refused", async () => {
   const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
   expect(readdirSync(kept)).toContain("greeting.txt");
@@ -112,6 +115,7 @@ test("artifacts: one that was changed on the disk is refused", async () => {
   expect(await (await get("/greeting.txt")).text()).toBe("hello");
 });
 
+// holds: sec-artifact-digest
 test("artifacts: a range that was changed on the disk is refused, the rest is served", async () => {
   const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
   const large = join(kept, "large.bin");
@@ -191,6 +195,7 @@ test("artifacts: outlive their worker's process; an error names it while it is a
   await eventually(async () => (await get("/greeting.txt")).status === 200, "it is back");
 });
 
+// holds: artifacts-second-copy
 test("artifacts: those of a worker lost with its disk come from the second copy", async () => {
   await cluster.startWorker("worker-2", { artifactReplica: replica() });
   await cluster.takesJobs("worker-2");

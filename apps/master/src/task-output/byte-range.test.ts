@@ -1,3 +1,5 @@
+// holds: artifacts-served
+
 import { expect, test } from "vitest";
 import { byteRange } from "./byte-range.ts";
 

@@ -1,3 +1,5 @@
+// holds: logs-store
+
 import { mkdtempSync, readdirSync, rmSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: artifacts-second-copy
+
 import { globSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";

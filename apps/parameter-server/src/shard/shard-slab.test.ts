@@ -1,3 +1,5 @@
+// holds: ps-kernels, train-torch
+
 import { readFileSync } from "node:fs";
 import type { Optimizer } from "@heddle/training/optimizers/optimizer";
 import { pattern } from "@heddle/training/testing/pattern";

@@ -1,3 +1,5 @@
+// holds: train-checkpoint-kill
+
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";

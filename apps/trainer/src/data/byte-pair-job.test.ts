@@ -1,3 +1,5 @@
+// holds: train-corrupt, train-other-tokens
+
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { EXIT_UNUSABLE } from "@heddle/contracts/trainer/exit-codes";

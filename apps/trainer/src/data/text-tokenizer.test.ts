@@ -1,3 +1,5 @@
+// holds: train-tokenizer
+
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

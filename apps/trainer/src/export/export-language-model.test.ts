@@ -1,3 +1,5 @@
+// holds: train-export
+
 import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -47,6 +47,7 @@ function weave(tasks: number, more: object = {}): TrainingJob {
   return cluster.job("weave", config, servers, { tasks, failureTolerance: 1 });
 }
 
+// holds: train-elastic
 test("lost task: the others continue, and it is replaced, also rank 0", async () => {
   const job = weave(3);
   const [first, , third] = job.startAll();
@@ -78,6 +79,7 @@ test("lost task: the others continue, and it is replaced, also rank 0", async ()
   expect(own[0]).toBeLessThanOrEqual(before + 2);
 });
 
+// holds: train-elastic
 test("lost ppo task: replaced in the middle of an update's minibatches", async () => {
   const config = { total_timesteps: 1_000_000_000, num_steps: 32, seed: 3 };
   const job = cluster.job("ppo", config, servers, { tasks: 2, failureTolerance: 1 });
@@ -94,6 +96,7 @@ test("lost ppo task: replaced in the middle of an update's minibatches", async (
   expect(status?.pushes).toBeGreaterThanOrEqual(2 * (status?.version ?? 0));
 });
 
+// holds: train-elastic
 test("lost task: the job succeeds without it; a late one learns that it is over", async () => {
   const job = weave(2, { total_steps: 60 });
   const first = job.start();

@@ -1,3 +1,5 @@
+// holds: ps-lost-server, train-lost-shards
+
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";

@@ -70,6 +70,7 @@ async function expectContinued(
 
 const roundOf = (checkpoint: string) => Number(/-r0*(\d+)-/.exec(checkpoint)?.[1]);
 
+// holds: train-resume
 test("killed trainer: the next attempt resumes bit by bit from the checkpoint", async () => {
   whole ??= undisturbed();
   await whole;
@@ -84,6 +85,7 @@ test("killed trainer: the next attempt resumes bit by bit from the checkpoint", 
   expect(second.output).toContain(`resumed from checkpoint ${resumeFrom}`);
 });
 
+// holds: train-resume
 test("killed trainer: with fragments in progress the next attempt has the same bits", async () => {
   const streaming = { ...config(), total_steps: 300, fragments: 3, overlap_steps: 4 };
   const run = cluster.job("weave", streaming, servers).start();
@@ -102,6 +104,7 @@ test("killed trainer: with fragments in progress the next attempt has the same b
   expect(distance(again ?? new Map(), unbroken ?? new Map())).toBe(0);
 });
 
+// holds: train-killed-server
 test("killed server: the job continues with another on its disk, or without it", async () => {
   whole ??= undisturbed();
   await whole;
@@ -121,6 +124,7 @@ test("killed server: the job continues with another on its disk, or without it",
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
+// holds: train-killed-server
 test("lost piece: with one shard of two servers the next attempt finds it or its copy", async () => {
   whole ??= undisturbed();
   await whole;
@@ -147,6 +151,7 @@ test("lost piece: with one shard of two servers the next attempt finds it or its
   await expectContinued(third, roundOf(later), await whole);
 });
 
+// holds: train-killed-server
 test("refused copy: costs no checkpoint, and the job's log names it", async () => {
   const gone = servers[1]?.address ?? "";
   await servers[1]?.kill();
@@ -187,6 +192,7 @@ test("rank states: the latest are kept; a failed write does not stop the run", a
   expect(other.output).toMatch(/^rank 1 cannot keep its own state .*is the disk full\?/m);
 });
 
+// holds: train-corrupt
 test("corrupt checkpoint: is skipped, and the previous one is used", async () => {
   whole ??= undisturbed();
   await whole;
@@ -217,6 +223,7 @@ test("corrupt checkpoint: is skipped, and the previous one is used", async () =>
   expect(third.output).toMatch(/no checkpoint of job .* can be used: .*corrupt.*; submit .* again/);
 });
 
+// holds: train-fencing
 test("stale attempt: is fenced and counted, and adds nothing", async () => {
   whole ??= undisturbed();
   await whole;
@@ -242,6 +249,7 @@ test("stale attempt: is fenced and counted, and adds nothing", async () => {
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
+// holds: train-resume
 test("ppo resume: environments, random numbers and moments continue bit by bit", async () => {
   const normalized = { normalize_observations: true, normalize_rewards: true };
   const ppo = { total_timesteps: 10_240, num_steps: 64, seed: 3, ...normalized };
@@ -261,6 +269,7 @@ test("ppo resume: environments, random numbers and moments continue bit by bit",
   expect(policy(second).equals(policy(unbroken))).toBe(true);
 });
 
+// holds: train-resume
 test("two tasks: one is killed, the next attempt resumes from their checkpoint", async () => {
   const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 150 };
   const tasks = { tasks: 2, nodes: ["a", "b"] };
@@ -316,6 +325,7 @@ const still = () => ({
 });
 const terms = { weight: 16, learningRate: 1 };
 
+// holds: train-ssp
 test("ssp: a trainer never exceeds its bound ahead of the slowest", async () => {
   const staleness = 2;
   const job = lineJob({ consistency: "ssp", staleness });
@@ -332,6 +342,7 @@ test("ssp: a trainer never exceeds its bound ahead of the slowest", async () => 
   }
 });
 
+// holds: train-invalid-input
 test("invalid input: wrong shape, NaN and wrong tokens are refused harmlessly", async () => {
   const run = lineJob({}).startAll();
   for (const trainer of run) await trainer.succeeded();

@@ -36,6 +36,7 @@ async function weightsAfter(
   return weightsOf(trainers[0]?.artifact("model.gguf") ?? "");
 }
 
+// holds: train-bsp
 test("BSP: 3 workers equal one with 3 times the batch, on any nodes", async () => {
   const config = { ...SGD, total_steps: 12 };
   const one = await weightsAfter({ ...config, batch_size: 12 });
@@ -51,6 +52,7 @@ test("BSP: 3 workers equal one with 3 times the batch, on any nodes", async () =
   expect(distance(start, one)).toBeGreaterThan(1e-2);
 });
 
+// holds: train-seeds
 test("seeds: two runs with one seed give the same bits, another seed others", async () => {
   const config = { total_steps: 24, local_steps: 4, optimizer: "adamw", compression: "int8" };
   const first = await weightsAfter(config, 2);
@@ -58,6 +60,7 @@ test("seeds: two runs with one seed give the same bits, another seed others", as
   expect(distance(await weightsAfter({ ...config, seed: 8 }, 2), first)).toBeGreaterThan(1e-3);
 });
 
+// holds: train-seeds
 test("PPO: two runs of two tasks give the same bits, policy, metrics and lineage", async () => {
   const config = { total_timesteps: 4_096, num_steps: 64, seed: 3 };
   const run = async () => {
@@ -85,6 +88,7 @@ test("PPO: two runs of two tasks give the same bits, policy, metrics and lineage
   });
 });
 
+// holds: train-target
 test.each(["bsp", "ssp", "asp"])(
   "target_return: under %s it ends the job for all tasks, on any node",
   async (consistency) => {
@@ -99,6 +103,7 @@ test.each(["bsp", "ssp", "asp"])(
   },
 );
 
+// holds: train-seeds
 test("fragments: tasks of two nodes, two runs, the same bits", async () => {
   const streaming = { fragments: 3, overlap_steps: 2, compression: "int8" };
   const steps = { total_steps: 60, local_steps: 6, ...streaming };
@@ -119,6 +124,7 @@ test("fragments: tasks of two nodes, two runs, the same bits", async () => {
   expect(distance(one.weights, two.weights)).toBe(0);
 });
 
+// holds: train-asp
 test("weave under asp: each worker's steps are in the exported model", async () => {
   const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };
   const job = cluster.job("weave", { ...TINY_MODEL, data: text, ...config }, servers);
@@ -128,6 +134,7 @@ test("weave under asp: each worker's steps are in the exported model", async () 
   expect(trainers[0]?.output).not.toMatch(/going on without/);
 });
 
+// holds: train-asp
 test("weave under asp: rank 0 takes a checkpoint while it waits for last parts", async () => {
   const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };
   const options = { tasks: 2, nodes: ["a", "b"] };
@@ -178,6 +185,7 @@ test("tables: regression and classification from CSV, each to a model.onnx", asy
   }
 });
 
+// holds: train-divergence
 test("divergence: training ends its task and names the step", async () => {
   const steep = join(cluster.folder, "steep.csv");
   writeFileSync(steep, "a,y\n1000,1\n-2000,3\n");
@@ -189,6 +197,7 @@ test("divergence: training ends its task and names the step", async () => {
   expect(trainer.output).toMatch(/the loss is (NaN|-?Infinity) at step 2: training has diverged/);
 });
 
+// holds: train-divergence
 test("divergence: PPO with absurd policy and values ends its task, names the step", async () => {
   for (const tasks of [1, 2]) {
     const config = { learning_rate: 1e6, total_timesteps: 20_000, num_steps: 64 };

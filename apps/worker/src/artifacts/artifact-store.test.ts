@@ -1,3 +1,5 @@
+// holds: task-links, task-sparse, artifacts-store
+
 import { execFileSync, spawn } from "node:child_process";
 import {
   mkdirSync,

@@ -1,3 +1,5 @@
+// holds: artifacts-s3
+
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import {

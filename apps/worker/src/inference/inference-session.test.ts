@@ -1,3 +1,5 @@
+// holds: ops-other-masters
+
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";

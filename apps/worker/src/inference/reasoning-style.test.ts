@@ -1,3 +1,5 @@
+// holds: api-reasoning
+
 import { expect, it } from "vitest";
 import { reasoningStyleOf } from "./reasoning-style.ts";
 

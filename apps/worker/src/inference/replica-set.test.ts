@@ -1,3 +1,5 @@
+// holds: engine-restart-wait, engine-load-retries
+
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: logs-full-disk
+
 import { spawnSync } from "node:child_process";
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: logs-full-pipe
+
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";

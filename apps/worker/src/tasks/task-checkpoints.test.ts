@@ -1,3 +1,5 @@
+// holds: life-checkpoints-kept, task-files-bounded
+
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";

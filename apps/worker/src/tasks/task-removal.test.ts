@@ -1,3 +1,5 @@
+// holds: task-removal
+
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";

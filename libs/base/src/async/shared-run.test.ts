@@ -1,3 +1,5 @@
+// holds: bound-views-steps
+
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { SharedRun } from "./shared-run.ts";
 import { StepQueue } from "./step-queue.ts";

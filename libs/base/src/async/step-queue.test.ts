@@ -1,3 +1,5 @@
+// holds: bound-list-steps
+
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { StepQueue } from "./step-queue.ts";

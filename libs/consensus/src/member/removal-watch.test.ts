@@ -1,3 +1,5 @@
+// holds: consensus-removed-voter
+
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import { raftService } from "@heddle/rpc/proto";
 import { bindServer } from "@heddle/rpc/server";

@@ -1,3 +1,5 @@
+// holds: consensus-snapshot-bytes, wal-power-cut, wal-kill
+
 import { createMessage } from "@heddle/raft/core/message";
 import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
 import { expect, test } from "vitest";
@@ -99,6 +101,7 @@ test("durable log: flush makes a commit index durable that waited for a write", 
   expect((await open(files)).memory.initialState().hardState.commit).toBe(2);
 });
 
+// holds: wal-segments
 test("durable log: a missing first segment is refused, with the remedy", async () => {
   const files = new MemoryFiles();
   const log = await open(files);

@@ -1,3 +1,5 @@
+// holds: consensus-membership-durable
+
 import type { Message } from "@heddle/raft/core/message";
 import { describe, expect, it } from "vitest";
 import { ReplicaGroup, type TestMember } from "../testing/replica-group.ts";

@@ -1,3 +1,6 @@
+// holds: consensus-durable-first, consensus-membership-durable, consensus-snapshot-bytes
+// holds: ops-reachable
+
 import { createMessage } from "@heddle/raft/core/message";
 import { describe, expect, it } from "vitest";
 import { ReplicaGroup, type TestMember, TextMachine } from "../testing/replica-group.ts";
@@ -14,6 +17,7 @@ async function groupOf(count: number, options = {}) {
 }
 
 describe("a replica", () => {
+  // holds: consensus-forward
   it("answers proposals in order, on the leader and through a follower", async () => {
     const { group, leader, others } = await groupOf(3);
     const replies = [1, 2, 3].map((i) => leader.running.propose(bytes(`a${i}`)));
@@ -53,6 +57,7 @@ describe("a replica", () => {
     expect(next.machine.texts).toEqual(Array.from({ length: 20 }, (_, i) => `${i}`));
   });
 
+  // holds: consensus-unknown-outcome
   it("says that an outcome is unknown when leadership is lost meanwhile", async () => {
     const { group, leader, others } = await groupOf(3);
     const cut = leader.member.id;
@@ -72,6 +77,7 @@ describe("a replica", () => {
     await group.until("the old leader follows", () => leader.machine.texts.join() === "kept");
   });
 
+  // holds: consensus-leader-applied
   it("leads only when it has applied what the leader before it has answered", async () => {
     const { group, leader, others } = await groupOf(3);
     const index = leader.running.status().commit + 1;
@@ -162,6 +168,7 @@ describe("a replica", () => {
     });
   });
 
+  // holds: consensus-lost-log
   it("ends if its log lost acknowledged entries; the transport gets no error", async () => {
     const { group, leader, others } = await groupOf(3);
     const victim = others[0];
@@ -264,6 +271,7 @@ describe("a replica", () => {
     }
   });
 
+  // holds: consensus-removed-voter
   it("of two voters gets the vote of the removed one, which must not end before", async () => {
     const { group, leader, others } = await groupOf(2);
     const [gone, stays] = [leader.member.id, others[0]?.member.id as number];
@@ -313,6 +321,7 @@ describe("a replica", () => {
     expect(await group.settle(leader.running.propose(bytes("still here")))).toBe(1);
   });
 
+  // holds: raft-learner-vote
   it("gives no vote to a learner that has nothing yet, however short the log is", async () => {
     const { group, leader } = await groupOf(1);
     const joined = await group.start(2);
@@ -358,6 +367,7 @@ describe("a replica", () => {
     await group.until("it leads", () => next?.running.status().role === "leader");
   });
 
+  // holds: consensus-transfer-proposals
   it("makes a change once that was forwarded to a leader in transfer", async () => {
     const { group, leader, others } = await groupOf(3);
     const [next, third] = others;
@@ -386,6 +396,7 @@ describe("a replica", () => {
     );
   });
 
+  // holds: consensus-transfer-proposals
   it("says that nothing was changed where a leader refused a change until its deadline", async () => {
     const { group, leader, others } = await groupOf(3, { requestTicks: 8 });
     const [next, third] = others;

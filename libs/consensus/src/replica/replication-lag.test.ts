@@ -1,3 +1,5 @@
+// holds: consensus-lag
+
 import { expect, it } from "vitest";
 import { ReplicaGroup } from "../testing/replica-group.ts";
 

@@ -1,3 +1,5 @@
+// holds: consensus-snapshot-repair
+
 import { describe, expect, it } from "vitest";
 import { ReplicaGroup, type TestMember } from "../testing/replica-group.ts";
 

@@ -1,3 +1,5 @@
+// holds: bound-plan-parts
+
 import { AppError } from "@heddle/base/errors";
 import { beforeEach, expect, test } from "vitest";
 import type { Command, StateMachine } from "../ports.ts";

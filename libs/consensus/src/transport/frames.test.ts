@@ -1,3 +1,5 @@
+// holds: consensus-transport
+
 import { expect, test } from "vitest";
 import { FRAME_KINDS, FrameReader, frameOf } from "./frames.ts";
 

@@ -1,3 +1,5 @@
+// holds: consensus-transport
+
 import { createMessage, type MessageInit } from "@heddle/raft/core/message";
 import { expect, test } from "vitest";
 import { decodeMessages, encodeMessage, messageBytes } from "./message-codec.ts";

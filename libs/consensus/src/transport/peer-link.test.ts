@@ -1,3 +1,5 @@
+// holds: consensus-transport
+
 import { createMessage, type Message } from "@heddle/raft/core/message";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { decodeMessages } from "./message-codec.ts";

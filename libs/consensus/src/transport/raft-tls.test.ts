@@ -1,3 +1,5 @@
+// holds: consensus-transport, sec-tls-member
+
 import { once } from "node:events";
 import { connect } from "node:net";
 import { connect as connectTls } from "node:tls";

@@ -1,3 +1,5 @@
+// holds: consensus-transport, sec-member-keys
+
 import { connect } from "node:net";
 import type { Log } from "@heddle/observability/logger";
 import { createMessage, type Message } from "@heddle/raft/core/message";
@@ -175,6 +177,7 @@ test("transport: strangers, removed members and older processes get the reason",
   await expect(ask(frameOf(FRAME_KINDS.ping, Buffer.from("{}")))).rejects.toThrow(/this version/);
 });
 
+// holds: consensus-removed-address
 test("Raft transport: does not reconnect to a member removed while it was away", async () => {
   const { transport } = await open(1);
   const times = (address: string) => lookedFor.filter((each) => each === address).length;

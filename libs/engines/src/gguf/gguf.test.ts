@@ -1,3 +1,5 @@
+// holds: engine-gguf
+
 import { createHash } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -54,6 +54,7 @@ describe("ChatTemplate", () => {
     ]);
   });
 
+  // holds: api-participant-name
   it("shows a participant's name as the template does, and else in front of the text", () => {
     const alice: ChatMessage = { ...hello, name: "Alice" };
     const bob: ChatMessage = { role: "assistant", content: "Hi", name: "Bob" };

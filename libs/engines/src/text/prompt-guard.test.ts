@@ -1,3 +1,5 @@
+// holds: api-control-tokens
+
 import type { ChatMessage } from "@heddle/contracts/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";

@@ -1,3 +1,5 @@
+// holds: engine-pull
+
 import { describe, expect, it } from "vitest";
 import { HostPolicy } from "./host-policy.ts";
 

@@ -1,3 +1,5 @@
+// holds: engine-pull
+
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";

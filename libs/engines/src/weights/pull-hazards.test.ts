@@ -1,3 +1,5 @@
+// holds: engine-pull-hazards
+
 import { execFileSync, fork } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";

@@ -1,3 +1,5 @@
+// holds: train-torch
+
 import { readFileSync } from "node:fs";
 import { pattern } from "@heddle/training/testing/pattern";
 import { expect, test } from "vitest";

@@ -1,3 +1,5 @@
+// holds: raft-flow-control
+
 import { describe, expect, it } from "vitest";
 import { bytes, TestGroup, TestNode, text } from "../testing/test-group.ts";
 import { createMessage } from "./message.ts";

@@ -1,3 +1,5 @@
+// holds: raft-lab
+
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { ELECTION_TICKS, TestGroup, type TestNode } from "../testing/test-group.ts";

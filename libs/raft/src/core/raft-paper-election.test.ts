@@ -1,3 +1,5 @@
+// holds: raft-paper
+
 import { describe, expect, it } from "vitest";
 import { ELECTION_TICKS, TestGroup, TestNode } from "../testing/test-group.ts";
 import { createMessage, type MessageType } from "./message.ts";
@@ -188,6 +190,7 @@ describe(`the election restriction (${RAFT}, section 5.4.1)`, () => {
 describe("pre-vote and the quorum check (Ongaro's thesis, sections 9.6 and 6.2)", () => {
   const careful = () => ({ preVote: true, checkQuorum: true });
 
+  // holds: raft-prevote
   it("a node that was cut off does not disturb the leader when it rejoins", () => {
     const group = new TestGroup([1, 2, 3], careful);
     group.elect(1);
@@ -200,6 +203,7 @@ describe("pre-vote and the quorum check (Ongaro's thesis, sections 9.6 and 6.2)"
     expect(group.node(3).status).toMatchObject({ role: "follower", term, lead: 1 });
   });
 
+  // holds: raft-prevote
   it("a leader without a quorum steps down within two election timeouts", () => {
     const group = new TestGroup([1, 2, 3], careful);
     group.elect(1);
@@ -208,6 +212,7 @@ describe("pre-vote and the quorum check (Ongaro's thesis, sections 9.6 and 6.2)"
     expect(group.node(1).status).toMatchObject({ role: "follower", lead: 0 });
   });
 
+  // holds: raft-prevote
   it("a follower whose ticks arrive late restarts its timer and does not campaign", () => {
     const group = new TestGroup([1, 2, 3], careful);
     group.elect(1);

@@ -1,3 +1,5 @@
+// holds: raft-paper
+
 import { describe, expect, it } from "vitest";
 import { type Entry, NO_DATA } from "../log/entry.ts";
 import { bytes, TestGroup, TestNode, text } from "../testing/test-group.ts";
@@ -100,6 +102,7 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
     expect(node.applied.map(({ index }) => index)).toEqual([2, 3]);
   });
 
+  // holds: raft-commit-bound
   it.each([
     ["no entries", 2, 1, [], 2],
     ["one entry that it has", 2, 1, [2], 3],

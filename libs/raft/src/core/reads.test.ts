@@ -83,6 +83,7 @@ describe("a read", () => {
     expect(group.node(1).raw.readIndex(bytes("s"))).toMatchObject({ reason: "tooManyReads" });
   });
 
+  // holds: raft-read-index
   it("that is repeated is not answered by a round that began before", () => {
     const group = new TestGroup([1, 2, 3]);
     group.elect(1);

@@ -55,6 +55,7 @@ describe("a cluster under message faults, partitions, crashes and membership cha
   });
 });
 
+// holds: raft-planted-core
 describe("the checker catches", () => {
   it("a disk that acknowledges writes before they are durable", () => {
     expect(firstCaught("skipFsync")).toBeDefined();

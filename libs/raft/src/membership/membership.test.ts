@@ -1,3 +1,5 @@
+// holds: raft-membership
+
 import { describe, expect, it } from "vitest";
 import { createMessage, type Message } from "../core/message.ts";
 import { NO_DATA } from "../log/entry.ts";

@@ -1,3 +1,5 @@
+// holds: raft-flow-control
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Inflights } from "./inflights.ts";

@@ -1,3 +1,5 @@
+// holds: sec-cluster-token
+
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";

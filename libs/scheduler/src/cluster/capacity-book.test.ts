@@ -1,3 +1,5 @@
+// holds: sched-stale-plan, sched-exact
+
 import { describe, expect, it } from "vitest";
 import type { GangStart } from "../model.ts";
 import { schedule } from "../schedule.ts";

@@ -1,3 +1,5 @@
+// holds: sched-exact
+
 import { expect, test } from "vitest";
 import { node, queued, request } from "../testing/scenarios.ts";
 import { Eligibility } from "./eligibility.ts";

@@ -1,3 +1,5 @@
+// holds: sched-ledger
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { NodeScalars, NodeSnapshot, TaskRequest } from "../model.ts";

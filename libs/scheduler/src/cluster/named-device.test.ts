@@ -1,3 +1,5 @@
+// holds: sched-hand-placed
+
 import { expect, test } from "vitest";
 import { schedule } from "../schedule.ts";
 import { input, node, queued, request, running } from "../testing/scenarios.ts";

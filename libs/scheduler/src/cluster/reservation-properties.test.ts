@@ -1,3 +1,5 @@
+// holds: sched-reservations
+
 import { runToEnd } from "@heddle/base/async/steps";
 import fc from "fast-check";
 import { expect, it } from "vitest";

@@ -1,3 +1,5 @@
+// holds: sched-backfill, sched-shared-storage, sched-shards-plan
+
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { QueuedJob, RunningJob, SharedAmounts } from "../model.ts";

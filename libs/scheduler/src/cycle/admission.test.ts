@@ -1,3 +1,5 @@
+// holds: sched-quotas, sched-limits, sched-serving-quota
+
 import { describe, expect, it } from "vitest";
 import type { QueuedJob } from "../model.ts";
 import { schedule } from "../schedule.ts";

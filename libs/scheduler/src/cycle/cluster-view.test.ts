@@ -1,3 +1,5 @@
+// holds: sched-incremental
+
 import { runToEnd } from "@heddle/base/async/steps";
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";

@@ -1,3 +1,5 @@
+// holds: sched-explain
+
 import { runToEnd } from "@heddle/base/async/steps";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";

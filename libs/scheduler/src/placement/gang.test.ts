@@ -1,3 +1,5 @@
+// holds: sched-strategies
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Ledger } from "../cluster/ledger.ts";

@@ -1,3 +1,5 @@
+// holds: sched-backfill
+
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { schedule } from "../schedule.ts";

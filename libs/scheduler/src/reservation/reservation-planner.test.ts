@@ -1,3 +1,5 @@
+// holds: sched-reservations, sched-reserved-quota
+
 import { describe, expect, it } from "vitest";
 import type { QueuedJob, SharedAmounts } from "../model.ts";
 import { schedule } from "../schedule.ts";

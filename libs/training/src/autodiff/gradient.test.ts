@@ -1,3 +1,5 @@
+// holds: train-gradients
+
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it, test } from "vitest";
 import { Graph } from "../ir/graph.ts";

@@ -1,3 +1,5 @@
+// holds: train-advantages
+
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { estimateAdvantages, type Rollout } from "./advantages.ts";

@@ -1,3 +1,5 @@
+// holds: train-normalizer
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { mountainCar } from "../environments/mountain-car.ts";

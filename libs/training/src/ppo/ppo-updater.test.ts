@@ -1,3 +1,5 @@
+// holds: train-target-kl
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import type { Backend } from "../backend.ts";

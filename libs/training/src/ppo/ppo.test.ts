@@ -1,3 +1,5 @@
+// holds: train-advantages
+
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it, test } from "vitest";
 import { acrobot } from "../environments/acrobot.ts";

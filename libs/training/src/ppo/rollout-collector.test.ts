@@ -1,3 +1,5 @@
+// holds: train-advantages
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import type { Environment, StepOutcome } from "../environments/environment.ts";

@@ -1,3 +1,5 @@
+// holds: train-weave
+
 import { expect, test } from "vitest";
 import { fragmentRanges } from "./fragments.ts";
 import { PARTITION_ELEMENTS, planShards } from "./sharding-plan.ts";

@@ -1,3 +1,5 @@
+// holds: train-tokenizer
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { BpeTokenizer } from "./bpe-tokenizer.ts";

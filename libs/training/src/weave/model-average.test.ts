@@ -1,3 +1,5 @@
+// holds: train-weave
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { ModelAverage } from "./model-average.ts";

@@ -1,3 +1,5 @@
+// holds: train-weave
+
 import { expect, test } from "vitest";
 import { fragmentSchedule, weaveSchedule } from "./weave-schedule.ts";
 

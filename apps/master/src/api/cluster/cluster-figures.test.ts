@@ -1,3 +1,5 @@
+// holds: ops-figures
+
 import type { ClusterMetricsReply, ClusterResourcesReply } from "@heddle/contracts/api/cluster";
 import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -87,6 +89,7 @@ describe("GET /cluster/metrics", () => {
     expect(await metric("heddle_cluster_requests", 'kind="running"')).toBe(4);
   });
 
+  // holds: ops-machine-once, task-simulated-gpu
   it("counts a machine's resources once, and simulated ones per node", async () => {
     const pretended = { ...gpu(7, "Pretended"), simulated: true };
     const on = (node: NodeView, hostId: string, diskId: string): NodeView => ({

@@ -1,3 +1,5 @@
+// holds: api-health, usage-model-removed, ops-restore-nodes
+
 import { eventually } from "@heddle/base/testing/eventually";
 import type { Route } from "@heddle/contracts/api/cluster";
 import type { OpenApiDocument } from "@heddle/contracts/openapi";
@@ -21,6 +23,7 @@ async function publicText(path: string): Promise<string> {
 }
 
 describe("operational paths", () => {
+  // holds: jobs-openapi
   it("GET /api/v1/openapi.json is public and has each route", async () => {
     const reply = await fetch(`${server.url}/api/v1/openapi.json`);
     expect(reply.headers.get("content-type")).toContain("application/json");
@@ -95,6 +98,7 @@ describe("operational paths", () => {
     );
   });
 
+  // holds: usage-metrics
   it("/metrics has vLLM's names, and equals the sum of the usage rows", async () => {
     await (await postChat(server, hello)).text();
     await (await postChat(server, { ...hello, stream: true })).text();
@@ -132,6 +136,7 @@ describe("operational paths", () => {
     expect(metrics).toContain('code="rate_limit_exceeded"} 1');
   });
 
+  // holds: usage-metrics
   it("/metrics counts each token of an answer once, while it streams", async () => {
     const own = await startTestMaster();
     own.dispatch.script.tokenDelayMs = 5;

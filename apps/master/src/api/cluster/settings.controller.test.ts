@@ -1,3 +1,5 @@
+// holds: masters-quorum-lost, jobs-consistency
+
 import { readFileSync } from "node:fs";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

@@ -29,6 +29,7 @@ const headers = (after: string) => ({
   "last-event-id": after,
 });
 
+// holds: jobs-watch-gone
 test.each([
   ["/api/v1/events", "/api/v1/jobs"],
   [`/api/v1/jobs/${jobId(1)}/events`, `/api/v1/jobs/${jobId(1)}`],
@@ -79,6 +80,7 @@ test("job stream: from beyond an ended job's end it ends at once", async () => {
   expect(await reply.text()).toBe(`id: ${beyond}\nretry: 1000\n\n`);
 });
 
+// holds: jobs-watch-gone
 test("position: one beyond the log, as before a restore, is 410", async () => {
   for (const path of ["/api/v1/events", `/api/v1/jobs/${jobId(1)}/events`]) {
     const reply = await fetch(`${server.url}${path}`, { headers: headers("99999999.0") });

@@ -10,6 +10,7 @@ beforeEach(async () => {
 });
 
 describe("GET /jobs", () => {
+  // holds: jobs-pages
   it("lists newest first, in pages, with filters and a signed cursor", async () => {
     for (let n = 0; n < 5; n++) {
       await api.submit({ name: `n${n}`, labels: { odd: String(n % 2) }, algorithm: "ppo" });
@@ -68,6 +69,7 @@ describe("GET /jobs/{id}", () => {
     expect(body?.explanation?.changes[0]).toMatchObject({ field: "gpu_count", to: 1 });
   });
 
+  // holds: jobs-etag
   it("answers 304 to its ETag, and waits for a change with ?wait", async () => {
     const id = await api.submit({ dependencies: [], resources: { gpu_count: 4 } });
     await api.run(id);
@@ -100,6 +102,7 @@ describe("GET /jobs/{id}", () => {
 });
 
 describe("requests to a job", () => {
+  // holds: jobs-etag
   it("cancel a waiting job at once, idempotently, and check If-Match", async () => {
     const id = await api.submit({ dependencies: [jobId(7)] });
     const stale = { "if-match": '"1"' };
@@ -126,6 +129,7 @@ describe("requests to a job", () => {
     expect((await api.call("GET", `/jobs/${id}`)).body).toMatchObject({ attempt: 2, failures: 0 });
   });
 
+  // holds: jobs-permissions
   it("need their permissions", async () => {
     const { text } = await api.master.addKey({ scopes: ["jobs:read"] });
     const id = await api.submit();

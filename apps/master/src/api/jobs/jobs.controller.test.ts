@@ -1,3 +1,5 @@
+// holds: jobs-wait
+
 import { jobId } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
 import { JobApi } from "../../../test/job-api.ts";
@@ -33,6 +35,7 @@ describe("POST /jobs", () => {
     expect(headers.get("location")).toBe(`/api/v1/jobs/${body?.job_id}`);
   });
 
+  // holds: jobs-idempotency
   it("replays the answer to a repeated Idempotency-Key, and makes one job", async () => {
     const once = { "idempotency-key": "k-1" };
     const first = await api.call("POST", "/jobs", { name: "n", command: "x" }, once);
@@ -44,6 +47,7 @@ describe("POST /jobs", () => {
     expect(api.master.control.state.jobs.size).toBe(1);
   });
 
+  // holds: task-network
   it("gives the node's network to keys with jobs:privileged only", async () => {
     const body = { name: "n", container_image: "a:1", container_options: { network: "host" } };
     const few = await api.master.addKey({ scopes: ["jobs:create"] });
@@ -58,6 +62,7 @@ describe("POST /jobs", () => {
     expect((await api.call("POST", "/jobs?dry_run=true", body, {}, more.text)).status).toBe(200);
   });
 
+  // holds: jobs-body-limit
   it("refuses a body beyond the setting job_spec_kib with 413", async () => {
     const body = { name: "n", command: "x", algorithm: "own", config: { a: "x".repeat(270_000) } };
     const large = await api.call("POST", "/jobs", body);
@@ -68,6 +73,7 @@ describe("POST /jobs", () => {
     expect((await api.call("POST", "/jobs", body)).status).toBe(202);
   });
 
+  // holds: jobs-pointers
   it.each([
     ["an unknown field", { colour: "red" }, 400, "#/colour"],
     ["a bad resource", { resources: { gpu_count: -1 } }, 400, "#/resources/gpu_count"],
@@ -198,6 +204,7 @@ describe("POST /jobs", () => {
     expect((await api.call("POST", "/jobs", { name: "n", command })).status).toBe(202);
   });
 
+  // holds: jobs-pointers
   it("reports all faults of a body at once, of single and of several fields", async () => {
     const resources = { gpu_count: 1.5, cpu_cores: -1 };
     const reply = await api.call("POST", "/jobs", {
@@ -219,6 +226,7 @@ describe("POST /jobs", () => {
     ]);
   });
 
+  // holds: jobs-pointers
   it.each([
     [
       { environment_variables: { RANK: "1" } },
@@ -232,6 +240,7 @@ describe("POST /jobs", () => {
     expect(body?.detail).toMatch(words);
   });
 
+  // holds: sec-trainer-environment
   it("refuses variables from which a trainer's runtime would load code", async () => {
     const trainer = { name: "t", algorithm: "ppo", config: { total_timesteps: 1_000 } };
     const loaders = [
@@ -266,6 +275,7 @@ describe("POST /jobs", () => {
     }
   });
 
+  // holds: jobs-names
   it("derives a unique name from generate_name", async () => {
     const body = { generate_name: "sweep-", command: "x" };
     const names: string[] = [];
@@ -290,6 +300,7 @@ describe("POST /jobs", () => {
     }
   });
 
+  // holds: jobs-ids
   it("answers a repeated client id with the existing job", async () => {
     const body = { id: jobId(7), name: "own", command: "x" };
     const first = await api.call("POST", "/jobs", body);
@@ -313,6 +324,7 @@ describe("POST /jobs", () => {
     expect(api.master.control.state.jobs.get(jobId(2))?.waitingFor).toEqual([]);
   });
 
+  // holds: jobs-names, jobs-dependencies
   it("refuses a cycle of dependencies with its path, and a duplicate live name", async () => {
     const [a, b] = [jobId(1), jobId(2)];
     const spec = { command: "x", name: "a" };
@@ -335,6 +347,7 @@ describe("POST /jobs", () => {
     expect(body?.detail).not.toContain("job_");
   });
 
+  // holds: jobs-unknown-input
   it("refuses an unknown query parameter: a misspelt dry_run submits nothing", async () => {
     const reply = await api.call("POST", "/jobs?dryrun=true", { name: "n", command: "x" });
     expect(reply.status).toBe(400);
@@ -358,6 +371,7 @@ describe("POST /jobs", () => {
     }
   });
 
+  // holds: jobs-dry-run
   it("says with dry_run where it would go or why it would wait", async () => {
     const index = api.master.control.appliedIndex;
     const dry = (gpus: number) =>
@@ -373,6 +387,7 @@ describe("POST /jobs", () => {
     expect(api.master.control.appliedIndex).toBe(index);
   });
 
+  // holds: jobs-concurrent
   it("accepts 200 concurrent submissions, each with its own id", async () => {
     const jobs = Array.from({ length: 200 }, (_, n) => api.submit({ name: `n${n}` }));
     expect(new Set(await Promise.all(jobs)).size).toBe(200);
@@ -380,6 +395,7 @@ describe("POST /jobs", () => {
   });
 });
 
+// holds: life-failed-once
 test("reports a failure once: rank, node, exit code and last lines", async () => {
   const id = await api.submit();
   await api.run(id);

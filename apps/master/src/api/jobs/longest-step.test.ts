@@ -1,3 +1,5 @@
+// holds: bound-list-steps
+
 import { StepQueue } from "@heddle/base/async/step-queue";
 import { jobOperations } from "@heddle/contracts/api/job-operations";
 import { EventLog } from "@heddle/control/jobs/index/event-log";

@@ -1,3 +1,5 @@
+// holds: train-plugins
+
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";

@@ -1,3 +1,5 @@
+// holds: sched-explain
+
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/jobs";
 import type { ControlCommand } from "@heddle/control/command";
 import type { SpecChange } from "@heddle/control/jobs/commands/spec-changes";

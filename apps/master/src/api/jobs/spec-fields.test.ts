@@ -1,3 +1,6 @@
+// holds: jobs-pointers, jobs-fields, jobs-ids, jobs-dependencies, life-tolerance, sched-priorities
+// holds: sched-strategies
+
 import { submitJobRequest } from "@heddle/contracts/api/jobs";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import { taskKey } from "@heddle/control/jobs/records/records";

@@ -1,3 +1,5 @@
+// holds: key-lifecycle, key-last-admin
+
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat, send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
@@ -40,6 +42,7 @@ describe("API keys over HTTP", () => {
     expect(listed.find(({ id }) => id === made.id)?.["last_used_at"]).toMatch(/^\d{4}-/);
   });
 
+  // holds: key-models
   it("may name unregistered models, which their answers list", async () => {
     const models = ["FamilyA-1-2B", "FamilyA-1-2b"];
     const told = { models, unknown_models: ["FamilyA-1-2b"] };
@@ -80,6 +83,7 @@ describe("API keys over HTTP", () => {
     }
   });
 
+  // holds: key-rotation
   it("are rotated: both work for the overlap, then only the new one", async () => {
     const limits = { requests_per_minute: 50 };
     const made = await create({ name: "app", models: ["FamilyA-1-2B"], limits });
@@ -128,6 +132,7 @@ describe("API keys over HTTP", () => {
     expect((await send(server, "POST", path, {})).status).toBe(200);
   });
 
+  // holds: key-rotation
   it("are rotated once by a repeated request with an Idempotency-Key", async () => {
     const made = await create({ name: "retried" });
     const rotate = async () => {

@@ -1,3 +1,5 @@
+// holds: api-models, engine-template, key-models
+
 import { claimId } from "@heddle/control/jobs/scheduling/replica-claims";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import OpenAI from "openai";

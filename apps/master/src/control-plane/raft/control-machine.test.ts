@@ -32,6 +32,7 @@ async function* all(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array, v
   yield* pieces;
 }
 
+// holds: state-snapshot-turns
 test("snapshot: has the state of its call, also when commands apply between its pieces", async () => {
   const machine = new ControlMachine();
   await create(machine, 1, KEYS);
@@ -51,6 +52,7 @@ test("snapshot: has the state of its call, also when commands apply between its 
   expect(restored.control.state.keys.size).toBe(KEYS);
 });
 
+// holds: state-snapshot-turns
 test("snapshot: of a state of any size, only one piece's records are copied at a time", async () => {
   const records = 20_000;
   const machine = new ControlMachine();

@@ -1,3 +1,5 @@
+// holds: sec-readyz
+
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
@@ -46,6 +48,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     await expectEqualStates();
   });
 
+  // holds: masters-quorum-lost
   it("refuse changes with 503 while there is no majority, and still answer stale reads", async () => {
     await group.createKey("master-1", "kept");
     await seesKey("master-3", "kept");
@@ -76,6 +79,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     expect(await group.keyNames("master-3")).not.toContain("lost");
   });
 
+  // holds: consensus-blocked-thread
   it("keep their leader while its main thread is blocked", async () => {
     // A machine that stands still for a second ends a term too: one try of five may see that.
     await atLeastFourOfFive(async () => {
@@ -88,6 +92,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     });
   });
 
+  // holds: masters-restart
   it("have their state after all of them were killed", async () => {
     await group.createKey("master-2", "outlives all");
     await Promise.all(group.names.map((name) => group.end(name, "SIGKILL")));
@@ -95,6 +100,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     for (const name of group.names) await seesKey(name, "outlives all");
   });
 
+  // holds: masters-wiped-disk
   it("take a master back whose disk was wiped, under a new id and by a snapshot", async () => {
     for (let i = 0; i < 60; i++) await group.createKey("master-1", `key ${i}`);
     const leader = await group.leader();
@@ -113,6 +119,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     await expectEqualStates();
   });
 
+  // holds: raft-transfer
   it("hand leadership over when asked, and remove a master", async () => {
     const leader = await group.leader();
     const next = group.names.find((name) => name !== leader) as string;
@@ -143,6 +150,7 @@ describe("three masters", { timeout: 180_000 }, () => {
 describe("one master", { timeout: 120_000 }, () => {
   afterEach(() => group.close());
 
+  // holds: masters-restart
   it("has its state after a kill, and its snapshot", async () => {
     group = new MasterGroup(1, ["--snapshot-entries", "10"]);
     await group.startAll();
@@ -156,6 +164,7 @@ describe("one master", { timeout: 120_000 }, () => {
     expect(after.snapshot_index).toBeGreaterThan(10);
   });
 
+  // holds: masters-grow
   it("becomes one of three as others join it, each with a copy of its state", async () => {
     group = new MasterGroup(1);
     await group.startAll();

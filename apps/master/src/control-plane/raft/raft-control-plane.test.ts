@@ -1,3 +1,5 @@
+// holds: ops-reachable, sec-join-token, sec-master-join
+
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -99,6 +101,7 @@ const keyOf = (id: string): ApiKeyRecord => ({
 });
 const create = (id: string) => ({ type: "key.create" as const, atMs: Date.now(), key: keyOf(id) });
 
+// holds: state-exactly-once
 test("idempotency: a request of a session is applied once, whichever master it reaches", async () => {
   const [first, second, third] = await openGroup(3);
   if (!first || !second || !third) throw new Error("three were to start");
@@ -189,6 +192,7 @@ test("join: a join token of its name admits a master once, the cluster token doe
   expect(await only.plane.propose(create("aaaaaaaa"))).toEqual({ ok: true });
 });
 
+// holds: masters-duplicate-name
 test("join: a second master of a name in use is refused, and the first keeps running", async () => {
   const group = await openGroup(3);
   const members = () => group.map(({ plane }) => plane.status().members.map(({ id }) => id));
@@ -226,6 +230,7 @@ test("join: a second master of a name in use is refused, and the first keeps run
   }, "its successor is let in");
 });
 
+// holds: masters-lost-answer
 test("join: an admitted master that lost the answer asks again, and starts no own log", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");
@@ -257,6 +262,7 @@ test("join: an admitted master that lost the answer asks again, and starts no ow
   expect(beginning?.members.map(({ name }) => name)).toEqual(["m1"]);
 });
 
+// holds: state-diverged
 test("state hash: a master whose state diverged from the others' ends", async () => {
   const [first, second, third] = await openGroup(3);
   if (!first || !second || !third) throw new Error("three were to start");
@@ -296,6 +302,7 @@ test("formation: a master joins a group although another has a different list of
   await expect(lost).rejects.toMatchObject({ code: "cancelled" });
 });
 
+// holds: wal-other-cluster, masters-wiped-disk
 test("data directory: another master's, and one whose log is gone, are refused", async () => {
   const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const server = await bind();

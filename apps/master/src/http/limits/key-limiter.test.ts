@@ -1,3 +1,5 @@
+// holds: key-limits-masters
+
 import { RateLimiter, RateReservation } from "@heddle/auth/rate-limiter";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

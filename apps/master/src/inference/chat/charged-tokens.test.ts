@@ -1,3 +1,5 @@
+// holds: usage-ledger
+
 import { RateLimiter, RateReservation } from "@heddle/auth/rate-limiter";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent } from "@heddle/contracts/engine";

@@ -1,3 +1,5 @@
+// holds: api-parameters, api-metadata-priority
+
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";

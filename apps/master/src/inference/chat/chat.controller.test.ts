@@ -1,3 +1,5 @@
+// holds: api-chat
+
 import { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
 import OpenAI from "openai";
@@ -213,6 +215,7 @@ describe("chat: a client that disconnects", () => {
 });
 
 describe("chat: a client that does not read", () => {
+  // holds: api-back-pressure
   it("blocks its own call instead of filling the master's memory", async () => {
     const before = server.dispatch.generatedTokens;
     const abort = new AbortController();
@@ -232,6 +235,7 @@ describe("chat: a client that does not read", () => {
     await eventually(() => server.dispatch.running === 0);
   });
 
+  // holds: api-back-pressure
   it("is cut with request_timeout after the stall limit, and is accounted", async () => {
     const strict = await startTestMaster({ stallMs: 100 });
     const body = { ...hello, stream: true, max_tokens: 100_000, logprobs: true, top_logprobs: 20 };
@@ -243,6 +247,7 @@ describe("chat: a client that does not read", () => {
   });
 });
 
+// holds: api-heartbeats
 describe("chat: a stream that waits long for its first event", () => {
   /** A stream that has sent a heartbeat and still waits; `start` lets its call begin. */
   async function waiting() {
@@ -295,6 +300,7 @@ describe("chat: a stream that waits long for its first event", () => {
   });
 });
 
+// holds: api-reasoning
 describe("chat: reasoning", () => {
   const question = "<think> step step </think> the answer";
   const asked = {

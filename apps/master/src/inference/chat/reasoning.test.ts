@@ -1,3 +1,5 @@
+// holds: api-reasoning
+
 import type { ReasoningStyle } from "@heddle/contracts/engine";
 import { describe, expect, it } from "vitest";
 import { ReasoningSplitter } from "./reasoning.ts";

@@ -1,3 +1,5 @@
+// holds: api-disconnect, api-wait-deadline, api-retry, ops-node-join
+
 import { eventually } from "@heddle/base/testing/eventually";
 import type { GenerateRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -170,6 +172,7 @@ describe("limits", () => {
     expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 3_000 } });
   });
 
+  // holds: api-fairness
   test("an unread answer holds no slot once the engine has finished it", async () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
     const unread = await cluster.start("m", "@tokens=3000");
@@ -178,6 +181,7 @@ describe("limits", () => {
     expect(deltaText(await collect(unread.events))).toBe(scriptedText(3_000));
   });
 
+  // holds: api-fairness
   test("fairness: one key's calls block no other, in engine and queue", async () => {
     await start({ workers: 1, maxSequences: 4, maxQueued: 64, master: { maxQueued: 3 } });
     const controller = new AbortController();
@@ -253,6 +257,7 @@ describe("failures", () => {
     }, "the restart is reported");
   });
 
+  // holds: engine-restart-wait
   test("a call on the only engine's crash waits for its restart, within a limit", async () => {
     await start({ workers: 1 });
     const stuck = cluster.start("m", "@hang").catch((error: unknown) => error);
@@ -344,6 +349,7 @@ describe("placement", () => {
   });
 });
 
+// holds: api-prefix-routing
 test("prefix routing: finds more cached tokens than round-robin on shared prompts", async () => {
   await start({ workers: 2, maxSequences: 8 });
   const system = (group: number) => `You are assistant number ${group}. `.repeat(20);

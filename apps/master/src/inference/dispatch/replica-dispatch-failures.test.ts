@@ -1,3 +1,5 @@
+// holds: api-wait-cause
+
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   DONE,
@@ -102,6 +104,7 @@ test("dispatch: a failure on the only engine is final once the engine is known t
   expect(replica.deadlines).toHaveLength(1);
 });
 
+// holds: api-retry
 test("dispatch: a call whose worker was lost goes to the same process again", async () => {
   const replica = Object.assign(new ScriptedReplica("a"), { reports: 500 });
   replica.answers = [[failed("worker_lost")], [STARTED, DONE]];

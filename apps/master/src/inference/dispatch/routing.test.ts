@@ -1,3 +1,5 @@
+// holds: api-routing-cost
+
 import { seededRandom } from "@heddle/base/random";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -82,6 +84,7 @@ describe("replica choice", () => {
     expect(roomFor({ ...full, maxQueued: 0 }, 1)).toBeUndefined();
   });
 
+  // holds: api-fairness
   test("gives a key half a batch where another key has all slots", () => {
     const roomFor = (used: number, own: number, maxQueued = 64) => {
       const full = { ...replica("a", used), calls: used, maxQueued, usedBy: () => own };

@@ -1,3 +1,5 @@
+// holds: engine-drain
+
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { collect, TestCluster } from "../../../test/test-cluster.ts";

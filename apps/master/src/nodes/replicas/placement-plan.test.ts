@@ -1,3 +1,5 @@
+// holds: engine-memory-claim
+
 import type { ReplicaPhase } from "@heddle/contracts/engine";
 import type { DeploymentRecord } from "@heddle/control/state";
 import fc from "fast-check";

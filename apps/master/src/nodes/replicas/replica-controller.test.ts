@@ -1,3 +1,5 @@
+// holds: life-leader-knowledge
+
 import type { ReplicaPhase } from "@heddle/contracts/engine";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import { expect, test } from "vitest";

@@ -1,3 +1,5 @@
+// holds: ops-restore-incarnation
+
 import { nextClusterId } from "@heddle/base/cluster-id";
 import { expect, test } from "vitest";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";

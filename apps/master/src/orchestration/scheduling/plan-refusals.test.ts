@@ -1,3 +1,5 @@
+// holds: sched-plan-refusals
+
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterEach, expect, test, vi } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";

@@ -1,3 +1,5 @@
+// holds: bound-plan-parts
+
 import type { ControlCommand } from "@heddle/control/command";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";

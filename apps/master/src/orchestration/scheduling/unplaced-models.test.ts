@@ -1,3 +1,5 @@
+// holds: sched-hand-placed
+
 import type { NodeOffer } from "@heddle/control/jobs/records/records";
 import { modelOnDevice, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { createLogger } from "@heddle/observability/logger";

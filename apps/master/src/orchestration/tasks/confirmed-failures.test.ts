@@ -1,3 +1,5 @@
+// holds: life-root-cause
+
 import { PlannedCluster } from "@heddle/control/jobs/testing/planned-cluster";
 import { jobId } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";

@@ -1,3 +1,5 @@
+// holds: life-progress, life-progress-clock
+
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { expect, test } from "vitest";
 import { viewProgress } from "../../api/jobs/progress-view.ts";

@@ -1,3 +1,5 @@
+// holds: bound-leader-steps
+
 import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records/records";
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { beforeEach, expect, test } from "vitest";

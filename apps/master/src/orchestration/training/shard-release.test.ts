@@ -1,3 +1,5 @@
+// holds: life-leader-knowledge
+
 import type { sendUnaryData } from "@grpc/grpc-js";
 import type { ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
 import type { JobRecord } from "@heddle/control/jobs/records/records";

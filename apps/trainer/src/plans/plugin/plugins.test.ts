@@ -1,3 +1,5 @@
+// holds: train-plugins
+
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,3 +1,5 @@
+// holds: train-bars
+
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
 import { kernelMemory, loadKernels } from "@heddle/kernels/kernels";

@@ -1,3 +1,5 @@
+// holds: life-checkpoints-kept
+
 import { existsSync, readdirSync } from "node:fs";
 import { mkdir, mkdtemp, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,3 +1,5 @@
+// holds: task-links
+
 import { execFileSync } from "node:child_process";
 import {
   existsSync,

@@ -1,3 +1,5 @@
+// holds: task-container
+
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import {

@@ -1,3 +1,5 @@
+// holds: task-exit-reason, train-corrupt
+
 import { expect, test } from "vitest";
 import { exitReason } from "./exit-reason.ts";
 

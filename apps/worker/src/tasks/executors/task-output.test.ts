@@ -1,3 +1,5 @@
+// holds: task-exit-reason, logs-streams
+
 import {
   closeSync,
   constants,

@@ -1,3 +1,5 @@
+// holds: ops-restore-incarnation, task-lease, task-lease-guard
+
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,3 +1,5 @@
+// holds: life-mass-silence, task-lease
+
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Lease } from "./lease.ts";

@@ -1,3 +1,5 @@
+// holds: task-stop
+
 import { chownSync, readdirSync, readFileSync } from "node:fs";
 import { until } from "@heddle/base/testing/until";
 import { expect, type TestContext, test, vi } from "vitest";

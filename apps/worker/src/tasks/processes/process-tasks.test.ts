@@ -1,3 +1,6 @@
+// holds: life-sigstop, task-process, task-lease, task-lease-guard, task-fencing, task-stop
+// holds: task-adopt, task-bounds, task-launch-error, task-simulated-gpu, task-links
+
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {

@@ -1,3 +1,6 @@
+// holds: task-socket-first, train-unknown, train-lost-node, train-executor, train-cuda-missing
+// holds: sec-trainer-environment
+
 import { createHash, randomBytes } from "node:crypto";
 import { chownSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

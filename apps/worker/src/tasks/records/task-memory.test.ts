@@ -1,3 +1,5 @@
+// holds: task-bounds
+
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,3 +1,5 @@
+// holds: life-end-once
+
 import { expect, test } from "vitest";
 import { emptyState } from "../../apply.ts";
 import { NEWEST_VERSION } from "../../cluster-version.ts";

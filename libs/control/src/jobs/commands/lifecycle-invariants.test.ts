@@ -1,3 +1,5 @@
+// holds: life-invariants, life-drain-lost-node, sched-gang, sched-stale-plan, ps-placement
+
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import { NEWEST_VERSION } from "../../cluster-version.ts";

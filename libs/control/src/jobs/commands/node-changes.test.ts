@@ -29,6 +29,7 @@ function bothLeave(cluster: PlannedCluster) {
   }
 }
 
+// holds: life-drain-lost-node
 test("drain: one ordered while the node was lost starts at its return, time reduced", () => {
   const cluster = recoveringGang();
   const byMs = cluster.atMs + 20_000;
@@ -54,6 +55,7 @@ test("drain: one cancelled while the node was lost evicts nothing", () => {
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1 });
 });
 
+// holds: life-recovering-drain
 test("drain: a recovering job has its grace period for a checkpoint", () => {
   const cluster = recoveringGang();
   cluster.do({ type: "job.request", jobId: jobId(1), request: "suspend" });
@@ -64,6 +66,7 @@ test("drain: a recovering job has its grace period for a checkpoint", () => {
   expect(cluster.job(1)).toMatchObject({ state: "suspended", liveTasks: 2 });
 });
 
+// holds: life-sick-device
 test("devices: a fault report that reaches the log after a newer recovery is ignored", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });

@@ -1,3 +1,5 @@
+// holds: ps-placement
+
 import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import { schedule } from "@heddle/scheduler/schedule";
 import { beforeEach, expect, test } from "vitest";
@@ -325,6 +327,7 @@ function replace(ranks: readonly number[]) {
   expect(job(1).state).toBe("running");
 }
 
+// holds: train-crash-loop
 test("crash loop: a rank that crashes early three times fails the job", () => {
   runThree({ retry_limit: 1 });
   for (let crash = 1; crash <= 2; crash++) {

@@ -1,3 +1,5 @@
+// holds: sched-stale-plan
+
 import { schedule } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
 import { ReplicatedControl } from "../../replicated-control.ts";
@@ -27,6 +29,7 @@ function contended() {
   return cluster;
 }
 
+// holds: life-preemption-reason
 test("preemption: none for a job that no longer waits, and the reply says so", () => {
   for (const request of ["cancel", "suspend"]) {
     const cluster = contended();
@@ -63,6 +66,7 @@ test("time limit: applies to the running attempt, not to the one that the plan s
   expect(cluster.job(1)).toMatchObject({ failure: { reason: "DeadlineExceeded" } });
 });
 
+// holds: life-suspend-admission
 test("suspend: a job suspended before admission is admitted after its resume", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -98,6 +102,7 @@ function inLine() {
   return cluster;
 }
 
+// holds: sched-reservations
 test("reservations: the next plan and a restored master keep them until the start", async () => {
   const cluster = inLine();
   const held = () => [3, 4, 5].map((n) => cluster.job(n).placeInLine);
@@ -171,6 +176,7 @@ test("reservations: a job whose start a stale plan refuses keeps its rank", () =
   expect(cluster.job(3)).not.toHaveProperty("placeInLine");
 });
 
+// holds: sched-apply-conditions
 test("start: refused while dependencies have not succeeded", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -188,6 +194,7 @@ test("start: refused while dependencies have not succeeded", () => {
   expect(cluster.job(2)).toMatchObject({ state: "scheduled", attempt: 1 });
 });
 
+// holds: sched-apply-conditions
 test("start: refused before the backoff of a failed job ends", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -209,6 +216,7 @@ test("start: refused before the backoff of a failed job ends", () => {
   expect(cluster.job(1)).toMatchObject({ state: "scheduled", attempt: 5 });
 });
 
+// holds: sched-exact
 test("start: refused on a named device of which a thousandth is in use", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 2 });
@@ -228,6 +236,7 @@ test("start: refused on a named device of which a thousandth is in use", () => {
   expect(startOn(0, jobId(2))).toEqual({ ok: true });
 });
 
+// holds: sched-priorities
 test("preemption: a job that is not preemptible stays, whatever its state", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });

@@ -1,3 +1,5 @@
+// holds: life-progress-clock, life-other-attempt, life-leader-knowledge
+
 import { expect, test } from "vitest";
 import { HARDENED } from "../../cluster-version.ts";
 import { ReplicatedControl } from "../../replicated-control.ts";

@@ -1,3 +1,5 @@
+// holds: life-transitions
+
 import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/api/jobs";
 import { describe, expect, it, test } from "vitest";
 import { NEWEST_VERSION } from "../../cluster-version.ts";
@@ -135,6 +137,7 @@ test("failure: a running job has none; its counters keep the past ones", () => {
   expect(running).toMatchObject({ state: "running", losses: 1, failure: undefined });
 });
 
+// holds: life-losses
 test("losses: nodes, devices and preemptions use no retry; 100 fail the job", () => {
   for (const event of [lost(false), failed("GpuFault"), failed("NodeLost")]) {
     const [after] = transition(job("running"), event, NOW);
@@ -143,6 +146,7 @@ test("losses: nodes, devices and preemptions use no retry; 100 fail the job", ()
   expect(walk(job("running", { losses: MAX_LOSSES }), lost(true))).toEqual(["failed"]);
 });
 
+// holds: life-limits
 test("retries: the backoff doubles, and the last cause is kept at the limit", () => {
   const notBefore = (failures: number) =>
     transition(job("running", { failures }), failed("Hang", 20), NOW)[0]?.notBeforeMs;

@@ -1,3 +1,5 @@
+// holds: train-unknown
+
 import { expect, test } from "vitest";
 import { jobSpec, nodeOffer } from "../testing/specs.ts";
 import { offerFaults } from "./offer-faults.ts";

@@ -1,3 +1,5 @@
+// holds: life-root-cause
+
 import { describe, expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId } from "../testing/specs.ts";

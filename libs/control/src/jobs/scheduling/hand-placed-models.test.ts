@@ -1,3 +1,5 @@
+// holds: sched-hand-placed
+
 import { describe, expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, modelOnDevice, scheduledModel } from "../testing/specs.ts";

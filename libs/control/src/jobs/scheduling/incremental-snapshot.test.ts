@@ -1,3 +1,5 @@
+// holds: sched-incremental
+
 import { seededRandom } from "@heddle/base/random";
 import { type SchedulingSnapshot, snapshotFrom } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { decide } from "@heddle/scheduler/schedule";

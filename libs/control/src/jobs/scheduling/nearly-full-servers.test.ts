@@ -1,3 +1,5 @@
+// holds: sched-shards-plan
+
 import { type Random, seededRandom } from "@heddle/base/random";
 import type { Plan } from "@heddle/scheduler/model";
 import { schedule } from "@heddle/scheduler/schedule";

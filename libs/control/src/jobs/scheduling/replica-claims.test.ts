@@ -1,3 +1,5 @@
+// holds: sched-serving-quota
+
 import { expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, scheduledModel } from "../testing/specs.ts";
@@ -121,6 +123,7 @@ function servingReplica() {
   return { cluster, nodeId, other: nodeId === "a" ? "b" : "a", wanted, state };
 }
 
+// holds: engine-drain-replacement
 test("replica claims: one leaves a draining node once another serves; the drain ends", () => {
   const { cluster, nodeId, other, wanted, state } = servingReplica();
   cluster.do({ type: "node.drain", nodeId, byMs: cluster.atMs + 600_000 });
@@ -135,6 +138,7 @@ test("replica claims: one leaves a draining node once another serves; the drain 
   expect(state()).toBe("drained");
 });
 
+// holds: engine-drain-replacement
 test("replica claims: a draining node's last one goes at the deadline, at once if down", () => {
   const { cluster, nodeId, other, wanted, state } = servingReplica();
   cluster.do({ type: "node.quarantine", nodeId: other, device: 0, why: "Xid 79" });
@@ -198,6 +202,7 @@ test("replicas and jobs share one quota: neither passes it with the other", () =
   ]);
 });
 
+// holds: sched-stale-plan
 test("replica claims: apply refuses starts beyond later limits, and says why", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 4 });

@@ -1,3 +1,5 @@
+// holds: sched-ledger
+
 import { seededRandom } from "@heddle/base/random";
 import { snapshotFrom } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { expect, test } from "vitest";

@@ -26,6 +26,7 @@ test("scheduling input: one plan admits and starts an accepted job, which then r
   expect(snapshot.running).toMatchObject([{ id: jobId(1), tasks: 1, evicting: undefined }]);
 });
 
+// holds: sched-shared-storage
 test("scheduling input: shared storage goes in queue order; others see what is missing", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -43,6 +44,7 @@ test("scheduling input: shared storage goes in queue order; others see what is m
   ]);
 });
 
+// holds: sched-shared-storage
 test.each([
   ["a dependency", { dependencies: [jobId(9)] }],
   ["its project's quota", { project: "p", resources: { gpu_count: 1, shared_storage_gb: 8 } }],
@@ -57,6 +59,7 @@ test.each([
   expect(cluster.job(2).state).toBe("scheduled");
 });
 
+// holds: sched-shared-storage
 test("scheduling input: apply refuses a start without enough shared storage left", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -98,6 +101,7 @@ test("scheduling input: replicas take the devices that they hold, and count as s
   expect(cluster.job(1).state).toBe("pending");
 });
 
+// holds: life-tolerance
 test("scheduling input: a tolerated lost task restarts in its attempt once fenced", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
@@ -128,6 +132,7 @@ test("scheduling input: a tolerated lost task restarts in its attempt once fence
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1, liveTasks: 2 });
 });
 
+// holds: jobs-gpu-hours-outage
 test("scheduling input: without a master, usage counts at most the time of the leases", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -151,6 +156,7 @@ test("scheduling input: without a master, usage counts at most the time of the l
   expect(used().usedGpuHours - before.usedGpuHours).toBeLessThan(0.5);
 });
 
+// holds: jobs-gpu-hours
 test("scheduling input: a project's GPU-hours are what its tasks held until now", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
@@ -166,6 +172,7 @@ test("scheduling input: a project's GPU-hours are what its tasks held until now"
   expect(cluster.control.state.projects.get("p")!.usage.heldGpuMilli).toBe(0);
 });
 
+// holds: life-drain
 test("scheduling input: a drain checkpoints the jobs of its node, and no others", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });

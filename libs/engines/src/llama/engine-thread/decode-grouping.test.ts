@@ -1,3 +1,5 @@
+// holds: engine-batching
+
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { DecodeGrouping } from "./decode-grouping.ts";

@@ -1,3 +1,5 @@
+// holds: engine-batching
+
 import { describe, expect, it } from "vitest";
 import { type Sequence, TokenList } from "../kv-cache/sequence.ts";
 import { planPrefill } from "./prefill-plan.ts";

@@ -1,3 +1,5 @@
+// holds: engine-batching
+
 import { describe, expect, it } from "vitest";
 import { SequenceQueue } from "./sequence-queue.ts";
 

@@ -1,3 +1,5 @@
+// holds: engine-batching
+
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { UnifiedCells } from "../testing/test-unified-cells.ts";

@@ -1,3 +1,5 @@
+// holds: engine-batching
+
 import { describe, expect, it } from "vitest";
 import { checkKvCache, type NativeCells, testSequence } from "../testing/test-kv-cache.ts";
 import type { Sequence } from "./sequence.ts";

@@ -1,3 +1,5 @@
+// holds: engine-batching
+
 import { describe, expect, it } from "vitest";
 import { checkKvCache, testSequence } from "../testing/test-kv-cache.ts";
 import { UnifiedCells } from "../testing/test-unified-cells.ts";

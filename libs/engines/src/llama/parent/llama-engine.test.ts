@@ -1,3 +1,5 @@
+// holds: api-samplers
+
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -228,6 +230,7 @@ describe("the llama engine on a tiny model", () => {
     expect(answer.error?.message).toMatch(/4096 tokens.*4096 tokens/);
   });
 
+  // holds: api-long-prompt
   it("refuses a text before tokenizing it where any tokens of it would be too many", async () => {
     const text = "x".repeat(4_000_000);
     const blanks = " \n".repeat(2_000_000);
@@ -260,6 +263,7 @@ describe("the llama engine on a tiny model", () => {
     expect(zero.error).toMatchObject({ code: "invalid_value", param: "max_tokens" });
   });
 
+  // holds: api-long-prompt-others
   it("tokenizes a long text without stopping the stream of others", async () => {
     let deltas = 0;
     const other = session.submit(
@@ -302,6 +306,7 @@ describe("the llama engine on a tiny model", () => {
   });
 });
 
+// holds: engine-bad-file
 describe("a model file that says something else", () => {
   let directory: string;
   beforeAll(async () => {
@@ -344,6 +349,7 @@ describe("a model file that says something else", () => {
     });
   });
 
+  // holds: engine-nan
   it("of its weights, no numbers, fails its requests in place of empty answers", async () => {
     // The output matrix comes last, and has fewer bytes: no score is a number then.
     const path = await patched((bytes) => bytes.fill(0xff, bytes.length - 100_000));
@@ -367,6 +373,7 @@ describe("a model file that says something else", () => {
     await session.close();
   });
 
+  // holds: api-long-prompt-others
   it("of how it cuts text into words survives a run of 100,000 letters", async () => {
     // As BLOOM is cut, by patterns that call themselves for each character; the name is as long.
     const path = await patched((bytes) => {

@@ -1,3 +1,5 @@
+// holds: api-cached-tokens, engine-batching
+
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
@@ -216,6 +218,7 @@ describe("many requests at once", () => {
     },
   );
 
+  // holds: api-fairness
   it.each([
     ["slots", { maxSequences: 4 }, 300, 40],
     // Three of these prompts leave too few cells for one of the short requests, and slots enough.
@@ -304,6 +307,7 @@ describe("many requests at once", () => {
 });
 
 describe("the engine's process", () => {
+  // holds: engine-killed
   it("fails its requests with engine_failed when it is killed, and comes back", async () => {
     await withSession({}, async (session) => {
       const prompt = promptOf(1, 30);

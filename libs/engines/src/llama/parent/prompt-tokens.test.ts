@@ -1,3 +1,5 @@
+// holds: api-control-tokens
+
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -107,6 +109,7 @@ describe.each([
   });
 });
 
+// holds: api-long-prompt-others
 describe("a long text", () => {
   it("has the same tokens in pieces as in one", () => {
     const piece = fc.constantFrom(

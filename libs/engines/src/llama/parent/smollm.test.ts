@@ -1,3 +1,5 @@
+// holds: start-first-answer
+
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { catalogOf, FIRST_QUESTION } from "@heddle/contracts/catalog";

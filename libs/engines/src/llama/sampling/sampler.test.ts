@@ -1,3 +1,5 @@
+// holds: api-samplers, api-top-p
+
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { Sampler, type SamplerOptions, samplerScratch } from "./sampler.ts";

@@ -1,3 +1,5 @@
+// holds: api-long-prompt
+
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { PromptBound } from "./prompt-bound.ts";

@@ -1,3 +1,5 @@
+// holds: api-long-prompt-others
+
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import type { TextCuts } from "../protocol/thread-messages.ts";
