@@ -33,9 +33,10 @@ import { LastUsed } from "./http/last-used.ts";
 import { KeyLimiter } from "./http/limits/key-limiter.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
-import { ChatCompletions, type ChatCompletionsParts } from "./inference/chat/chat-completions.ts";
+import { ChatCompletions } from "./inference/chat/chat-completions.ts";
 import type { InferenceDispatch } from "./inference/dispatch/inference-port.ts";
 import { InFlight } from "./inference/in-flight.ts";
+import { InferenceCalls, type InferenceParts } from "./inference/inference-calls.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { exposeClusterMetrics } from "./metrics/cluster-gauges.ts";
 import { ClusterMetrics } from "./metrics/cluster-metrics.ts";
@@ -125,7 +126,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const models = new ModelCatalog(options.control, options.directory, waitsFor);
   const limits = limitsFor(options);
   const metrics = inferenceMetrics(options, report, views);
-  const chat = chatFor(options, { limits, metrics, models, inFlight });
+  const calls = callsFor(options, { limits, metrics, models, inFlight });
   const onLimited: OnLimited = (permission, { code }) => {
     if (permission === "inference:create") metrics.failed("", code);
   };
@@ -139,7 +140,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
       { provide: MetricsText, useValue: new MetricsText(options.registry, views) },
       { provide: StepQueue, useValue: views },
       { provide: ModelCatalog, useValue: models },
-      { provide: ChatCompletions, useValue: chat },
+      { provide: ChatCompletions, useValue: new ChatCompletions(calls) },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
@@ -207,14 +208,14 @@ function limitsFor({ control }: MasterOptions): KeyLimiter {
   return new KeyLimiter({ limiter, now, group: group && (() => group.status()) });
 }
 
-function chatFor(
+function callsFor(
   options: MasterOptions,
-  parts: Pick<ChatCompletionsParts, "limits" | "models" | "inFlight"> & {
+  parts: Pick<InferenceParts, "limits" | "models" | "inFlight"> & {
     readonly metrics: InferenceMetrics;
   },
-): ChatCompletions {
+): InferenceCalls {
   const { metrics, ...rest } = parts;
-  return new ChatCompletions({
+  return new InferenceCalls({
     ...rest,
     accounting: new Accounting(metrics, options.usageSink),
     dispatch: options.dispatch,

@@ -13,6 +13,8 @@ export interface CallParts {
   readonly accounting: Accounting;
   readonly endUser: string | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
+  /** Requests to engines that the call is split into. */
+  readonly engineRequests: number;
   /** Output tokens reserved over all choices. */
   readonly reservedOutputTokens: number;
 }
@@ -43,7 +45,8 @@ export class AdmittedCall {
   #usage: Usage | undefined;
   #finishReasons: string[] = [];
   #node: string | undefined;
-  #hasStarted = false;
+  /** Requests that an engine has begun. */
+  #begun = 0;
   #closed = false;
 
   constructor(parts: CallParts) {
@@ -75,13 +78,7 @@ export class AdmittedCall {
   observe(event: EngineEvent): void {
     switch (event.type) {
       case "started":
-        this.#hasStarted = true;
-        this.#instruments.waiting.dec();
-        this.#instruments.running.inc();
-        this.#promptTokens = event.promptTokens;
-        this.#cachedTokens = event.cachedTokens;
-        this.#queuedMs = event.queuedMs;
-        this.#parts.reservation.correct(event.promptTokens + this.#parts.reservedOutputTokens);
+        this.#onStarted(event);
         return;
       case "delta":
         this.#completionTokens += event.tokens;
@@ -91,12 +88,24 @@ export class AdmittedCall {
         this.#finishReasons.push(event.reason);
         return;
       case "done":
-        this.#usage = event.usage;
+        this.#usage = sum(this.#usage, event.usage);
         return;
       case "failed":
-        this.#usage = event.error.usage;
+        this.#usage = sum(this.#usage, event.error.usage);
         throw this.#located(event.error.code, event.error.message, event.error.param);
     }
+  }
+
+  #onStarted(event: EngineEvent & { readonly type: "started" }): void {
+    if (++this.#begun === 1) {
+      this.#instruments.waiting.dec();
+      this.#instruments.running.inc();
+      this.#queuedMs = event.queuedMs;
+    }
+    this.#promptTokens += event.promptTokens;
+    this.#cachedTokens += event.cachedTokens;
+    if (this.#begun < this.#parts.engineRequests) return;
+    this.#parts.reservation.correct(this.#promptTokens + this.#parts.reservedOutputTokens);
   }
 
   /** The engine's count if it sent one, otherwise the tokens seen. */
@@ -116,7 +125,7 @@ export class AdmittedCall {
   close(error: AppError | undefined): void {
     if (this.#closed) return;
     this.#closed = true;
-    (this.#hasStarted ? this.#instruments.running : this.#instruments.waiting).dec();
+    (this.#begun > 0 ? this.#instruments.running : this.#instruments.waiting).dec();
     this.#observeGaps();
     this.#observeTimes();
     // Includes tokens that were not streamed, as the end token. What was seen counts, even if the
@@ -181,6 +190,16 @@ export class AdmittedCall {
   #located(code: AppError["code"], message: string, param: string | undefined): AppError {
     return new AppError(code, message, { param, node: this.#node, model: this.#parts.model.id });
   }
+}
+
+function sum(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
+  if (!one || !other) return one ?? other;
+  return {
+    promptTokens: one.promptTokens + other.promptTokens,
+    cachedTokens: one.cachedTokens + other.cachedTokens,
+    completionTokens: one.completionTokens + other.completionTokens,
+    reasoningTokens: one.reasoningTokens + other.reasoningTokens,
+  };
 }
 
 function atLeast(tokens: CallTokens, others: CallTokens | undefined): CallTokens {

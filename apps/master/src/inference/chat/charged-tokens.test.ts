@@ -26,6 +26,7 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
     isRegistered: () => true,
   });
   const call = new AdmittedCall({
+    engineRequests: 1,
     requestId: "r",
     key: { id: "k", limits } as unknown as ApiKeyRecord,
     model: { id: "m" } as ModelRecord,

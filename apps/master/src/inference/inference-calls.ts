@@ -1,0 +1,285 @@
+import type { ServerResponse } from "node:http";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { GenerateRequest } from "@heddle/contracts/engine";
+import type { ModelRecord } from "@heddle/control/state";
+import type { FastifyReply } from "fastify";
+import type { CallerRequest } from "../http/access.ts";
+import { envelopeBody } from "../http/error-reply.ts";
+import { EventStream } from "../http/event-stream.ts";
+import type { KeyLimiter } from "../http/limits/key-limiter.ts";
+import { rateLimitHeaders } from "../http/limits/rate-limit-headers.ts";
+import type { ModelCatalog } from "../models/model-catalog.ts";
+import type { Accounting } from "./accounting.ts";
+import { AdmittedCall } from "./call.ts";
+import type { InferenceAnswer, InferenceDispatch } from "./dispatch/inference-port.ts";
+import { type InFlight, shuttingDown } from "./in-flight.ts";
+
+/** Output tokens reserved per choice for a call without a limit. */
+const DEFAULT_OUTPUT_TOKENS = 4096;
+
+export interface InferenceParts {
+  readonly models: ModelCatalog;
+  readonly limits: KeyLimiter;
+  readonly accounting: Accounting;
+  readonly inFlight: InFlight;
+  readonly dispatch: InferenceDispatch;
+  /** The maximum duration of a call, its answer included. */
+  readonly deadlineMs: number;
+  /** Heartbeat interval of a silent stream; also the time after which a waiting one opens. */
+  readonly heartbeatMs: number;
+  /** How long a client may read nothing of its stream; default: the stream's own limit. */
+  readonly stallMs?: number | undefined;
+}
+
+/** What a parsed request asks for. */
+interface Wanted {
+  readonly model: ModelRecord;
+  /** Estimated before tokenization. */
+  readonly promptTokens: number;
+  /** Reserved over all choices. */
+  readonly outputTokens: number;
+  /** Requests to engines that the call is split into; 1 by default. */
+  readonly engineRequests?: number;
+  readonly endUser?: string | undefined;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+}
+
+/** A call whose key permits it. */
+export interface PermittedCall {
+  readonly model: ModelRecord;
+  readonly call: AdmittedCall;
+  /** The key's limits, for the answer. */
+  readonly headers: Record<string, string>;
+}
+
+/** The frame of every inference endpoint: limits, deadline, hang-ups, failures and accounting. */
+export class InferenceCalls {
+  readonly parts: InferenceParts;
+
+  constructor(parts: InferenceParts) {
+    this.parts = parts;
+  }
+
+  /**
+   * Answers a request: `prepare` parses and admits it, `run` answers and resolves with the failure
+   * of a started answer. Throws an AppError only before anything of the answer was sent.
+   */
+  async answer<Prepared extends PermittedCall>(
+    reply: FastifyReply,
+    prepare: () => Prepared,
+    run: (prepared: Prepared, signal: AbortSignal) => Promise<AppError | undefined>,
+  ): Promise<void> {
+    const abort = this.#enter();
+    try {
+      const prepared = prepare();
+      await this.#run(reply, prepared, abort, run);
+    } finally {
+      this.parts.inFlight.leave(abort);
+    }
+  }
+
+  /** Reserves the call's tokens. Throws `rate_limit_exceeded` where the key has too few left. */
+  admit(http: CallerRequest, reply: FastifyReply, wanted: Wanted): PermittedCall {
+    const { limits, accounting } = this.parts;
+    const { apiKey: key, reservation } = http;
+    if (!key || !reservation) throw new Error("no call gets here without a key");
+    const { model, promptTokens, outputTokens, engineRequests = 1 } = wanted;
+    try {
+      limits.reserve(reservation, key, promptTokens + outputTokens);
+    } catch (thrown) {
+      reply.headers(limits.headersOf(key));
+      accounting.metrics.failed(model.id, toAppError(thrown).code);
+      throw thrown;
+    }
+    const headers = rateLimitHeaders(reservation.view());
+    const call = new AdmittedCall({
+      requestId: http.id,
+      key,
+      model,
+      accounting,
+      reservation,
+      engineRequests,
+      metadata: wanted.metadata,
+      endUser: wanted.endUser,
+      reservedOutputTokens: outputTokens,
+    });
+    return { model, call, headers };
+  }
+
+  /** The model that the request names, if its key may use it. */
+  resolve(http: CallerRequest, id: string): ModelRecord {
+    if (!http.apiKey) throw new Error("no call gets here without a key");
+    return this.parts.models.resolve(id, http.apiKey);
+  }
+
+  /**
+   * The output limit of each choice. A key with a token limit gets one in any case, because an
+   * unlimited call could exceed its reservation.
+   */
+  boundOutput(
+    { apiKey }: CallerRequest,
+    asked: number | undefined,
+    promptTokens: number,
+    choices: number,
+  ): number | undefined {
+    if (!apiKey) throw new Error("no call gets here without a key");
+    const { tokensPerMinute } = this.parts.limits.limitsOf(apiKey);
+    if (asked !== undefined || tokensPerMinute === undefined) return asked;
+    const affordable = Math.floor((tokensPerMinute - promptTokens) / choices);
+    return Math.max(1, Math.min(DEFAULT_OUTPUT_TOKENS, affordable));
+  }
+
+  /** Sends a request to a replica; resolves when the replica has begun. */
+  async start(
+    http: CallerRequest,
+    { model, call }: PermittedCall,
+    { request, priority = 0 }: { readonly request: GenerateRequest; readonly priority?: number },
+    signal: AbortSignal,
+  ): Promise<InferenceAnswer> {
+    const { dispatch, deadlineMs } = this.parts;
+    const fairKey = http.apiKey?.id ?? "";
+    const { deployment } = model;
+    const answer = await dispatch.start(
+      { requestId: http.id, deployment, request, fairKey, deadlineMs, priority },
+      signal,
+    );
+    call.node = answer.node;
+    return answer;
+  }
+
+  /** Sends a whole answer. */
+  send(http: CallerRequest, reply: FastifyReply, permitted: PermittedCall, body: string): void {
+    reply.hijack();
+    reply.raw.writeHead(200, {
+      "content-type": "application/json; charset=utf-8",
+      "content-length": Buffer.byteLength(body),
+      ...headersOf(permitted, http.id),
+    });
+    reply.raw.end(body);
+  }
+
+  /**
+   * Streams an answer: `pump` writes its events and returns the last ones. Throws only before the
+   * head is sent. After that, as for a heartbeat during a long wait, a failure is an event, and
+   * `[DONE]` is omitted.
+   */
+  async stream(
+    http: CallerRequest,
+    reply: FastifyReply,
+    permitted: PermittedCall,
+    signal: AbortSignal,
+    pump: (stream: EventStream) => Promise<string>,
+  ): Promise<AppError | undefined> {
+    const stream = new EventStream(reply.raw, {
+      heartbeatMs: this.parts.heartbeatMs,
+      stallMs: this.parts.stallMs,
+      onOpen: () => {
+        reply.hijack();
+        return headersOf(permitted, http.id);
+      },
+    });
+    try {
+      stream.end(`${await pump(stream)}data: [DONE]\n\n`);
+      return undefined;
+    } catch (thrown) {
+      if (!stream.isOpen) {
+        stream.abandon();
+        throw thrown;
+      }
+      const failure = underId(permitted.model, this.#failureOf(thrown, signal));
+      stream.end(`event: error\ndata: ${envelopeBody(failure, http.id)}\n\n`);
+      // A client that does not read gets no error event; its pending data is dropped.
+      if (failure.code === "request_timeout") reply.raw.destroy();
+      return failure;
+    }
+  }
+
+  /** Checked before the body is parsed: a call refused here has no model yet. */
+  #enter(): AbortController {
+    try {
+      return this.parts.inFlight.enter();
+    } catch (thrown) {
+      this.parts.accounting.metrics.failed("", toAppError(thrown).code);
+      throw thrown;
+    }
+  }
+
+  async #run<Prepared extends PermittedCall>(
+    reply: FastifyReply,
+    prepared: Prepared,
+    abort: AbortController,
+    run: (prepared: Prepared, signal: AbortSignal) => Promise<AppError | undefined>,
+  ): Promise<void> {
+    const release = endWith(abort, reply.raw, this.parts.deadlineMs);
+    let failure: AppError | undefined;
+    try {
+      prepared.call.handedOver(reply.elapsedTime);
+      failure = await run(prepared, abort.signal);
+    } catch (thrown) {
+      failure = underId(prepared.model, this.#failureOf(thrown, abort.signal));
+      reply.headers(prepared.headers);
+      throw failure;
+    } finally {
+      release();
+      prepared.call.close(failure);
+    }
+  }
+
+  /** The reason for which this side ended the call takes precedence over its visible end. */
+  #failureOf(thrown: unknown, signal: AbortSignal): AppError {
+    if (signal.aborted) return toAppError(signal.reason);
+    const failure = toAppError(thrown);
+    // When a whole cluster stops, a worker lost during this master's shutdown is part of it.
+    const isShutdown = failure.code === "worker_lost" && this.parts.inFlight.closing;
+    return isShutdown ? shuttingDown() : failure;
+  }
+}
+
+/** What names the computer of an answer: the deployment, and whether it is a stand-in. */
+export function fingerprintOf(model: ModelRecord): string {
+  return model.standIn ? `${model.deployment} (stand-in)` : model.deployment;
+}
+
+/** Events that end without `done` or `failed` are a truncated answer, never a success. */
+export function cutShort(node: string): AppError {
+  return new AppError("worker_lost", "The worker was lost before the answer was finished.", {
+    node,
+  });
+}
+
+/** The headers of an answer; without the node if a stream opens before a worker accepts it. */
+function headersOf({ headers, call }: PermittedCall, requestId: string): Record<string, string> {
+  const node = call.node === undefined ? undefined : { "x-heddle-node": call.node };
+  return { ...headers, "x-request-id": requestId, ...node };
+}
+
+/**
+ * Aborts the call when its client disconnects or its time is over. Returns the function that stops
+ * watching.
+ */
+function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number): () => void {
+  const onClose = (): void => {
+    if (!raw.writableFinished) abort.abort(new AppError("cancelled", "The client hung up."));
+  };
+  const timer = setTimeout(() => {
+    const message = `The answer was not finished within ${deadlineMs} ms.`;
+    abort.abort(new AppError("deadline_exceeded", message));
+  }, deadlineMs);
+  raw.on("close", onClose);
+  if (raw.destroyed) onClose();
+  return () => {
+    clearTimeout(timer);
+    raw.off("close", onClose);
+  };
+}
+
+/** Dispatch knows deployments only; the caller knows the model id of its request. */
+function underId(model: ModelRecord, failure: AppError): AppError {
+  if (failure.model === undefined || failure.model === model.id) return failure;
+  const { code, param, retryAfterMs, node, cause } = failure;
+  const isSubject = failure.message.startsWith(`${failure.model} `);
+  const message = isSubject
+    ? `${model.id}${failure.message.slice(failure.model.length)}`
+    : failure.message;
+  return new AppError(code, message, { param, retryAfterMs, node, cause, model: model.id });
+}
