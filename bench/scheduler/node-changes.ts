@@ -5,6 +5,7 @@ import { IncrementalSnapshot } from "@heddle/control/jobs/scheduling/incremental
 import { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import type { NodeSnapshot } from "@heddle/scheduler/model";
+import { entryKey } from "@heddle/scheduler/plan-entry";
 import { decide } from "@heddle/scheduler/schedule";
 import { joinOf, submitOf } from "./control-commands.ts";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
@@ -92,7 +93,7 @@ class Cluster {
     for (let at = 0; at < JOBS; at++) this.apply(submitOf(at, syntheticJob(at, random)));
     const { starts } = decide(this.view());
     const rest = { unsatisfiable: [], preemptions: [], expired: [], acknowledgeMs: 1e9 };
-    const admitted = starts.map(({ jobId }) => jobId);
+    const admitted = starts.map(({ entry }) => entryKey(entry));
     const plan = { atMs: 1_000, basedOnIndex: 0, overcommitRatio: 1, admitted, starts };
     this.apply({ type: "plan.commit", ...plan, ...rest });
     for (let at = JOBS; at < JOBS + WAITING; at++) {

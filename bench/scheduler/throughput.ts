@@ -11,6 +11,7 @@ import {
 import { GangPlacer } from "@heddle/scheduler/placement/gang";
 import { Stranding } from "@heddle/scheduler/placement/stranding";
 import { countTargets, targetMix } from "@heddle/scheduler/placement/targets";
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { schedule } from "@heddle/scheduler/schedule";
 import { nodeSnapshot, policyRequest } from "./heddle-policy.ts";
 import type { TracePod } from "./trace.ts";
@@ -153,7 +154,7 @@ export function syntheticJob(i: number, random: Random): QueuedJob {
     models: [],
   };
   return {
-    id: `job-${i}`,
+    entry: jobEntry(`job-${i}`),
     project: `project-${i % 20}`,
     queue: "default",
     kind: "training",

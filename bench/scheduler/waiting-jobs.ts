@@ -1,6 +1,7 @@
 import { seededRandom } from "@heddle/base/random";
 import { type SchedulingSnapshot, snapshotFrom } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { DEFAULT_SETTINGS, type QueuedJob, type RunningJob } from "@heddle/scheduler/model";
+import { entryKey } from "@heddle/scheduler/plan-entry";
 import { decide } from "@heddle/scheduler/schedule";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
 
@@ -55,11 +56,19 @@ export function measureWaitingJobs(): WaitingCosts {
 }
 
 function started(standing: SchedulingSnapshot, jobs: readonly QueuedJob[]): RunningJob[] {
-  const byId = new Map(jobs.map((job) => [job.id, job]));
-  return decide(standing).starts.map(({ jobId, placements }, at) => {
-    const { shared: _, ...job } = byId.get(jobId)!;
+  const byId = new Map(jobs.map((job) => [entryKey(job.entry), job]));
+  return decide(standing).starts.map(({ entry, placements }, at) => {
+    const { shared: _, entry: __, ...job } = byId.get(entryKey(entry))!;
     const ends = { maxRuntimeMs: (1 + (at % 97)) * HOUR_MS };
-    return { ...job, ...ends, placements, startedAtMs: 0, checkpointedAtMs: 0, priority: -1 };
+    return {
+      id: entryKey(entry),
+      ...job,
+      ...ends,
+      placements,
+      startedAtMs: 0,
+      checkpointedAtMs: 0,
+      priority: -1,
+    };
   });
 }
 

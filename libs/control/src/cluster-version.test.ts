@@ -32,7 +32,7 @@ const STRANGERS = [
 
 const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
 
-const GOLDEN = [1, HARDENED];
+const GOLDEN = [1, HARDENED, SEALED];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {
   const logs = goldenLogs(version);
@@ -97,7 +97,7 @@ test("cluster version: a snapshot keeps it", async () => {
 test("cluster version: a log of an unknown version is refused before any change", () => {
   const control = new ReplicatedControl();
   const before = control.hash;
-  const text = /log from entry 7 on has the cluster version 4.*Start this master with the build/;
+  const text = /log from entry 7 on has the cluster version 5.*Start this master with the build/;
   expect(() => control.apply(raise(NEWEST_VERSION + 1), 7)).toThrow(text);
   expect([control.hash, control.commands, control.index]).toEqual([before, 0, 0]);
 });

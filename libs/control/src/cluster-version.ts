@@ -13,8 +13,10 @@ const FIRST_VERSION = 1;
 export const HARDENED = 2;
 /** The masters agree on a key that encrypts their logs and snapshots. */
 export const SEALED = 3;
+/** The log and the records name plan entries by a tagged union instead of a string. */
+export const PLAN_ENTRIES = 4;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = SEALED;
+export const NEWEST_VERSION = PLAN_ENTRIES;
 
 type Versioned = Pick<ControlState, "cluster">;
 

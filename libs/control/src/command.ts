@@ -1,5 +1,6 @@
 import type { ErrorCode } from "@heddle/base/errors";
 import type { JobsCommand } from "./jobs/records/commands.ts";
+import type { LoggedEntry } from "./jobs/records/logged-plan.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**
@@ -75,10 +76,7 @@ interface Made {
 }
 
 /** A start or preemption of a plan that was refused, and why. */
-export interface RefusedStart {
-  readonly jobId: string;
-  readonly why: string;
-}
+export type RefusedStart = LoggedEntry & { readonly why: string };
 
 export interface Refusal {
   readonly ok: false;

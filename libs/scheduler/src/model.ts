@@ -6,6 +6,8 @@
  * - Memory is in MiB, storage in GB.
  */
 
+import type { PlanEntry } from "./plan-entry.ts";
+
 /** Consumable amounts of a node besides its GPUs. */
 export interface NodeScalars {
   readonly cpuMilli: number;
@@ -107,7 +109,6 @@ export type QosLevel = "guaranteed" | "standard" | "best_effort";
 
 /** The common fields of queued and running jobs. */
 export interface JobTraits {
-  readonly id: string;
   readonly project: string;
   readonly queue: string;
   readonly kind: "training" | "serving";
@@ -121,6 +122,8 @@ export interface JobTraits {
 }
 
 export interface QueuedJob extends JobTraits {
+  /** At most once in the queue. */
+  readonly entry: PlanEntry;
   /** The cluster-wide resources of the whole gang; absent for none. */
   readonly shared?: SharedRequest | undefined;
   readonly submittedAtMs: number;
@@ -152,6 +155,8 @@ export interface TaskPlacement {
 }
 
 export interface RunningJob extends JobTraits {
+  /** Of the job, or unique to the replica. */
+  readonly id: string;
   /** The cluster-wide resources that the gang holds; absent for none. */
   readonly shared?: SharedAmounts | undefined;
   readonly placements: readonly TaskPlacement[];
@@ -162,7 +167,9 @@ export interface RunningJob extends JobTraits {
   /** The end that its progress predicts; only estimates use it, never a reservation. */
   readonly expectedEndMs?: number | undefined;
   /** Set during the checkpoint before an eviction. */
-  readonly evicting?: { readonly forJobId: string; readonly byMs: number } | undefined;
+  readonly evicting?:
+    | { readonly forEntry?: PlanEntry | undefined; readonly byMs: number }
+    | undefined;
 }
 
 /** Absent limits are unlimited. Serving and training count alike. */
@@ -285,7 +292,7 @@ export interface Blocker {
 }
 
 export interface GangStart {
-  readonly jobId: string;
+  readonly entry: PlanEntry;
   /** One entry a task. */
   readonly placements: readonly TaskPlacement[];
   /** True if a job ahead in the queue is still waiting. */
@@ -296,14 +303,14 @@ export interface GangStart {
 
 export interface Preemption {
   readonly victimId: string;
-  readonly forJobId: string;
+  readonly forEntry: PlanEntry;
   /** GPU-seconds of work since the victim's last checkpoint. */
   readonly lostGpuSeconds: number;
 }
 
 /** The job starts no later than this, unless nodes fail or a higher level arrives. */
 export interface Reservation {
-  readonly jobId: string;
+  readonly entry: PlanEntry;
   readonly startAtMs: number;
   readonly placements: readonly TaskPlacement[];
   /** Its cluster-wide resources. */
@@ -311,7 +318,7 @@ export interface Reservation {
 }
 
 export interface PendingJob {
-  readonly jobId: string;
+  readonly entry: PlanEntry;
   /** Never empty. */
   readonly blockers: readonly Blocker[];
   /** The reservations of the plan before its turn, which it must not delay. */
@@ -326,10 +333,10 @@ export interface Plan {
   /** In queue order; no two have places on the same node. */
   readonly reservations: readonly Reservation[];
   /**
-   * The jobs that keep their rank in the queue until they start, in order. They have a reservation,
-   * or are of the level of a later reservation that passes over them.
+   * The entries that keep their rank in the queue until they start, in order. They have a
+   * reservation, or are of the level of a later reservation that passes over them.
    */
-  readonly rankedJobs: readonly string[];
+  readonly ranked: readonly PlanEntry[];
   /** Running jobs past their bound: they fail with DeadlineExceeded. */
   readonly expired: readonly string[];
   readonly pending: readonly PendingJob[];

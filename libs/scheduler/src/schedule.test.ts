@@ -6,6 +6,7 @@ import { holdings } from "./cluster/fair-share.ts";
 import { levelOf, runtimeBoundMs } from "./cluster/precedence.ts";
 import type { SchedulingInput } from "./cycle/scheduling-cycle.ts";
 import type { NodeSnapshot, Plan, QueuedJob } from "./model.ts";
+import { entryKey, isSameEntry, jobEntry } from "./plan-entry.ts";
 import { schedule } from "./schedule.ts";
 import { advance } from "./testing/advance.ts";
 import { nodes, queues, strategies } from "./testing/arbitraries.ts";
@@ -22,7 +23,11 @@ const inputs: fc.Arbitrary<SchedulingInput> = fc
     const settings = { defaultStrategy, maxConcurrentJobs: 20 };
     const start = input({ nodes: cluster, projects }, first, { settings });
     const later = advance(start, schedule(start), HOUR_MS);
-    const renamed = second.map((job) => ({ ...job, id: `k${job.id}`, submittedAtMs: HOUR_MS }));
+    const renamed = second.map((job) => ({
+      ...job,
+      entry: jobEntry(`k${entryKey(job.entry)}`),
+      submittedAtMs: HOUR_MS,
+    }));
     return { ...later, queue: [...later.queue, ...renamed] };
   });
 
@@ -42,8 +47,8 @@ describe("schedule", () => {
     fc.assert(
       fc.property(inputs, (at) => {
         const plan = schedule(at);
-        const named = [...plan.starts, ...plan.pending].map(({ jobId }) => jobId).sort();
-        expect(named).toEqual(at.queue.map(({ id }) => id).sort());
+        const named = [...plan.starts, ...plan.pending].map(({ entry }) => entryKey(entry)).sort();
+        expect(named).toEqual(at.queue.map(({ entry }) => entryKey(entry)).sort());
         for (const { blockers } of plan.pending) expect(blockers.length).toBeGreaterThan(0);
       }),
       { numRuns: 200 },
@@ -55,8 +60,8 @@ describe("schedule", () => {
     fc.assert(
       fc.property(inputs, (at) => {
         const plan = schedule(at);
-        const ids = new Set(plan.starts.map(({ jobId }) => jobId));
-        const startedJobs = at.queue.filter(({ id }) => ids.has(id));
+        const ids = new Set(plan.starts.map(({ entry }) => entryKey(entry)));
+        const startedJobs = at.queue.filter(({ entry }) => ids.has(entryKey(entry)));
         const jobs = [...at.snapshot.running, ...startedJobs];
         expect(jobs.filter(({ kind }) => kind === "training").length).toBeLessThanOrEqual(20);
         for (const { project: name, quota } of at.snapshot.projects) {
@@ -77,12 +82,14 @@ describe("schedule", () => {
     fc.assert(
       fc.property(inputs, (at) => {
         const plan = schedule(at);
-        for (const { victimId, forJobId } of plan.preemptions) {
+        for (const { victimId, forEntry } of plan.preemptions) {
           const victim = at.snapshot.running.find(({ id }) => id === victimId)!;
-          const preemptor = at.queue.find(({ id }) => id === forJobId)!;
+          const preemptor = at.queue.find((job) => isSameEntry(job.entry, forEntry))!;
           expect(victim.preemptible && !victim.evicting).toBe(true);
           expect(levelOf(victim)).toBeLessThan(levelOf(preemptor));
-          expect(plan.reservations.map(({ jobId }) => jobId)).toContain(forJobId);
+          expect(plan.reservations.map(({ entry }) => entryKey(entry))).toContain(
+            entryKey(forEntry),
+          );
         }
       }),
       { numRuns: 300 },
@@ -144,7 +151,7 @@ describe("schedule", () => {
     const plan = schedule(at);
     expect(plan.expired).toEqual(["old"]);
     expect(plan.starts).toEqual([]);
-    expect(plan.reservations[0]).toMatchObject({ jobId: "next", startAtMs: HOUR_MS });
+    expect(plan.reservations[0]).toMatchObject({ entry: jobEntry("next"), startAtMs: HOUR_MS });
   });
 
   it("bounds a job by jobTimeoutMs even if its own bound is longer", () => {
@@ -180,9 +187,11 @@ describe("schedule", () => {
       nowMs: 60_000,
     });
     const plan = schedule(at);
-    expect(plan.preemptions).toEqual([{ victimId: "t", forJobId: "s", lostGpuSeconds: 60 }]);
+    expect(plan.preemptions).toEqual([
+      { victimId: "t", forEntry: jobEntry("s"), lostGpuSeconds: 60 },
+    ]);
     const after = advance(at, plan, at.nowMs + at.settings.preemptionGraceMs);
-    expect(schedule(after).starts.map(({ jobId }) => jobId)).toEqual(["s"]);
+    expect(schedule(after).starts.map(({ entry }) => entryKey(entry))).toEqual(["s"]);
   });
 });
 
@@ -198,11 +207,11 @@ function hash(text: string, seed: number): number {
 /** For each start, the kinds of its nodes, without their names. */
 function kindsUsed(plan: Plan, cluster: readonly NodeSnapshot[]): string[] {
   const byId = new Map(cluster.map((n) => [n.id, n]));
-  return plan.starts.map(({ jobId, placements }) => {
+  return plan.starts.map(({ entry, placements }) => {
     const kinds = placements.map(({ nodeId }) => {
       const { gpuType, devices, capacity } = byId.get(nodeId)!;
       return `${gpuType} ${devices.filter(({ healthy }) => healthy).length} ${capacity.cpuMilli}`;
     });
-    return `${jobId} on ${kinds.join(", ")}`;
+    return `${entryKey(entry)} on ${kinds.join(", ")}`;
   });
 }

@@ -13,6 +13,7 @@ import {
 } from "./cycle/scheduling-cycle.ts";
 import type { GangStart, PendingJob, Plan, QueuedJob } from "./model.ts";
 import { type GangRequest, namePlacements, type PlacedGang } from "./placement/gang.ts";
+import { entryKey } from "./plan-entry.ts";
 import { ReservationPlanner } from "./reservation/reservation-planner.ts";
 
 /** Queued jobs that one step processes. */
@@ -44,7 +45,7 @@ export function* decideInSteps(snapshot: SchedulingSnapshot): Steps<Plan> {
   try {
     // 4. Start the jobs that fit, in fair order, and 5. reserve a start for each that does not.
     yield* startInOrder(cycle, nominated, outcome);
-    const { reservations, preemptions, rankedJobs } = outcome.planner;
+    const { reservations, preemptions, ranked } = outcome.planner;
     const reservationsAhead = reservations.size;
     // 6. Find the blockers of every job that stays pending.
     const blocked = yield* pendingJobs(cycle, outcome.blocked, preemptions);
@@ -53,7 +54,7 @@ export function* decideInSteps(snapshot: SchedulingSnapshot): Steps<Plan> {
       starts: outcome.starts,
       preemptions,
       reservations: reservations.reservations,
-      rankedJobs,
+      ranked,
       expired,
       pending: [...inadmissible.map((job) => ({ ...job, reservationsAhead })), ...blocked],
     };
@@ -64,7 +65,9 @@ export function* decideInSteps(snapshot: SchedulingSnapshot): Steps<Plan> {
 }
 
 function releaseStarts({ placer, releases }: SchedulingCycle, starts: readonly GangStart[]): void {
-  for (const { jobId } of starts) releaseAll(placer.ledger, releases.started.get(jobId)!);
+  for (const { entry } of starts) {
+    releaseAll(placer.ledger, releases.started.get(entryKey(entry))!);
+  }
 }
 
 /** The progress of one cycle; only `startInOrder` writes it. */
@@ -97,7 +100,7 @@ function* nominate({ snapshot, admission }: SchedulingCycle): Steps<Nomination> 
     if (takesQueuePlace(job, snapshot.nowMs)) queued.set(job.project, position + 1);
     const blockers = admission.waiting(job, position, snapshot.nowMs);
     if (blockers.length === 0) nominated.push(job);
-    else inadmissible.push({ jobId: job.id, blockers });
+    else inadmissible.push({ entry: job.entry, blockers });
   }
   return { nominated, inadmissible };
 }
@@ -140,9 +143,9 @@ function start(
 ): GangStart {
   cycle.fairShare.charge(job);
   cycle.admission.charge(job);
-  cycle.releases.set(job.id, { atMs: endsByMs, shape: gang.shape, ...placed });
+  cycle.releases.set(entryKey(job.entry), { atMs: endsByMs, shape: gang.shape, ...placed });
   return {
-    jobId: job.id,
+    entry: job.entry,
     placements: namePlacements(cycle.view.roster.slots, placed.tasks),
     backfilled,
     endsByMs: Number.isFinite(endsByMs) ? endsByMs : undefined,

@@ -2,6 +2,7 @@ import type { ErrorCode } from "@heddle/base/errors";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import type { Log } from "@heddle/observability/logger";
+import { replicaEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
@@ -200,7 +201,7 @@ test("replica failure: a permanent one is recorded, a transient one is not", asy
   await control.propose(scheduledModel("m", 2, 0));
   const limits = { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 };
   const starts = ["a", "b"].map((nodeId) => {
-    return { jobId: "serving:m", placements: [{ nodeId, devices: [0] }] };
+    return { entry: replicaEntry("m"), placements: [{ nodeId, devices: [0] }] };
   });
   await control.propose({
     ...{ type: "plan.commit", atMs: watched.nowMs, basedOnIndex: 1, overcommitRatio: 1, limits },

@@ -3,6 +3,7 @@
 import { runToEnd } from "@heddle/base/async/steps";
 import type { ControlCommand } from "@heddle/control/command";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
 import { JobFigures } from "../metrics/job-figures.ts";
@@ -28,7 +29,7 @@ async function lostNode(change: object) {
       unsatisfiable: [],
       preemptions: [],
       expired: [],
-      starts: [{ jobId: jobId(1), placements }],
+      starts: [{ entry: jobEntry(jobId(1)), placements }],
     },
   });
   for (const phase of ["leased", "running"]) {

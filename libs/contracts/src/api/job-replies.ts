@@ -187,7 +187,7 @@ export const jobSchema = jobSummarySchema
     preemptions: z.int(),
     live_tasks: z.int(),
     waiting_for: z.array(z.string()),
-    leaving: z.object({ why: z.string(), for_job: text }).nullable(),
+    leaving: z.object({ why: z.string(), for_job: text, for_deployment: text }).nullable(),
     due_at: time.nullable(),
     not_before: time.nullable(),
     promised_start: time.nullable(),

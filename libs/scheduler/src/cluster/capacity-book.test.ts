@@ -2,12 +2,13 @@
 
 import { describe, expect, it } from "vitest";
 import type { GangStart } from "../model.ts";
+import { jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { refusals } from "../testing/refusals.ts";
 import { input, node, queued, request, running } from "../testing/scenarios.ts";
 
 const start = (jobId: string, ...places: [string, number[]][]): GangStart => ({
-  jobId,
+  entry: jobEntry(jobId),
   placements: places.map(([nodeId, devices]) => ({ nodeId, devices })),
   backfilled: false,
 });
@@ -41,19 +42,19 @@ describe("the capacity book", () => {
       queued("named", { request: request({ gpuIndex: 1 }) }),
       queued("wide", { request: request({ cpuMilli: 1e9 }) }),
     ]);
-    expect(refusals(at, [bad])).toEqual([{ jobId: bad.jobId, problem }]);
+    expect(refusals(at, [bad])).toEqual([{ entry: bad.entry, problem }]);
   });
 
   it("releases all of a refused gang before it checks the next start", () => {
     const at = input({ nodes: cluster }, [queued("pair", { tasks: 2 }), queued("one")]);
     const plan = [start("pair", ["n", [0]], ["n", [0]]), start("one", ["n", [0]])];
-    expect(refusals(at, plan)).toEqual([{ jobId: "pair", problem: "over_capacity" }]);
+    expect(refusals(at, plan)).toEqual([{ entry: jobEntry("pair"), problem: "over_capacity" }]);
   });
 
   it("refuses the second of two starts of one job", () => {
     const at = input({ nodes: cluster }, [queued("one")]);
     const twice = [start("one", ["n", [0]]), start("one", ["n", [1]])];
-    expect(refusals(at, twice)).toEqual([{ jobId: "one", problem: "unknown_job" }]);
+    expect(refusals(at, twice)).toEqual([{ entry: jobEntry("one"), problem: "unknown_job" }]);
   });
 
   it.each([
@@ -66,7 +67,7 @@ describe("the capacity book", () => {
       const busy = running("busy", [{ nodeId: "n", devices: [0] }], { request: share(600) });
       const queue = [queued("one", { request: share(gpuMilli) })];
       const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, queue);
-      const expected = problem ? [{ jobId: "one", problem }] : [];
+      const expected = problem ? [{ entry: jobEntry("one"), problem }] : [];
       expect(refusals(at, [start("one", ["n", [0]])])).toEqual(expected);
       expect(schedule(at).starts).toHaveLength(problem ? 0 : 1);
     },

@@ -2,6 +2,7 @@
 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { entryKey } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { HOUR_MS, input, node, project, queued, request } from "../testing/scenarios.ts";
 import { decayedUsage, FairShare, holdings } from "./fair-share.ts";
@@ -28,7 +29,8 @@ describe("dominant resource fairness", () => {
       );
     const queue = [...tasks("A", 1_000, 4_096), ...tasks("B", 3_000, 1_024)];
     const plan = schedule(input({ nodes: [small({ cpuMilli: 9_000, memoryMib: 18_432 })] }, queue));
-    const of = (name: string) => plan.starts.filter(({ jobId }) => jobId.startsWith(name)).length;
+    const of = (name: string) =>
+      plan.starts.filter(({ entry }) => entryKey(entry).startsWith(name)).length;
     expect([of("A"), of("B")]).toEqual([3, 2]);
   });
 
@@ -38,7 +40,7 @@ describe("dominant resource fairness", () => {
     );
     const projects = [project("heavy", { weight: 3 }), project("light", { weight: 1 })];
     const plan = schedule(input({ nodes: [node("n", { gpus: 8 })], projects }, queue));
-    const heavy = plan.starts.filter(({ jobId }) => jobId.startsWith("heavy")).length;
+    const heavy = plan.starts.filter(({ entry }) => entryKey(entry).startsWith("heavy")).length;
     expect([heavy, plan.starts.length]).toEqual([6, 8]);
   });
 
@@ -56,7 +58,8 @@ describe("dominant resource fairness", () => {
         const projects = names.map((name, i) => project(name, { weight: each[i]! }));
         const { starts } = schedule(input({ nodes, projects }, queue));
         const held = names.map(
-          (name, i) => starts.filter(({ jobId }) => jobId.startsWith(`${name}-`)).length / each[i]!,
+          (name, i) =>
+            starts.filter(({ entry }) => entryKey(entry).startsWith(`${name}-`)).length / each[i]!,
         );
         const oneTask = Math.max(...each.map((weight) => 1 / weight));
         expect(starts.length).toBe(gpus);
@@ -74,7 +77,7 @@ describe("dominant resource fairness", () => {
     ];
     const projects = [project("used", { usage }), project("fresh")];
     const plan = schedule(input({ nodes: [node("n", { gpus: 1 })], projects }, queue));
-    expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["b"]);
+    expect(plan.starts.map(({ entry }) => entryKey(entry))).toEqual(["b"]);
   });
 
   it("counts what a job holds over all its tasks", () => {

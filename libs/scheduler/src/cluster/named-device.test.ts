@@ -1,6 +1,7 @@
 // holds: sched-hand-placed
 
 import { expect, test } from "vitest";
+import { jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { input, node, queued, request, running } from "../testing/scenarios.ts";
 import { Roster } from "./roster.ts";
@@ -20,8 +21,8 @@ test.each(["binpack", "spread", "fragmentation"] as const)(
     const settings = { queues: { default: { strategy } } };
     const { starts } = schedule(input({ nodes: [node("n", { gpus: 3 })] }, queue, { settings }));
     expect(starts).toMatchObject([
-      { jobId: "named", placements: [{ nodeId: "n", devices: [1] }] },
-      { jobId: "any", placements: [{ nodeId: "n", devices: [0, 2] }] },
+      { entry: jobEntry("named"), placements: [{ nodeId: "n", devices: [1] }] },
+      { entry: jobEntry("any"), placements: [{ nodeId: "n", devices: [0, 2] }] },
     ]);
   },
 );
@@ -39,10 +40,10 @@ test("named device: while it is in use, the others stay free for other jobs", ()
   const pair = queued("pair", { request: request({ gpus: 2 }) });
   const at = input({ nodes: [node("n", { gpus: 3 })], running: [there] }, [named(1), pair]);
   const { starts, pending, reservations } = schedule(at);
-  expect(starts).toMatchObject([{ jobId: "pair", placements: [{ devices: [0, 2] }] }]);
-  expect(reservations[0]).toMatchObject({ jobId: "named", startAtMs: 60_000 });
+  expect(starts).toMatchObject([{ entry: jobEntry("pair"), placements: [{ devices: [0, 2] }] }]);
+  expect(reservations[0]).toMatchObject({ entry: jobEntry("named"), startAtMs: 60_000 });
   expect(pending[0]).toMatchObject({
-    jobId: "named",
+    entry: jobEntry("named"),
     blockers: [{ reason: "InsufficientGpu", requested: 1_000, free: 0, limit: 1_000 }],
   });
 });

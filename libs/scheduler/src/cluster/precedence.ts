@@ -1,4 +1,5 @@
 import type { JobTraits, QosLevel, QueuedJob, SchedulerSettings } from "../model.ts";
+import { entryKey } from "../plan-entry.ts";
 import type { FairShare } from "./fair-share.ts";
 
 const MAX_PRIORITY = 1_000;
@@ -8,9 +9,11 @@ const QOS_RANK: Readonly<Record<QosLevel, number>> = { guaranteed: 2, standard: 
  * A job's level: qos first, then serving over training, then priority. A job preempts only jobs of
  * a strictly lower level, so preemption cannot be circular.
  */
-export function levelOf({ id, qosLevel, kind, priority }: JobTraits): number {
+export function levelOf({ project, qosLevel, kind, priority }: JobTraits): number {
   if (Math.abs(priority) > MAX_PRIORITY) {
-    throw new RangeError(`job ${id} has priority ${priority}, outside +-${MAX_PRIORITY}`);
+    throw new RangeError(
+      `a job of the project ${project} has priority ${priority}, outside +-${MAX_PRIORITY}`,
+    );
   }
   const kindRank = kind === "serving" ? 1 : 0;
   return (2 * QOS_RANK[qosLevel] + kindRank) * (2 * MAX_PRIORITY + 1) + priority;
@@ -81,5 +84,5 @@ function ascending(a = Number.POSITIVE_INFINITY, b = Number.POSITIVE_INFINITY): 
 
 /** The older first. */
 export function byAge(a: QueuedJob, b: QueuedJob): number {
-  return a.submittedAtMs - b.submittedAtMs || (a.id < b.id ? -1 : 1);
+  return a.submittedAtMs - b.submittedAtMs || (entryKey(a.entry) < entryKey(b.entry) ? -1 : 1);
 }

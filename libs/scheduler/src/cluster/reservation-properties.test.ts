@@ -6,6 +6,7 @@ import { expect, it } from "vitest";
 import { gangOf, type SchedulingInput, snapshotFrom } from "../cycle/scheduling-cycle.ts";
 import type { Plan, QueuedJob } from "../model.ts";
 import { type GangRequest, gangFits, usableNodes } from "../placement/gang.ts";
+import { entryKey, isSameEntry, jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { advance, endMs, nextChangeMs } from "../testing/advance.ts";
 import { fillers, nodes, pinnedQueues, queues, strategies } from "../testing/arbitraries.ts";
@@ -34,12 +35,16 @@ const inputs: fc.Arbitrary<SchedulingInput> = fc
 
 /** Each submitted a little later than the one before. */
 function named(prefix: string, jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
-  return jobs.map((job, n) => ({ ...job, id: `${prefix}${job.id}`, submittedAtMs: nowMs + n }));
+  return jobs.map((job, n) => ({
+    ...job,
+    entry: jobEntry(`${prefix}${entryKey(job.entry)}`),
+    submittedAtMs: nowMs + n,
+  }));
 }
 
 /** The jobs of the queue that wait for capacity in the plan, in the order of their turns. */
 function waiting(at: SchedulingInput, plan: Plan): QueuedJob[] {
-  return plan.pending.map(({ jobId }) => at.queue.find(({ id }) => id === jobId)!);
+  return plan.pending.map(({ entry }) => at.queue.find((job) => isSameEntry(job.entry, entry))!);
 }
 
 /** The empty cluster, and the gangs of jobs on it. */
@@ -60,12 +65,12 @@ it("no reservation is on nodes of an earlier job or of another reservation", () 
       const { usable, view } = emptied(at);
       const turns = waiting(at, plan);
       several += plan.reservations.length > 1 ? 1 : 0;
-      for (const { jobId, placements } of plan.reservations.slice(1)) {
-        const turn = turns.findIndex(({ id }) => id === jobId);
+      for (const { entry, placements } of plan.reservations.slice(1)) {
+        const turn = turns.findIndex((job) => isSameEntry(job.entry, entry));
         const own = new Uint8Array(view.roster.slots.length);
         for (const { nodeId } of placements) own[view.roster.position(nodeId)!] = 1;
         for (const before of turns.slice(0, turn)) {
-          const waits = plan.rankedJobs.includes(before.id) || blocksOthers(at, plan, before);
+          const waits = plan.ranked.includes(before.entry) || blocksOthers(at, plan, before);
           if (waits) expect(meet(own, usable(before))).toBe(false);
         }
       }
@@ -82,7 +87,7 @@ function blocksOthers(at: SchedulingInput, plan: Plan, job: QueuedJob): boolean 
 
 /** The cluster after the plan's starts and evictions for others, and the one job that waits. */
 function alone(at: SchedulingInput, plan: Plan, job: QueuedJob): SchedulingInput {
-  const preemptions = plan.preemptions.filter(({ forJobId }) => forJobId !== job.id);
+  const preemptions = plan.preemptions.filter(({ forEntry }) => !isSameEntry(forEntry, job.entry));
   const after = advance(at, { ...plan, preemptions }, at.nowMs);
   return { ...after, queue: [{ ...job, promisedStartMs: undefined, placeInLine: undefined }] };
 }
@@ -94,7 +99,9 @@ it("no job waits for an eviction because of an earlier job on other nodes", () =
       const plan = schedule(at);
       const { usable, view } = emptied(at);
       const taken = new Uint8Array(view.roster.slots.length);
-      const promised = new Map(plan.reservations.map((each) => [each.jobId, each.startAtMs]));
+      const promised = new Map(
+        plan.reservations.map((each) => [entryKey(each.entry), each.startAtMs]),
+      );
       if (promised.size === MAX_PROMISES) return;
       for (const job of waiting(at, plan)) {
         const mayUse = usable(job);
@@ -103,13 +110,13 @@ it("no job waits for an eviction because of an earlier job on other nodes", () =
         const hosts = at.snapshot.nodes.filter((_, node) => own[node] === 1).map(({ id }) => id);
         const there = pinnedTo(job, hosts);
         const best = schedule(alone(at, plan, there));
-        const start = promised.get(job.id) ?? Number.POSITIVE_INFINITY;
+        const start = promised.get(entryKey(job.entry)) ?? Number.POSITIVE_INFINITY;
         const bestMs = best.reservations[0]?.startAtMs;
         if (bestMs !== undefined && !findsRoomBeside(at, plan, job, bestMs)) {
           expect(start).toBeLessThanOrEqual(bestMs);
           if (best.preemptions.length > 0 && promised.size > 1) evicting++;
         }
-        if (isApart && !promised.has(job.id)) continue;
+        if (isApart && !promised.has(entryKey(job.entry))) continue;
         mayUse.forEach((one, node) => {
           if (one === 1) taken[node] = 1;
         });
@@ -133,15 +140,17 @@ function findsRoomBeside(at: SchedulingInput, plan: Plan, job: QueuedJob, byMs: 
   const starts = plan.starts.filter(({ backfilled }) => !backfilled);
   const after = advance(at, { ...plan, starts }, at.nowMs);
   const then = Ledger.ofCapacity(view.roster, at.settings.overcommitRatio);
-  const own = new Set(plan.preemptions.filter((each) => each.forJobId === job.id).map(victim));
-  const turn = plan.reservations.findIndex(({ jobId }) => jobId === job.id);
+  const own = new Set(
+    plan.preemptions.filter((each) => isSameEntry(each.forEntry, job.entry)).map(victim),
+  );
+  const turn = plan.reservations.findIndex(({ entry }) => isSameEntry(entry, job.entry));
   const before = plan.reservations.slice(0, turn === -1 ? undefined : turn);
   for (const each of after.snapshot.running) {
     const isEvicted = each.evicting !== undefined && !own.has(each.id);
     if ((isEvicted ? each.evicting!.byMs : endMs(each)) > byMs) take(then, each);
   }
-  for (const { jobId, placements } of before) {
-    take(then, { ...at.queue.find(({ id }) => id === jobId)!, placements });
+  for (const { entry, placements } of before) {
+    take(then, { ...at.queue.find((job) => isSameEntry(job.entry, entry))!, placements });
   }
   return gangFits(then, of(job));
 
@@ -162,8 +171,10 @@ it("no eviction is in vain: without any one victim the start would be later", ()
       const plan = schedule(at);
       const { of, view } = emptied(at);
       const started = advance(at, { ...plan, preemptions: [], reservations: [] }, at.nowMs);
-      for (const { victimId, forJobId } of plan.preemptions) {
-        const { startAtMs, placements } = plan.reservations.find((r) => r.jobId === forJobId)!;
+      for (const { victimId, forEntry } of plan.preemptions) {
+        const { startAtMs, placements } = plan.reservations.find((r) =>
+          isSameEntry(r.entry, forEntry),
+        )!;
         const stays = plan.preemptions.filter((each) => each.victimId !== victimId).map(victim);
         const then = Ledger.ofCapacity(view.roster, at.settings.overcommitRatio);
         for (const each of started.snapshot.running) {
@@ -175,7 +186,7 @@ it("no eviction is in vain: without any one victim the start would be later", ()
           }
         }
         const hosts = [...new Set(placements.map(({ nodeId }) => nodeId))];
-        const job = pinnedTo(at.queue.find(({ id }) => id === forJobId)!, hosts);
+        const job = pinnedTo(at.queue.find((job) => isSameEntry(job.entry, forEntry))!, hosts);
         expect(gangFits(then, of(job))).toBe(false);
       }
     }),
@@ -192,17 +203,21 @@ it("a reservation is never lost to a later job: it only moves forward", () => {
       const promises = new Map<string, number>();
       for (const [step, end] of ends.entries()) {
         const plan = schedule(at);
-        for (const { jobId } of plan.starts) {
-          const promised = promises.get(jobId);
+        for (const { entry } of plan.starts) {
+          const promised = promises.get(entryKey(entry));
           if (promised === undefined) continue;
           expect(at.nowMs).toBeLessThanOrEqual(promised);
           kept++;
         }
-        for (const { jobId, startAtMs } of plan.reservations) {
-          expect(startAtMs).toBeLessThanOrEqual(promises.get(jobId) ?? Number.POSITIVE_INFINITY);
+        for (const { entry, startAtMs } of plan.reservations) {
+          expect(startAtMs).toBeLessThanOrEqual(
+            promises.get(entryKey(entry)) ?? Number.POSITIVE_INFINITY,
+          );
         }
-        const started = new Set(plan.starts.map(({ jobId }) => jobId));
-        const now = new Map(plan.reservations.map((each) => [each.jobId, each.startAtMs]));
+        const started = new Set(plan.starts.map(({ entry }) => entryKey(entry)));
+        const now = new Map(
+          plan.reservations.map((each) => [entryKey(each.entry), each.startAtMs]),
+        );
         for (const id of promises.keys()) expect(now.has(id) || started.has(id)).toBe(true);
         promises.clear();
         for (const [id, startAtMs] of now) promises.set(id, startAtMs);
@@ -227,8 +242,8 @@ function lowest(jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
 
 /** Without the evicted jobs, which would precede reserved ones of a lower level. */
 function withoutEvicted(before: SchedulingInput, after: SchedulingInput): SchedulingInput {
-  const known = new Set(before.queue.map(({ id }) => id));
-  return { ...after, queue: after.queue.filter(({ id }) => known.has(id)) };
+  const known = new Set(before.queue.map(({ entry }) => entryKey(entry)));
+  return { ...after, queue: after.queue.filter(({ entry }) => known.has(entryKey(entry))) };
 }
 
 /** At times a job ends before its bound. */
@@ -252,12 +267,14 @@ it("a later job never precedes a ranked one of its level that may use the same",
         project: "p9",
       }));
       const again = schedule({ ...next, queue: [...newcomers, ...next.queue] });
-      const stayed = plan.rankedJobs.filter((id) => next.queue.some((job) => job.id === id));
-      const still = again.rankedJobs.filter((id) => stayed.includes(id));
+      const stayed = plan.ranked
+        .map(entryKey)
+        .filter((id) => next.queue.some((job) => entryKey(job.entry) === id));
+      const still = again.ranked.map(entryKey).filter((id) => stayed.includes(id));
       // In the same order, and before all that arrived.
       expect(still).toEqual(stayed.filter((id) => still.includes(id)));
-      const came = again.rankedJobs.findIndex((id) => !stayed.includes(id));
-      const last = again.rankedJobs.findLastIndex((id) => stayed.includes(id));
+      const came = again.ranked.map(entryKey).findIndex((id) => !stayed.includes(id));
+      const last = again.ranked.map(entryKey).findLastIndex((id) => stayed.includes(id));
       if (came !== -1 && last !== -1) expect(last).toBeLessThan(came);
     }),
     { numRuns: RUNS },
@@ -268,7 +285,9 @@ it("levels precede ranks", () => {
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);
-      const levels = plan.rankedJobs.map((id) => levelOf(at.queue.find((job) => job.id === id)!));
+      const levels = plan.ranked.map((entry) =>
+        levelOf(at.queue.find((job) => isSameEntry(job.entry, entry))!),
+      );
       expect(levels).toEqual([...levels].sort((a, b) => b - a));
     }),
     { numRuns: RUNS },

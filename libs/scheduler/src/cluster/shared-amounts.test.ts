@@ -3,6 +3,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { QueuedJob, RunningJob, SharedAmounts } from "../model.ts";
+import { entryKey, jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { HOUR_MS, input, node, queued, request, running } from "../testing/scenarios.ts";
 import { addShared, roomForShards, sharedFits, shareOf, spreadShards } from "./shared-amounts.ts";
@@ -17,7 +18,8 @@ const job = (id: string, storageMb: number, submittedAtMs: number, hours = 1) =>
     submittedAtMs,
     maxRuntimeMs: hours * HOUR_MS,
   });
-const startsOf = (at: ReturnType<typeof input>) => schedule(at).starts.map(({ jobId }) => jobId);
+const startsOf = (at: ReturnType<typeof input>) =>
+  schedule(at).starts.map(({ entry }) => entryKey(entry));
 
 test("shared amounts: allocated in queue order, only to jobs that could start", () => {
   const at = input({ nodes: [node("n")], ...supply(10) }, [
@@ -27,9 +29,9 @@ test("shared amounts: allocated in queue order, only to jobs that could start", 
     { ...job("urgent", 8, 2), priority: 1 },
   ]);
   const { starts, pending } = schedule(at);
-  expect(starts.map(({ jobId }) => jobId)).toEqual(["urgent"]);
+  expect(starts.map(({ entry }) => entryKey(entry))).toEqual(["urgent"]);
   const blocker = { reason: "InsufficientSharedStorage", resource: "shared_storage_gb" };
-  expect(pending.find(({ jobId }) => jobId === "old")?.blockers).toEqual([
+  expect(pending.find(({ entry }) => entryKey(entry) === "old")?.blockers).toEqual([
     { ...blocker, requested: 0.008, free: 0.002, limit: 0.01 },
   ]);
 });
@@ -47,9 +49,9 @@ test("shared amounts: the head's reservation includes them, and backfill leaves 
     job("long3", 1, 4, 9),
   ]);
   const plan = schedule(at);
-  expect(plan.reservations[0]).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
+  expect(plan.reservations[0]).toMatchObject({ entry: jobEntry("head"), startAtMs: 2 * HOUR_MS });
   // 2 are left beside the head then, and 4 are free now, of which short takes 3.
-  expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short", "long3"]);
+  expect(plan.starts.map(({ entry }) => entryKey(entry))).toEqual(["short", "long3"]);
 });
 
 test("shared storage: a lack of it does not block later jobs", () => {
@@ -65,7 +67,7 @@ test("shared amounts: a job of a higher level evicts the holders of what it lack
     running(id, [{ nodeId: "n", devices: [at] }], { shared: storage(5 - 5 * at), priority: -1 }),
   );
   const at = input({ nodes: [node("n")], running: busy, ...supply(5, 0) }, [job("head", 5, 0)]);
-  expect(schedule(at).preemptions).toMatchObject([{ victimId: "a", forJobId: "head" }]);
+  expect(schedule(at).preemptions).toMatchObject([{ victimId: "a", forEntry: jobEntry("head") }]);
 });
 
 test("blockers: missing nodes and missing shared amounts are reported together", () => {
@@ -137,10 +139,13 @@ test("shards: the head's reservation has whole servers, and backfill leaves them
     trains("short", [1, 1], { submittedAtMs: 2, maxRuntimeMs: HOUR_MS }),
   ]);
   const plan = schedule(at);
-  expect(plan.reservations[0]).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
+  expect(plan.reservations[0]).toMatchObject({ entry: jobEntry("head"), startAtMs: 2 * HOUR_MS });
   // 8 and 8 less 4 and 4 of the head are left: the long one fits beside it on any server.
-  expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["long", "short"]);
-  const full = { ...at, queue: at.queue.map((job) => (job.id === "head" ? wider(job) : job)) };
+  expect(plan.starts.map(({ entry }) => entryKey(entry))).toEqual(["long", "short"]);
+  const full = {
+    ...at,
+    queue: at.queue.map((job) => (entryKey(job.entry) === "head" ? wider(job) : job)),
+  };
   // Three shards of 4 take one server whole and half of the other, where the long one has a place.
   expect(startsOf(full)).toEqual(["short"]);
 });

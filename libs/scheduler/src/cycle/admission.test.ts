@@ -2,6 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { QueuedJob } from "../model.ts";
+import { entryKey } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { HOUR_MS, input, node, project, queued, running } from "../testing/scenarios.ts";
 
@@ -48,9 +49,9 @@ describe("admission", () => {
     const [first, ...rest] = five();
     const at = input({ nodes: [node("n")], projects }, [{ ...first!, ...waits }, ...rest]);
     const { starts: made, pending } = schedule(at);
-    expect(made.map(({ jobId }) => jobId)).toEqual(["j1"]);
+    expect(made.map(({ entry }) => entryKey(entry))).toEqual(["j1"]);
     const full = pending.filter(({ blockers }) => blockers[0]?.reason === "QueueFull");
-    expect(full.map(({ jobId }) => jobId)).toEqual(["j2", "j3", "j4"]);
+    expect(full.map(({ entry }) => entryKey(entry))).toEqual(["j2", "j3", "j4"]);
   });
 
   it("lets lost tasks rejoin their running job regardless of queue and job limit", () => {
@@ -59,7 +60,7 @@ describe("admission", () => {
     const queue = [queued("first", { submittedAtMs: -1 }), queued("lost", { joinsRunning: true })];
     const settings = { maxConcurrentJobs: 1 };
     const at = input({ nodes: [node("n")], projects, running: [busy] }, queue, { settings });
-    expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["lost"]);
+    expect(schedule(at).starts.map(({ entry }) => entryKey(entry))).toEqual(["lost"]);
   });
 
   it("leaves a project without a record unlimited", () => {

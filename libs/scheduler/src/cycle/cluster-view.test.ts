@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { NOTHING_SHARED } from "../cluster/shared-amounts.ts";
 import { Satisfiability } from "../explain/satisfiability.ts";
 import { DEFAULT_SETTINGS, type NodeSnapshot, type QueuedJob, type RunningJob } from "../model.ts";
+import { entryKey, isSameEntry } from "../plan-entry.ts";
 import { decide } from "../schedule.ts";
 import { HOUR_MS, node, queued, request } from "../testing/scenarios.ts";
 import { ClusterView } from "./cluster-view.ts";
@@ -84,11 +85,11 @@ class ChangingCluster {
   #place(): void {
     const queue = this.drawQueue();
     const { starts } = decide(this.snapshot(this.view, queue));
-    for (const { jobId, placements } of starts) {
-      const { shared: _, ...job } = queue.find(({ id }) => id === jobId)!;
+    for (const { entry, placements } of starts) {
+      const { shared: _, entry: __, ...job } = queue.find((job) => isSameEntry(job.entry, entry))!;
       const times = { startedAtMs: 0, checkpointedAtMs: 0, maxRuntimeMs: HOUR_MS };
-      const started = { ...job, placements, ...times };
-      this.running.set(jobId, started);
+      const started = { ...job, id: entryKey(entry), placements, ...times };
+      this.running.set(entryKey(entry), started);
       this.view.put(started);
     }
   }

@@ -2,6 +2,7 @@ import type { Steps } from "@heddle/base/async/steps";
 import { type Ledger, locate } from "../cluster/ledger.ts";
 import { runtimeBoundMs } from "../cluster/precedence.ts";
 import type { Plan, QueuedJob, RunningJob } from "../model.ts";
+import { entryKey, isSameEntry } from "../plan-entry.ts";
 import type { Release } from "./releases.ts";
 import { gangOf, type SchedulingCycle } from "./scheduling-cycle.ts";
 
@@ -46,17 +47,17 @@ export function* withOtherStarts(
 function* startedHolders(
   { view, snapshot }: SchedulingCycle,
   plan: Plan,
-  { id }: QueuedJob,
+  { entry: own }: QueuedJob,
   ledger: Ledger,
 ): Steps<StartedHolder[]> {
   const { nowMs, settings, queue } = snapshot;
-  const jobs = new Map(queue.map((job) => [job.id, job]));
+  const jobs = new Map(queue.map((job) => [entryKey(job.entry), job]));
   const started: StartedHolder[] = [];
-  for (const { jobId, placements } of plan.starts) {
-    const job = jobs.get(jobId);
+  for (const { entry, placements } of plan.starts) {
+    const job = jobs.get(entryKey(entry));
     // If the plan is older than the snapshot, a job that has left the queue already holds its
     // places.
-    if (jobId === id || !job) continue;
+    if (!job || isSameEntry(entry, own)) continue;
     yield;
     const { shape, shared: wanted } = yield* gangOf(snapshot, job);
     const tasks = [...locate(placements, view.roster)];
@@ -73,9 +74,11 @@ function* runningHolders(
   { view, snapshot, releases }: SchedulingCycle,
   plan: Plan,
 ): Steps<Holder[]> {
-  const startMs = new Map(plan.reservations.map(({ jobId, startAtMs }) => [jobId, startAtMs]));
+  const startMs = new Map(
+    plan.reservations.map(({ entry, startAtMs }) => [entryKey(entry), startAtMs]),
+  );
   const leavesByMs = new Map(
-    plan.preemptions.map(({ victimId, forJobId }) => [victimId, startMs.get(forJobId)]),
+    plan.preemptions.map(({ victimId, forEntry }) => [victimId, startMs.get(entryKey(forEntry))]),
   );
   const all = yield* releases.all();
   const running: Holder[] = [];

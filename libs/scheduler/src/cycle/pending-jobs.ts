@@ -1,6 +1,7 @@
 import type { Steps } from "@heddle/base/async/steps";
 import type { Blocker, PendingJob, Preemption, QueuedJob } from "../model.ts";
 import { type GangRequest, gangKey } from "../placement/gang.ts";
+import { isSameEntry } from "../plan-entry.ts";
 import { blocker } from "./admission.ts";
 import { capacityBlockers } from "./capacity-blockers.ts";
 import { gangOf, type SchedulingCycle } from "./scheduling-cycle.ts";
@@ -39,7 +40,7 @@ export function* pendingJobs(
     const order = orderBlockers(cycle, preemptions, job, inItsWay);
     const blockers = [...quota, ...capacity, ...order];
     if (blockers.length === 0) blockers.push(blocker("PriorityBehind", "jobs_ahead", 1, 0, ahead));
-    pending.push({ jobId: job.id, blockers, reservationsAhead });
+    pending.push({ entry: job.entry, blockers, reservationsAhead });
   }
   return pending;
 }
@@ -81,8 +82,8 @@ function orderBlockers(
   const blockers: Blocker[] = [];
   if (ahead > 0) blockers.push(blocker("PriorityBehind", "jobs_ahead", 1, 0, ahead));
   const leaving =
-    preemptions.filter(({ forJobId }) => forJobId === job.id).length +
-    view.running.leavingFor(job.id);
+    preemptions.filter(({ forEntry }) => isSameEntry(forEntry, job.entry)).length +
+    view.running.leavingFor(job.entry);
   if (leaving > 0) {
     blockers.push(blocker("PreemptionInProgress", "jobs_checkpointing", leaving, 0, leaving));
   }

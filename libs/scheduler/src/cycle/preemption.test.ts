@@ -7,6 +7,7 @@ import { Ledger } from "../cluster/ledger.ts";
 import { Roster } from "../cluster/roster.ts";
 import { ShapeTable } from "../cluster/shape.ts";
 import { type GangRequest, gangFits } from "../placement/gang.ts";
+import { entryKey, jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { advance } from "../testing/advance.ts";
 import { nodes, queues } from "../testing/arbitraries.ts";
@@ -22,7 +23,7 @@ describe("preemption", () => {
     const may = (change: object) => mayPreempt(preemptor, running("r", place, change));
     expect([may({}), may({ priority: 9 }), may({ priority: 10 })]).toEqual([true, true, false]);
     expect(may({ preemptible: false })).toBe(false);
-    expect(may({ evicting: { forJobId: "other", byMs: 1 } })).toBe(false);
+    expect(may({ evicting: { forEntry: jobEntry("other"), byMs: 1 } })).toBe(false);
     expect(may({ kind: "serving" })).toBe(false);
     expect(mayPreempt({ ...preemptor, kind: "serving" }, running("r", place, high))).toBe(true);
   });
@@ -38,7 +39,7 @@ describe("preemption", () => {
       },
     );
     expect(schedule(at).preemptions).toEqual([
-      { victimId: "young", forJobId: "q", lostGpuSeconds: 10 },
+      { victimId: "young", forEntry: jobEntry("q"), lostGpuSeconds: 10 },
     ]);
   });
 
@@ -143,7 +144,11 @@ describe("preemption", () => {
       fc.property(nodes, endless, endless, (cluster, first, second) => {
         let at = input({ nodes: cluster }, first);
         at = advance(at, schedule(at), 1_000);
-        const arrivals = second.map((job) => ({ ...job, id: `late-${job.id}`, priority: 5 }));
+        const arrivals = second.map((job) => ({
+          ...job,
+          entry: jobEntry(`late-${entryKey(job.entry)}`),
+          priority: 5,
+        }));
         at = { ...at, queue: [...at.queue, ...arrivals] };
         const jobs = at.queue.length + at.snapshot.running.length;
         let evicting = 0;

@@ -3,6 +3,7 @@ import { holdings } from "../cluster/fair-share.ts";
 import { byAge } from "../cluster/precedence.ts";
 import { gpuHours, QuotaLedger } from "../cluster/quota-ledger.ts";
 import type { QueuedJob } from "../model.ts";
+import { entryKey, isSameEntry } from "../plan-entry.ts";
 import { takesQueuePlace } from "./admission.ts";
 import type { Holder } from "./other-starts.ts";
 import type { SchedulingSnapshot } from "./scheduling-cycle.ts";
@@ -86,7 +87,8 @@ export function aheadInQueue(
   const limit = projectOf(job.project)?.quota.queueLength;
   if (limit === undefined || job.joinsRunning) return { ahead: [], mustStart: 0 };
   const ahead = queue.filter((other) => {
-    if (other.id === job.id || other.project !== job.project || begun.has(other.id)) return false;
+    if (other.project !== job.project || isSameEntry(other.entry, job.entry)) return false;
+    if (begun.has(entryKey(other.entry))) return false;
     return byAge(other, job) < 0 && takesQueuePlace(other, nowMs);
   });
   return { ahead, mustStart: Math.max(0, ahead.length - limit + 1) };

@@ -2,6 +2,7 @@ import { holdings, NOTHING, type ShareVector } from "../cluster/fair-share.ts";
 import { runtimeBoundMs } from "../cluster/precedence.ts";
 import type { RunningJob, SchedulerSettings } from "../model.ts";
 import { TargetCounts } from "../placement/targets.ts";
+import { entryKey, type PlanEntry } from "../plan-entry.ts";
 
 /** The running jobs, with sums that are updated with every change. */
 export class RunningJobs {
@@ -9,7 +10,7 @@ export class RunningJobs {
   readonly #byProject = new Map<string, Map<string, RunningJob>>();
   #training = 0;
   readonly #held = new Map<string, ShareVector>();
-  /** By the job that they make room for: the number of leaving jobs. */
+  /** By the entry that they make room for: the number of leaving jobs. */
   readonly #leavingFor = new Map<string, number>();
   readonly targets = new TargetCounts();
   /** A lower limit of the first bound, which may be that of an ended job. */
@@ -37,8 +38,8 @@ export class RunningJobs {
     return this.#held.get(project) ?? NOTHING;
   }
 
-  leavingFor(jobId: string): number {
-    return this.#leavingFor.get(jobId) ?? 0;
+  leavingFor(entry: PlanEntry): number {
+    return this.#leavingFor.get(entryKey(entry)) ?? 0;
   }
 
   /** Jobs past their bound that are not leaving. */
@@ -98,11 +99,11 @@ export class RunningJobs {
     });
     if (!this.#byProject.has(job.project)) this.#held.delete(job.project);
     this.targets.add(job.request, sign * job.tasks);
-    const forJobId = job.evicting?.forJobId;
-    if (!forJobId) return;
-    const leaving = this.leavingFor(forJobId) + sign;
-    if (leaving > 0) this.#leavingFor.set(forJobId, leaving);
-    else this.#leavingFor.delete(forJobId);
+    const entry = job.evicting?.forEntry;
+    if (!entry) return;
+    const leaving = this.leavingFor(entry) + sign;
+    if (leaving > 0) this.#leavingFor.set(entryKey(entry), leaving);
+    else this.#leavingFor.delete(entryKey(entry));
   }
 }
 

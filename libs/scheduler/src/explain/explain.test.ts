@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type SchedulingInput, snapshotFrom } from "../cycle/scheduling-cycle.ts";
 import type { NodeSnapshot, QueuedJob } from "../model.ts";
+import { entryKey, isSameEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { nodes, queues } from "../testing/arbitraries.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "../testing/scenarios.ts";
@@ -15,7 +16,9 @@ const never = (at: SchedulingInput, job: QueuedJob) =>
   runToEnd(new Satisfiability().neverFits(snapshotFrom(at), job));
 
 const explained = (at: SchedulingInput, id: string) =>
-  runToEnd(explain(snapshotFrom(at), schedule(at), at.queue.find((job) => job.id === id)!));
+  runToEnd(
+    explain(snapshotFrom(at), schedule(at), at.queue.find((job) => entryKey(job.entry) === id)!),
+  );
 
 const blockersOf = (
   cluster: NodeSnapshot[],
@@ -23,7 +26,7 @@ const blockersOf = (
   rest: Partial<SchedulingInput> = {},
 ) => {
   const at = { ...input({ nodes: cluster }, [job]), ...rest };
-  return explained(at, job.id).blockers;
+  return explained(at, entryKey(job.entry)).blockers;
 };
 
 describe("blockers", () => {
@@ -320,11 +323,11 @@ describe("explain", () => {
         const settings = { maxConcurrentJobs: 3 };
         const at = input({ nodes: cluster, projects }, queue, { nowMs: 1, settings });
         const plan = schedule(at);
-        for (const { jobId, blockers } of plan.pending) {
+        for (const { entry, blockers } of plan.pending) {
           // Jobs that this plan starts leave the queue only in the next cycle.
           if (blockers.some(({ reason }) => reason === "QueueFull")) continue;
           const { start: told } = runToEnd(
-            explain(snapshotFrom(at), plan, queue.find(({ id }) => id === jobId)!),
+            explain(snapshotFrom(at), plan, queue.find((job) => isSameEntry(job.entry, entry))!),
           );
           expect(told.earliestMs ?? 2).toBeGreaterThan(1);
           expect(told.earliestMs ?? 0).toBeLessThanOrEqual(told.likelyMs ?? Number.MAX_VALUE);
@@ -359,7 +362,7 @@ describe("explain", () => {
         const plan = schedule(at);
         for (const job of queue) {
           const told = runToEnd(explain(snapshotFrom(at), plan, job));
-          const pending = plan.pending.find(({ jobId }) => jobId === job.id);
+          const pending = plan.pending.find(({ entry }) => isSameEntry(entry, job.entry));
           expect(told.blockers).toEqual(pending?.blockers ?? []);
           if (!pending) expect(told.start.likelyMs).toBe(at.nowMs);
         }

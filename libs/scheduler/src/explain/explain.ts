@@ -4,11 +4,11 @@ import { withOtherStarts } from "../cycle/other-starts.ts";
 import { gangOf, openCycle, type SchedulingSnapshot } from "../cycle/scheduling-cycle.ts";
 import type { Blocker, Plan, QueuedJob } from "../model.ts";
 import { gangFits, tasksThatFit } from "../placement/gang.ts";
+import { isSameEntry } from "../plan-entry.ts";
 import { type StartEstimate, startEstimate } from "./start-estimate.ts";
 
 /** All that the API shows of a job that has not started. */
 export interface Explanation {
-  readonly jobId: string;
   /** Empty only for a job that the plan starts. */
   readonly blockers: readonly Blocker[];
   readonly nodes: number;
@@ -40,8 +40,7 @@ export function* explain(
   const rejectedByCapacity = eligible.filter((node) => !ledger.fits(node, gang.shape)).length;
   yield;
   return {
-    jobId: job.id,
-    blockers: plan.pending.find(({ jobId }) => jobId === job.id)?.blockers ?? [],
+    blockers: plan.pending.find(({ entry }) => isSameEntry(entry, job.entry))?.blockers ?? [],
     nodes: ledger.roster.size,
     rejectedByFilter: Object.fromEntries(countRejected(ledger.roster, gang.shape)),
     rejectedByCapacity,

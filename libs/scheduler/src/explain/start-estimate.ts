@@ -7,6 +7,7 @@ import { earliestStartMs, type Release, takeAll } from "../cycle/releases.ts";
 import { gangOf, type SchedulingCycle } from "../cycle/scheduling-cycle.ts";
 import type { Plan, QueuedJob } from "../model.ts";
 import { type GangRequest, gangFits } from "../placement/gang.ts";
+import { entryKey, isSameEntry } from "../plan-entry.ts";
 import { QueuePlayback } from "../reservation/queue-playback.ts";
 
 /** Jobs ahead that the late estimate simulates; with more of them it is undefined. */
@@ -48,7 +49,7 @@ export function* startEstimate(
 ): Steps<StartEstimate> {
   const { job, others } = target;
   const { nowMs } = cycle.snapshot;
-  if (plan.starts.some(({ jobId }) => jobId === job.id)) {
+  if (plan.starts.some(({ entry }) => isSameEntry(entry, job.entry))) {
     return { earliestMs: nowMs, likelyMs: nowMs, latestMs: nowMs };
   }
   if (job.waitingFor.length > 0) return {};
@@ -57,7 +58,7 @@ export function* startEstimate(
   const hopeful = holders.map((each) => ({ ...each, endsMs: each.expectedEndMs }));
   yield;
   const earlier = yield* earlierReservations(cycle, plan, job);
-  const own = plan.reservations.find(({ jobId }) => jobId === job.id)?.startAtMs;
+  const own = plan.reservations.find(({ entry }) => isSameEntry(entry, job.entry))?.startAtMs;
   const likelyMs = own ?? (yield* soonestMs(cycle, target, bounded, earlier));
   const gone: EarlierReservation[] = [];
   for (const each of earlier) gone.push(yield* endedAtStart(target, hopeful, each));
@@ -72,10 +73,10 @@ function* earlierReservations(
   plan: Plan,
   job: QueuedJob,
 ): Steps<EarlierReservation[]> {
-  const pending = plan.pending.find(({ jobId }) => jobId === job.id);
+  const pending = plan.pending.find(({ entry }) => isSameEntry(entry, job.entry));
   const earlier: EarlierReservation[] = [];
   for (const reservation of plan.reservations.slice(0, pending?.reservationsAhead ?? 0)) {
-    const holder = snapshot.queue.find(({ id }) => id === reservation.jobId);
+    const holder = snapshot.queue.find(({ entry }) => isSameEntry(entry, reservation.entry));
     if (!holder) continue;
     yield;
     const gang = yield* gangOf(snapshot, holder);
@@ -157,7 +158,7 @@ function* queueAllowsMs(
   endings: readonly ExpectedEnd[],
 ): Steps<number | undefined> {
   const { snapshot, placer } = cycle;
-  const begun = new Set(others.started.map(({ job: other }) => other.id));
+  const begun = new Set(others.started.map(({ job: other }) => entryKey(other.entry)));
   const { ahead, mustStart } = aheadInQueue(snapshot, job, begun);
   if (mustStart === 0) return snapshot.nowMs;
   if (ahead.length > MAX_AHEAD) return undefined;
@@ -192,8 +193,10 @@ function* afterThoseAhead(
   bounded: readonly ExpectedEnd[],
 ): Steps<number | undefined> {
   const { queue, nowMs, settings } = snapshot;
-  const begun = new Set(others.started.map(({ job: other }) => other.id));
-  const ahead = queue.filter((other) => !begun.has(other.id) && goesBefore(other, job));
+  const begun = new Set(others.started.map(({ job: other }) => entryKey(other.entry)));
+  const ahead = queue.filter(
+    (other) => !begun.has(entryKey(other.entry)) && goesBefore(other, job),
+  );
   if (ahead.length > MAX_AHEAD) return undefined;
   ahead.sort((a, b) => levelOf(b) - levelOf(a) || a.submittedAtMs - b.submittedAtMs);
   const playback = new QueuePlayback(placer.on(others.ledger), releasesOf(bounded), nowMs);
@@ -206,7 +209,7 @@ function* afterThoseAhead(
 }
 
 function goesBefore(other: QueuedJob, job: QueuedJob): boolean {
-  if (other.id === job.id || other.waitingFor.length > 0) return false;
+  if (isSameEntry(other.entry, job.entry) || other.waitingFor.length > 0) return false;
   const levels = levelOf(other) - levelOf(job);
   return levels > 0 || (levels === 0 && other.submittedAtMs <= job.submittedAtMs);
 }

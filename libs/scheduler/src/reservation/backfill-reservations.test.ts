@@ -2,6 +2,7 @@
 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { entryKey, jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { advance, nextChangeMs } from "../testing/advance.ts";
 import { nodes, queues, strategies } from "../testing/arbitraries.ts";
@@ -29,17 +30,22 @@ describe("a reserved start", () => {
         const promises = new Map<string, number>();
         for (let step = 0; step < 12; step++) {
           const plan = schedule(at);
-          for (const { jobId } of plan.starts) {
-            const promised = promises.get(jobId);
+          for (const { entry } of plan.starts) {
+            const promised = promises.get(entryKey(entry));
             if (promised !== undefined) expect(at.nowMs).toBeLessThanOrEqual(promised);
           }
           if (plan.reservations[0]) {
-            const { jobId, startAtMs } = plan.reservations[0];
-            expect(startAtMs).toBeLessThanOrEqual(promises.get(jobId) ?? Number.POSITIVE_INFINITY);
-            promises.set(jobId, startAtMs);
+            const { entry, startAtMs } = plan.reservations[0];
+            expect(startAtMs).toBeLessThanOrEqual(
+              promises.get(entryKey(entry)) ?? Number.POSITIVE_INFINITY,
+            );
+            promises.set(entryKey(entry), startAtMs);
           }
           const next = advance(at, plan, nextChangeMs(at, plan));
-          const arrivals = step === 0 ? late.map((job) => ({ ...job, id: `late-${job.id}` })) : [];
+          const arrivals =
+            step === 0
+              ? late.map((job) => ({ ...job, entry: jobEntry(`late-${entryKey(job.entry)}`) }))
+              : [];
           at = { ...next, queue: [...next.queue, ...arrivals] };
         }
       }),
@@ -57,11 +63,11 @@ describe("a reserved start", () => {
       queued("short", { ...gang(1, 2), submittedAtMs: 2 }),
     ]);
     const plan = schedule(at);
-    expect(plan.reservations[0]).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
-    expect(plan.starts.map(({ jobId, backfilled }) => [jobId, backfilled])).toEqual([
+    expect(plan.reservations[0]).toMatchObject({ entry: jobEntry("head"), startAtMs: 2 * HOUR_MS });
+    expect(plan.starts.map(({ entry, backfilled }) => [entryKey(entry), backfilled])).toEqual([
       ["short", true],
     ]);
-    const long = plan.pending.find(({ jobId }) => jobId === "long")!;
+    const long = plan.pending.find(({ entry }) => entryKey(entry) === "long")!;
     expect(long.blockers.map(({ reason }) => reason)).toEqual(["PriorityBehind"]);
   });
 
@@ -73,7 +79,7 @@ describe("a reserved start", () => {
       queued("long", { ...gang(1, 9), submittedAtMs: 1 }),
     ]);
     const plan = schedule(at);
-    expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["long"]);
+    expect(plan.starts.map(({ entry }) => entryKey(entry))).toEqual(["long"]);
     expect(plan.starts[0]!.placements[0]!.nodeId).toBe("b");
   });
 
@@ -85,7 +91,7 @@ describe("a reserved start", () => {
       queued("short", { ...gang(1, 1), submittedAtMs: 1 }),
       queued("long", { ...gang(1, 9), submittedAtMs: 2 }),
     ]);
-    expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["short"]);
+    expect(schedule(at).starts.map(({ entry }) => entryKey(entry))).toEqual(["short"]);
   });
 
   it("does not give another job the devices of a long one, after a short one besides", () => {
@@ -101,7 +107,7 @@ describe("a reserved start", () => {
       queued("short", cores(16, 1, 2)),
       queued("long2", cores(16, 9, 3)),
     ]);
-    expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["long1", "short"]);
+    expect(schedule(at).starts.map(({ entry }) => entryKey(entry))).toEqual(["long1", "short"]);
   });
 
   it.each([
@@ -118,8 +124,8 @@ describe("a reserved start", () => {
     const cluster = { nodes: [node("n", { gpus: 2 })], running: [busy] };
     const behind = queued("behind", ends(startMs + over, { submittedAtMs: 1 }));
     const plan = schedule(input(cluster, [queued("head", gang(2, 1)), behind]));
-    expect(plan.reservations).toMatchObject([{ jobId: "head", startAtMs: startMs }]);
-    expect(plan.starts.map(({ jobId }) => jobId)).toEqual(starts);
+    expect(plan.reservations).toMatchObject([{ entry: jobEntry("head"), startAtMs: startMs }]);
+    expect(plan.starts.map(({ entry }) => entryKey(entry))).toEqual(starts);
     // The same if only shared storage is wanted, and if another place must be found.
     const limit = { storageMb: 10, places: new Map() };
     const free = { storageMb: 4, places: new Map() };
@@ -131,8 +137,8 @@ describe("a reserved start", () => {
         { ...behind, shared: shared(3) },
       ]),
     );
-    expect(stored.reservations).toMatchObject([{ jobId: "head", startAtMs: startMs }]);
-    expect(stored.starts.map(({ jobId }) => jobId)).toEqual(starts);
+    expect(stored.reservations).toMatchObject([{ entry: jobEntry("head"), startAtMs: startMs }]);
+    expect(stored.starts.map(({ entry }) => entryKey(entry))).toEqual(starts);
   });
 
   it("backfill: a reservation binds all later placements, whatever was tried before", () => {
@@ -153,11 +159,13 @@ describe("a reserved start", () => {
         queued("short b", on("b", 1, 5, 4)),
       ]),
     );
-    expect(plan.reservations.map(({ jobId, startAtMs }) => [jobId, startAtMs / HOUR_MS])).toEqual([
+    expect(
+      plan.reservations.map(({ entry, startAtMs }) => [entryKey(entry), startAtMs / HOUR_MS]),
+    ).toEqual([
       ["head a", 10],
       ["head b", 5],
     ]);
-    expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short b"]);
+    expect(plan.starts.map(({ entry }) => entryKey(entry))).toEqual(["short b"]);
   });
 
   it("moves to the next job if the first can never start", () => {
@@ -166,6 +174,6 @@ describe("a reserved start", () => {
       queued("never", gang(8, 1)),
       queued("next", { ...gang(1, 1), submittedAtMs: 1 }),
     ]);
-    expect(schedule(at).reservations[0]?.jobId).toBe("next");
+    expect(schedule(at).reservations[0]?.entry).toEqual(jobEntry("next"));
   });
 });

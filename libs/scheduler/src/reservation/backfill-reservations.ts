@@ -11,6 +11,7 @@ import {
   namePlacements,
   type PlacedGang,
 } from "../placement/gang.ts";
+import type { PlanEntry } from "../plan-entry.ts";
 
 /** A reservation and the shared amounts that it needs. */
 interface HeldReservation {
@@ -34,7 +35,7 @@ interface FreeBeside {
 
 /** The inputs of a reservation. */
 interface ReservationRequest {
-  readonly jobId: string;
+  readonly entry: PlanEntry;
   /** Its eligible nodes belong to this reservation alone. */
   readonly gang: GangRequest;
   readonly startAtMs: number;
@@ -80,7 +81,7 @@ export class BackfillReservations {
   }
 
   /** Reserves the start; false if the gang does not fit even then. */
-  *make({ jobId, gang, startAtMs, due, isContested }: ReservationRequest): Steps<boolean> {
+  *make({ entry, gang, startAtMs, due, isContested }: ReservationRequest): Steps<boolean> {
     const { ledger: now } = this.#now;
     const then = now.clone();
     yield* releaseUntil(then, due, startAtMs);
@@ -93,7 +94,7 @@ export class BackfillReservations {
       this.#startMs.set(node, startAtMs);
     }
     this.#held.push({
-      reservation: { jobId, startAtMs, placements: namePlacements(then.nodes, tasks), shared },
+      reservation: { entry, startAtMs, placements: namePlacements(then.nodes, tasks), shared },
       release: { atMs: startAtMs, shape: gang.shape, ...placed },
       wanted: gang.shared,
       sharedThen: addShared(then.shared, shared, 1),

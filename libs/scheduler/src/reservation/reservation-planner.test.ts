@@ -2,6 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { QueuedJob, SharedAmounts } from "../model.ts";
+import { entryKey, jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { advance } from "../testing/advance.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "../testing/scenarios.ts";
@@ -29,7 +30,9 @@ const firm = (at: string, hours = 5) =>
 const at = (snapshot: object, queue: readonly QueuedJob[], settings = {}) =>
   input(snapshot, queue, { nowMs: NOW_MS, settings });
 const victims = (given: ReturnType<typeof at>) =>
-  schedule(given).preemptions.map(({ victimId, forJobId }) => `${victimId} for ${forJobId}`);
+  schedule(given).preemptions.map(
+    ({ victimId, forEntry }) => `${victimId} for ${entryKey(forEntry)}`,
+  );
 
 describe("a job that waits for its nodes", () => {
   const urgent = pinned("urgent", ["a"], { priority: 9 });
@@ -41,12 +44,12 @@ describe("a job that waits for its nodes", () => {
   ])("does not keep %s from evicting there", (_, other) => {
     const given = at({ nodes: hosts("a", "b"), running: [firm("a"), low("b")] }, [urgent, other]);
     expect(victims(given)).toEqual(["low-b for other"]);
-    const { reservations, rankedJobs: line } = schedule(given);
+    const { reservations, ranked } = schedule(given);
     expect(reservations).toMatchObject([
-      { jobId: "urgent", startAtMs: 5 * HOUR_MS, placements: [{ nodeId: "a" }] },
-      { jobId: "other", startAtMs: NOW_MS + 120_000, placements: [{ nodeId: "b" }] },
+      { entry: jobEntry("urgent"), startAtMs: 5 * HOUR_MS, placements: [{ nodeId: "a" }] },
+      { entry: jobEntry("other"), startAtMs: NOW_MS + 120_000, placements: [{ nodeId: "b" }] },
     ]);
-    expect(line).toEqual(["urgent", "other"]);
+    expect(ranked.map(entryKey)).toEqual(["urgent", "other"]);
   });
 
   it("counts only jobs that may use its nodes as ahead", () => {
@@ -54,7 +57,7 @@ describe("a job that waits for its nodes", () => {
     const busy = ["a", "b", "c"].map((id) => firm(id));
     const { pending } = schedule(at({ nodes: hosts("a", "b", "c"), running: busy }, queue));
     const reasons = (of: string) =>
-      pending.find(({ jobId }) => jobId === of)?.blockers.map(({ reason }) => reason);
+      pending.find(({ entry }) => entryKey(entry) === of)?.blockers.map(({ reason }) => reason);
     expect(reasons("apart")).toEqual(["InsufficientGpu"]);
     expect(reasons("next")).toEqual(["InsufficientGpu", "PriorityBehind"]);
   });
@@ -80,7 +83,7 @@ describe("a job that waits for its nodes", () => {
       pinned("last", ["b"], { priority: -1 }),
     ]);
     expect(victims(given)).toEqual([]);
-    expect(schedule(given).reservations.map(({ jobId }) => jobId)).toEqual(["urgent"]);
+    expect(schedule(given).reservations.map(({ entry }) => entryKey(entry))).toEqual(["urgent"]);
   });
 
   it("evicts no victim for a job that finds room as soon beside the reservations", () => {
@@ -137,9 +140,11 @@ describe("a job that waits for its nodes", () => {
     const { starts, pending } = schedule(
       at({ nodes: hosts("a", "b", "c"), running, projects }, queue),
     );
-    expect(starts.map(({ jobId }) => jobId)).toEqual(["other"]);
+    expect(starts.map(({ entry }) => entryKey(entry))).toEqual(["other"]);
     const held = { reason: "QuotaExceeded", requested: 1_000, free: 0, limit: 2_000 };
-    expect(pending.find(({ jobId }) => jobId === "long")?.blockers[0]).toMatchObject(held);
+    expect(pending.find(({ entry }) => entryKey(entry) === "long")?.blockers[0]).toMatchObject(
+      held,
+    );
   });
 
   it("keeps the quota that it needs from later reservations", () => {
@@ -203,7 +208,7 @@ describe("a job that waits for its nodes", () => {
     const { starts, reservations } = schedule(given);
     // Long would run past the second reservation, though not past the first.
     expect(reservations.map(({ startAtMs }) => startAtMs)).toEqual([5 * HOUR_MS, 2 * HOUR_MS]);
-    expect(starts.map(({ jobId }) => jobId)).toEqual(["short"]);
+    expect(starts.map(({ entry }) => entryKey(entry))).toEqual(["short"]);
   });
 });
 
@@ -214,10 +219,13 @@ describe("the ranked jobs", () => {
 
   it("contain those of the same level that a reservation passes over, before it", () => {
     const plan = schedule(given);
-    expect(plan.reservations.map(({ jobId }) => jobId)).toEqual(["a1", "broad"]);
-    expect(plan.rankedJobs).toEqual(["a1", "a2", "a3", "broad"]);
+    expect(plan.reservations.map(({ entry }) => entryKey(entry))).toEqual(["a1", "broad"]);
+    expect(plan.ranked.map(entryKey)).toEqual(["a1", "a2", "a3", "broad"]);
     const lower = { ...broad, priority: -1 };
-    expect(schedule({ ...given, queue: [...late, lower] }).rankedJobs).toEqual(["a1", "broad"]);
+    expect(schedule({ ...given, queue: [...late, lower] }).ranked.map(entryKey)).toEqual([
+      "a1",
+      "broad",
+    ]);
   });
 
   it("keep their order while shares change and other jobs arrive", () => {
@@ -225,14 +233,14 @@ describe("the ranked jobs", () => {
     // Their project holds nothing, and they are older.
     const newcomers = ["n1", "n2"].map((id) => queued(id, { project: "p2" }));
     const plan = schedule({ ...next, queue: [...newcomers, ...next.queue] });
-    expect(plan.rankedJobs).toEqual(["a1", "a2", "a3", "broad"]);
+    expect(plan.ranked.map(entryKey)).toEqual(["a1", "a2", "a3", "broad"]);
     expect(plan.preemptions).toEqual([]);
   });
 
   it("start with a reservation of an earlier version, which has no rank", () => {
     const held = { ...broad, promisedStartMs: 5 * HOUR_MS };
     const { reservations } = schedule({ ...given, queue: [...late, held] });
-    expect(reservations[0]?.jobId).toBe("broad");
+    expect(reservations[0]?.entry).toEqual(jobEntry("broad"));
   });
 
   it(`have at most ${MAX_PROMISES} reservations`, () => {
@@ -242,13 +250,15 @@ describe("the ranked jobs", () => {
     const plan = schedule(at({ nodes: hosts(...ids), running: busy }, each));
     expect(plan.reservations).toHaveLength(MAX_PROMISES);
     expect(plan.preemptions).toHaveLength(MAX_PROMISES);
-    expect(plan.rankedJobs).toEqual(each.slice(0, MAX_PROMISES).map(({ id }) => id));
+    expect(plan.ranked.map(entryKey)).toEqual(
+      each.slice(0, MAX_PROMISES).map(({ entry }) => entryKey(entry)),
+    );
   });
 
   it("exclude a reservation that would pass over too many", () => {
     const many = Array.from({ length: 80 }, (_, n) => pinned(`a${n}`, ["a"], { submittedAtMs: n }));
     const full = schedule({ ...given, queue: [...many, { ...broad, submittedAtMs: 99 }] });
-    expect(full.rankedJobs).toEqual(["a0"]);
+    expect(full.ranked.map(entryKey)).toEqual(["a0"]);
     expect(full.preemptions).toEqual([]);
   });
 });
@@ -270,10 +280,10 @@ describe("a reservation after another, of cluster-wide resources", () => {
     expect(victims(givenWith(storage(6), [urgent, other(wants(3))]))).toEqual([]);
     const queue = [urgent, other(wants(3)), pinned("short", ["c"], { priority: -9, ...wants(2) })];
     const plan = schedule(givenWith(storage(8), queue));
-    expect(plan.preemptions.map(({ forJobId }) => forJobId)).toEqual(["other"]);
+    expect(plan.preemptions.map(({ forEntry }) => entryKey(forEntry))).toEqual(["other"]);
     expect(plan.starts).toEqual([]);
     const roomy = schedule(givenWith(storage(9), queue));
-    expect(roomy.starts.map(({ jobId }) => jobId)).toEqual(["short"]);
+    expect(roomy.starts.map(({ entry }) => entryKey(entry))).toEqual(["short"]);
   });
 
   it("of shards exists if each finds its server in any order of the jobs", () => {

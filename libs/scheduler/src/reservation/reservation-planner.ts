@@ -12,6 +12,7 @@ import {
 import type { SchedulingCycle } from "../cycle/scheduling-cycle.ts";
 import type { Preemption, QueuedJob, SharedRequest } from "../model.ts";
 import { type GangRequest, gangFits, gangKey, usableNodes } from "../placement/gang.ts";
+import type { PlanEntry } from "../plan-entry.ts";
 import { BackfillReservations } from "./backfill-reservations.ts";
 
 /** Reservations at a time; each evaluates the jobs that hold its nodes. */
@@ -36,7 +37,7 @@ interface CandidateNodes {
 
 /** A job without a reservation, since jobs before it may use too much of the same nodes. */
 interface WaitingJob {
-  readonly id: string;
+  readonly entry: PlanEntry;
   readonly gang: GangRequest;
 }
 
@@ -52,8 +53,8 @@ interface WaitingJob {
 export class ReservationPlanner {
   readonly reservations: BackfillReservations;
   readonly preemptions: Preemption[] = [];
-  /** Jobs that keep their rank in the queue, in order. */
-  readonly rankedJobs: string[] = [];
+  /** What keeps its rank in the queue, in order. */
+  readonly ranked: PlanEntry[] = [];
   readonly #cycle: SchedulingCycle;
   /** 1 by position for each node that an earlier job may use. */
   #taken: Uint8Array;
@@ -84,7 +85,7 @@ export class ReservationPlanner {
     if (!refused) return;
     this.#refused.set(key, refused);
     if (refused === "hopeless") return;
-    this.#waiting.push({ id: job.id, gang });
+    this.#waiting.push({ entry: job.entry, gang });
     admission.keepForWaiting(job);
   }
 
@@ -102,7 +103,7 @@ export class ReservationPlanner {
     if (!nodes.own.includes(1)) return nodes.usable.includes(1) ? "behind" : "hopeless";
     if (this.reservations.size > 0) this.#searches++;
     const passed = yield* this.#passedOver(gang, nodes);
-    const hasRank = this.rankedJobs.length + passed.length < MAX_RANKED;
+    const hasRank = this.ranked.length + passed.length < MAX_RANKED;
     const isReserved = hasRank && (yield* this.#reserve(job, gang, nodes));
     if (!isReserved && hasRank && (nodes.isWhole || !(yield* this.#fitsOneDay(job, gang)))) {
       return "hopeless";
@@ -112,8 +113,8 @@ export class ReservationPlanner {
     }
     if (gang.shared) this.#wanted.push(gang.shared);
     if (!isReserved) return "behind";
-    this.rankedJobs.push(...passed, job.id);
-    this.#waiting = this.#waiting.filter(({ id }) => !passed.includes(id));
+    this.ranked.push(...passed, job.entry);
+    this.#waiting = this.#waiting.filter(({ entry }) => !passed.includes(entry));
     this.#cycle.admission.charge(job);
     this.#refused.clear();
     return undefined;
@@ -131,11 +132,11 @@ export class ReservationPlanner {
     return { usable, own, isWhole, isContested };
   }
 
-  /** Ids of the waiting jobs of its level that may use some of the same nodes or shared amounts. */
-  *#passedOver(gang: GangRequest, { usable }: CandidateNodes): Steps<string[]> {
+  /** The waiting jobs of its level that may use some of the same nodes or shared amounts. */
+  *#passedOver(gang: GangRequest, { usable }: CandidateNodes): Steps<PlanEntry[]> {
     const known = new Map<Uint8Array, boolean>();
-    const passed: string[] = [];
-    for (const { id, gang: other } of this.#waiting) {
+    const passed: PlanEntry[] = [];
+    for (const { entry, gang: other } of this.#waiting) {
       const { eligible } = other.shape;
       let overlaps = known.get(eligible);
       if (overlaps === undefined) {
@@ -144,7 +145,7 @@ export class ReservationPlanner {
         known.set(eligible, overlaps);
       }
       if (!overlaps && !(other.shared && wantsTheSame(other.shared, gang.shared))) continue;
-      passed.push(id);
+      passed.push(entry);
       if (passed.length >= MAX_RANKED) break;
     }
     return passed;
@@ -171,7 +172,7 @@ export class ReservationPlanner {
     if (startAtMs === undefined) return false;
     // The victims' releases are earlier now.
     const left = yield* helpful(all, within);
-    const terms = { jobId: job.id, gang: within, startAtMs, due: left, isContested };
+    const terms = { entry: job.entry, gang: within, startAtMs, due: left, isContested };
     return yield* this.reservations.make(terms);
   }
 
@@ -218,7 +219,7 @@ export class ReservationPlanner {
   #evict(victims: readonly Victim[], preemptor: QueuedJob, byMs: number): void {
     for (const { job, release, lostGpuSeconds: lost } of victims) {
       this.#cycle.releases.set(job.id, { ...release, atMs: byMs });
-      this.preemptions.push({ victimId: job.id, forJobId: preemptor.id, lostGpuSeconds: lost });
+      this.preemptions.push({ victimId: job.id, forEntry: preemptor.entry, lostGpuSeconds: lost });
     }
   }
 }

@@ -1,26 +1,32 @@
 import type { SchedulingInput } from "../cycle/scheduling-cycle.ts";
 import type { GangStart, Plan, QueuedJob, RunningJob } from "../model.ts";
+import { entryKey, isSameEntry } from "../plan-entry.ts";
 import { HOUR_MS } from "./scenarios.ts";
 
 /** Applies a plan as the cluster would and advances the clock: the loop around `schedule`. */
 export function advance(input: SchedulingInput, plan: Plan, toMs: number): SchedulingInput {
-  const starts = new Map(plan.starts.map((start) => [start.jobId, start]));
+  const starts = new Map(plan.starts.map((start) => [entryKey(start.entry), start]));
   const leaving = new Map(plan.preemptions.map((eviction) => [eviction.victimId, eviction]));
   const byMs = input.nowMs + input.settings.preemptionGraceMs;
   const running = input.snapshot.running.map((job) => {
     const eviction = leaving.get(job.id);
-    return eviction ? { ...job, evicting: { forJobId: eviction.forJobId, byMs } } : job;
+    return eviction ? { ...job, evicting: { forEntry: eviction.forEntry, byMs } } : job;
   });
-  const promised = new Map(plan.reservations.map(({ jobId, startAtMs }) => [jobId, startAtMs]));
+  const promised = new Map(
+    plan.reservations.map(({ entry, startAtMs }) => [entryKey(entry), startAtMs]),
+  );
   const queue = input.queue
-    .filter(({ id }) => !starts.has(id))
-    .map((job) => ({
-      ...job,
-      promisedStartMs: promised.get(job.id),
-      placeInLine: plan.rankedJobs.includes(job.id) ? plan.rankedJobs.indexOf(job.id) : undefined,
-    }));
+    .filter(({ entry }) => !starts.has(entryKey(entry)))
+    .map((job) => {
+      const rank = plan.ranked.findIndex((entry) => isSameEntry(entry, job.entry));
+      return {
+        ...job,
+        promisedStartMs: promised.get(entryKey(job.entry)),
+        placeInLine: rank < 0 ? undefined : rank,
+      };
+    });
   for (const job of input.queue) {
-    const start = starts.get(job.id);
+    const start = starts.get(entryKey(job.entry));
     if (start) running.push(started(job, start, input.nowMs));
   }
   const gone = running.filter((job) => job.evicting !== undefined && job.evicting.byMs <= toMs);
@@ -53,15 +59,16 @@ export function nextChangeMs({ snapshot, nowMs, settings }: SchedulingInput, pla
 
 /** Jobs of these tests hold no cluster-wide resources. */
 function started(queued: QueuedJob, { placements }: GangStart, nowMs: number): RunningJob {
-  const { shared: _, ...job } = queued;
-  return { ...job, placements, startedAtMs: nowMs, checkpointedAtMs: nowMs };
+  const { shared: _, entry, ...job } = queued;
+  return { ...job, id: entryKey(entry), placements, startedAtMs: nowMs, checkpointedAtMs: nowMs };
 }
 
 /** A preempted job returns to the queue with its own traits and age. */
 function requeued(job: RunningJob): QueuedJob {
   const { placements: _, startedAtMs, checkpointedAtMs: __, evicting: ___, ...rest } = job;
-  const { shared: ____, ...traits } = rest;
+  const { shared: ____, id, ...traits } = rest;
   return {
+    entry: { kind: "job", jobId: id },
     ...traits,
     submittedAtMs: startedAtMs,
     waitingFor: [],

@@ -8,6 +8,7 @@ import {
   type RunningJob,
   type TaskRequest,
 } from "../model.ts";
+import { jobEntry } from "../plan-entry.ts";
 
 /** Small clusters and jobs for tests: every field has a plain value that a test may override. */
 
@@ -54,9 +55,9 @@ export function request(
   };
 }
 
-export function queued(id: string, change: Partial<QueuedJob> = {}): QueuedJob {
+export function queued(jobId: string, change: Partial<QueuedJob> = {}): QueuedJob {
   return {
-    id,
+    entry: jobEntry(jobId),
     project: "p1",
     queue: "default",
     kind: "training",

@@ -2,6 +2,7 @@
 
 import type { ClusterMetricsReply, ClusterResourcesReply } from "@heddle/contracts/api/cluster";
 import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
+import { replicaEntry } from "@heddle/scheduler/plan-entry";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
 import { send } from "../../../test/http.ts";
@@ -196,7 +197,7 @@ describe("GET /cluster/resources", () => {
     await server.control.propose({
       ...{ type: "plan.commit", atMs: 1, basedOnIndex: 1, overcommitRatio: 1, limits },
       ...{ acknowledgeMs: 1_000, admitted: [], unsatisfiable: [], preemptions: [], expired: [] },
-      starts: [{ jobId: "serving:placed", placements: [{ nodeId: "w3", devices: [1] }] }],
+      starts: [{ entry: replicaEntry("placed"), placements: [{ nodeId: "w3", devices: [1] }] }],
     });
     server.directory.views = [
       { ...replicaOn("w3", "placed", "failed"), gpus: [gpu(0, "H100"), gpu(1, "H100")] },

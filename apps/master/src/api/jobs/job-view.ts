@@ -8,9 +8,11 @@ import {
 import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import { registrationOf } from "@heddle/control/jobs/commands/registration";
 import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
+import { evictedFor } from "@heddle/control/jobs/records/logged-plan";
 import {
   type JobFailureRecord,
   type JobRecord,
+  type Leaving,
   type ProgressRecord,
   type TaskExitRecord,
   type TaskRecord,
@@ -54,6 +56,16 @@ export function viewJob(
   };
 }
 
+function viewLeaving(leaving: Leaving): NonNullable<Job["leaving"]> {
+  const entry = evictedFor(leaving);
+  const isReplica = entry?.kind === "replica";
+  return {
+    why: leaving.why,
+    for_job: entry && !isReplica ? entry.jobId : null,
+    for_deployment: isReplica ? entry.deployment : null,
+  };
+}
+
 /** All of a job except why it waits. */
 export function viewWholeJob(
   state: ControlState,
@@ -69,7 +81,7 @@ export function viewWholeJob(
     preemptions: job.preemptions,
     live_tasks: job.liveTasks,
     waiting_for: job.waitingFor,
-    leaving: job.leaving ? { why: job.leaving.why, for_job: job.leaving.forJobId ?? null } : null,
+    leaving: job.leaving ? viewLeaving(job.leaving) : null,
     due_at: isoOrNull(job.dueMs),
     not_before: isoOrNull(job.notBeforeMs),
     promised_start: isoOrNull(job.promisedStartMs),

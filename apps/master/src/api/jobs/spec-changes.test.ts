@@ -4,6 +4,7 @@ import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/jobs";
 import type { ControlCommand } from "@heddle/control/command";
 import type { SpecChange } from "@heddle/control/jobs/commands/spec-changes";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { ListedNodes } from "../../../test/fixtures.ts";
@@ -73,7 +74,12 @@ function started(n: number, change: object, gpus: number): object[] {
     { type: "job.submit", jobId: id, spec },
     {
       ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1e6, admitted: [id] },
-      ...{ unsatisfiable: [], preemptions: [], expired: [], starts: [{ jobId: id, placements }] },
+      ...{
+        unsatisfiable: [],
+        preemptions: [],
+        expired: [],
+        starts: [{ entry: jobEntry(id), placements }],
+      },
     },
   ];
 }

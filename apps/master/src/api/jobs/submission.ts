@@ -14,6 +14,7 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
 import { queuedFrom } from "@heddle/control/jobs/scheduling/scheduling-input";
 import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
+import { isSameEntry, jobEntry } from "@heddle/scheduler/plan-entry";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { refusalError } from "../../control-plane/propose.ts";
 import type { RequestedChange } from "../../http/idempotent-changes.ts";
@@ -112,10 +113,10 @@ export async function dryRun(
   const tasks = spec.tasks ?? fewestTasks(spec, control.state.nodes.values());
   const { project, queue } = spec;
   const { waitingFor } = checked;
-  const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
-  const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
+  const job = { project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
+  const queued = queuedFrom(jobEntry(jobId), spec, job, taskRequest(spec, tasks));
   const { plan, explanation, neverFits } = await explainer.dryRun(queued, spec);
-  const start = plan.starts.find((each) => each.jobId === jobId);
+  const start = plan.starts.find(({ entry }) => isSameEntry(entry, queued.entry));
   const fits = start ? "would_start" : "would_wait";
   return {
     object: "dry_run",

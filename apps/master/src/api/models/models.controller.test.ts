@@ -1,7 +1,7 @@
 // holds: api-models, engine-template, key-models
 
-import { claimId } from "@heddle/control/jobs/scheduling/replica-claims";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { replicaEntry } from "@heddle/scheduler/plan-entry";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
@@ -200,7 +200,7 @@ describe("models", () => {
     await server.control.propose({ type: "node.join", atMs: 1, offer });
     const { deployment } = server.control.state.models.get("on-gpu")!;
     const starts = [
-      { jobId: claimId(deployment), placements: [{ nodeId: offer.id, devices: [3] }] },
+      { entry: replicaEntry(deployment), placements: [{ nodeId: offer.id, devices: [3] }] },
     ];
     await server.control.propose({
       ...{ type: "plan.commit", atMs: 1, basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1 },

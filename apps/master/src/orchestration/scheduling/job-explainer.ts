@@ -6,7 +6,7 @@ import {
   specChanges,
 } from "@heddle/control/jobs/commands/spec-changes";
 import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records/records";
-import { RECOVERY_SUFFIX } from "@heddle/control/jobs/records/recovery";
+import { waitingEntry } from "@heddle/control/jobs/records/recovery";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
 import {
   leavesByMs,
@@ -19,6 +19,7 @@ import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycl
 import { explain, variantFitter } from "@heddle/scheduler/explain/explain";
 import { withDecisive } from "@heddle/scheduler/explain/satisfiability";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
+import { entryKey, isSameEntry, type PlanEntry } from "@heddle/scheduler/plan-entry";
 import { decideInSteps } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { WaitingExplanation } from "./explanation-view.ts";
@@ -117,9 +118,10 @@ export class JobExplainer {
   }
 
   *#explainWaiting(job: JobRecord, latest: CachedPlan): Steps<WaitingExplanation | undefined> {
-    const id = job.state === "recovering" ? `${job.id}${RECOVERY_SUFFIX}` : job.id;
+    const entry = waitingEntry(job);
     const snapshot = this.#cache.snapshot(Date.now());
-    const queued = snapshot.queue.find((each) => each.id === id) ?? this.#queuedAs(job);
+    const queued =
+      snapshot.queue.find((each) => isSameEntry(each.entry, entry)) ?? this.#queuedAs(job);
     if (!queued) return undefined;
     yield;
     const made = yield* explain(snapshot, latest.plan, queued);
@@ -127,7 +129,7 @@ export class JobExplainer {
     const mayBeNever = !queued.joinsRunning && snapshot.view.roster.size > 0;
     const { satisfiability } = this.#cache;
     const never = mayBeNever ? yield* satisfiability.neverFits(snapshot, queued) : [];
-    const blockers = withDecisive(never, latest.blockers.get(id) ?? []);
+    const blockers = withDecisive(never, latest.blockers.get(entryKey(entry)) ?? []);
     const spec = this.#control.state.specs.get(job.id);
     // A running job keeps its spec; the spec is missing if the job was forgotten meanwhile.
     const isFixed = queued.joinsRunning || !spec;
@@ -182,13 +184,13 @@ export class JobExplainer {
     spec: SubmitJob,
     job: QueuedJob,
   ): Steps<SpecChange[]> {
-    const { id, waitingFor, notBeforeMs } = job;
-    if (plan.starts.some(({ jobId }) => jobId === id)) return [];
+    const { entry, waitingFor, notBeforeMs } = job;
+    if (plan.starts.some((start) => isSameEntry(start.entry, entry))) return [];
     if (waitingFor.length > 0 || notBeforeMs > snapshot.nowMs) return [];
-    const others = snapshot.queue.filter((each) => each.id !== id);
+    const others = snapshot.queue.filter((each) => !isSameEntry(each.entry, entry));
     const variant = (changed: SubmitJob): QueuedJob => {
       const tasks = changed.tasks ?? fewestTasks(changed, this.#control.state.nodes.values());
-      return queuedFrom(changed, { ...job, tasks }, taskRequest(changed, tasks));
+      return queuedFrom(entry, changed, { ...job, tasks }, taskRequest(changed, tasks));
     };
     const { satisfiability } = this.#cache;
     const fits = yield* variantFitter(snapshot, plan, job);
@@ -199,11 +201,11 @@ export class JobExplainer {
       fits: (changed) => fits(variant(changed)),
       isPossible: (yield* isPossible(spec)) ? undefined : isPossible,
       boundHours: runtimeBoundMs(job, snapshot.settings) / MS_PER_HOUR,
-      promises: reservationsBefore(snapshot, plan, id),
+      promises: reservationsBefore(snapshot, plan, entry),
       *starts(changed) {
         const queue = [...others, variant(changed)];
         const { starts } = yield* decideInSteps({ ...snapshot, queue });
-        return starts.some(({ jobId }) => jobId === id);
+        return starts.some((start) => isSameEntry(start.entry, entry));
       },
     });
   }
@@ -213,16 +215,16 @@ export class JobExplainer {
   }
 }
 
-/** The reservations that were made before the job's turn. */
+/** The reservations that were made before the entry's turn. */
 function reservationsBefore(
   { queue, nowMs }: SchedulingSnapshot,
   plan: Plan,
-  id: string,
+  own: PlanEntry,
 ): PromiseBefore[] {
-  const pending = plan.pending.find(({ jobId }) => jobId === id);
+  const pending = plan.pending.find(({ entry }) => isSameEntry(entry, own));
   const earlier = plan.reservations.slice(0, pending?.reservationsAhead ?? 0);
-  return earlier.flatMap(({ jobId, startAtMs }) => {
-    const holder = queue.find((each) => each.id === jobId);
+  return earlier.flatMap(({ entry, startAtMs }) => {
+    const holder = queue.find((each) => isSameEntry(each.entry, entry));
     const inHours = (startAtMs - nowMs) / MS_PER_HOUR;
     return holder ? [{ qosLevel: holder.qosLevel, priority: holder.priority, inHours }] : [];
   });

@@ -1,15 +1,17 @@
 import type { Steps } from "@heddle/base/async/steps";
 import { toAppError } from "@heddle/base/errors";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
+import { waitingEntry } from "@heddle/control/jobs/records/recovery";
 import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import type { Blocker, Plan } from "@heddle/scheduler/model";
+import { entryKey } from "@heddle/scheduler/plan-entry";
 import { decideInSteps } from "@heddle/scheduler/schedule";
 import type { SchedulerCache } from "./scheduler-cache.ts";
 
 /** The age at which a plan is made again if no scheduling loop publishes new ones. */
 const MAX_AGE_MS = 2_000;
 
-/** A plan with the blockers of its pending jobs by job id. */
+/** A plan with the blockers of its pending entries by their keys. */
 export interface CachedPlan {
   /** Counts the plans. */
   readonly number: number;
@@ -36,17 +38,17 @@ export class PlanCache {
       number: (this.#latest?.number ?? 0) + 1,
       plan,
       atMs,
-      blockers: new Map(plan.pending.map(({ jobId, blockers }) => [jobId, blockers])),
+      blockers: new Map(plan.pending.map(({ entry, blockers }) => [entryKey(entry), blockers])),
     };
     return this.#latest;
   }
 
   /** The job's blockers in the latest plan; empty for a job that the plan starts. */
   blockers(job: JobRecord): readonly Blocker[] {
-    return this.#known(job.changedIndex)?.blockers.get(job.id) ?? [];
+    return this.#known(job.changedIndex)?.blockers.get(entryKey(waitingEntry(job))) ?? [];
   }
 
-  /** The blockers of all pending jobs and replicas, by id. */
+  /** The blockers of all pending entries by their keys. */
   allBlockers(): ReadonlyMap<string, readonly Blocker[]> {
     return this.#known(0)?.blockers ?? new Map();
   }

@@ -1,6 +1,7 @@
 // holds: sched-plan-refusals
 
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { afterEach, expect, test, vi } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
@@ -11,7 +12,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const queued = (id: string, notBeforeMs = 0) => ({ id, notBeforeMs }) as never;
+const queued = (id: string, notBeforeMs = 0) => ({ entry: jobEntry(id), notBeforeMs }) as never;
 const waitOf = (refusals: PlanRefusals, id: string): number =>
   refusals.delay([queued(id)])[0]!.notBeforeMs;
 
@@ -19,7 +20,7 @@ test("plan refusals: a refused job waits longer each time, and not once it was t
   const refusals = new PlanRefusals();
   const waits: number[] = [];
   for (let cycle = 0; cycle < 12; cycle++) {
-    refusals.record(["a", "b"], [{ jobId: "a", why: "quota" }], 1_000);
+    refusals.record(["a", "b"].map(jobEntry), [{ entry: jobEntry("a"), why: "quota" }], 1_000);
     waits.push(waitOf(refusals, "a") - 1_000);
   }
   for (const [cycle, wait] of waits.entries()) {
@@ -29,7 +30,7 @@ test("plan refusals: a refused job waits longer each time, and not once it was t
   }
   expect(waitOf(refusals, "b")).toBe(0);
   expect(refusals.counts()).toEqual({ quota: 12 });
-  refusals.record(["a"], [], 2_000);
+  refusals.record([jobEntry("a")], [], 2_000);
   expect(waitOf(refusals, "a")).toBe(0);
   const own = [queued("a", 7)];
   expect(refusals.delay(own)).toBe(own);

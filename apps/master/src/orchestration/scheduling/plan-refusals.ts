@@ -1,10 +1,16 @@
 import { Backoff } from "@heddle/base/backoff";
-import type { RefusedStart } from "@heddle/control/command";
 import type { QueuedJob } from "@heddle/scheduler/model";
+import { entryKey, type PlanEntry } from "@heddle/scheduler/plan-entry";
 
 const retry = { baseMs: 100, maxMs: 30_000 };
 /** Jobs whose refusals are remembered; the one refused longest ago is forgotten first. */
 const MAX_JOBS = 10_000;
+
+/** A plan entry that apply refused, and why. */
+export interface RefusedEntry {
+  readonly entry: PlanEntry;
+  readonly why: string;
+}
 
 interface Refused {
   readonly backoff: Backoff;
@@ -16,13 +22,14 @@ interface Refused {
  * so that a planner and an apply that disagree do not fill the log.
  */
 export class PlanRefusals {
+  /** By the key of the plan entry. */
   readonly #jobs = new Map<string, Refused>();
   readonly #counts = new Map<string, number>();
 
-  /** A plan of these jobs was applied at the time, but for what was refused. */
-  record(jobIds: Iterable<string>, refused: readonly RefusedStart[], nowMs: number): void {
-    const without = new Set(refused.map(({ jobId }) => jobId));
-    for (const id of jobIds) if (!without.has(id)) this.#jobs.delete(id);
+  /** A plan of these entries was applied at the time, except for what was refused. */
+  record(planned: readonly PlanEntry[], refused: readonly RefusedEntry[], nowMs: number): void {
+    const without = new Set(refused.map(({ entry }) => entryKey(entry)));
+    for (const id of planned.map(entryKey)) if (!without.has(id)) this.#jobs.delete(id);
     for (const { why } of refused) this.#counts.set(why, (this.#counts.get(why) ?? 0) + 1);
     for (const id of without) {
       const backoff = this.#jobs.get(id)?.backoff ?? new Backoff(retry);
@@ -39,7 +46,8 @@ export class PlanRefusals {
   delay(queue: readonly QueuedJob[]): readonly QueuedJob[] {
     if (this.#jobs.size === 0) return queue;
     return queue.map((job) => {
-      const notBeforeMs = Math.max(job.notBeforeMs, this.#jobs.get(job.id)?.notBeforeMs ?? 0);
+      const refused = this.#jobs.get(entryKey(job.entry));
+      const notBeforeMs = Math.max(job.notBeforeMs, refused?.notBeforeMs ?? 0);
       return notBeforeMs === job.notBeforeMs ? job : { ...job, notBeforeMs };
     });
   }

@@ -1,9 +1,6 @@
-import {
-  claimId,
-  replicaClaim,
-  runsWithoutGpu,
-} from "@heddle/control/jobs/scheduling/replica-claims";
+import { replicaClaim, runsWithoutGpu } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ControlState } from "@heddle/control/state";
+import { entryKey } from "@heddle/scheduler/plan-entry";
 import { blockerText } from "./explanation-view.ts";
 import type { PlanCache } from "./plan-cache.ts";
 
@@ -17,6 +14,7 @@ export function replicaBlockers(
   deployment: string,
 ): readonly string[] {
   if (runsWithoutGpu(state, deployment)) return [ON_CPU];
-  if (!replicaClaim(state, deployment)) return [];
-  return (plans.allBlockers().get(claimId(deployment)) ?? []).map(blockerText);
+  const claim = replicaClaim(state, deployment);
+  if (!claim) return [];
+  return (plans.allBlockers().get(entryKey(claim.entry)) ?? []).map(blockerText);
 }

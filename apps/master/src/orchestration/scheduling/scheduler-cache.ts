@@ -1,6 +1,5 @@
 import { StepQueue } from "@heddle/base/async/step-queue";
 import { IncrementalSnapshot } from "@heddle/control/jobs/scheduling/incremental-snapshot";
-import { claimedDeployment } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import { Satisfiability } from "@heddle/scheduler/explain/satisfiability";
 import type { QueuedJob } from "@heddle/scheduler/model";
@@ -37,7 +36,7 @@ export class SchedulerCache {
     const untilMs = this.#hold?.untilMs;
     if (untilMs === undefined) return queue;
     return queue.map((job) =>
-      claimedDeployment(job.id) === undefined && job.notBeforeMs < untilMs
+      job.entry.kind !== "replica" && job.notBeforeMs < untilMs
         ? { ...job, notBeforeMs: untilMs }
         : job,
     );

@@ -1,16 +1,17 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Steps } from "@heddle/base/async/steps";
-import type { RefusedStart } from "@heddle/control/command";
+import { versionOf } from "@heddle/control/cluster-version";
 import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/records/commands";
-import { plannedJobId } from "@heddle/control/jobs/records/recovery";
+import { logPlan, readEntry } from "@heddle/control/jobs/records/logged-plan";
 import { algorithmFault } from "@heddle/control/jobs/records/task-request";
-import { claimedDeployment } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
-import type { Blocker, Plan } from "@heddle/scheduler/model";
+import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
+import { isSameEntry } from "@heddle/scheduler/plan-entry";
 import { decideInSteps } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { blockerText } from "./explanation-view.ts";
+import type { RefusedEntry } from "./plan-refusals.ts";
 import type { Scheduling } from "./scheduling.ts";
 
 /** A promise that moves by less is not written again. */
@@ -57,24 +58,18 @@ async function commit(
   { control, cache }: SchedulingStepOptions,
   command: CommitPlanCommand,
 ): Promise<void> {
-  const refused: RefusedStart[] = [];
-  for (const entry of entriesOf(command)) {
-    refused.push(...((await propose(control, entry)).refused ?? []));
+  const refused: RefusedEntry[] = [];
+  for (const part of entriesOf(command)) {
+    const reply = await propose(control, logPlan(part, versionOf(control.state)));
+    for (const each of reply.refused ?? []) refused.push({ entry: readEntry(each), why: each.why });
     // Applying one entry may take most of a turn's budget, so other work runs between two.
     await nextTurn();
   }
-  const planned = [...command.starts, ...command.preemptions.map(forJob)];
-  cache.refusals.record(
-    planned.map(({ jobId }) => jobId),
-    refused,
-    Date.now(),
-  );
-}
-
-function forJob({ forJobId }: CommitPlanCommand["preemptions"][number]): {
-  readonly jobId: string;
-} {
-  return { jobId: forJobId };
+  const planned = [
+    ...command.starts.map(({ entry }) => entry),
+    ...command.preemptions.map(({ forEntry }) => forEntry),
+  ];
+  cache.refusals.record(planned, refused, Date.now());
 }
 
 interface Admission {
@@ -90,19 +85,23 @@ function* admit(
 ): Steps<Admission> {
   const { state } = control;
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
+  const acceptedId = ({ entry }: QueuedJob) => {
+    return entry.kind === "job" && isAccepted(entry.jobId) ? entry.jobId : undefined;
+  };
   const unsatisfiable: { jobId: string; message: string }[] = [];
   // A cluster that no node has joined yet says nothing of what will fit.
   for (const job of snapshot.view.roster.size > 0 ? snapshot.queue : []) {
-    if (!isAccepted(job.id)) continue;
+    const jobId = acceptedId(job);
+    if (jobId === undefined) continue;
     yield;
     const blockers = yield* cache.satisfiability.neverFits(snapshot, job);
     if (blockers.length === 0) continue;
-    const message = algorithmFault(state, job.id) ?? neverText(blockers);
-    unsatisfiable.push({ jobId: job.id, message });
+    const message = algorithmFault(state, jobId) ?? neverText(blockers);
+    unsatisfiable.push({ jobId, message });
   }
   const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
-  const queue = snapshot.queue.filter(({ id }) => !never.has(id));
-  const admitted = queue.map(({ id }) => id).filter(isAccepted);
+  const queue = snapshot.queue.filter((job) => !never.has(acceptedId(job) ?? ""));
+  const admitted = queue.map(acceptedId).filter((id) => id !== undefined);
   return { snapshot: { ...snapshot, queue }, admitted, unsatisfiable };
 }
 
@@ -125,22 +124,23 @@ function commandOf(
     limits: { jobTimeoutMs, maxConcurrentJobs },
     acknowledgeMs,
     ...rest,
-    starts: plan.starts.map(({ jobId, placements }) => ({
-      jobId,
+    starts: plan.starts.map(({ entry, placements }) => ({
+      entry,
       placements: placements.map(({ nodeId, devices }) => ({ nodeId, devices })),
     })),
-    preemptions: plan.preemptions.map(({ victimId, forJobId }) => ({ victimId, forJobId })),
+    preemptions: plan.preemptions.map(({ victimId, forEntry }) => ({ victimId, forEntry })),
     expired: plan.expired,
     line: lineOf(plan),
   };
 }
 
 /** Only jobs keep their places: a replica's claim is made again in each cycle. */
-function lineOf({ rankedJobs: line, reservations }: Plan): PlannedPlace[] {
-  const startAtMs = new Map(reservations.map((each) => [each.jobId, Math.ceil(each.startAtMs)]));
-  return line
-    .filter((id) => claimedDeployment(id) === undefined)
-    .map((jobId) => ({ jobId, startAtMs: startAtMs.get(jobId) }));
+function lineOf({ ranked, reservations }: Plan): PlannedPlace[] {
+  return ranked.flatMap((entry) => {
+    if (entry.kind === "replica") return [];
+    const startAtMs = reservations.find((each) => isSameEntry(each.entry, entry))?.startAtMs;
+    return [{ jobId: entry.jobId, startAtMs: startAtMs && Math.ceil(startAtMs) }];
+  });
 }
 
 /** The plan as entries of the log: the first has everything but the further starts. */
@@ -171,7 +171,7 @@ function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanComm
   if (lists.some(({ length }) => length > 0) || line.length !== jobs.line.size) return true;
   let last = -1;
   return line.some(({ jobId, startAtMs }) => {
-    const { promisedStartMs, placeInLine = -1 } = state.jobs.get(plannedJobId(jobId)) ?? {};
+    const { promisedStartMs, placeInLine = -1 } = state.jobs.get(jobId) ?? {};
     const isBehind = placeInLine > last;
     last = placeInLine;
     return !isBehind || isMoved(promisedStartMs, startAtMs);

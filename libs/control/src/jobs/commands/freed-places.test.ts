@@ -1,5 +1,6 @@
 // holds: life-end-once
 
+import { jobEntry, type PlanEntry, replicaEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { emptyState } from "../../apply.ts";
 import { NEWEST_VERSION } from "../../cluster-version.ts";
@@ -10,8 +11,10 @@ import { JobsStateMachine } from "./jobs-state-machine.ts";
 
 // Each place is released exactly once, and no place that is still held is forgotten.
 
-const start = (id: string, device = 0) => {
-  return { jobId: id, placements: [{ nodeId: "a", devices: [device] }] };
+const start = (id: string, device = 0) => startOf(jobEntry(id), device);
+
+const startOf = (entry: PlanEntry, device = 0) => {
+  return { entry, placements: [{ nodeId: "a", devices: [device] }] };
 };
 
 const planPart = {
@@ -31,12 +34,15 @@ function oneGpu() {
   return cluster;
 }
 
-const over = (id: string) => ({ ok: true, refused: [{ jobId: id, why: "over_capacity" }] });
+const over = (id: string) => ({
+  ok: true,
+  refused: [{ entry: jobEntry(id), why: "over_capacity" }],
+});
 
 test("replica: a failed one releases its device once", () => {
   const cluster = oneGpu();
   cluster.do({ ...scheduledModel("m", 1, cluster.atMs) });
-  expect(commit(cluster, { starts: [start("serving:m")] })).toEqual({ ok: true });
+  expect(commit(cluster, { starts: [startOf(replicaEntry("m"))] })).toEqual({ ok: true });
   expect(commit(cluster, { starts: [start(jobId(1))] })).toEqual(over(jobId(1)));
   const place = { deployment: "m", nodeId: "a" };
   for (const _ of [1, 2]) {

@@ -1,6 +1,7 @@
 // holds: ps-placement
 
 import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { schedule } from "@heddle/scheduler/schedule";
 import { beforeEach, expect, test } from "vitest";
 import { ReplicatedControl } from "../../replicated-control.ts";
@@ -91,7 +92,7 @@ test("shards: without a server a job waits, and the reason has the numbers", () 
   submit(1, 2);
   const blocker = { reason: "AffinityNoMatch", resource: "parameter_server_shards" };
   const blockers = [{ ...blocker, requested: 2, free: 0, limit: 0 }];
-  expect(plan()).toEqual([{ jobId: jobId(1), blockers, reservationsAhead: 0 }]);
+  expect(plan()).toEqual([{ entry: jobEntry(jobId(1)), blockers, reservationsAhead: 0 }]);
   expect(job(1).state).not.toBe("scheduled");
   serverJoins("p");
   expect(plan()).toEqual([]);
@@ -154,7 +155,7 @@ test("shards: are free again once the job has ended", () => {
   submit(1, 256);
   submit(2);
   expect(plan()).toMatchObject([
-    { jobId: jobId(2), blockers: [{ requested: 1, free: 0, limit: 256 }] },
+    { entry: jobEntry(jobId(2)), blockers: [{ requested: 1, free: 0, limit: 256 }] },
   ]);
   run(1);
   report(1, "exited", { endedAtMs: atMs });
@@ -183,7 +184,7 @@ test("shards: each fragment takes places, those of one shard on one server", asy
   // 192 and 224 places are free: 6 and 7 shards of 32 fragments.
   submitFragments(2, 14, 32);
   expect(plan()).toMatchObject([
-    { jobId: jobId(2), blockers: [{ requested: 448, free: 416, limit: 512 }] },
+    { entry: jobEntry(jobId(2)), blockers: [{ requested: 448, free: 416, limit: 512 }] },
   ]);
   // A waiting job has free places reserved for it.
   act({ type: "job.request", jobId: jobId(2), request: "cancel" });

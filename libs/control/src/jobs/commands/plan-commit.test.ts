@@ -1,5 +1,6 @@
 // holds: sched-stale-plan
 
+import { jobEntry, type PlanEntry, replicaEntry } from "@heddle/scheduler/plan-entry";
 import { schedule } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
 import { ReplicatedControl } from "../../replicated-control.ts";
@@ -34,8 +35,8 @@ test("preemption: none for a job that no longer waits, and the reply says so", (
   for (const request of ["cancel", "suspend"]) {
     const cluster = contended();
     cluster.do({ type: "job.request", jobId: jobId(2), request });
-    const preemptions = [{ victimId: jobId(1), forJobId: jobId(2) }];
-    const refused = [{ jobId: jobId(2), why: "not_waiting" }];
+    const preemptions = [{ victimId: jobId(1), forEntry: jobEntry(jobId(2)) }];
+    const refused = [{ entry: jobEntry(jobId(2)), why: "not_waiting" }];
     expect(plan(cluster, { preemptions })).toMatchObject({ refused });
     expect(cluster.job(1).state).toBe("running");
   }
@@ -43,7 +44,7 @@ test("preemption: none for a job that no longer waits, and the reply says so", (
 
 test("preemption: none for a removed model, but for one whose replica waits", () => {
   const cluster = contended();
-  const preemptions = [{ victimId: jobId(1), forJobId: "serving:m" }];
+  const preemptions = [{ victimId: jobId(1), forEntry: replicaEntry("m") }];
   expect(plan(cluster, { preemptions })).toMatchObject({ refused: [{ why: "not_waiting" }] });
   cluster.do({ ...scheduledModel("m", 1, cluster.atMs) });
   expect(plan(cluster, { preemptions })).toEqual({ ok: true });
@@ -53,7 +54,7 @@ test("preemption: none for a removed model, but for one whose replica waits", ()
 test("time limit: applies to the running attempt, not to the one that the plan saw", () => {
   const cluster = contended();
   cluster.atMs += 2 * HOUR_MS;
-  plan(cluster, { preemptions: [{ victimId: jobId(1), forJobId: jobId(2) }] });
+  plan(cluster, { preemptions: [{ victimId: jobId(1), forEntry: jobEntry(jobId(2)) }] });
   cluster.report(1, "stopping");
   cluster.report(1, "exited", { endedAtMs: 1 });
   cluster.do({ type: "job.request", jobId: jobId(2), request: "cancel" });
@@ -109,19 +110,19 @@ test("reservations: the next plan and a restored master keep them until the star
   const { placeInLine, promisedStartMs } = cluster.job(4);
   expect([held(), placeInLine, promisedStartMs]).toEqual([[0, 1, 2], 1, undefined]);
   expect(cluster.job(5).promisedStartMs).toBeGreaterThan(cluster.atMs);
-  expect(cluster.job(2)).toMatchObject({ leaving: { forJobId: jobId(5) } });
+  expect(cluster.job(2)).toMatchObject({ leaving: { forEntry: jobEntry(jobId(5)) } });
   const restored = new ReplicatedControl();
   await restored.restore([...cluster.control.snapshot()]);
   expect([...restored.jobs.line].sort()).toEqual([3, 4, 5].map(jobId));
   const at = { index: restored.index, nowMs: cluster.atMs };
-  const { rankedJobs: line } = schedule(schedulingInput(restored.state, restored.jobs, at));
-  expect(line).toEqual([3, 4, 5].map(jobId));
+  const { ranked } = schedule(schedulingInput(restored.state, restored.jobs, at));
+  expect(ranked).toEqual([3, 4, 5].map(jobId).map(jobEntry));
   cluster.do({ type: "job.request", jobId: jobId(3), request: "suspend" });
-  expect(cluster.plan().plan.rankedJobs).toEqual([4, 5].map(jobId));
+  expect(cluster.plan().plan.ranked).toEqual([4, 5].map(jobId).map(jobEntry));
   // Entries that stay keep their rank, so only changes are written.
   expect(held()).toEqual([undefined, 1, 2]);
   cluster.report(2, "exited", { endedAtMs: 1 });
-  expect(cluster.plan().plan.starts).toMatchObject([{ jobId: jobId(5) }]);
+  expect(cluster.plan().plan.starts).toMatchObject([{ entry: jobEntry(jobId(5)) }]);
   expect([held(), [...cluster.control.jobs.line]]).toEqual([[undefined, 1, undefined], [jobId(4)]]);
 });
 
@@ -158,19 +159,25 @@ test("reservations: lost tasks that rejoin keep their rank before later jobs", (
   expect(cluster.job(1).state).toBe("recovering");
   cluster.submit(4, on([free, "d"], 0));
   cluster.plan();
-  expect(cluster.job(2)).toMatchObject({ leaving: { forJobId: `${jobId(1)}+recovery` } });
-  expect(cluster.job(3)).toMatchObject({ leaving: { forJobId: jobId(4) } });
+  expect(cluster.job(2)).toMatchObject({
+    leaving: { forEntry: { kind: "recovery", jobId: jobId(1) } },
+  });
+  expect(cluster.job(3)).toMatchObject({ leaving: { forEntry: jobEntry(jobId(4)) } });
   expect([1, 4].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1]);
   cluster.report(2, "exited", { endedAtMs: 1 });
-  expect(cluster.plan().plan.starts).toMatchObject([{ jobId: `${jobId(1)}+recovery` }]);
+  expect(cluster.plan().plan.starts).toMatchObject([
+    { entry: { kind: "recovery", jobId: jobId(1) } },
+  ]);
   expect([...cluster.control.jobs.line]).toEqual([jobId(4)]);
 });
 
 test("reservations: a job whose start a stale plan refuses keeps its rank", () => {
   const cluster = inLine();
-  const starts = [{ jobId: jobId(3), placements: [{ nodeId: "a", devices: [0] }] }];
+  const starts = [{ entry: jobEntry(jobId(3)), placements: [{ nodeId: "a", devices: [0] }] }];
   const line = [4, 5].map((n) => ({ jobId: jobId(n) }));
-  expect(plan(cluster, { starts, line })).toMatchObject({ refused: [{ jobId: jobId(3) }] });
+  expect(plan(cluster, { starts, line })).toMatchObject({
+    refused: [{ entry: jobEntry(jobId(3)) }],
+  });
   expect([3, 4, 5].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1, 2]);
   plan(cluster, { line });
   expect(cluster.job(3)).not.toHaveProperty("placeInLine");
@@ -182,9 +189,9 @@ test("start: refused while dependencies have not succeeded", () => {
   cluster.join("a");
   cluster.submit(1, { resources: { gpu_count: 1 } });
   cluster.submit(2, { resources: { gpu_count: 1 }, dependencies: ["n1"] });
-  const starts = [{ jobId: jobId(2), placements: [{ nodeId: "a", devices: [0] }] }];
+  const starts = [{ entry: jobEntry(jobId(2)), placements: [{ nodeId: "a", devices: [0] }] }];
   const admitted = [jobId(1), jobId(2)];
-  const refused = [{ jobId: jobId(2), why: "not_waiting" }];
+  const refused = [{ entry: jobEntry(jobId(2)), why: "not_waiting" }];
   expect(plan(cluster, { admitted, starts })).toEqual({ ok: true, refused });
   expect(cluster.job(2)).toMatchObject({ state: "pending", attempt: 0, liveTasks: 0 });
   expect(cluster.control.state.tasks.size).toBe(0);
@@ -206,9 +213,9 @@ test("start: refused before the backoff of a failed job ends", () => {
   }
   const { notBeforeMs = 0 } = cluster.job(1);
   expect(notBeforeMs).toBe(cluster.atMs + 8_000);
-  const starts = [{ jobId: jobId(1), placements: [{ nodeId: "a", devices: [0] }] }];
+  const starts = [{ entry: jobEntry(jobId(1)), placements: [{ nodeId: "a", devices: [0] }] }];
   cluster.atMs = notBeforeMs - 1_001;
-  const refused = [{ jobId: jobId(1), why: "not_waiting" }];
+  const refused = [{ entry: jobEntry(jobId(1)), why: "not_waiting" }];
   expect(plan(cluster, { starts })).toEqual({ ok: true, refused });
   expect(cluster.job(1)).toMatchObject({ state: "pending", attempt: 4 });
   cluster.atMs = notBeforeMs - 1_000;
@@ -220,20 +227,25 @@ test("start: refused before the backoff of a failed job ends", () => {
 test("start: refused on a named device of which a thousandth is in use", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 2 });
-  const startOn = (device: number, id: string) =>
-    plan(cluster, { starts: [{ jobId: id, placements: [{ nodeId: "a", devices: [device] }] }] });
-  const refusedFor = (id: string, why: string) => ({ ok: true, refused: [{ jobId: id, why }] });
+  const startOn = (device: number, entry: PlanEntry) =>
+    plan(cluster, {
+      starts: [{ entry, placements: [{ nodeId: "a", devices: [device] }] }],
+    });
+  const refusedFor = (entry: PlanEntry, why: string) => ({
+    ok: true,
+    refused: [{ entry, why }],
+  });
   for (const n of [1, 2]) cluster.submit(n, { resources: { gpu_count: 0.001 } });
   plan(cluster, { admitted: [jobId(1), jobId(2)] });
-  expect(startOn(1, jobId(1))).toEqual({ ok: true });
+  expect(startOn(1, jobEntry(jobId(1)))).toEqual({ ok: true });
   cluster.do({ ...modelOnDevice("m", "1", 1, cluster.atMs) });
-  expect(startOn(1, "serving:m")).toEqual(refusedFor("serving:m", "over_capacity"));
-  expect(startOn(0, "serving:m")).toEqual(refusedFor("serving:m", "wrong_devices"));
+  expect(startOn(1, replicaEntry("m"))).toEqual(refusedFor(replicaEntry("m"), "over_capacity"));
+  expect(startOn(0, replicaEntry("m"))).toEqual(refusedFor(replicaEntry("m"), "wrong_devices"));
   expect(cluster.control.state.replicas.size).toBe(0);
   cluster.report(1, "exited", { endedAtMs: 1 });
-  expect(startOn(1, "serving:m")).toEqual({ ok: true });
-  expect(startOn(1, jobId(2))).toEqual(refusedFor(jobId(2), "over_capacity"));
-  expect(startOn(0, jobId(2))).toEqual({ ok: true });
+  expect(startOn(1, replicaEntry("m"))).toEqual({ ok: true });
+  expect(startOn(1, jobEntry(jobId(2)))).toEqual(refusedFor(jobEntry(jobId(2)), "over_capacity"));
+  expect(startOn(0, jobEntry(jobId(2)))).toEqual({ ok: true });
 });
 
 // holds: sched-priorities
@@ -243,8 +255,8 @@ test("preemption: a job that is not preemptible stays, whatever its state", () =
   cluster.submit(1, { resources: { gpu_count: 1, preemptible: false } });
   cluster.plan();
   cluster.submit(2, { resources: { gpu_count: 1, priority: 9 } });
-  const preemptions = [{ victimId: jobId(1), forJobId: jobId(2) }];
-  const refused = [{ jobId: jobId(2), why: "victim" }];
+  const preemptions = [{ victimId: jobId(1), forEntry: jobEntry(jobId(2)) }];
+  const refused = [{ entry: jobEntry(jobId(2)), why: "victim" }];
   for (const phase of ["leased", "running"] as const) {
     const before = cluster.job(1);
     expect(plan(cluster, { preemptions })).toEqual({ ok: true, refused });

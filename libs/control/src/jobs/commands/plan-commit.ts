@@ -1,18 +1,15 @@
 import type { CapacityRefusal } from "@heddle/scheduler/cluster/capacity-book";
 import { runtimeBoundMs } from "@heddle/scheduler/cluster/precedence";
+import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 import { ACCEPTED, type ControlReply, type RefusedStart } from "../../command.ts";
 import { BOUNDED_FROM, hasRoomForTasks } from "../../state-limits.ts";
 import type { CommitPlanCommand, PlannedPlace, PlannedStart } from "../records/commands.ts";
 import { isUnderWay } from "../records/lifecycle.ts";
+import { type LoggedPlan, leavingFor, logEntry, readPlan } from "../records/logged-plan.ts";
 import { type JobRecord, type TaskRecord } from "../records/records.ts";
-import {
-  crashesTakenOver,
-  missingRanks,
-  plannedJobId,
-  RECOVERY_SUFFIX,
-} from "../records/recovery.ts";
+import { crashesTakenOver, missingRanks } from "../records/recovery.ts";
 import { sharedRequest } from "../records/task-request.ts";
-import { claimedDeployment, replicaClaim } from "../scheduling/replica-claims.ts";
+import { replicaClaim } from "../scheduling/replica-claims.ts";
 import { runningEntry, sharedSupply } from "../scheduling/scheduling-input.ts";
 import { placeShards } from "../scheduling/shard-places.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
@@ -20,12 +17,15 @@ import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
 import { leaveWithGrace } from "./requests.ts";
 
 type Preemption = CommitPlanCommand["preemptions"][number];
+/** A plan entry that places tasks of a job. */
+type JobEntry = Extract<PlanEntry, { jobId: string }>;
 
 /**
  * Applies the decisions of a plan that are still valid. The reply names the others, so that the
  * next plan can consider them.
  */
-export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): ControlReply {
+export function commitPlan(change: JobsTransaction, logged: LoggedPlan): ControlReply {
+  const plan = readPlan(logged);
   const { jobs } = change.state;
   for (const { jobId, message } of plan.unsatisfiable) {
     const job = jobs.get(jobId);
@@ -43,12 +43,12 @@ export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): Co
   const refused: RefusedStart[] = [];
   for (const preemption of plan.preemptions) {
     const why = preempt(change, preemption);
-    if (why) refused.push({ jobId: preemption.forJobId, why });
+    if (why) refused.push({ ...logEntry(preemption.forEntry, change.version), why });
   }
   const quotas = plan.limits && new QuotaCheck(change, plan.limits);
   for (const start of plan.starts) {
     const why = startJob(change, plan, start, quotas);
-    if (why) refused.push({ jobId: start.jobId, why });
+    if (why) refused.push({ ...logEntry(start.entry, change.version), why });
   }
   setLine(change, plan);
   return refused.length > 0 ? { ok: true, refused } : ACCEPTED;
@@ -60,18 +60,17 @@ export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): Co
  */
 function preempt(
   change: JobsTransaction,
-  { victimId, forJobId }: Preemption,
+  { victimId, forEntry }: Preemption,
 ): "victim" | "not_waiting" | undefined {
   const victim = change.state.jobs.get(victimId);
   const mayLeave = change.state.specs.get(victimId)?.resources.preemptible;
   if (!victim || !mayLeave || !isUnderWay(victim.state)) return "victim";
-  const deployment = claimedDeployment(forJobId);
   const waits =
-    deployment === undefined
-      ? waitingJob(change, forJobId) !== undefined
-      : replicaClaim(change.state, deployment) !== undefined;
+    forEntry.kind === "replica"
+      ? replicaClaim(change.state, forEntry.deployment) !== undefined
+      : waitingJob(change, forEntry) !== undefined;
   if (!waits) return "not_waiting";
-  leaveWithGrace(change, victim, { why: "preempt", forJobId });
+  leaveWithGrace(change, victim, leavingFor(forEntry, change.version));
   return undefined;
 }
 
@@ -105,9 +104,9 @@ function startJob(
   start: PlannedStart,
   quotas: QuotaCheck | undefined,
 ): StartRefusal | undefined {
-  const deployment = claimedDeployment(start.jobId);
-  if (deployment !== undefined) return placeReplica(change, plan, start, deployment, quotas);
-  const waiting = waitingJob(change, start.jobId);
+  const { entry } = start;
+  if (entry.kind === "replica") return placeReplica(change, plan, start, entry.deployment, quotas);
+  const waiting = waitingJob(change, entry);
   if (!waiting) return "not_waiting";
   const { job, ranks } = waiting;
   const isRecovery = job.state === "recovering";
@@ -176,12 +175,11 @@ function placeReplica(
 /** The job that a plan entry means and the ranks to place, if there are any. */
 function waitingJob(
   change: JobsTransaction,
-  plannedId: string,
+  { kind, jobId }: JobEntry,
 ): { readonly job: JobRecord; readonly ranks: readonly number[] } | undefined {
-  const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
-  const job = change.state.jobs.get(plannedJobId(plannedId));
+  const job = change.state.jobs.get(jobId);
   if (!job) return undefined;
-  if (!isRecovery)
+  if (kind === "job")
     return mayStart(change, job) ? { job, ranks: [...Array(job.tasks).keys()] } : undefined;
   const ranks = job.state === "recovering" ? missingRanks(change, job) : [];
   return ranks.length > 0 ? { job, ranks } : undefined;
@@ -192,13 +190,17 @@ function mayStart({ now }: JobsTransaction, job: JobRecord): boolean {
   return (job.notBeforeMs ?? 0) <= now.atMs;
 }
 
+function isOfJob(entry: PlanEntry): entry is JobEntry {
+  return entry.kind !== "replica";
+}
+
 /** A job that is not in the plan's line loses its reservation. */
 function setLine(change: JobsTransaction, { line, promise, starts }: CommitPlanCommand): void {
   const { jobs } = change.state;
   const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
   // A job whose start was just refused keeps its rank for the next plan.
-  const kept = line ? [...line, ...starts] : planned;
-  const stay = new Set(kept.map(({ jobId }) => plannedJobId(jobId)));
+  const started = line ? starts.map(({ entry }) => entry).filter(isOfJob) : [];
+  const stay = new Set([...planned, ...started].map(({ jobId }) => jobId));
   for (const id of [...change.index.line].sort()) {
     const job = jobs.get(id);
     if (job && !stay.has(id)) {
@@ -207,7 +209,7 @@ function setLine(change: JobsTransaction, { line, promise, starts }: CommitPlanC
   }
   let last = -1;
   for (const { jobId, startAtMs } of planned) {
-    const job = jobs.get(plannedJobId(jobId));
+    const job = jobs.get(jobId);
     if (job?.state !== "pending" && job?.state !== "recovering") continue;
     // A rank stays as long as it is greater than the one before it.
     const placeInLine = line && Math.max(job.placeInLine ?? 0, last + 1);

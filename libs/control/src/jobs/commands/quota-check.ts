@@ -2,6 +2,7 @@ import { byAge } from "@heddle/scheduler/cluster/precedence";
 import { QuotaLedger } from "@heddle/scheduler/cluster/quota-ledger";
 import { takesQueuePlace } from "@heddle/scheduler/cycle/admission";
 import type { QueuedJob, RunningJob } from "@heddle/scheduler/model";
+import { entryKey, jobEntry } from "@heddle/scheduler/plan-entry";
 import { usageAt } from "../records/account-changes.ts";
 import type { PlanLimits } from "../records/commands.ts";
 import type { JobRecord } from "../records/records.ts";
@@ -10,7 +11,7 @@ import { servingEntries } from "../scheduling/replica-claims.ts";
 import {
   GPU_MILLI_MS_PER_HOUR,
   queuedEntry,
-  queuedFrom,
+  queuedJob,
   runningEntry,
 } from "../scheduling/scheduling-input.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
@@ -63,7 +64,7 @@ export class QuotaCheck {
 
   #queued(job: JobRecord, tasks: number): QueuedJob {
     const { state, index } = this.#change;
-    return { ...queuedFrom(state.specs.get(job.id)!, job, index.requestOf(job)), tasks };
+    return { ...queuedJob(state, index, job), tasks };
   }
 
   #ledger(name: string): QuotaLedger | undefined {
@@ -104,7 +105,7 @@ export class QuotaCheck {
     if (limit === undefined) return false;
     const positions = this.#positions.get(project) ?? this.#positionsOf(project);
     this.#positions.set(project, positions);
-    return (positions.get(id) ?? 0) >= limit;
+    return (positions.get(entryKey(jobEntry(id))) ?? 0) >= limit;
   }
 
   #positionsOf(project: string): ReadonlyMap<string, number> {
@@ -114,6 +115,6 @@ export class QuotaCheck {
       .map((id) => queuedEntry(state, index, state.jobs.get(id)!))
       .filter((queued) => queued !== undefined)
       .filter((queued) => takesQueuePlace(queued, now.atMs));
-    return new Map(queue.sort(byAge).map(({ id }, position) => [id, position]));
+    return new Map(queue.sort(byAge).map(({ entry }, position) => [entryKey(entry), position]));
   }
 }

@@ -1,3 +1,4 @@
+import { jobEntry, type PlanEntry, replicaEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, scheduledModel } from "../testing/specs.ts";
@@ -34,20 +35,23 @@ function commit(cluster: PlannedCluster, change: Record<string, unknown>) {
 }
 
 /** Starts of these jobs, each on the device of its list position. */
-const starts = (...ids: string[]) =>
-  ids.map((id, device) => ({ jobId: id, placements: [{ nodeId: "a", devices: [device] }] }));
+const starts = (...entries: (PlanEntry | string)[]) =>
+  entries.map((each, device) => ({
+    entry: typeof each === "string" ? jobEntry(each) : each,
+    placements: [{ nodeId: "a", devices: [device] }],
+  }));
 
 test("quota: starts of one plan count together", () => {
   const cluster = clusterWith(3, { gpuMilli: 2_000 });
   const reply = commit(cluster, { starts: starts(jobId(1), jobId(2), jobId(3)) });
-  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "quota" }] });
+  expect(reply).toEqual({ ok: true, refused: [{ entry: jobEntry(jobId(3)), why: "quota" }] });
   expect([1, 2, 3].map((n) => cluster.job(n).state)).toEqual(["scheduled", "scheduled", "pending"]);
 });
 
 test("quota: each start is charged its maximum hours", () => {
   const cluster = clusterWith(3, { gpuHours: 4 });
   const reply = commit(cluster, { starts: starts(jobId(1), jobId(2), jobId(3)) });
-  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "quota" }] });
+  expect(reply).toEqual({ ok: true, refused: [{ entry: jobEntry(jobId(3)), why: "quota" }] });
   const again = commit(cluster, { starts: starts("", "", jobId(3)).slice(2) });
   expect(again).toMatchObject({ refused: [{ why: "quota" }] });
 });
@@ -56,7 +60,10 @@ test("limit: running jobs are bounded over all starts of a plan", () => {
   const cluster = clusterWith(3);
   const limits = { ...LIMITS, maxConcurrentJobs: 2 };
   const reply = commit(cluster, { limits, starts: starts(jobId(1), jobId(2), jobId(3)) });
-  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "concurrent_jobs" }] });
+  expect(reply).toEqual({
+    ok: true,
+    refused: [{ entry: jobEntry(jobId(3)), why: "concurrent_jobs" }],
+  });
   const again = commit(cluster, { limits, starts: starts("", "", jobId(3)).slice(2) });
   expect(again).toMatchObject({ refused: [{ why: "concurrent_jobs" }] });
 });
@@ -64,23 +71,23 @@ test("limit: running jobs are bounded over all starts of a plan", () => {
 test("quota: replicas count with each other, and with the jobs of their project", () => {
   const cluster = clusterWith(1, { gpuMilli: 2_000 });
   for (const model of ["m", "n"]) cluster.do({ ...scheduledModel(model, 1, cluster.atMs) });
-  const ids = ["serving:m", "serving:n", jobId(1)];
-  expect(commit(cluster, { starts: starts(...ids) })).toEqual({
-    ...{ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] },
+  const entries = [replicaEntry("m"), replicaEntry("n"), jobId(1)];
+  expect(commit(cluster, { starts: starts(...entries) })).toEqual({
+    ...{ ok: true, refused: [{ entry: jobEntry(jobId(1)), why: "quota" }] },
   });
   const other = clusterWith(1, { gpuMilli: 1_000 });
   for (const model of ["m", "n"]) other.do({ ...scheduledModel(model, 1, other.atMs) });
-  expect(commit(other, { starts: starts("serving:m", "serving:n") })).toEqual({
-    ...{ ok: true, refused: [{ jobId: "serving:n", why: "quota" }] },
+  expect(commit(other, { starts: starts(replicaEntry("m"), replicaEntry("n")) })).toEqual({
+    ...{ ok: true, refused: [{ entry: replicaEntry("n"), why: "quota" }] },
   });
 });
 
 test("quota: hours that replicas may still use are charged with the jobs'", () => {
   const cluster = clusterWith(1, { gpuHours: 3 });
   cluster.do({ ...scheduledModel("m", 1, cluster.atMs) });
-  expect(commit(cluster, { starts: starts("serving:m") })).toEqual({ ok: true });
+  expect(commit(cluster, { starts: starts(replicaEntry("m")) })).toEqual({ ok: true });
   const reply = commit(cluster, { starts: starts("", jobId(1)).slice(1) });
-  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] });
+  expect(reply).toEqual({ ok: true, refused: [{ entry: jobEntry(jobId(1)), why: "quota" }] });
 });
 
 test("quota: hours of replicas that were placed by hand count", () => {
@@ -88,13 +95,16 @@ test("quota: hours of replicas that were placed by hand count", () => {
   const serving = [{ deployment: "by-hand", devices: [0] }];
   cluster.do({ type: "node.update", nodeId: "a", serving });
   const reply = commit(cluster, { starts: starts("", jobId(1)).slice(1) });
-  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] });
+  expect(reply).toEqual({ ok: true, refused: [{ entry: jobEntry(jobId(1)), why: "quota" }] });
 });
 
 test("quota: a project's queue starts from its head, as many as its length allows", () => {
   const cluster = clusterWith(3, { queueLength: 2 });
   const late = commit(cluster, { starts: starts("", "", jobId(3)).slice(2) });
-  expect(late).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "queue_position" }] });
+  expect(late).toEqual({
+    ok: true,
+    refused: [{ entry: jobEntry(jobId(3)), why: "queue_position" }],
+  });
   expect(commit(cluster, { starts: starts(jobId(1), jobId(2)) })).toEqual({ ok: true });
   expect(commit(cluster, { starts: starts("", "", jobId(3)).slice(2) })).toEqual({ ok: true });
 });
@@ -104,7 +114,7 @@ test("quota: holdings of other projects do not count", () => {
   cluster.submit(3, { project: "other" });
   commit(cluster, { admitted: [jobId(3)] });
   const reply = commit(cluster, { starts: starts(jobId(1), jobId(3), jobId(2)) });
-  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(2), why: "quota" }] });
+  expect(reply).toEqual({ ok: true, refused: [{ entry: jobEntry(jobId(2)), why: "quota" }] });
 });
 
 test("recovery: each replacement of a lost task is a new incarnation of its rank", () => {

@@ -1,4 +1,6 @@
 import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { PlanEntry } from "@heddle/scheduler/plan-entry";
+import type { LoggedPlan } from "./logged-plan.ts";
 import type {
   CheckpointRecord,
   DeviceReading,
@@ -18,7 +20,7 @@ import type {
 export type JobsCommand =
   | SubmitJobCommand
   | RequestJobCommand
-  | CommitPlanCommand
+  | LoggedPlan
   | ReportTasksCommand
   | ConfirmFailuresCommand
   | ReportProgressCommand
@@ -71,7 +73,7 @@ export interface CommitPlanCommand {
   readonly admitted: readonly string[];
   readonly unsatisfiable: readonly { readonly jobId: string; readonly message: string }[];
   readonly starts: readonly PlannedStart[];
-  readonly preemptions: readonly { readonly victimId: string; readonly forJobId: string }[];
+  readonly preemptions: readonly { readonly victimId: string; readonly forEntry: PlanEntry }[];
   /** Running jobs past their time limit. */
   readonly expired: readonly string[];
   /** The jobs that keep their rank in the queue, in order. */
@@ -80,7 +82,7 @@ export interface CommitPlanCommand {
   readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
 }
 
-/** A job, or lost tasks that rejoin theirs, whose rank in the queue is kept until the start. */
+/** A waiting or recovering job whose rank in the queue is kept until the start. */
 export interface PlannedPlace {
   readonly jobId: string;
   /** The reserved start; absent for a job that a reservation behind it overtakes. */
@@ -93,7 +95,7 @@ export interface PlanLimits {
 }
 
 export interface PlannedStart {
-  readonly jobId: string;
+  readonly entry: PlanEntry;
   /** One place per task in the order of ranks; for a recovering job, of its lost ranks only. */
   readonly placements: readonly {
     readonly nodeId: string;

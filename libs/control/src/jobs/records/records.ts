@@ -1,4 +1,5 @@
 import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/api/jobs";
+import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 
 /**
  * The replicated records of jobs, nodes, projects and queues.
@@ -65,6 +66,9 @@ export interface JobRecord {
 
 export interface Leaving {
   readonly why: "preempt" | "drain" | "suspend";
+  /** Of a preempted job: what takes its place. */
+  readonly forEntry?: PlanEntry | undefined;
+  /** The same in records of cluster versions before PLAN_ENTRIES. */
   readonly forJobId?: string | undefined;
   /** Of a suspended job: the state that a resume restores, if not `pending`. */
   readonly from?: "accepted" | undefined;

@@ -1,12 +1,9 @@
+import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 
-/** Suffix of the id under which the scheduler places a recovering job's lost tasks. */
-export const RECOVERY_SUFFIX = "+recovery";
-
-/** The job id of a plan entry's id. */
-export function plannedJobId(plannedId: string): string {
-  const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
-  return isRecovery ? plannedId.slice(0, -RECOVERY_SUFFIX.length) : plannedId;
+/** The plan entry under which the job waits. */
+export function waitingEntry({ id: jobId, state }: JobRecord): PlanEntry {
+  return { kind: state === "recovering" ? "recovery" : "job", jobId };
 }
 
 /** After this many consecutive early crashes, the rank's loss is its own failure. */

@@ -1,5 +1,6 @@
 // holds: sched-hand-placed
 
+import { replicaEntry } from "@heddle/scheduler/plan-entry";
 import { describe, expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, modelOnDevice, scheduledModel } from "../testing/specs.ts";
@@ -36,7 +37,7 @@ describe("a model that names a device by hand", () => {
     const [there] = [...cluster.control.state.tasks.values()].filter(({ devices: [at] }) => at);
     deploy(cluster, "1");
     expect(cluster.plan().plan.preemptions).toMatchObject([
-      { victimId: there!.jobId, forJobId: "serving:m" },
+      { victimId: there!.jobId, forEntry: replicaEntry("m") },
     ]);
   });
 
@@ -46,7 +47,7 @@ describe("a model that names a device by hand", () => {
     cluster.join("a", { gpuCount: 2 });
     deploy(cluster, "3");
     expect(cluster.plan().plan.pending).toMatchObject([
-      { jobId: "serving:m", blockers: [{ resource: "gpu" }, { resource: "gpu_index" }] },
+      { entry: replicaEntry("m"), blockers: [{ resource: "gpu" }, { resource: "gpu_index" }] },
     ]);
     cluster.join("b", { gpuCount: 4 });
     cluster.plan();
@@ -92,7 +93,7 @@ test("or_cpu models: ask for GPUs once a node with any has joined", () => {
   cluster.join("small", { gpuCount: 1, gpuMemoryGb: 16 });
   expect([runsOnCpu(), isPlaced(cluster)]).toEqual([false, true]);
   expect(cluster.plan().plan.pending).toMatchObject([
-    { jobId: "serving:m", blockers: [{ resource: "gpu" }, { resource: "gpu_memory" }] },
+    { entry: replicaEntry("m"), blockers: [{ resource: "gpu" }, { resource: "gpu_memory" }] },
   ]);
   cluster.join("large", { gpuCount: 1 });
   cluster.plan();

@@ -2,6 +2,8 @@
 
 import { seededRandom } from "@heddle/base/random";
 import { type SchedulingSnapshot, snapshotFrom } from "@heddle/scheduler/cycle/scheduling-cycle";
+import type { QueuedJob } from "@heddle/scheduler/model";
+import { entryKey } from "@heddle/scheduler/plan-entry";
 import { decide } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
 import type { ControlCommand } from "../../command.ts";
@@ -27,12 +29,14 @@ function seen({ view: layout, queue, projectOf, shared, settings }: SchedulingSn
     jobs: layout.running.jobs,
     held: layout.running.heldBy("default"),
     ofProject: [...layout.running.ofProject("default")].sort(byId),
-    leavingFor: running.map(({ evicting }) => layout.running.leavingFor(evicting?.forJobId ?? "")),
+    leavingFor: running.map(({ evicting }) =>
+      evicting?.forEntry ? layout.running.leavingFor(evicting.forEntry) : 0,
+    ),
     targets: layout.running.targets
       .targets()
       .map((target) => JSON.stringify(target))
       .sort(),
-    queue: [...queue].sort(byId),
+    queue: [...queue].sort(byEntry),
     project: projectOf("default"),
     shared,
     settings: { ...settings, targets: [] },
@@ -41,6 +45,10 @@ function seen({ view: layout, queue, projectOf, shared, settings }: SchedulingSn
 
 function byId(a: { readonly id: string }, b: { readonly id: string }): number {
   return a.id < b.id ? -1 : 1;
+}
+
+function byEntry(a: QueuedJob, b: QueuedJob): number {
+  return entryKey(a.entry) < entryKey(b.entry) ? -1 : 1;
 }
 
 /** Now and then a job asks for shared storage, or a setting changes. */

@@ -2,6 +2,7 @@
 
 import { type Random, seededRandom } from "@heddle/base/random";
 import type { Plan } from "@heddle/scheduler/model";
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { schedule } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
 import type { ControlReply } from "../../command.ts";
@@ -85,7 +86,7 @@ test("nearly full servers: a job whose shards fit no single server waits, and sa
   expect(plan.starts).toEqual([]);
   expect(plan.pending).toMatchObject([
     {
-      jobId: jobId(3),
+      entry: jobEntry(jobId(3)),
       blockers: [
         {
           reason: "Fragmented",
@@ -98,7 +99,10 @@ test("nearly full servers: a job whose shards fit no single server waits, and sa
     },
   ]);
   cluster.serverJoins("r");
-  expect(cluster.plan()).toMatchObject({ refused: [], plan: { starts: [{ jobId: jobId(3) }] } });
+  expect(cluster.plan()).toMatchObject({
+    refused: [],
+    plan: { starts: [{ entry: jobEntry(jobId(3)) }] },
+  });
 });
 
 test(`nearly full servers: apply takes each plan of its state (${SEQUENCES} sequences)`, () => {

@@ -1,5 +1,6 @@
 // holds: sched-serving-quota
 
+import { jobEntry, replicaEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId, scheduledModel } from "../testing/specs.ts";
@@ -26,11 +27,11 @@ test("replica claims: one preempts a job for a GPU and holds it until it is rele
   const cluster = busyNode();
   deploy(cluster);
   expect(cluster.plan().plan.preemptions).toMatchObject([
-    { victimId: jobId(1), forJobId: "serving:m" },
+    { victimId: jobId(1), forEntry: replicaEntry("m") },
   ]);
   expect(cluster.job(1)).toMatchObject({
     state: "checkpointing",
-    leaving: { why: "preempt", forJobId: "serving:m" },
+    leaving: { why: "preempt", forEntry: replicaEntry("m") },
   });
   expect(cluster.plan().plan).toMatchObject({ starts: [], preemptions: [] });
   cluster.report(1, "stopping");
@@ -198,7 +199,7 @@ test("replicas and jobs share one quota: neither passes it with the other", () =
   cluster.submit(2, { resources: one });
   const { plan } = cluster.plan();
   expect(plan.pending).toMatchObject([
-    { jobId: jobId(2), blockers: [{ reason: "QuotaExceeded", free: 0, limit: 2_000 }] },
+    { entry: jobEntry(jobId(2)), blockers: [{ reason: "QuotaExceeded", free: 0, limit: 2_000 }] },
   ]);
 });
 
@@ -213,15 +214,18 @@ test("replica claims: apply refuses starts beyond later limits, and says why", (
   const plan = {
     ...{ type: "plan.commit", overcommitRatio: 1, limits, acknowledgeMs: 1_000 },
     ...{ admitted: [jobId(1)], unsatisfiable: [], preemptions: [], expired: [] },
-    starts: [{ jobId: jobId(1), placements }],
+    starts: [{ entry: jobEntry(jobId(1)), placements }],
   };
-  expect(cluster.do(plan)).toEqual({ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] });
+  expect(cluster.do(plan)).toEqual({
+    ok: true,
+    refused: [{ entry: jobEntry(jobId(1)), why: "quota" }],
+  });
   cluster.do({ type: "project.set", name: "default", weight: 1, quota: { queueLength: 0 } });
   expect(cluster.do(plan)).toMatchObject({ refused: [{ why: "queue_position" }] });
   cluster.do({ type: "project.set", name: "default", weight: 1, quota: {} });
   const none = { ...plan, limits: { ...limits, maxConcurrentJobs: 0 } };
   expect(cluster.do(none)).toMatchObject({ refused: [{ why: "concurrent_jobs" }] });
-  const wrong = { ...plan, starts: [{ jobId: jobId(1), placements: [] }] };
+  const wrong = { ...plan, starts: [{ entry: jobEntry(jobId(1)), placements: [] }] };
   expect(cluster.do(wrong)).toMatchObject({ refused: [{ why: "partial_gang" }] });
   expect(cluster.do(plan)).toEqual({ ok: true });
   expect(cluster.do(plan)).toMatchObject({ refused: [{ why: "not_waiting" }] });

@@ -1,4 +1,5 @@
 import type { QueuedJob, RunningJob, TaskRequest } from "@heddle/scheduler/model";
+import { entryKey, replicaEntry } from "@heddle/scheduler/plan-entry";
 import type { JobIndex } from "../index/job-index.ts";
 import type {
   JobsState,
@@ -8,14 +9,6 @@ import type {
   ServingHold,
 } from "../records/records.ts";
 import { NODE_LABEL, SERVING_PROJECT, servingRequest } from "../records/task-request.ts";
-
-/** Begins the ids under which the scheduler knows replicas of deployed models. */
-const PREFIX = "serving:";
-
-/** The deployment whose claim has the id; undefined for the id of a job. */
-export function claimedDeployment(id: string): string | undefined {
-  return id.startsWith(PREFIX) ? id.slice(PREFIX.length) : undefined;
-}
 
 /**
  * The replicas that still need a place, as the scheduler queues them: one a deployment at a time,
@@ -43,7 +36,7 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
   const kept = places.filter((place) => isSound(state, place));
   if (kept.length >= needs.replicas) return undefined;
   return {
-    id: claimId(deployment),
+    entry: replicaEntry(deployment),
     project: SERVING_PROJECT,
     queue: "default",
     kind: "serving",
@@ -180,11 +173,6 @@ function serving(places: ReadonlyMap<string, ReplicaRecord>): number {
   return [...places.values()].filter(({ readyAtMs }) => readyAtMs !== undefined).length;
 }
 
-/** The id of the claim of one of the deployment's replicas. */
-export function claimId(deployment: string): string {
-  return `${PREFIX}${deployment}`;
-}
-
 /** A replica that holds devices of a node, and since when. */
 interface ServingPlace extends ServingHold {
   readonly sinceMs: number;
@@ -207,7 +195,7 @@ export function servingPlaces(index: JobIndex, node: NodeRecord): ServingPlace[]
 export function servingEntries(index: JobIndex, node: NodeRecord): RunningJob[] {
   const { id: nodeId } = node.offer;
   return servingPlaces(index, node).map(({ deployment, devices, sinceMs }) => ({
-    id: `${PREFIX}${deployment}@${nodeId}`,
+    id: `${entryKey(replicaEntry(deployment))} on ${nodeId}`,
     project: SERVING_PROJECT,
     queue: "default",
     kind: "serving",

@@ -119,7 +119,7 @@ test("running jobs: an ended attempt holds a lost node until it is fenced", () =
   cluster.run(1);
   const fencedAtMs = cluster.atMs + 150_000;
   cluster.do({ type: "node.lost", nodeIds: ["a"], fencedAtMs });
-  const leaving = { evicting: { forJobId: "", byMs: fencedAtMs } };
+  const leaving = { evicting: { byMs: fencedAtMs } };
   expect(cluster.view().snapshot.running).toMatchObject([{ tasks: 2, ...leaving }]);
   cluster.report(1, "exited", { endedAtMs: cluster.atMs });
   const [entry] = cluster.view().snapshot.running;

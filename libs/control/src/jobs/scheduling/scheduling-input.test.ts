@@ -1,3 +1,4 @@
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId } from "../testing/specs.ts";
@@ -35,12 +36,18 @@ test("scheduling input: shared storage goes in queue order; others see what is m
   cluster.submit(2, { resources: { shared_storage_gb: 50 } });
   cluster.submit(3, { resources: { shared_storage_gb: 50.5, priority: 1 } });
   const { plan } = cluster.plan();
-  expect(plan.starts.map((start) => start.jobId)).toEqual([jobId(3)]);
+  expect(plan.starts.map(({ entry }) => entry)).toEqual([jobEntry(jobId(3))]);
   const blocker = { reason: "InsufficientSharedStorage", resource: "shared_storage_gb" };
   const behind = { reason: "PriorityBehind", resource: "jobs_ahead" };
   expect(plan.pending).toMatchObject([
-    { jobId: jobId(1), blockers: [{ ...blocker, requested: 60, free: 49.5, limit: 100 }] },
-    { jobId: jobId(2), blockers: [{ ...blocker, requested: 50, free: 49.5, limit: 100 }, behind] },
+    {
+      entry: jobEntry(jobId(1)),
+      blockers: [{ ...blocker, requested: 60, free: 49.5, limit: 100 }],
+    },
+    {
+      entry: jobEntry(jobId(2)),
+      blockers: [{ ...blocker, requested: 50, free: 49.5, limit: 100 }, behind],
+    },
   ]);
 });
 
@@ -55,7 +62,7 @@ test.each([
   cluster.do({ type: "project.set", name: "p", weight: 1, quota: { gpuMilli: 0 } });
   cluster.submit(1, { resources: { shared_storage_gb: 8 }, ...waits });
   cluster.submit(2, { resources: { shared_storage_gb: 8 } });
-  expect(cluster.plan().plan.starts.map(({ jobId: id }) => id)).toEqual([jobId(2)]);
+  expect(cluster.plan().plan.starts.map(({ entry }) => entry)).toEqual([jobEntry(jobId(2))]);
   expect(cluster.job(2).state).toBe("scheduled");
 });
 
@@ -66,13 +73,13 @@ test("scheduling input: apply refuses a start without enough shared storage left
   cluster.do({ type: "setting.put", name: "shared_storage_gb", value: 10 });
   for (const n of [1, 2]) cluster.submit(n, { resources: { shared_storage_gb: 6 } });
   const placements = [{ nodeId: "a", devices: [] }];
-  const starts = [1, 2].map((n) => ({ jobId: jobId(n), placements }));
+  const starts = [1, 2].map((n) => ({ entry: jobEntry(jobId(n)), placements }));
   const admitted = [jobId(1), jobId(2)];
   const reply = cluster.do({
     ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1, admitted, expired: [] },
     ...{ unsatisfiable: [], preemptions: [], starts },
   });
-  expect(reply).toMatchObject({ refused: [{ jobId: jobId(2), why: "shared_storage" }] });
+  expect(reply).toMatchObject({ refused: [{ entry: jobEntry(jobId(2)), why: "shared_storage" }] });
   expect(cluster.control.jobs.holdings.sharedStorageMb).toBe(6_000);
 });
 
@@ -96,7 +103,7 @@ test("scheduling input: replicas take the devices that they hold, and count as s
   const placements = [{ nodeId: "a", devices: [2, 3] }];
   cluster.do({
     ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1, admitted: [], expired: [] },
-    ...{ unsatisfiable: [], preemptions: [], starts: [{ jobId: jobId(1), placements }] },
+    ...{ unsatisfiable: [], preemptions: [], starts: [{ entry: jobEntry(jobId(1)), placements }] },
   });
   expect(cluster.job(1).state).toBe("pending");
 });

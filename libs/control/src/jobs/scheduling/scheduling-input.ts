@@ -12,10 +12,12 @@ import {
   type Strategy,
   type TaskRequest,
 } from "@heddle/scheduler/model";
+import { jobEntry, type PlanEntry } from "@heddle/scheduler/plan-entry";
 import type { ControlState } from "../../state.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import { ACCOUNTING_WINDOW_MS, usageAt } from "../records/account-changes.ts";
 import { isUnderWay } from "../records/lifecycle.ts";
+import { evictedFor } from "../records/logged-plan.ts";
 import {
   type JobRecord,
   type JobsState,
@@ -23,7 +25,7 @@ import {
   type TaskRecord,
   taskKey,
 } from "../records/records.ts";
-import { missingRanks, RECOVERY_SUFFIX } from "../records/recovery.ts";
+import { missingRanks } from "../records/recovery.ts";
 import { requestedFragments, sharedRequest, sharedStorageMb } from "../records/task-request.ts";
 import { replicaClaims, servingEntries } from "./replica-claims.ts";
 import { shardSupply } from "./shard-places.ts";
@@ -76,19 +78,20 @@ export function schedulerSettings(state: ControlState): SchedulerSettings {
 
 /** The job as the scheduler places it: the whole gang, or a recovering one's lost tasks. */
 export function queuedJob(state: JobsState, index: JobIndex, job: JobRecord): QueuedJob {
-  return queuedFrom(state.specs.get(job.id)!, job, index.requestOf(job));
+  return queuedFrom(jobEntry(job.id), state.specs.get(job.id)!, job, index.requestOf(job));
 }
 
 /** The same for a job that is not in the state. */
 export function queuedFrom(
+  entry: PlanEntry,
   spec: SubmitJob,
-  job: Pick<JobRecord, "id" | "project" | "queue" | "tasks" | "submittedAtMs" | "waitingFor"> &
+  job: Pick<JobRecord, "project" | "queue" | "tasks" | "submittedAtMs" | "waitingFor"> &
     Partial<Pick<JobRecord, "notBeforeMs" | "promisedStartMs" | "placeInLine">>,
   request: TaskRequest,
 ): QueuedJob {
   const { resources, max_runtime_hours: hours } = spec;
   return {
-    id: job.id,
+    entry,
     project: job.project,
     queue: job.queue,
     kind: "training",
@@ -116,13 +119,20 @@ export function runningEntry(
 ): RunningJob | undefined {
   if (job.liveTasks === 0) return undefined;
   const placements = tasksOf(state, job).filter(({ phase }) => phase !== "exited");
-  const { waitingFor: _, notBeforeMs: __, sameRack: ___, ...traits } = queuedJob(state, index, job);
+  const {
+    entry: _,
+    waitingFor: __,
+    notBeforeMs: ___,
+    sameRack: ____,
+    ...traits
+  } = queuedJob(state, index, job);
   const startedAtMs = job.startedAtMs ?? job.sinceMs;
   const evicting = isUnderWay(job.state)
     ? undefined
-    : { forJobId: job.leaving?.forJobId ?? "", byMs: job.dueMs ?? leavesByMs(state, job) };
+    : { forEntry: evictedFor(job.leaving), byMs: job.dueMs ?? leavesByMs(state, job) };
   return {
     ...traits,
+    id: job.id,
     tasks: placements.length,
     placements,
     shared: sharedHolding(state.specs.get(job.id)!, job),
@@ -197,7 +207,7 @@ export function queuedEntry(
     const queued = queuedJob(state, index, job);
     // Its job holds already what belongs to no node.
     const rest = { tasks: lost, shared: undefined, joinsRunning: job.liveTasks > 0 };
-    return { ...queued, ...rest, id: `${job.id}${RECOVERY_SUFFIX}` };
+    return { ...queued, ...rest, entry: { kind: "recovery", jobId: job.id } };
   }
   const waits = (job.state === "pending" || job.state === "accepted") && job.liveTasks === 0;
   return waits ? queuedJob(state, index, job) : undefined;

@@ -1,3 +1,4 @@
+import { isSameEntry } from "@heddle/scheduler/plan-entry";
 import { schedule } from "@heddle/scheduler/schedule";
 import type { ReplicatedControl } from "../../replicated-control.ts";
 import { newestControl } from "../../testing/newest-control.ts";
@@ -57,14 +58,16 @@ export class PlannedCluster {
       overcommitRatio: 1,
       limits: { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 },
       acknowledgeMs: 10_000,
-      admitted: input.queue.map(({ id }) => id),
+      admitted: input.queue.flatMap(({ entry }) => (entry.kind === "job" ? [entry.jobId] : [])),
       unsatisfiable: [],
       starts: plan.starts,
       preemptions: plan.preemptions,
       expired: plan.expired,
-      line: plan.rankedJobs.map((id) => {
-        const startAtMs = plan.reservations.find(({ jobId: of }) => of === id)?.startAtMs;
-        return { jobId: id, startAtMs };
+      line: plan.ranked.flatMap((ranked) => {
+        if (ranked.kind === "replica") return [];
+        const { jobId: id } = ranked;
+        const reservation = plan.reservations.find(({ entry }) => isSameEntry(entry, ranked));
+        return [{ jobId: id, startAtMs: reservation?.startAtMs }];
       }),
     });
     return { plan, reply };

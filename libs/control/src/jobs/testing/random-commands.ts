@@ -1,13 +1,17 @@
 import type { Random } from "@heddle/base/random";
+import { jobEntry, replicaEntry } from "@heddle/scheduler/plan-entry";
+import { versionOf } from "../../cluster-version.ts";
 import type { ControlCommand } from "../../command.ts";
+import type { ControlState } from "../../state.ts";
 import type {
   CommitPlanCommand,
   JobsCommand,
   PlannedStart,
   TaskReportEntry,
 } from "../records/commands.ts";
-import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records/records.ts";
-import { missingRanks, RECOVERY_SUFFIX } from "../records/recovery.ts";
+import { logPlan } from "../records/logged-plan.ts";
+import { type JobRecord, type TaskRecord, taskKey } from "../records/records.ts";
+import { missingRanks } from "../records/recovery.ts";
 import { jobId, jobSpec, nodeOffer, scheduledModel } from "./specs.ts";
 
 const NODES = ["a", "b"];
@@ -33,13 +37,13 @@ const TRAINING = { command: undefined, algorithm: "ppo", config: { parameter_ser
  */
 export class RandomCommands {
   readonly #random: Random;
-  readonly #state: JobsState;
+  readonly #state: ControlState;
   #atMs = 1_000;
   #jobs = 0;
   /** Commands that precede the random ones. */
   readonly #script: (() => JobsCommand)[];
 
-  constructor(random: Random, state: JobsState) {
+  constructor(random: Random, state: ControlState) {
     this.#random = random;
     this.#state = state;
     // Random draws rarely produce a running gang, so a quarter of the sequences start with one.
@@ -78,7 +82,7 @@ export class RandomCommands {
     return [
       ...NODES.map((id) => () => this.#join(id)),
       () => this.#submit(gang),
-      () => this.#plan([{ jobId: jobId(0), placements }]),
+      () => this.#plan([{ entry: jobEntry(jobId(0)), placements }]),
       ...(["leased", "running"] as const).flatMap((phase) => NODES.map((id) => says(id, phase))),
     ];
   }
@@ -128,7 +132,7 @@ export class RandomCommands {
     const forJobId = (this.#below(4) === 0 ? jobs[0] : waiting)?.id ?? "";
     // A limit that all jobs have passed would prevent every start.
     const isLate = starts.length === 0 && this.#below(2) === 0;
-    return {
+    const plan: CommitPlanCommand = {
       type: "plan.commit",
       atMs: this.#atMs,
       basedOnIndex: 0,
@@ -138,10 +142,14 @@ export class RandomCommands {
       admitted: jobs.map(({ id }) => id),
       unsatisfiable: some(40).map((id) => ({ jobId: id, message: "never" })),
       starts,
-      preemptions: some(10).map((victimId) => ({ victimId, forJobId })),
+      preemptions: some(10).map((victimId) => ({
+        victimId,
+        forEntry: jobEntry(forJobId),
+      })),
       expired: some(isLate ? 3 : 60),
       ...this.#line(forJobId),
     };
+    return logPlan(plan, versionOf(this.#state));
   }
 
   /** One plan in four has the reservation of an earlier version; the others a line in any order. */
@@ -203,12 +211,12 @@ export class RandomCommands {
         devices: Array.from({ length: gpus }, (_, at) => (first + at) % 4),
       };
     });
-    return { jobId: isRecovery ? `${job.id}${RECOVERY_SUFFIX}` : job.id, placements };
+    return { entry: { kind: isRecovery ? "recovery" : "job", jobId: job.id }, placements };
   }
 
   #replicas(): PlannedStart[] {
     return [...this.#state.deployments.keys()].map((deployment) => ({
-      jobId: `serving:${deployment}`,
+      entry: replicaEntry(deployment),
       placements: [{ nodeId: this.#pick(NODES), devices: [this.#below(4)] }],
     }));
   }

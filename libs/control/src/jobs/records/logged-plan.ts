@@ -1,0 +1,93 @@
+import type { PlanEntry } from "@heddle/scheduler/plan-entry";
+import { PLAN_ENTRIES } from "../../cluster-version.ts";
+import type { CommitPlanCommand } from "./commands.ts";
+import type { Leaving } from "./records.ts";
+
+/**
+ * Plan entries in the log, in replies and in records. Before PLAN_ENTRIES an entry was one string: the
+ * id of a job, `JOB+recovery` or `serving:DEPLOYMENT`. Only this file knows that form.
+ */
+const RECOVERY_SUFFIX = "+recovery";
+const REPLICA_PREFIX = "serving:";
+
+/** A plan entry as it is logged: `jobId` is the earlier form. */
+export type LoggedEntry = { readonly entry: PlanEntry } | { readonly jobId: string };
+
+/** A plan as a log holds it, in the present or the earlier form. */
+export interface LoggedPlan extends Omit<CommitPlanCommand, "starts" | "preemptions"> {
+  readonly starts: readonly (LoggedEntry &
+    Pick<CommitPlanCommand["starts"][number], "placements">)[];
+  readonly preemptions: readonly LoggedPreemption[];
+}
+
+type LoggedPreemption = { readonly victimId: string } & (
+  | { readonly forEntry: PlanEntry }
+  | { readonly forJobId: string }
+);
+
+export function logEntry(entry: PlanEntry, version: number): LoggedEntry {
+  return version >= PLAN_ENTRIES ? { entry } : { jobId: entryId(entry) };
+}
+
+export function readEntry(logged: LoggedEntry): PlanEntry {
+  return "entry" in logged ? logged.entry : parseEntryId(logged.jobId);
+}
+
+/** The plan for the log of a cluster of that version. */
+export function logPlan(plan: CommitPlanCommand, version: number): LoggedPlan {
+  if (version >= PLAN_ENTRIES) return plan;
+  return {
+    ...plan,
+    starts: plan.starts.map(({ entry, placements }) => ({ jobId: entryId(entry), placements })),
+    preemptions: plan.preemptions.map(({ victimId, forEntry }) => {
+      return { victimId, forJobId: entryId(forEntry) };
+    }),
+  };
+}
+
+export function readPlan(logged: LoggedPlan): CommitPlanCommand {
+  const { starts, preemptions, line, promise } = logged;
+  return {
+    ...logged,
+    starts: starts.map((start) => ({ entry: readEntry(start), placements: start.placements })),
+    preemptions: preemptions.map((each) => {
+      const { victimId } = each;
+      return {
+        victimId,
+        forEntry: "forEntry" in each ? each.forEntry : parseEntryId(each.forJobId),
+      };
+    }),
+    line: line?.map((place) => ({ ...place, jobId: withoutSuffix(place.jobId) })),
+    promise: promise && { ...promise, jobId: withoutSuffix(promise.jobId) },
+  };
+}
+
+/** The record of a job that is evicted for the entry. */
+export function leavingFor(entry: PlanEntry, version: number): Leaving {
+  if (version >= PLAN_ENTRIES) return { why: "preempt", forEntry: entry };
+  return { why: "preempt", forJobId: entryId(entry) };
+}
+
+/** What a job is evicted for, if it is. */
+export function evictedFor(leaving: Leaving | undefined): PlanEntry | undefined {
+  const { forEntry, forJobId } = leaving ?? {};
+  return forEntry ?? (forJobId === undefined ? undefined : parseEntryId(forJobId));
+}
+
+function entryId(entry: PlanEntry): string {
+  if (entry.kind === "replica") return `${REPLICA_PREFIX}${entry.deployment}`;
+  return entry.kind === "recovery" ? `${entry.jobId}${RECOVERY_SUFFIX}` : entry.jobId;
+}
+
+function parseEntryId(id: string): PlanEntry {
+  if (id.startsWith(REPLICA_PREFIX)) {
+    return { kind: "replica", deployment: id.slice(REPLICA_PREFIX.length) };
+  }
+  const jobId = withoutSuffix(id);
+  return { kind: jobId === id ? "job" : "recovery", jobId };
+}
+
+/** Recovering jobs had the suffix in lines too. */
+function withoutSuffix(id: string): string {
+  return id.endsWith(RECOVERY_SUFFIX) ? id.slice(0, -RECOVERY_SUFFIX.length) : id;
+}
