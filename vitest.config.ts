@@ -9,6 +9,7 @@ const together = filesRunTogether(root);
 export default defineConfig({
   test: {
     pool: "forks",
+    globalSetup: ["tools/programs.mjs"],
     setupFiles: ["tools/reply-check/setup.ts"],
     // Three times the two cores of the smallest machine: files with processes mostly wait.
     maxWorkers: Math.max(6, availableParallelism()),

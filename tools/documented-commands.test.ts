@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { makeProgram } from "../apps/cli/src/program.ts";
 import { DrivenProcess } from "../apps/cli/src/testing/driven-process.ts";
@@ -16,7 +17,7 @@ import { type ShellBlock, shellBlocks } from "../apps/master/test/shell-blocks.t
 // The commands of all pages, unchanged but for the port, in their order, against one cluster.
 
 const ROOT = join(import.meta.dirname, "..");
-const MAIN = join(ROOT, "apps/cli/dist/main.js");
+const MAIN = programOf("cli");
 const PATIENCE_MS = 240_000;
 const run = promisify(execFile);
 const home = mkdtempSync(join(tmpdir(), "heddle-pages-"));

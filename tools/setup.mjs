@@ -88,6 +88,10 @@ function compile(node) {
     env: childEnvironment(),
   });
   if (status !== 0) fail("the TypeScript build failed; its errors are above.");
+  const written = spawnSync(node, [join(ROOT, "tools", "programs.mjs")], {
+    stdio: ["ignore", process.stderr, process.stderr],
+  });
+  if (written.status !== 0) fail("the programs could not be bundled; the error is above.");
   if (first) say(`compiled (${seconds(startedAtMs)})`);
 }
 

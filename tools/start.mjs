@@ -5,5 +5,5 @@ import { childEnvironment, ROOT, setUp } from "./setup.mjs";
 
 keepCompiledModules();
 setUp();
-const main = join(ROOT, "apps/cli/dist/main.js");
+const main = join(ROOT, "packaged/apps/cli/dist/main.js");
 runChild(chooseNode(), [main, "up", ...process.argv.slice(2)], childEnvironment());

@@ -1,13 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
+import { programOf } from "@heddle/base/testing/programs";
 import { type MasterGroup, masterProgram } from "./master-group.ts";
-
-/** Other apps are run as processes, never imported. */
-const programOf = (app: string) =>
-  fileURLToPath(new URL(`../../${app}/dist/main.js`, import.meta.url));
 
 /** Real nodes for a group of masters, and masters outside it; `close` ends all. */
 export class LiveNodes {

@@ -10,10 +10,11 @@ import { fileURLToPath } from "node:url";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 
 const scriptedProgram = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
 /** Masters to which real workers attach. */
-export const masterProgram = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+export const masterProgram = programOf("master");
 
 /** The parts of GET /api/v1/cluster/status that tests read. */
 export interface GroupView {

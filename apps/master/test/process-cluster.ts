@@ -5,16 +5,14 @@ import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
+import { programOf } from "@heddle/base/testing/programs";
 import OpenAI from "openai";
 
 /** Other apps are run as processes, never imported. */
-const MASTER = fileURLToPath(new URL("../dist/main.js", import.meta.url));
-const PARAMETER_SERVER = fileURLToPath(
-  new URL("../../parameter-server/dist/main.js", import.meta.url),
-);
-const WORKER = fileURLToPath(new URL("../../worker/dist/main.js", import.meta.url));
+const MASTER = programOf("master");
+const PARAMETER_SERVER = programOf("parameter-server");
+const WORKER = programOf("worker");
 
 /** Any id of the tiny profile: one deployment serves all. */
 export const TINY = "FamilyB-1-8B";

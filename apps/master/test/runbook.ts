@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { programOf } from "@heddle/base/testing/programs";
 import { type ShellBlock, shellBlocks } from "./shell-blocks.ts";
 
 const repository = fileURLToPath(new URL("../../../", import.meta.url));
@@ -106,9 +107,9 @@ export function commandFolder(folder: string): string {
   for (const [name, app] of [
     ["heddle", "cli"],
     ["heddle-master", "master"],
-  ]) {
-    const program = join(repository, "apps", app as string, "dist", "main.js");
-    const path = join(bin, name as string);
+  ] as const) {
+    const program = programOf(app);
+    const path = join(bin, name);
     writeFileSync(path, `#!/bin/sh\nexec "${process.execPath}" "${program}" "$@"\n`);
     chmodSync(path, 0o755);
   }

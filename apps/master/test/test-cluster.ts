@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
+import { programOf } from "@heddle/base/testing/programs";
 import type {
   DeploymentSpec,
   EngineEvent,
@@ -34,8 +35,8 @@ const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 /** Other apps are run as processes, never imported. */
 const apps = fileURLToPath(new URL("../..", import.meta.url));
 const workerProgram = join(apps, "worker/test/scripted-worker.ts");
-const realWorkerProgram = join(apps, "worker/dist/main.js");
-const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
+const realWorkerProgram = programOf("worker");
+const parameterServerProgram = programOf("parameter-server");
 
 /** The replicated state of one master, changed by the test directly. */
 export class TestControl implements ControlPlane {

@@ -7,9 +7,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Client, credentials } from "@grpc/grpc-js";
 import { eventually } from "@heddle/base/testing/eventually";
+import { programOf } from "@heddle/base/testing/programs";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
 import { dataHelloFrame } from "@heddle/parameters/data-plane/data-frames";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
@@ -20,8 +20,8 @@ import { jobOn } from "./testing/training-job.ts";
 // The parameter server and a master as processes on loopback.
 
 /** Other apps run as processes, and are never imported. */
-const MASTER = fileURLToPath(new URL("../../master/dist/main.js", import.meta.url));
-const PROGRAM = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+const MASTER = programOf("master");
+const PROGRAM = programOf("parameter-server");
 const WAIT_MS = 60_000;
 
 // Processes may be slow to start on a busy machine.

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { programOf } from "@heddle/base/testing/programs";
 import { until } from "@heddle/base/testing/until";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
@@ -23,7 +23,7 @@ import {
   ticketOf,
 } from "@heddle/parameters/testing/server-processes";
 
-const trainerProgram = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+const trainerProgram = programOf("trainer");
 
 /** The longest wait in a training test on a busy machine. */
 const WAIT_MS = 90_000;

@@ -6,12 +6,12 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
 // The worker's program by itself: its masters are not there.
 
-const PROGRAM = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+const PROGRAM = programOf("worker");
 
 let data = "";
 let child: ChildProcess | undefined;

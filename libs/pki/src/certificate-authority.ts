@@ -21,10 +21,7 @@ const YEAR_MS = 365.25 * 86_400_000;
 export const CLOCK_SKEW_MS = 5 * 60_000;
 
 /** Node can parse X.509 but not create it. Loaded on demand, because loading takes longest. */
-async function x509() {
-  await import("reflect-metadata");
-  return import("@peculiar/x509");
-}
+const x509 = () => import("./x509.ts");
 
 /** Creates the authority of a new cluster. */
 export async function createAuthority(): Promise<CertificateAuthority> {

@@ -3,9 +3,9 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
@@ -13,7 +13,7 @@ import { DrivenProcess } from "../testing/driven-process.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
 
-const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const MAIN = programOf("cli");
 const scratch = mkdtempSync(join(tmpdir(), "heddle-up-left-"));
 /** Two deliveries of one Ctrl-C count as one, so a second one comes later. */
 const SECOND_PRESS_MS = 1_000;

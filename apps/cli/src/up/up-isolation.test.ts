@@ -13,9 +13,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { createApiKey } from "@heddle/auth/api-key";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
@@ -24,9 +24,7 @@ import { DrivenProcess } from "../testing/driven-process.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
-const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
-const programOf = (app: string) =>
-  fileURLToPath(new URL(`../../../${app}/dist/main.js`, import.meta.url));
+const MAIN = programOf("cli");
 const isRoot = process.getuid?.() === 0;
 /** Without an entry in the password database, as in containers. */
 const plainUser = 1_913_000_001;

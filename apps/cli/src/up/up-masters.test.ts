@@ -4,15 +4,15 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { freePorts } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
 // `heddle up --masters 3` with the real programs: what a user loses when masters die under it. The
 // tests run in order on one cluster; each begins with what the one before it left.
 
-const CLI = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const CLI = programOf("cli");
 const MODEL = "FamilyB-1-8B";
 const MASTERS = ["master-1", "master-2", "master-3"] as const;
 type Master = (typeof MASTERS)[number];

@@ -3,14 +3,14 @@
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { freePorts } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
 // `heddle up --tls` with the real programs, and a cluster made from its backup.
 
-const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const MAIN = programOf("cli");
 const scratch = mkdtempSync(join(tmpdir(), "heddle-up-tls-"));
 let running: DrivenProcess | undefined;
 

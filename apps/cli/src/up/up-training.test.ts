@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
@@ -13,7 +14,7 @@ import { DrivenProcess } from "../testing/driven-process.ts";
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const MAIN = programOf("cli");
 const PLUGINS = ["grid-world", "evolution-strategies"].map((name) =>
   fileURLToPath(new URL(`../../../../examples/plugins/${name}.mjs`, import.meta.url)),
 );

@@ -6,8 +6,8 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { catalogOf } from "@heddle/contracts/catalog";
 import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
@@ -15,7 +15,7 @@ import { DrivenProcess } from "../testing/driven-process.ts";
 
 // `heddle up` with its real master, worker, parameter server and engine, on the tiny model.
 
-const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const MAIN = programOf("cli");
 const scratch = mkdtempSync(join(tmpdir(), "heddle-whole-"));
 const started: DrivenProcess[] = [];
 const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];

@@ -7,12 +7,13 @@ import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
+import { programOf } from "@heddle/base/testing/programs";
 import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { JobCluster } from "../../test/job-cluster.ts";
 
-const MAIN = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
+const MAIN = programOf("cli");
 const EXAMPLES = fileURLToPath(new URL("../../../../examples/", import.meta.url));
 const SMALL = { cpu_cores: 0.2, memory_gb: 0.2 };
 

@@ -4,10 +4,10 @@ import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import type { Identity } from "@heddle/consensus/member/identity";
 import { afterEach, describe, expect, it } from "vitest";
 import { MasterGroup, masterProgram } from "../../test/master-group.ts";
@@ -16,7 +16,7 @@ import { openStoppedMember } from "../offline/stopped-member.ts";
 // Masters as processes with a secrets key: the content of their disks and backups, and what they
 // refuse.
 
-const CLI = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
+const CLI = programOf("cli");
 const PLAIN_TEXT = "an-environment-variable-of-a-job";
 const ONE = "master-1";
 

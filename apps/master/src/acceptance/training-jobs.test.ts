@@ -6,8 +6,8 @@ import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { fileURLToPath } from "node:url";
 import { toAppError } from "@heddle/base/errors";
+import { programOf } from "@heddle/base/testing/programs";
 import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
 import type {
   ShardStatus,
@@ -60,7 +60,7 @@ interface Job {
   readonly model: { readonly state: string; readonly message: string | null } | null;
 }
 
-const CLI = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
+const CLI = programOf("cli");
 
 /** Runs the command line as a process to its end. */
 async function heddle(args: readonly string[]) {

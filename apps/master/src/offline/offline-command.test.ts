@@ -14,15 +14,15 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { MasterGroup } from "../../test/master-group.ts";
 
 // The master's program on the files of one that was stopped.
 
-const MASTER = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
-const HEDDLE = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
+const MASTER = programOf("master");
+const HEDDLE = programOf("cli");
 let group: MasterGroup;
 let copies = 0;
 

@@ -4,15 +4,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { programOf } from "@heddle/base/testing/programs";
 import { issueTicket } from "@heddle/rpc/job-ticket";
 
 const clusterToken = "a-token-for-tests-only";
 export const credentials = { clusterToken, node: { role: "worker", name: "trainer" } } as const;
 export const asMaster = { clusterToken, node: { role: "master", name: "leader" } } as const;
-const main = fileURLToPath(
-  new URL("../../../../apps/parameter-server/dist/main.js", import.meta.url),
-);
+const main = programOf("parameter-server");
 
 /** A parameter server as a process of its own. */
 export interface ServerProcess {

@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { AppError } from "@heddle/base/errors";
 import { seededRandom } from "@heddle/base/random";
+import { programOf } from "@heddle/base/testing/programs";
 import { ownConfigCheck } from "@heddle/contracts/plugin-config";
 import { EXIT_FAILED, EXIT_UNUSABLE } from "@heddle/contracts/trainer/exit-codes";
 import { parsePluginTraining, parseTrainingConfig } from "@heddle/contracts/training";
@@ -289,7 +290,7 @@ it.each([
 ])("trainer: one whose plugin %s fails, and its last line says why", (_, text, expected) => {
   const file = join(folder, "rude.mjs");
   writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
-  const main = fileURLToPath(new URL("../../../dist/main.js", import.meta.url));
+  const main = programOf("trainer");
   const input = JSON.stringify({ plugins: [file], algorithm: "mine", config: {} });
   const { status, stderr } = spawnSync(process.execPath, [main], { input, encoding: "utf8" });
   expect(stderr.trim().split("\n").at(-1)).toMatch(expected);
@@ -297,7 +298,7 @@ it.each([
 });
 
 test("trainer: without plugins an early end may be retried", () => {
-  const main = fileURLToPath(new URL("../../../dist/main.js", import.meta.url));
+  const main = programOf("trainer");
   const fault = `process.on("newListener", (name) => name === "exit" && queueMicrotask(() => process.exit(0)));`;
   const args = ["--import", `data:text/javascript,${fault}`, main];
   const { status, stderr } = spawnSync(process.execPath, args, { input: "{}", encoding: "utf8" });
