@@ -2,11 +2,15 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { generatedPages } from "./docs/pages.ts";
+import { referencePages } from "./docs/reference-pages.ts";
 import { readSources } from "./tidy/source-file.ts";
 
-/** `npm run docs` writes the generated parts of the pages. */
+/** `npm run docs` writes the generated parts of the pages, and docs/reference. */
 const root = fileURLToPath(new URL("..", import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 for (const [path, text] of generatedPages(readSources(root), read)) {
   writeFileSync(join(root, path), text);
+}
+for (const [name, text] of Object.entries(referencePages())) {
+  writeFileSync(join(root, "docs/reference", name), text);
 }

@@ -30,7 +30,7 @@ const { NODE_COMPILE_CACHE } = process.env;
 
 /** Pages that need clusters of their own, and the test that runs all their blocks. */
 const PAGES_ELSEWHERE: Readonly<Record<string, string>> = {
-  "docs/several-machines.md": "tools/installed-package.test.ts",
+  "docs/guide/several-machines.md": "tools/installed-package.test.ts",
   "docs/runbooks/backup.md": "apps/master/src/acceptance/runbooks.test.ts",
   "docs/runbooks/forced-recovery.md": "apps/master/src/acceptance/runbooks.test.ts",
   "docs/runbooks/grow-and-shrink.md": "apps/master/src/acceptance/runbooks.test.ts",
@@ -41,7 +41,6 @@ const PAGES_ELSEWHERE: Readonly<Record<string, string>> = {
 const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
   "README.md": ["needs a fresh clone", "runs the tests themselves"],
   "docs/benchmarks.md": Array<string>(8).fill("measures for minutes"),
-  "docs/consensus.md": ["needs three machines"],
   "docs/verification.md": ["runs the tests themselves"],
   "libs/simulation/README.md": ["simulates for minutes"],
 };

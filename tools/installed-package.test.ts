@@ -98,7 +98,7 @@ describe.skipIf(process.platform === "win32")("the installed package", () => {
     const machines = `127.${randomInt(1, 255)}.${randomInt(1, 255)}`;
     const data = join(folder, "data");
     mkdirSync(data);
-    const page = new Runbook("several-machines", folder, {
+    const page = new Runbook("guide/several-machines", folder, {
       ...ENV,
       ...{ MACHINE_1: `${machines}.1`, MACHINE_2: `${machines}.2`, MACHINE_3: `${machines}.3` },
       ...{ DATA: data, PROFILE: "tiny", HEDDLE_WAL_SEGMENT_MIB: "1", HEDDLE_DRAIN_MS: "100" },

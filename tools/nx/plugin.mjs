@@ -12,7 +12,7 @@ const BUILD = {
 
 /** Tests of an app start the other apps' programs too; the tools' tests read the whole repository. */
 const TEST_INPUTS = {
-  libs: ["default", "^default", "{workspaceRoot}/proto/**/*", "{workspaceRoot}/docs/errors.md"],
+  libs: ["default", "^default", "{workspaceRoot}/proto/**/*"],
   apps: ["{workspaceRoot}/{apps,libs,proto,examples,bin,docs}/**/*"],
   bench: ["{workspaceRoot}/{apps,libs,proto,bench}/**/*"],
   tools: ["{workspaceRoot}/**/*"],

@@ -13,7 +13,7 @@ const ALLOWED: readonly RegExp[] = [
 ];
 
 export const TRAINER_VARIABLES =
-  "PLUGIN_*, LANG, LC_*, TZ, and the settings of OMP_*, TF_*, CUDA and cuBLAS that docs/training.md lists";
+  "PLUGIN_*, LANG, LC_*, TZ, and the settings of OMP_*, TF_*, CUDA and cuBLAS that docs/guide/training.md lists";
 
 /** Whether a job may set the variable for a task of Heddle's own trainer. */
 export function isTrainerVariable(name: string): boolean {

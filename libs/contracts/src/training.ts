@@ -16,23 +16,40 @@ const path = z
   .refine((given) => !given.includes("\0"), "expected a path without NUL characters");
 
 const common = {
-  /** Seeds all random draws of the job. */
-  seed: z.int().min(0).max(0xffff_ffff).default(1),
-  /** Number of shards of the parameters. */
-  parameter_servers: count(1024).default(1),
-  consistency: z.enum(["bsp", "ssp", "asp"]).optional(),
-  /** Of ssp: updates by which a worker may be ahead of the slowest. */
-  staleness: z.int().min(0).max(1_000_000).default(0),
-  /** Of bsp: an update continues without workers later than this after its first part. */
-  straggler_ms: z.int().min(1).max(3_600_000).optional(),
-  compression: z.enum(["none", "bf16", "int8", "topk"]).default("none"),
-  /**
-   * Of bsp: the format of pulled parameters. `int8` sends changes; weave uses it by default if
-   * `compression` is int8.
-   */
-  pull_compression: z.enum(["none", "int8"]).optional(),
-  backend: z.enum(["onnx", "reference", "tfjs"]).default("onnx"),
-  device: z.enum(["auto", "cpu", "cuda"]).default("auto"),
+  seed: z.int().min(0).max(0xffff_ffff).default(1).describe("Seeds all random draws of the job."),
+  parameter_servers: count(1024).default(1).describe("Number of shards of the parameters."),
+  consistency: z
+    .enum(["bsp", "ssp", "asp"])
+    .optional()
+    .describe("In step, at most `staleness` apart, or at once; by default bsp."),
+  staleness: z
+    .int()
+    .min(0)
+    .max(1_000_000)
+    .default(0)
+    .describe("Of ssp: updates by which a worker may be ahead of the slowest."),
+  straggler_ms: z
+    .int()
+    .min(1)
+    .max(3_600_000)
+    .optional()
+    .describe("Of bsp: an update continues without workers later than this after its first part."),
+  compression: z
+    .enum(["none", "bf16", "int8", "topk"])
+    .default("none")
+    .describe("The format of pushed parts; what it loses is added to the next part."),
+  pull_compression: z
+    .enum(["none", "int8"])
+    .optional()
+    .describe("Of bsp: the format of pulls. weave's default follows `compression`."),
+  backend: z
+    .enum(["onnx", "reference", "tfjs"])
+    .default("onnx")
+    .describe("What computes; `tfjs` needs a package of TensorFlow.js on the node."),
+  device: z
+    .enum(["auto", "cpu", "cuda"])
+    .default("auto")
+    .describe("`auto` takes CUDA if the task holds a real GPU, otherwise the CPU."),
 };
 
 const commonSchema = z.strictObject(common);
@@ -40,84 +57,116 @@ const commonSchema = z.strictObject(common);
 /** Hyperparameters of PPO under CleanRL's names, with CleanRL's defaults. */
 const ppoSchema = z.strictObject({
   ...common,
-  environment: z.string().min(1).max(128).default("CartPole-v1"),
-  /** The job succeeds once the mean return of the last 100 episodes reaches it. */
-  target_return: z.number().optional(),
-  /** Steps of all environments of all workers together. */
-  total_timesteps: count(1e12).default(500_000),
-  learning_rate: rate.default(2.5e-4),
-  /** Environments of one worker. */
-  num_envs: count(65_536).default(4),
-  num_steps: count(1_048_576).default(128),
-  anneal_lr: z.boolean().default(true),
-  gamma: share.default(0.99),
-  gae_lambda: share.default(0.95),
-  /**
-   * A truncated episode, as at its step limit, is worth the critic's value of its last observation,
-   * as in Stable-Baselines3; 0 if false, as in CleanRL.
-   */
-  bootstrap_truncated: z.boolean().default(true),
-  num_minibatches: count(65_536).default(4),
-  update_epochs: count(1_000).default(4),
-  norm_adv: z.boolean().default(true),
-  clip_coef: z.number().positive().max(1e6).default(0.2),
-  clip_vloss: z.boolean().default(true),
-  ent_coef: z.number().min(0).max(1e6).default(0.01),
-  vf_coef: z.number().min(0).max(1e6).default(0.5),
-  max_grad_norm: rate.default(0.5),
-  target_kl: rate.optional(),
-  /** To mean 0 and deviation 1 of past values, clipped at 10. */
-  normalize_observations: z.boolean().default(false),
-  /** Divided by the deviation of the discounted return so far, clipped at 10. */
-  normalize_rewards: z.boolean().default(false),
-  /** Units of each hidden layer. */
-  hidden: count(65_536).default(64),
+  environment: z
+    .string()
+    .min(1)
+    .max(128)
+    .default("CartPole-v1")
+    .describe("CartPole-v1, Acrobot-v1, MountainCar-v0, Pendulum-v1, or one of a plugin."),
+  target_return: z
+    .number()
+    .optional()
+    .describe("The job succeeds once the mean return of the last 100 episodes reaches it."),
+  total_timesteps: count(1e12)
+    .default(500_000)
+    .describe("Steps of all environments of all workers together."),
+  learning_rate: rate.default(2.5e-4).describe("Of Adam."),
+  num_envs: count(65_536).default(4).describe("Environments of one worker."),
+  num_steps: count(1_048_576)
+    .default(128)
+    .describe("Steps of each environment between two updates."),
+  anneal_lr: z.boolean().default(true).describe("The rate falls linearly to 0."),
+  gamma: share.default(0.99).describe("Discount of rewards."),
+  gae_lambda: share.default(0.95).describe("Of the generalized advantage estimate."),
+  bootstrap_truncated: z
+    .boolean()
+    .default(true)
+    .describe("The critic values the last observation of a truncated episode; false: 0."),
+  num_minibatches: count(65_536).default(4).describe("Parts of an update."),
+  update_epochs: count(1_000).default(4).describe("Passes over the samples of an update."),
+  norm_adv: z.boolean().default(true).describe("Normalizes advantages in each minibatch."),
+  clip_coef: z
+    .number()
+    .positive()
+    .max(1e6)
+    .default(0.2)
+    .describe("Bound of the ratio of policies."),
+  clip_vloss: z.boolean().default(true).describe("Clips the value loss too."),
+  ent_coef: z.number().min(0).max(1e6).default(0.01).describe("Weight of the entropy."),
+  vf_coef: z.number().min(0).max(1e6).default(0.5).describe("Weight of the value loss."),
+  max_grad_norm: rate.default(0.5).describe("Gradients are clipped at this norm."),
+  target_kl: rate
+    .optional()
+    .describe("An epoch whose last minibatch moved the policy further ends the update."),
+  normalize_observations: z
+    .boolean()
+    .default(false)
+    .describe("To mean 0 and deviation 1 of past values, clipped at 10."),
+  normalize_rewards: z
+    .boolean()
+    .default(false)
+    .describe("Divided by the deviation of the discounted return so far, clipped at 10."),
+  hidden: count(65_536).default(64).describe("Units of each hidden layer."),
 });
 
 const weaveCommon = {
   ...common,
-  /** Samples of one step of one worker. */
-  batch_size: count(1_048_576).default(16),
-  /** Steps of each worker. */
-  total_steps: count(1e9).default(300),
-  /** H: steps between two exchanges with the parameter servers. */
-  local_steps: count(65_536).default(1),
-  /** F: parts of the model that are exchanged separately, spread over the local steps. */
-  fragments: count(32).default(1),
-  /** tau: local steps computed during an exchange. */
-  overlap_steps: z.int().min(0).max(65_535).default(0),
-  /**
-   * alpha: a worker's own share when it merges pulled parameters, below 1. By default 0.5 with
-   * overlap, otherwise 0.
-   */
-  mixing_factor: z.number().min(0).lt(1).optional(),
-  learning_rate: rate.default(1e-3),
-  optimizer: z.enum(["sgd", "momentum", "nesterov", "adam", "adamw"]).default("adamw"),
-  /** Of `momentum` and `nesterov`. */
-  momentum: share.default(0.9),
-  /** Of `adamw`. */
-  weight_decay: z.number().min(0).max(1e3).default(0.01),
-  warmup_steps: z.int().min(0).max(1e9).default(0),
-  max_grad_norm: rate.default(1),
-  /**
-   * Of bsp: the final model averages the parameters after each exchange over these steps; 0 for
-   * none. By default, with local steps, a thirty-second of all steps.
-   */
-  average_steps: z.int().min(0).max(1e9).optional(),
-  /**
-   * Initial steps with an exchange every `warm_start_local_steps`. By default, with local steps, a
-   * thirty-second of all steps.
-   */
-  warm_start_steps: z.int().min(0).max(1e9).optional(),
-  /** By default an eighth of `local_steps`. */
-  warm_start_local_steps: count(65_536).optional(),
-  /** By default 0.8 with local steps, otherwise 1. */
-  outer_learning_rate: rate.optional(),
-  /**
-   * By default 0.4 with local steps, otherwise 0. DiLoCo's 0.9 is for thousands of rounds: its
-   * memory of ten rounds moves parameters seven times as far as workers went.
-   */
-  outer_momentum: z.number().min(0).max(0.9999).optional(),
+  batch_size: count(1_048_576).default(16).describe("Samples of one step of one worker."),
+  total_steps: count(1e9).default(300).describe("Steps of each worker."),
+  local_steps: count(65_536)
+    .default(1)
+    .describe("H: steps between two exchanges with the parameter servers."),
+  fragments: count(32)
+    .default(1)
+    .describe("F: parts of the model that are exchanged separately, spread over the local steps."),
+  overlap_steps: z
+    .int()
+    .min(0)
+    .max(65_535)
+    .default(0)
+    .describe("tau: local steps computed during an exchange."),
+  mixing_factor: z
+    .number()
+    .min(0)
+    .lt(1)
+    .optional()
+    .describe("alpha: a worker's own share in a merge; 0.5 with overlap, otherwise 0."),
+  learning_rate: rate.default(1e-3).describe("Of the local steps."),
+  optimizer: z
+    .enum(["sgd", "momentum", "nesterov", "adam", "adamw"])
+    .default("adamw")
+    .describe("Of the local steps."),
+  momentum: share.default(0.9).describe("Of `momentum` and `nesterov`."),
+  weight_decay: z.number().min(0).max(1e3).default(0.01).describe("Of `adamw`."),
+  warmup_steps: z
+    .int()
+    .min(0)
+    .max(1e9)
+    .default(0)
+    .describe("Steps over which the rate rises from 0."),
+  max_grad_norm: rate.default(1).describe("Each worker clips its gradients at this norm."),
+  average_steps: z
+    .int()
+    .min(0)
+    .max(1e9)
+    .optional()
+    .describe("Of bsp: the final model is the average over these steps; 1/32 of all."),
+  warm_start_steps: z
+    .int()
+    .min(0)
+    .max(1e9)
+    .optional()
+    .describe("First steps, with shorter rounds; 1/32 of all."),
+  warm_start_local_steps: count(65_536)
+    .optional()
+    .describe("By default an eighth of `local_steps`."),
+  outer_learning_rate: rate.optional().describe("By default 0.8 with local steps, otherwise 1."),
+  outer_momentum: z
+    .number()
+    .min(0)
+    .max(0.9999)
+    .optional()
+    .describe("By default 0.4 with local steps, otherwise 0."),
 };
 
 /** A tokenizer's type alone means that type with its defaults. */
@@ -129,8 +178,12 @@ const tokenizerSchema = z.preprocess(
     /** Byte-pair encoding learned from the data. */
     z.strictObject({
       type: z.literal("bpe"),
-      /** Maximum tokens: bytes, control tokens and merges. */
-      vocab_size: z.int().min(512).max(131_072).default(4096),
+      vocab_size: z
+        .int()
+        .min(512)
+        .max(131_072)
+        .default(4096)
+        .describe("Maximum tokens: bytes, control tokens and merges."),
     }),
     /** Byte-level byte-pair encoding from a `tokenizer.json` on the workers. */
     z.strictObject({ type: z.literal("huggingface"), path }),
@@ -143,53 +196,66 @@ const dataSchema = z.union([path, z.array(path).min(1).max(1024)]);
 const languageModelSchema = z.strictObject({
   ...weaveCommon,
   program: z.literal("language_model"),
-  /** Text; by default one that the trainer generates (`sample-text.ts`). */
-  data: dataSchema.default([]),
-  tokenizer: tokenizerSchema.default({ type: "byte" }),
-  context_length: count(131_072).default(128),
-  hidden_size: count(65_536).default(128),
-  layers: count(1_024).default(2),
-  heads: count(1_024).default(4),
-  /** Key and value heads; by default as many as `heads`. */
-  kv_heads: count(1_024).optional(),
-  /** By default about 8/3 of `hidden_size`. */
-  intermediate_size: count(1_048_576).optional(),
-  rope_theta: z.number().min(1).max(1e9).default(10_000),
-  norm_epsilon: z.number().positive().max(1).default(1e-5),
-  /** The model id under which it is served once the job has succeeded. */
+  data: dataSchema.default([]).describe("Text; by default one that the trainer generates."),
+  tokenizer: tokenizerSchema
+    .default({ type: "byte" })
+    .describe(
+      "`byte`, `{type: bpe, vocab_size}` learned from the data, or `{type: huggingface, path}`.",
+    ),
+  context_length: count(131_072).default(128).describe("Tokens of a sample."),
+  hidden_size: count(65_536).default(128).describe("Width of the model."),
+  layers: count(1_024).default(2).describe("Blocks of the model."),
+  heads: count(1_024).default(4).describe("Attention heads."),
+  kv_heads: count(1_024).optional().describe("Key and value heads; by default as many as `heads`."),
+  intermediate_size: count(1_048_576).optional().describe("By default about 8/3 of `hidden_size`."),
+  rope_theta: z.number().min(1).max(1e9).default(10_000).describe("Base of the rotary embedding."),
+  norm_epsilon: z.number().positive().max(1).default(1e-5).describe("Of RMSNorm."),
   register_as: z
     .string()
     .regex(/^[A-Za-z0-9][\w.-]{0,127}$/, "expected a model id of letters, digits, `.`, `_`, `-`")
-    .optional(),
-  /** Replaces a model of that id from an earlier job. */
-  replace_model: z.boolean().default(false),
+    .optional()
+    .describe("The model id under which it is served once the job has succeeded."),
+  replace_model: z
+    .boolean()
+    .default(false)
+    .describe("Replaces a model of that id from an earlier job."),
 });
 
 const supervised = {
   ...weaveCommon,
-  data: dataSchema,
-  /** Columns of a CSV file to predict; by default the last. */
+  data: dataSchema.describe("CSV with a header, or npy, on the workers."),
   target: z
     .union([z.string().min(1).max(256), z.array(z.string().min(1).max(256)).min(1).max(4096)])
-    .optional(),
-  /** Units of each hidden layer; empty for a linear model. */
-  hidden: z.array(count(1_048_576)).max(64).default([64]),
+    .optional()
+    .describe("Columns of a CSV file to predict; by default the last."),
+  hidden: z
+    .array(count(1_048_576))
+    .max(64)
+    .default([64])
+    .describe("Units of each hidden layer; empty for a linear model."),
 };
+
+const regressionSchema = z.strictObject({
+  ...supervised,
+  program: z.literal("regression"),
+  outputs: count(4_096).optional().describe("Numbers to predict: the last columns of npy files."),
+});
+
+const classificationSchema = z.strictObject({
+  ...supervised,
+  program: z.literal("classification"),
+  classes: z
+    .int()
+    .min(2)
+    .max(1_048_576)
+    .optional()
+    .describe("Classes, from 0; by default one more than the greatest in the data."),
+});
 
 const weavePrograms = z.discriminatedUnion("program", [
   languageModelSchema,
-  z.strictObject({
-    ...supervised,
-    program: z.literal("regression"),
-    /** Numbers to predict: the last columns of npy files. */
-    outputs: count(4_096).optional(),
-  }),
-  z.strictObject({
-    ...supervised,
-    program: z.literal("classification"),
-    /** Classes, from 0; by default one more than the greatest in the data. */
-    classes: z.int().min(2).max(1_048_576).optional(),
-  }),
+  regressionSchema,
+  classificationSchema,
 ]);
 
 /** A config without a program trains a language model. */
@@ -200,6 +266,16 @@ const weaveSchema = z.preprocess(
       : given,
   weavePrograms,
 );
+
+/** The fields of each config, for the reference. */
+export const TRAINING_CONFIGS = {
+  common: commonSchema,
+  ppo: ppoSchema,
+  weave: z.strictObject(weaveCommon),
+  language_model: languageModelSchema,
+  regression: regressionSchema,
+  classification: classificationSchema,
+};
 
 type Consistency = "bsp" | "ssp" | "asp";
 

@@ -307,7 +307,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
 
 describe("the examples", () => {
   it("are those that the documents name", () => {
-    const documents = ["README.md", "docs/jobs.md"].map((name) =>
+    const documents = ["README.md", "docs/guide/jobs.md"].map((name) =>
       readFileSync(join(EXAMPLES, "..", name), "utf8"),
     );
     for (const name of ["hello.yaml", "gang.yaml"]) {

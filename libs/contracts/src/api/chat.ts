@@ -68,47 +68,95 @@ const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
 const stopText = z.string().min(1).max(1024);
 
 /** The chat completion request: every supported parameter. Unknown members are dropped. */
-const chatCompletionRequest = z
+export const chatCompletionRequest = z
   .object({
-    model: z.string().min(1).max(200),
-    messages: z.array(message).min(1).max(MAX_MESSAGES),
-    temperature: z.number().min(0).max(2).nullish(),
-    top_p: z.number().min(0).max(1).nullish(),
-    max_tokens: z.int().min(1).nullish(),
-    max_completion_tokens: z.int().min(1).nullish(),
-    n: z.int().min(1).max(128).nullish(),
-    stop: z.union([stopText, z.array(stopText).max(4)]).nullish(),
-    seed: seed.nullish(),
-    presence_penalty: z.number().min(-2).max(2).nullish(),
-    frequency_penalty: z.number().min(-2).max(2).nullish(),
-    logit_bias: z.record(tokenId, bias).nullish(),
-    logprobs: z.boolean().nullish(),
-    top_logprobs: z.int().min(0).max(20).nullish(),
-    response_format: z.looseObject({ type: z.string() }).nullish(),
-    stream: z.boolean().nullish(),
+    model: z.string().min(1).max(200).describe("An id of `GET /models`."),
+    messages: z
+      .array(message)
+      .min(1)
+      .max(MAX_MESSAGES)
+      .describe("Text parts only; roles as in OpenAI's API."),
+    temperature: z.number().min(0).max(2).nullish().describe("0 is greedy; 1 if absent."),
+    top_p: z
+      .number()
+      .min(0)
+      .max(1)
+      .nullish()
+      .describe("The exact nucleus; there is no hidden top-k."),
+    max_tokens: z.int().min(1).nullish().describe("Of each choice, within the context."),
+    max_completion_tokens: z.int().min(1).nullish().describe("The same under its newer name."),
+    n: z.int().min(1).max(128).nullish().describe("Choices."),
+    stop: z
+      .union([stopText, z.array(stopText).max(4)])
+      .nullish()
+      .describe("Texts that end the answer."),
+    seed: seed.nullish().describe("Choice i uses `seed` + i."),
+    presence_penalty: z.number().min(-2).max(2).nullish().describe("Of tokens of the answer."),
+    frequency_penalty: z
+      .number()
+      .min(-2)
+      .max(2)
+      .nullish()
+      .describe("Of tokens of the answer, by their count."),
+    logit_bias: z
+      .record(tokenId, bias)
+      .nullish()
+      .describe("-100 to 100 by token id, at most 1,024 entries."),
+    logprobs: z.boolean().nullish().describe("Of the raw scores."),
+    top_logprobs: z.int().min(0).max(20).nullish().describe("Needs `logprobs`."),
+    response_format: z
+      .looseObject({ type: z.string() })
+      .nullish()
+      .describe("`text` or `json_object`."),
+    stream: z.boolean().nullish().describe("Answers as server-sent events."),
     stream_options: z
       .object({
         include_usage: z.boolean().nullish(),
         include_obfuscation: z.boolean().nullish(),
       })
-      .nullish(),
-    user: z.string().max(512).nullish(),
-    safety_identifier: z.string().max(512).nullish(),
-    prompt_cache_key: z.string().max(512).nullish(),
-    metadata: metadata.nullish(),
+      .nullish()
+      .describe("`include_usage` and `include_obfuscation`; needs `stream`."),
+    user: z.string().max(512).nullish().describe("Kept in the record of usage."),
+    safety_identifier: z.string().max(512).nullish().describe("Kept in the record of usage."),
+    prompt_cache_key: z
+      .string()
+      .max(512)
+      .nullish()
+      .describe("Accepted; the prefix cache needs no key."),
+    metadata: metadata.nullish().describe("At most 16 pairs, kept in the record of usage."),
     // vLLM's extensions.
-    top_k: z.int().min(-1).max(MAX_VOCABULARY).nullish(),
-    min_p: z.number().min(0).max(1).nullish(),
-    repetition_penalty: z.number().min(0.01).max(100).nullish(),
-    min_tokens: z.int().min(0).max(MAX_VOCABULARY).nullish(),
-    ignore_eos: z.boolean().nullish(),
+    top_k: z
+      .int()
+      .min(-1)
+      .max(MAX_VOCABULARY)
+      .nullish()
+      .describe("The likeliest k; -1 and 0 for all."),
+    min_p: z
+      .number()
+      .min(0)
+      .max(1)
+      .nullish()
+      .describe("Share of the likeliest token's probability that a token needs."),
+    repetition_penalty: z
+      .number()
+      .min(0.01)
+      .max(100)
+      .nullish()
+      .describe("Of tokens of the prompt and the answer; 1 for none."),
+    min_tokens: z
+      .int()
+      .min(0)
+      .max(MAX_VOCABULARY)
+      .nullish()
+      .describe("Before it no token that ends the answer is drawn; `stop` may end it."),
+    ignore_eos: z.boolean().nullish().describe("No token that ends the answer is drawn."),
     priority: z
       .int()
       .min(0)
       .max(MAX_PRIORITY)
       .nullish()
       .describe("As in vLLM, larger goes later; a call may yield to others, not overtake them."),
-    parallel_tool_calls: z.boolean().nullish(),
+    parallel_tool_calls: z.boolean().nullish().describe("Accepted; there are no tools to call."),
   })
   .meta({ id: "CreateChatCompletionRequest" });
 

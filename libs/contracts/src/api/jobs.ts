@@ -178,22 +178,32 @@ const resourcesSchema = z.strictObject({
     .max(100_000)
     .default(0)
     .describe("Whole devices, or a share of one below 1 in thousandths."),
-  cpu_cores: z.number().min(0.001).max(1_000_000).default(1),
-  memory_gb: amount.default(1),
-  gpu_type: z.union([text(64), z.array(text(64)).min(1).max(16)]).optional(),
-  gpu_memory_gb: amount.optional(),
-  local_ssd_gb: amount.optional(),
-  shared_storage_gb: amount.optional(),
-  io_operations_per_sec: amount.optional(),
-  network_bandwidth_gbps: amount.optional(),
-  infiniband_required: z.boolean().default(false),
-  node_affinity: affinity.optional(),
-  node_anti_affinity: affinity.optional(),
-  tolerations: z.array(text(128)).max(64).default([]),
-  same_rack: z.boolean().default(false),
-  qos_level: z.enum(["guaranteed", "standard", "best_effort"]).default("standard"),
-  priority: z.int().min(-1000).max(1000).default(0),
-  preemptible: z.boolean().default(true),
+  cpu_cores: z.number().min(0.001).max(1_000_000).default(1).describe("Processor cores."),
+  memory_gb: amount.default(1).describe("Memory, in 10^9 bytes."),
+  gpu_type: z
+    .union([text(64), z.array(text(64)).min(1).max(16)])
+    .optional()
+    .describe("The type, or several that will do, as `H100`."),
+  gpu_memory_gb: amount.optional().describe("Memory that each device must have."),
+  local_ssd_gb: amount.optional().describe("Local SSD of the nodes."),
+  shared_storage_gb: amount.optional().describe("Part of the cluster setting of this name."),
+  io_operations_per_sec: amount.optional().describe("Disk operations of the nodes."),
+  network_bandwidth_gbps: amount.optional().describe("Network of each task."),
+  infiniband_required: z.boolean().default(false).describe("Nodes of one fabric only."),
+  node_affinity: affinity.optional().describe("Labels that nodes must have; see the guide."),
+  node_anti_affinity: affinity.optional().describe("Labels that nodes must not have."),
+  tolerations: z
+    .array(text(128))
+    .max(64)
+    .default([])
+    .describe("Taints of nodes that the job accepts."),
+  same_rack: z.boolean().default(false).describe("All tasks in one rack."),
+  qos_level: z
+    .enum(["guaranteed", "standard", "best_effort"])
+    .default("standard")
+    .describe("Goes before kind and priority in the queue."),
+  priority: z.int().min(-1000).max(1000).default(0).describe("Within a level, larger goes first."),
+  preemptible: z.boolean().default(true).describe("May be stopped for a job of a higher level."),
 });
 
 const checkpointConfigSchema = z.strictObject({
@@ -202,7 +212,7 @@ const checkpointConfigSchema = z.strictObject({
     .min(1)
     .max(604_800)
     .optional()
-    .describe("The interval of checkpoint requests; absent: only before the task must leave."),
+    .describe("Interval of checkpoint requests; absent: only before the task leaves."),
   grace_seconds: z
     .number()
     .min(0)
@@ -213,7 +223,7 @@ const checkpointConfigSchema = z.strictObject({
   signal: z
     .enum(["SIGUSR1", "SIGUSR2", "SIGHUP"])
     .default("SIGUSR1")
-    .describe("The signal that asks a `command` to checkpoint and continue; it leaves on SIGTERM."),
+    .describe("Asks a `command` to checkpoint; SIGTERM asks it to leave."),
 });
 
 const monitoringConfigSchema = z.strictObject({
@@ -222,7 +232,7 @@ const monitoringConfigSchema = z.strictObject({
     .min(1)
     .max(604_800)
     .optional()
-    .describe("The job fails as a Hang after this long without a step; absent: no watchdog."),
+    .describe("The job fails as a Hang after this long without a step."),
   interval_seconds: z
     .number()
     .min(0.1)
@@ -238,33 +248,45 @@ export const submitJobRequest = z.strictObject({
     .optional()
     .describe("`job_` and a ULID; created by the master if absent."),
   name: text(128).describe("Unique among the live jobs of its project."),
-  project: identifier.default("default"),
-  queue: identifier.default("default"),
-  labels: boundedRecord(text(63), line(256), MAX_LABELS).default({}),
+  project: identifier.default("default").describe("Whose quota and share it counts for."),
+  queue: identifier.default("default").describe("Where it waits; it must exist."),
+  labels: boundedRecord(text(63), line(256), MAX_LABELS)
+    .default({})
+    .describe("At most 64, for lists."),
   algorithm: identifier
     .optional()
     .describe(
       "A training algorithm with its hyperparameters in `config`; otherwise `command` is run.",
     ),
-  config: boundedRecord(text(128), boundedJson, MAX_CONFIG_FIELDS).default({}),
+  config: boundedRecord(text(128), boundedJson, MAX_CONFIG_FIELDS)
+    .default({})
+    .describe(
+      "Hyperparameters of the algorithm, or JSON for the `command`, at most 1,024 fields an object.",
+    ),
   container_image: text(512)
     .refine(
       isImageReference,
       "expected an image's reference, such as `registry.example:5000/team/name:tag` or `name@sha256:…`, the name in lower case",
     )
-    .optional(),
+    .optional()
+    .describe("Runs the command in a container of this image."),
   container_options: z
     .strictObject({
-      network: z.enum(["own", "host"]).optional(),
-      read_only: z.boolean().optional(),
+      network: z
+        .enum(["own", "host"])
+        .optional()
+        .describe("`host` needs the permission `jobs:privileged`."),
+      read_only: z.boolean().optional().describe("The image cannot be written; `/tmp` is empty."),
     })
     .optional()
-    .describe(
-      "`network: host` uses the node's own network, which needs the permission `jobs:privileged`.",
-    ),
+    .describe("Of `container_image`."),
   command: commandSchema.optional().describe("A shell command, or a program and its arguments."),
-  working_directory: text(4096).optional(),
-  environment_variables: environmentSchema.default({}),
+  working_directory: text(4096)
+    .optional()
+    .describe("Where the program begins; by default the task's own folder."),
+  environment_variables: environmentSchema
+    .default({})
+    .describe("At most 1,024 and 192 KiB; names of the platform are refused."),
   dependencies: z
     .array(text(128))
     .max(256)
@@ -281,7 +303,12 @@ export const submitJobRequest = z.strictObject({
     ),
   checkpoint_config: checkpointConfigSchema.prefault({}),
   monitoring_config: monitoringConfigSchema.prefault({}),
-  max_runtime_hours: z.number().positive().max(8_784).optional(),
+  max_runtime_hours: z
+    .number()
+    .positive()
+    .max(8_784)
+    .optional()
+    .describe("Bound of each attempt; absent: the cluster setting `job_timeout`."),
   retry_limit: z
     .int()
     .min(0)

@@ -230,8 +230,7 @@ export const modelOperations = {
     method: "POST",
     path: "/api/v1/models/{id}/pull",
     permission: "models:deploy",
-    summary:
-      "Pulls a model's weights to a worker and streams the progress; workers where it failed try again.",
+    summary: "Pulls a model's weights, with its progress; workers where it failed try again.",
     replies: {
       200: {
         "text/event-stream": {

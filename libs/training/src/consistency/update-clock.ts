@@ -1,4 +1,4 @@
-/** How far workers may drift apart; see docs/training.md. */
+/** How far workers may drift apart; see docs/internals/training.md. */
 export type ConsistencyModel =
   | { readonly kind: "bsp" }
   | { readonly kind: "ssp"; readonly staleness: number }

@@ -1,7 +1,5 @@
 // holds: masters-quorum-lost, jobs-consistency
 
-import { readFileSync } from "node:fs";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
@@ -27,16 +25,6 @@ function put(name: string, body: unknown, ifMatch?: string): Promise<Response> {
 }
 
 describe("the cluster's settings", () => {
-  it("are documented, each with its default", () => {
-    const page = new URL("../../../../../docs/consensus.md", import.meta.url);
-    const rows = [
-      ...readFileSync(page, "utf8").matchAll(/^\| `(\w+)` +\|[^|]+\| ([\d,.]+) +\|$/gm),
-    ];
-    const told = rows.map(([, name = "", value = ""]) => [name, Number(value.replace(",", ""))]);
-    const known = Object.entries(CLUSTER_SETTINGS).map(([name, spec]) => [name, spec.default]);
-    expect(told).toEqual(known);
-  });
-
   it("have their defaults and the version 0 until they are set", async () => {
     const reply = await send(server, "GET", path("overcommit_ratio"));
     expect(reply.headers.get("etag")).toBe('"0"');

@@ -32,7 +32,7 @@ async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   };
 }
 
-/** What a reader of the proposal would submit; scaling as in docs/scheduler.md. */
+/** What a reader of the proposal would submit; scaling as in docs/internals/scheduler.md. */
 function following(spec: SubmitJob, { field, to }: SpecChange): object {
   if (field === "tasks" || field === "max_runtime_hours") return { ...spec, [field]: to };
   const resources: Record<string, unknown> = { ...spec.resources, [field]: to };
