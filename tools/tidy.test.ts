@@ -5,6 +5,13 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { generatedPages } from "./docs/pages.ts";
+import {
+  longGuidePage,
+  MAX_DOCUMENT_WORDS,
+  readerless,
+  tooManyWords,
+  wideLines,
+} from "./tidy/document-rules.ts";
 import { cycles, deadExports, folderSize, layering, purity } from "./tidy/graph-rules.ts";
 import { LANGUAGE_DEBT, SHARED_NAMES } from "./tidy/language-debt.ts";
 import {
@@ -264,6 +271,12 @@ describe("the layers", () => {
 });
 
 describe("the documents", () => {
+  const documents = new Map(
+    paths
+      .filter((path) => path.endsWith(".md"))
+      .map((path) => [path, readFileSync(join(root, path), "utf8")]),
+  );
+
   it("have no link that leads nowhere", () => {
     const text =
       "[a](missing.md) [b](package.json) [c](#here) [d](#gone) [e](https://x.y)\n# Here\n";
@@ -271,11 +284,35 @@ describe("the documents", () => {
       "sample.md:1: the link missing.md leads nowhere",
       "sample.md:1: the link #gone names no heading",
     ]);
-    const documents = paths.filter((path) => path.endsWith(".md"));
-    const problems = documents.flatMap((path) =>
-      brokenLinks(root, path, readFileSync(join(root, path), "utf8")),
-    );
+    const problems = [...documents].flatMap(([path, text]) => brokenLinks(root, path, text));
     expect(problems).toEqual([]);
+  });
+
+  const words = (count: number) => "word ".repeat(count);
+  const table = (text: string) => `<!-- generated: x -->\n${text}\n<!-- end -->\n`;
+  const sample = "docs/guide/sample.md";
+  it.each([
+    ["lines of at most 140 columns", wideLines, "x".repeat(141), `${"x".repeat(140)}\n`],
+    ["a guide's page of at most 1,500 words", longGuidePage, words(1_501), `${words(1_500)}\n`],
+    ["a first sentence for whom it is", readerless, "# A\n\nThis is.", "# A\n\nFor users.\n"],
+  ] as const)("have %s", (_, rule, bad, good) => {
+    expect(rule(sample, bad)).toHaveLength(1);
+    expect(rule(sample, good + table(`${"x".repeat(141)} ${words(1_501)}`))).toEqual([]);
+    // Its tables are about to be generated.
+    const known = [...documents].filter(([path]) => path !== "docs/benchmarks.md");
+    expect(known.flatMap(([path, text]) => rule(path, text))).toEqual([]);
+  });
+
+  it("have a bounded number of words together, generated ones apart", () => {
+    const half = MAX_DOCUMENT_WORDS / 2;
+    const pages = (readme: string) =>
+      new Map([
+        ["README.md", readme],
+        [sample, words(half)],
+      ]);
+    expect(tooManyWords(pages(words(half + 1)))).toHaveLength(1);
+    expect(tooManyWords(pages(words(half) + table(words(9))))).toEqual([]);
+    expect(tooManyWords(documents)).toEqual([]);
   });
 
   it("have generated parts that fit promises, tags and tests", () => {
