@@ -13,7 +13,6 @@ import {
   wideLines,
 } from "./tidy/document-rules.ts";
 import { cycles, deadExports, folderSize, layering, purity } from "./tidy/graph-rules.ts";
-import { LANGUAGE_DEBT, SHARED_NAMES } from "./tidy/language-debt.ts";
 import {
   longSentences,
   longTitles,
@@ -166,14 +165,10 @@ describe("language", () => {
       "// The leader is told.\nf();",
       "// The leader receives it.\nf();",
     ],
-  ] as const)("%s: %s", (kind, _, rule, bad, good) => {
+  ] as const)("%s: %s", (_, __, rule, bad, good) => {
     expect(rule(parseSource(path, bad))).toHaveLength(1);
     expect(rule(parseSource(path, good))).toEqual([]);
-    const found = Map.groupBy(written.flatMap(rule), ownerOf);
-    const grown = [...found].filter(([owner, problems]) => {
-      return problems.length > (LANGUAGE_DEBT[owner]?.[kind] ?? 0);
-    });
-    expect(grown.flatMap(([, problems]) => problems)).toEqual([]);
+    expect(written.flatMap(rule)).toEqual([]);
   });
 
   it("names: a comment names in backticks only what the code has", () => {
@@ -189,16 +184,9 @@ describe("language", () => {
     const one = (at: string) => parseSource(`libs/${at}/src/a.ts`, "export class Queue {}");
     expect(sharedNames([one("base"), one("raft")])).toHaveLength(1);
     expect(sharedNames([one("base")])).toEqual([]);
-    expect(sharedNames(sources).filter((each) => !SHARED_NAMES.has(each.split(" ")[0]!))).toEqual(
-      [],
-    );
+    expect(sharedNames(sources)).toEqual([]);
   });
 });
-
-/** The package of a problem's file, or its folder at the root. */
-function ownerOf(problem: string): string {
-  return /^(?:(?:apps|libs)\/[^/]+|[^/:]+)/.exec(problem)?.[0] ?? "";
-}
 
 describe("the layers", () => {
   const file = (path: string, text: string) => parseSource(path, text);

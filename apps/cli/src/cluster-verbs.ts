@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 
-/** Makes the action that loads a command's module when it is run, and keeps its exit code. */
+/** Makes an action that loads a command's module on first use and keeps its exit code. */
 export type Lazy = (
   load: () => Promise<(command: Command) => Promise<number>>,
 ) => (...args: unknown[]) => Promise<void>;
@@ -77,7 +77,7 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).takeSnapshot));
 }
 
-/** For what is encrypted: the environment variable of the same name does as well. */
+/** Read or written state may be encrypted; the environment variable of the same name works too. */
 const SECRETS_KEY = ["--secrets-key-file <file>", "file with the masters' secrets keys"] as const;
 
 function addStateFiles(cluster: Command, lazy: Lazy): void {

@@ -4,7 +4,7 @@ import { type Connection, clientOf, findConnection } from "./connection.ts";
 import type { RowFormat } from "./output/rows.ts";
 import { type Terminal, terminal } from "./output/terminal.ts";
 
-/** What every command that talks to a cluster works with. */
+/** What every command that calls a cluster needs. */
 export interface CommandContext {
   readonly connection: Connection;
   readonly heddle: Heddle;

@@ -16,8 +16,8 @@ beforeEach(() => {
 });
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-describe("the connection", () => {
-  it("is a flag before the environment before the credentials file before the default", () => {
+describe("connection", () => {
+  it("precedence: flag, environment, credentials file, default", () => {
     const variable = { ...env, HEDDLE_ENDPOINT: "http://variable:1" };
     expect(findConnection({ endpoint: "http://flag:1" }, variable).endpoint).toBe("http://flag:1");
     expect(findConnection({}, variable).endpoint).toBe("http://variable:1");
@@ -30,7 +30,7 @@ describe("the connection", () => {
     });
   });
 
-  it("without a key: says that the local cluster's key is not for another one", async () => {
+  it("without a key: says that the local cluster's key is for another endpoint", async () => {
     const server = createServer((_request, response) => response.writeHead(401).end());
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -45,22 +45,22 @@ describe("the connection", () => {
     );
   });
 
-  it("takes its key in the same order", () => {
+  it("the key has the same precedence", () => {
     const variable = { ...env, HEDDLE_API_KEY: "from-variable" };
     expect(findConnection({ apiKey: "from-flag" }, variable).apiKey).toBe("from-flag");
     expect(findConnection({}, variable).apiKey).toBe("from-variable");
     expect(findConnection({}, env).apiKey).toBe("from-file");
   });
 
-  it("refuses a key that no header can carry, without telling it", () => {
+  it("refuses a key that no header can carry, without printing it", () => {
     const torn = { ...env, HEDDLE_API_KEY: "hdl_live\nsecret" };
     expect(() => findConnection({}, torn)).toThrow(/^The API key \(from HEDDLE_API_KEY\) has char/);
     expect(() => findConnection({ apiKey: "a secret" }, env)).toThrow(/^(?!.*secret)/);
-    // What a file's end leaves behind it is no part of a key.
+    // Trailing whitespace of a key file is not part of the key.
     expect(findConnection({ apiKey: "whole\r\n" }, env).apiKey).toBe("whole");
   });
 
-  it("gives the file's key to the file's endpoint alone", () => {
+  it("sends the file's key to the file's endpoint only", () => {
     expect(findConnection({ endpoint: "http://elsewhere:1" }, env).apiKey).toBeUndefined();
     expect(findConnection({ endpoint: "http://127.0.0.1:9001/api/v1/" }, env)).toEqual({
       endpoint: "http://127.0.0.1:9001",
@@ -69,7 +69,7 @@ describe("the connection", () => {
     });
   });
 
-  it("takes localhost for the address of this machine that the file has, and nothing else", () => {
+  it("treats localhost as the file's address of this machine, and no other name", () => {
     for (const endpoint of ["http://localhost:9001", "http://localhost:9001/api/v1"]) {
       expect(findConnection({}, { ...env, HEDDLE_ENDPOINT: endpoint })).toMatchObject({
         ...{ endpoint: "http://127.0.0.1:9001", apiKey: "from-file" },
@@ -80,20 +80,20 @@ describe("the connection", () => {
     }
   });
 
-  it("gives the file's key to every master that the file names", () => {
+  it("sends the file's key to every master that the file names", () => {
     const endpoints = [9001, 9002, 9003].map((port) => `http://127.0.0.1:${port}`);
     writeFileSync(file, JSON.stringify({ endpoint: endpoints[0], endpoints, api_key: "shared" }));
     for (const endpoint of endpoints) {
       expect(findConnection({ endpoint }, env)).toMatchObject({ endpoint, apiKey: "shared" });
     }
-    // Whoever names one means that one; else the others are there for when it is not.
+    // A named endpoint is used alone; otherwise the others are fallbacks.
     expect(findConnection({ endpoint: endpoints[1] }, env).others).toBeUndefined();
     const [endpoint, ...others] = endpoints;
     expect(findConnection({}, env)).toMatchObject({ endpoint, others });
     expect(findConnection({ endpoint: "http://127.0.0.1:9004" }, env).apiKey).toBeUndefined();
   });
 
-  it("refuses what is no address, naming where it came from", () => {
+  it("refuses an invalid address and names its source", () => {
     const bad = { ...env, HEDDLE_ENDPOINT: "localhost:8080" };
     expect(() => findConnection({}, bad)).toThrow('"localhost:8080" (from HEDDLE_ENDPOINT)');
   });

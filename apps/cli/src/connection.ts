@@ -4,13 +4,13 @@ import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { Heddle } from "@heddle/client/heddle";
 
-/** Where the cluster is, and the key to show it. */
+/** The cluster's address and the key. */
 export interface Connection {
-  /** As `http://127.0.0.1:8080`, without a slash at the end. */
+  /** For example `http://127.0.0.1:8080`, without a trailing slash. */
   readonly endpoint: string;
   readonly apiKey: string | undefined;
   readonly endpointSource: ConnectionSource;
-  /** Further masters of the same cluster, to be asked where that one is not reached. */
+  /** Further masters of the cluster, tried if the first is unreachable. */
   readonly others?: readonly string[] | undefined;
 }
 
@@ -24,9 +24,9 @@ interface ConnectionFlags {
 const DEFAULT_ENDPOINT = "http://127.0.0.1:8080";
 
 /**
- * A flag beats the environment, which beats the credentials file that `heddle up` keeps. The file's
- * key goes only to the file's endpoints: an administrator's key must not reach another address
- * because someone typed `--endpoint`.
+ * A flag overrides the environment, which overrides the credentials file of `heddle up`. The file's
+ * key is sent to the file's endpoints only: a mistyped `--endpoint` must not receive an
+ * administrator's key.
  */
 export function findConnection(
   flags: ConnectionFlags,
@@ -43,16 +43,16 @@ export function findConnection(
   const asked = originOf(given, endpointSource);
   const own = file?.endpoints.map((each) => originOf(each, "credentials file"));
   const isOurs = own?.includes(asked) || own?.includes(numbered(asked));
-  // What `localhost` means is not ours to say: the key goes to the address that the file has.
+  // `localhost` may resolve to anything, so the key goes to the file's own address.
   const endpoint = isOurs && !own?.includes(asked) ? numbered(asked) : asked;
   const apiKey = findKey(flags, env) ?? (isOurs ? file?.apiKey : undefined);
   const others = file?.endpoints.slice(1).map((other) => originOf(other, endpointSource));
-  // An endpoint that somebody names is the one that is meant.
+  // A named endpoint is used alone.
   const isOfFile = endpointSource === "credentials file" && others && others.length > 0;
   return { endpoint, apiKey, endpointSource, ...(isOfFile ? { others } : {}) };
 }
 
-/** A client of that cluster, whose errors say where the address is from. */
+/** A client of that cluster, whose errors name the source of the address. */
 export function clientOf(connection: Connection, maxRetries?: number): Heddle {
   const { endpoint, others = [], apiKey, endpointSource } = connection;
   return new Heddle({
@@ -69,7 +69,7 @@ function whyNoKey({ endpoint, endpointSource }: Connection): string {
   return `: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from ${endpointSource}) is another`;
 }
 
-/** The key that is given. One that no header can carry is not repeated in the error. */
+/** The given key. An error does not repeat one that no header can carry. */
 function findKey(flags: ConnectionFlags, env: NodeJS.ProcessEnv): string | undefined {
   const [key, source] = flags.apiKey
     ? [flags.apiKey.trim(), "--api-key"]
@@ -79,12 +79,12 @@ function findKey(flags: ConnectionFlags, env: NodeJS.ProcessEnv): string | undef
   throw new AppError("invalid_api_key", text);
 }
 
-/** The same address with `localhost` as the number that clusters of this machine listen on. */
+/** The address with `localhost` replaced by the number on which local clusters listen. */
 function numbered(origin: string): string {
   return origin.replace(/^(https?:\/\/)localhost(?=[:/]|$)/, "$1127.0.0.1");
 }
 
-/** The endpoint's origin; a path of `/api/v1`, which SDKs want, is taken off. */
+/** The endpoint's origin; a path of `/api/v1`, which SDKs need, is removed. */
 function originOf(endpoint: string, source: ConnectionSource): string {
   const url = URL.parse(endpoint);
   if (url && /^https?:$/.test(url.protocol)) {
@@ -100,7 +100,7 @@ export function dataDirectory(flag: string | undefined, env = process.env): stri
 }
 
 export interface Credentials {
-  /** One for each master; the first is the one that commands talk to by themselves. */
+  /** One for each master; the first is the default. */
   readonly endpoints: readonly [string, ...string[]];
   readonly apiKey: string;
 }
@@ -109,7 +109,7 @@ export function credentialsFile(dataDir: string): string {
   return join(dataDir, "credentials.json");
 }
 
-/** What `heddle up` wrote down; undefined where there is no such file. */
+/** The credentials that `heddle up` wrote; undefined if there is no such file. */
 export function readCredentials(dataDir: string): Credentials | undefined {
   const file = credentialsFile(dataDir);
   let text: string;

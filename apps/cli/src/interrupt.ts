@@ -1,18 +1,18 @@
-/** Two deliveries of one Ctrl-C (from the terminal and from a parent) come closer than this. */
+/** Two deliveries of one Ctrl-C (by the terminal and by a parent) are closer than this. */
 const SAME_PRESS_MS = 500;
 
 interface Interrupts {
-  /** Aborts at the first SIGINT, SIGTERM or SIGHUP; on demand where nobody is left to run for, too. */
+  /** Aborts at the first SIGINT, SIGTERM or SIGHUP; optionally also when the output is closed. */
   readonly signal: AbortSignal;
-  /** Called at every later one. */
+  /** Called at every later signal. */
   onNext(listener: () => void): void;
-  /** Gives the signals back to the system. */
+  /** Restores the default handling of the signals. */
   release(): void;
 }
 
 /**
- * Turns the process's signals into an abort, so that a command can end what it started. With
- * `untilLeft` it also aborts once nobody reads standard output or standard error any more.
+ * Turns signals into an abort, so that a command can clean up. With `untilLeft` it also aborts when
+ * the reader of standard output or standard error has closed it.
  */
 export function watchInterrupts(options: { readonly untilLeft?: boolean } = {}): Interrupts {
   const controller = new AbortController();
@@ -41,7 +41,7 @@ export function watchInterrupts(options: { readonly untilLeft?: boolean } = {}):
     },
     release: () => {
       for (const signal of signals) process.off(signal, onSignal);
-      // The pipes keep theirs: a line written last may break one after this.
+      // The pipes keep their listeners: the last written line may fail after this.
     },
   };
 }

@@ -12,7 +12,7 @@ export function addJobs(program: Command, lazy: Lazy): void {
   addProjects(program, lazy);
 }
 
-/** The flags that make a spec, or change the one of a file. */
+/** The flags that make a spec or override a file's. */
 function addSpecFlags(command: Command): Command {
   return command
     .argument("[file]", "the job's spec in YAML or JSON; `-` reads it from standard input")

@@ -68,7 +68,7 @@ const AMOUNT = { offered: 4, in_use: 1, measured: 0.5 };
 const MEMORY = { offered: 2 ** 31, in_use: 2 ** 30, measured: 2 ** 30 };
 const NODE = { cpu_cores: AMOUNT, memory_bytes: MEMORY, local_ssd_bytes: MEMORY };
 const GPUS = [{ type: "H100", count: 2, in_use: 1, memory_bytes_each: 80 }];
-/** What all routes below /cluster answer with: each command reads its own part. */
+/** The response of all routes below /cluster; each command reads its own part. */
 const CLUSTER = {
   ...GROUP,
   token: "hdlj_made",
@@ -153,8 +153,8 @@ async function heddle(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
   return { code: await driven.end(), stdout: driven.stdout, stderr: driven.stderr };
 }
 
-describe("the command line", () => {
-  it("prints help with 0 and refuses what it does not know with 2", async () => {
+describe("command line", () => {
+  it("prints help with 0 and refuses unknown commands with 2", async () => {
     expect(await heddle(["--help"])).toMatchObject({ code: 0, stderr: "" });
     expect(await heddle(["weave"])).toMatchObject({ code: 2, stdout: "" });
     expect(await heddle(["health", "-o", "xml"])).toMatchObject({ code: 2 });
@@ -206,7 +206,7 @@ describe("the command line", () => {
     expect(endpoints.stdout).toMatch(/HEDDLE_ENDPOINT +no/);
   });
 
-  it("shows the masters as a group, and has one hand over, shorten its log or leave", async () => {
+  it("shows the masters, transfers leadership, truncates the log, removes a master", async () => {
     const status = await heddle(["cluster", "status"]);
     expect(status.stdout).toMatch(
       /master-2 +degraded +1\/2 \(needs 2\) +7 +20 +20 +00ff +1 \(supports 2\) +master-1/,
@@ -221,7 +221,7 @@ describe("the command line", () => {
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url });
   });
 
-  it("rotates a key: the new text alone is on standard output, the old one's end beside it", async () => {
+  it("keys rotate: prints only the new key on standard output", async () => {
     const rotated = await heddle(["keys", "rotate", "abcdefgh", "--overlap", "7d"]);
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
     expect(rotated.stderr).toContain("newnewne takes the place of abcdefgh");
@@ -240,7 +240,7 @@ describe("the command line", () => {
     });
   });
 
-  it("asks the next of the masters that `heddle up` has started where the first is gone", async () => {
+  it("tries the next master of `heddle up` if the first is unreachable", async () => {
     const data = mkdtempSync(join(tmpdir(), "heddle-masters-"));
     const gone = `http://127.0.0.1:${await freePort()}`;
     const credentials = { endpoint: gone, endpoints: [gone, endpoint], api_key: KEY.key };
@@ -255,7 +255,7 @@ describe("the command line", () => {
     rmSync(data, { recursive: true });
   });
 
-  it("rotates the key that it works with itself, and keeps the new one for the next start", async () => {
+  it("keys rotate: stores the key that it uses itself for the next start", async () => {
     const data = mkdtempSync(join(tmpdir(), "heddle-rotate-"));
     const credentials = join(data, "credentials.json");
     writeFileSync(credentials, JSON.stringify({ endpoint, api_key: KEY.key }));
@@ -271,7 +271,7 @@ describe("the command line", () => {
     rmSync(data, { recursive: true });
   });
 
-  it("makes a key whose text alone is on standard output, lists keys and revokes one", async () => {
+  it("keys: create prints only the key on standard output; list and revoke", async () => {
     const made = await heddle(["keys", "create", "ci", "--scopes", "jobs:read, jobs:create"]);
     expect(made).toMatchObject({ code: 0, stdout: "hdl_live_abcdefgh_x\n" });
     expect(calls.at(-1)).toEqual({
@@ -287,7 +287,7 @@ describe("the command line", () => {
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/keys/abcdefgh" });
   });
 
-  it("chats with the model that is ready: the answer on stdout, its speed on stderr", async () => {
+  it("chats with the first ready model: the answer on stdout, its speed on stderr", async () => {
     const { code, stdout, stderr } = await heddle(["chat", "Hi", "--system", "Be brief."]);
     expect({ code, stdout }).toEqual({ code: 0, stdout: "Hello.\n" });
     expect(stderr).toMatch(/first token after \d+ ms\n$/);
@@ -300,7 +300,7 @@ describe("the command line", () => {
     });
   });
 
-  it("prints an answer as one record where JSON is asked for", async () => {
+  it("prints an answer as one record with -o json", async () => {
     const { code, stdout } = await heddle(["chat", "Hi", "-o", "json"]);
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toEqual({
@@ -309,12 +309,12 @@ describe("the command line", () => {
       finish_reason: "stop",
       usage: USAGE,
       ttft_ms: expect.any(Number),
-      // An answer that came at once says nothing of a rate.
+      // An answer that arrived at once has no rate.
       tokens_per_second: null,
     });
   });
 
-  it("refuses an empty question with 2 and asks nothing", async () => {
+  it("refuses an empty question with 2 and sends nothing", async () => {
     const before = calls.length;
     for (const args of [["chat", " "], ["chat", "-"], ["chat"]]) {
       const stderr = expect.stringContaining("There is no question");
@@ -323,7 +323,7 @@ describe("the command line", () => {
     expect(calls).toHaveLength(before);
   });
 
-  it("refuses an option that is there and says nothing", async () => {
+  it("refuses an option with an empty value", async () => {
     const before = calls.length;
     for (const args of [
       ["up", "--data", "", "--once"],
@@ -335,7 +335,7 @@ describe("the command line", () => {
     expect(calls).toHaveLength(before);
   });
 
-  it("ends quietly when nobody reads its output", async () => {
+  it("exits quietly when its output is closed", async () => {
     for (const args of [["models", "list", "-o", "json"], ["chat", "Hi"], ["--help"]]) {
       const driven = new DrivenProcess([process.execPath, MAIN, ...args], {
         ...{ HEDDLE_DATA: NOWHERE, HEDDLE_ENDPOINT: endpoint, HEDDLE_API_KEY: "good" },
@@ -376,7 +376,7 @@ describe("the command line", () => {
     });
   });
 
-  it("gives cause, fix and request id of a refusal, and exits with its code", async () => {
+  it("prints cause, remedy and request id of a refusal, and exits with its code", async () => {
     const refused = await heddle(["models", "list"], { HEDDLE_API_KEY: "bad" });
     expect(refused).toMatchObject({ code: 4, stdout: "" });
     expect(refused.stderr).toMatch(/^error Bad key\.\nfix .*--api-key.*\nrequest req_7\n$/);
@@ -386,7 +386,7 @@ describe("the command line", () => {
     expect(nobody).toMatchObject({ code: 7, stderr: expect.stringContaining("heddle up") });
   });
 
-  it("pulls a model and tells how far it is", async () => {
+  it("pulls a model with progress", async () => {
     expect(await heddle(["models", "pull", "m-2"])).toEqual({
       code: 0,
       stdout: "m-2 is pulled\n",
@@ -394,7 +394,7 @@ describe("the command line", () => {
     });
   });
 
-  it("says of a pulled model that cannot be loaded why, and exits with 1", async () => {
+  it("reports why a pulled model cannot be loaded, and exits with 1", async () => {
     expect(await heddle(["models", "pull", "m-3"])).toMatchObject({
       code: 1,
       stdout: "m-3 is pulled\n",
@@ -404,7 +404,7 @@ describe("the command line", () => {
     });
   });
 
-  it("says how to start a further master, with a join token of its own under TLS", async () => {
+  it("prints how to start another master, with its own join token under TLS", async () => {
     const token = join(tmpdir(), `heddle-join-token-${process.pid}`);
     const add = ["cluster", "add", "master-3", "--address", "10.0.0.3:8081"];
     const { stdout } = await heddle([...add, "--data", "/d", "--join-token-file", token]);
@@ -431,7 +431,7 @@ describe("the command line", () => {
     expect(calls.at(-1)).toMatchObject({ body: { role: "worker", name: "w-1" } });
   });
 
-  it("shows the cluster's figures and resources as tables and whole", async () => {
+  it("shows the cluster's metrics and resources as tables and as records", async () => {
     const metrics = await heddle(["cluster", "metrics"]);
     expect(metrics.stdout).toMatch(/2 ready, 1 suspect +3\/8 +1\.5\/64 +1\.0\/4\.0 GiB/);
     const json = await heddle(["cluster", "metrics", "-o", "json"]);
@@ -442,7 +442,7 @@ describe("the command line", () => {
     );
   });
 
-  it("registers a model with what its replicas need of a GPU, and leaves out what no flag names", async () => {
+  it("models register: sends what each replica needs of a GPU, and no unset flag", async () => {
     const posted = async (...flags: string[]) => {
       await heddle(["models", "register", "m-9", "--source", "builtin://tiny", ...flags]);
       return calls.at(-1);
@@ -459,7 +459,7 @@ describe("the command line", () => {
     expect((await posted("--replicas", "every-worker"))?.body).toEqual(plain);
   });
 
-  it("prints what a change has made as one record where records are asked for", async () => {
+  it("prints the result of a change as one record if records are requested", async () => {
     const deleted = { id: "m-2", deleted: true };
     for (const [args, record] of [
       [["models", "remove", "m-2"], deleted],
@@ -488,7 +488,7 @@ describe("the command line", () => {
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/models/m-2" });
   });
 
-  it("loads nothing but commander for its help", async () => {
+  it("help loads no module besides commander", async () => {
     const trace = new DrivenProcess([process.execPath, MAIN, "--help"], { NODE_DEBUG: "esm" });
     await trace.end();
     const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");

@@ -2,9 +2,9 @@ import { writeSync } from "node:fs";
 import { runCommandLine } from "./command-line.ts";
 
 /**
- * Ends without a word once nobody reads what is written, as in `heddle models list | head -1`, and
- * with one where it can't be written, as on a full disk. A command that must end in order, as `up`
- * must, has a listener of its own and ends itself.
+ * Exits silently when the reader of the output has closed it, as in `heddle models list | head -1`.
+ * Exits with a message if writing fails, as on a full disk. A command with a cleanup, such as `up`,
+ * has its own listener.
  */
 function endAtBrokenPipe(stream: NodeJS.WriteStream): void {
   stream.on("error", (error: NodeJS.ErrnoException) => {
@@ -16,7 +16,7 @@ function endAtBrokenPipe(stream: NodeJS.WriteStream): void {
   });
 }
 
-// Only the launcher that started this process on another Node holds a channel to it.
+// Only a launcher that started this process on another Node has a channel to it.
 if (process.connected) (await import("@heddle/base/exit-with-parent")).exitWithParent();
 endAtBrokenPipe(process.stdout);
 endAtBrokenPipe(process.stderr);

@@ -12,7 +12,7 @@ export function amountOf(
   throw new AppError("invalid_value", `--${flag} "${text}": give a number.`);
 }
 
-/** The whole number that a flag gives. */
+/** The whole number of a flag. */
 export function wholeNumberOf(flag: string, text: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text);
   throw new AppError("invalid_value", `${flag} "${text}": give a whole number.`);

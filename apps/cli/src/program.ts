@@ -4,8 +4,8 @@ import { addCluster, type Lazy } from "./cluster-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
 
 /**
- * All verbs with their arguments and options. Only commander is loaded here; `lazy` makes the action that
- * loads a verb's own code when it runs, so that `--help` costs no more than Node itself.
+ * All verbs with their arguments and options. Only commander is loaded here: `lazy` loads a verb's
+ * code when it runs, so `--help` starts as fast as Node.
  */
 export function makeProgram(lazy: Lazy): Command {
   const program = new Command("heddle")
@@ -37,7 +37,7 @@ function hintAtHelp(command: Command, path: string): void {
   for (const each of command.commands) hintAtHelp(each, `${path} ${each.name()}`);
 }
 
-/** An option or an id that is there and says nothing is a slip, as an unset variable of a script. */
+/** An empty option or id is a mistake, such as an unset variable of a script. */
 function refuseEmptyValues(command: Command): void {
   const [first] = command.registeredArguments;
   if (first?.required && command.args.includes("")) {

@@ -8,7 +8,7 @@ import {
 import { HeddleError, type RequestFault } from "@heddle/client/errors";
 import { terminal } from "./output/terminal.ts";
 
-/** What the reader can do about an error whose message does not say it already. */
+/** The remedy for an error whose message does not contain one. */
 const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   invalid_api_key:
     "Give a key with --api-key or HEDDLE_API_KEY; `heddle up` keeps its own in bootstrap-key and credentials.json of its data directory (~/.heddle, or --data): put a good one there.",
@@ -20,7 +20,7 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   overloaded: "Every worker is busy; try again, or start more workers.",
 };
 
-/** What shows the ids and names that there are, by the noun of the command. */
+/** The command that lists the valid ids and names, by the noun of the command. */
 const LISTS: Readonly<Record<string, string>> = {
   cluster: "heddle cluster members",
   jobs: "heddle jobs list",
@@ -29,8 +29,8 @@ const LISTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Prints cause, fix and request id to standard error; returns the exit code of the error. `noun` is that of
- * the command, as `jobs`.
+ * Prints cause, remedy and request id to standard error; returns the exit code of the error. `noun`
+ * is that of the command, such as `jobs`.
  */
 export function reportError(thrown: unknown, noun = ""): number {
   const error = thrown instanceof HeddleError ? thrown : toAppError(thrown);
@@ -47,7 +47,7 @@ export function reportError(thrown: unknown, noun = ""): number {
   return ERROR_TABLE[code].exit;
 }
 
-/** All faults of a refused request, where there are more than its message tells. */
+/** All faults of a refused request, if its message does not contain all of them. */
 function faultsOf(thrown: unknown): readonly RequestFault[] {
   return thrown instanceof HeddleError && thrown.errors.length > 1 ? thrown.errors : [];
 }
@@ -57,9 +57,9 @@ function causeOf(error: Error): string {
 }
 
 function fixOf(code: ErrorCode, error: AppError | HeddleError, noun: string): string | undefined {
-  // What is not the cluster's answer says itself what is missing.
+  // A message from elsewhere than the cluster says itself what is missing.
   const list = error instanceof HeddleError && error.request_id ? LISTS[noun] : undefined;
   if (code === "not_found") return list && `\`${list}\` shows what there is.`;
-  // An `unavailable` that the cluster itself sent came from a cluster that runs.
+  // An `unavailable` that the cluster sent means that the cluster runs.
   return code === "unavailable" && !error.cause ? undefined : FIXES[code];
 }

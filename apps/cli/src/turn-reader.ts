@@ -1,24 +1,24 @@
 import { createInterface, type Interface, type Key } from "node:readline";
 import { AppError } from "@heddle/base/errors";
 
-/** A terminal that is asked to (DECSET 2004) marks what is pasted. */
+/** With this mode (DECSET 2004) a terminal marks pasted text. */
 const MARK_PASTES = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
-/** Lines that follow each other so soon were pasted, in a terminal that does not mark it. */
+/** Lines closer than this were pasted, in a terminal that does not mark it. */
 const PASTE_GAP_MS = 30;
 /** Lines that Up recalls. */
 const HISTORY_LINES = 500;
 const MAX_TURN_CHARACTERS = 1_000_000;
 
 /**
- * The turns that a user types at a terminal. Up recalls earlier lines. A paste of several lines is one
- * turn, which Enter ends.
+ * The turns that a user types at a terminal. Up recalls earlier lines. A paste of several lines is
+ * one turn, submitted by Enter.
  */
 export class TurnReader {
   #history: string[] = [];
 
   /**
-   * The next turn; undefined at the end of the input. Each turn has a reader of its own, which leaves
-   * Ctrl-C to the answers between them. Rejects with `invalid_value` where the turn is too long.
+   * The next turn; undefined at the end of the input. Each turn has its own reader, so that Ctrl-C
+   * reaches the answers between them. Rejects with `invalid_value` if the turn is too long.
    */
   async next(): Promise<string | undefined> {
     const reader = createInterface({

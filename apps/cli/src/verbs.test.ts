@@ -10,11 +10,12 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { runCommandLine } from "./command-line.ts";
 import { makeProgram } from "./program.ts";
 
-// Every verb as a user meets it: its help, a missing argument, no cluster, a wrong key, an unknown id.
+// Every verb from a user's view: its help, a missing argument, no cluster, a wrong key, an unknown
+// id.
 
 const NOWHERE = join(tmpdir(), "heddle-there-is-no-such-directory");
 
-/** Arguments for each verb that asks a cluster. */
+/** Arguments for each verb that calls a cluster. */
 const ASKING: Readonly<Record<string, readonly string[]>> = {
   chat: ["Hi"],
   health: [],
@@ -61,7 +62,7 @@ const WITHOUT_CLUSTER = ["up", "endpoints list", "cluster restore", "cluster rec
 
 const program = makeProgram(() => async () => {});
 
-/** Each verb by its words, as `jobs list`. */
+/** Each verb by its words, such as `jobs list`. */
 function verbsOf(command: Command, path: readonly string[] = []): [string, Command][] {
   if (command.commands.length === 0) return [[path.join(" "), command]];
   return command.commands.flatMap((each) => verbsOf(each, [...path, each.name()]));
@@ -105,8 +106,8 @@ afterAll(() => {
   server.close();
 });
 
-describe("each verb", { timeout: 120_000 }, () => {
-  it("is known to this test", () => {
+describe("every verb", { timeout: 120_000 }, () => {
+  it("is covered by this test", () => {
     const known = [...Object.keys(ASKING), ...WITHOUT_CLUSTER];
     expect(
       verbsOf(program)
@@ -115,7 +116,7 @@ describe("each verb", { timeout: 120_000 }, () => {
     ).toEqual(known.sort());
   });
 
-  it("--help: says what it does, and of each argument and option", () => {
+  it("--help: describes the verb, and each argument and option", () => {
     for (const [words, command] of verbsOf(program)) {
       const parts = [command, ...command.registeredArguments, ...command.options];
       for (const part of parts) expect(descriptionOf(part), words).not.toBe("");
@@ -123,7 +124,7 @@ describe("each verb", { timeout: 120_000 }, () => {
     }
   });
 
-  it("without what it needs: names it, and the command that shows its help", async () => {
+  it("a missing argument: is named, with the command that shows the help", async () => {
     for (const [words, command] of verbsOf(program)) {
       const [argument] = command.registeredArguments.filter(({ required }) => required);
       const [option] = command.options.filter(({ mandatory }) => mandatory);
@@ -140,7 +141,7 @@ describe("each verb", { timeout: 120_000 }, () => {
     }
   });
 
-  it("without a cluster: ends with 7, where it asked and what starts one", async () => {
+  it("without a cluster: exits with 7, names the address and the start command", async () => {
     const closed = `http://127.0.0.1:${await freePort()}`;
     const stderr = `error No answer from ${closed} (ECONNREFUSED; the address is from HEDDLE_ENDPOINT).
 fix Is the cluster running there? \`heddle up\` starts one; --endpoint names another.
@@ -151,7 +152,7 @@ fix Is the cluster running there? \`heddle up\` starts one; --endpoint names ano
     }
   });
 
-  it("with a wrong key: ends with 4, and where a good one comes from", async () => {
+  it("with a wrong key: exits with 4, and says where to get a valid one", async () => {
     for (const [words, args] of Object.entries(ASKING)) {
       if (words === "health") continue;
       const { code, stdout, stderr } = await heddle(words, args, endpoint, "wrong");
@@ -162,7 +163,7 @@ fix Is the cluster running there? \`heddle up\` starts one; --endpoint names ano
     }
   });
 
-  it("of an unknown id: ends with 3, and the command that lists the known ones", async () => {
+  it("an unknown id: exits with 3, and names the command that lists the valid ones", async () => {
     for (const words of ["jobs get", "keys revoke", "projects get", "cluster remove"]) {
       const { code, stderr } = await heddle(words, ["x"], endpoint, "good");
       expect(code, words).toBe(3);
@@ -171,7 +172,7 @@ fix Is the cluster running there? \`heddle up\` starts one; --endpoint names ano
     }
   });
 
-  it("with an empty id: ends with 2 and asks nothing", async () => {
+  it("an empty id: exits with 2 and sends nothing", async () => {
     expect(await heddle("jobs get", [""], endpoint, "good")).toEqual({
       ...{ code: 2, stdout: "" },
       stderr: 'heddle: <id> "": it needs a value.\n(heddle jobs get --help shows how)\n',

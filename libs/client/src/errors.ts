@@ -1,25 +1,25 @@
-/** What an error knows of the request that failed; names as on the wire. */
+/** The facts of a failed request; names as on the wire. */
 export interface ErrorFacts {
-  /** As of the cluster's table of errors: `not_found`, `conflict`, ... */
+  /** An error code of the cluster: `not_found`, `conflict`, ... */
   readonly code: string;
-  /** The HTTP status; absent where no answer came. */
+  /** The HTTP status; absent if there was no response. */
   readonly status?: number | undefined;
   readonly request_id?: string | undefined;
   /** Whether the same request may succeed later. */
   readonly retryable?: boolean | undefined;
-  /** Each fault of a request that was refused. */
+  /** The faults of a refused request. */
   readonly errors?: readonly RequestFault[] | undefined;
   readonly cause?: unknown;
 }
 
-/** One fault of a request: a JSON pointer into it, and what is wrong there. */
+/** One fault of a request: a JSON pointer to the field, and the reason. */
 export interface RequestFault {
   readonly pointer: string;
   readonly code: string;
   readonly detail: string;
 }
 
-/** Whatever fails in a call: by its subclass, `code` or `status` a caller tells which. */
+/** Any failed call. The subclass, `code` or `status` says what failed. */
 export class HeddleError extends Error {
   readonly code: string;
   readonly status: number | undefined;
@@ -38,29 +38,29 @@ export class HeddleError extends Error {
   }
 }
 
-/** No answer came, or it broke off. */
+/** There was no response, or it ended early. */
 export class ConnectionError extends HeddleError {}
-/** No answer came in time. */
+/** There was no response in time. */
 export class TimeoutError extends HeddleError {}
 /** The caller's signal ended the call. */
 export class AbortedError extends HeddleError {}
 /** 400: the request is wrong. */
 export class BadRequestError extends HeddleError {}
-/** 401: no key, or a key that is not known. */
+/** 401: the key is missing or unknown. */
 export class AuthenticationError extends HeddleError {}
-/** 403: the key may not do this. */
+/** 403: the key lacks the permission. */
 export class PermissionDeniedError extends HeddleError {}
 /** 404. */
 export class NotFoundError extends HeddleError {}
-/** 409: it contradicts what is there. */
+/** 409: a conflict with the present state. */
 export class ConflictError extends HeddleError {}
-/** 410: the events asked for are no longer kept. */
+/** 410: the requested events are no longer kept. */
 export class GoneError extends HeddleError {}
-/** 412: it is not as it was seen. */
+/** 412: the resource has changed since it was read. */
 export class PreconditionFailedError extends HeddleError {}
-/** 422: readable, but it cannot be done. */
+/** 422: valid, but it cannot be done. */
 export class UnprocessableError extends HeddleError {}
-/** 429: too many calls, or a quota is used up. */
+/** 429: too many calls, or the quota is used up. */
 export class RateLimitError extends HeddleError {}
 /** 500 and above. */
 export class ServerError extends HeddleError {}
@@ -93,7 +93,7 @@ const CODE_OF_STATUS: Readonly<Record<number, string>> = {
   504: "deadline_exceeded",
 };
 
-/** The error that an answer's status and body describe; the body may be anything. */
+/** The error of a response by its status and body; the body may be anything. */
 export function errorOf(response: Response, body: string): HeddleError {
   const { status, headers, url } = response;
   const fields = errorFields(body);
@@ -109,7 +109,7 @@ export function errorOf(response: Response, body: string): HeddleError {
   });
 }
 
-/** The error that an event of a stream is; undefined where it is none. */
+/** The error in an event of a stream; undefined if the event is none. */
 export function streamedError(data: string): HeddleError | undefined {
   const fields = errorFields(data);
   const message = messageOf(fields);

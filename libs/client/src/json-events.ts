@@ -2,12 +2,13 @@ import { ConnectionError, HeddleError, ServerError, streamedError } from "./erro
 import { readServerSentEvents } from "./server-sent-events.ts";
 import { aborted } from "./transport.ts";
 
-/** What ends a stream of chat chunks; other streams end with an empty object. */
+/** Ends a stream of chat chunks; other streams end with an empty object. */
 const DONE = "[DONE]";
 
 /**
- * The JSON events of an answer up to its end mark. Rejects with the error that the cluster sent in an
- * event, AbortedError after the signal, and ConnectionError where the answer broke off.
+ * The JSON events of a response up to its end mark. Rejects with an error that the cluster sent as
+ * an event, with AbortedError after the signal, and with ConnectionError if the response ended
+ * early.
  */
 export async function* readJsonEvents<T>(
   response: Response,

@@ -1,7 +1,7 @@
 import type { Page } from "@heddle/contracts/api/parameters";
 import type { CallOptions, HttpTransport, Query } from "./transport.ts";
 
-/** A list that is read page by page as it is walked through: `for await (const job of list)`. */
+/** A list that is fetched page by page: `for await (const job of list)`. */
 export class Pages<T> implements AsyncIterable<T> {
   readonly #transport: HttpTransport;
   readonly #path: string;
@@ -15,14 +15,14 @@ export class Pages<T> implements AsyncIterable<T> {
     this.#options = options;
   }
 
-  /** The page at the cursor; the first one where there is none. */
+  /** The page at the cursor, or the first one. */
   page(cursor?: string): Promise<Page<T>> {
     const query = { ...this.#query, ...(cursor === undefined ? {} : { cursor }) };
     const { signal } = this.#options;
     return this.#transport.json<Page<T>>({ method: "GET", path: this.#path, query, signal });
   }
 
-  /** Whole pages, for a reader that shows them. */
+  /** Whole pages. */
   async *pages(): AsyncGenerator<Page<T>, void> {
     let page = await this.page();
     yield page;

@@ -1,6 +1,6 @@
 /**
- * An id or a name as one part of a path. Throws a TypeError for one that would be no part at all, and
- * so would ask for something else.
+ * Encodes an id or a name as one path segment. Throws a TypeError for one that would change the
+ * path.
  */
 export function pathPart(id: string): string {
   if (id === "" || id === "." || id === "..") {

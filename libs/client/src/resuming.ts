@@ -3,30 +3,34 @@ import { pause, retryWaitMs } from "./retry.ts";
 import { readServerSentEvents, type ServerSentEvent, SILENCE_MS } from "./server-sent-events.ts";
 import { aborted, type HttpTransport, type Query } from "./transport.ts";
 
-/** A group without a leader, or a master that starts, is waited for so long. */
+/** How long to wait for a group without a leader or a starting master. */
 const PATIENCE_MS = 120_000;
 
-/** A stream of the cluster, from a place on. */
+/** A stream of the cluster from a position on. */
 export interface StreamRequest {
   readonly path: string;
   readonly query?: Query | undefined;
-  /** Told as Last-Event-ID. */
+  /** Sent as Last-Event-ID. */
   readonly after?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   /**
-   * Asked where a master does not know what the stream is of: it may not have come so far. Rejects
-   * where it is truly not there.
+   * Called if a master does not know the stream's subject, since it may lag. Rejects if the subject
+   * does not exist.
    */
   readonly confirm: () => Promise<unknown>;
 }
 
-/** What a stream brings: an event, or that a connection ended, in good order or not. */
+/** An event, or the end of a connection, regular or not. */
 export type StreamItem = ServerSentEvent | "closed" | "broken";
 
 /**
- * One stream over as many connections as it takes, each begun after the last event of the one before.
- * It ends only by its reader leaving the loop, by the signal (AbortedError), by a refusal that
- * waiting does not lift, or when no master could be reached for two minutes.
+ * One stream over many connections, each started after the last event of the one before.
+ *
+ * It ends when
+ * - the reader leaves the loop,
+ * - the signal aborts (AbortedError),
+ * - a master refuses it permanently, or
+ * - no master was reachable for two minutes.
  */
 export async function* resumingStream(
   transport: HttpTransport,
@@ -39,7 +43,7 @@ export async function* resumingStream(
   for (;;) {
     try {
       const headers = { accept: "text/event-stream", ...(after ? { "last-event-id": after } : {}) };
-      // The first connection is a call like any other; later ones are waited for here.
+      // The first connection is like any other call; later ones are retried here.
       const maxRetries = heardMs === undefined ? undefined : 0;
       const call = { method: "GET", path, query, headers, signal, maxRetries } as const;
       const response = await transport.open(call);
@@ -67,7 +71,7 @@ export async function* resumingStream(
   }
 }
 
-/** What stopped a connection; a lag where the cluster knows what the master did not. */
+/** What ended a connection; a lag if the cluster knows what the master does not. */
 async function reasonOf(
   error: unknown,
   confirm: StreamRequest["confirm"],

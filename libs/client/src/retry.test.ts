@@ -10,8 +10,8 @@ const advice = (status: number, fields: Record<string, string> = {}, isIdempoten
   isIdempotent,
 });
 
-describe("a request is sent again", () => {
-  it("after 408, 429 and 5xx, not after what it is to blame for itself", () => {
+describe("retries", () => {
+  it("follow 408, 429 and 5xx, not other 4xx", () => {
     for (const status of [408, 429, 500, 502, 503, 504]) {
       expect(isWorthRetrying(advice(status)), String(status)).toBe(true);
     }
@@ -20,18 +20,18 @@ describe("a request is sent again", () => {
     }
   });
 
-  it("as the cluster says, where it says something", () => {
+  it("follow the cluster's advice if it gives any", () => {
     expect(isWorthRetrying(advice(409, { "x-should-retry": "true" }))).toBe(true);
     expect(isWorthRetrying(advice(429, { "x-should-retry": "false" }))).toBe(false);
   });
 
-  it("with an unknown outcome only where it cannot be made twice", () => {
+  it("follow an unknown outcome only if the request is idempotent", () => {
     const unknown = { "x-should-retry": "false" };
     expect(isWorthRetrying(advice(503, unknown, true))).toBe(true);
     expect(isWorthRetrying(advice(503, unknown, false))).toBe(false);
   });
 
-  it("after the wait that was asked for, to the millisecond where it is told", () => {
+  it("wait for the requested time, to the millisecond if it is given", () => {
     const asked = headers({ "retry-after-ms": "120", "retry-after": "1" });
     expect(retryWaitMs(1, asked, 1, 0)).toBe(120);
     expect(retryWaitMs(1, headers({ "retry-after": "2" }), 1, 0)).toBe(2_000);
@@ -40,7 +40,7 @@ describe("a request is sent again", () => {
     expect(retryWaitMs(1, headers({ "retry-after": "61" }), 1, 0)).toBeUndefined();
   });
 
-  it("else after waits that double, up to eight seconds", () => {
+  it("otherwise wait for times that double, up to eight seconds", () => {
     const waits = [1, 2, 3, 4, 5, 6, 7].map((attempt) => retryWaitMs(attempt, undefined, 0, 0));
     expect(waits).toEqual([500, 1_000, 2_000, 4_000, 8_000, 8_000, 8_000]);
     expect(retryWaitMs(1, undefined, 1, 0)).toBe(375);

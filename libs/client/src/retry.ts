@@ -1,50 +1,50 @@
 const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 8_000;
-/** Beyond this the caller decides whether to wait, and gets the error at once. */
+/** For a longer wait the caller gets the error at once and decides. */
 const MAX_ASKED_WAIT_MS = 60_000;
 
-/** What an answer says of being asked again. */
+/** What decides whether a request is retried. */
 export interface RetryAdvice {
   readonly status: number;
   readonly headers: { get(name: string): string | null };
-  /** Whether a repeated request is made at most once by the cluster. */
+  /** Whether the cluster applies a repeated request at most once. */
   readonly isIdempotent: boolean;
 }
 
 /**
- * Whether the same request is worth another try. The cluster's own word wins. Without it: 408, 429
- * and 5xx; not 409, which the cluster marks where it passes.
+ * Whether to retry the same request. The cluster's advice decides. Without it: 408, 429 and 5xx;
+ * not 409, which the cluster marks if it is temporary.
  */
 export function isWorthRetrying({ status, headers, isIdempotent }: RetryAdvice): boolean {
   const advice = headers.get("x-should-retry");
   if (advice === "true") return true;
-  // `outcome_unknown`: the change may have been made; under its key it is not made twice.
+  // `outcome_unknown`: the change may have been made; its key prevents a second one.
   if (advice === "false") return status === 503 && isIdempotent;
   return status === 408 || status === 429 || status >= 500;
 }
 
 /**
- * Whether no connection came about, by the error of a call: even a change may then be asked of another
- * master. The code alone does not tell: a connection that stood may end with `EHOSTUNREACH` as well.
+ * Whether no connection was established, so that even a change may go to another master. The code
+ * alone is not enough: an established connection may end with `EHOSTUNREACH` too.
  */
 export function wasNeverSent(error: Error): boolean {
   return connectErrors(error).every((each) => each?.syscall === "connect");
 }
 
-/** Whether this machine itself refused the connection: nothing listens at that port. */
+/** Whether this machine refused the connection: nothing listens on that port. */
 export function wasRefusedOnLoopback(error: Error): boolean {
   return connectErrors(error).every(
     (each) => each?.code === "ECONNREFUSED" && /^(127\.|::1$)/.test(each.address ?? ""),
   );
 }
 
-/** The system's errors behind a call's; of a name with several addresses one for each. */
+/** The system errors that caused a call's error; one for each address of a name. */
 function connectErrors({ cause }: Error): readonly (SystemError | undefined)[] {
   const { cause: why } = (cause ?? {}) as { readonly cause?: SystemError };
   return why?.errors?.length ? why.errors : [why];
 }
 
-/** As Node tells of what the system refused. */
+/** A system error as Node reports it. */
 interface SystemError {
   readonly syscall?: string | undefined;
   readonly code?: string | undefined;
@@ -53,9 +53,8 @@ interface SystemError {
 }
 
 /**
- * Milliseconds to wait before try `attempt` (1 is the first retry): as long as the cluster asked,
- * else doubling with a jitter of a quarter. Undefined where it asked for more than a minute.
- * `chance` is in 0..1.
+ * Milliseconds before try `attempt` (1 is the first retry): the requested time, else doubling with
+ * a jitter of a quarter. Undefined if the requested time exceeds a minute. `chance` is in 0..1.
  */
 export function retryWaitMs(
   attempt: number,

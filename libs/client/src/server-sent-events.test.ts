@@ -3,7 +3,7 @@
 import { describe, expect, it } from "vitest";
 import { readServerSentEvents, ServerSentEventParser } from "./server-sent-events.ts";
 
-/** A body that comes in these pieces, and then breaks off where `error` says so. */
+/** A body of these pieces that breaks off with `error`, if given. */
 function body(pieces: readonly string[], error?: Error): ReadableStream<Uint8Array> {
   const bytes = pieces.map((piece) => new TextEncoder().encode(piece));
   return new ReadableStream({
@@ -26,7 +26,7 @@ const TEXT =
   'id: 0.0\nretry: 1000\n\n: beat\n\nid: 7.1\nevent: job\ndata: {"a":\ndata: "é"}\n\nevent: progress\ndata: {}\n\n';
 
 describe("server-sent events", () => {
-  it("are the same however the bytes are cut", async () => {
+  it("are the same for any split of the bytes", async () => {
     const whole = await eventsOf(body([TEXT]));
     expect(whole.filter(({ data }) => data !== "")).toEqual([
       { id: "7.1", type: "job", data: '{"a":\n"é"}' },
@@ -40,7 +40,7 @@ describe("server-sent events", () => {
     expect(await eventsOf(body([...TEXT]))).toEqual(whole);
   });
 
-  it("are not told where they break off before their end", async () => {
+  it("are not returned if they break off before their end", async () => {
     const told: string[] = [];
     const read = async () => {
       const cut = body(["id: 1\ndata: a\n\nid: 2\ndata: b\n"], new Error("cut"));
@@ -51,7 +51,7 @@ describe("server-sent events", () => {
     expect(await eventsOf(body(["id: 2\ndata: b\n"]))).toEqual([]);
   });
 
-  it("are read alike with any line end, field and comment", () => {
+  it("are read with any line end, field and comment", () => {
     const text = ": c\r\nevent: x\r\ndata: one\r\ndata:two\r\n\r\rdata\rdata:  a: b\n\n";
     const expected = [
       { id: undefined, type: "x", data: "one\ntwo" },
@@ -65,7 +65,7 @@ describe("server-sent events", () => {
     }
   });
 
-  it("are refused where a line or an event has no end", async () => {
+  it("are refused if a line or an event has no end", async () => {
     await expect(eventsOf(body(["a".repeat(2_000_000)]))).rejects.toThrow("an event without end");
     const lines = Array.from({ length: 20 }, () => `data: ${"a".repeat(100_000)}\n`);
     await expect(eventsOf(body(lines))).rejects.toThrow("an event without end");
@@ -73,12 +73,12 @@ describe("server-sent events", () => {
     expect(await eventsOf(body(events))).toHaveLength(20);
   });
 
-  it("are given up where nothing comes", async () => {
+  it("are aborted after a silence", async () => {
     const silent = new ReadableStream<Uint8Array>({});
     await expect(eventsOf(silent, 20)).rejects.toThrow("Nothing came for 0.02 s.");
   });
 
-  it("leave the loop with the body cancelled", async () => {
+  it("cancel the body when the loop is left", async () => {
     let isCancelled = false;
     const endless = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.enqueue(new TextEncoder().encode("data: x\n\n")),

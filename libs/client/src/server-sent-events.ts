@@ -1,18 +1,18 @@
-/** One event of a stream; `data` is empty where only the id was sent. */
+/** One event of a stream; `data` is empty if only the id was sent. */
 export interface ServerSentEvent {
-  /** The latest id of the stream, which a resumed one begins after. */
+  /** The latest id of the stream; a resumed one starts after it. */
   readonly id: string | undefined;
   readonly type: string;
   readonly data: string;
 }
 
-/** The cluster's heartbeats come every 15 s: a stream that brings nothing for longer is dead. */
+/** The cluster sends heartbeats every 15 s, so a stream that is silent for longer is dead. */
 export const SILENCE_MS = 45_000;
 
-/** The characters of an event's lines that are kept: a longer event is an error. */
+/** Maximum characters of an event; a longer one is an error. */
 const MAX_EVENT_CHARS = 1_048_576;
 
-/** Takes a stream of events apart (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
+/** Parses a stream of events (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
 export class ServerSentEventParser {
   #rest = "";
   #id: string | undefined;
@@ -20,7 +20,7 @@ export class ServerSentEventParser {
   #data: string[] = [];
   #dataChars = 0;
 
-  /** The events that end in this piece of the stream. Throws for an event that is too long. */
+  /** The events that this piece of the stream completes. Throws for an event that is too long. */
   push(text: string): ServerSentEvent[] {
     const all = this.#rest + text;
     const lines = all.includes("\r") ? all.split(/\r\n|\n|\r(?!$)/) : all.split("\n");
@@ -59,8 +59,8 @@ export class ServerSentEventParser {
 }
 
 /**
- * The events of a body, in order; an event that breaks off is left out. Rejects where the body breaks
- * off, or brings nothing, heartbeats included, for `silenceMs`. Leaving the loop cancels the body.
+ * The events of a body, in order; an incomplete event is dropped. Rejects if the body ends early or
+ * is silent, without heartbeats, for `silenceMs`. Leaving the loop cancels the body.
  */
 export async function* readServerSentEvents(
   body: ReadableStream<Uint8Array>,
@@ -76,7 +76,7 @@ export async function* readServerSentEvents(
       yield* parser.push(decoder.decode(value, { stream: true }));
     }
   } finally {
-    // A body that broke off rejects again here: that was reported already.
+    // A broken body rejects again here, which was reported already.
     await reader.cancel().catch(() => {});
   }
 }

@@ -13,7 +13,9 @@ afterEach(() => {
   for (const close of servers.splice(0)) close();
 });
 
-/** A server whose n-th request gets the n-th answer; the last one stands for all that follow. */
+/**
+ * A server that gives the n-th answer to the n-th request, and the last one to all later requests.
+ */
 async function serve(...answers: [Answer, ...Answer[]]) {
   const seen: { method: string; url: string; headers: IncomingMessage["headers"] }[] = [];
   const server = createServer((request, response) => {
@@ -30,7 +32,7 @@ async function serve(...answers: [Answer, ...Answer[]]) {
   return { seen, endpoint: `http://127.0.0.1:${port}` };
 }
 
-/** An endpoint where nobody listens. */
+/** An endpoint on which nothing listens. */
 async function closedEndpoint(): Promise<string> {
   const { endpoint } = await serve(hangUp);
   servers.pop()?.();
@@ -49,7 +51,7 @@ const hangUp: Answer = (request) => void request.socket.destroy();
 const spec = { name: "a", command: "true" };
 
 describe("a call", () => {
-  it("is sent again, under the same key, until it is answered", async () => {
+  it("is retried with the same idempotency key", async () => {
     const { seen, endpoint } = await serve(busy, hangUp, told);
     const heddle = new Heddle({ endpoint, auth_token: "secret" });
     expect(await heddle.jobs.create(spec)).toMatchObject({ job_id: "job_1" });
@@ -63,7 +65,7 @@ describe("a call", () => {
     expect(keys).not.toContain(seen.at(-1)?.headers["idempotency-key"]);
   });
 
-  it("fails after two retries, or as many as are wanted", async () => {
+  it("fails after two retries, or after the configured number", async () => {
     const { seen, endpoint } = await serve(busy);
     const call = (maxRetries?: number) => new Heddle({ endpoint, maxRetries }).models.list();
     await expect(call()).rejects.toMatchObject({ name: "ServerError", status: 503 });
@@ -72,7 +74,7 @@ describe("a call", () => {
     expect(seen).toHaveLength(4);
   });
 
-  it("is not sent again where it is to blame, and tells the request's id and faults", async () => {
+  it("is not retried after a 4xx, and reports the request id and the faults", async () => {
     const fault = { pointer: "#/name", code: "invalid_value", detail: "expected text" };
     const refusal = { code: "conflict", detail: "taken", request_id: "req_1", errors: [fault] };
     const { seen, endpoint } = await serve(
@@ -95,7 +97,7 @@ describe("a call", () => {
     expect(seen).toHaveLength(3);
   });
 
-  it("goes to the next endpoint where one does not answer", async () => {
+  it("goes to the next endpoint if one does not answer", async () => {
     const dead = await serve(hangUp);
     const live = await serve(json({ data: [] }));
     const heddle = new Heddle({ endpoint: [dead.endpoint, `${live.endpoint}/api/v1`] });
@@ -104,7 +106,7 @@ describe("a call", () => {
     expect([dead.seen.length, live.seen.length]).toEqual([1, 2]);
   });
 
-  it("asks for the key each time where it changes", async () => {
+  it("gets the key for each request if it changes", async () => {
     const { seen, endpoint } = await serve(json({ data: [] }));
     let calls = 0;
     const heddle = new Heddle({ endpoint, auth: async () => `key-${++calls}` });
@@ -116,7 +118,7 @@ describe("a call", () => {
     ]);
   });
 
-  it("does not ask with a key that no header can carry, and never tells it", async () => {
+  it("is not sent with a key that no header can carry, which no error contains", async () => {
     const { seen, endpoint } = await serve(json({ data: [] }));
     for (const auth_token of ["hdl_live\nsecret", "secret…", "two keys"]) {
       const error = await new Heddle({ endpoint, auth_token }).workers.list().catch((e) => e);
@@ -130,7 +132,7 @@ describe("a call", () => {
     expect(seen).toEqual([]);
   });
 
-  it("says of an answer that is not JSON whose it was, and does not ask again", async () => {
+  it("reports the endpoint of a response that is not JSON, and is not retried", async () => {
     const page: Answer = (_request, response) => void response.end("<html>");
     const { seen, endpoint } = await serve(page);
     await expect(new Heddle({ endpoint }).workers.list()).rejects.toThrow(
@@ -139,7 +141,7 @@ describe("a call", () => {
     expect(seen).toHaveLength(1);
   });
 
-  it("is made by another endpoint where nobody listens at the first, also a change without a key", async () => {
+  it("goes to another endpoint if nothing listens on the first, also a change", async () => {
     const gone = await serve(hangUp);
     servers.pop()?.();
     const live = await serve(json({ deleted: true }));
@@ -149,7 +151,7 @@ describe("a call", () => {
     expect(live.seen[0]?.headers).not.toHaveProperty("idempotency-key");
   });
 
-  it("is made by no other endpoint where the connection stood, and the change may have been made", async () => {
+  it("stays at its endpoint after a connection was established, if it is a change", async () => {
     let asked = 0;
     const fetch = () => {
       asked++;
@@ -161,7 +163,7 @@ describe("a call", () => {
     expect(asked).toBe(1);
   });
 
-  it("ends at its time limit, at the caller's signal, and where nobody listens", async () => {
+  it("ends at its time limit, at the caller's signal, and if nothing listens", async () => {
     const { endpoint } = await serve(() => {});
     const late = new Heddle({ endpoint, timeout: 30, maxRetries: 0 }).workers.list();
     await expect(late).rejects.toBeInstanceOf(TimeoutError);
@@ -177,7 +179,7 @@ describe("a call", () => {
     expect(() => new Heddle({ endpoint: "localhost" })).toThrow('"localhost" is no endpoint');
   });
 
-  it("asks each endpoint once, however few retries there are", async () => {
+  it("tries each endpoint once, even with fewer retries", async () => {
     const nobody = await closedEndpoint();
     const hung = await serve(() => {});
     const good = await serve(json({ id: "m", data: [] }));
@@ -211,7 +213,7 @@ describe("a call", () => {
     expect(asked).toEqual([flaky.endpoint, closed[0], flaky.endpoint]);
   });
 
-  it("says where its endpoint is from, and why no key was sent", async () => {
+  it("reports the source of its endpoint, and why no key was sent", async () => {
     const hints = { endpointSource: "--endpoint", noKey: "No key was found." };
     const refusal = json({ error: { code: "invalid_api_key", message: "Send a header." } }, 401);
     const { endpoint } = await serve(refusal);
@@ -224,13 +226,13 @@ describe("a call", () => {
     await expect(keyed).rejects.toThrow("Send a header.");
   });
 
-  it("says of a port that fetch refuses that it is one, and does not ask again", async () => {
+  it("reports a port that fetch refuses, and is not retried", async () => {
     const blocked = new Heddle({ endpoint: "http://127.0.0.1:6000" }).workers.list();
     await expect(blocked).rejects.toThrow(/port, which the Fetch standard blocks/);
     await expect(blocked).rejects.toMatchObject({ retryable: false });
   });
 
-  it("is sent again where its answer broke off, and names the path at the last", async () => {
+  it("is retried if its response ended early, and at last reports the path", async () => {
     const torn: Answer = (_request, response) => {
       response.writeHead(200, { "content-length": "20" });
       response.write("{", () => response.destroy());
@@ -242,7 +244,7 @@ describe("a call", () => {
     expect(seen).toHaveLength(3);
   });
 
-  it("asks for nothing where an id is empty or would lead to another path", async () => {
+  it("is refused for an id that is empty or would change the path", async () => {
     const { seen, endpoint } = await serve(json({ object: "list", data: [] }));
     const heddle = new Heddle({ endpoint });
     for (const id of ["", ".", ".."]) {
@@ -253,7 +255,7 @@ describe("a call", () => {
     expect(seen).toEqual([]);
   });
 
-  it("walks through the pages of a list with its filters", async () => {
+  it("iterates over the pages of a list with its filters", async () => {
     const page = (ids: string[], next_cursor: string | null) =>
       json({ object: "list", data: ids.map((id) => ({ id })), has_more: true, next_cursor });
     const { seen, endpoint } = await serve(page(["c", "b"], "x y"), page(["a"], null));
@@ -268,11 +270,11 @@ describe("a call", () => {
   });
 });
 
-describe("the lines of a log", () => {
+describe("log lines", () => {
   const line = (text: string, cursor?: string) =>
     `${cursor ? `id: ${cursor}\n` : ""}data: ${JSON.stringify({ type: "line", text, cursor })}\n\n`;
 
-  it("come once where a batch broke off, from the cursor before it", async () => {
+  it("are returned once if a batch broke off, from the cursor before it", async () => {
     const broken: Answer = (_request, response) => {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write(line("a") + line("b", "C1") + line("c"), () => response.destroy());

@@ -15,49 +15,49 @@ import {
   wasRefusedOnLoopback,
 } from "./retry.ts";
 
-/** Where the cluster is, how to show who calls, and how patient to be. */
+/** The cluster's address, the credentials and the limits of a call. */
 export interface HeddleOptions {
-  /** A master, a balancer before them, or several masters, which are tried in turn. */
+  /** A master, a load balancer, or several masters, which are tried in turn. */
   readonly endpoint: string | readonly string[];
   readonly auth_token?: string | undefined;
-  /** Gives the key for each request, where it changes. */
+  /** Returns the key for each request, for keys that change. */
   readonly auth?: (() => string | Promise<string>) | undefined;
-  /** Milliseconds for one try; of a stream, until it begins. 30,000 where absent. */
+  /** Milliseconds for one try; of a stream, until its head. Default: 30,000. */
   readonly timeout?: number | undefined;
-  /** Tries after the first one; 2 where absent. */
+  /** Tries after the first one. Default: 2. */
   readonly maxRetries?: number | undefined;
-  /** False: no retry where every endpoint is on loopback and refused the connection. */
+  /** False: no retry if every endpoint is on loopback and refused the connection. */
   readonly retryRefused?: boolean | undefined;
-  /** In place of the global one, for proxies and tests. */
+  /** Replaces the global one, for proxies and tests. */
   readonly fetch?: typeof globalThis.fetch | undefined;
   readonly hints?: ErrorHints | undefined;
 }
 
-/** What only the caller knows and an error should say. */
+/** Facts about the caller's configuration that error messages mention. */
 export interface ErrorHints {
-  /** Where the endpoint was found, as `HEDDLE_ENDPOINT`. */
+  /** Where the endpoint was configured, such as `HEDDLE_ENDPOINT`. */
   readonly endpointSource?: string | undefined;
-  /** In place of the cluster's message where a call without a key is refused. */
+  /** Replaces the cluster's message if a call without a key is refused. */
   readonly noKey?: string | undefined;
 }
 
-/** What any call may be given. */
+/** Options of every call. */
 export interface CallOptions {
-  /** Ends the call, its retries and its stream. */
+  /** Aborts the call, its retries and its stream. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A change can be named, so that it is made once however often it is sent. */
+/** Options of a change. Its key makes a retry harmless. */
 export interface ChangeOptions extends CallOptions {
-  /** Made anew for each call where absent. */
+  /** Absent: a random one for each call. */
   readonly idempotencyKey?: string | undefined;
-  /** Only where it is as it was seen: the `etag` of an earlier answer. */
+  /** Apply only if the resource has this `etag`. */
   readonly ifMatch?: string | undefined;
 }
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** One request; the path holds encoded parts. */
+/** One request; the segments of its path are encoded. */
 export interface Request {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** Below /api/v1. */
@@ -68,20 +68,20 @@ export interface Request {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Instead of the client's own. */
+  /** Overrides the client's own. */
   readonly maxRetries?: number | undefined;
-  /** Instead of the client's own, in milliseconds. */
+  /** Overrides the client's own, in milliseconds. */
   readonly timeout?: number | undefined;
-  /** A request that may be sent twice, though its method and headers do not say so. */
+  /** The request is idempotent, although its method and headers do not show it. */
   readonly isRepeatable?: boolean | undefined;
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_RETRIES = 2;
-/** How long a master may leave a read without an answer where there are others to ask. */
+/** How long a master may take to answer a read while other endpoints are known. */
 const ASK_ANOTHER_MS = 10_000;
 
-/** Sends requests, again where that is worth it. Everything that fails is a HeddleError. */
+/** Sends requests and retries them. Every failure is a HeddleError. */
 export class HttpTransport {
   readonly #options: HeddleOptions;
   readonly #bases: readonly string[];
@@ -97,12 +97,12 @@ export class HttpTransport {
     return this.#options.maxRetries ?? DEFAULT_RETRIES;
   }
 
-  /** Sends what follows to the next endpoint of those that are known. */
+  /** Later requests go to the next known endpoint. */
   next(): void {
     this.#base = (this.#base + 1) % this.#bases.length;
   }
 
-  /** The answer's JSON; undefined where it has no body. */
+  /** The response's JSON; undefined if it has no body. */
   json<T>(request: Request): Promise<T> {
     return this.#send(request, async (response) => {
       const text = await wholeText(response, request.path);
@@ -110,7 +110,7 @@ export class HttpTransport {
     });
   }
 
-  /** A change, named so that a retry does not make it twice. */
+  /** A change with an idempotency key. */
   change<T>(request: Request, options: ChangeOptions): Promise<T> {
     const { idempotencyKey = newKey(), ifMatch, signal } = options;
     const headers = {
@@ -120,7 +120,7 @@ export class HttpTransport {
     return this.json<T>({ ...request, signal, headers });
   }
 
-  /** The answer once its head is here; its body is the caller's to read. */
+  /** Resolves with the response when its head is received; the caller reads the body. */
   open(request: Request): Promise<Response> {
     return this.#send(request, (response) => Promise.resolve(response));
   }
@@ -132,7 +132,7 @@ export class HttpTransport {
       method === "GET" || request.isRepeatable === true || named?.["idempotency-key"] !== undefined;
     let refusals = 0;
     for (let attempt = 1; ; attempt++) {
-      // Asking an endpoint that was not asked yet is no retry.
+      // A first request to another endpoint is no retry.
       const isLast = attempt >= this.#bases.length;
       const outcome = await this.#try(request, read, isLast);
       if ("value" in outcome) return outcome.value;
@@ -145,9 +145,9 @@ export class HttpTransport {
       const waitMs = retryWaitMs(attempt, response?.headers, Math.random(), Date.now());
       const isSpent = attempt > retries && (response !== undefined || isLast);
       if (!isWorth || isSpent || isDown || waitMs === undefined) throw error;
-      // Another master may be well where this one is not.
+      // Another master may be healthy.
       if (!response || response.status >= 500) this.next();
-      // One that was not asked yet need not be waited for.
+      // No wait before an endpoint that was not tried yet.
       if (response || isLast) await pause(waitMs, request.signal);
       if (request.signal?.aborted) throw aborted();
     }
@@ -188,8 +188,8 @@ export class HttpTransport {
   }
 
   /**
-   * Checked here: what `fetch` says of a header that it cannot send has the key in it, and sounds as if
-   * nobody had answered.
+   * The check is needed since an error of `fetch` for an invalid header contains the key and looks
+   * like a network error.
    */
   async #authorization(): Promise<Record<string, string>> {
     const { auth, auth_token } = this.#options;
@@ -236,7 +236,7 @@ async function askedKey(auth: NonNullable<HeddleOptions["auth"]>): Promise<strin
   }
 }
 
-/** The body; one that breaks off is an error that names the path. */
+/** The body; if it ends early, the error names the path. */
 async function wholeText(response: Response, path: string): Promise<string> {
   try {
     return await response.text();
@@ -255,12 +255,12 @@ function parsed(text: string, { url }: Response): unknown {
   }
 }
 
-/** The error of a call that its caller ended. */
+/** The error of a call that the caller aborted. */
 export function aborted(): AbortedError {
   return new AbortedError("Interrupted.", { code: "cancelled" });
 }
 
-/** An endpoint with the path of the API, which may be in it already. */
+/** An endpoint with the path of the API, which it may contain already. */
 function baseOf(endpoint: string): string {
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
   if (!url || !/^https?:$/.test(url.protocol)) {
@@ -287,7 +287,7 @@ function textPair([name, value]: readonly [string, unknown]): [string, string] {
   return [name, String(value)];
 }
 
-/** 128 random bits; `randomUUID` would be missing on pages that did not come over TLS. */
+/** 128 random bits; `randomUUID` does not exist on pages without TLS. */
 function newKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -311,7 +311,7 @@ function unreachable(endpoint: string, cause: unknown, hints: ErrorHints = {}): 
   return new ConnectionError(text, { code: "unavailable", retryable: hint === undefined, cause });
 }
 
-/** What is behind some of the messages of the libraries below `fetch`; no retry helps there. */
+/** The cause behind some messages of the libraries below `fetch`; no retry helps there. */
 const HINTS = [
   ["WRONG_VERSION_NUMBER", " It speaks no TLS: is its address http://, and not https://?"],
   ["HTTP/1.1 protocol", " It speaks no HTTP/1.1: is it a port of gRPC, for nodes alone?"],

@@ -72,7 +72,7 @@ const type = (keys: string) => child.stdin?.write(keys);
 const lastQuestion = () => asked.at(-1)?.at(-1)?.content;
 
 describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", { timeout: 60_000 }, () => {
-  it("paste: several lines are one turn, which Enter ends", async () => {
+  it("paste: several lines are one turn, submitted by Enter", async () => {
     await chat();
     type("\x1b[200~first line\nsecond line\nthird\x1b[201~");
     await shown(/third/);
@@ -82,7 +82,7 @@ describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", { timeout: 60_000 }, (
     expect(lastQuestion()).toBe("first line\nsecond line\nthird");
   });
 
-  it("paste: unmarked lines that come together are one turn too", async () => {
+  it("paste: unmarked lines that arrive together are one turn too", async () => {
     await chat();
     type("one\rtwo\rthree\r");
     await shown(/answer 1\..*> $/s);
@@ -101,7 +101,7 @@ describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", { timeout: 60_000 }, (
     expect(asked.at(-1)).toHaveLength(3);
   });
 
-  it("commands: /help, /clear and wrong ones go to no model", async () => {
+  it("commands: /help, /clear and unknown ones are not sent to the model", async () => {
     await chat();
     type("/help\r");
     await shown(/\/clear.*> $/s);

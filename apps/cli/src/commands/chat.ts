@@ -25,7 +25,7 @@ interface ChatFlags {
 type ChatSettings = Pick<ChatRequest, "model" | "max_tokens" | "temperature">;
 type ChatTurn = ChatRequest["messages"][number];
 
-/** `heddle chat [prompt]`: one answer, or a conversation where there is no prompt and a terminal. */
+/** `heddle chat [prompt]`: one answer; a conversation if there is no prompt and a terminal. */
 export async function chat(command: Command): Promise<number> {
   const context = commandContext(command);
   const flags = command.opts<ChatFlags>();
@@ -58,7 +58,9 @@ async function chooseModel({ heddle, connection }: CommandContext): Promise<stri
   throw new AppError("model_not_found", `${connection.endpoint} serves no model.`);
 }
 
-/** Streams one answer to standard output and its speed to standard error; JSON and YAML at its end. */
+/**
+ * Streams one answer to standard output and its speed to standard error; JSON and YAML at the end.
+ */
 async function answer(
   context: CommandContext,
   settings: ChatSettings,
@@ -84,7 +86,7 @@ async function answer(
   }
 }
 
-/** An answer as one record; null where the cluster did not tell. */
+/** An answer as one record; null for counts that the cluster did not send. */
 function answerRecord(model: string, result: ChatResult) {
   return {
     model,
@@ -104,7 +106,9 @@ const HELP = `/help   show this; so does /?
 Up recalls earlier lines. A paste of several lines is one question, which Enter sends. Ctrl-C stops an answer.
 `;
 
-/** A conversation: an empty turn is skipped; Ctrl-D or /exit ends it; Ctrl-C stops an answer. */
+/**
+ * A conversation: an empty turn is skipped, Ctrl-D or /exit ends it, and Ctrl-C stops an answer.
+ */
 async function converse(
   context: CommandContext,
   settings: ChatSettings,
@@ -124,7 +128,7 @@ async function converse(
       } else if (turn.command !== undefined) out.write(HELP);
       else if (turn.text !== "") turns = await exchange(context, settings, turns, turn.text);
     } catch (error) {
-      // What fails is taken back and does not end the conversation.
+      // A failed turn is removed from the conversation, which continues.
       reportError(error);
     }
   }
@@ -132,13 +136,13 @@ async function converse(
 
 interface Turn {
   readonly command?: (typeof COMMANDS)[number];
-  /** For the model; empty where there is nothing to ask. */
+  /** For the model; empty if the turn is a command. */
   readonly text: string;
 }
 
 /**
- * A line that begins with a slash and a word is a command; paths and what has several lines are not. Throws
- * `invalid_value`, with the commands that there are, for any other word.
+ * A line that begins with a slash and a word is a command; paths and texts of several lines are
+ * not. Throws `invalid_value` with the known commands for an unknown word.
  */
 function readTurn(typed: string): Turn {
   const line = typed.trim();

@@ -3,7 +3,7 @@ import { commandContext } from "../command-context.ts";
 import { dataDirectory, readCredentials } from "../connection.ts";
 import { printRows } from "../output/rows.ts";
 
-/** `heddle endpoints list`: every address that commands could talk to, and which one is used. */
+/** `heddle endpoints list`: the configured addresses, and which one is used. */
 export async function listEndpoints(command: Command): Promise<number> {
   const { connection, data, format } = commandContext(command);
   const file = readCredentials(dataDirectory(undefined));

@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { printRow } from "../output/rows.ts";
 
-/** `heddle health`: exit code 0 only when the cluster says that it is well. */
+/** `heddle health`: exit code 0 only if the cluster is healthy. */
 export async function health(command: Command): Promise<number> {
   const { heddle, connection, data, format } = commandContext(command);
   const body = (await heddle.cluster.health()) as Partial<MasterHealth> | undefined;

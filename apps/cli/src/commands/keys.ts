@@ -33,7 +33,7 @@ export async function listKeys(command: Command): Promise<number> {
   return 0;
 }
 
-/** `heddle keys create <name>`: the key's text alone on standard output, ready for `$(...)`. */
+/** `heddle keys create <name>`: prints the key alone on standard output, for `$(...)`. */
 export async function createKey(command: Command): Promise<number> {
   const { heddle, data, format, messages } = commandContext(command);
   const flags = command.opts<{ scopes?: string; models?: string }>();
@@ -55,7 +55,7 @@ export async function createKey(command: Command): Promise<number> {
   return 0;
 }
 
-/** `heddle keys rotate <id>`: the new key's text alone on standard output. */
+/** `heddle keys rotate <id>`: prints the new key alone on standard output. */
 export async function rotateKey(command: Command): Promise<number> {
   const { heddle, connection, data, format, messages } = commandContext(command);
   const id = command.args[0] ?? "";
@@ -74,7 +74,7 @@ export async function rotateKey(command: Command): Promise<number> {
   return 0;
 }
 
-/** The local cluster's own key has to be known to its next start; returns the directory that knows. */
+/** The next start needs the local cluster's own key, so it is stored; returns the directory. */
 function keepInstead(connection: Connection, id: string, apiKey: string): string | undefined {
   const path = dataDirectory(undefined);
   const kept = readCredentials(path);

@@ -18,10 +18,10 @@ import { amountOf } from "../number-flags.ts";
 import { PullProgressView } from "../output/progress.ts";
 import { isRecordFormat, printChange, printRecord, printRows } from "../output/rows.ts";
 
-/** How long a pull waits for its model to be loaded, and how often it looks. */
+/** How long a pull waits until its model is loaded, and the poll interval. */
 const MAX_LOAD_WAIT_MS = 10 * 60_000;
 const LOAD_POLL_MS = 200;
-/** What has failed is tried anew by a pull, which the cluster may show a moment later. */
+/** A pull retries failed replicas, which the cluster may show only a moment later. */
 const FAILED_POLLS = 3;
 
 /** `heddle models list`. */
@@ -48,7 +48,7 @@ export async function listModelsCommand(command: Command): Promise<number> {
   return 0;
 }
 
-/** A line for each thing that has failed, with the models that it was to answer for. */
+/** A line for each distinct failure, with the affected models. */
 function failuresOf(models: readonly JsonFields[]): string {
   const failed = models.filter((model) => model["status"] === "failed");
   const told = Map.groupBy(failed, (model) =>
@@ -66,7 +66,10 @@ function failuresOf(models: readonly JsonFields[]): string {
     .join("");
 }
 
-/** Tokens that the replicas really serve, where they tell; else what the model's id promises. */
+/**
+ * The context of the running replicas, if they report it; otherwise that of the model's
+ * registration.
+ */
 function context(model: JsonFields): string {
   return String(
     numberOf(model["served_context_tokens"]) ?? numberOf(model["context_window"]) ?? "",
@@ -77,19 +80,19 @@ function backing(model: JsonFields): string {
   return textOf(model["backing"]) + (model["stand_in"] === true ? " (a stand-in)" : "");
 }
 
-/** Where the chat template in use is from, and that the file has none where it is a fallback. */
+/** The source of the chat template, and a note if the file has none. */
 function chatTemplate(model: JsonFields): string {
   const origin = textOf(model["chat_template"]);
   if (origin === "" || origin === "file" || origin === "option") return origin;
   return `${origin} (none in the file)`;
 }
 
-/** What holds back a replica that the scheduler is to place. */
+/** Why a replica has no place yet. */
 function waitingFor(model: JsonFields): string {
   return textsOf(model["waiting_for"]).join("; ");
 }
 
-/** The job that has trained it, and the beginning of its data's digest. */
+/** The job that trained it, and the start of its data's digest. */
 function lineage(model: JsonFields): string {
   const told = fieldsOf(model["lineage"]);
   const job = textOf(told["job_id"]);
@@ -116,7 +119,7 @@ function percent(part: number, whole: number): string {
   return `${Math.floor((part / whole) * 100)}%`;
 }
 
-/** `heddle models register <id>`: what answers for it, how often, and what GPU each replica needs. */
+/** `heddle models register <id>`: its weights, the number of replicas, and the GPU of each. */
 export async function registerModel(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const flags = command.opts() as Record<string, string | undefined>;
@@ -132,7 +135,7 @@ export async function registerModel(command: Command): Promise<number> {
     replicas: wanted === "every-worker" ? wanted : amountOf(flags, "replicas"),
     resources: Object.values(needed).some((value) => value !== undefined) ? needed : undefined,
   };
-  // What no flag names is left out; what is wrong with the rest, the cluster says.
+  // Unset flags are left out; the cluster validates the rest.
   const model = await heddle.models.register(JSON.parse(JSON.stringify(body)) as ModelSpec);
   printRecord(model, model.id, format, data);
   return 0;
@@ -147,7 +150,7 @@ export async function removeModel(command: Command): Promise<number> {
   return 0;
 }
 
-/** Waits while replicas come up; throws `model_failed` where all that there are have failed. */
+/** Waits while replicas load; throws `model_failed` if all have failed. */
 async function expectLoaded(heddle: Heddle, id: string, signal: AbortSignal): Promise<void> {
   const endMs = performance.now() + MAX_LOAD_WAIT_MS;
   let failedPolls = 0;
@@ -167,7 +170,7 @@ async function expectLoaded(heddle: Heddle, id: string, signal: AbortSignal): Pr
   throw new AppError("model_loading", `${id} is pulled, but not loaded yet.`);
 }
 
-/** `heddle models pull <id>`: has a worker fetch the weights, with a progress bar. */
+/** `heddle models pull <id>`: a worker downloads the weights, with a progress bar. */
 export async function pullModel(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);
   const id = command.args[0] ?? "";

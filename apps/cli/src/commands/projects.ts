@@ -30,7 +30,7 @@ export async function getProject(command: Command): Promise<number> {
   return 0;
 }
 
-/** `heddle projects set <name>`: what no flag names is as of a new project. */
+/** `heddle projects set <name>`: unset flags get the defaults. */
 export async function setProjectCommand(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const flags = command.opts() as Record<string, string | undefined>;

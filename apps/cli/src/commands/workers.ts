@@ -66,7 +66,7 @@ export async function resumeWorker(command: Command): Promise<number> {
   return 0;
 }
 
-/** The id of the one node that has this id or name. */
+/** The id of the one node with this id or name. */
 async function idOf(heddle: Heddle, given: string): Promise<string> {
   const workers = await heddle.workers.list();
   if (workers.some(({ id }) => id === given)) return given;
@@ -79,12 +79,12 @@ async function idOf(heddle: Heddle, given: string): Promise<string> {
   throw new AppError(named.length === 0 ? "not_found" : "conflict", message);
 }
 
-/** Of one that is not heard of it is told for how long. */
+/** A silent node's status includes the duration. */
 function status({ status: word, silent_seconds: seconds }: Worker): string {
   return word === "suspect" || word === "lost" ? `${word} (silent for ${seconds} s)` : word;
 }
 
-/** Devices that do not exist are said to be so, and sick ones are counted. */
+/** Simulated devices are marked, and unhealthy ones are counted. */
 function gpus({ gpus: devices }: Worker): string {
   const sick = devices.filter((gpu) => gpu.fault !== null).length;
   return [

@@ -1,6 +1,6 @@
 /**
- * Ports that no `fetch` asks, here or in a browser, because other protocols live there: the "bad
- * ports" of the Fetch standard (https://fetch.spec.whatwg.org/#port-blocking).
+ * Ports to which no `fetch` connects, since other protocols use them: the "bad ports" of the Fetch
+ * standard (https://fetch.spec.whatwg.org/#port-blocking).
  */
 const BLOCKED_PORTS: ReadonlySet<number> = new Set([
   ...[1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101],

@@ -24,7 +24,7 @@ const chunk = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
 const REQUEST = { model: "m", messages: [{ role: "user" as const, content: "hi" }], max_tokens: 5 };
 
 describe("a streamed chat", () => {
-  it("hands over each piece and takes its token count from the usage", async () => {
+  it("returns each chunk, and the token count of the usage", async () => {
     let sent: unknown;
     const client = await serve(async (request, response) => {
       let body = "";
@@ -52,7 +52,7 @@ describe("a streamed chat", () => {
     });
   });
 
-  it("fails with the code that a broken stream carries", async () => {
+  it("fails with the error code in a broken stream", async () => {
     const client = await serve((_request, response) => {
       response.write(chunk({ choices: [{ delta: { content: "a" } }] }));
       response.end(chunk({ error: { code: "worker_lost", message: "Its worker is gone." } }));
@@ -63,7 +63,7 @@ describe("a streamed chat", () => {
     });
   });
 
-  it("fails when the stream ends without its end mark, or breaks off", async () => {
+  it("fails if the stream ends early", async () => {
     const short = await serve((_request, response) => {
       response.end(chunk({ choices: [{ delta: { content: "a" } }] }));
     });
@@ -74,7 +74,7 @@ describe("a streamed chat", () => {
     await expect(streamChat(broken, REQUEST, () => {})).rejects.toThrow("broke off");
   });
 
-  it("ends as cancelled when it is interrupted, before the answer and within it", async () => {
+  it("is cancelled by an interrupt, before and during the answer", async () => {
     const silent = await serve(() => {});
     const early = AbortSignal.timeout(50);
     await expect(streamChat(silent, REQUEST, () => {}, early)).rejects.toMatchObject({
@@ -88,7 +88,7 @@ describe("a streamed chat", () => {
     await expect(answer).rejects.toMatchObject({ code: "cancelled" });
   });
 
-  it("describes its speed without the time to the first token", () => {
+  it("reports its speed without the time to the first token", () => {
     const result = {
       ...{ text: "", completionTokens: 20, finishReason: "stop", usage: undefined },
       ...{ firstTokenMs: 500, lastTextMs: 1400, totalMs: 1500, laterShare: 0.9 },
@@ -98,7 +98,7 @@ describe("a streamed chat", () => {
     );
   });
 
-  it("tells no rate of an answer that came all but at once", async () => {
+  it("reports no rate if the answer arrived almost at once", async () => {
     const client = await serve((_request, response) => {
       const pieces = ["a", "b", "c"].map((content) => chunk({ choices: [{ delta: { content } }] }));
       response.end(

@@ -2,29 +2,29 @@ import type { Heddle } from "@heddle/client/heddle";
 import type { ChatRequest } from "@heddle/client/resources/chat";
 import type { ChatChunk } from "@heddle/contracts/api/chat";
 
-/** What one streamed answer came to. */
+/** The result of one streamed answer. */
 export interface ChatResult {
   readonly text: string;
   readonly completionTokens: number;
-  /** From the request to its first piece of text. */
+  /** From the request to its first text. */
   readonly firstTokenMs: number;
-  /** From the request to its last piece of text. */
+  /** From the request to its last text. */
   readonly lastTextMs: number;
-  /** The share of its pieces of text that came after the first ones, which may come many at once. */
+  /** The share of the chunks after the first burst. */
   readonly laterShare: number;
   /** From the request to its end. */
   readonly totalMs: number;
   readonly finishReason: string | undefined;
-  /** Token counts as the cluster sent them; absent where it sent none. */
+  /** Token counts of the cluster; absent if it sent none. */
   readonly usage: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Pieces that come so soon after the first were made before it was read. */
+/** Chunks this soon after the first were generated before the first was read. */
 const FIRST_BURST_MS = 5;
-/** Over a shorter time than this a rate tells of the network's pieces, not of the model. */
+/** A rate over a shorter time measures the network, not the model. */
 const LEAST_RATED_MS = 100;
 
-/** Asks and hands each piece of the answer to `onText`. Rejects with a HeddleError. */
+/** Sends the request and passes each text to `onText`. Rejects with a HeddleError. */
 export async function streamChat(
   { chat }: Heddle,
   request: ChatRequest,
@@ -67,8 +67,8 @@ export async function streamChat(
 }
 
 /**
- * The rate of the tokens that came after the first pieces; undefined where they came in so short a
- * time that none can be told. A piece is taken for as many tokens as another.
+ * Tokens per second after the first burst; undefined if the time is too short to measure. Chunks
+ * count as equally many tokens.
  */
 export function tokensPerSecond(result: ChatResult): number | undefined {
   const { completionTokens, laterShare, firstTokenMs, lastTextMs } = result;

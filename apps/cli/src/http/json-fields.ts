@@ -1,6 +1,6 @@
 /**
- * Reading what the cluster sends without trusting its shape: absent or odd members become neutral
- * values, so that an older command line still reads a newer cluster.
+ * Reads responses without trusting their shape: absent or malformed members become neutral values,
+ * so that an older command line can read a newer cluster.
  */
 export type JsonFields = Readonly<Record<string, unknown>>;
 
@@ -16,7 +16,7 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** The texts of a list. */
+/** The strings of a list. */
 export function textsOf(value: unknown): string[] {
   return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
 }

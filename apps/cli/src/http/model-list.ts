@@ -15,14 +15,14 @@ export interface ListedReplica {
 export interface ListedModel {
   readonly id: string;
   readonly contextWindow: number | undefined;
-  /** The name of the weights' file; empty where the cluster does not tell. */
+  /** The file name of the weights; empty if the cluster does not send it. */
   readonly weightsFile: string;
-  /** What really answers under this id, in words. */
+  /** A description of the weights that serve this id. */
   readonly backing: string;
-  /** True where something smaller than the id promises answers. */
+  /** True if a smaller model serves this id. */
   readonly standIn: boolean;
   readonly replicas: readonly ListedReplica[];
-  /** What holds back a replica that the scheduler is to place. */
+  /** Why a replica has no place yet. */
   readonly waitingFor: readonly string[];
 }
 
@@ -44,17 +44,17 @@ export async function listModels({ models }: Heddle, signal?: AbortSignal): Prom
   }));
 }
 
-/** The model to talk to where none is named: the first that is ready, else the first. */
+/** The model to use if none is named: the first that is ready, else the first. */
 export function defaultModel(models: readonly ListedModel[]): ListedModel | undefined {
   return models.find(isReady) ?? models[0];
 }
 
-/** True where no replica serves or is on its way, since each has failed. */
+/** True if every replica has failed. */
 export function hasFailed({ replicas }: ListedModel): boolean {
   return replicas.length > 0 && replicas.every(({ phase }) => phase === "failed");
 }
 
-/** Why the model's replicas failed, as the end of a sentence: without a full stop, in one line. */
+/** Why the model's replicas failed, in one line without a full stop. */
 export function modelFailure({ replicas }: ListedModel): string {
   const reason = replicas[0]?.message.replace(/[.\s]+$/, "").replace(/\s*\n\s*/g, " ");
   return reason || "the worker did not say why";

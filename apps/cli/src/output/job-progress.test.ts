@@ -54,8 +54,8 @@ function state(phase: "RUNNING" | "SUCCEEDED", attempt = 1): JobUpdate {
   };
 }
 
-describe("the updates of a job", () => {
-  it("are lines off a terminal, of progress one for each tenth of an attempt", () => {
+describe("job updates", () => {
+  it("are lines without a terminal, with progress at each tenth of an attempt", () => {
     const seen = output(false);
     const view = new JobProgressView(seen.out);
     view.update(state("RUNNING"));
@@ -74,7 +74,7 @@ describe("the updates of a job", () => {
     );
   });
 
-  it("are a bar on a terminal, redrawn in one line that never wraps, however narrow it is", () => {
+  it("are a bar on a terminal, redrawn in one line that never wraps", () => {
     for (const columns of [20, 60, 200]) {
       const seen = output(true, columns);
       const view = new JobProgressView(seen.out);

@@ -3,7 +3,7 @@ import type { JobProgress } from "@heddle/contracts/api/job-replies";
 import type { Terminal } from "./terminal.ts";
 
 const BAR_CELLS = 24;
-/** Off a terminal progress makes a line for each such step, so that a log stays short. */
+/** Without a terminal, progress is printed at these steps, so that a log stays short. */
 const STEP_PERCENT = 10;
 
 type Style = Parameters<Terminal["paint"]>[0];
@@ -15,7 +15,7 @@ const STYLES: Readonly<Record<string, Style>> = {
   RUNNING: "cyan",
 };
 
-/** A job's updates: states as lines, progress as a bar that is redrawn or, off a terminal, as lines. */
+/** A job's updates: states as lines; progress as a redrawn bar, or as lines without a terminal. */
 export class JobProgressView {
   readonly #out: Terminal;
   #drawn = false;
@@ -56,7 +56,7 @@ export class JobProgressView {
     this.#out.write(`progress ${text}\n`);
   }
 
-  /** Leaves the cursor on a line of its own. */
+  /** Ends the current line. */
   end(): void {
     if (this.#drawn) this.#out.write("\n");
     this.#drawn = false;
@@ -68,7 +68,7 @@ function barOf(share: number): string {
   return `[${"#".repeat(filled)}${"-".repeat(BAR_CELLS - filled)}]`;
 }
 
-/** What a job told of how far it is, in one line. */
+/** A progress report in one line. */
 export function progressText(told: JobProgress): string {
   const { progress, step, total_steps: total, loss, reward, expected_end: end } = told;
   return [
@@ -86,7 +86,7 @@ export function progressText(told: JobProgress): string {
   ].join(", ");
 }
 
-/** What it computes with, where it tells. */
+/** The compute backend and device, if reported. */
 function deviceText({ backend, device }: JobProgress): string {
   return device === null ? `on ${backend}` : `on ${backend} (${device})`;
 }

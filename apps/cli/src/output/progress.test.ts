@@ -14,7 +14,7 @@ function output(isTty: boolean, columns: number): { text: string; out: Terminal 
   });
 }
 
-describe("the progress of a pull", () => {
+describe("pull progress", () => {
   it("never wraps on a terminal, however narrow it is and however long the name", () => {
     for (let columns = 40; columns <= 120; columns++) {
       const seen = output(true, columns);
@@ -26,7 +26,7 @@ describe("the progress of a pull", () => {
     }
   });
 
-  it("is a line for each tenth elsewhere, and nothing while the size is not known", () => {
+  it("is a line for each tenth elsewhere, and nothing while the size is unknown", () => {
     const seen = output(false, 80);
     const view = new PullProgressView(seen.out, "pulling x");
     view.update(0, 0);
@@ -39,8 +39,8 @@ describe("the progress of a pull", () => {
   });
 });
 
-describe("the progress of a load", () => {
-  /** What is written in the first minutes of a load. */
+describe("load progress", () => {
+  /** The output of the first minutes of a load. */
   function loaded(isTty: boolean, forS: number): string {
     const seen = output(isTty, 80);
     let nowMs = 5;

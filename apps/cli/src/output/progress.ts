@@ -2,10 +2,10 @@ import type { Terminal } from "./terminal.ts";
 
 const MAX_BAR_CELLS = 28;
 const MIN_BAR_CELLS = 8;
-/** Off a terminal a line is printed for each such step, so that a log stays short. */
+/** Without a terminal, progress is printed at these steps, so that a log stays short. */
 const STEP_PERCENT = 10;
 
-/** The progress of one pull: a bar that is redrawn on a terminal, percent lines elsewhere. */
+/** The progress of one pull: a redrawn bar on a terminal, percent lines elsewhere. */
 export class PullProgressView {
   readonly #out: Terminal;
   readonly #label: string;
@@ -17,7 +17,7 @@ export class PullProgressView {
     this.#label = label;
   }
 
-  /** Shows nothing while the size is not known, which is 0. */
+  /** Shows nothing while the size is unknown (0). */
   update(pulledBytes: number, totalBytes: number): void {
     if (totalBytes <= 0) return;
     const share = Math.min(1, pulledBytes / totalBytes);
@@ -35,7 +35,7 @@ export class PullProgressView {
     this.#out.write(`${this.#label} ${percent} % (${amount})\n`);
   }
 
-  /** A line that would wrap could not be redrawn, so the bar shrinks first, then the label. */
+  /** A wrapped line cannot be redrawn, so the bar shrinks first, then the label. */
   #line(share: number, figures: string): string {
     const room = this.#out.columns - 1 - figures.length - " []".length;
     const label = this.#label.slice(0, Math.max(0, room - MIN_BAR_CELLS));
@@ -44,18 +44,18 @@ export class PullProgressView {
     return `${label} [${"#".repeat(filled)}${"-".repeat(cells - filled)}]${figures}`;
   }
 
-  /** Leaves the cursor on a line of its own. */
+  /** Ends the current line. */
   end(): void {
     if (this.#drawn) this.#out.write("\n");
     this.#drawn = false;
   }
 }
 
-/** Off a terminal the seconds are told at these times, and then every so many. */
+/** Without a terminal the seconds are printed at these times, and then regularly. */
 const TOLD_AT_S = [10, 30, 60];
 const TOLD_EVERY_S = 60;
 
-/** What a load of unknown length says: a line at once, then how long it has taken so far. */
+/** The duration of a load of unknown length. */
 export class LoadProgressView {
   readonly #out: Terminal;
   readonly #label: string;
@@ -80,7 +80,7 @@ export class LoadProgressView {
     this.#shownS = seconds;
   }
 
-  /** Leaves the cursor on a line of its own. */
+  /** Ends the current line. */
   end(): void {
     if (this.#out.isTty) this.#out.write("\n");
   }

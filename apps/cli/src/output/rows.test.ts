@@ -7,7 +7,7 @@ const ROWS = [
   { id: "long-id", size: 22, tags: [] },
 ];
 
-/** What is written to a terminal that is none. */
+/** The output to a stream that is no terminal. */
 function written(write: (out: Terminal) => void): string {
   let text = "";
   write({

@@ -2,7 +2,7 @@ import { type Terminal, visibleWidth } from "./terminal.ts";
 
 export type RowFormat = "table" | "wide" | "json" | "yaml" | "name";
 
-/** A column of a table; `wide` ones show only where there is room for them. */
+/** A column of a table; `wide` ones show only with `-o wide`. */
 export interface Column<T> {
   readonly header: string;
   readonly value: (row: T) => string;
@@ -15,8 +15,8 @@ export function isRecordFormat(format: RowFormat): format is "json" | "yaml" {
 }
 
 /**
- * Prints records in the format asked for. `json` and `yaml` print them whole, as the cluster gave
- * them; `name` prints the first column alone, one a line.
+ * Prints records in the requested format. `json` and `yaml` print them whole, as received; `name`
+ * prints the first column alone, one per line.
  */
 export function printRows<T>(
   rows: readonly T[],
@@ -36,7 +36,7 @@ export function printRows<T>(
     );
 }
 
-/** Prints one record: whole as `json` and `yaml`, else as a table of one row. */
+/** Prints one record: whole as `json` and `yaml`, otherwise as a table of one row. */
 export function printRow<T>(
   row: T,
   columns: readonly Column<T>[],
@@ -47,32 +47,32 @@ export function printRow<T>(
   else printRows([row], columns, format, out);
 }
 
-/** Prints one record whole as `json` and `yaml`, else its name alone. */
+/** Prints one record whole as `json` and `yaml`, otherwise its name alone. */
 export function printRecord(record: unknown, name: string, format: RowFormat, out: Terminal): void {
   if (format === "json") out.write(`${JSON.stringify(record, null, 2)}\n`);
   else out.write(`${format === "yaml" ? toYaml(record) : name}\n`);
 }
 
-/** Prints one record of a stream: a line of JSON, or a YAML document of its own. */
+/** Prints one record of a stream: a line of JSON, or a YAML document. */
 export function printStreamed(record: unknown, format: "json" | "yaml", out: Terminal): void {
   out.write(format === "json" ? `${JSON.stringify(record)}\n` : `---\n${toYaml(record)}\n`);
 }
 
-/** Where a command writes, and how. */
+/** Where and in which format a command writes. */
 interface Printing {
   readonly format: RowFormat;
   readonly data: Terminal;
   readonly messages: Terminal;
 }
 
-/** What a change has made: the record as the cluster gave it, its name, and one sentence for people. */
+/** The result of a change: the record as received, its name, and one sentence for people. */
 interface Change {
   readonly record: unknown;
   readonly name: string;
   readonly sentence: string;
 }
 
-/** Prints the record or the name as data where that is asked for, else the sentence as a message. */
+/** Prints the record or the name as data if requested, otherwise the sentence as a message. */
 export function printChange(
   { record, name, sentence }: Change,
   { format, data, messages }: Printing,
@@ -95,7 +95,7 @@ function table<T>(rows: readonly T[], columns: readonly Column<T>[], out: Termin
   return [out.paint("bold", line(headers)), ...cells.map(line)].map((text) => `${text}\n`).join("");
 }
 
-/** YAML 1.2 in block style; scalars are JSON, which YAML includes, so that no text is misread. */
+/** YAML 1.2 in block style; scalars are JSON, which YAML includes, so no text is misread. */
 function toYaml(value: unknown, indent = ""): string {
   if (Array.isArray(value)) {
     if (value.length === 0) return "[]";

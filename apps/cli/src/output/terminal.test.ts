@@ -8,8 +8,8 @@ function written(isTTY: boolean, env: NodeJS.ProcessEnv = {}) {
   return { pieces, out: terminal(stream as unknown as NodeJS.WriteStream, env) };
 }
 
-describe("a terminal", () => {
-  it("is never given control sequences that a model made", () => {
+describe("terminal", () => {
+  it("removes control sequences of model output", () => {
     const { pieces, out } = written(true);
     out.writeForeign("a\x1b[2Jb\r\tc\n\u009b31m");
     expect(pieces).toEqual(["a\ufffd[2Jb\ufffd\tc\n\ufffd31m"]);
@@ -18,7 +18,7 @@ describe("a terminal", () => {
     expect(file.pieces).toEqual(["a\x1b[2J"]);
   });
 
-  it("is coloured, unless it is none, is dumb, or NO_COLOR is set", () => {
+  it("uses colours on a terminal, unless it is dumb or NO_COLOR is set", () => {
     expect(written(true).out.paint("red", "x")).toBe("\x1b[31mx\x1b[39m");
     expect(written(false).out.paint("red", "x")).toBe("x");
     expect(written(true, { NO_COLOR: "1" }).out.paint("red", "x")).toBe("x");
@@ -31,7 +31,7 @@ describe("a terminal", () => {
 });
 
 describe("a writer that waits for its reader", () => {
-  it("goes on when what was written is taken, and at an abort, without a trace on either", async () => {
+  it("continues when the output is consumed, and at an abort, without leaks", async () => {
     const taken: (() => void)[] = [];
     const slow = new Writable({
       highWaterMark: 8,

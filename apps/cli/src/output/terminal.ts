@@ -13,21 +13,21 @@ const CODES: Readonly<Record<Style, readonly [number, number]>> = {
   cyan: [36, 39],
 };
 
-/** All control characters but the tabulator and the line feed. */
+/** All control characters except tab and line feed. */
 const CONTROLS = /(?![\t\n])\p{Cc}/gu;
 
-/** A stream as the commands write to it; colours and animation only where it is a terminal. */
+/** An output stream of a command; colours and animation only on a terminal. */
 export interface Terminal {
   readonly isTty: boolean;
-  /** Characters in a line of the terminal; 80 where there is none. */
+  /** Characters per line of the terminal; 80 without one. */
   readonly columns: number;
   write(text: string): void;
   /**
-   * Writes what somebody else made, such as a model: no control sequence reaches a terminal, and
-   * everywhere else it is written byte for byte.
+   * Writes untrusted text, such as a model's: a terminal gets no control sequences, other outputs
+   * get the bytes unchanged.
    */
   writeForeign(given: string | Buffer): void;
-  /** The text in a style, or as it is where colours are off (https://no-color.org). */
+  /** The text in a style, or unchanged if colours are off (https://no-color.org). */
   paint(style: Style, text: string): string;
 }
 
@@ -48,9 +48,8 @@ export function terminal(stream: NodeJS.WriteStream, env = process.env): Termina
 }
 
 /**
- * Resolves once the stream has handed on what was written to it, at once where it keeps little. Who
- * writes much waits for it: a pipe whose reader is slow, such as `less`, would else fill the memory,
- * and the system refuses some millions of pieces at once. It resolves too where the signal aborts.
+ * Resolves when the stream has flushed its buffer, or when the signal aborts. A writer of much data
+ * waits for it: a slow reader such as `less` would otherwise let the buffer fill the memory.
  */
 export async function drained(stream: NodeJS.WriteStream, signal?: AbortSignal): Promise<void> {
   if (!stream.writableNeedDrain || signal?.aborted) return;
@@ -63,7 +62,7 @@ export async function drained(stream: NodeJS.WriteStream, signal?: AbortSignal):
   signal?.removeEventListener("abort", go);
 }
 
-/** The columns that the text takes, colours not counted. */
+/** The columns of the text, without colours. */
 export function visibleWidth(text: string): number {
   return stripVTControlCharacters(text).length;
 }

@@ -2,14 +2,14 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
 
-/** A process under test: what it printed so far, and its end. */
+/** A process under test: its output so far, and its end. */
 export class DrivenProcess {
   stdout = "";
   stderr = "";
   readonly child: ChildProcess;
   readonly #ended: Promise<unknown[]>;
 
-  /** `user`: another user and group of the process; needs root. */
+  /** `user`: runs as another user and group; needs root. */
   constructor(
     command: readonly [string, ...string[]],
     env: NodeJS.ProcessEnv = {},
@@ -31,13 +31,13 @@ export class DrivenProcess {
     this.#ended = once(this.child, "close");
   }
 
-  /** The exit code; a signal's name where one ended it. */
+  /** The exit code, or the name of the signal that ended it. */
   async end(): Promise<number | string> {
     const [code, signal] = (await this.#ended) as [number | null, string | null];
     return code ?? signal ?? "unknown";
   }
 
-  /** Resolves once the pattern is in what it printed; rejects, with all of that, when it ends before. */
+  /** Resolves when the output matches; rejects, with the output, if the process ends before. */
   async printed(pattern: RegExp, withinMs = Infinity): Promise<RegExpExecArray> {
     const giveUpAtMs = performance.now() + withinMs;
     for (;;) {

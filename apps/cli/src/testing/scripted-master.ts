@@ -4,10 +4,11 @@ import { parseArgs } from "node:util";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
 
 /**
- * A process with a master's command line and the routes that `heddle up` uses, whose models go
- * through the phases that SCRIPT names: `pull` (the default), `load`, `fail` (until the tiny
- * profile), `flap` (fails again and again, each time for a moment), or `crash` (ends before it is
- * ready; `crash-first` is for the first of several).
+ * A process with a master's command line and the routes that `heddle up` uses. SCRIPT selects the
+ * phases of its models:
+ * - `pull` (the default), `load`,
+ * - `fail`: until the tiny profile; `flap`: fails repeatedly, each time for a moment,
+ * - `crash`: exits before it is ready; `crash-first`: the first of several masters does.
  */
 const { values: flags } = parseArgs({
   strict: false,

@@ -5,8 +5,9 @@ import { parseArgs } from "node:util";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
 
 /**
- * A process with a worker's command line. SCRIPT makes it deaf to SIGTERM (`stubborn`), crash at its
- * first start (`crash-once`), start a process of its own and log its id (`grandchild`), or log that a replica failed (`fail`).
+ * A process with a worker's command line. SCRIPT selects its behaviour:
+ * - `stubborn`: ignores SIGTERM; `crash-once`: crashes at its first start,
+ * - `grandchild`: starts a process and logs its id; `fail`: logs that a replica failed.
  */
 const { values: flags } = parseArgs({ strict: false, options: { data: { type: "string" } } });
 const script = process.env["SCRIPT"] ?? "";

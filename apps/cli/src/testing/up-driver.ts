@@ -4,7 +4,7 @@ import { reportError } from "../report-error.ts";
 import { parseUpOptions } from "../up/options.ts";
 import { runUp } from "../up/run-up.ts";
 
-/** `heddle up` as a process of its own, over the scripted processes; its flags are JSON. */
+/** `heddle up` as a process of its own with the scripted processes; its flags are JSON. */
 const program = (name: string) =>
   new URL(`./${name}${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url).pathname;
 const programs = {

@@ -17,14 +17,14 @@ import type { Terminal } from "../output/terminal.ts";
 interface AwaitModelOptions {
   readonly client: Heddle;
   readonly messages: Terminal;
-  /** The id to wait for; absent for whichever the cluster lists first. */
+  /** The id to wait for; absent: the first that the cluster lists. */
   readonly model?: string | undefined;
   readonly signal: AbortSignal;
-  /** Nothing moved for this long: the wait is given up. */
+  /** The wait ends after this long without progress. */
   readonly stallMs?: number;
 }
 
-/** How the wait ended. `failed` means that no worker could get or load the weights. */
+/** The result of the wait. `failed`: no worker could get or load the weights. */
 export type AwaitedModel =
   | { readonly outcome: "ready"; readonly model: ListedModel }
   | {
@@ -34,15 +34,18 @@ export type AwaitedModel =
     };
 
 const POLL_MS = 50;
-/** A master that crashed is back within this time, or it has given up. */
+/** A crashed master restarts within this time, or has failed for good. */
 const RESTART_MS = 10_000;
 const DEFAULT_STALL_MS = 120_000;
-/** A failed replica is tried again, unless that is in vain: this long without another phase is final. */
+/**
+ * A failed replica is retried unless the failure is permanent: no other phase for this long is
+ * final.
+ */
 const FAILED_FOR_MS = 1_500;
-/** So many tries of every replica have failed: a further one is hoped for no more. */
+/** After this many failed tries of every replica, no further one is awaited. */
 const MAX_FAILURES = 2;
 
-/** Polls the model list until the model can answer, showing the pull of its weights. */
+/** Polls the model list until the model can answer, and shows the pull of its weights. */
 export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedModel> {
   const { client, signal, stallMs = DEFAULT_STALL_MS } = options;
   const view = new PullView(options.messages);
@@ -87,7 +90,7 @@ function stallOf(
   unchangedMs: number,
   stallMs: number,
 ): string | undefined {
-  // How long the loading of a large file takes is the engine's to judge.
+  // The engine bounds the load time of a large file.
   const isLoading = model?.replicas.some(({ phase }) => phase === "loading");
   if (isLoading || unchangedMs <= stallMs) return undefined;
   const what =
@@ -96,7 +99,7 @@ function stallOf(
   return `nothing moved for ${stallMs / 1000} s (${what})`;
 }
 
-/** One progress line for the replica that is furthest, and one while the model is loaded. */
+/** One progress line for the most advanced replica, and one while the model is loading. */
 class PullView {
   readonly #messages: Terminal;
   #progress: PullProgressView | undefined;
@@ -112,12 +115,12 @@ class PullView {
     const pulling = replicas.filter(
       ({ phase, totalBytes }) => phase === "pulling" && totalBytes > 0,
     );
-    // One is followed to its end: another may pull from elsewhere, where the sizes differ.
+    // One replica is shown to its end, since another may pull from a source with other sizes.
     const furthest =
       pulling.find(({ node }) => node === this.#followed) ??
       pulling.toSorted((a, b) => b.pulledBytes - a.pulledBytes)[0];
     this.#followed = furthest?.node;
-    // One that is ready was loaded, however short the time between two looks was.
+    // A ready replica was loaded, even if no poll saw that phase.
     const isLoading = replicas.some(({ phase }) => phase === "loading" || phase === "ready");
     if (furthest && !this.#loading) {
       this.#progress ??= new PullProgressView(

@@ -15,7 +15,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test("secrets key: masters alone are told it, by flag and by environment", () => {
+test("secrets key: only masters get it, by flag and by environment", () => {
   vi.stubEnv("HEDDLE_SECRETS_KEY", "the key itself");
   const flags = { masters: "1", workers: "1", parameterServers: "1", port: "8080", data: folder };
   const options = parseUpOptions({ ...flags, logLevel: "warn", secretsKeyFile: "key-file" }, {});

@@ -12,7 +12,7 @@ import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
 /** The program of each kind of process. */
 export type Programs = Readonly<Record<ProcessKind, string>>;
 
-/** Shorter than the supervisor's grace, so that processes end by themselves. */
+/** Shorter than the supervisor's grace, so that processes exit by themselves. */
 const DRAIN_MS = 3_000;
 const APPS = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
 
@@ -23,7 +23,7 @@ export const WORKSPACE_PROGRAMS: Programs = {
   "parameter-server": join(APPS, "parameter-server/dist/main.js"),
 };
 
-/** What the processes of one cluster are told, beside the user's options. */
+/** The configuration of a cluster's processes besides the user's options. */
 export interface ClusterLayout {
   readonly options: UpOptions;
   readonly profile: Profile | undefined;
@@ -92,7 +92,9 @@ function nodeSpecs(
   });
 }
 
-/** Workers of one machine share their checkpoints, so that a job can go on at another of them. */
+/**
+ * Workers of one machine share their checkpoints, so that a job can continue on another of them.
+ */
 function workerFlags({ data, options }: ClusterLayout): string[] {
   return [
     ...["--models-cache", options.modelsCache, "--checkpoints", data.subdirectory("checkpoints")],
@@ -119,19 +121,19 @@ function spec(
   };
 }
 
-/** "ready" is an info line, so a process logs that much even where less of it is shown. */
+/** "ready" is an info line, so a process logs at least that level even if less is shown. */
 function childEnvironment(kind: ProcessKind, shown: ProcessLogLevel): NodeJS.ProcessEnv {
   const { HEDDLE_SECRETS_KEY: secretsKey, ...env } = process.env;
   return {
     ...env,
-    // What other processes do not need cannot be read from them.
+    // Other processes do not get what they do not need.
     ...(kind === "master" && secretsKey !== undefined ? { HEDDLE_SECRETS_KEY: secretsKey } : {}),
     HEDDLE_LOG_LEVEL: shown === "debug" ? "debug" : "info",
     HEDDLE_DRAIN_MS: process.env["HEDDLE_DRAIN_MS"] ?? String(DRAIN_MS),
   };
 }
 
-/** Throws `unavailable` where a program that the options ask for is not built. */
+/** Throws `unavailable` if a required program is not built. */
 export function checkPrograms(options: UpOptions, programs: Programs): void {
   const wanted: readonly [ProcessKind, number][] = [
     ["master", options.masters],

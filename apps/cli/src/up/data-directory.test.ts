@@ -12,27 +12,27 @@ let count = 0;
 const fresh = () => new DataDirectory(join(scratch, `d${++count}`));
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
-describe("a data directory", () => {
+describe("data directory", () => {
   it("is readable by its owner only", () => {
     expect(statSync(fresh().path).mode & 0o777).toBe(0o700);
   });
 
-  it("cannot be where a file is, and says so", () => {
+  it("is refused where a file is", () => {
     const file = join(scratch, "file");
     writeFileSync(file, "");
     expect(() => new DataDirectory(file)).toThrow(/cannot be made.*--data DIR/);
   });
 
-  it.skipIf(process.platform !== "linux")("cannot be in /proc, and says so at once", () => {
+  it.skipIf(process.platform !== "linux")("is refused in /proc, without a hang", () => {
     expect(() => new DataDirectory("/proc/nope/deeper")).toThrow(/cannot be made.*--data DIR/);
   });
 
-  it.skipIf(process.platform !== "linux")("cannot be where nothing is written, and says so", () => {
+  it.skipIf(process.platform !== "linux")("is refused in a read-only place", () => {
     const data = new DataDirectory("/sys/kernel");
     expect(() => data.lock("http://a")).toThrow(/\/sys\/kernel cannot be written: .*--data DIR/);
   });
 
-  it("says how much room its disk must have, and where, before anything is started", () => {
+  it("reports the required and free disk space before anything is started", () => {
     const data = fresh();
     data.checkRoom(0);
     expect(() => data.checkRoom(100_000)).toThrow(
@@ -42,7 +42,7 @@ describe("a data directory", () => {
     );
   });
 
-  it("is held by one process, until it lets go", () => {
+  it("is locked by one process until it releases the lock", () => {
     const data = fresh();
     const lock = data.lock("http://a");
     expect(() => data.lock("http://b")).toThrow(`process ${process.pid} at http://a`);
@@ -50,7 +50,7 @@ describe("a data directory", () => {
     data.lock("http://b").release();
   });
 
-  it("is taken over from a process that is gone, also where its id lives on in another", () => {
+  it("is taken over from a dead process, also if its process id is reused", () => {
     const data = fresh();
     const reused = { pid: process.pid, address: "http://a", started: "not this process's" };
     for (const holder of [{ ...reused, pid: 2 ** 22 + 1 }, reused]) {
@@ -61,7 +61,7 @@ describe("a data directory", () => {
     data.lock("http://b").release();
   });
 
-  it("makes its secrets once and keeps them", () => {
+  it("creates its secrets once and keeps them", () => {
     const data = fresh();
     const first = data.secrets(["http://a"]);
     expect(first.isNew).toBe(true);
@@ -69,7 +69,7 @@ describe("a data directory", () => {
     expect(data.secrets(["http://b", "http://c"])).toEqual({ ...first, isNew: false });
   });
 
-  it("is refused with masters of several clusters, with what to delete for each choice", () => {
+  it("is refused with masters of several clusters, with the remedies", () => {
     const data = fresh();
     const master = (number: number, identity: object) => {
       const control = join(data.path, `master-${number}`, "control");
@@ -83,7 +83,7 @@ describe("a data directory", () => {
     expect(() => data.checkMasters(2)).toThrow(/holds master-3 and master-10 too, more than/);
     master(1, { cluster: "recovered" });
     const all = [1, 2, 3].map((number) => join(data.path, `master-${number}`));
-    // Whatever number is asked for: those that are not started now are started some day.
+    // The number of masters makes no difference: the others may be started later.
     for (const count of [1, 3, 10]) {
       expect(() => data.checkMasters(count)).toThrow(
         `Either to go on with master-1 (cluster recovered): rm -r ${all[1]} ${all[2]}; or to go on with master-2 and master-3 (cluster old): rm -r ${all[0]}`,

@@ -19,7 +19,7 @@ import { isSameProcess, processStart } from "@heddle/base/process-alive";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import { type Credentials, credentialsFile, readCredentials } from "../connection.ts";
 
-/** The secrets of a local cluster, and whether this start made them. */
+/** The secrets of a local cluster, and whether this start created them. */
 export interface ClusterSecrets {
   readonly apiKey: string;
   /** True at the first start only: then the key is shown. */
@@ -28,36 +28,36 @@ export interface ClusterSecrets {
   readonly clusterTokenFile: string;
 }
 
-/** What the processes of a cluster with TLS begin with. */
+/** The files with which the processes of a TLS cluster start. */
 export interface TlsFiles {
-  /** For masters: what signs the nodes' certificates. */
+  /** For masters: the authority that signs the nodes' certificates. */
   readonly authorityFile: string;
 }
 
-/** Who holds a data directory. */
+/** The process that has locked a data directory. */
 interface LockHolder {
   readonly pid: number;
   readonly address: string;
-  /** The kernel's start time of that process, where the system tells it: process ids are reused. */
+  /** The kernel's start time of that process, if available: process ids are reused. */
   readonly started: string | undefined;
 }
 
-/** A master that has begun in the directory. */
+/** A master that was started in the directory. */
 interface MasterFiles {
   readonly name: string;
   readonly number: number;
-  /** Absent where it has found no group yet, or does not know any more. */
+  /** Absent if it has joined no group yet, or its identity is damaged. */
   readonly cluster: string | undefined;
 }
 
-/** What a new master's log takes at once, and what its first snapshots, logs and secrets do. */
+/** Initial disk space of a master's log, and of its snapshots, logs and secrets. */
 const MASTER_MIB = 64;
 const SPARE_MIB = 16;
 
 /**
- * The directory that holds everything of a local cluster: `credentials.json` (for the CLI),
+ * The directory of a local cluster, readable by its owner only: `credentials.json` (for the CLI),
  * `bootstrap-key` and `cluster-token` (for its processes), `lock`, `logs/`, `models/` and one
- * directory for each process. It is readable by its owner only.
+ * directory for each process.
  */
 export class DataDirectory {
   readonly path: string;
@@ -74,7 +74,7 @@ export class DataDirectory {
     }
   }
 
-  /** A path inside, whose directory exists. */
+  /** A directory inside, which is created. */
   subdirectory(name: string): string {
     const path = join(this.path, name);
     makeDirectories(path);
@@ -82,9 +82,9 @@ export class DataDirectory {
   }
 
   /**
-   * Throws `conflict` where the directory holds masters that may not run as one group: of several
-   * clusters, as after a forced recovery, which would all take changes; or more masters than are to
-   * run, which belong to the group as long as nobody has removed them.
+   * Throws `conflict` if the directory holds masters that cannot run as one group:
+   * - of several clusters, as after a forced recovery, since all would accept changes;
+   * - more masters than requested, since those are still members of the group.
    */
   checkMasters(count: number): void {
     const masters = this.#masters();
@@ -100,8 +100,8 @@ export class DataDirectory {
   }
 
   /**
-   * Throws where the disk is too full for the masters that are to be started here: each lays out a
-   * file of its log at once, and would fail at it again and again.
+   * Throws if the disk is too full for the new masters: each allocates a log file at once, and
+   * would otherwise fail in a loop.
    */
   checkRoom(masters: number): void {
     const names = Array.from({ length: masters }, (_, i) => `master-${i + 1}`);
@@ -134,7 +134,7 @@ export class DataDirectory {
     return new AppError("conflict", message);
   }
 
-  /** Takes the directory for this process; throws `conflict` naming the one that has it. */
+  /** Locks the directory for this process; throws `conflict` with the process that holds it. */
   lock(address: string): { release(): void } {
     const file = join(this.path, "lock");
     const draft = `${file}.${process.pid}`;
@@ -162,12 +162,12 @@ export class DataDirectory {
   #removeStale(file: string): void {
     const holder = readHolder(file);
     if (holder && isSameProcess(holder.pid, holder.started)) throw this.#inUse(holder);
-    // Renamed and not removed, so that of two that find it stale only one takes it away.
+    // Renamed and not removed, so that only one of two processes removes a stale lock.
     const aside = `${file}.stale.${process.pid}`;
     try {
       renameSync(file, aside);
     } catch {
-      return; // The other one was faster, and the link that follows tells who won.
+      return; // The other process was faster; the link that follows decides.
     }
     const moved = readHolder(aside);
     if (moved && isSameProcess(moved.pid, moved.started)) tryLink(aside, file);
@@ -182,7 +182,7 @@ export class DataDirectory {
     );
   }
 
-  /** Reads what signs the nodes' certificates, or makes it at the first start with TLS. */
+  /** Reads the authority of the nodes' certificates, or creates it at the first start with TLS. */
   async tlsFiles(keys: SecretKeys): Promise<TlsFiles> {
     const { ensureAuthority } = await import("@heddle/pki/tls-files");
     const authorityFile = join(this.path, "cluster-ca.pem");
@@ -191,7 +191,7 @@ export class DataDirectory {
     return { authorityFile };
   }
 
-  /** Where a node finds the join token with which its cluster adds it. */
+  /** The file with a node's join token. */
   joinTokenFile(name: string): string {
     return join(this.subdirectory("join-tokens"), name);
   }
@@ -200,7 +200,7 @@ export class DataDirectory {
     writeSecret(this.joinTokenFile(name), `${token}\n`);
   }
 
-  /** A master that was restored from a backup brings its cluster's authority in its own directory. */
+  /** A master restored from a backup has its cluster's authority in its own directory. */
   #adoptAuthority(authorityFile: string): void {
     if (existsSync(authorityFile)) return;
     const brought = readdirSync(this.path)
@@ -210,7 +210,7 @@ export class DataDirectory {
     if (brought) writeSecret(authorityFile, readFileSync(brought, "utf8"));
   }
 
-  /** Reads the secrets, or makes them at the first start; writes the masters' endpoints down for the CLI. */
+  /** Reads or creates the secrets, and writes the masters' endpoints for the CLI. */
   secrets(endpoints: Credentials["endpoints"]): ClusterSecrets {
     const bootstrapKeyFile = join(this.path, "bootstrap-key");
     const clusterTokenFile = join(this.path, "cluster-token");
@@ -226,7 +226,7 @@ export class DataDirectory {
     return { apiKey, isNew, bootstrapKeyFile, clusterTokenFile };
   }
 
-  /** Keeps another administrator's key in place of the one that was there. */
+  /** Replaces the administrator's key. */
   replaceKey(credentials: Credentials): void {
     writeSecret(join(this.path, "bootstrap-key"), `${credentials.apiKey}\n`);
     this.#writeCredentials(credentials);
@@ -239,8 +239,8 @@ export class DataDirectory {
 }
 
 /**
- * Node's own recursive mkdir never returns where the parent exists and the system yet answers
- * ENOENT, as /proc does; so each directory is made by itself, the parents first.
+ * Node's recursive mkdir never returns if the parent exists and the system yet answers ENOENT, as
+ * /proc does. So each directory is created separately, parents first.
  */
 function makeDirectories(path: string): void {
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return;
@@ -248,12 +248,15 @@ function makeDirectories(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
-    // Another process may have made it meanwhile.
+    // Another process may have created it meanwhile.
     if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) throw error;
   }
 }
 
-/** Written beside and renamed, so that nobody reads half of it; readable by the owner only. */
+/**
+ * Written to a temporary file and renamed, so that it is always complete; readable by the owner
+ * only.
+ */
 function writeSecret(file: string, text: string): void {
   const draft = `${file}.${process.pid}`;
   writeFileSync(draft, text, { mode: 0o600 });
@@ -261,7 +264,7 @@ function writeSecret(file: string, text: string): void {
   renameSync(draft, file);
 }
 
-/** A damaged identity is the master's to refuse. */
+/** A damaged identity is reported by the master. */
 function clusterOf(identityFile: string): string | undefined {
   try {
     return (JSON.parse(readFileSync(identityFile, "utf8")) as { cluster?: string }).cluster;

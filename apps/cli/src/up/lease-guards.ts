@@ -10,8 +10,8 @@ interface EndedWorker {
 }
 
 /**
- * Ends the tasks of killed workers before their leases end. Resolves with the workers of which tasks
- * may still run after the time.
+ * Ends the tasks of killed workers before their leases expire. Resolves with the workers of which
+ * tasks may still run after the time.
  */
 export async function endLeftTasks(
   workers: readonly EndedWorker[],

@@ -72,7 +72,7 @@ function isChild(pid: number, of: DrivenProcess): boolean {
   return Number(parent) === of.child.pid;
 }
 
-test("heddle up, Ctrl-C: tasks of a worker that had to be killed have ended", async () => {
+test("heddle up, Ctrl-C: the tasks of a killed worker have ended", async () => {
   const seconds = String(2_000_000 + process.pid);
   const { up, worker } = await upWithTask(seconds);
   process.kill(worker, "SIGSTOP");

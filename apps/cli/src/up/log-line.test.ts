@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { describeLogLine, parseLogLine } from "./log-line.ts";
 
-describe("a log line", () => {
-  it("of pino is a message with its fields", () => {
+describe("log line", () => {
+  it("a pino record is a message with its fields", () => {
     const text =
       '{"level":40,"time":1,"pid":2,"hostname":"h","msg":"slow","ms":12,"path":"/a","why":"b c","err":{"message":"boom","stack":"..."}}';
     const line = parseLogLine(text);
@@ -14,7 +14,7 @@ describe("a log line", () => {
     expect(parseLogLine('{"level":"error","msg":"x"}')).toMatchObject({ level: 50 });
   });
 
-  it("that is no record is shown as it is", () => {
+  it("other text is shown unchanged", () => {
     for (const text of ["plain", '{"a":1}', "{broken", "null", '{"level":"odd"}']) {
       expect(describeLogLine(parseLogLine(text))).toBe(text);
     }

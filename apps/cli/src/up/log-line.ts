@@ -1,4 +1,4 @@
-/** A line of a child's output: a pino record, or text that something below it printed. */
+/** A line of a child's output: a pino record, or plain text. */
 export type LogLine =
   | {
       readonly kind: "record";
@@ -43,7 +43,7 @@ function levelOf(level: unknown): number | undefined {
   return typeof level === "number" ? level : LEVEL_NAMES[String(level)];
 }
 
-/** The line's text without colour: `message field=value ...`; an error field shows its message. */
+/** The line without colour: `message field=value ...`; an error field shows its message. */
 export function describeLogLine(line: LogLine): string {
   if (line.kind === "text") return line.text;
   const fields = Object.entries(line.fields).map(([name, value]) => `${name}=${fieldText(value)}`);

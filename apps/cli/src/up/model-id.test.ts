@@ -13,7 +13,7 @@ it.each([
   expect(modelIdOf(`/models/${name}.gguf`)).toBe(id);
 });
 
-it("long names are cut, and two of them stay apart", () => {
+it("model id: long names are cut and stay distinct", () => {
   const [one, other] = ["a", "b"].map((end) => modelIdOf(`${"x".repeat(229)}${end}.gguf`));
   expect(one).toMatch(/^x{120}-[0-9a-f]{8}$/);
   expect(other).not.toBe(one);

@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import { basename } from "node:path";
 
-/** The longest name that a model is given here: it becomes a part of file names elsewhere. */
+/** The longest model name made here: file names elsewhere contain it. */
 const MAX_NAME_CHARS = 120;
 
 /**
- * The model id for a file: its name without `.gguf`, its letters without their accents, and a dash
- * for each run of what no id may have. One that is too long is cut, and told apart by its hash.
+ * The model id for a file: its name without `.gguf` and without accents, with a dash for each run
+ * of invalid characters. A name that is too long is cut and made distinct by its hash.
  */
 export function modelIdOf(path: string): string {
   const name = basename(path, ".gguf").normalize("NFKD").replace(/\p{M}/gu, "");

@@ -7,10 +7,10 @@ import type { DataDirectory } from "./data-directory.ts";
 import type { ProcessKind } from "./supervised-process.ts";
 
 const RETRY_MS = 250;
-/** Within this the node must have begun; a start that takes longer has failed. */
+/** A node must start within this time; a longer start has failed. */
 const TOKEN_SECONDS = 600;
 
-/** Adds this cluster's own nodes as its administrator: each gets a join token of its own. */
+/** Adds this cluster's own nodes as its administrator; each gets its own join token. */
 export class NodeEnrollment {
   readonly #client: Heddle;
   readonly #data: DataDirectory;
@@ -22,7 +22,7 @@ export class NodeEnrollment {
     this.#signal = signal;
   }
 
-  /** Writes the node's token to its file, as soon as a master answers. */
+  /** Writes the node's token to its file as soon as a master answers. */
   async add(role: ProcessKind, name: string): Promise<void> {
     const body = { role, name, ttl_seconds: TOKEN_SECONDS };
     const signal = this.#signal;
@@ -37,7 +37,7 @@ export class NodeEnrollment {
     }
   }
 
-  /** The masters without a place in the group that the others have; none where all are new. */
+  /** The masters that are not members of the others' group; none if all are new. */
   newMasters(names: readonly string[]): string[] {
     const added = names.filter((name) => hasGroup(this.#data.subdirectory(name)));
     return added.length === 0 ? [] : names.filter((name) => !added.includes(name));

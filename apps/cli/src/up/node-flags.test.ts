@@ -3,7 +3,7 @@ import { totalmem } from "node:os";
 import { expect, it } from "vitest";
 import { nodeFlags } from "./node-flags.ts";
 
-it("are taken by Node: the young generation has its size, the old one its bound", () => {
+it("node flags: the young generation has its size, the old one its bound", () => {
   const script =
     "console.log(JSON.stringify([...require('v8').getHeapSpaceStatistics().filter((s) => s.space_name === 'new_space').map((s) => s.space_size), require('v8').getHeapStatistics().heap_size_limit]))";
   const bounds = [8, 12].map((gibibytes) => {

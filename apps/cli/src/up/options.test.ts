@@ -12,15 +12,15 @@ const flags: UpFlags = {
 };
 const parsed = (change: Partial<UpFlags>) => parseUpOptions({ ...flags, ...change }, {});
 
-describe("the flags of heddle up", () => {
-  it("refuse a port that no client asks, for any of the masters", () => {
+describe("flags of heddle up", () => {
+  it("refuse a port that clients block, for any of the masters", () => {
     expect(() => parsed({ port: "6000" })).toThrow(/refuse to connect to port 6000/);
     expect(() => parsed({ port: "6664", masters: "3" })).toThrow(/refuse to connect to port 6665/);
     expect(parsed({ port: "6664" }).port).toBe(6664);
     expect(() => parsed({ port: "65534", masters: "3" })).toThrow(/from 1 to 65533/);
   });
 
-  it("refuse what is no file as the model's file", () => {
+  it("refuse a model file that is no file", () => {
     const folder = join(mkdtempSync(join(tmpdir(), "heddle-options-")), "m.gguf");
     mkdirSync(folder);
     expect(() => parsed({ model: folder })).toThrow(`--model: ${folder} is no file`);
@@ -28,11 +28,11 @@ describe("the flags of heddle up", () => {
     expect(() => parsed({ model: folder })).toThrow(`there is no file ${folder}`);
   });
 
-  it("refuse a profile beside a file, of which one would be served in vain", () => {
+  it("refuse a profile together with a file", () => {
     expect(() => parsed({ profile: "tiny", model: "m.gguf" })).toThrow(/exclude each other/);
   });
 
-  it("offers: each is passed to the workers", () => {
+  it("each offer is passed to the workers", () => {
     const offers = {
       ...{ labels: "zone=a,disk=nvme", taints: "spot", rack: "r1", fabric: "nvlink" },
       ...{ localSsdGb: "500", ioOperationsPerSec: "9000", networkGbps: "100", device: "0" },

@@ -7,7 +7,7 @@ import { type OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offe
 import { dataDirectory } from "../connection.ts";
 import { isBlockedPort } from "../http/blocked-ports.ts";
 
-/** How `heddle up` is told to run; see its `--help`. */
+/** The options of `heddle up`; see its `--help`. */
 export interface UpOptions {
   readonly masters: number;
   readonly workers: number;
@@ -16,23 +16,23 @@ export interface UpOptions {
   readonly port: number;
   readonly dataDir: string;
   readonly modelsCache: string;
-  /** A GGUF file to register and to ask. */
+  /** A GGUF file to serve. */
   readonly modelFile: string | undefined;
-  /** The models to start with; undefined where a file is served instead. */
+  /** The models to start with; undefined if a file is served instead. */
   readonly profile: Profile | undefined;
-  /** Devices that each worker pretends to have; told in the table. */
+  /** Simulated devices of each worker, marked in the table. */
   readonly simulatedGpus: string | undefined;
-  /** Files of plugins for training jobs, of every worker. */
+  /** Plugin files for training jobs, for every worker. */
   readonly plugins: readonly string[];
-  /** Flags of every worker on its tasks, its offers and its device. */
+  /** Flags of every worker about its tasks, its offers and its device. */
   readonly workerFlags: readonly string[];
   /** Certificates and TLS between the processes. */
   readonly tls: boolean;
-  /** File with the keys with which the masters encrypt what they keep. */
+  /** File with the keys that encrypt the masters' data. */
   readonly secretsKeyFile: string | undefined;
   /** Stop after the self-check. */
   readonly once: boolean;
-  /** The least of the processes' lines that is shown. */
+  /** The lowest level of the processes' lines that is shown. */
   readonly logLevel: ProcessLogLevel;
 }
 
@@ -74,7 +74,7 @@ const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
 const MAX_MASTERS = 5;
 const MAX_NODES = 64;
 
-/** Checks every flag; throws `invalid_value` for the first that is wrong. */
+/** Checks every flag; throws `invalid_value` for the first invalid one. */
 export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
   const dataDir = dataDirectory(flags.data, env);
   const masters = count("--masters", flags.masters, 1, MAX_MASTERS);
@@ -100,7 +100,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
   };
 }
 
-/** A master on a port that clients refuse to ask would serve nobody. */
+/** Clients refuse to connect to a blocked port, so no master may listen there. */
 function firstPort(text: string, masters: number): number {
   const port = count("--port", text, 1, 65_536 - masters);
   const used = Array.from({ length: masters }, (_, i) => port + i);
@@ -123,7 +123,7 @@ function chooseProfile(flags: UpFlags): Profile | undefined {
   return flags.model === undefined ? "demo" : undefined;
 }
 
-/** Checked as each worker checks them, before anything starts. */
+/** Checked as the workers check them, before anything starts. */
 function workerFlags(flags: UpFlags): string[] {
   const offer = {
     "simulate-gpus": flags.simulateGpus,
@@ -146,12 +146,12 @@ function workerFlags(flags: UpFlags): string[] {
   );
 }
 
-/** A directory may be given relative to this process's, which its workers need not share. */
+/** Workers may have another working directory, so a relative directory is resolved here. */
 function replicaPlace(text: string | undefined): string | undefined {
   return text === undefined || text.startsWith("s3://") ? text : resolve(text);
 }
 
-/** A file that is missing is told here, and not first in a worker's log. */
+/** A missing file is reported here, not only in a worker's log. */
 function pluginFiles(text: string): string[] {
   return text
     .split(",")

@@ -3,18 +3,18 @@ import { AppError } from "@heddle/base/errors";
 
 export const LOOPBACK = "127.0.0.1";
 
-/** Where one master listens, both for clients and for nodes. */
+/** The ports of one master, for clients and for nodes. */
 export interface MasterPorts {
   readonly http: number;
   readonly grpc: number;
 }
 
 const HIGHEST_PORT = 65_535;
-/** gRPC ports lie this far above the HTTP port, so that a restart finds the same ones. */
+/** gRPC ports are this far above the HTTP port, so that a restart finds the same ones. */
 const GRPC_OFFSET = 1_000;
 const PORTS_TO_SUGGEST = 20;
 
-/** The ports of `count` masters from `firstHttp` on; throws `conflict` where one is taken. */
+/** The ports of `count` masters from `firstHttp` on; throws `conflict` if one is in use. */
 export async function planPorts(firstHttp: number, count: number): Promise<MasterPorts[]> {
   const ports: MasterPorts[] = [];
   for (let i = 0; i < count; i++) {
@@ -25,7 +25,7 @@ export async function planPorts(firstHttp: number, count: number): Promise<Maste
   return ports;
 }
 
-/** Nobody types a gRPC port, so any will do where the usual one is taken. */
+/** Users do not type gRPC ports, so any free one replaces a port in use. */
 async function grpcPort(usual: number): Promise<number> {
   if (usual <= HIGHEST_PORT && (await isFree(usual))) return usual;
   const port = await tryListen(0);
@@ -46,7 +46,7 @@ async function isFree(port: number): Promise<boolean> {
   return (await tryListen(port)) !== undefined;
 }
 
-/** The port that could be listened on, closed again; undefined where it is taken or forbidden. */
+/** The port if it can be listened on, closed again; undefined if it is in use or forbidden. */
 function tryListen(port: number): Promise<number | undefined> {
   return new Promise((resolve) => {
     const server = createServer();

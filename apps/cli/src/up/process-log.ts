@@ -6,12 +6,12 @@ import type { ProcessLogLevel } from "./options.ts";
 import type { ProcessEvents, ProcessSpec } from "./supervised-process.ts";
 
 interface ProcessLogOptions {
-  /** Where each process's raw output is kept, one file each. */
+  /** The directory of the processes' raw output, one file each. */
   readonly directory: string;
   readonly messages: Terminal;
-  /** The least that is shown; lines that are no records always are. */
+  /** The lowest level that is shown; plain text lines are always shown. */
   readonly level: ProcessLogLevel;
-  /** True for a warning that the caller itself tells in better words: it is kept, not shown. */
+  /** True for a warning that the caller reports itself: it is logged, not shown. */
   readonly isTold?: (line: Extract<LogLine, { kind: "record" }>) => boolean;
   readonly onGaveUp: (spec: ProcessSpec, why: string) => void;
 }
@@ -27,8 +27,8 @@ const MAX_SHOWN_CHARS = 2_000;
 const PREFIX_STYLES = ["cyan", "magenta", "blue", "green"] as const;
 
 /**
- * Keeps every line of every process in `DIRECTORY/NAME.log` (the previous file as `NAME.log.1`) and
- * shows what a person must see, each line with its process's name in front.
+ * Writes the output of every process to `DIRECTORY/NAME.log` (the previous file is `NAME.log.1`).
+ * Shows the important lines, prefixed with the process name.
  */
 export class ProcessLog implements ProcessEvents {
   readonly #options: ProcessLogOptions;
@@ -108,7 +108,7 @@ export class ProcessLog implements ProcessEvents {
     const bytes = existsSync(path) ? statSync(path).size : 0;
     if (bytes > MAX_FILE_BYTES) renameSync(path, `${path}.1`);
     const stream = createWriteStream(path, { flags: "a", mode: 0o600 });
-    // A full disk must not end the cluster: the terminal still shows what matters.
+    // A full disk must not end the cluster; the terminal still shows important lines.
     stream.on("error", () => {});
     return { stream, bytes: bytes > MAX_FILE_BYTES ? 0 : bytes };
   }

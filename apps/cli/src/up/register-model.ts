@@ -5,7 +5,7 @@ import type { ModelSpec } from "@heddle/contracts/api/models";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { modelIdOf } from "./model-id.ts";
 
-/** Registers a local GGUF file under a model id made of its name, and returns that id. */
+/** Registers a local GGUF file under a model id made from its name, and returns that id. */
 export async function registerModelFile({ models }: Heddle, path: string): Promise<string> {
   const id = modelIdOf(path);
   const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href] };
@@ -18,7 +18,7 @@ export async function registerModelFile({ models }: Heddle, path: string): Promi
   return id;
 }
 
-/** The tokens that the file's model was made for; undefined where the file does not tell. */
+/** The context length that the file's metadata names, if any. */
 async function contextWindowOf(path: string): Promise<number | undefined> {
   try {
     const { metadata } = await readGguf(path);
@@ -26,13 +26,13 @@ async function contextWindowOf(path: string): Promise<number | undefined> {
     const length = metadata.get(`${architecture}.context_length`)?.value;
     return Number.isSafeInteger(length) && Number(length) > 0 ? Number(length) : undefined;
   } catch (error) {
-    // A damaged file is reported by the worker that loads it, once and with what to do.
+    // The worker that loads a damaged file reports it once, with the remedy.
     if (error instanceof AppError) return undefined;
     throw error;
   }
 }
 
-/** Takes a registered model out again, so that a later start does not load its file once more. */
+/** Removes a registered model, so that a later start does not load its file again. */
 export async function removeModelFile({ models }: Heddle, id: string): Promise<void> {
   await models.remove(id);
 }

@@ -10,7 +10,7 @@ import { freePort, freePorts } from "@heddle/base/testing/free-ports";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { allGone, DrivenProcess } from "../testing/driven-process.ts";
 
-// `heddle up` as a real process over real child processes that keep the apps' command lines.
+// `heddle up` as a real process with real child processes that have the apps' command lines.
 
 const DRIVER = fileURLToPath(new URL("../testing/up-driver.ts", import.meta.url));
 const scratch = mkdtempSync(join(tmpdir(), "heddle-up-"));
@@ -42,10 +42,10 @@ async function childPids(parent: number): Promise<number[]> {
 }
 
 describe("heddle up", () => {
-  it("shows the pull, an answer and how to go on; --once then ends everything with 0", async () => {
+  it("shows the pull, an answer and the next commands; --once then exits with 0", async () => {
     const { driven, data, port } = await up({ once: true, workers: "2", parameterServers: "1" });
     expect(await driven.end()).toBe(0);
-    // That it is loaded is said even where no look at it saw that.
+    // The load is reported even if no poll saw it.
     expect(driven.stderr).toMatch(
       /pulling scripted.gguf 50 %(.*\n)*loading the model FamilyA-1-2B \.\.\.\n/,
     );
@@ -62,7 +62,7 @@ describe("heddle up", () => {
     expect(existsSync(join(data, "lock"))).toBe(false);
   });
 
-  it("shows the key at the first start only, and keeps it where only the owner reads it", async () => {
+  it("shows the key at the first start only, and stores it readable by its owner", async () => {
     const first = await up({ once: true });
     await first.driven.end();
     const key = /hdl_local_\w+/.exec(first.driven.stdout)?.[0] ?? "no key was shown";
@@ -93,7 +93,7 @@ describe("heddle up", () => {
     }
   });
 
-  it("ends in order at one Ctrl-C and exits with 0", async () => {
+  it("exits in order with 0 at one Ctrl-C", async () => {
     const { driven } = await up({ verbose: true });
     await driven.printed(/Ctrl-C stops everything/);
     const pids = await childPids(driven.child.pid ?? 0);
@@ -106,7 +106,7 @@ describe("heddle up", () => {
     await allGone(pids, 0);
   });
 
-  it("exits with 130 when it is interrupted before the cluster answers", async () => {
+  it("exits with 130 if it is interrupted before the cluster answers", async () => {
     const { driven } = await up({});
     await driven.printed(/pulling/);
     driven.child.kill("SIGINT");
@@ -125,7 +125,7 @@ describe("heddle up", () => {
     for (const pid of grandchildren) process.kill(pid, "SIGKILL");
   });
 
-  it("takes a lock over from one that was killed", async () => {
+  it("takes over the lock of a killed process", async () => {
     const first = await up({});
     await first.driven.printed(/Ctrl-C stops everything/);
     first.driven.child.kill("SIGKILL");
@@ -134,7 +134,7 @@ describe("heddle up", () => {
     expect(await second.driven.end()).toBe(0);
   });
 
-  it("refuses a directory in use with one line that names who has it", async () => {
+  it("refuses a directory in use, and names the process that holds it", async () => {
     const first = await up({});
     await first.driven.printed(/Ctrl-C stops everything/);
     const second = await up({ data: first.data });
@@ -167,7 +167,7 @@ describe("heddle up", () => {
     expect(driven.stdout).toContain("scripted model of the tiny profile");
   });
 
-  it("takes a model file that could not be loaded out again", async () => {
+  it("removes a model file that could not be loaded", async () => {
     const modelFile = join(scratch, "FamilyA-1-2B.gguf");
     writeFileSync(modelFile, "GGUF");
     const flags = { once: true, model: modelFile, profile: undefined, logLevel: "info" };
@@ -176,7 +176,7 @@ describe("heddle up", () => {
     expect(driven.stderr).toContain("removed path=/api/v1/models/FamilyA-1-2B");
   });
 
-  it("keeps a model file that could not be loaded where the cluster runs on, for it may be mended", async () => {
+  it("keeps a model file that could not be loaded if the cluster keeps running", async () => {
     const modelFile = join(scratch, "FamilyA-1-2B.gguf");
     writeFileSync(modelFile, "GGUF");
     const flags = { model: modelFile, profile: undefined, logLevel: "info" };
@@ -196,13 +196,13 @@ describe("heddle up", () => {
     );
   });
 
-  it("ends with the reason where the model fails again and again, each time for a moment", async () => {
+  it("exits with the reason if the model fails repeatedly", async () => {
     const { driven } = await up({ once: true, profile: "gpu" }, { SCRIPT: "flap" });
     expect(await driven.end()).toBe(7);
     expect(driven.stderr).toContain("could not be loaded: no source could be reached.\n");
   });
 
-  it("says why there is no model and runs on, where it is not to end after the question", async () => {
+  it("reports why there is no model and keeps running without --once", async () => {
     const { driven } = await up({ profile: "gpu" }, { SCRIPT: "fail" });
     await driven.printed(/Ctrl-C stops everything/);
     expect(driven.stderr).toContain(
@@ -217,7 +217,7 @@ describe("heddle up", () => {
     expect(await driven.end()).toBe(0);
   });
 
-  it("ends in order and leaves no lock once nobody reads its output", async () => {
+  it("exits in order and leaves no lock when its output is closed", async () => {
     const { driven, data } = await up({});
     await driven.printed(/pulling/);
     driven.child.stdout?.destroy();
@@ -227,19 +227,19 @@ describe("heddle up", () => {
     expect(driven.stderr).not.toContain("EPIPE");
   });
 
-  it("does not fall back where a profile was chosen", async () => {
+  it("does not fall back if a profile was chosen", async () => {
     const { driven } = await up({ once: true, profile: "gpu" }, { SCRIPT: "fail" });
     expect(await driven.end()).toBe(7);
     expect(driven.stderr).toContain("could not be loaded: no source could be reached");
   });
 
-  it("reports a master that never starts, with what it last said", async () => {
+  it("reports a master that never starts, with its last output", async () => {
     const { driven } = await up({}, { SCRIPT: "crash" });
     expect(await driven.end()).toBe(7);
     expect(driven.stderr).toMatch(/master-1 does not .*Error: the disk is on fire.*5 crashes/);
   });
 
-  it("goes on without a master that never starts, and names the remedy", async () => {
+  it("continues without a master that never starts, and names the remedy", async () => {
     const { driven, data, port } = await up(
       { masters: "3", port: String(await freePorts([0, 1, 2])) },
       { SCRIPT: "crash-first" },
@@ -255,7 +255,7 @@ describe("heddle up", () => {
     expect(await driven.end()).toBe(0);
   });
 
-  it("starts again what crashes, and goes on", async () => {
+  it("restarts a process that crashes", async () => {
     const { driven } = await up({ once: true }, { SCRIPT: "crash-once" });
     expect(await driven.end()).toBe(0);
     expect(driven.stderr).toMatch(/worker-1 +it exited with code 3; it last said: about to crash/);

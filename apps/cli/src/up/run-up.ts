@@ -22,13 +22,13 @@ import { START_COMMAND, startTable } from "./start-table.ts";
 import type { ProcessSpec } from "./supervised-process.ts";
 import { Supervisor } from "./supervisor.ts";
 
-/** Where `heddle up` writes: answers and the table to `data`, everything else to `messages`. */
+/** The outputs of `heddle up`: answers and the table go to `data`, the rest to `messages`. */
 export interface UpOutput {
   readonly data: Terminal;
   readonly messages: Terminal;
 }
 
-/** Who asks the cluster to end: aborts at the first Ctrl-C; `force` at the next. */
+/** Aborts at the first Ctrl-C; `force` is called at the next. */
 export interface UpSignals {
   readonly stop: AbortSignal;
   readonly onForce: (kill: () => void) => void;
@@ -43,8 +43,8 @@ const SMALL_HINT =
 const DEMO_NOTICE = `The demo model is tiny (135 million parameters), so that it runs anywhere: it is often wrong. For better answers stop this, and start with a model of 0.5 billion, Apache-2.0, a download of 676 MB: ${START_COMMAND} --profile small`;
 
 /**
- * Starts a cluster on this machine, asks it one question, shows how to use it, and keeps it running
- * until it is told to stop. Resolves with the exit code once every process is gone.
+ * Starts a cluster on this machine, asks it one question, prints how to use it, and runs it until
+ * the user stops it. Resolves with the exit code when every process is gone.
  */
 export async function runUp(
   options: UpOptions,
@@ -88,19 +88,19 @@ interface ClusterSetup {
   readonly tls: TlsFiles | undefined;
 }
 
-/** The processes of one `heddle up`, from their start to their end. */
+/** The processes of one `heddle up`, from start to end. */
 class LocalCluster {
   readonly #setup: ClusterSetup;
   readonly #output: UpOutput;
   readonly #client: Heddle;
   readonly #log: ProcessLog;
-  /** Aborts when the user asks for the end or when no cluster is left to run. */
+  /** Aborts when the user stops the cluster or no process is left to run. */
   readonly #stop: AbortSignal;
   readonly #lost = new AbortController();
   #supervisor: Supervisor | undefined;
-  /** True until the model answers: whatever keeps it from that is told once, by this class. */
+  /** True until the model answers: this class reports once what prevents it. */
   #isStarting = true;
-  /** For the start table, where something else answers than was asked for. */
+  /** For the start table, if another model than requested answers. */
   #notice: string | undefined;
 
   constructor(setup: ClusterSetup, output: UpOutput, signals: UpSignals) {
@@ -108,7 +108,7 @@ class LocalCluster {
     this.#output = output;
     const [endpoint = "", ...others] = setup.ports.map(({ http }) => `http://${LOOPBACK}:${http}`);
     const apiKey = setup.secrets.apiKey;
-    // A start has its own patience: it polls until the cluster answers.
+    // A start has its own timeout: it polls until the cluster answers.
     this.#client = clientOf({ endpoint, others, apiKey, endpointSource: "--endpoint" }, 0);
     this.#stop = AbortSignal.any([signals.stop, this.#lost.signal]);
     this.#log = new ProcessLog({
@@ -123,7 +123,7 @@ class LocalCluster {
     signals.onForce(() => this.#supervisor?.kill());
   }
 
-  /** Those that are left go on, if there are any: inference needs just one of them. */
+  /** The other masters continue, if there are any: inference needs only one. */
   #onMasterLost(name: string, why: string): void {
     const left = this.#supervisor?.mastersLeft ?? [];
     if (left.length === 0) {
@@ -160,7 +160,7 @@ class LocalCluster {
     }
   }
 
-  /** A worker that had to be killed could not end its tasks. */
+  /** A killed worker could not end its tasks. */
   async #end(): Promise<void> {
     await this.#supervisor?.stop();
     const { dataDir, workers } = this.#setup.options;
@@ -170,7 +170,7 @@ class LocalCluster {
       this.#say(`tasks of ${name}, which was killed, still run; their lease ends them`);
   }
 
-  /** Everything ends right after, so what only a running cluster does is not shown. */
+  /** The cluster stops right after, so the table leaves out what needs a running one. */
   async #finishOnce(model: ListedModel | undefined): Promise<number> {
     if (!model) {
       const message = "--once needs a worker for its question; give --workers 1.";
@@ -180,7 +180,7 @@ class LocalCluster {
     return 0;
   }
 
-  /** Starts the processes and has the model answer; on the tiny profile where it must. */
+  /** Starts the processes and loads the model; falls back to the tiny profile if it must. */
   async #bringUp(): Promise<ListedModel | undefined> {
     const { options } = this.#setup;
     await this.#startProcesses(options.profile);
@@ -197,7 +197,7 @@ class LocalCluster {
     return await this.#fallBack(awaited.reason, wanted);
   }
 
-  /** A cluster that is to run on does so without the model: what it has else may be wanted. */
+  /** A cluster without --once runs without the model, since its other functions work. */
   #goOnWithout(reason: string, model: string | undefined): undefined {
     const message = `The model could not be loaded: ${reason}.`;
     if (this.#setup.options.once) throw new AppError("unavailable", message);
@@ -210,7 +210,7 @@ class LocalCluster {
     return undefined;
   }
 
-  /** What made the start fail is the error to report, so a failure here is only told. */
+  /** The start's own failure is the error to report, so a failure here is only logged. */
   async #takeBack(id: string): Promise<void> {
     try {
       await removeModelFile(this.#client, id);
@@ -233,7 +233,7 @@ class LocalCluster {
     });
   }
 
-  /** Masters that are new to the group wait for their token; under TLS other nodes start with it. */
+  /** New masters of a group wait for their join token; under TLS other nodes start with it. */
   #admitted(specs: readonly ProcessSpec[]): ProcessSpec[] {
     const { data, tls } = this.#setup;
     const admission = new NodeEnrollment(this.#client, data, this.#stop);
@@ -274,7 +274,7 @@ class LocalCluster {
     );
   }
 
-  /** The self-check: one question, its answer streamed to the terminal. */
+  /** The self-check: one question; its answer is streamed to the terminal. */
   async #ask(model: ListedModel): Promise<ListedModel> {
     const { data, messages } = this.#output;
     messages.write(`${messages.paint("dim", `asking ${model.id}:`)} ${FIRST_QUESTION}\n`);

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { untilStarted } from "./start-deadline.ts";
 
-/** Each look at the count ends one span of patience: no clock decides. */
+/** Each read of the count ends one timeout, so no clock is involved. */
 function counts(...values: number[]) {
   let last = 0;
   return () => {
@@ -13,7 +13,7 @@ function counts(...values: number[]) {
 const never = new Promise<void>(() => undefined);
 const common = { total: 5, patienceMs: 1, signal: new AbortController().signal };
 
-it("a start is waited for as long as further processes get ready", async () => {
+it("start: awaited as long as further processes become ready", async () => {
   const readyCount = counts(0, 1, 2, 3, 3);
   const wait = untilStarted({ ...common, started: never, readyCount });
   await expect(wait).rejects.toMatchObject({
@@ -22,7 +22,7 @@ it("a start is waited for as long as further processes get ready", async () => {
   });
 });
 
-it("a start that ends, fails or is stopped ends the wait", async () => {
+it("start: the wait ends when it completes, fails or is stopped", async () => {
   let count = 0;
   const rising = { ...common, readyCount: () => ++count };
   await untilStarted({ ...rising, started: Promise.resolve() });

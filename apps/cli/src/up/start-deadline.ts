@@ -1,23 +1,23 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 
-/** What a start is watched by. */
+/** The inputs of the watch over a start. */
 export interface WatchedStart {
   readonly started: Promise<void>;
-  /** Rises with each process that is ready. */
+  /** Rises with each process that becomes ready. */
   readonly readyCount: () => number;
-  /** How many there are to be. */
+  /** The number of processes. */
   readonly total: number;
-  /** The longest that none gets ready. */
+  /** The longest time without another ready process. */
   readonly patienceMs: number;
-  /** Ends the wait. */
+  /** Cancels the wait. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Resolves when all is started; rejects with `deadline_exceeded` when for so long no further process
- * has got ready. Masters join a group one after the other, so many of them take longer than one, and a
- * slow machine longer than a quick one: as long as it goes on, it is waited for.
+ * Resolves when all processes are ready. Rejects with `deadline_exceeded` after a time without
+ * another ready process: masters join one after the other and machines differ in speed, so the
+ * whole start has no fixed limit.
  */
 export async function untilStarted(start: WatchedStart): Promise<void> {
   const { started, patienceMs, signal } = start;
@@ -38,7 +38,7 @@ export async function untilStarted(start: WatchedStart): Promise<void> {
   }
 }
 
-/** True when the patience is over, false when the watch is. */
+/** True if the time is over, false if the watch was cancelled. */
 async function watch(
   { readyCount, patienceMs }: WatchedStart,
   over: AbortSignal,

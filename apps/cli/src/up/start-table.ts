@@ -10,29 +10,29 @@ import { LOOPBACK } from "./ports.ts";
 
 interface StartFacts {
   readonly options: UpOptions;
-  /** Those that run, with their HTTP ports; the commands to try name the first. */
+  /** The running masters with their HTTP ports; the example commands name the first. */
   readonly masters: readonly { readonly name: string; readonly http: number }[];
   readonly secrets: ClusterSecrets;
   readonly models: readonly ListedModel[];
-  /** The model that the commands to try name; absent where none is ready. */
+  /** The model in the example commands; absent if none is ready. */
   readonly model: string | undefined;
-  /** What was to answer and cannot, and what does in its place; absent where all is as asked. */
+  /** Which model cannot answer and what answers instead; absent if all is as requested. */
   readonly notice?: string | undefined;
-  /** True where the data directory is the one that the CLI finds by itself. */
+  /** True if the data directory is the CLI's default. */
   readonly dataIsDefault: boolean;
 }
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..", "..");
-/** False in an installed package, where `heddle` is a command and the OpenAI SDK is not there. */
+/** False in an installed package, where `heddle` is a command and the OpenAI SDK is absent. */
 const IS_CLONE = existsSync(join(ROOT, "tools", "setup.mjs"));
 
-/** What starts a cluster here, to be followed by flags. */
+/** The command that starts a cluster here, to be followed by flags. */
 export const START_COMMAND = IS_CLONE ? "npm start --" : "heddle up";
 
 const ONCE_IS_OVER =
   "Everything ends now, since --once was given. Start the cluster for good with the same command without --once.";
 
-/** What is shown once the cluster answers: addresses, models, the key, and commands to try. */
+/** The start table: addresses, models, the key, and example commands. */
 export function startTable(facts: StartFacts, out: Terminal): string {
   const { options, masters, secrets } = facts;
   const bold = (text: string) => out.paint("bold", text);
@@ -80,7 +80,7 @@ function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Models that the same thing answers for, or fails to, are named together. */
+/** Models with the same backing, or the same failure, share a row. */
 function modelTable({ models, notice }: StartFacts, out: Terminal): string {
   const groups = Map.groupBy(models, (model) => answerText(model, models, out).join("\n    "));
   const lines = [
@@ -91,7 +91,7 @@ function modelTable({ models, notice }: StartFacts, out: Terminal): string {
   return [out.paint("bold", "Models, and what answers for them"), ...listed].join("\n");
 }
 
-/** What answers for the model; where nothing does, why, and which others answer. */
+/** What answers for the model; if nothing does, why, and which models do answer. */
 function answerText(model: ListedModel, models: readonly ListedModel[], out: Terminal): string[] {
   const { backing, standIn, replicas } = model;
   if (hasFailed(model)) {
@@ -115,7 +115,7 @@ function tryTable(facts: StartFacts, model: string, out: Terminal): string {
   return `${out.paint("bold", "Try it, in another terminal")}\n${lines.join("\n\n")}`;
 }
 
-/** Commands that work when pasted into any POSIX shell on this machine, in any directory. */
+/** Commands that work when pasted into any POSIX shell on this machine. */
 function tryCommands(
   facts: Pick<StartFacts, "options" | "masters" | "secrets" | "dataIsDefault">,
   model: string,
@@ -123,7 +123,7 @@ function tryCommands(
   const base = `http://${LOOPBACK}:${facts.masters[0]?.http}/api/v1`;
   const key = `$(cat ${quote(facts.secrets.bootstrapKeyFile)})`;
   const messages = [{ role: "user", content: FIRST_QUESTION }];
-  // A small model that is left to draw freely may go on at random until its context is full.
+  // A small model that samples freely may continue until its context is full.
   const body = JSON.stringify({ model, messages, temperature: 0, max_tokens: 64 });
   const curl = `curl ${base}/chat/completions -H "Authorization: Bearer ${key}" -H "Content-Type: application/json" -d ${quote(body)}`;
   const data = facts.dataIsDefault ? "" : `HEDDLE_DATA=${quote(facts.options.dataDir)} `;
@@ -142,7 +142,7 @@ function tryCommands(
   };
 }
 
-/** The text as one word of a POSIX shell. */
+/** Quotes the text as one word of a POSIX shell. */
 function quote(text: string): string {
   return /^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

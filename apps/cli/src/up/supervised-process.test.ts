@@ -48,11 +48,11 @@ function supervise(script: string, recorder = new Recorder()): SupervisedProcess
   return supervised;
 }
 
-describe("a group of masters under a supervisor", () => {
+describe("supervisor of a group of masters", () => {
   const command = [process.execPath, "-e", "process.exit(3)"] as const;
   const broken = (name: string) => ({ ...spec(name, "", "master"), command });
 
-  it("starts without those that it can do without, and knows which are left", async () => {
+  it("starts without a minority of them, and knows which masters are left", async () => {
     const specs = [broken("m1"), spec("m2", "", "master"), spec("m3", "", "master"), spec("w", "")];
     const supervisor = new Supervisor(specs, new Recorder(), LIMITS);
     cleanUps.push(() => supervisor.kill());
@@ -70,8 +70,8 @@ describe("a group of masters under a supervisor", () => {
   });
 });
 
-describe("a supervised process", () => {
-  it("is ready when it says so, and ends at SIGTERM", async () => {
+describe("supervised process", () => {
+  it("is ready when it logs so, and exits at SIGTERM", async () => {
     const recorder = new Recorder();
     const supervised = supervise("", recorder);
     await supervised.ready;
@@ -81,7 +81,7 @@ describe("a supervised process", () => {
     expect(recorder.lines).toEqual(["w: ready", "w: told to stop"]);
   });
 
-  it("starts again after a crash, and says why it crashed", async () => {
+  it("restarts after a crash, and reports its cause", async () => {
     const recorder = new Recorder();
     const supervised = supervise("crash-once", recorder);
     await supervised.ready;
@@ -91,7 +91,7 @@ describe("a supervised process", () => {
     );
   });
 
-  it("stays down after too many crashes, which is told once", async () => {
+  it("stays down after too many crashes, which is reported once", async () => {
     const recorder = new Recorder();
     const broken: ProcessSpec = { ...spec("w", ""), command: [process.execPath, "/no/such/file"] };
     const supervised = new SupervisedProcess(broken, recorder, LIMITS);
@@ -103,14 +103,14 @@ describe("a supervised process", () => {
     expect(recorder.lines.filter((line) => line.includes("restarts"))).toHaveLength(2);
   });
 
-  it("tells of a program that does not exist", async () => {
+  it("a program that does not exist is reported", async () => {
     const broken: ProcessSpec = { ...spec("w", ""), command: ["/no/such/program"] };
     const supervised = new SupervisedProcess(broken, new Recorder(), LIMITS);
     supervised.start();
     await expect(supervised.ready).rejects.toThrow(/could not be started.*ENOENT/);
   });
 
-  it("is killed when it does not end within the grace", async () => {
+  it("is killed if it does not exit within the grace", async () => {
     const supervised = supervise("stubborn");
     await supervised.ready;
     const pid = supervised.pid ?? 0;
@@ -118,7 +118,7 @@ describe("a supervised process", () => {
     expect(isProcessAlive(pid)).toBe(false);
   });
 
-  it("takes the processes that it started with it", async () => {
+  it("is killed with its child processes", async () => {
     const recorder = new Recorder();
     const supervised = supervise("grandchild", recorder);
     await supervised.ready;
@@ -128,7 +128,7 @@ describe("a supervised process", () => {
     await allGone([grandchild], 5_000);
   });
 
-  it("is not started again when it has left the cluster, and nobody waits for it", async () => {
+  it("is not restarted when it has left the cluster, and is no longer awaited", async () => {
     const recorder = new Recorder();
     const leaves = 'console.log(JSON.stringify({level:50,msg:"it was removed"})); process.exit(8)';
     const command = [process.execPath, "-e", leaves] as const;
@@ -142,7 +142,7 @@ describe("a supervised process", () => {
     expect(recorder.lines.join()).not.toMatch(/restarts|gave up/);
   });
 
-  it("is not started again once it was told to stop between two crashes", async () => {
+  it("is not restarted if it was stopped between two crashes", async () => {
     const recorder = new Recorder();
     const slow = { ...LIMITS, baseMs: 60_000, maxMs: 60_000 };
     const broken: ProcessSpec = { ...spec("w", ""), command: [process.execPath, "-e", "throw 1"] };
@@ -156,7 +156,7 @@ describe("a supervised process", () => {
   });
 });
 
-describe("a supervisor", () => {
+describe("supervisor", () => {
   it("ends masters first, then workers, then parameter servers", async () => {
     const recorder = new Recorder();
     const specs = [

@@ -7,34 +7,34 @@ import { describeLogLine, type LogLine, parseLogLine } from "./log-line.ts";
 
 export type ProcessKind = "master" | "worker" | "parameter-server";
 
-/** One process of the cluster: what to run, and under which name it speaks. */
+/** One process of the cluster: its command and its name in the logs. */
 export interface ProcessSpec {
   readonly name: string;
   readonly kind: ProcessKind;
   /** The program and its arguments. */
   readonly command: readonly [string, ...string[]];
   readonly env: NodeJS.ProcessEnv;
-  /** What comes before its first start. */
+  /** Awaited before its first start. */
   readonly after?: (() => Promise<void>) | undefined;
 }
 
-/** What a process tells its supervisor. */
+/** Events of a process. */
 export interface ProcessEvents {
-  /** Every line of its output, as it came and as it was understood. */
+  /** A line of its output, raw and parsed. */
   line(spec: ProcessSpec, line: LogLine, raw: string): void;
-  /** It ended without being told to, and starts again after the delay. */
+  /** It exited unexpectedly, and restarts after the delay. */
   restarting(spec: ProcessSpec, why: string, delayMs: number): void;
-  /** It crashed so often that it stays down. */
+  /** It crashed too often and stays down. */
   gaveUp(spec: ProcessSpec, why: string): void;
-  /** It has no part in the cluster any more, and ended for good. */
+  /** It was removed from the cluster and exited for good. */
   left(spec: ProcessSpec, why: string): void;
 }
 
-/** How a process that keeps crashing is handled. */
+/** Limits on the restarts of a crashing process. */
 export interface RestartLimits {
   readonly baseMs: number;
   readonly maxMs: number;
-  /** This many crashes within the window, and it stays down. */
+  /** The process stays down after this many crashes within the window. */
   readonly maxCrashes: number;
   readonly windowMs: number;
 }
@@ -47,15 +47,15 @@ export const RESTART_LIMITS: RestartLimits = {
 };
 
 /**
- * A child process that is kept alive: it restarts after a crash, with growing delays and a bound.
+ * A child process that is restarted after a crash, with growing delays and a limit.
  *
- * The child leads a process group of its own, so a Ctrl-C in the terminal reaches only the
- * supervisor, which ends the children in order; and a forced end takes its grandchildren with it.
- * Its standard input is a pipe held open here: `exitWithParent` in the child sees it close.
+ * - It leads its own process group: Ctrl-C reaches only the supervisor, which stops the children in
+ * order, and a forced end includes its descendants.
+ * - Its standard input is a pipe held open here: `exitWithParent` in the child sees it close.
  */
 export class SupervisedProcess {
   readonly spec: ProcessSpec;
-  /** Resolves at the first "ready", or when it has left; rejects when it gives up before. */
+  /** Resolves at the first "ready", or when it has left; rejects if it crashed too often before. */
   readonly ready: Promise<void>;
   readonly #events: ProcessEvents;
   readonly #limits: RestartLimits;
@@ -76,7 +76,7 @@ export class SupervisedProcess {
     this.#limits = limits;
     this.#backoff = new Backoff(limits);
     this.ready = this.#ready.promise;
-    this.ready.catch(() => {}); // Told through `gaveUp` as well, so that nobody has to await it.
+    this.ready.catch(() => {}); // `gaveUp` reports it as well, so awaiting it is optional.
   }
 
   /** The process's id while it runs. */
@@ -84,7 +84,7 @@ export class SupervisedProcess {
     return this.#child?.pid;
   }
 
-  /** True once it has left, or has given up: it will not run again. */
+  /** True if it has left or crashed too often: it will not run again. */
   get isOver(): boolean {
     return this.#over;
   }
@@ -110,8 +110,8 @@ export class SupervisedProcess {
         resolve();
       };
       child.once("error", (error) => end(`it could not be started: ${error.message}`));
-      // What it started must not outlive it, nor hold its pipes open and so delay the "close"; that
-      // event and not "exit" is the end, because the last lines, which say why, come before it.
+      // Its child processes must not outlive it, nor hold its pipes open. "close" and not "exit" is
+      // the end, because the last lines, which say why, come before it.
       child.once("exit", () => this.#killGroup(child));
       child.once("close", (code, signal) =>
         end(signal ? `it was killed by ${signal}` : `it exited with code ${code}`, code),
@@ -119,7 +119,7 @@ export class SupervisedProcess {
     });
   }
 
-  /** Ends it: SIGTERM, and after the grace SIGKILL to its whole group. Resolves when it is gone. */
+  /** Sends SIGTERM, and after the grace SIGKILL to its group. Resolves when it is gone. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping = true;
     clearTimeout(this.#restartTimer);
@@ -131,7 +131,7 @@ export class SupervisedProcess {
     clearTimeout(timer);
   }
 
-  /** Ends it and everything it started at once, without grace. */
+  /** Kills it and its descendants at once. */
   kill(): void {
     this.#stopping = true;
     clearTimeout(this.#restartTimer);
@@ -184,7 +184,7 @@ export class SupervisedProcess {
   }
 }
 
-/** What may say why a process died: an error record, or a line of text that reads like one. */
+/** A line that may explain a crash: an error record, or text that reads like one. */
 function isComplaint(line: LogLine): boolean {
   return line.kind === "text"
     ? /^\S.*(error\b|fatal|fail|could not|cannot)/i.test(line.text) || /^\w*Error\b/.test(line.text)

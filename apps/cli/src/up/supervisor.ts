@@ -8,9 +8,8 @@ import {
 } from "./supervised-process.ts";
 
 /**
- * The order of the end, and what each kind is given for it. Masters go first: they take no more
- * calls, let those that run end for a while, and tell the others that this is a shutdown and not a
- * fault; workers are there to answer meanwhile.
+ * The order of the shutdown, with the grace of each kind. Masters are first: they accept no more
+ * calls, drain the running ones and announce a shutdown. Workers keep answering meanwhile.
  */
 const STOP_ORDER: readonly { readonly kind: ProcessKind; readonly graceMs: number }[] = [
   { kind: "master", graceMs: 6_000 },
@@ -18,11 +17,11 @@ const STOP_ORDER: readonly { readonly kind: ProcessKind; readonly graceMs: numbe
   { kind: "parameter-server", graceMs: 3_000 },
 ];
 
-/** All processes of one local cluster. They start together and end in order. */
+/** All processes of one local cluster. They start together and stop in order. */
 export class Supervisor {
   readonly #processes: readonly SupervisedProcess[];
   #isStopping = false;
-  /** Processes that have been ready; never goes back. */
+  /** Processes that have been ready; never decreases. */
   readyCount = 0;
 
   constructor(
@@ -34,15 +33,15 @@ export class Supervisor {
   }
 
   /**
-   * Resolves when all are ready but the masters that their group can do without and that have given
-   * up; rejects with the first other one that gives up.
+   * Resolves when all processes are ready; a minority of masters may fail. Rejects with the first
+   * other process that crashed too often.
    */
   async start(): Promise<void> {
     for (const supervised of this.#processes) {
       const { after } = supervised.spec;
       if (after) void after().then(() => this.#isStopping || supervised.start());
       else supervised.start();
-      // Of one that gives up its other waiters are told.
+      // The other waiters handle its failure.
       supervised.ready.then(
         () => this.readyCount++,
         () => undefined,
@@ -58,7 +57,7 @@ export class Supervisor {
     return this.#processes.length;
   }
 
-  /** The masters that run, or will again. */
+  /** The masters that run or will restart. */
   get mastersLeft(): string[] {
     const left = this.#processes.filter(({ spec, isOver }) => spec.kind === "master" && !isOver);
     return left.map(({ spec }) => spec.name);
@@ -73,12 +72,12 @@ export class Supervisor {
     }
   }
 
-  /** Ends everything at once. */
+  /** Kills all processes at once. */
   kill(): void {
     for (const supervised of this.#processes) supervised.kill();
   }
 
-  /** Process ids by name, of those that run now. */
+  /** Ids of the running processes by name. */
   pids(): ReadonlyMap<string, number> {
     return new Map(
       this.#processes.flatMap(({ spec, pid }) => (pid === undefined ? [] : [[spec.name, pid]])),
@@ -86,7 +85,7 @@ export class Supervisor {
   }
 }
 
-/** Resolves when each is settled; rejects as soon as so many have failed that no majority is left. */
+/** Resolves when each is settled; rejects as soon as no majority is possible. */
 async function majorityOf(all: readonly Promise<void>[]): Promise<void> {
   let failed = 0;
   const settled = all.map((ready) =>

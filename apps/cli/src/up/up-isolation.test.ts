@@ -19,17 +19,17 @@ import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
-// What a job reaches of a whole cluster of `heddle up`, and of processes that the same user has started by
-// hand: no file and no process, at each level of isolation that this machine has.
+// What a job can reach of a cluster of `heddle up`, and of processes that the same user has started
+// by hand: no file and no process, at each isolation level of this machine.
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const MAIN = programOf("cli");
 const isRoot = process.getuid?.() === 0;
-/** Without an entry in the password database, as in containers. */
+/** A user without an entry in the password database, as in containers. */
 const plainUser = 1_913_000_001;
 
-/** For each file of the list, and each process: what a task can read, write or signal of it. */
+/** For each file of the list, and each process: whether a task can read, write or signal it. */
 const INTRUDER = `
 const fs = require("node:fs");
 const [files, pids] = [process.env.FILES.split("\\n"), process.env.PIDS.split(",")];
@@ -80,7 +80,7 @@ describe.each([
   const scratch = mkdtempSync(join(tmpdir(), "heddle-up-isolation-"));
   const data = join(scratch, "data");
   const elsewhere = join(scratch, "elsewhere");
-  /** Of the processes that are started by hand, each at a path that a flag gives. */
+  /** Paths of the processes that are started by hand, each given by a flag. */
   const given = {
     token: join(elsewhere, "token-of-nodes"),
     strangerToken: join(elsewhere, "stranger-token"),
@@ -99,7 +99,7 @@ describe.each([
   };
 
   beforeAll(async () => {
-    // Only the data directory itself keeps others out.
+    // Only the data directory itself keeps other users out.
     chmodSync(scratch, 0o755);
     if (user !== undefined) chownSync(scratch, user, user);
     if (!mayRun(user)) return;
@@ -203,7 +203,7 @@ describe.each([
   );
 });
 
-/** Whether the user can read this checkout; one below another user's home it cannot. */
+/** Whether the user can read this checkout, which may be in another user's home. */
 function mayRun(user: number | undefined): boolean {
   if (user === undefined) return true;
   const read = [process.execPath, "-e", "require('fs').accessSync(process.argv[1])", MAIN];
@@ -211,7 +211,7 @@ function mayRun(user: number | undefined): boolean {
   return spawnSync(program, args, { uid: user, gid: user, cwd: "/" }).status === 0;
 }
 
-/** Every file of the cluster but those of jobs and weights. */
+/** Every file of the cluster except those of jobs and weights. */
 function filesBelow(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
@@ -221,7 +221,7 @@ function filesBelow(folder: string): string[] {
   });
 }
 
-/** The process and all that descend from it. */
+/** The process and all its descendants. */
 function processesOf(root: number): number[] {
   const parents = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))

@@ -9,14 +9,14 @@ import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
-// `heddle up --masters 3` with the real programs: what a user loses when masters die under it. The
-// tests run in order on one cluster; each begins with what the one before it left.
+// `heddle up --masters 3` with the real programs: what a user loses when masters die. The tests run
+// in order on one cluster.
 
 const CLI = programOf("cli");
 const MODEL = "FamilyB-1-8B";
 const MASTERS = ["master-1", "master-2", "master-3"] as const;
 type Master = (typeof MASTERS)[number];
-/** Banned, so that an answer of the tiny model runs to its bound. */
+/** Banned tokens, so that an answer of the tiny model runs to its bound. */
 const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
 
 const data = mkdtempSync(join(tmpdir(), "heddle-up-masters-"));
@@ -62,7 +62,7 @@ const chat = (master: Master, more: object) =>
 
 async function createKey(master: Master, name: string): Promise<void> {
   const once = { "idempotency-key": `key-${created.size}` };
-  // Where the leader dies with the change on its way, nobody can tell; sent again, it is made once.
+  // If the leader dies during the change, its outcome is unknown; repeated, it is made once.
   await eventually(async () => {
     const reply = await request(master, "POST", "/keys", { name }, once);
     const text = await reply.text();
@@ -87,7 +87,7 @@ async function leader(): Promise<Master> {
   return found as unknown as Master;
 }
 
-/** The ids of the processes that a master has had, the latest last. */
+/** The process ids that a master has had, the latest last. */
 function pidsOf(master: Master): number[] {
   const lines = readFileSync(join(data, "logs", `${master}.log`), "utf8").split("\n");
   const ready = lines.filter((line) => line.includes('"msg":"ready"'));
@@ -103,7 +103,7 @@ async function eventually(condition: () => Promise<boolean>): Promise<void> {
 }
 
 describe("heddle up --masters 3", { timeout: 180_000 }, () => {
-  it("leaves the CLI a key for every master", async () => {
+  it("gives the CLI a key for every master", async () => {
     for (const at of MASTERS.keys()) {
       const flags = ["cluster", "status", "--endpoint", `http://127.0.0.1:${port + at}`];
       const asked = new DrivenProcess([process.execPath, CLI, ...flags], { HEDDLE_DATA: data });
@@ -121,7 +121,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
     ]);
   });
 
-  it("loses no accepted change when any one master is killed, and starts it again", async () => {
+  it("loses no accepted change when any one master is killed, and restarts it", async () => {
     await createKey("master-1", "before all");
     for (const [at, victim] of MASTERS.entries()) {
       const others = MASTERS.filter((name) => name !== victim);
@@ -154,7 +154,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
         expect(reply.status).toBe(200);
         expect(await reply.json()).toMatchObject({ usage: { completion_tokens: 8 } });
       }
-      // Either it waits still, or it was refused already.
+      // It is still waiting, or was refused already.
       expect([undefined, 503]).toContain(refusal);
     } finally {
       for (const pid of stopped) process.kill(pid ?? 0, "SIGCONT");
@@ -163,7 +163,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
     await leader();
   });
 
-  it("goes on with a stream through one master when another, the leader, is killed", async () => {
+  it("continues a stream through one master when the leader is killed", async () => {
     const first = await leader();
     const serving = MASTERS.find((name) => name !== first) as Master;
     const reply = await chat(serving, { n: 4, max_tokens: 4_000, stream: true });
@@ -184,7 +184,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
       const next = await leaderSeenBy(serving);
       return next !== null && next !== first;
     });
-    // Longer than what was sent meanwhile can have been kept for this reader.
+    // Longer than the buffers of this reader can hold.
     await read(300);
     await reader.cancel();
     expect(text).not.toContain("event: error");

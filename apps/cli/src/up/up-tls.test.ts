@@ -21,7 +21,7 @@ afterEach(async () => {
 });
 afterAll(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
 
-/** Resolves when the self-check's answer is there: a worker has joined by its certificate. */
+/** Resolves when the self-check has its answer: a worker has joined by its certificate. */
 async function up(data: string): Promise<void> {
   const port = await freePorts([0, 1, 2, 1_000, 1_001, 1_002]);
   const place = ["--data", data, "--models-cache", join(scratch, "cache"), "--port", String(port)];
@@ -54,7 +54,7 @@ async function untilAllVote(data: string): Promise<void> {
 }
 
 describe("heddle up --tls", { timeout: 300_000 }, () => {
-  it("serves by certificates, and a backup of it becomes a cluster of the same authority", async () => {
+  it("serves by certificates; its backup restores to a cluster of that authority", async () => {
     const [old, restored] = [join(scratch, "old"), join(scratch, "restored")];
     const backup = join(scratch, "state.backup");
     await up(old);

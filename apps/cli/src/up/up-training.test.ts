@@ -18,10 +18,10 @@ const MAIN = programOf("cli");
 const PLUGINS = ["grid-world", "evolution-strategies"].map((name) =>
   fileURLToPath(new URL(`../../../../examples/plugins/${name}.mjs`, import.meta.url)),
 );
-/** How long a small job may take on a machine that does other things too. */
+/** The time limit of a small job on a busy machine. */
 const WAIT_MS = 200_000;
 const scratch = mkdtempSync(join(tmpdir(), "heddle-up-training-"));
-// Tasks have users of their own, and read the training data from here.
+// Tasks have their own users, and read the training data from here.
 chmodSync(scratch, 0o755);
 const resources = { cpu_cores: 0.2, memory_gb: 0.5 };
 let cluster: DrivenProcess;
@@ -61,7 +61,7 @@ async function call(method: string, path: string, body?: object): Promise<Respon
   });
 }
 
-/** Submits a job and waits for its success; one that fails says why. */
+/** Submits a job and waits for its success; a failed job's reason is in the error. */
 async function succeeds(body: object): Promise<string> {
   const reply = await call("POST", "/jobs", { resources, ...body });
   expect(reply.status, await reply.clone().text()).toBe(202);
@@ -110,7 +110,7 @@ test("an algorithm of a plugin runs as a job, with its defaults", async () => {
   expect(await lineageOf(id)).toMatchObject({ algorithm: "evolution-strategies" });
 });
 
-test("a plugin's file that is missing is told before anything is started", async () => {
+test("a plugin's missing file is reported before anything is started", async () => {
   const missing = join(scratch, "none.mjs");
   command = new DrivenProcess([process.execPath, MAIN, "up", "--plugins", missing]);
   expect(await command.end()).toBe(2);

@@ -19,10 +19,10 @@ const MAIN = programOf("cli");
 const scratch = mkdtempSync(join(tmpdir(), "heddle-whole-"));
 const started: DrivenProcess[] = [];
 const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
-/** What the file says of itself; not what a registration has by default. */
+/** The context length in the file's metadata, other than the default of a registration. */
 const TINY_CONTEXT = 8192;
 const SMALL_BYTES = catalogOf("small").deployments[0]?.spec.weights.sizeBytes ?? 0;
-/** The tiny model's tokens that end a text; banned, an answer runs to its bound. */
+/** The tiny model's end tokens; banned, an answer runs to its bound. */
 const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
 
 afterEach(async () => {
@@ -61,7 +61,7 @@ async function upWith(env: NodeJS.ProcessEnv, data: string, ...flags: string[]) 
   return { driven, request, models };
 }
 
-/** A hub that has the first bytes of a file, and then, once it is told to end, nothing. */
+/** A model hub that sends the first bytes of a file, and then nothing. */
 async function brokenHub(bytes: number) {
   const paths: string[] = [];
   const open = new Set<ServerResponse>();
@@ -84,11 +84,11 @@ async function brokenHub(bytes: number) {
   return { url: `http://127.0.0.1:${port}`, paths, breakOff: () => [...open][0]?.destroy(), end };
 }
 
-/** Three starts of five processes each, on a machine that may have little time for them. */
+/** Three starts of five processes each, on a machine that may be slow. */
 const PATIENCE_MS = 120_000;
 
-describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
-  it("--profile small: pulls from the hub with progress, and says why it cannot", async () => {
+describe("whole cluster", { timeout: PATIENCE_MS }, () => {
+  it("--profile small: pulls from the hub with progress, and reports why it cannot", async () => {
     const hub = await brokenHub(Math.ceil(SMALL_BYTES * 0.02));
     try {
       const { driven } = await upWith({ HF_ENDPOINT: hub.url }, "small", "--profile", "small");
@@ -104,7 +104,7 @@ describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
     }
   });
 
-  it("at one Ctrl-C tells a running stream that it shuts down, and ends with 0", async () => {
+  it("one Ctrl-C: a running stream is informed of the shutdown, and the exit code is 0", async () => {
     const { driven, request } = await up("stop", "--profile", "tiny");
     await driven.printed(/Ctrl-C stops everything/);
     const reply = await request("POST", "/chat/completions", {
@@ -132,7 +132,7 @@ describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
     expect(driven.stderr).not.toMatch(/error|warn|lost/i);
   });
 
-  it("on a file of one's own has the five ids too; later starts go by what they are told", async () => {
+  it("--model FILE: serves the five ids too; later starts use the stored choice", async () => {
     const file = join(scratch, "my own.gguf");
     await writeTinyModel(file, { contextTokens: TINY_CONTEXT, chatTemplate: null });
     const own = await up("file", "--model", file);

@@ -2,7 +2,7 @@ import type { ChatChunk } from "@heddle/contracts/api/chat";
 import { readJsonEvents } from "../json-events.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
 
-/** What `chat.stream` takes: OpenAI's body, which may have further members. */
+/** The body of `chat.stream`: OpenAI's, which may have further members. */
 export interface ChatRequest {
   readonly model: string;
   readonly messages: readonly {
@@ -14,10 +14,10 @@ export interface ChatRequest {
   readonly [member: string]: unknown;
 }
 
-/** Loading a model's weights may come before its first token. */
+/** The model's weights may have to load before the first token. */
 const TOKEN_TIMEOUT_MS = 300_000;
 
-/** Chat with a model, as any OpenAI SDK does it: `heddle.chat`. */
+/** Chat with a model, OpenAI-compatible: `heddle.chat`. */
 export class Chat {
   readonly #transport: HttpTransport;
 
@@ -25,7 +25,9 @@ export class Chat {
     this.#transport = transport;
   }
 
-  /** The pieces of one answer; its token counts are in the last. A refused request is not repeated. */
+  /**
+   * The chunks of one completion; the last has the token counts. A refused request is not retried.
+   */
   async *stream(
     request: ChatRequest,
     { signal }: CallOptions = {},

@@ -11,9 +11,9 @@ import type { OpenApiDocument } from "@heddle/contracts/openapi";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
 
-/** Which state a backup holds. */
+/** The state that a backup holds. */
 export interface BackupOptions extends CallOptions {
-  /** `stale` is the state of the master that is asked, as far as it has come. */
+  /** `stale` is the applied state of the master that answers. */
   readonly consistency?: "strong" | "stale" | undefined;
 }
 
@@ -25,50 +25,50 @@ export class Cluster {
     this.#transport = transport;
   }
 
-  /** Its masters, nodes and models, and who leads. */
+  /** Its masters, nodes and models, and the leader. */
   status({ signal }: CallOptions = {}): Promise<ClusterStatusReply> {
     return this.#transport.json({ method: "GET", path: "/cluster/status", signal });
   }
 
-  /** Its figures: nodes, GPUs, calls, tokens, queues, jobs, Raft. */
+  /** Its metrics: nodes, GPUs, calls, tokens, queues, jobs, Raft. */
   metrics({ signal }: CallOptions = {}): Promise<ClusterMetricsReply> {
     return this.#transport.json({ method: "GET", path: "/cluster/metrics", signal });
   }
 
-  /** What each node offers and what is in use, and the sums. */
+  /** What each node offers and what is in use, with totals. */
   resources({ signal }: CallOptions = {}): Promise<ClusterResourcesReply> {
     return this.#transport.json({ method: "GET", path: "/cluster/resources", signal });
   }
 
-  /** Whether the master that answers is well. A failed call is not repeated. */
+  /** The health of the master that answers. A failed call is not retried. */
   health({ signal }: CallOptions = {}): Promise<MasterHealth> {
     const request = { method: "GET", path: "/health", signal } as const;
     return this.#transport.json({ ...request, isUnversioned: true, maxRetries: 0 });
   }
 
-  /** Asks the leader to hand over to a master, or to any other where none is named. */
+  /** Transfers leadership to a master, or to any other if none is named. */
   transfer(to?: string, { signal }: CallOptions = {}): Promise<ClusterStatusReply> {
     const body = to === undefined ? {} : { to };
     return this.#transport.json({ method: "POST", path: "/cluster/transfer", body, signal });
   }
 
-  /** Has the master that answers take a snapshot and drop its log before it. */
+  /** The master that answers takes a snapshot and truncates its log. */
   snapshot({ signal }: CallOptions = {}): Promise<ClusterStatusReply> {
     return this.#transport.json({ method: "POST", path: "/cluster/snapshot", body: {}, signal });
   }
 
-  /** Takes a master out of the group; its process then ends by itself. */
+  /** Removes a master from the group; its process then exits. */
   removeMaster(name: string, { signal }: CallOptions = {}): Promise<ClusterStatusReply> {
     const path = `/cluster/masters/${pathPart(name)}`;
     return this.#transport.json({ method: "DELETE", path, signal });
   }
 
-  /** Makes a token with which one node, by its role and name, may join, once. */
+  /** Creates a token with which one node, of a role and name, may join once. */
   createJoinToken(body: JoinTokenSpec, { signal }: CallOptions = {}): Promise<IssuedJoinToken> {
     return this.#transport.json({ method: "POST", path: "/cluster/join-tokens", body, signal });
   }
 
-  /** The whole replicated state, secrets included, as one file that the response's headers name. */
+  /** The whole replicated state, secrets included, as a file that the response headers name. */
   backup({ consistency, signal }: BackupOptions = {}): Promise<Response> {
     const query = { consistency };
     return this.#transport.open({ method: "GET", path: "/cluster/backup", query, signal });
@@ -79,7 +79,7 @@ export class Cluster {
     return this.#transport.json({ method: "GET", path: "/openapi.json", signal });
   }
 
-  /** Every route of the cluster, and the permission that each needs. */
+  /** Every route of the cluster with its required permission. */
   async endpoints({ signal }: CallOptions = {}): Promise<readonly Route[]> {
     const request = { method: "GET", path: "/endpoints", signal } as const;
     return (await this.#transport.json<{ data: readonly Route[] }>(request)).data;

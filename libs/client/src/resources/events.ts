@@ -2,13 +2,13 @@ import type { ClusterEvent, EventPage } from "@heddle/contracts/api/events";
 import { resumingStream } from "../resuming.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
 
-/** Which events are wanted. */
+/** Which events to return. */
 export interface EventOptions extends CallOptions {
-  /** The `id` of the last event that is known; `0.0` is before the oldest that is kept. */
+  /** The `id` of the last known event; `0.0` is before the oldest kept one. */
   readonly after?: string | undefined;
 }
 
-/** What happens in the cluster: `heddle.events`. */
+/** The cluster's events: `heddle.events`. */
 export class Events {
   readonly #transport: HttpTransport;
 
@@ -16,7 +16,7 @@ export class Events {
     this.#transport = transport;
   }
 
-  /** The events that are kept after a position. */
+  /** The kept events after a position. */
   list(options: EventOptions & { readonly limit?: number | undefined } = {}): Promise<EventPage> {
     const { after, limit, signal } = options;
     return this.#transport.json({
@@ -27,7 +27,7 @@ export class Events {
     });
   }
 
-  /** Each event once and in order, over whatever masters, from now on or after a position. */
+  /** Each event once and in order, across masters, from now on or after a position. */
   async *stream({ after, signal }: EventOptions = {}): AsyncGenerator<ClusterEvent, void> {
     const request = { path: "/events", after, signal, confirm: () => Promise.resolve() };
     for await (const item of resumingStream(this.#transport, request)) {

@@ -12,7 +12,9 @@ afterEach(() => {
   for (const close of servers.splice(0)) close();
 });
 
-/** A server whose n-th request gets the n-th answer; the last one stands for all that follow. */
+/**
+ * A server that gives the n-th answer to the n-th request, and the last one to all later requests.
+ */
 async function serve(...answers: [Answer, ...Answer[]]) {
   const ranges: (string | undefined)[] = [];
   const server = createServer((request, response) => {
@@ -32,12 +34,12 @@ async function serve(...answers: [Answer, ...Answer[]]) {
 const BODY = "0123456789";
 const head = (from: number, etag = '"a"') => ({ etag, "content-length": String(10 - from) });
 
-/** The whole of it, or what the range asks for. */
+/** The whole content, or the requested range. */
 const whole: Answer = ({ headers }, response) => {
   const from = Number(/^bytes=(\d+)-$/.exec(headers.range ?? "")?.[1] ?? 0);
   response.writeHead(headers.range ? 206 : 200, head(from)).end(BODY.slice(from));
 };
-/** So many bytes, and then nothing. */
+/** This many bytes, then a broken connection. */
 const torn =
   (bytes: number, etag?: string): Answer =>
   (_request, response) => {
@@ -53,25 +55,25 @@ async function download(heddle: Heddle): Promise<string> {
   return text;
 }
 
-test("a download that breaks off goes on at the byte where it was", async () => {
+test("artifact download: resumes at the byte where it broke off", async () => {
   const { ranges, heddle } = await serve(torn(4), whole);
   expect(await download(heddle)).toBe(BODY);
   expect(ranges).toEqual([undefined, "bytes=4-"]);
 });
 
-test("what is sent again from its beginning is not told twice", async () => {
+test("artifact download: bytes that are sent again are not returned twice", async () => {
   const ignoresRange: Answer = (_request, response) =>
     void response.writeHead(200, head(0)).end(BODY);
   const { heddle } = await serve(torn(7), ignoresRange);
   expect(await download(heddle)).toBe(BODY);
 });
 
-test("a file that is another one by then is not mixed with the first", async () => {
+test("artifact download: a file that changed meanwhile is not mixed with the first", async () => {
   const { heddle } = await serve(torn(4), torn(9, '"b"'));
   await expect(download(heddle)).rejects.toMatchObject({ code: "conflict" });
 });
 
-test("a refusal is told as any other", async () => {
+test("artifact download: a refusal is an error as in other calls", async () => {
   const gone: Answer = (_request, response) =>
     void response.writeHead(404).end(JSON.stringify({ code: "not_found", detail: "no such" }));
   const { heddle } = await serve(gone);

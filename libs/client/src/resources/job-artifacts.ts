@@ -2,18 +2,18 @@ import { ConnectionError, HeddleError } from "../errors.ts";
 import { pause, retryWaitMs } from "../retry.ts";
 import { aborted, type CallOptions, type HttpTransport } from "../transport.ts";
 
-/** Which artifact, where several ranks left one of that name. */
+/** Which artifact, if several ranks have one of that name. */
 export interface DownloadOptions extends CallOptions {
-  /** The lowest that left one where absent. */
+  /** Absent: the lowest rank that has one. */
   readonly rank?: number | undefined;
 }
 
-/** Breaks in a row, without a byte between, after which a download fails. */
+/** Consecutive breaks without a byte between them after which a download fails. */
 const MAX_BREAKS = 4;
 
 /**
- * The bytes of an artifact, in order. A download that breaks off goes on where it was, over another
- * master where there is one; one of a file that is another by then fails.
+ * The bytes of an artifact, in order. An interrupted download resumes, on another master if there
+ * is one. It fails if the file has changed.
  */
 export async function* downloadArtifact(
   transport: HttpTransport,
@@ -30,7 +30,7 @@ export async function* downloadArtifact(
     if (etag !== undefined && told !== etag) throw changed(path);
     etag = told;
     try {
-      // What answers with the whole of it gives again what is here already.
+      // A response with the whole file repeats what was read already.
       for await (const chunk of rest(response, response.status === 206 ? 0 : at)) {
         at += chunk.byteLength;
         breaks = 0;
@@ -47,7 +47,7 @@ export async function* downloadArtifact(
   }
 }
 
-/** The body without so many bytes of its beginning. Throws where it breaks off. */
+/** The body without its first bytes. Throws if it ends early. */
 async function* rest({ body }: Response, skipped: number): AsyncGenerator<Uint8Array, void> {
   const reader = body?.getReader();
   if (!reader) return;

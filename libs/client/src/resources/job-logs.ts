@@ -3,27 +3,27 @@ import { pathPart } from "../path-part.ts";
 import { resumingStream } from "../resuming.ts";
 import type { CallOptions, HttpTransport, Query } from "../transport.ts";
 
-/** Which lines of a job's tasks are wanted. */
+/** Which log lines of a job to return. */
 export interface LogOptions extends CallOptions {
-  /** Go on until the job has ended. */
+  /** Continue until the job has ended. */
   readonly follow?: boolean | undefined;
-  /** Only so many of the last lines of each log. */
+  /** Only this many of the last lines of each log. */
   readonly tail?: number | undefined;
-  /** A time as of RFC 3339, or a span before now as `10m`. */
+  /** An RFC 3339 time, or a duration before now such as `10m`. */
   readonly since?: string | undefined;
   readonly until?: string | undefined;
-  /** One attempt, or `all`; absent: the latest and those that follow. */
+  /** One attempt, or `all`; absent: the latest and later ones. */
   readonly attempt?: number | "all" | undefined;
   /** One rank, or several. */
   readonly rank?: number | readonly number[] | undefined;
   readonly stream?: "stdout" | "stderr" | "both" | undefined;
-  /** The `cursor` of the last line that is known: the next one follows, to the byte. */
+  /** The `cursor` of the last known line; the next line follows. */
   readonly cursor?: string | undefined;
 }
 
 /**
- * The lines of a job's tasks, each once, over whatever masters. The cluster gives a cursor with the
- * last line of each batch: a batch that broke off is asked for again and was not told before.
+ * The log lines of a job, each once, across masters. The last line of each batch has a cursor, so
+ * an interrupted batch is requested again and was not returned before.
  */
 export async function* readLogs(
   transport: HttpTransport,

@@ -9,31 +9,31 @@ import type { CallOptions, HttpTransport } from "../transport.ts";
 /** A job entered a state. */
 export type JobStateUpdate = Omit<JobEvent, "type" | "object"> & { readonly type: "state" };
 
-/** A job told how far it is. It has no position: a stream that is resumed does not tell it again. */
+/** A progress report of a job. It has no position, so a resumed stream does not repeat it. */
 export interface JobProgressUpdate extends JobProgressEvent {
   readonly type: "progress";
-  /** The phase that the job was in. */
+  /** The phase of the job at that time. */
   readonly phase: JobPhase;
 }
 
 export type JobUpdate = JobStateUpdate | JobProgressUpdate;
 
-/** From where on, and until when, updates are wanted. */
+/** Which updates to return. */
 export interface StreamOptions extends CallOptions {
-  /** The `id` of the last update that is known; absent: from the job's submission on. */
+  /** The `id` of the last known update; absent: from the submission on. */
   readonly after?: string | undefined;
 }
 
 const TERMINAL: ReadonlySet<string> = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
-/** Streams that a master which knows of the job's end closed without a word: there is no more. */
+/** Empty streams, closed by a master that knows the job's end, after which there is no more. */
 const MAX_EMPTY_STREAMS = 2;
 
-/** Whether nothing comes after this phase. */
+/** Whether no update follows this phase. */
 export function isTerminalPhase(phase: JobPhase): boolean {
   return TERMINAL.has(phase);
 }
 
-/** Every update of a job once, in order, over whatever masters, up to its end. */
+/** Every update of a job once and in order, across masters, up to its end. */
 export async function* streamJob(
   transport: HttpTransport,
   id: string,
@@ -48,7 +48,7 @@ export async function* streamJob(
   for await (const item of resumingStream(transport, request)) {
     if (item === "broken") continue;
     if (item === "closed") {
-      // A master that stops closes its streams too: only the job's own end is the end.
+      // A master that shuts down closes its streams too, so only the job's own end is final.
       const isOver = await now().then(({ phase }) => isTerminalPhase(phase), notWhilePassing);
       if (isOver && ++emptyStreams > MAX_EMPTY_STREAMS) return;
     } else if (item.type === "progress") {
@@ -65,7 +65,7 @@ export async function* streamJob(
   }
 }
 
-/** Without a leader nobody knows whether the job is over; a later connection will tell. */
+/** Without a leader no master can confirm that the job is over; a later connection can. */
 function notWhilePassing(error: unknown): false {
   if (error instanceof HeddleError && error.retryable) return false;
   throw error;

@@ -15,9 +15,9 @@ import { type DownloadOptions, downloadArtifact } from "./job-artifacts.ts";
 import { type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
 
-/** Which jobs a list holds; all that are given must hold. */
+/** Filters of a list; a job must match all of them. */
 export interface JobFilters {
-  /** Jobs a page, 1 to 1,000. */
+  /** Jobs per page, 1 to 1,000. */
   readonly limit?: number | undefined;
   readonly state?: JobState | readonly JobState[] | undefined;
   readonly algorithm?: string | undefined;
@@ -30,9 +30,9 @@ export interface JobFilters {
   readonly name?: string | undefined;
 }
 
-/** How a job is read. */
+/** How to read a job. */
 export interface GetOptions extends CallOptions {
-  /** `stale` answers from the master that is asked, as far as it has come. */
+  /** `stale` answers from the applied state of the master that answers. */
   readonly consistency?: "strong" | "stale" | undefined;
 }
 
@@ -44,7 +44,7 @@ export class Jobs {
     this.#transport = transport;
   }
 
-  /** Submits a job. Sent again under the same key, it is the same job. */
+  /** Submits a job. Repeated with the same idempotency key, it is the same job. */
   create(spec: JobSpec, options: ChangeOptions = {}): Promise<SubmittedJob> {
     return this.#transport.change({ method: "POST", path: "/jobs", body: spec }, options);
   }
@@ -55,7 +55,9 @@ export class Jobs {
     return new Pages(this.#transport, "/jobs", { ...filters, state: states }, options);
   }
 
-  /** A job as the master that answers knows it; one that is not there yet is asked for strongly. */
+  /**
+   * The job as the master that answers knows it; an unknown one is read with strong consistency.
+   */
   async get(id: string, { signal, consistency }: GetOptions = {}): Promise<Job> {
     const request = { method: "GET", path: pathOf(id), signal } as const;
     try {
@@ -70,7 +72,7 @@ export class Jobs {
     return this.#transport.change({ method: "DELETE", path: pathOf(id) }, options);
   }
 
-  /** Has it checkpoint and give up its places until it is resumed. */
+  /** Checkpoints the job and releases its resources until it is resumed. */
   suspend(id: string, options: ChangeOptions = {}): Promise<Job> {
     return this.#transport.change({ method: "POST", path: `${pathOf(id)}/suspend` }, options);
   }
@@ -79,9 +81,9 @@ export class Jobs {
     return this.#transport.change({ method: "POST", path: `${pathOf(id)}/resume` }, options);
   }
 
-  /** What would become of a spec if it were submitted now; nothing is changed. */
+  /** The result of submitting the spec now, without submitting it. */
   explain(spec: JobSpec, options?: CallOptions): Promise<DryRun>;
-  /** Why the job with this id waits; null where it does not. */
+  /** Why the job waits; null if it does not. */
   explain(id: string, options?: CallOptions): Promise<JobExplanation | null>;
   async explain(
     job: JobSpec | string,
@@ -92,12 +94,12 @@ export class Jobs {
     return this.#transport.json({ ...request, query: { dry_run: true }, isRepeatable: true });
   }
 
-  /** The lines of its tasks. */
+  /** The log lines of its tasks. */
   logs(id: string, options: LogOptions = {}): AsyncGenerator<LogEntry, void> {
     return readLogs(this.#transport, id, options);
   }
 
-  /** What its tasks have left, of its latest attempt; by rank and name. */
+  /** The artifacts of its latest attempt, by rank and name. */
   async artifacts(id: string, { signal }: CallOptions = {}): Promise<readonly JobArtifact[]> {
     const request = { method: "GET", path: `${pathOf(id)}/artifacts`, signal } as const;
     const list = await this.#transport.json<{ data: readonly JobArtifact[] }>({
@@ -107,7 +109,7 @@ export class Jobs {
     return list.data;
   }
 
-  /** The bytes of one artifact; a download that breaks off goes on where it was. */
+  /** The bytes of one artifact; an interrupted download resumes. */
   artifact(
     id: string,
     name: string,
@@ -117,12 +119,12 @@ export class Jobs {
     return downloadArtifact(this.#transport, path, options);
   }
 
-  /** Its updates up to its end, over whatever masters, without gap or repeat. */
+  /** Its updates up to its end, across masters, without gaps or repeats. */
   stream(id: string, options: StreamOptions = {}): AsyncGenerator<JobUpdate, void> {
     return streamJob(this.#transport, id, options);
   }
 
-  /** The job once it has ended, however it did. */
+  /** Resolves with the job when it has ended, successfully or not. */
   async wait(id: string, options: CallOptions = {}): Promise<Job> {
     for await (const { phase } of this.stream(id, options)) if (isTerminalPhase(phase)) break;
     return this.get(id, { ...options, consistency: "strong" });

@@ -17,17 +17,17 @@ export class Keys {
     this.#transport = transport;
   }
 
-  /** The keys without their texts, newest first. */
+  /** The keys without their secrets, newest first. */
   list(options: CallOptions = {}): Pages<ApiKey> {
     return new Pages(this.#transport, "/keys", {}, options);
   }
 
-  /** Makes a key. Its text, in `key`, is shown this once. */
+  /** Creates a key. Its secret, in `key`, is shown only once. */
   create(spec: KeySpec, options: ChangeOptions = {}): Promise<CreatedApiKey> {
     return this.#transport.change({ method: "POST", path: "/keys", body: spec }, options);
   }
 
-  /** Makes a new key in place of one, which is done once: then the new one is to be rotated. */
+  /** Creates a key that replaces another. A key is rotated once; then rotate its successor. */
   rotate(
     id: string,
     rotation: KeyRotation = {},
@@ -37,7 +37,7 @@ export class Keys {
     return this.#transport.change({ method: "POST", path, body: rotation }, options);
   }
 
-  /** Ends a key at once. */
+  /** Revokes a key at once. */
   revoke(id: string, { signal }: CallOptions = {}): Promise<ApiKey> {
     return this.#transport.json({ method: "DELETE", path: pathOf(id), signal, isRepeatable: true });
   }

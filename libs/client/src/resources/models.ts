@@ -9,10 +9,10 @@ import { pathPart } from "../path-part.ts";
 import { SILENCE_MS } from "../server-sent-events.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 
-/** A worker may try several sources before the first byte comes. */
+/** A worker may try several sources before the first byte. */
 const PULL_START_TIMEOUT_MS = 120_000;
 
-/** Models: `heddle.models`. To ask one, any OpenAI SDK does. */
+/** Models: `heddle.models`. Any OpenAI SDK can call them. */
 export class Models {
   readonly #transport: HttpTransport;
 
@@ -30,18 +30,20 @@ export class Models {
     return this.#transport.json({ method: "GET", path, signal });
   }
 
-  /** Registers a model and the weights that answer for it; repeated, it is the same model. */
+  /** Registers a model and its weights; repeated, it is the same model. */
   register(spec: ModelSpec, options: ChangeOptions = {}): Promise<Model> {
     return this.#transport.change({ method: "POST", path: "/models", body: spec }, options);
   }
 
-  /** Removes a model, and its replicas where no other model uses them. */
+  /** Removes a model, and its replicas if no other model uses them. */
   remove(id: string, { signal }: CallOptions = {}): Promise<DeletedModel> {
     const path = `/models/${pathPart(id)}`;
     return this.#transport.json({ method: "DELETE", path, signal });
   }
 
-  /** Has a worker fetch the weights; ends once they are there. Leaving the loop ends the pull. */
+  /**
+   * A worker downloads the weights; ends when they are present. Leaving the loop cancels the pull.
+   */
   async *pull(id: string, { signal }: CallOptions = {}): AsyncGenerator<ModelPullProgress, void> {
     const response = await this.#transport.open({
       ...{ method: "POST", path: `/models/${pathPart(id)}/pull`, signal },

@@ -3,7 +3,7 @@ import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 
-/** Projects: `heddle.projects`. One that a job names is there by itself. */
+/** Projects: `heddle.projects`. A project that a job names exists without being created. */
 export class Projects {
   readonly #transport: HttpTransport;
 
@@ -19,7 +19,7 @@ export class Projects {
     return this.#transport.json({ method: "GET", path: pathOf(name), signal });
   }
 
-  /** Sets the project anew: what is absent gets its default. */
+  /** Replaces the settings of the project; absent ones get their defaults. */
   set(name: string, settings: ProjectSettings, options: ChangeOptions = {}): Promise<Project> {
     return this.#transport.change({ method: "PUT", path: pathOf(name), body: settings }, options);
   }

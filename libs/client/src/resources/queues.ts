@@ -15,7 +15,7 @@ export class Queues {
     return new Pages(this.#transport, "/queues", {}, options);
   }
 
-  /** Makes the queue, or sets it anew: what is absent gets its default. */
+  /** Creates the queue or replaces its settings; absent ones get their defaults. */
   set(name: string, settings: QueueSettings, options: ChangeOptions = {}): Promise<Queue> {
     const path = `/queues/${pathPart(name)}`;
     return this.#transport.change({ method: "PUT", path, body: settings }, options);

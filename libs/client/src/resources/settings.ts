@@ -2,7 +2,7 @@ import type { Setting, SettingName } from "@heddle/contracts/api/settings";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 
-/** Settings that all masters share, as `max_concurrent_jobs`: `heddle.settings`. */
+/** Cluster settings such as `max_concurrent_jobs`: `heddle.settings`. */
 export class Settings {
   readonly #transport: HttpTransport;
 
@@ -19,7 +19,7 @@ export class Settings {
     return this.#transport.json({ method: "GET", path: pathOf(name), signal });
   }
 
-  /** Sets it, with `ifMatch` only where it has that version. */
+  /** Sets a value; with `ifMatch` only if it has that version. */
   set(name: SettingName, value: number, options: ChangeOptions = {}): Promise<Setting> {
     return this.#transport.change({ method: "PUT", path: pathOf(name), body: { value } }, options);
   }

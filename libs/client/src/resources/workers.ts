@@ -2,9 +2,9 @@ import type { Worker } from "@heddle/contracts/api/workers";
 import { pathPart } from "../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
 
-/** How a node is emptied. */
+/** How to drain a node. */
 export interface DrainOptions extends ChangeOptions {
-  /** When what still runs is ended, checkpointed or not; 600 where absent. */
+  /** The deadline at which running tasks are killed, checkpointed or not; 600 by default. */
   readonly deadlineSeconds?: number | undefined;
 }
 
@@ -25,13 +25,13 @@ export class Workers {
     return this.#transport.json({ method: "GET", path: pathOf(id), signal });
   }
 
-  /** Has its tasks checkpoint and move; it takes nothing new. */
+  /** The node's tasks checkpoint and move; it accepts no new ones. */
   drain(id: string, { deadlineSeconds, ...options }: DrainOptions = {}): Promise<Worker> {
     const body = deadlineSeconds === undefined ? {} : { deadline_seconds: deadlineSeconds };
     return this.#transport.change({ method: "POST", path: `${pathOf(id)}/drain`, body }, options);
   }
 
-  /** Ends a drain. */
+  /** Cancels a drain. */
   resume(id: string, options: ChangeOptions = {}): Promise<Worker> {
     return this.#transport.change({ method: "POST", path: `${pathOf(id)}/resume` }, options);
   }

@@ -17,7 +17,7 @@ interface AddFlags {
   readonly joinTokenFile: string;
 }
 
-/** `heddle cluster add <master>`: the command line of a master that joins. */
+/** `heddle cluster add <master>`: prints the command line of a joining master. */
 export async function addMaster(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);
   const [name = ""] = command.args;
@@ -57,7 +57,9 @@ export async function addMaster(command: Command): Promise<number> {
   return 0;
 }
 
-/** `heddle cluster join-token --role ROLE --name NAME`: the token alone on standard output. */
+/**
+ * `heddle cluster join-token --role ROLE --name NAME`: prints the token alone on standard output.
+ */
 export async function createJoinToken(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);
   const { role, name } = command.opts<Pick<JoinTokenSpec, "role" | "name">>();

@@ -21,7 +21,7 @@ import { isRecordFormat, printRecord } from "../../output/rows.ts";
 import { secretsKeyFlag } from "../../up/cluster-plan.ts";
 import { runOnStoppedMaster } from "./cluster-offline.ts";
 
-/** A state that takes longer to come over is more than any cluster has. */
+/** Longer than the transfer of any state takes. */
 const DEADLINE_MS = 600_000;
 
 /** `heddle cluster backup [file]`: from a running master, or with --data from a stopped one. */
@@ -70,7 +70,7 @@ async function backupRunning(
   return 0;
 }
 
-/** Whole and checked before it has its name; readable by its owner only. */
+/** Renamed to the target only when complete and checked; readable by its owner only. */
 async function save(response: Response, target: string): Promise<SnapshotMeta> {
   const draft = `${target}.partial`;
   try {
@@ -92,7 +92,7 @@ async function save(response: Response, target: string): Promise<SnapshotMeta> {
   }
 }
 
-/** The master's proposal, of which only the last part is taken, so that it cannot name a directory. */
+/** The file name that the master suggests, without directories. */
 function nameOf(response: Response): string {
   const header = response.headers.get("content-disposition") ?? "";
   return /filename="([A-Za-z0-9-]+\.backup)"/.exec(header)?.[1] ?? "heddle.backup";

@@ -51,7 +51,7 @@ export async function clusterMetrics(command: Command): Promise<number> {
   return 0;
 }
 
-/** `heddle cluster resources`: a line for each node, and the sums. */
+/** `heddle cluster resources`: a line for each node, and totals. */
 export async function readClusterResources(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const resources = fieldsOf(await heddle.cluster.resources());
@@ -69,7 +69,7 @@ function states(workers: JsonFields): string {
   return counts(workers["by_state"]) || "0";
 }
 
-/** `2 ready, 1 suspect`; empty where nothing is counted. */
+/** `2 ready, 1 suspect`; empty if there is no count. */
 function counts(value: unknown): string {
   const given = Object.entries(fieldsOf(value)).filter(([, count]) => count !== 0);
   return given.map(([name, count]) => `${figure(count)} ${name}`).join(", ");

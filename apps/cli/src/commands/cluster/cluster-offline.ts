@@ -41,8 +41,8 @@ export function recoverCluster(command: Command): Promise<number> {
 }
 
 /**
- * Runs the master's program on a stopped master's files, which it alone knows how to read. Resolves with its
- * exit code. `name` is the member of its record that `-o name` prints.
+ * Runs the master's program on a stopped master's files, since only it can read them. Resolves with
+ * its exit code. `-o name` prints the member `name` of its record.
  */
 export async function runOnStoppedMaster(
   command: Command,

@@ -78,14 +78,14 @@ export async function removeMaster(command: Command): Promise<number> {
   return 0;
 }
 
-/** Voters that are reached, of those that there are, and how many a change needs. */
+/** Reachable voters, all voters, and how many a change needs. */
 function quorum(status: JsonFields): string {
   const { reachable, voters, required } = fieldsOf(status["quorum"]);
   if (voters === undefined) return "";
   return `${figure(reachable)}/${figure(voters)} (needs ${figure(required)})`;
 }
 
-/** The highest that the answering master supports is shown while it is not reached. */
+/** The answering master's highest supported version is shown until it is reached. */
 function clusterVersion(status: JsonFields): string {
   const version = figure(status["cluster_version"]);
   const supported = figure(status["supported_cluster_version"]);

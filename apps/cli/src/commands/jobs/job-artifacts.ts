@@ -17,7 +17,7 @@ interface ArtifactFlags {
   readonly rank?: string;
 }
 
-/** `heddle jobs artifacts <id> [name]`: lists what a job has left, or downloads one of it. */
+/** `heddle jobs artifacts <id> [name]`: lists a job's artifacts, or downloads one. */
 export async function jobArtifacts(command: Command): Promise<number> {
   const context = commandContext(command);
   const [id = "", name] = command.args;
@@ -76,7 +76,7 @@ async function print(
   return 0;
 }
 
-/** Whole and checked before it has its name. */
+/** Renamed to the target only when complete and checked. */
 async function save(
   { heddle }: CommandContext,
   id: string,

@@ -7,7 +7,7 @@ import { printRecord, printRows } from "../../output/rows.ts";
 import type { Terminal } from "../../output/terminal.ts";
 import { readJobSpec } from "./job-spec.ts";
 
-/** `heddle jobs explain <id | file>`: why a job waits, or what would become of a spec. */
+/** `heddle jobs explain <id | file>`: why a job waits, or what a spec would lead to. */
 export async function explainJob(command: Command): Promise<number> {
   const [given = ""] = command.args;
   const context = commandContext(command);
@@ -26,7 +26,7 @@ export async function explainJob(command: Command): Promise<number> {
   return 0;
 }
 
-/** Says what would become of a spec; exit code 8 where it can never run here. */
+/** Prints the result of a dry run; exit code 8 if the job can never run here. */
 export async function explainDryRun(context: CommandContext, spec: JobSpec): Promise<number> {
   const { heddle, data, format } = context;
   const told = await heddle.jobs.explain(spec);
@@ -51,7 +51,9 @@ export async function explainDryRun(context: CommandContext, spec: JobSpec): Pro
   return isHopeless ? 8 : 0;
 }
 
-/** What holds a job back with its numbers, when it may start, and the smallest change that helps. */
+/**
+ * The job's blockers with their amounts, its estimated start, and the smallest change that helps.
+ */
 export function writeBlockers(explanation: JobExplanation, data: Terminal): void {
   const { blockers, nodes, start_estimate: start, changes, tasks_that_fit: fit } = explanation;
   if (blockers.length > 0) writeBlockerTable(blockers, data);

@@ -16,7 +16,7 @@ interface LogFlags {
   readonly attempt?: string;
 }
 
-/** `heddle jobs logs <id>`: with several tasks each line names its rank. */
+/** `heddle jobs logs <id>`: with several tasks each line starts with its rank. */
 export async function printLogs(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);
   const [id = ""] = command.args;
@@ -38,13 +38,13 @@ export async function printLogs(command: Command): Promise<number> {
   }
 }
 
-/** The logs of a job that is no longer kept may still be: the reading itself will say. */
+/** The logs of a forgotten job may still exist; reading them will show. */
 function forgotten(error: unknown): { readonly tasks: number } {
   if ((error as { code?: string }).code === "not_found") return { tasks: 2 };
   throw error;
 }
 
-/** The line's own bytes, whatever they are. */
+/** The line's own bytes, unchanged. */
 function lineOf(line: LogEntry & { type: "line" }, isMany: boolean): Buffer {
   const { text, base64, rank, partial } = line;
   const bytes = base64 === undefined ? Buffer.from(text) : Buffer.from(base64, "base64");

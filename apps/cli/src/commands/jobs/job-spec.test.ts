@@ -13,7 +13,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** The config of a spec's file as the cluster is sent it. */
+/** The config of a spec file as it is sent to the cluster. */
 async function configOf(config: unknown): Promise<unknown> {
   const file = join(folder, "job.yaml");
   writeFileSync(file, JSON.stringify({ name: "j", config }));
@@ -31,7 +31,7 @@ async function specOf(file: string): Promise<TrainingSpec> {
   return (await readJobSpec(command)) as TrainingSpec;
 }
 
-test("paths of data and of a tokenizer are relative to the spec's file", async () => {
+test("job spec: paths of data and of a tokenizer are relative to the file", async () => {
   const path = "tokens/tokenizer.json";
   expect(
     await configOf({ data: ["a", "/b"], tokenizer: { type: "huggingface", path }, seed: 1 }),
@@ -45,7 +45,7 @@ test("paths of data and of a tokenizer are relative to the spec's file", async (
   });
 });
 
-test("a file of two documents, or of none, is refused in words of its own", async () => {
+test("job spec: a file of two documents, or of none, is refused", async () => {
   const file = join(folder, "two.yaml");
   const read = (text: string) => {
     writeFileSync(file, text);
@@ -58,7 +58,7 @@ test("a file of two documents, or of none, is refused in words of its own", asyn
   expect(await read("---\nname: a\n")).toEqual({ name: "a" });
 });
 
-test("a file that is named .json is read as JSON, not as the YAML that forgives a comma", async () => {
+test("job spec: a file named .json is read as JSON, which is stricter than YAML", async () => {
   const file = join(folder, "spec.json");
   const read = (text: string) => {
     writeFileSync(file, text);
@@ -69,20 +69,20 @@ test("a file that is named .json is read as JSON, not as the YAML that forgives 
   await expect(read("name: a")).rejects.toThrow(/it is not JSON/);
 });
 
-test("job spec: a directory in its place is named, with what to give", async () => {
+test("job spec: a directory instead of a file is refused, with the remedy", async () => {
   const command = new Command().argument("[file]").parse([folder], { from: "user" });
   await expect(readJobSpec(command)).rejects.toThrow(
     `the spec ${folder} is a directory. Give a YAML or JSON file`,
   );
 });
 
-test("a config without paths is sent as it is, whatever it is", async () => {
+test("job spec: a config without paths is sent unchanged", async () => {
   for (const config of [{ seed: 1 }, null, "text", { tokenizer: { path: 3 } }, { data: 3 }]) {
     expect(await configOf(config)).toEqual(config);
   }
 });
 
-test("the training jobs among the examples are taken as they are", async () => {
+test("job spec: the training jobs among the examples are accepted", async () => {
   const examples = fileURLToPath(new URL("../../../../../examples/", import.meta.url));
   const trained: string[] = [];
   for (const file of readdirSync(examples).filter((name) => name.endsWith(".yaml"))) {

@@ -6,7 +6,7 @@ import type { JobSpec } from "@heddle/contracts/api/jobs";
 import type { Command } from "commander";
 import { type Document, parseAllDocuments } from "yaml";
 
-/** What a spec may be in characters; larger things belong into files and images. */
+/** Maximum characters of a spec; larger data belongs into files and images. */
 const MAX_SPEC_CHARACTERS = 4_194_304;
 
 interface SpecFlags {
@@ -22,7 +22,7 @@ interface SpecFlags {
   readonly priority?: string;
 }
 
-/** The spec of a file, of standard input or of flags alone; a flag beats the file. */
+/** The spec of a file, of standard input or of flags alone; flags override the file. */
 export async function readJobSpec(command: Command): Promise<JobSpec> {
   const [file] = command.args;
   const flags = command.opts() as SpecFlags;
@@ -47,11 +47,11 @@ export async function readJobSpec(command: Command): Promise<JobSpec> {
   }
   const all = { ...(spec["resources"] as object | undefined), ...resources };
   const merged = { ...spec, ...own, ...(Object.keys(all).length > 0 ? { resources: all } : {}) };
-  // The cluster checks the whole of it, and names every fault at once.
+  // The cluster validates the whole spec and reports every fault at once.
   return merged as unknown as JobSpec;
 }
 
-/** What the job is trained on, relative to its spec's file, as this machine's paths. */
+/** Makes the paths of training data absolute; they are relative to the spec file. */
 function withPaths(spec: Record<string, unknown>, file: string): Record<string, unknown> {
   const { config } = spec;
   if (typeof config !== "object" || config === null) return spec;
@@ -86,13 +86,13 @@ async function readSource(file: string): Promise<string> {
   return readFlagFile("the spec", file, "a YAML or JSON file, or - for standard input");
 }
 
-/** JSON is YAML too; a file that is named .json is JSON. Throws with the line at which it cannot be read. */
+/** JSON is YAML too; a file named .json is JSON. Throws with the line of a syntax error. */
 function parseSpec(text: string, file: string): Record<string, unknown> {
   const refuse = (why: string): never => {
     throw new AppError("invalid_value", `${file === "-" ? "standard input" : file}: ${why}`);
   };
   if (text.length > MAX_SPEC_CHARACTERS) refuse(`more than ${MAX_SPEC_CHARACTERS} characters.`);
-  // YAML would take what is no JSON, such as a comma after the last field.
+  // YAML accepts what JSON does not, such as a comma after the last field.
   if (extname(file).toLowerCase() === ".json") {
     try {
       JSON.parse(text);

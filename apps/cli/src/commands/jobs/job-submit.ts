@@ -12,7 +12,7 @@ interface SubmitFlags {
   readonly idempotencyKey?: string;
 }
 
-/** `heddle jobs submit [file]`: prints the job's id, so that scripts can take it. */
+/** `heddle jobs submit [file]`: prints the job's id, for scripts. */
 export async function submitJobCommand(command: Command): Promise<number> {
   const flags = command.opts() as SubmitFlags;
   const spec = await readJobSpec(command);
@@ -22,7 +22,7 @@ export async function submitJobCommand(command: Command): Promise<number> {
   const told = await context.heddle.jobs.create(spec, { idempotencyKey });
   const { data, messages, format } = context;
   const isRecord = isRecordFormat(format);
-  // What follows prints the records then.
+  // The command that follows prints the records then.
   if (isRecord && (flags.watch || flags.wait)) messages.write(`submitted ${told.job_id}\n`);
   else printRecord(told, told.job_id, format, data);
   if (flags.watch) return followJob(context, told.job_id);

@@ -9,7 +9,7 @@ import { JobProgressView } from "../../output/job-progress.ts";
 import { isRecordFormat, printChange, printStreamed } from "../../output/rows.ts";
 import type { Terminal } from "../../output/terminal.ts";
 
-/** The exit code of a command that waited for a job which did not succeed. */
+/** The exit code if the awaited job did not succeed. */
 const JOB_FAILED = 8;
 
 /** `heddle jobs watch <id>`. */
@@ -22,7 +22,9 @@ export function waitForJob(command: Command): Promise<number> {
   return endOfJob(commandContext(command), command.args[0] ?? "");
 }
 
-/** Shows each update of a job until it has ended: a live line on a terminal, else plain lines. */
+/**
+ * Shows each update of a job until it has ended: a live line on a terminal, otherwise plain lines.
+ */
 export async function followJob(context: CommandContext, id: string): Promise<number> {
   const { heddle, data, messages, format } = context;
   const interrupts = watchInterrupts();
@@ -41,18 +43,18 @@ export async function followJob(context: CommandContext, id: string): Promise<nu
     interrupts.release();
   }
   if (failure && !isRecordFormat(format)) tellFailure(failure, messages);
-  // A job whose updates are all known already told its end to somebody else.
+  // All updates were seen before, so the stream did not repeat the job's end.
   if (last === undefined || !isTerminalPhase(last)) last = (await heddle.jobs.get(id)).phase;
   if (last !== "SUCCEEDED") return JOB_FAILED;
   if (!isRecordFormat(format)) await tellResults(context, id);
   return 0;
 }
 
-/** How long the cluster may take to register a model before there is no more word of it. */
+/** How long the registration of a model may take before it is no longer awaited. */
 const REGISTER_WAIT_MS = 20_000;
 const REGISTER_POLL_MS = 250;
 
-/** Where to have what the job has left, and under which id its model answers. */
+/** Says how to get the job's artifacts, and the id of its model. */
 async function tellResults({ heddle, messages }: CommandContext, id: string): Promise<void> {
   const artifacts = await heddle.jobs.artifacts(id).catch(() => []);
   const names = artifacts.slice(0, 8).map(({ name }) => name);
@@ -75,7 +77,7 @@ async function tellResults({ heddle, messages }: CommandContext, id: string): Pr
   }
 }
 
-/** Waits without a word until the job has ended; then prints it. */
+/** Waits silently until the job has ended; then prints it. */
 export async function endOfJob(context: CommandContext, id: string): Promise<number> {
   const { heddle, messages, format } = context;
   const interrupts = watchInterrupts();
@@ -90,7 +92,7 @@ export async function endOfJob(context: CommandContext, id: string): Promise<num
   return job.state === "succeeded" ? 0 : JOB_FAILED;
 }
 
-/** Why it failed, where, and its last words. */
+/** Why and where it failed, and its last log lines. */
 export function tellFailure(failure: JobFailure, out: Terminal): void {
   const { reason, cause, message, rank, node, node_name: name, exit_code: code, signal } = failure;
   const facts = [

@@ -45,7 +45,7 @@ interface ListFlags {
 export async function listJobsCommand(command: Command): Promise<number> {
   const context = commandContext(command);
   const { limit: wanted, watch, ...filters } = command.opts() as ListFlags;
-  // The cluster refuses what is no such state, with the list of those that there are.
+  // The cluster refuses an unknown state and lists the known ones.
   const query = { ...filters, limit: wholeNumberOf("--limit", wanted) } as JobFilters;
   if (!watch) return printList(context, query);
   const interrupts = watchInterrupts();
@@ -102,7 +102,7 @@ function* factsOf(job: Job): Generator<readonly [string, string]> {
   yield ["waits for", job.waiting_for.join(", ")];
 }
 
-/** What is worth knowing of a job that trains, or leaves something. */
+/** Rows for a training job or one with artifacts. */
 function* trainingOf({ checkpoint, training, model }: Job): Generator<readonly [string, string]> {
   const step = checkpoint?.step === null ? "" : ` at step ${checkpoint?.step}`;
   const saved = checkpoint?.name ? `${checkpoint.name}${step}, attempt ${checkpoint.attempt}` : "";
@@ -139,8 +139,8 @@ function exitText({ exit_code: code, signal, reason }: NonNullable<Job["task_lis
 }
 
 /**
- * `heddle jobs cancel|suspend|resume <id...>`: one after the other until one fails; for programs one
- * record, or a list of all that were changed where several are given.
+ * `heddle jobs cancel|suspend|resume <id...>`: in order, until one fails. As records: one, or a
+ * list if several ids are given.
  */
 export function jobChange(verb: "cancel" | "suspend" | "resume") {
   return async (command: Command): Promise<number> => {
@@ -166,7 +166,7 @@ function percent(share: number | null | undefined): string {
   return share === null || share === undefined ? "" : `${Math.floor(share * 100)} %`;
 }
 
-/** How long ago an ISO time was: `42s`, `7m`, `3h`, `2d`. */
+/** The age of an ISO time: `42s`, `7m`, `3h`, `2d`. */
 function ageOf(iso: string, nowMs: number): string {
   const seconds = Math.max(0, Math.floor((nowMs - Date.parse(iso)) / 1_000));
   if (seconds < 120) return `${seconds}s`;
