@@ -13,12 +13,20 @@ import {
   measureConsensusThroughput,
   runConsensusLoad,
 } from "./consensus/throughput.ts";
-import { atLeast, atMost, judgeThroughput, WORKLOADS } from "./consensus/verdicts.ts";
+import { judgeThroughput, WORKLOADS } from "./consensus/verdicts.ts";
 import { measureWal } from "./consensus/wal-append.ts";
 import { withCleanup } from "./support/child-process.ts";
-import { benchFolder, numberList, readOptions, writeReport } from "./support/command-line.ts";
+import { benchFolder, numberList, readOptions } from "./support/command-line.ts";
+import { writeReport } from "./support/result.ts";
 import { summarizeSamples } from "./support/statistics.ts";
-import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
+import {
+  atLeast,
+  atMost,
+  formatNumber,
+  printTable,
+  printVerdicts,
+  type Verdict,
+} from "./support/table.ts";
 
 // The Raft group of masters against etcd: three members of each on one core, clients on another.
 
@@ -34,9 +42,9 @@ const parts = [
 ] as const;
 type Part = (typeof parts)[number];
 
-const usage = `npm run bench:consensus -- [--json FILE] [--only ${parts.join("|")}[,...]] [--concurrency 1,16,128] [--seconds N] [--rounds N] [--failovers N] [--minutes N] [--entries N]`;
+const usage = `npm run bench:consensus -- [--only ${parts.join("|")}[,...]] [--concurrency 1,16,128] [--seconds N] [--rounds N] [--failovers N] [--minutes N] [--entries N]`;
 const options = readOptions(usage, [
-  ...["json", "only", "concurrency", "seconds", "rounds", "failovers", "minutes", "entries"],
+  ...["only", "concurrency", "seconds", "rounds", "failovers", "minutes", "entries"],
 ]);
 const seconds = Number(options["seconds"] ?? 3);
 const rounds = Number(options["rounds"] ?? 3);
@@ -64,7 +72,7 @@ await withCleanup(async () => {
   if (wants("http")) await http();
   if (wants("snapshot")) await snapshot();
   printVerdicts(verdicts);
-  writeReport(options["json"], { ...report, peer: version, verdicts });
+  writeReport(options, "consensus", { ...report, peer: version, verdicts });
   rmSync(folder, { recursive: true, force: true });
 });
 

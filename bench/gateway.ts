@@ -5,18 +5,13 @@ import { startHeddle } from "./gateway/heddle.ts";
 import { mockRequest, mockText } from "./gateway/mock-answer.ts";
 import { startPortkey } from "./gateway/portkey.ts";
 import { Child, withCleanup } from "./support/child-process.ts";
-import {
-  benchFolder,
-  numberList,
-  readOptions,
-  repositoryRoot,
-  writeReport,
-} from "./support/command-line.ts";
+import { benchFolder, numberList, readOptions, repositoryRoot } from "./support/command-line.ts";
 import type { LoadResult } from "./support/load-generator.ts";
 import { memoryReadNs } from "./support/memory-probe.ts";
 import { originOf } from "./support/origin.ts";
 import { sampleProcess } from "./support/proc-files.ts";
 import { ProcessSampler } from "./support/process-sampler.ts";
+import { writeReport } from "./support/result.ts";
 import { runLoad } from "./support/run-load.ts";
 import { median } from "./support/statistics.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
@@ -24,9 +19,8 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 // What the gateway costs: ours and a peer in front of engines that answer at once, in one run.
 
 const usage =
-  "npm run bench:gateway -- [--json FILE] [--seconds N] [--rounds N] [--concurrency 1,10,64] [--warm-up REQUESTS] [--only ours|peer] [--cpu-profile DIR]";
+  "npm run bench:gateway -- [--seconds N] [--rounds N] [--concurrency 1,10,64] [--warm-up REQUESTS] [--only ours|peer] [--cpu-profile DIR]";
 const options = readOptions(usage, [
-  "json",
   "seconds",
   "rounds",
   "concurrency",
@@ -104,7 +98,7 @@ await withCleanup(async () => {
   const verdicts = judge(figures, direct.name, ours?.name, peer?.name, memory[0]?.flat ?? false);
   printVerdicts(verdicts);
   const method = { durationMs, rounds, warmupMs, warmUpRequests, memoryReads };
-  writeReport(options["json"], { ...method, figures, memory, verdicts, cells });
+  writeReport(options, "gateway", { ...method, figures, memory, verdicts, cells });
 });
 
 async function startMock(): Promise<string> {

@@ -14,8 +14,9 @@ import {
   startOurs,
 } from "./inference/servers.ts";
 import { withCleanup } from "./support/child-process.ts";
-import { numberList, readOptions, writeReport } from "./support/command-line.ts";
+import { numberList, readOptions } from "./support/command-line.ts";
 import { heddleUp, type RunningHeddle } from "./support/heddle-up.ts";
+import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
@@ -23,13 +24,12 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 // weights, in interleaved rounds.
 
 const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
-  [--model-file FILE.gguf, else the demo weights] [--json FILE] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
+  [--model-file FILE.gguf, else the demo weights] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
   [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing]`;
 const options = readOptions(usage, [
   "model-file",
   "peer",
   "llama-server",
-  "json",
   "rounds",
   "threads",
   "concurrency",
@@ -56,7 +56,7 @@ await withCleanup(async () => {
     const overhead = await measureOverhead(cluster);
     const verdicts = [judgeOverhead(overhead)];
     printVerdicts(verdicts);
-    writeReport(options["json"], { overhead, verdicts });
+    writeReport(options, "inference", { overhead, verdicts });
     return;
   }
   const { ours, overhead } = await startOrFindOurs();
@@ -67,7 +67,7 @@ await withCleanup(async () => {
   const verdicts = printComparison(ours?.name, peer?.name, measured, plan.concurrencies);
   const all = [...verdicts, ...(overhead ? [judgeOverhead(overhead)] : []), judgeIdle(measured)];
   printVerdicts(all);
-  writeReport(options["json"], { threads, plan, overhead, verdicts: all, measured });
+  writeReport(options, "inference", { threads, plan, overhead, verdicts: all, measured });
 });
 
 async function startOrFindOurs(): Promise<{
@@ -128,7 +128,7 @@ async function measureRouting(): Promise<void> {
     };
   });
   printVerdicts(verdicts);
-  writeReport(options["json"], { rounds: measured, verdicts });
+  writeReport(options, "inference", { rounds: measured, verdicts });
 }
 
 async function startOrFindPeer(): Promise<InferenceServer | undefined> {

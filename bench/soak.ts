@@ -2,17 +2,17 @@ import { oursAt } from "./inference/servers.ts";
 import { runSoak, type SoakOutcome, type SoakPlan } from "./soak/soak-load.ts";
 import { type LedgerRow, metricSum, readLedger, tokensOf } from "./soak/usage-books.ts";
 import { withCleanup } from "./support/child-process.ts";
-import { readOptions, writeReport } from "./support/command-line.ts";
+import { readOptions } from "./support/command-line.ts";
 import { heddleUp, type RunningHeddle, serveTinyModel } from "./support/heddle-up.ts";
 import { ProcessSampler, type ProcessTrend } from "./support/process-sampler.ts";
+import { writeReport } from "./support/result.ts";
 import { summarizeSamples } from "./support/statistics.ts";
 import { printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
 // Many short answers from a whole cluster, some of whose clients disconnect: tests for leaks.
 
-const usage =
-  "npm run bench:soak -- [--json FILE] [--requests N] [--concurrency N] [--cancelled 0.1] [--seed N]";
-const options = readOptions(usage, ["json", "requests", "concurrency", "cancelled", "seed"]);
+const usage = "npm run bench:soak -- [--requests N] [--concurrency N] [--cancelled 0.1] [--seed N]";
+const options = readOptions(usage, ["requests", "concurrency", "cancelled", "seed"]);
 const plan: SoakPlan = {
   requests: Number(options["requests"] ?? 10_000),
   concurrency: Number(options["concurrency"] ?? 32),
@@ -42,7 +42,7 @@ await withCleanup(async () => {
   const verdicts = judge(outcomes, trends, idleAfterMs, books);
   printVerdicts(verdicts);
   const failed = outcomes.filter(({ outcome }) => !expected(outcome));
-  writeReport(options["json"], { plan, seconds, idleAfterMs, books, trends, verdicts, failed });
+  writeReport(options, "soak", { plan, seconds, idleAfterMs, books, trends, verdicts, failed });
 });
 
 /** The milliseconds until no request ran or waited; undefined if some still did at the end. */

@@ -1,16 +1,17 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { benchFolder, readOptions, repositoryRoot, writeReport } from "./support/command-line.ts";
+import { benchFolder, readOptions, repositoryRoot } from "./support/command-line.ts";
 import { freeOriginPort } from "./support/origin.ts";
+import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { printTable, printVerdicts } from "./support/table.ts";
 
 // From `npm start` on warm caches to the first token of its self-check, step by step.
 
 const usage =
-  "npm run bench:start -- [--model FILE.gguf | --profile tiny] [--runs 5] [--json FILE] [--via npm|node]";
-const options = readOptions(usage, ["model", "profile", "runs", "json", "via"]);
+  "npm run bench:start -- [--model FILE.gguf | --profile tiny] [--runs 5] [--via npm|node]";
+const options = readOptions(usage, ["model", "profile", "runs", "via"]);
 const runs = Number(options["runs"] ?? 5);
 const barMs = 5_000;
 
@@ -50,7 +51,7 @@ const verdicts = [
   },
 ];
 printVerdicts(verdicts);
-writeReport(options["json"], { command: command(), starts, verdicts });
+writeReport(options, "start", { command: command(), starts, verdicts });
 
 function command(): string[] {
   const what = options["model"]

@@ -1,13 +1,8 @@
 import { withCleanup } from "./support/child-process.ts";
-import { readOptions, writeReport } from "./support/command-line.ts";
+import { readOptions } from "./support/command-line.ts";
+import { writeReport } from "./support/result.ts";
 import { mean, median } from "./support/statistics.ts";
-import {
-  atLeastRatio,
-  formatNumber,
-  printTable,
-  printVerdicts,
-  type Verdict,
-} from "./support/table.ts";
+import { atLeast, formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 import { measureSteps, type StepFigure } from "./training/compute.ts";
 import { measureDataPlane } from "./training/data-plane.ts";
 import { judgeDataPlane } from "./training/data-plane-bars.ts";
@@ -22,11 +17,11 @@ import { measureWeave, type TrainingFigure } from "./training/weave.ts";
 // The data plane of training beside grpc-js and C, the compute of one core beside PyTorch, and the
 // quality of training.
 
-const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,overlap,ppo,scaling,fragments]
+const usage = `npm run bench:training -- [--only data,add,steps,weave,overlap,ppo,scaling,fragments]
   [--rounds N] [--weave-steps N] [--seeds N] [--first-seed N] [--timesteps N] [--environments NAME,...]
   [--python PROGRAM] [--grpc-cpp PROGRAM] [--ps-lite PROGRAM]`;
 const options = readOptions(usage, [
-  ...["json", "only", "rounds", "weave-steps", "seeds", "timesteps", "environments", "python"],
+  ...["only", "rounds", "weave-steps", "seeds", "timesteps", "environments", "python"],
   ...["grpc-cpp", "ps-lite", "first-seed"],
 ]);
 const only = (options["only"] ?? "data,add,steps,weave,overlap,ppo,scaling").split(",");
@@ -93,7 +88,7 @@ await withCleanup(async () => {
   }
   if (only.includes("scaling")) report["scaling"] = modelScaling();
   printVerdicts(verdicts);
-  writeReport(options["json"], { ...report, verdicts });
+  writeReport(options, "training", { ...report, verdicts });
 });
 
 function judgeAdd(figures: readonly SimdAddFigure[]): Verdict[] {
@@ -103,7 +98,7 @@ function judgeAdd(figures: readonly SimdAddFigure[]): Verdict[] {
     figures.map(({ megabytes, ours, c }) => [String(megabytes), ours, c ?? Number.NaN]),
   );
   const large = figures.find(({ megabytes }) => megabytes === 256);
-  return large?.c ? [atLeastRatio("add at 256 MiB, to C", large.ours / large.c, 0.8)] : [];
+  return large?.c ? [atLeast("add at 256 MiB, to C", large.ours / large.c, 0.8, "x")] : [];
 }
 
 /** Both sides' steps, one after the other. */
@@ -182,8 +177,8 @@ function judgeWeave(figures: readonly TrainingFigure[]): Verdict[] {
   const beyond = formatNumber((loss(weave) / loss(averaged) - 1) * 100);
   console.log(`weave's loss is ${beyond} % above that of bsp with the same average`);
   return [
-    atLeastRatio("bytes pushed, bsp fp32 to weave", sum(bsp, pushed) / sum(weave, pushed), 100),
-    atLeastRatio("bytes both ways, bsp fp32 to weave", sum(bsp, both) / sum(weave, both), 100),
+    atLeast("bytes pushed, bsp fp32 to weave", sum(bsp, pushed) / sum(weave, pushed), 100, "x"),
+    atLeast("bytes both ways, bsp fp32 to weave", sum(bsp, both) / sum(weave, both), 100, "x"),
     {
       bar: "weave's loss at most 1 % above bsp's",
       measured: `${formatNumber(difference * 100)} %`,
@@ -217,8 +212,8 @@ function judgePpo(figures: readonly PpoFigure[]): Verdict[] {
     if (environment !== "CartPole-v1") return bars;
     const name = "CartPole steps/s, to CleanRL's 4.6k";
     return [
-      atLeastRatio(name, rate / CLEANRL_STEPS_PER_SECOND, 8),
-      atLeastRatio(`${name}, of processor time`, cpuRate / CLEANRL_STEPS_PER_SECOND, 8),
+      atLeast(name, rate / CLEANRL_STEPS_PER_SECOND, 8, "x"),
+      atLeast(`${name}, of processor time`, cpuRate / CLEANRL_STEPS_PER_SECOND, 8, "x"),
       ...bars,
     ];
   });

@@ -1,10 +1,13 @@
 import { TestCluster } from "../apps/master/test/test-cluster.ts";
+import { readOptions } from "./support/command-line.ts";
+import { writeReport } from "./support/result.ts";
+import { summarizeSamples } from "./support/statistics.ts";
+import { printTable } from "./support/table.ts";
 
-/**
- * What the hop from a master to a worker costs, with an engine that answers at once: the time from
- * `dispatch.start` to the first event, and events a second over one stream. `node bench/wire-hop.ts`
- * prints one JSON line a figure. Master and worker share the machine's cores.
- */
+// What the hop from a master to a worker costs, with an engine that answers at once. Both share the
+// machine's cores.
+
+const options = readOptions("npm run bench:wire-hop --", []);
 const cluster = new TestCluster();
 await cluster.startMaster();
 cluster.control.deploy("m", "every-worker", { maxSequences: 128, maxQueued: 128 });
@@ -27,53 +30,54 @@ async function one(text: string): Promise<{ firstMs: number; events: number; tok
   return { firstMs, events, tokens };
 }
 
-function percentile(sorted: readonly number[], share: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
-}
-
-async function firstEvent(rounds: number): Promise<void> {
+/** From `dispatch.start` to the first event. */
+async function firstEvent(rounds: number) {
   const times: number[] = [];
   for (let round = 0; round < rounds; round += 1) times.push((await one("@tokens=1")).firstMs);
-  times.sort((a, b) => a - b);
-  const figure = { p50Ms: percentile(times, 0.5), p99Ms: percentile(times, 0.99) };
-  process.stdout.write(`${JSON.stringify({ figure: "first event", rounds, ...figure })}\n`);
+  return summarizeSamples(times);
 }
 
-async function throughput(streams: number, tokens: number): Promise<void> {
+async function stream(streams: number, tokens: number) {
   const began = performance.now();
   const cpu = process.cpuUsage();
   const all = await Promise.all(Array.from({ length: streams }, () => one(`@tokens=${tokens}`)));
   const seconds = (performance.now() - began) / 1_000;
-  const used = process.cpuUsage(cpu);
+  const { user, system } = process.cpuUsage(cpu);
   const events = all.reduce((sum, each) => sum + each.events, 0);
-  const figure = {
-    figure: "stream",
-    streams,
-    tokensPerSecond: Math.round((streams * tokens) / seconds),
-    // Fewer than the tokens: those that the reader had not yet taken were folded.
-    eventsPerSecond: Math.round(events / seconds),
-    masterCpuUsPerToken: (used.user + used.system) / (streams * tokens),
-  };
-  process.stdout.write(`${JSON.stringify(figure)}\n`);
+  const cpuMicrosPerToken = (user + system) / (streams * tokens);
+  const tokensPerSecond = (streams * tokens) / seconds;
+  // Fewer events than tokens: those that the reader had not yet taken are merged.
+  return { streams, tokensPerSecond, eventsPerSecond: events / seconds, cpuMicrosPerToken };
 }
 
-async function calls(concurrency: number, total: number): Promise<void> {
+async function shortCalls(concurrency: number, total: number) {
   const began = performance.now();
   let left = total;
-  const worker = async () => {
+  const caller = async () => {
     while (left-- > 0) await one("@tokens=1");
   };
-  await Promise.all(Array.from({ length: concurrency }, worker));
-  const callsPerSecond = Math.round(total / ((performance.now() - began) / 1_000));
-  const figure = { figure: "short calls", concurrency, total, callsPerSecond };
-  process.stdout.write(`${JSON.stringify(figure)}\n`);
+  await Promise.all(Array.from({ length: concurrency }, caller));
+  return { concurrency, callsPerSecond: total / ((performance.now() - began) / 1_000) };
 }
 
 await firstEvent(500);
-await firstEvent(2_000);
-await throughput(1, 20_000);
-await throughput(16, 5_000);
-await throughput(64, 2_000);
-await calls(1, 5_000);
-await calls(16, 20_000);
+const first = await firstEvent(2_000);
+const streams = [await stream(1, 20_000), await stream(16, 5_000), await stream(64, 2_000)];
+const calls = [await shortCalls(1, 5_000), await shortCalls(16, 20_000)];
 await cluster.close();
+printTable(
+  "First event of a call, ms",
+  ["calls", "p50", "p99"],
+  [[first.count, first.p50, first.p99]],
+);
+printTable(
+  "Streams",
+  ["streams", "tokens/s", "events/s", "CPU us a token"],
+  streams.map((s) => [s.streams, s.tokensPerSecond, s.eventsPerSecond, s.cpuMicrosPerToken]),
+);
+printTable(
+  "Calls of one token",
+  ["at once", "calls/s"],
+  calls.map(({ concurrency, callsPerSecond }) => [concurrency, callsPerSecond]),
+);
+writeReport(options, "wire-hop", { first, streams, calls });

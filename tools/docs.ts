@@ -3,12 +3,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { generatedPages } from "./docs/pages.ts";
 import { referencePages } from "./docs/reference-pages.ts";
-import { readSources } from "./tidy/source-file.ts";
+import { readSources, repositoryFiles } from "./tidy/source-file.ts";
 
 /** `npm run docs` writes the generated parts of the pages, and docs/reference. */
 const root = fileURLToPath(new URL("..", import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), "utf8");
-for (const [path, text] of generatedPages(readSources(root), read)) {
+const paths = repositoryFiles(root);
+for (const [path, text] of generatedPages(paths, readSources(root, paths), read)) {
   writeFileSync(join(root, path), text);
 }
 for (const [name, text] of Object.entries(referencePages())) {

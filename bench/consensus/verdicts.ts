@@ -1,5 +1,5 @@
 import type { Verdict } from "../support/table.ts";
-import { formatNumber } from "../support/table.ts";
+import { atLeast, atMost } from "../support/table.ts";
 import type { ConsensusLoad, ConsensusThroughput } from "./throughput.ts";
 
 /** The minimum ratio of our rate to the peer's per workload; the c=1 latency is checked as well. */
@@ -30,20 +30,4 @@ export function judgeThroughput(results: readonly ConsensusThroughput[]): Verdic
     }
     return verdicts;
   });
-}
-
-export function atLeast(bar: string, measured: number, least: number, unit = ""): Verdict {
-  return {
-    bar: `${bar} >= ${formatNumber(least)}${unit}`,
-    measured: `${formatNumber(measured)}${unit}`,
-    pass: measured >= least,
-  };
-}
-
-export function atMost(bar: string, measured: number, most: number): Verdict {
-  return {
-    bar: `${bar} <= ${formatNumber(most)}`,
-    measured: formatNumber(measured),
-    pass: measured <= most,
-  };
 }

@@ -1,96 +1,120 @@
-/**
- * The scheduler's benchmark: GPU allocation on the openb traces under the FGD paper's set-up, and
- * placements per second.
- *
- * - `npm run bench:scheduler -- --traces DIR [--seeds 10] [--json FILE]`: everything.
- * - `npm run bench:scheduler -- --raft [--json FILE]`: only placements through Raft.
- * - `npm run bench:scheduler -- --node-changes [--json FILE]`: only the update of the scheduler's
- *   view after one node's change.
- * - `npm run bench:scheduler -- --waiting [--json FILE]`: only decisions with waiting jobs on a
- *   full cluster.
- *
- * DIR holds openb_node_list_gpu_node.csv and openb_pod_list_*.csv; each pod list is one trace,
- * reported under its file's base name.
- */
-import { writeFileSync } from "node:fs";
-import { parseArgs } from "node:util";
+import { readOptions } from "../support/command-line.ts";
+import { writeReport } from "../support/result.ts";
+import { atLeast, printTable, printVerdicts, type Verdict } from "../support/table.ts";
 import { measureNodeChanges } from "./node-changes.ts";
 import { type Allocation, measureAllocation, POLICIES, type PolicyName } from "./simulate.ts";
-import { measureThroughRaft, type RaftThroughput } from "./through-raft.ts";
-import { measureSchedulerThroughput, type SchedulerThroughput } from "./throughput.ts";
+import { measureThroughRaft } from "./through-raft.ts";
+import { measureSchedulerThroughput } from "./throughput.ts";
 import { readTraces } from "./trace.ts";
 import { measureWaitingJobs } from "./waiting-jobs.ts";
 
-/** The file that `--json` names. */
-interface Report {
-  readonly traces: Record<string, Record<PolicyName, Allocation>>;
-  readonly placementsPerSecond: SchedulerThroughput & { readonly raft: RaftThroughput };
+// GPU allocation on the openb traces under the FGD paper's set-up, and what decisions cost.
+
+/** The first needs `--traces DIR` with openb_node_list_gpu_node.csv and openb_pod_list_*.csv. */
+const PARTS = {
+  allocation: measureAllocations,
+  throughput: measureThroughput,
+  raft: measureRaft,
+  "node-changes": measureChanges,
+  waiting: measureWaiting,
+};
+
+const usage = `npm run bench:scheduler -- --traces DIR [--seeds 10] [--only ${Object.keys(PARTS).join(",")}]`;
+const options = readOptions(usage, ["traces", "seeds", "only"]);
+const only = options["only"]?.split(",") ?? Object.keys(PARTS);
+const verdicts: Verdict[] = [];
+const figures: Record<string, object> = {};
+for (const [name, measure] of Object.entries(PARTS)) {
+  if (only.includes(name)) figures[name] = await measure();
 }
+if (verdicts.length > 0) printVerdicts(verdicts);
+writeReport(options, "scheduler", figures);
 
-const DEFAULT_SEEDS = "10";
-
-async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      traces: { type: "string" },
-      seeds: { type: "string", default: DEFAULT_SEEDS },
-      json: { type: "string" },
-      raft: { type: "boolean", default: false },
-      "node-changes": { type: "boolean", default: false },
-      waiting: { type: "boolean", default: false },
-    },
-  });
-  const measured = await measureOne(values);
-  if (measured) {
-    console.log(measured);
-    if (values.json) writeFileSync(values.json, `${JSON.stringify(measured, null, 2)}\n`);
-    return;
+function measureAllocations(): Record<string, Record<PolicyName, Allocation>> {
+  const seeds = Number(options["seeds"] ?? 10);
+  if (!options["traces"] || !Number.isInteger(seeds) || seeds < 1) {
+    console.error(`--traces DIR is missing, or --seeds is no number\nusage: ${usage}`);
+    process.exit(2);
   }
-  const seeds = Number(values.seeds);
-  if (!values.traces || !Number.isInteger(seeds) || seeds < 1) {
-    console.error("usage: npm run bench:scheduler -- --traces DIR [--seeds N] [--json FILE]");
-    process.exitCode = 2;
-    return;
-  }
-  const report = await measure(values.traces, seeds);
-  if (values.json) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
-}
-
-/** The one requested measurement; undefined for all. */
-async function measureOne(asked: Readonly<Record<string, string | boolean | undefined>>) {
-  if (asked["raft"]) return await measureThroughRaft();
-  if (asked["node-changes"]) return measureNodeChanges();
-  return asked["waiting"] ? measureWaitingJobs() : undefined;
-}
-
-/** Runs everything, printing each result as it is available. */
-async function measure(dir: string, seeds: number): Promise<Report> {
-  const placementsPerSecond = { ...measureSchedulerThroughput(), raft: await measureThroughRaft() };
-  const { raft } = placementsPerSecond;
-  const { nodes, gpus, shapes, placement, schedule } = placementsPerSecond;
-  console.log(`${nodes} nodes, ${gpus} GPUs, ${shapes} shapes of request`);
-  console.log(`placements/s: ${placement} placement path, ${schedule} whole schedule()`);
-  console.log(
-    `through Raft with fsync: ${raft.perSecond} of waiting jobs, ${raft.streamedPerSecond} from submission on\n`,
-  );
-
-  const { nodes: traceNodes, traces } = readTraces(dir);
+  const { nodes, traces } = readTraces(options["traces"]);
   const names = Object.keys(POLICIES) as PolicyName[];
-  console.log(`GPU allocation in percent, ${seeds} seeds from 42`);
-  console.log("trace".padEnd(32), names.map((name) => name.padStart(8)).join(""));
-  const results: Report["traces"] = {};
-  for (const trace of traces) {
-    const row = Object.fromEntries(
-      names.map((name) => [name, measureAllocation(name, traceNodes, trace, seeds)]),
-    ) as Record<PolicyName, Allocation>;
-    results[trace.name] = row;
-    const means = names.map((name) => row[name].mean.toFixed(2).padStart(8)).join("");
-    console.log(trace.name.padEnd(32), means);
-  }
-  const rows = Object.values(results);
-  const level = rows.filter(({ heddle, fgd }) => heddle.mean >= fgd.mean).length;
-  console.log(`\nheddle >= fgd on ${level} of ${rows.length} traces`);
-  return { traces: results, placementsPerSecond };
+  const allocations = traces.map((trace) => {
+    console.log(`${trace.name} ...`);
+    const of = (name: PolicyName) => [name, measureAllocation(name, nodes, trace, seeds)] as const;
+    return [
+      trace.name,
+      Object.fromEntries(names.map(of)) as Record<PolicyName, Allocation>,
+    ] as const;
+  });
+  printTable(
+    `GPUs allocated in percent, mean of ${seeds} seeds from 42 (sample standard deviation)`,
+    ["trace", ...names],
+    allocations.map(([trace, byPolicy]) => [
+      trace,
+      ...names.map(
+        (name) => `${byPolicy[name].mean.toFixed(2)} (${byPolicy[name].std.toFixed(2)})`,
+      ),
+    ]),
+  );
+  const level = allocations.filter(([, { heddle, fgd }]) => heddle.mean >= fgd.mean).length;
+  verdicts.push({
+    bar: "heddle allocates at least as much as FGD on every trace",
+    measured: `on ${level} of ${allocations.length}`,
+    pass: level === allocations.length,
+  });
+  return Object.fromEntries(allocations);
 }
 
-await main();
+function measureThroughput(): object {
+  const measured = measureSchedulerThroughput();
+  const { nodes, gpus, jobs, shapes, placement, schedule } = measured;
+  printTable(
+    `${jobs} jobs of ${shapes} shapes on ${nodes} nodes with ${gpus} GPUs, the fastest of 3 runs`,
+    ["what", "placements/s"],
+    [
+      ["the placement path alone", placement],
+      ["the whole of schedule()", schedule],
+    ],
+  );
+  verdicts.push(atLeast("placements/s of the whole of schedule()", schedule, 10_000));
+  return measured;
+}
+
+async function measureRaft(): Promise<object> {
+  const measured = await measureThroughRaft();
+  const { nodes, jobs, plans, perSecond, submitsPerSecond, streamedPerSecond } = measured;
+  printTable(
+    `${jobs} jobs on ${nodes} nodes through one master's log with fsync, per second`,
+    ["what", "per second"],
+    [
+      [`placements, all jobs waiting (${plans} entries)`, perSecond],
+      ["submissions alone, an entry each, 256 at once", submitsPerSecond],
+      ["submitted and placed at once", streamedPerSecond],
+    ],
+  );
+  verdicts.push(atLeast("placements/s through Raft", streamedPerSecond, 2_000));
+  return measured;
+}
+
+function measureChanges(): object {
+  const measured = measureNodeChanges();
+  const { nodes, running, waiting, viewMs, decidedMs, anewMs } = measured;
+  printTable(
+    `One change on ${nodes} nodes, ${running} running and ${waiting} waiting jobs, CPU ms, median`,
+    ["change", "view anew", "view", "view and decision"],
+    Object.entries(viewMs).map(([name, ms]) => [name, anewMs, ms, decidedMs[name] ?? Number.NaN]),
+  );
+  return measured;
+}
+
+function measureWaiting(): object {
+  const measured = measureWaitingJobs();
+  printTable(
+    `One decision on ${measured.nodes} full nodes, ${measured.running} running jobs, CPU ms, median`,
+    ["what waits", "waiting", "CPU ms", "starts", "evicted"],
+    Object.entries(measured.cases).map(([name, { waiting, cpuMs, starts, evicted }]) => [
+      ...[name, waiting, cpuMs, starts, evicted],
+    ]),
+  );
+  return measured;
+}

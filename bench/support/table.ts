@@ -1,8 +1,30 @@
+interface PrintedTable {
+  readonly title: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly (string | number)[])[];
+}
+
+/** All that this process has printed, for its result. */
+export const printed: { readonly tables: PrintedTable[]; readonly bars: Verdict[] } = {
+  tables: [],
+  bars: [],
+};
+
 /** Prints rows under a heading with columns as wide as they need; the first column is text. */
 export function printTable(
   title: string,
   columns: readonly string[],
   rows: readonly (readonly (string | number)[])[],
+): void {
+  const finite = (cell: string | number) => (Number.isFinite(cell) ? cell : formatCell(cell));
+  printed.tables.push({ title, columns, rows: rows.map((row) => row.map(finite)) });
+  writeTable(title, columns, rows);
+}
+
+function writeTable(
+  title: string,
+  columns: PrintedTable["columns"],
+  rows: PrintedTable["rows"],
 ): void {
   const cells = [columns, ...rows].map((row) => row.map(formatCell));
   const widths = columns.map((_, index) => Math.max(...cells.map((row) => row[index]!.length)));
@@ -23,18 +45,26 @@ export interface Verdict {
   readonly pass: boolean;
 }
 
-/** The verdict on a minimum ratio. */
-export function atLeastRatio(bar: string, ratio: number, wanted: number): Verdict {
+export function atLeast(bar: string, measured: number, least: number, unit = ""): Verdict {
   return {
-    bar: `${bar} >= ${wanted}x`,
-    measured: `${formatNumber(ratio)}x`,
-    pass: ratio >= wanted,
+    bar: `${bar} >= ${formatNumber(least)}${unit}`,
+    measured: `${formatNumber(measured)}${unit}`,
+    pass: measured >= least,
+  };
+}
+
+export function atMost(bar: string, measured: number, most: number): Verdict {
+  return {
+    bar: `${bar} <= ${formatNumber(most)}`,
+    measured: formatNumber(measured),
+    pass: measured <= most,
   };
 }
 
 /** Prints every bar with PASS or MISS and returns whether all were met. */
 export function printVerdicts(verdicts: readonly Verdict[]): boolean {
-  printTable(
+  printed.bars.push(...verdicts);
+  writeTable(
     "Bars",
     ["bar", "measured", "verdict"],
     verdicts.map(({ bar, measured, pass }) => [bar, measured, pass ? "PASS" : "MISS"]),

@@ -9,5 +9,5 @@ export function replaceGenerated(page: string, name: string, text: string): stri
 
 /** Plain text as Markdown shows it. */
 export function escapeMarkdown(text: string): string {
-  return text.replace(/[\\`*_<>[\]|~]/g, (character) => `\\${character}`);
+  return text.replace(/[\\`*_[\]|~]|<(?=[a-z!/])/gi, (character) => `\\${character}`);
 }

@@ -1,26 +1,65 @@
+import type { BenchResult } from "../../bench/support/result.ts";
 import { isTest, type SourceFile } from "../tidy/source-file.ts";
+import { barSummary, parseResult, resultTables } from "./benchmark-tables.ts";
 import { replaceGenerated } from "./generated-region.ts";
 import { type HoldsTag, holdsTags } from "./holds-tags.ts";
-import { parsePromises } from "./promises.ts";
+import { parsePromises, type VerificationArea } from "./promises.ts";
 import { verificationFaults, verificationTable } from "./verification-page.ts";
 
 type ReadPage = (path: string) => string;
 
-/** Each page with generated parts, as it should be; throws where the tests do not fit the promises. */
+/** Each page with generated parts, as it should be; throws where its sources do not fit. */
 export function generatedPages(
+  paths: readonly string[],
   sources: readonly SourceFile[],
   read: ReadPage,
 ): ReadonlyMap<string, string> {
-  return new Map([["docs/verification.md", verificationPage(testTags(sources), read)]]);
+  const areas = parsePromises(read("docs/promises.yaml"));
+  const results = benchResults(paths, read);
+  const faults = [...verificationFaults(areas, testTags(sources)), ...unmeasured(areas, results)];
+  if (faults.length > 0) throw new Error(faults.join("\n"));
+  const promises = verificationTable(areas, testTags(sources));
+  return new Map([
+    ["docs/verification.md", replaceGenerated(read("docs/verification.md"), "promises", promises)],
+    ["docs/benchmarks.md", benchmarksPage(results, read)],
+  ]);
 }
 
 function testTags(sources: readonly SourceFile[]): HoldsTag[] {
   return sources.filter(({ path }) => isTest(path)).flatMap(holdsTags);
 }
 
-function verificationPage(tags: readonly HoldsTag[], read: ReadPage): string {
-  const areas = parsePromises(read("docs/promises.yaml"));
-  const faults = verificationFaults(areas, tags);
-  if (faults.length > 0) throw new Error(faults.join("\n"));
-  return replaceGenerated(read("docs/verification.md"), "promises", verificationTable(areas, tags));
+function benchResults(paths: readonly string[], read: ReadPage): Map<string, BenchResult> {
+  return new Map(
+    paths.flatMap((path) => {
+      const name = /^bench\/results\/(.*)\.json$/.exec(path)?.[1];
+      return name === undefined ? [] : [[name, parseResult(path, read(path))] as const];
+    }),
+  );
+}
+
+/** Promises whose benchmark has no result. */
+function unmeasured(
+  areas: readonly VerificationArea[],
+  results: ReadonlyMap<string, BenchResult>,
+): string[] {
+  const benchmarks = new Set([...results.values()].map(({ benchmark }) => benchmark));
+  return areas.flatMap(({ promises }) =>
+    Object.entries(promises)
+      .filter(([, { check, why }]) => check === "benchmark" && !benchmarks.has(why ?? ""))
+      .map(([id, { why }]) => `${id}: no result in bench/results is of the benchmark ${why}`),
+  );
+}
+
+function benchmarksPage(results: ReadonlyMap<string, BenchResult>, read: ReadPage): string {
+  const text = read("docs/benchmarks.md");
+  for (const [, name = ""] of text.matchAll(/<!-- generated: (\S+) -->/g)) {
+    if (name === "bars" || results.has(name)) continue;
+    throw new Error(`docs/benchmarks.md shows ${name}, and bench/results/${name}.json is missing`);
+  }
+  const page = replaceGenerated(text, "bars", barSummary(results));
+  return [...results].reduce(
+    (shown, [name, result]) => replaceGenerated(shown, name, resultTables(result)),
+    page,
+  );
 }

@@ -193,7 +193,9 @@ export function repositoryFiles(root: string): string[] {
     encoding: "utf8",
     maxBuffer: 2 ** 26,
   });
-  return list.split("\0").filter((path) => path !== "" && existsSync(join(root, path)));
+  // In the middle of a merge a file has an entry for each side.
+  const paths = new Set(list.split("\0"));
+  return [...paths].filter((path) => path !== "" && existsSync(join(root, path)));
 }
 
 /** AssemblyScript has TypeScript's suffix and a grammar of its own. */

@@ -65,7 +65,7 @@ export class Stranding {
 
 /**
  * CPU per GPU to keep, relative to the GPU tasks' mean: tasks without a GPU use the same cores.
- * Tuned on the openb traces, where 1.3 to 1.5 works (docs/internals/scheduler-bench.md).
+ * Tuned on the openb traces, where 1.3 to 1.5 works (docs/benchmarks.md).
  */
 const CPU_HEADROOM = 1.4;
 

@@ -1,0 +1,76 @@
+import { expect, test } from "vitest";
+import { parseSource } from "../tidy/source-file.ts";
+import { generatedPages } from "./pages.ts";
+
+const RESULT = {
+  benchmark: "start",
+  takenAt: "2026-11-23",
+  command: "npm run bench:start",
+  machine: { cpu: "A CPU", cores: 2, memoryGiB: 24, node: "v24" },
+  load: "nothing else",
+  tables: [],
+  bars: [{ bar: "first token <= 5 s", measured: "3.5 s", pass: true }],
+};
+const FILES: Readonly<Record<string, string>> = {
+  "docs/promises.yaml": `
+- area: Start
+  promises:
+    start-table: A start prints a table.
+    start-fast:
+      says: A start is fast.
+      check: benchmark
+      why: start
+`,
+  "docs/verification.md": "# V\n<!-- generated: promises -->\n<!-- end -->\n",
+  "docs/benchmarks.md":
+    "# B\n<!-- generated: bars -->\n<!-- end -->\n<!-- generated: start -->\n<!-- end -->\n",
+  "bench/results/start.json": JSON.stringify(RESULT),
+};
+const sources = [
+  parseSource(
+    "apps/cli/src/a.test.ts",
+    '// holds: start-table\ntest("start: prints", () => {});\n',
+  ),
+];
+const pagesOf = (change: Readonly<Record<string, string | undefined>> = {}) => {
+  const files = { ...FILES, ...change };
+  const paths = Object.keys(files).filter((path) => files[path] !== undefined);
+  return generatedPages(paths, sources, (path) => files[path] ?? "");
+};
+
+test("pages: promises, tests, bars and tables are at their places", () => {
+  const pages = pagesOf();
+  expect(pages.get("docs/verification.md")).toContain("`apps/cli/src/a.test.ts`: start: prints");
+  expect(pages.get("docs/benchmarks.md")).toContain("1 of 1 bars are met.");
+  expect(pages.get("docs/benchmarks.md")).toContain("| first token <= 5 s |    3.5 s |     met |");
+});
+
+test("pages: generated text that is there is replaced, not repeated", () => {
+  const pages = pagesOf();
+  expect(pagesOf(Object.fromEntries(pages))).toEqual(pages);
+});
+
+test.each([
+  [
+    "a promise without a test",
+    { "docs/promises.yaml": `${FILES["docs/promises.yaml"]}    start-x: It starts.\n` },
+    /start-x: no test/,
+  ],
+  [
+    "a result without a place",
+    { "bench/results/other.json": JSON.stringify(RESULT) },
+    /generated: other/,
+  ],
+  [
+    "a place without a result",
+    { "docs/benchmarks.md": `${FILES["docs/benchmarks.md"]}<!-- generated: x -->\n<!-- end -->\n` },
+    /bench\/results\/x.json is missing/,
+  ],
+  [
+    "a benchmark without a result",
+    { "bench/results/start.json": undefined },
+    /start-fast: no result/,
+  ],
+])("pages: %s is refused", (_, change, reason) => {
+  expect(() => pagesOf(change)).toThrow(reason);
+});
