@@ -164,16 +164,18 @@ describe("the commands of the pages", () => {
     runPage,
   );
 
-  it("README.md: its program for the OpenAI SDK prints an answer", {
-    timeout: PATIENCE_MS,
-  }, async () => {
-    const [, program = ""] = /^```js\n([\s\S]*?)^```$/m.exec(textOf("README.md")) ?? [];
-    const key = readFileSync(join(home, ".heddle/bootstrap-key"), "utf8").trim();
-    const env = { PATH, HOME: home, HEDDLE_API_KEY: key };
-    const args = ["--input-type=module", "-e", here(program)];
-    const { stdout } = await run(process.execPath, args, { cwd: ROOT, env });
-    expect(stdout.length).toBeGreaterThan(0);
-  });
+  it.each(["README.md", "docs/guide/typescript-client.md"])(
+    "%s: its program prints something",
+    { timeout: PATIENCE_MS },
+    async (page) => {
+      const [, program = ""] = /^```js\n([\s\S]*?)^```$/m.exec(textOf(page)) ?? [];
+      const key = readFileSync(join(home, ".heddle/bootstrap-key"), "utf8").trim();
+      const env = { PATH, HOME: home, HEDDLE_API_KEY: key };
+      const args = ["--input-type=module", "-e", here(program)];
+      const { stdout } = await run(process.execPath, args, { cwd: ROOT, env });
+      expect(stdout.length).toBeGreaterThan(0);
+    },
+  );
 
   it("in a sentence: each names a verb and options that exist", () => {
     const faults = PAGES.flatMap((page) =>

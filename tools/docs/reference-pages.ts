@@ -19,7 +19,7 @@ export function referencePages(): Readonly<Record<string, string>> {
   return {
     "api.md": page(
       "The HTTP API",
-      "programs that call the API without a client: every operation and its permission",
+      "programs that call the API without a client: every operation, its permission and its headers",
       operationTables(),
     ),
     "chat.md": page(
@@ -75,10 +75,13 @@ function table(heads: readonly string[], rows: readonly (readonly string[])[]): 
 function operationTables(): string {
   return Object.entries(OPERATIONS)
     .map(([subject, operations]) => {
-      const rows = Object.values(operations).map(({ method, path, permission, summary }) => {
-        return [`\`${method} ${path}\``, permission, summary];
-      });
-      return `## ${subject}\n\n${table(["Operation", "Permission", "What it does"], rows)}`;
+      const rows = Object.values(operations).map(
+        ({ method, path, permission, headers = [], summary }) => {
+          return [`\`${method} ${path}\``, permission, headers.join(", "), summary];
+        },
+      );
+      const heads = ["Operation", "Permission", "Headers", "What it does"];
+      return `## ${subject}\n\n${table(heads, rows)}`;
     })
     .join("\n\n");
 }

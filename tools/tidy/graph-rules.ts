@@ -184,7 +184,7 @@ function isImpureGlobal(node: unknown): string | undefined {
 }
 
 /** The repository path of an import, if it is a file of the repository. */
-function resolveImport(
+export function resolveImport(
   path: string,
   specifier: string,
   known: ReadonlySet<string>,
