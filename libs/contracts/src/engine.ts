@@ -48,8 +48,11 @@ export interface SamplingOptions {
   readonly logitBias: readonly { readonly token: number; readonly bias: number }[];
 }
 
-/** The constraint on the text. */
-export type OutputFormat = "text" | "json_object";
+/** The constraint on the text; `schema` is a JSON schema as text. */
+export type OutputFormat =
+  | "text"
+  | "json_object"
+  | { readonly kind: "json_schema"; readonly schema: string };
 
 export interface GenerateRequest {
   readonly input: EngineInput;

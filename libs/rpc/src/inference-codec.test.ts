@@ -104,7 +104,10 @@ const request = merged(
     sampling,
     choices: uint32,
     stop: fc.array(text, { maxLength: 4 }),
-    format: fc.constantFrom("text", "json_object"),
+    format: fc.oneof(
+      fc.constantFrom("text" as const, "json_object" as const),
+      fc.record({ kind: fc.constant("json_schema" as const), schema: fc.json() }),
+    ),
   }),
   optional("maxTokens", uint32),
   optional("minTokens", fc.integer({ min: 1, max: 2 ** 32 - 1 })),

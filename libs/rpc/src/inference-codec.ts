@@ -85,7 +85,7 @@ export function encodeRequest(request: GenerateRequest): WireRequest {
     maxTokens: request.maxTokens,
     stop: [...request.stop],
     topLogprobs: request.topLogprobs,
-    format: request.format,
+    ...encodeFormat(request.format),
     temperature: sampling.temperature,
     topP: sampling.topP,
     presencePenalty: sampling.presencePenalty,
@@ -117,12 +117,17 @@ export function decodeRequest(message: GenerateRequest__Output): GenerateRequest
     },
     choices: message.choices,
     stop: message.stop,
-    format: outputFormat(message.format),
+    format: decodeFormat(message),
     ...(message.maxTokens !== undefined && { maxTokens: message.maxTokens }),
     ...(message.minTokens > 0 && { minTokens: message.minTokens }),
     ...(message.ignoreEnd && { ignoreEnd: true }),
     ...(message.topLogprobs !== undefined && { topLogprobs: message.topLogprobs }),
   };
+}
+
+function encodeFormat(format: OutputFormat): Pick<WireRequest, "format" | "schema"> {
+  if (typeof format === "string") return { format };
+  return { format: format.kind, schema: format.schema };
 }
 
 function encodeInput(input: EngineInput): Pick<WireRequest, "chat" | "text" | "tokens"> {
@@ -237,13 +242,15 @@ function chatRole(text: string): ChatMessage["role"] {
   }
 }
 
-function outputFormat(text: string): OutputFormat {
-  switch (text) {
+function decodeFormat({ format, schema }: GenerateRequest__Output): OutputFormat {
+  switch (format) {
     case "text":
     case "json_object":
-      return text;
+      return format;
+    case "json_schema":
+      return { kind: format, schema };
     default:
-      throw unknown("output format", text);
+      throw unknown("output format", format);
   }
 }
 

@@ -90,6 +90,19 @@ describe("the official client's typed errors", () => {
     [{ logprobs: true, top_logprobs: 21 }, "top_logprobs"],
     [{ top_logprobs: 2 }, "top_logprobs"],
     [{ response_format: { type: "xml" } }, "response_format.type"],
+    [
+      { response_format: { type: "json_schema", json_schema: {} } },
+      "response_format.json_schema.name",
+    ],
+    [
+      {
+        response_format: {
+          type: "json_schema",
+          json_schema: { name: "n", schema: { type: "array", contains: {} } },
+        },
+      },
+      "response_format.json_schema.schema",
+    ],
     [{ stream: "yes" }, "stream"],
     [{ stream_options: { include_usage: true } }, "stream_options"],
   ])("BadRequestError for %j, naming %s", async (members, param) => {
@@ -103,7 +116,6 @@ describe("the official client's typed errors", () => {
     [{ tool_choice: "required" }, "tool_choice"],
     [{ functions: [{ name: "f" }] }, "functions"],
     [{ function_call: { name: "f" } }, "function_call"],
-    [{ response_format: { type: "json_schema", json_schema: {} } }, "response_format.type"],
     [{ audio: { voice: "alloy", format: "wav" } }, "audio"],
     [{ modalities: ["text", "audio"] }, "modalities"],
     [{ prediction: { type: "content", content: "x" } }, "prediction"],

@@ -259,6 +259,47 @@ describe("sampling parameters", () => {
   });
 });
 
+// holds: api-json-schema
+describe("json_schema", () => {
+  const schema = {
+    type: "object",
+    properties: {
+      city: { type: "string", enum: ["Paris", "Rome"] },
+      days: { type: "array", items: { $ref: "#/$defs/day" }, minItems: 1, maxItems: 2 },
+    },
+    required: ["city", "days"],
+    additionalProperties: false,
+    $defs: { day: { type: "integer", minimum: 1, maximum: 31 } },
+  };
+  const response_format = {
+    type: "json_schema" as const,
+    json_schema: { name: "trip", schema, strict: true },
+  };
+  const check = (text: string | null | undefined) => {
+    const { city, days } = JSON.parse(text ?? "");
+    expect(["Paris", "Rome"]).toContain(city);
+    expect(days.length === 1 || days.length === 2).toBe(true);
+    for (const day of days) expect(day >= 1 && day <= 31).toBe(true);
+  };
+
+  it("gives what the schema says, whatever the model, whole and streamed", async () => {
+    const params = { ...ask("a trip"), response_format, max_tokens: 300, temperature: 1, n: 2 };
+    const answer = await openai.chat.completions.parse(params);
+    for (const { message } of answer.choices) check(message.content);
+    const stream = openai.chat.completions.stream({ ...params, stream: true });
+    const { choices } = await stream.finalChatCompletion();
+    expect(choices.map(({ finish_reason }) => finish_reason)).toEqual(["stop", "stop"]);
+    for (const { message } of choices) check(message.content);
+  });
+
+  it("is refused with the place of a keyword that is not supported", async () => {
+    const format = { ...response_format, json_schema: { name: "n", schema: { not: {} } } };
+    const error = await whole({ ...ask("x"), response_format: format }).catch((thrown) => thrown);
+    expect(error).toMatchObject({ status: 400, param: "response_format.json_schema.schema" });
+    expect(error.message).toContain("/not");
+  });
+});
+
 // holds: api-roles-parts
 describe("messages", () => {
   const same = { ...ask(""), max_tokens: 12, logit_bias: NO_END };

@@ -65,6 +65,20 @@ const metadata = z
 const MAX_VOCABULARY = 2 ** 31 - 1;
 const MAX_PRIORITY = 100;
 const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
+/** Of a schema as JSON, in characters. */
+const MAX_SCHEMA_CHARS = 256 * 1024;
+const schemaName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
+const responseFormat = z.looseObject({
+  type: z.string(),
+  json_schema: z
+    .looseObject({
+      name: schemaName,
+      description: z.string().nullish(),
+      schema: z.looseObject({}).nullish().describe("A JSON schema; without it any object."),
+      strict: z.boolean().nullish(),
+    })
+    .optional(),
+});
 const stopText = z.string().min(1).max(1024);
 
 /** The chat completion request: every supported parameter. Unknown members are dropped. */
@@ -104,10 +118,9 @@ export const chatCompletionRequest = z
       .describe("-100 to 100 by token id, at most 1,024 entries."),
     logprobs: z.boolean().nullish().describe("Of the raw scores."),
     top_logprobs: z.int().min(0).max(20).nullish().describe("Needs `logprobs`."),
-    response_format: z
-      .looseObject({ type: z.string() })
+    response_format: responseFormat
       .nullish()
-      .describe("`text` or `json_object`."),
+      .describe("`text`, `json_object` or `json_schema`, drawn by the schema whatever the model."),
     stream: z.boolean().nullish().describe("Answers as server-sent events."),
     stream_options: z
       .object({
@@ -163,7 +176,7 @@ export const chatCompletionRequest = z
 export type ChatCompletionRequest = z.infer<typeof chatCompletionRequest>;
 export type ChatRequestMessage = ChatCompletionRequest["messages"][number];
 
-const GUIDED = "guided decoding is not supported; use response_format `json_object`";
+const GUIDED = "guided decoding is not supported; use response_format `json_schema`";
 
 /** Parameters that are refused unless their value is the actual behaviour. */
 const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
@@ -242,13 +255,29 @@ function checkCombinations(request: ChatCompletionRequest): void {
   if (max_tokens != null && max_completion_tokens != null && max_tokens !== max_completion_tokens) {
     throw invalid("max_tokens", "it differs from max_completion_tokens; give one of them");
   }
-  const format = response_format?.type ?? "text";
-  if (format === "json_schema") {
-    throw unsupported("response_format.type", "json_schema is not supported yet; use json_object");
+  if (response_format != null) checkFormat(response_format);
+}
+
+function checkFormat({ type, json_schema }: z.infer<typeof responseFormat>): void {
+  if (type !== "text" && type !== "json_object" && type !== "json_schema") {
+    throw invalid("response_format.type", "expected `text`, `json_object` or `json_schema`");
   }
-  if (format !== "text" && format !== "json_object") {
-    throw invalid("response_format.type", "expected `text` or `json_object`");
+  if (type !== "json_schema") return;
+  if (json_schema === undefined) {
+    const param = "response_format.json_schema";
+    const text = `Missing required parameter: '${param}': the type json_schema needs it.`;
+    throw new AppError("missing_required_parameter", text, { param });
   }
+  checkSchemaSize("response_format.json_schema.schema", json_schema.schema);
+}
+
+function checkSchemaSize(param: string, schema: unknown): void {
+  const length = JSON.stringify(schema ?? {}).length;
+  if (length <= MAX_SCHEMA_CHARS) return;
+  throw invalid(
+    param,
+    `a schema has at most ${MAX_SCHEMA_CHARS} characters as JSON, not ${length}`,
+  );
 }
 
 /** An assistant's message may lack content only if it has tool calls or a refusal. */

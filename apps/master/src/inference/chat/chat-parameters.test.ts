@@ -113,6 +113,19 @@ describe("parameters: an honoured one reaches the engine", () => {
     [{ logprobs: true, top_logprobs: 20 }, { topLogprobs: 20 }],
     [{ response_format: { type: "json_object" } }, { format: "json_object" }],
     [{ response_format: { type: "text" } }, { format: "text" }],
+    [
+      {
+        response_format: {
+          type: "json_schema",
+          json_schema: { name: "n", schema: { type: "null" } },
+        },
+      },
+      { format: { kind: "json_schema", schema: '{"type":"null"}' } },
+    ],
+    [
+      { response_format: { type: "json_schema", json_schema: { name: "n" } } },
+      { format: { kind: "json_schema", schema: '{"type":"object"}' } },
+    ],
   ])("%j", async (extra, expected) => {
     expect(await requestFor(extra)).toMatchObject(expected);
   });
@@ -210,9 +223,24 @@ describe("parameters: an unsupported one is 400 and names the parameter", () => 
     ["unsupported_parameter", "store", { store: true }],
     ["unsupported_parameter", "service_tier", { service_tier: "flex" }],
     [
-      "unsupported_parameter",
-      "response_format.type",
+      "missing_required_parameter",
+      "response_format.json_schema",
+      { response_format: { type: "json_schema" } },
+    ],
+    [
+      "missing_required_parameter",
+      "response_format.json_schema.name",
       { response_format: { type: "json_schema", json_schema: {} } },
+    ],
+    [
+      "invalid_value",
+      "response_format.json_schema.schema",
+      {
+        response_format: {
+          type: "json_schema",
+          json_schema: { name: "n", schema: { title: "x".repeat(300_000) } },
+        },
+      },
     ],
     ["invalid_value", "response_format.type", { response_format: { type: "xml" } }],
     ["missing_required_parameter", "response_format.type", { response_format: {} }],

@@ -1,5 +1,5 @@
 import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/api/chat";
-import type { ChatMessage, GenerateRequest } from "@heddle/contracts/engine";
+import type { ChatMessage, GenerateRequest, OutputFormat } from "@heddle/contracts/engine";
 
 /** Converts an API request for the engine. `maxTokens` is per choice; absent: no limit. */
 export function toGenerateRequest(
@@ -27,8 +27,15 @@ export function toGenerateRequest(
     ignoreEnd: request.ignore_eos || undefined,
     stop: stopsOf(request.stop),
     topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
-    format: request.response_format?.type === "json_object" ? "json_object" : "text",
+    format: formatOf(request.response_format),
   };
+}
+
+function formatOf(format: ChatCompletionRequest["response_format"]): OutputFormat {
+  if (format?.type === "json_object") return "json_object";
+  if (format?.type !== "json_schema") return "text";
+  const schema = format.json_schema?.schema ?? { type: "object" };
+  return { kind: "json_schema", schema: JSON.stringify(schema) };
 }
 
 /**

@@ -1,3 +1,5 @@
+import { GrammarMatcher, MatchCache } from "../../grammar/matcher.ts";
+import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import { type Sequence, TokenList } from "../kv-cache/sequence.ts";
 import type { StepRing } from "../protocol/step-ring.ts";
@@ -5,14 +7,16 @@ import {
   ENDED_BROKEN,
   ENDED_LENGTH,
   ENDED_STOP,
+  ENDED_STUCK,
   ENDS_GENERATION,
   GOES_ON,
+  NO_GRAMMAR,
   type ThreadCommand,
   type ThreadLoad,
   type ThreadStep,
   type ThreadSubmit,
 } from "../protocol/thread-messages.ts";
-import { CandidateArray, Grammar } from "../sampling/grammar.ts";
+import { COMPLETE, Grammar, STUCK } from "../sampling/grammar.ts";
 import { captureRow, finishLogprobs } from "../sampling/logprobs.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
 import { admitWaiting } from "./admission.ts";
@@ -58,7 +62,9 @@ export class BatchLoop {
   readonly #scratch: SamplerScratch;
   /** Tokens that end the generation. */
   readonly #endTokens: readonly number[];
-  #candidates: CandidateArray | undefined;
+  readonly #matchCache = new MatchCache();
+  readonly #grammars = new Map<number, GrammarMatcher>();
+  #trie: TokenTrie | undefined;
   readonly #totals = { prompt: 0, cached: 0, generated: 0 };
   /** Whether the load changed with nothing else to report. */
   #loadChanged = false;
@@ -95,16 +101,28 @@ export class BatchLoop {
   }
 
   command(command: ThreadCommand, nowMs: number): void {
-    if (command.kind === "submit") {
-      for (let choice = 0; choice < command.choices; choice++) {
-        this.#enqueue(command, choice, nowMs);
-      }
-      this.#loadChanged = true;
-      return;
-    }
-    for (const handle of command.handles) {
-      const sequence = this.#sequences.get(handle);
-      if (sequence !== undefined) this.#end(sequence);
+    switch (command.kind) {
+      case "submit":
+        for (let choice = 0; choice < command.choices; choice++) {
+          this.#enqueue(command, choice, nowMs);
+        }
+        this.#loadChanged = true;
+        return;
+      case "end":
+        for (const handle of command.handles) {
+          const sequence = this.#sequences.get(handle);
+          if (sequence !== undefined) this.#end(sequence);
+        }
+        return;
+      case "grammar":
+        this.#trie ??= command.trie;
+        this.#grammars.set(command.id, new GrammarMatcher(command.program, this.#matchCache));
+        return;
+      case "forgetGrammar":
+        this.#forgetGrammar(command.id);
+        return;
+      default:
+        command satisfies never;
     }
   }
 
@@ -133,7 +151,7 @@ export class BatchLoop {
       tokens: new TokenList(request.prompt, SPARE_TOKENS),
       promptLength: request.prompt.length,
       sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
-      grammar: request.grammar === "" ? undefined : this.#newGrammar(request.grammar),
+      grammar: request.grammar === NO_GRAMMAR ? undefined : this.#newGrammar(request.grammar),
       slot: -1,
       admitted: 0,
       computed: 0,
@@ -148,9 +166,17 @@ export class BatchLoop {
     this.#queue.push(sequence);
   }
 
-  #newGrammar(source: string): Grammar {
-    this.#candidates ??= new CandidateArray(this.#model.vocabularySize);
-    return new Grammar(this.#model, source, this.#candidates);
+  #newGrammar(id: number): Grammar {
+    const matcher = this.#grammars.get(id);
+    const trie = this.#trie;
+    if (matcher === undefined || trie === undefined) throw new Error(`no grammar has the id ${id}`);
+    return new Grammar(matcher, { ...this.#model, trie });
+  }
+
+  #forgetGrammar(id: number): void {
+    const matcher = this.#grammars.get(id);
+    if (matcher !== undefined) this.#matchCache.remove(matcher);
+    this.#grammars.delete(id);
   }
 
   #admit(nowMs: number): void {
@@ -312,11 +338,15 @@ export class BatchLoop {
       grammar === undefined
         ? sampler.draw(logits)
         : grammar.draw(logits, (left) => sampler.draw(left));
+    if (drawn === STUCK) {
+      this.#endStuck(sequence);
+      return;
+    }
     // Where no token fits the grammar, the text is complete and the vocabulary cannot say so.
-    const token = drawn < 0 ? this.#model.eosToken : drawn;
-    const end = this.#endOf(sequence, token, drawn < 0);
+    const token = drawn === COMPLETE ? this.#model.eosToken : drawn;
+    const end = this.#endOf(sequence, token, drawn === COMPLETE);
     sampler.accept(token);
-    if (end === GOES_ON || end === ENDED_LENGTH) grammar?.accept(token);
+    if (end === GOES_ON) grammar?.accept(token);
     sequence.sampled++;
     sequence.tokens.push(token);
     this.#totals.generated++;
@@ -343,6 +373,11 @@ export class BatchLoop {
     this.#forget(sequence);
   }
 
+  #endStuck(sequence: Sequence): void {
+    this.#report.token(sequence.handle, this.#model.eosToken, ENDED_STUCK, undefined);
+    this.#end(sequence);
+  }
+
   #end(sequence: Sequence): void {
     if (sequence.slot >= 0) {
       this.#cache.share(sequence, sequence.computed);
@@ -356,7 +391,6 @@ export class BatchLoop {
   #forget(sequence: Sequence): void {
     this.#queue.leave(sequence.fairKey);
     this.#sequences.delete(sequence.handle);
-    sequence.grammar?.free();
     this.#loadChanged = true;
   }
 

@@ -87,10 +87,6 @@ export interface Llama {
     addSpecial: boolean,
     parseSpecial: boolean,
   ): number;
-  sampler_init_grammar(vocabulary: Pointer, grammar: string, root: string): Pointer;
-  sampler_accept(sampler: Pointer, token: number): void;
-  sampler_apply(sampler: Pointer, candidates: Pointer): void;
-  sampler_free(sampler: Pointer): void;
 }
 
 /** The functions of ggml-backend.h that the engine calls, without `ggml_backend_`. */
@@ -151,10 +147,6 @@ const LLAMA_SIGNATURES = [
   "int32_t llama_vocab_eos(void* vocab)",
   "int32_t llama_token_to_piece(void* vocab, int32_t t, void* buf, int32_t n, int32_t strip, bool special)",
   "int32_t llama_tokenize(void* vocab, const void* text, int32_t len, void* out, int32_t n, bool add, bool parse)",
-  "void* llama_sampler_init_grammar(void* vocab, const char* grammar, const char* root)",
-  "void llama_sampler_accept(void* sampler, int32_t token)",
-  "void llama_sampler_apply(void* sampler, void* candidates)",
-  "void llama_sampler_free(void* sampler)",
 ];
 
 const GGML_SIGNATURES = [

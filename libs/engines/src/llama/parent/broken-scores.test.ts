@@ -9,7 +9,7 @@ import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { BatchLoop } from "../engine-thread/batch-loop.ts";
 import { type LoadedModel, loadModel } from "../engine-thread/model.ts";
 import { StepRing, stepRingMemory } from "../protocol/step-ring.ts";
-import type { ThreadStep, ThreadSubmit } from "../protocol/thread-messages.ts";
+import { NO_GRAMMAR, type ThreadStep, type ThreadSubmit } from "../protocol/thread-messages.ts";
 
 let folder = "";
 beforeAll(async () => {
@@ -26,7 +26,7 @@ function submit(firstHandle: number, prompt: Int32Array): ThreadSubmit {
       ...{ presencePenalty: 0, frequencyPenalty: 0, seed: 1 },
       ...{ biasTokens: new Int32Array(0), biasValues: new Float32Array(0) },
     },
-    ...{ topLogprobs: -1, grammar: "", fairKey: "k", priority: 0 },
+    ...{ topLogprobs: -1, grammar: NO_GRAMMAR, fairKey: "k", priority: 0 },
   };
 }
 

@@ -214,6 +214,56 @@ describe("the llama engine on a tiny model", () => {
     }
   });
 
+  it("writes what a JSON schema asks for beside requests of free text", async () => {
+    const schema = JSON.stringify({
+      type: "object",
+      properties: {
+        kind: { enum: ["cat", "dog"] },
+        age: { type: "integer", minimum: 3, maximum: 40 },
+      },
+      required: ["kind", "age"],
+    });
+    const format = { kind: "json_schema", schema } as const;
+    const asks = [1, 2, 3, 4].map((seed) =>
+      session.ask({
+        prompt: PROMPT,
+        format,
+        choices: 2,
+        maxTokens: 200,
+        sampling: { temperature: 1, seed },
+      }),
+    );
+    const free = session.ask({ prompt: PROMPT, maxTokens: 20 });
+    for (const { texts, reasons } of await Promise.all(asks)) {
+      expect(reasons).toEqual(["stop", "stop"]);
+      for (const text of texts) {
+        const { kind, age } = JSON.parse(text);
+        expect(["cat", "dog"]).toContain(kind);
+        expect(Number.isInteger(age) && age >= 3 && age <= 40).toBe(true);
+      }
+    }
+    expect((await free).usage?.completionTokens).toBe(20);
+  });
+
+  it("refuses a schema that it cannot compile, with its place", async () => {
+    const refused = async (schema: object) => {
+      const format = { kind: "json_schema", schema: JSON.stringify(schema) } as const;
+      return (await session.ask({ prompt: PROMPT, format })).error;
+    };
+    const param = "response_format.json_schema.schema";
+    expect(await refused({ properties: { a: { not: {} } } })).toMatchObject({
+      ...{ code: "invalid_value", param },
+      message: expect.stringContaining("/properties/a/not"),
+    });
+    // Its automaton has 2^n states.
+    expect(await refused({ type: "string", pattern: "a.{30}$" })).toMatchObject({
+      ...{ code: "invalid_value", param },
+      message: expect.stringMatching(/states|takes more than/),
+    });
+    const { texts } = await session.ask({ prompt: PROMPT, format: "json_object", maxTokens: 5 });
+    expect(texts[0]).toMatch(/^\{/);
+  });
+
   it("answers a chat through the model's template", async () => {
     const answer = await session.ask({
       prompt: [{ role: "user", content: "Hello" }],

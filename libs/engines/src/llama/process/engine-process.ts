@@ -25,6 +25,7 @@ import type {
 } from "../protocol/thread-messages.ts";
 import { PromptReader } from "../tokenizing/prompt-reader.ts";
 import { parsedTokens } from "../tokenizing/vocabulary.ts";
+import { GrammarBook } from "./grammar-book.ts";
 import { LongPrompts } from "./long-prompts.ts";
 import { RequestBook } from "./request-book.ts";
 
@@ -133,13 +134,16 @@ class EngineProcess {
     );
     const rules = { table: vocabulary, chatTemplate: template.source, contextTokens };
     const { device } = this.#start;
+    const onFatal = (error: unknown) => die(failureOf(error));
+    const command = (sent: ThreadCommand) => this.#command(sent);
     this.#book = new RequestBook({
       table: vocabulary,
       reader: new PromptReader(llama, rules),
-      longPrompts: new LongPrompts({ device, rules }, (error) => die(failureOf(error))),
+      longPrompts: new LongPrompts({ device, rules }, onFatal),
+      grammars: new GrammarBook(vocabulary, command, onFatal),
       contextTokens,
       maxQueued: this.#start.maxQueued,
-      command: (command) => this.#command(command),
+      command,
       emit: (events) => this.#emit(events),
     });
     const load = this.#load();

@@ -1,20 +1,16 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { toAppError } from "@heddle/base/errors";
-import type { EngineFailure, EngineInput } from "@heddle/contracts/engine";
+import type { EngineInput } from "@heddle/contracts/engine";
 import { openBindings } from "../native/bindings.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
 import { PromptReader, type PromptRules } from "../tokenizing/prompt-reader.ts";
+import type { TurnResult } from "./turn-thread.ts";
 
 /** How the thread is started. */
 export interface PromptThreadStart {
   readonly device: string;
   readonly rules: PromptRules;
 }
-
-/** What comes back for each prompt, in the order in which they came. */
-export type PromptReading =
-  | { readonly tokens: Int32Array<ArrayBuffer> }
-  | { readonly failure: EngineFailure };
 
 /**
  * The thread that reads long prompts: to render and tokenize megabytes takes seconds, in which the
@@ -27,13 +23,13 @@ function serve({ device, rules }: PromptThreadStart): void {
   const reader = new PromptReader(llama, rules);
   port.on("message", (input: EngineInput) => {
     const reading = read(reader, input);
-    port.postMessage(reading, "tokens" in reading ? [reading.tokens.buffer] : []);
+    port.postMessage(reading, "value" in reading ? [reading.value.buffer] : []);
   });
 }
 
-function read(reader: PromptReader, input: EngineInput): PromptReading {
+function read(reader: PromptReader, input: EngineInput): TurnResult<Int32Array<ArrayBuffer>> {
   try {
-    return { tokens: Int32Array.from(reader.read(input)) };
+    return { value: Int32Array.from(reader.read(input)) };
   } catch (error) {
     const { code, message, param } = toAppError(error);
     return { failure: { code, message, ...(param === undefined ? {} : { param }) } };

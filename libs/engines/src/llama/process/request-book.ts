@@ -2,14 +2,17 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { EngineEvent, GenerateRequest, SubmitOptions } from "@heddle/contracts/engine";
 import {
   ENDED_BROKEN,
+  ENDED_STUCK,
+  NO_GRAMMAR,
   type ThreadCommand,
   type ThreadStep,
   type ThreadSubmit,
   type VocabularyTable,
 } from "../protocol/thread-messages.ts";
-import { JSON_OBJECT_GRAMMAR } from "../sampling/grammar.ts";
 import type { PromptReader } from "../tokenizing/prompt-reader.ts";
 import { TokenPieces } from "../tokenizing/token-pieces.ts";
+import type { GrammarBook } from "./grammar-book.ts";
+import type { GrammarSource } from "./grammar-thread.ts";
 import { LiveRequest } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
 
@@ -18,6 +21,7 @@ interface BookOptions {
   readonly table: VocabularyTable;
   readonly reader: PromptReader;
   readonly longPrompts: LongPrompts;
+  readonly grammars: GrammarBook;
   readonly contextTokens: number;
   readonly maxQueued: number;
   /** Sends a command to the engine thread. */
@@ -28,6 +32,9 @@ interface BookOptions {
 
 const BROKEN =
   "the model's scores for the next token are no numbers: its weights are damaged, or its arithmetic overflows; pull it again, or give another file";
+
+const STUCK =
+  "the constraint on the text wants characters that no token of this model's vocabulary spells";
 
 const MAX_CHOICES = 128;
 /** Handles stay in int32; far more than can live at once. */
@@ -94,13 +101,15 @@ export class RequestBook {
       const handle = step.handles[i] as number;
       const live = this.#byHandle.get(handle);
       if (live === undefined) continue;
-      if (step.ends[i] === ENDED_BROKEN) {
-        events.push(this.#failure(live, new AppError("engine_failed", BROKEN)));
+      const end = step.ends[i] as number;
+      if (end === ENDED_BROKEN || end === ENDED_STUCK) {
+        const reason = end === ENDED_BROKEN ? BROKEN : STUCK;
+        events.push(this.#failure(live, new AppError("engine_failed", reason)));
         continue;
       }
       const choice = handle - live.firstHandle;
       const token = step.tokens[i] as number;
-      if (live.token(choice, token, step.ends[i] as number, step.logprobs?.[i], events)) {
+      if (live.token(choice, token, end, step.logprobs?.[i], events)) {
         unwanted.push(handle);
       }
       if (live.isDone) {
@@ -119,13 +128,13 @@ export class RequestBook {
     try {
       validate(live.request, table.flags.length);
       if (!LongPrompts.isLong(input)) {
-        this.#admit(live, reader.read(input));
+        this.#constrain(live, reader.read(input));
         return;
       }
       const { tokens, cancel } = longPrompts.read(input, live.options);
       live.stopReading = cancel;
       tokens.then(
-        (prompt) => this.#admitSafely(live, prompt),
+        (prompt) => this.#constrain(live, prompt),
         (error) => this.#fail(live, toAppError(error)),
       );
     } catch (error) {
@@ -133,23 +142,36 @@ export class RequestBook {
     }
   }
 
-  #admitSafely(live: LiveRequest, prompt: Int32Array): void {
+  /** Has the grammar compiled; the request follows at once, before the grammar may be forgotten. */
+  #constrain(live: LiveRequest, prompt: Int32Array): void {
+    const source = grammarOf(live.request);
+    if (source === undefined) {
+      this.#admitSafely(live, prompt, NO_GRAMMAR);
+      return;
+    }
+    this.#options.grammars.idOf(source, live.options).then(
+      (grammar) => this.#admitSafely(live, prompt, grammar),
+      (error) => this.#fail(live, toAppError(error)),
+    );
+  }
+
+  #admitSafely(live: LiveRequest, prompt: Int32Array, grammar: number): void {
     // It may have been cancelled while its prompt was tokenized.
     if (!this.#live.has(live.id)) return;
     try {
-      this.#admit(live, prompt);
+      this.#admit(live, prompt, grammar);
     } catch (error) {
       this.#fail(live, toAppError(error));
     }
   }
 
-  #admit(live: LiveRequest, prompt: Int32Array): void {
+  #admit(live: LiveRequest, prompt: Int32Array, grammar: number): void {
     const { contextTokens } = this.#options;
     live.promptTokens = prompt.length;
     live.firstHandle = this.#nextHandle;
     this.#nextHandle = (this.#nextHandle + live.request.choices) % HANDLE_LIMIT;
     for (const handle of live.openHandles) this.#byHandle.set(handle, live);
-    this.#options.command(toThreadSubmit(live, prompt, contextTokens - prompt.length));
+    this.#options.command(toThreadSubmit(live, prompt, contextTokens - prompt.length, grammar));
   }
 
   #expire(live: LiveRequest): void {
@@ -213,7 +235,19 @@ function validate(request: GenerateRequest, vocabularySize: number): void {
   }
 }
 
-function toThreadSubmit(live: LiveRequest, prompt: Int32Array, room: number): ThreadSubmit {
+/** What the text must be; undefined for free text. */
+function grammarOf({ format }: GenerateRequest): GrammarSource | undefined {
+  if (format === "text") return undefined;
+  if (format === "json_object") return { schema: '{"type":"object"}', param: "response_format" };
+  return { schema: format.schema, param: "response_format.json_schema.schema" };
+}
+
+function toThreadSubmit(
+  live: LiveRequest,
+  prompt: Int32Array,
+  room: number,
+  grammar: number,
+): ThreadSubmit {
   const { request, options } = live;
   const { sampling } = request;
   return {
@@ -236,7 +270,7 @@ function toThreadSubmit(live: LiveRequest, prompt: Int32Array, room: number): Th
     },
     minTokens: request.ignoreEnd ? Number.POSITIVE_INFINITY : (request.minTokens ?? 0),
     topLogprobs: request.topLogprobs ?? -1,
-    grammar: request.format === "json_object" ? JSON_OBJECT_GRAMMAR : "",
+    grammar,
     fairKey: options.fairKey,
     priority: options.priority,
   };

@@ -1,4 +1,6 @@
 import type { EngineFailure, EngineInfo } from "@heddle/contracts/engine";
+import type { GrammarProgram } from "../../grammar/program.ts";
+import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { SamplerOptions } from "../sampling/sampler.ts";
 
@@ -34,8 +36,8 @@ export interface ThreadSubmit {
   readonly minTokens: number;
   /** -1 for no log-probabilities. */
   readonly topLogprobs: number;
-  /** GBNF that the text must match; empty for none. */
-  readonly grammar: string;
+  /** The id of a grammar that the text must match; NO_GRAMMAR for none. */
+  readonly grammar: number;
   readonly fairKey: string;
   readonly priority: number;
 }
@@ -46,7 +48,25 @@ interface ThreadEnd {
   readonly handles: readonly number[];
 }
 
-export type ThreadCommand = ThreadSubmit | ThreadEnd;
+/** Comes before the first request that names the grammar. */
+interface ThreadGrammar {
+  readonly kind: "grammar";
+  readonly id: number;
+  readonly program: GrammarProgram;
+  /** With the first grammar. */
+  readonly trie?: TokenTrie | undefined;
+}
+
+/** No further request names the grammar; those that do go on. */
+interface ThreadForget {
+  readonly kind: "forgetGrammar";
+  readonly id: number;
+}
+
+export type ThreadCommand = ThreadSubmit | ThreadEnd | ThreadGrammar | ThreadForget;
+
+/** In ThreadSubmit.grammar: the text is free. */
+export const NO_GRAMMAR = -1;
 
 /** Where a text may be cut so that the tokens of its pieces are those of the whole. */
 export interface TextCuts {
@@ -129,6 +149,8 @@ export const ENDED_STOP = 1;
 export const ENDED_LENGTH = 2;
 /** In ThreadStep.ends: the model's logits for the next token are no numbers; the token has no meaning. */
 export const ENDED_BROKEN = 3;
+/** In ThreadStep.ends: the grammar wants text that no token of the vocabulary has. */
+export const ENDED_STUCK = 4;
 
 /** What one step of the engine brought; the three arrays have one entry per sampled token. */
 export interface ThreadStep {

@@ -5,17 +5,22 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
+import { GrammarMatcher, MatchCache } from "../../grammar/matcher.ts";
+import { compileSchema } from "../../grammar/schema-grammar.ts";
+import { buildTokenTrie } from "../../grammar/token-trie.ts";
 import { type LoadedModel, loadModel } from "../engine-thread/model.ts";
 import { stepRingMemory } from "../protocol/step-ring.ts";
-import { CandidateArray, Grammar, JSON_OBJECT_GRAMMAR } from "./grammar.ts";
+import { ENDS_GENERATION, IS_CONTROL, type VocabularyTable } from "../protocol/thread-messages.ts";
+import { COMPLETE, Grammar, type GrammarTokens, STUCK } from "./grammar.ts";
 
 let directory: string;
 let model: LoadedModel;
+let table: VocabularyTable;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "heddle-grammar-"));
   const modelPath = join(directory, "tiny.gguf");
   await writeTinyModel(modelPath);
-  ({ model } = loadModel({
+  ({ model, table } = loadModel({
     ...{ modelPath, device: "cpu", gpuLayers: 0, threads: 1, prefillBudgetTokens: 32 },
     ...{ contextTokens: 64, maxSequences: 1 },
     ...{ wake: new SharedArrayBuffer(4), steps: stepRingMemory() },
@@ -26,38 +31,68 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** The token that is this one character. */
-function tokenOf(text: string): number {
-  const tokens = Array.from({ length: model.vocabularySize }, (_, token) => token);
-  return tokens.findIndex((token) => Buffer.from(model.tokenBytes(token)).toString() === text);
+/** A grammar over the tokens that `isKnown` has, by their texts. */
+function grammarOf(schema: object, isKnown = (_text: string) => true): Grammar {
+  const known = (token: number) =>
+    !((table.flags[token] as number) & (ENDS_GENERATION | IS_CONTROL)) && isKnown(textOf(token));
+  const tokens: GrammarTokens = { ...model, trie: buildTokenTrie(table, known) };
+  return new Grammar(new GrammarMatcher(compileSchema(schema), new MatchCache()), tokens);
 }
 
-/** What is drawn where these are the likeliest, the first most of all. */
+function textOf(token: number): string {
+  return Buffer.from(model.tokenBytes(token)).toString();
+}
+
+/** What is drawn where these are the likeliest, the first most of all; "" where none is. */
 function draw(grammar: Grammar, wanted: readonly string[]): string {
   const logits = new Float32Array(model.vocabularySize);
+  const tokens = Array.from({ length: model.vocabularySize }, (_, token) => token);
   wanted.forEach((text, at) => {
-    logits[tokenOf(text)] = 100 - at;
+    logits[tokens.findIndex((token) => textOf(token) === text)] = 100 - at;
   });
   const token = grammar.draw(logits, (left) => left.indexOf(Math.max(...left)));
-  if (token >= 0) grammar.accept(token);
-  return token < 0 ? "" : Buffer.from(model.tokenBytes(token)).toString();
+  if (token < 0 || (model.flags[token] as number) & ENDS_GENERATION) return "";
+  grammar.accept(token);
+  return textOf(token);
 }
 
 it("grammar: JSON has at most the allowed depth for any likeliest token, and ends", () => {
-  const candidates = new CandidateArray(model.vocabularySize);
-  const grammar = new Grammar(model, JSON_OBJECT_GRAMMAR, candidates);
+  const grammar = grammarOf({ type: "object", additionalProperties: true });
   // Brackets in a string are text.
-  const opened = [...'{"'].map((text) => draw(grammar, [text])).join("");
-  let text = opened + Array.from({ length: 300 }, () => draw(grammar, ["["])).join("");
+  let text = draw(grammar, ["{"]) + draw(grammar, ['"']);
+  for (let i = 0; i < 300; i++) text += draw(grammar, ["["]);
   text += [...'":'].map((next) => draw(grammar, [next])).join("");
-  for (let i = 0; i < 300; i++) text += draw(grammar, ["[", "]", ",", "}"]);
+  for (let i = 0; i < 150; i++) text += draw(grammar, ["[", "]", ",", "}"]);
   const deepest = text.slice(text.indexOf(":") + 1).match(/^\[+/)?.[0].length;
-  expect(deepest).toBe(255);
+  expect(deepest).toBe(127);
   while (!text.endsWith("}")) {
     const next = draw(grammar, ["]", "}"]);
     expect(next).not.toBe("");
     text += next;
   }
   expect(Object.keys(JSON.parse(text))).toEqual(["[".repeat(300)]);
-  grammar.free();
+});
+
+it("grammar: the end is drawn only where the text is complete, no control token", () => {
+  const grammar = grammarOf({ enum: ["yes", "no"] });
+  let text = "";
+  for (let next = draw(grammar, ["<|im_end|>", "<|im_start|>"]); next !== ""; ) {
+    text += next;
+    next = draw(grammar, ["<|im_end|>", "<|im_start|>"]);
+  }
+  expect(["yes", "no"]).toContain(JSON.parse(text));
+});
+
+it("grammar: what no token spells differs from a complete text", () => {
+  const never = (logits: Float32Array) => logits.indexOf(Math.max(...logits));
+  const stuck = grammarOf({ const: "xyz" }, (text) => text !== "x");
+  draw(stuck, ['"']);
+  expect(stuck.draw(new Float32Array(model.vocabularySize), never)).toBe(STUCK);
+  const complete = grammarOf({ type: "null" });
+  for (const letter of "null") draw(complete, [letter]);
+  const logits = new Float32Array(model.vocabularySize);
+  model.flags.forEach((flags, token) => {
+    if (flags & ENDS_GENERATION) logits[token] = Number.NEGATIVE_INFINITY;
+  });
+  expect(complete.draw(logits, never)).toBe(COMPLETE);
 });

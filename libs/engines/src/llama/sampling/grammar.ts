@@ -1,145 +1,75 @@
-import koffi from "koffi";
-import type { LoadedModel } from "../engine-thread/model.ts";
-import type { Llama } from "../native/bindings.ts";
-import type { Pointer } from "../native/layouts.ts";
-import { JsonDepth } from "./json-depth.ts";
+import type { GrammarMatcher, MatchState } from "../../grammar/matcher.ts";
+import type { TokenTrie } from "../../grammar/token-trie.ts";
+import { ENDS_GENERATION, IS_CONTROL } from "../protocol/thread-messages.ts";
 
-/** Bytes of a `llama_token_data`: id, logit and probability. */
-const TOKEN_DATA_BYTES = 12;
-
-/** Draws that may be refused one by one before the whole vocabulary is checked at once. */
-const MAX_SINGLE_REFUSALS = 8;
-
-/**
- * JSON (RFC 8259) with an object at the top, in GBNF. White space is bounded, else a model can
- * write nothing but that until its limit.
- */
-export const JSON_OBJECT_GRAMMAR = `root ::= object
-value ::= object | array | string | number | "true" | "false" | "null"
-object ::= "{" ws ( member ("," ws member)* )? "}" ws
-member ::= string ":" ws value ws
-array ::= "[" ws ( value ws ("," ws value ws)* )? "]"
-string ::= "\\"" char* "\\""
-char ::= [^"\\\\\\x7F\\x00-\\x1F] | "\\\\" (["\\\\bfnrt/] | "u" [0-9a-fA-F]{4})
-number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?
-ws ::= " "? | "\\n" [ \\t]{0,20}
-`;
-
-/** Native arrays that all grammars of one thread use in turn. */
-export class CandidateArray {
-  readonly #struct: bigint;
-  readonly #header: BigInt64Array;
-  readonly #data: bigint;
-  readonly #ids: Int32Array;
-  readonly #logits: Float32Array;
-  readonly #capacity: number;
-
-  constructor(vocabularySize: number) {
-    this.#capacity = vocabularySize;
-    const data: unknown = koffi.alloc("uint8_t", vocabularySize * TOKEN_DATA_BYTES);
-    const view = koffi.view(data, vocabularySize * TOKEN_DATA_BYTES);
-    this.#data = koffi.address(data);
-    this.#ids = new Int32Array(view);
-    this.#logits = new Float32Array(view);
-    // llama_token_data_array: data, size, selected and a bool padded to eight bytes.
-    const struct: unknown = koffi.alloc("uint8_t", 32);
-    this.#struct = koffi.address(struct);
-    this.#header = new BigInt64Array(koffi.view(struct, 32));
-  }
-
-  /** Fills in all tokens with their logits; gives the array's address. */
-  fill(logits: Float32Array): Pointer {
-    for (let id = 0; id < this.#capacity; id++) this.#set(id, id, logits[id] as number);
-    return this.#point(this.#capacity);
-  }
-
-  /** Fills in one token with logit 0. */
-  single(token: number): Pointer {
-    this.#set(0, token, 0);
-    return this.#point(1);
-  }
-
-  /** The logit of entry `at` after a sampler has run. */
-  logitAt(at: number): number {
-    return this.#logits[at * 3 + 1] as number;
-  }
-
-  #set(at: number, token: number, logit: number): void {
-    this.#ids[at * 3] = token;
-    this.#logits[at * 3 + 1] = logit;
-    this.#logits[at * 3 + 2] = 0;
-  }
-
-  #point(size: number): Pointer {
-    this.#header[0] = this.#data;
-    this.#header[1] = BigInt(size);
-    this.#header[2] = -1n;
-    this.#header[3] = 0n;
-    return this.#struct;
-  }
+/** What grammars need to know of the model's tokens. */
+export interface GrammarTokens {
+  readonly vocabularySize: number;
+  /** See VocabularyTable.flags. */
+  readonly flags: Uint8Array;
+  /** A token as it is written. */
+  readonly tokenBytes: (token: number) => Uint8Array;
+  readonly trie: TokenTrie;
 }
 
+/** No token fits the grammar, and the text may end there. */
+export const COMPLETE = -1;
+/** No token fits the grammar, and the text is not complete: the vocabulary cannot spell it. */
+export const STUCK = -2;
+
 /**
- * A GBNF grammar that the text of one choice must match. Only the drawn token is checked; a refused
- * one is taken out and another drawn. That gives the distribution of a mask over the whole vocabulary
- * at a fraction of its cost; after several refusals the mask is applied.
+ * The grammar that the text of one choice must match. The drawn token is checked first; only where it
+ * is refused are all tokens that do not fit taken out and another is drawn.
  */
 export class Grammar {
-  readonly #llama: Llama;
-  readonly #sampler: Pointer;
-  readonly #candidates: CandidateArray;
-  readonly #tokenBytes: LoadedModel["tokenBytes"];
-  /** All grammars that there are describe JSON. */
-  readonly #depth = new JsonDepth();
+  readonly #matcher: GrammarMatcher;
+  readonly #tokens: GrammarTokens;
+  #state: MatchState;
 
-  /** Throws where the grammar does not parse: it is the program's, not the client's. */
-  constructor(
-    { llama, vocabulary, tokenBytes }: Pick<LoadedModel, "llama" | "vocabulary" | "tokenBytes">,
-    source: string,
-    candidates: CandidateArray,
-  ) {
-    this.#llama = llama;
-    this.#candidates = candidates;
-    this.#tokenBytes = tokenBytes;
-    this.#sampler = llama.sampler_init_grammar(vocabulary, source, "root");
-    if (this.#sampler === null) throw new Error(`the grammar does not parse: ${source}`);
+  constructor(matcher: GrammarMatcher, tokens: GrammarTokens) {
+    this.#matcher = matcher;
+    this.#tokens = tokens;
+    this.#state = matcher.start();
   }
 
-  /** Draws until a token fits; `logits` loses those that do not. -1 where no token fits. */
+  /** Draws a token that fits, else COMPLETE or STUCK; `logits` may lose those that do not fit. */
   draw(logits: Float32Array, draw: (logits: Float32Array) => number): number {
-    for (let refused = 0; refused < MAX_SINGLE_REFUSALS; refused++) {
-      const token = draw(logits);
-      if (this.#allows(token)) return token;
-      logits[token] = Number.NEGATIVE_INFINITY;
-    }
+    const first = draw(logits);
+    if (logits[first] !== Number.NEGATIVE_INFINITY && this.#allows(first)) return first;
     this.#mask(logits);
     const token = draw(logits);
-    return logits[token] === Number.NEGATIVE_INFINITY ? -1 : token;
+    if (logits[token] !== Number.NEGATIVE_INFINITY) return token;
+    return this.#state.isComplete ? COMPLETE : STUCK;
   }
 
   /** Moves on past a token that is part of the text; never one that ends the generation. */
   accept(token: number): void {
-    this.#depth.accept(this.#tokenBytes(token));
-    this.#llama.sampler_accept(this.#sampler, token);
-  }
-
-  free(): void {
-    this.#llama.sampler_free(this.#sampler);
+    const after = this.#matcher.steps(this.#state, this.#tokens.tokenBytes(token));
+    if (after === null) throw new Error(`token ${token} does not fit the grammar`);
+    this.#state = after;
   }
 
   #allows(token: number): boolean {
-    if (!this.#depth.allows(this.#tokenBytes(token))) return false;
-    this.#llama.sampler_apply(this.#sampler, this.#candidates.single(token));
-    return this.#candidates.logitAt(0) !== Number.NEGATIVE_INFINITY;
+    const flags = this.#tokens.flags[token] as number;
+    if (flags & ENDS_GENERATION) return this.#state.isComplete;
+    const bytes = this.#tokens.tokenBytes(token);
+    if (flags & IS_CONTROL || bytes.length === 0) return false;
+    return this.#matcher.steps(this.#state, bytes) !== null;
   }
 
   #mask(logits: Float32Array): void {
-    this.#llama.sampler_apply(this.#sampler, this.#candidates.fill(logits));
-    for (let id = 0; id < logits.length; id++) {
-      const logit = this.#candidates.logitAt(id);
-      const isOut = logit === Number.NEGATIVE_INFINITY;
-      const isDeep = !isOut && !this.#depth.allows(this.#tokenBytes(id));
-      logits[id] = isDeep ? Number.NEGATIVE_INFINITY : logit;
+    const { flags, trie, vocabularySize } = this.#tokens;
+    const mask = this.#matcher.maskOf(this.#state, trie, vocabularySize);
+    const { isComplete } = this.#state;
+    for (let word = 0; word < mask.length; word++) {
+      const bits = mask[word] as number;
+      if (bits === 0xffffffff) continue;
+      const end = Math.min((word + 1) << 5, logits.length);
+      for (let token = word << 5; token < end; token++) {
+        if (bits & (1 << (token & 31))) continue;
+        if (isComplete && (flags[token] as number) & ENDS_GENERATION) continue;
+        logits[token] = Number.NEGATIVE_INFINITY;
+      }
     }
   }
 }

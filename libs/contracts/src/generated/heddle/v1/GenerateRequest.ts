@@ -24,6 +24,7 @@ export interface GenerateRequest {
   'repetitionPenalty'?: (number | string);
   'minTokens'?: (number);
   'ignoreEnd'?: (boolean);
+  'schema'?: (string);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
@@ -50,6 +51,7 @@ export interface GenerateRequest__Output {
   'repetitionPenalty': (number);
   'minTokens': (number);
   'ignoreEnd': (boolean);
+  'schema': (string);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";

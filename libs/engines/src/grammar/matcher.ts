@@ -1,0 +1,286 @@
+import type { Dfa, GrammarNode, GrammarProgram } from "./program.ts";
+import type { TokenTrie } from "./token-trie.ts";
+
+/** Objects and arrays within one another that a text may have; no JSON reader takes many more. */
+const MAX_NESTING = 128;
+
+/** Ways in which a text may go on that are followed at once; of more, the first are. */
+const MAX_FRAMES = 256;
+
+/** Frames that are followed for one mask; of the tokens, those that were found by then are in it. */
+const MAX_MASK_WORK = 100_000;
+
+/** Estimated memory of the states that are kept for all grammars of a thread. */
+const MAX_CACHED_BYTES = 64 * 1024 * 1024;
+/** Of a state with its transitions, and of a frame. */
+const STATE_BYTES = 3 * 1024;
+const FRAME_BYTES = 256;
+
+/** What is left of a text: the rest of one node, and then what follows it. Equal ones are one object. */
+interface Frame {
+  readonly id: number;
+  readonly node: number;
+  /** Of a text: the automaton's state. Of a sequence or a repetition: the parts that are done. */
+  readonly at: number;
+  /** Undefined at the end of the text. */
+  readonly next: Frame | undefined;
+  readonly depth: number;
+}
+
+/** Where a text has come to in a grammar. Equal ones are one object while they are kept. */
+export class MatchState {
+  readonly frames: readonly Frame[];
+  /** Whether the text may end here. */
+  readonly isComplete: boolean;
+  /** By byte; null for a byte that does not fit. */
+  next: (MatchState | null | undefined)[] | undefined;
+  /** A bit for each token that fits, where it was asked for. */
+  mask: Uint32Array | undefined;
+
+  constructor(frames: readonly Frame[], isComplete: boolean) {
+    this.frames = frames;
+    this.isComplete = isComplete;
+  }
+}
+
+/** The memory that the grammars of one thread share; when it is full, what is kept of all is dropped. */
+export class MatchCache {
+  /** Those that keep something. */
+  readonly #grammars = new Set<GrammarMatcher>();
+  #bytes = 0;
+
+  /** Drops what the grammar keeps. */
+  remove(grammar: GrammarMatcher): void {
+    grammar.clear();
+    this.#grammars.delete(grammar);
+  }
+
+  /** Counts what a grammar keeps from now on. */
+  charge(grammar: GrammarMatcher, bytes: number): void {
+    this.#grammars.add(grammar);
+    this.#bytes += bytes;
+    if (this.#bytes <= MAX_CACHED_BYTES) return;
+    this.#bytes = 0;
+    for (const kept of this.#grammars) kept.clear();
+    this.#grammars.clear();
+  }
+}
+
+/**
+ * Follows texts through a grammar byte by byte. A state is the set of stacks that the text so far may
+ * have; states, their transitions and their masks are made when they are first needed and kept.
+ */
+export class GrammarMatcher {
+  readonly #program: GrammarProgram;
+  readonly #cache: MatchCache;
+  #frames = new Map<string, Frame>();
+  #states = new Map<string, MatchState>();
+  #nextId = 0;
+  /** Frames that were followed since this was last set to zero. */
+  #work = 0;
+
+  constructor(program: GrammarProgram, cache: MatchCache) {
+    this.#program = program;
+    this.#cache = cache;
+  }
+
+  /** Before the first byte. */
+  start(): MatchState {
+    return this.#close([this.#frame(this.#program.root, 0, undefined)]);
+  }
+
+  /** After one more byte; null where it does not fit. */
+  step(state: MatchState, byte: number): MatchState | null {
+    const known = state.next?.[byte];
+    if (known !== undefined) return known;
+    const frames: Frame[] = [];
+    this.#work += state.frames.length;
+    for (const frame of state.frames) {
+      const to = targetOf(this.#dfaOf(frame), frame.at, byte);
+      if (to >= 0) frames.push(this.#frame(frame.node, to, frame.next));
+    }
+    const after = frames.length === 0 ? null : this.#close(frames);
+    state.next ??= new Array<MatchState | null | undefined>(256).fill(undefined);
+    state.next[byte] = after;
+    return after;
+  }
+
+  /** After all these bytes; null where they do not fit. */
+  steps(state: MatchState, bytes: Uint8Array): MatchState | null {
+    let after: MatchState | null = state;
+    for (let at = 0; at < bytes.length && after !== null; at++) {
+      after = this.step(after, bytes[at] as number);
+    }
+    return after;
+  }
+
+  /** A bit for each token of the trie that fits after the state. */
+  maskOf(state: MatchState, trie: TokenTrie, vocabularySize: number): Uint32Array {
+    if (state.mask !== undefined) return state.mask;
+    const mask = new Uint32Array((vocabularySize + 31) >>> 5);
+    this.#walk(state, trie, mask);
+    state.mask = mask;
+    this.#cache.charge(this, mask.byteLength);
+    return mask;
+  }
+
+  /** Forgets all states but those that are in use, and what follows those. */
+  clear(): void {
+    for (const state of this.#states.values()) {
+      state.next = undefined;
+      state.mask = undefined;
+    }
+    this.#states = new Map();
+    this.#frames = new Map();
+  }
+
+  #walk(state: MatchState, trie: TokenTrie, mask: Uint32Array): void {
+    const { bytes, ends, depths, firsts, tokens } = trie;
+    const path: MatchState[] = [state];
+    let isEmpty = true;
+    this.#work = 0;
+    for (let node = 0; node < bytes.length && (isEmpty || this.#work < MAX_MASK_WORK); ) {
+      const depth = depths[node] as number;
+      const after = this.step(path[depth] as MatchState, bytes[node] as number);
+      if (after === null) {
+        node = ends[node] as number;
+        continue;
+      }
+      path[depth + 1] = after;
+      const end = firsts[node + 1] as number;
+      for (let at = firsts[node] as number; at < end; at++) {
+        isEmpty = false;
+        const token = tokens[at] as number;
+        mask[token >>> 5] = (mask[token >>> 5] as number) | (1 << (token & 31));
+      }
+      node++;
+    }
+  }
+
+  /** The state of all the ways in which these frames may go on. */
+  #close(frames: readonly Frame[]): MatchState {
+    const closure = new Closure(this.#program, (node, at, next) => this.#frame(node, at, next));
+    for (const frame of frames) closure.add(frame);
+    const { found, isComplete } = closure.run();
+    found.sort((a, b) => a.id - b.id);
+    const key = `${isComplete ? "!" : ""}${found.map(({ id }) => id).join(",")}`;
+    let state = this.#states.get(key);
+    if (state === undefined) {
+      state = new MatchState(found, isComplete);
+      this.#cache.charge(this, STATE_BYTES);
+      this.#states.set(key, state);
+    }
+    return state;
+  }
+
+  #frame(node: number, at: number, next: Frame | undefined): Frame {
+    const key = `${node},${at},${next?.id ?? ""}`;
+    let frame = this.#frames.get(key);
+    if (frame === undefined) {
+      const made = this.#program.nodes[node] as GrammarNode;
+      const isLevel = made.kind === "sequence" && made.nests;
+      const depth = (next?.depth ?? 0) + (isLevel ? 1 : 0);
+      frame = { id: this.#nextId++, node, at, next, depth };
+      this.#cache.charge(this, FRAME_BYTES);
+      this.#frames.set(key, frame);
+    }
+    return frame;
+  }
+
+  #dfaOf(frame: Frame): Dfa {
+    return (this.#program.nodes[frame.node] as GrammarNode & { readonly kind: "text" }).dfa;
+  }
+}
+
+type MakeFrame = (node: number, at: number, next: Frame | undefined) => Frame;
+
+/** Finds the automata's states in which a text may be, without a further byte. */
+class Closure {
+  readonly #program: GrammarProgram;
+  readonly #frame: MakeFrame;
+  readonly #seen = new Set<Frame>();
+  readonly #waiting: Frame[] = [];
+  readonly found: Frame[] = [];
+  isComplete = false;
+
+  constructor(program: GrammarProgram, frame: MakeFrame) {
+    this.#program = program;
+    this.#frame = frame;
+  }
+
+  add(frame: Frame | undefined): void {
+    if (frame === undefined) {
+      this.isComplete = true;
+    } else if (!this.#seen.has(frame)) {
+      this.#seen.add(frame);
+      this.#waiting.push(frame);
+    }
+  }
+
+  /** Each way that is left out could be completed by itself, so none that is kept is a dead end. */
+  run(): { found: Frame[]; isComplete: boolean } {
+    while (this.found.length < MAX_FRAMES) {
+      const frame = this.#waiting.pop();
+      if (frame === undefined) break;
+      this.#expand(frame, this.#program.nodes[frame.node] as GrammarNode);
+    }
+    return this;
+  }
+
+  #expand(frame: Frame, node: GrammarNode): void {
+    const { at, next } = frame;
+    switch (node.kind) {
+      case "text":
+        if (node.dfa.accepts[at]) this.add(next);
+        if (node.dfa.starts[at] !== node.dfa.starts[at + 1]) this.found.push(frame);
+        return;
+      case "sequence":
+        this.#expandSequence(frame, node);
+        return;
+      case "choice":
+        // The last one added is expanded first.
+        for (let i = node.options.length - 1; i >= 0; i--) {
+          this.#enter(node.options[i] as number, frame.depth, next);
+        }
+        return;
+      case "repeat":
+        if (at >= node.min) this.add(next);
+        if (at < node.max) {
+          const done = node.max === Number.POSITIVE_INFINITY ? Math.min(at + 1, node.min) : at + 1;
+          this.#enter(node.part, frame.depth, this.#frame(frame.node, done, next));
+        }
+        return;
+      default:
+        node satisfies never;
+    }
+  }
+
+  #expandSequence(frame: Frame, node: GrammarNode & { readonly kind: "sequence" }): void {
+    const { at, next } = frame;
+    const part = node.parts[at];
+    if (part === undefined) {
+      this.add(next);
+      return;
+    }
+    // A level of nesting stays on the stack to its end: its frame counts the depth.
+    const isLast = at === node.parts.length - 1 && !node.nests;
+    this.add(this.#frame(part, 0, isLast ? next : this.#frame(frame.node, at + 1, next)));
+  }
+
+  /** Goes into a node unless its shortest texts would be nested too deeply. */
+  #enter(node: number, depth: number, next: Frame | undefined): void {
+    const height = this.#program.heights[node] as number;
+    if (depth + height <= MAX_NESTING) this.add(this.#frame(node, 0, next));
+  }
+}
+
+/** Where the automaton goes; -1 where the byte does not fit. */
+function targetOf(dfa: Dfa, state: number, byte: number): number {
+  const end = dfa.starts[state + 1] as number;
+  for (let edge = dfa.starts[state] as number; edge < end; edge++) {
+    if (byte >= (dfa.lows[edge] as number) && byte <= (dfa.highs[edge] as number)) {
+      return dfa.targets[edge] as number;
+    }
+  }
+  return -1;
+}

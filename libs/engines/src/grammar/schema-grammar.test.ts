@@ -1,0 +1,284 @@
+import { type Random, seededRandom } from "@heddle/base/random";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { GrammarMatcher, MatchCache } from "./matcher.ts";
+import { SchemaFault } from "./schema-fault.ts";
+import { compileSchema } from "./schema-grammar.ts";
+
+/** Bytes after which a text is led to its end. */
+const LONG = 150;
+const CLOSING = [...Buffer.from('"}]0')];
+const TEXTS_OF_EACH = 6;
+
+/** A text of the grammar by random bytes; undefined where it gets too long. */
+function randomText(matcher: GrammarMatcher, random: Random): string | undefined {
+  const bytes: number[] = [];
+  let state = matcher.start();
+  while (bytes.length < 5000) {
+    const fitting = Array.from({ length: 256 }, (_, byte) => byte).filter((byte) =>
+      matcher.step(state, byte),
+    );
+    if (state.isComplete && (fitting.length === 0 || random() < 0.3)) {
+      return Buffer.from(bytes).toString();
+    }
+    expect(fitting, `after ${Buffer.from(bytes)}`).not.toEqual([]);
+    const closing = fitting.filter((byte) => CLOSING.includes(byte));
+    const isLed = bytes.length > LONG && closing.length > 0 && random() < 0.8;
+    const among = isLed ? closing : fitting;
+    const byte = among[Math.floor(random() * among.length)] as number;
+    bytes.push(byte);
+    state = matcher.step(state, byte) as NonNullable<ReturnType<GrammarMatcher["step"]>>;
+  }
+  return undefined;
+}
+
+/** Fails where a text of the schema's grammar is not valid for the schema; gives the texts. */
+function checkTexts(schema: object | boolean, seed: number): string[] {
+  const matcher = new GrammarMatcher(compileSchema(schema), new MatchCache());
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  addFormats.default(ajv);
+  const validate = ajv.compile(schema);
+  const random = seededRandom(seed);
+  return Array.from({ length: TEXTS_OF_EACH }, () => {
+    const text = randomText(matcher, random);
+    if (text === undefined) return "";
+    const isValid = validate(JSON.parse(text));
+    expect(
+      isValid,
+      `${text} of ${JSON.stringify(schema)}: ${ajv.errorsText(validate.errors)}`,
+    ).toBe(true);
+    return text;
+  });
+}
+
+const bound = fc.oneof(
+  fc.integer({ min: -1200, max: 1200 }),
+  fc.double({ min: -9, max: 9, noNaN: true }),
+);
+const count = fc.integer({ min: 0, max: 4 });
+const names = ["a", "b", 'say "hi"', "ü"];
+const { schema: anySchema } = fc.letrec<{ schema: object }>((tie) => ({
+  schema: fc.oneof(
+    { maxDepth: 3, withCrossShrink: true },
+    fc.constantFrom(
+      { type: "null" },
+      { type: "boolean" },
+      { const: "x\n☃" },
+      { enum: [1, "1", null] },
+    ),
+    fc.record({ type: fc.constantFrom("integer", "number"), minimum: bound }),
+    fc.record({ type: fc.constantFrom("integer", "number"), exclusiveMaximum: bound }),
+    fc.record({ type: fc.constant("number"), minimum: bound, maximum: bound }),
+    fc.record({ type: fc.constant("number"), exclusiveMinimum: bound, exclusiveMaximum: bound }),
+    fc.record({
+      type: fc.constant("string"),
+      minLength: count,
+      maxLength: fc.integer({ min: 4, max: 6 }),
+    }),
+    fc.record({
+      type: fc.constant("string"),
+      pattern: fc.constantFrom("^[a-c]+$", "x.y", "^(é|\\w\\d)", "\\s$"),
+    }),
+    fc.record({
+      type: fc.constant("string"),
+      format: fc.constantFrom("date", "date-time", "email", "ipv4", "uuid"),
+    }),
+    fc.record({
+      type: fc.constant("object"),
+      properties: fc.dictionary(fc.constantFrom(...names), tie("schema")),
+      required: fc.uniqueArray(fc.constantFrom(...names), { maxLength: 2 }),
+      additionalProperties: fc.oneof(fc.boolean(), tie("schema")),
+    }),
+    fc.record({
+      type: fc.constant("array"),
+      items: tie("schema"),
+      minItems: count,
+      maxItems: fc.integer({ min: 4, max: 9 }),
+    }),
+    fc.record({
+      type: fc.constant("array"),
+      prefixItems: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }),
+      minItems: count,
+    }),
+    fc.record({ anyOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
+    fc.record({ allOf: fc.array(tie("schema"), { minLength: 1, maxLength: 2 }) }),
+    fc.record({
+      anyOf: fc.tuple(tie("schema"), tie("schema")),
+      type: fc.constantFrom("string", "object", "number"),
+    }),
+  ),
+}));
+
+it("schema grammar: every text of a random schema's grammar is valid for it", () => {
+  let compiled = 0;
+  const property = fc.property(anySchema, fc.integer(), (schema, seed) => {
+    try {
+      checkTexts(schema, seed);
+      compiled++;
+    } catch (error) {
+      // A random schema may contradict itself.
+      if (!(error instanceof SchemaFault)) throw error;
+    }
+  });
+  fc.assert(property, { numRuns: 40 });
+  expect(compiled).toBeGreaterThan(10);
+});
+
+const NODE = {
+  type: "object",
+  properties: {
+    value: { type: "integer" },
+    next: { anyOf: [{ $ref: "#/$defs/node" }, { type: "null" }] },
+  },
+  required: ["value", "next"],
+  additionalProperties: false,
+};
+
+describe("schema grammar: valid texts of", () => {
+  it.each<[string, object | boolean, RegExp]>([
+    ["a recursive schema", { $ref: "#/$defs/node", $defs: { node: NODE } }, /"next"/],
+    ["any object", { type: "object" }, /^\{/],
+    ["anything", true, /./],
+    ["bounds with fractions", { type: "number", minimum: -2.55, exclusiveMaximum: 0.125 }, /^[-0]/],
+    [
+      "bounds of tiny numbers",
+      { type: "number", exclusiveMinimum: 0, maximum: 1e-7 },
+      /^0\.000000/,
+    ],
+    [
+      "a range of integers",
+      { type: "integer", minimum: 98, maximum: 1002 },
+      /^(9[89]|[1-9]\d\d|100[0-2])$/,
+    ],
+    [
+      "negative integers",
+      { type: "integer", exclusiveMaximum: 0, minimum: -12 },
+      /^-([1-9]|1[012])$/,
+    ],
+    [
+      "a pattern of a length",
+      { type: "string", pattern: "ab|^x", minLength: 3, maxLength: 5 },
+      /ab|^"x/,
+    ],
+    ["a URI", { type: "string", format: "uri" }, /^"https?:/],
+    ["an address", { type: "string", format: "ipv6" }, /:/],
+    ["a duration", { type: "string", format: "duration" }, /^"P/],
+    [
+      "a host and a time",
+      {
+        type: "array",
+        prefixItems: [
+          { format: "hostname", type: "string" },
+          { format: "time", type: "string" },
+        ],
+        minItems: 2,
+      },
+      /^\[/,
+    ],
+    [
+      "members that merge",
+      {
+        allOf: [{ properties: { a: { type: "integer" } }, required: ["a"] }, { $ref: "#/$defs/b" }],
+        $defs: { b: { type: "object", properties: { b: { const: 1 } }, required: ["b"] } },
+      },
+      /"a":.*"b":/s,
+    ],
+    [
+      "alternatives told apart",
+      {
+        oneOf: [
+          { type: "object", properties: { kind: { const: "a" } }, required: ["kind"] },
+          { type: "object", properties: { kind: { const: "b" } }, required: ["kind"] },
+        ],
+      },
+      /"kind"/,
+    ],
+    [
+      "names of a pattern",
+      {
+        type: "object",
+        propertyNames: { pattern: "^[a-c]{2}$" },
+        additionalProperties: { type: "null" },
+        minProperties: 1,
+      },
+      /"[a-c]{2}": ?\s*null/,
+    ],
+    ["several types", { type: ["string", "null"], maxLength: 1 }, /^(null|".{0,2}")$/su],
+    [
+      "nested levels that must end",
+      {
+        $ref: "#/$defs/tree",
+        $defs: {
+          tree: {
+            type: "object",
+            properties: { kids: { type: "array", items: { $ref: "#/$defs/tree" } } },
+            required: ["kids"],
+          },
+        },
+      },
+      /"kids"/,
+    ],
+  ])("%s", (_, schema, expected) => {
+    for (const text of checkTexts(schema, 7)) if (text !== "") expect(text).toMatch(expected);
+  });
+});
+
+describe("schema grammar: a fault names its place:", () => {
+  it.each<[unknown, string, string]>([
+    [
+      { type: "object", properties: { "a/b": { not: {} } } },
+      "/properties/a~1b/not",
+      "not is not supported",
+    ],
+    [{ type: "array", uniqueItems: true }, "/uniqueItems", "not supported"],
+    [{ type: "integer", multipleOf: 7 }, "/multipleOf", "not supported"],
+    [{ $ref: "https://example.com/x" }, "/$ref", "only references into the same schema"],
+    [{ $ref: "#/$defs/none" }, "/$ref", "there is nothing at"],
+    [{ type: "text" }, "/type", "expected one or several of null"],
+    [{ type: "string", format: "phone" }, "/format", "the format phone is not supported"],
+    [{ type: "string", pattern: "(a)\\1" }, "/pattern", "the pattern is not supported"],
+    [{ type: "string", pattern: "a(?=b)" }, "/pattern", "only the assertions"],
+    [{ type: "string", pattern: "(" }, "/pattern", "the pattern is not supported"],
+    [
+      { oneOf: [{ type: "integer" }, { type: "number" }] },
+      "/oneOf/0",
+      "valid for this and a later alternative",
+    ],
+    [{ anyOf: [] }, "/anyOf", "expected a list"],
+    [{ $ref: "#" }, "", "contradicts itself or never ends"],
+    [{ type: "object", properties: { self: { $ref: "#" } }, required: ["self"] }, "", "never ends"],
+    [{ enum: [1], type: "string" }, "", "contradicts itself"],
+    [{ type: "object", properties: { a: 3 } }, "/properties/a", "an object or a boolean"],
+    [{ type: "string", minLength: -1 }, "/minLength", "a whole number"],
+    [3, "", "an object or a boolean"],
+  ])("%j", (schema, pointer, reason) => {
+    let fault: unknown;
+    try {
+      compileSchema(schema);
+    } catch (error) {
+      fault = error;
+    }
+    expect(fault).toBeInstanceOf(SchemaFault);
+    expect(fault).toMatchObject({ pointer, message: expect.stringContaining(reason) });
+  });
+});
+
+it("matcher: nesting is bounded, and a text at the bound can end", () => {
+  const matcher = new GrammarMatcher(compileSchema({ type: "array" }), new MatchCache());
+  const opened = matcher.steps(matcher.start(), Buffer.from("[".repeat(128)));
+  expect(opened).not.toBeNull();
+  if (opened === null) return;
+  expect(matcher.step(opened, 0x5b)).toBeNull();
+  expect(matcher.steps(opened, Buffer.from("]".repeat(128)))?.isComplete).toBe(true);
+});
+
+it("matcher: what is kept is dropped when it is full, and texts go on", () => {
+  const cache = new MatchCache();
+  const matcher = new GrammarMatcher(compileSchema({ type: "string" }), cache);
+  const begun = matcher.steps(matcher.start(), Buffer.from('"a'));
+  cache.charge(matcher, 2 ** 40);
+  expect(begun?.next).toBeUndefined();
+  expect(begun && matcher.steps(begun, Buffer.from('b"'))?.isComplete).toBe(true);
+});

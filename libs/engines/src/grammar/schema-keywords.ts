@@ -1,0 +1,188 @@
+import { ANNOTATING_FORMATS, FORMATS } from "./formats.ts";
+import { SchemaFault, under } from "./schema-fault.ts";
+import { type JsonType, type Located, openShape, type SchemaShape } from "./schema-shape.ts";
+
+const TYPES: ReadonlySet<string> = new Set<JsonType>([
+  ...(["null", "boolean", "integer", "number", "string", "object", "array"] as const),
+]);
+
+/** Keywords that forbid values and are not supported, unless their value forbids nothing. */
+const REFUSED: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
+  ["not", () => false],
+  ["if", () => false],
+  ["then", () => true],
+  ["else", () => true],
+  ["dependentRequired", isEmptyObject],
+  ["dependentSchemas", isEmptyObject],
+  ["dependencies", isEmptyObject],
+  ["patternProperties", isEmptyObject],
+  ["contains", () => false],
+  ["minContains", () => true],
+  ["maxContains", () => true],
+  ["uniqueItems", (value) => value === false],
+  ["multipleOf", (value) => value === 1],
+  ["unevaluatedProperties", (value) => typeof value === "boolean"],
+  ["unevaluatedItems", (value) => typeof value === "boolean"],
+  ["additionalItems", (value) => typeof value === "boolean"],
+  ["$dynamicRef", () => false],
+  ["$recursiveRef", () => false],
+  ["contentSchema", () => true],
+]);
+
+function isEmptyObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null && Object.keys(value).length === 0;
+}
+
+/** What the schema's own keywords say, without those that combine schemas. Throws a SchemaFault. */
+export function ownShape(keywords: Record<string, unknown>, pointer: string): SchemaShape {
+  const read = new KeywordReader(keywords, pointer);
+  read.refuseUnsupported();
+  const isWhole = keywords["multipleOf"] === 1;
+  return {
+    ...openShape(pointer),
+    types: read.types(isWhole),
+    values: read.values(),
+    ...read.numberBounds(),
+    minLength: read.count("minLength", 0),
+    maxLength: read.count("maxLength", Number.POSITIVE_INFINITY),
+    patterns: read.texts("pattern"),
+    formats: read.format(),
+    properties: read.properties(),
+    required: new Set(read.names("required")),
+    additional: read.schemas("additionalProperties"),
+    names: read.schemas("propertyNames"),
+    minProperties: read.count("minProperties", 0),
+    maxProperties: read.count("maxProperties", Number.POSITIVE_INFINITY),
+    ...read.items(),
+    minItems: read.count("minItems", 0),
+    maxItems: read.count("maxItems", Number.POSITIVE_INFINITY),
+  };
+}
+
+class KeywordReader {
+  readonly #keywords: Record<string, unknown>;
+  readonly #pointer: string;
+
+  constructor(keywords: Record<string, unknown>, pointer: string) {
+    this.#keywords = keywords;
+    this.#pointer = pointer;
+  }
+
+  refuseUnsupported(): void {
+    for (const keyword of Object.keys(this.#keywords)) {
+      const forbidsNothing = REFUSED.get(keyword);
+      if (forbidsNothing === undefined || forbidsNothing(this.#keywords[keyword])) continue;
+      throw this.#fault(keyword, `the keyword ${keyword} is not supported`);
+    }
+  }
+
+  /** Undefined for all types; keywords that speak of one type alone imply it. */
+  types(isWhole: boolean): ReadonlySet<JsonType> | undefined {
+    const { type } = this.#keywords;
+    if (type === undefined) return this.#impliedTypes();
+    const types = Array.isArray(type) ? type : [type];
+    if (types.length === 0 || !types.every((name) => TYPES.has(name))) {
+      throw this.#fault("type", `expected one or several of ${[...TYPES].join(", ")}`);
+    }
+    return new Set(types.map((name) => (isWhole && name === "number" ? "integer" : name)));
+  }
+
+  #impliedTypes(): ReadonlySet<JsonType> | undefined {
+    const has = (...names: string[]) => names.some((name) => name in this.#keywords);
+    if (has("properties", "required", "additionalProperties", "propertyNames")) {
+      return new Set(["object"]);
+    }
+    if (has("items", "prefixItems")) return new Set(["array"]);
+    return undefined;
+  }
+
+  values(): readonly unknown[] | undefined {
+    const { const: value, enum: values } = this.#keywords;
+    if ("const" in this.#keywords) return [value];
+    if (values === undefined) return undefined;
+    if (!Array.isArray(values)) throw this.#fault("enum", "expected a list of values");
+    return values;
+  }
+
+  numberBounds() {
+    return {
+      minimum: this.#number("minimum"),
+      exclusiveMinimum: this.#number("exclusiveMinimum"),
+      maximum: this.#number("maximum"),
+      exclusiveMaximum: this.#number("exclusiveMaximum"),
+    };
+  }
+
+  count(keyword: string, absent: number): number {
+    const value = this.#keywords[keyword];
+    if (value === undefined) return absent;
+    if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
+    throw this.#fault(keyword, "expected a whole number from 0 on");
+  }
+
+  texts(keyword: string): Located[] {
+    const value = this.#keywords[keyword];
+    if (value === undefined) return [];
+    if (typeof value !== "string") throw this.#fault(keyword, "expected a text");
+    return [{ schema: value, pointer: under(this.#pointer, keyword) }];
+  }
+
+  /** Without formats that forbid nothing. */
+  format(): Located[] {
+    return this.texts("format").filter(({ schema }) => {
+      if (ANNOTATING_FORMATS.has(schema as string)) return false;
+      if (FORMATS.has(schema as string)) return true;
+      const known = [...FORMATS.keys()].join(", ");
+      throw this.#fault("format", `the format ${schema} is not supported; those are ${known}`);
+    });
+  }
+
+  names(keyword: string): readonly string[] {
+    const value = this.#keywords[keyword];
+    if (value === undefined) return [];
+    if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value;
+    throw this.#fault(keyword, "expected a list of names");
+  }
+
+  properties(): ReadonlyMap<string, readonly Located[]> {
+    const value = this.#keywords["properties"];
+    if (value === undefined) return new Map();
+    if (typeof value !== "object" || value === null || Array.isArray(value)) {
+      throw this.#fault("properties", "expected an object of schemas");
+    }
+    return new Map(
+      Object.entries(value).map(([name, schema]) => [
+        name,
+        [{ schema, pointer: under(this.#pointer, "properties", name) }],
+      ]),
+    );
+  }
+
+  schemas(keyword: string): Located[] {
+    const schema = this.#keywords[keyword];
+    return schema === undefined ? [] : [{ schema, pointer: under(this.#pointer, keyword) }];
+  }
+
+  /** `items` with a list is the older form of `prefixItems`. */
+  items(): Pick<SchemaShape, "prefix" | "items"> {
+    const { items, prefixItems } = this.#keywords;
+    const keyword = prefixItems === undefined ? "items" : "prefixItems";
+    const list = prefixItems ?? items;
+    if (!Array.isArray(list)) return { prefix: [], items: this.schemas("items") };
+    const prefix = list.map((schema, at) => [
+      { schema, pointer: under(this.#pointer, keyword, at) },
+    ]);
+    return { prefix, items: Array.isArray(items) ? [] : this.schemas("items") };
+  }
+
+  #number(keyword: string): number | undefined {
+    const value = this.#keywords[keyword];
+    if (value === undefined) return undefined;
+    if (typeof value === "number") return value;
+    throw this.#fault(keyword, "expected a number");
+  }
+
+  #fault(keyword: string, reason: string): SchemaFault {
+    return new SchemaFault(under(this.#pointer, keyword), reason);
+  }
+}
