@@ -65,7 +65,7 @@ function runOf(benchmark: string): Omit<BenchResult, "tables" | "bars"> {
   return {
     benchmark,
     takenAt: new Date().toISOString(),
-    command: [`npm run bench:${benchmark}`, "--", ...process.argv.slice(2)].join(" "),
+    command: [`npm run bench:${benchmark}`, "--", ...measuringArguments()].join(" "),
     machine: {
       cpu: cpus()[0]?.model ?? "unknown",
       cores: cpus().length,
@@ -75,6 +75,14 @@ function runOf(benchmark: string): Omit<BenchResult, "tables" | "bars"> {
     load: `load average ${loadAtStart.toFixed(1)} at the start`,
     commit: commit(),
   };
+}
+
+/** Without where the figures go. */
+function measuringArguments(): string[] {
+  const isOutput = (argument?: string) => argument === "--json" || argument === "--record";
+  return process.argv
+    .slice(2)
+    .filter((argument, at, all) => !isOutput(argument) && !isOutput(all[at - 1]));
 }
 
 /** Undefined outside of a git checkout. */
