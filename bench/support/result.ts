@@ -85,14 +85,17 @@ function measuringArguments(): string[] {
     .filter((argument, at, all) => !isOutput(argument) && !isOutput(all[at - 1]));
 }
 
-/** Undefined outside of a git checkout. */
+/** Undefined outside of a git checkout; recorded results are no change of what is measured. */
 function commit(): string | undefined {
-  try {
-    return execFileSync("git", ["describe", "--always", "--dirty"], {
+  const git = (...args: string[]) =>
+    execFileSync("git", args, {
       cwd: repositoryRoot,
       encoding: "utf8",
       stdio: ["ignore", "pipe", "ignore"],
     }).trim();
+  try {
+    const changes = git("status", "--porcelain", "--", "apps", "libs", "bench", ":!bench/results");
+    return `${git("rev-parse", "--short=8", "HEAD")}${changes === "" ? "" : "-dirty"}`;
   } catch {
     return undefined;
   }
