@@ -23,11 +23,10 @@ import { TlsIdentity } from "@heddle/pki/tls-identity";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { issueTicket, TicketVerifier } from "@heddle/rpc/job-ticket";
-import { GrpcTransport, PassOnErrors } from "@heddle/rpc/nest/grpc-transport";
+import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
-import { NestFactory } from "@nestjs/core";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { RefusalCounts } from "./refusal-counts.ts";
 import { ShardRegistry } from "./shard-registry.ts";
@@ -203,7 +202,7 @@ test("ticket: under TLS a task needs no node key, and a server none of a task", 
   const followed = new FollowedCluster(data);
   const node = { credentials: own, tickets, followed, address: bound.address };
   const options = { flags: { dataDirectory: data } };
-  const app = await NestFactory.createMicroservice(
+  await serveControllers(
     {
       module: TestModule,
       controllers: [ShardsController],
@@ -212,10 +211,8 @@ test("ticket: under TLS a task needs no node key, and a server none of a task", 
         { provide: ShardRegistry, useValue: shards },
       ],
     },
-    { strategy: new GrpcTransport(bound.server), logger: false },
+    bound.server,
   );
-  app.useGlobalFilters(new PassOnErrors());
-  await app.listen();
   try {
     const job = ticketed([bound.address], { by: await nodeOf("master") });
     await openShards(job);

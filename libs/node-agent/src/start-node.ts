@@ -1,6 +1,6 @@
 import { Health } from "@heddle/rpc/health";
 import { GrpcHealthController } from "@heddle/rpc/nest/grpc-health.controller";
-import { GrpcTransport, PassOnErrors } from "@heddle/rpc/nest/grpc-transport";
+import { GrpcTransport } from "@heddle/rpc/nest/grpc-transport";
 import type { DynamicModule, Type } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { NodeAgent, type NodeAgentOptions, type ReportedState } from "./node-agent.ts";
@@ -35,7 +35,6 @@ export async function startNode(
     useFactory: (agent: NodeAgent) => ({ strategy: new GrpcTransport(agent.server) }),
     ...{ logger: false, abortOnError: false },
   });
-  app.useGlobalFilters(new PassOnErrors());
   await app.listen();
   const agent = app.get(NodeAgent);
   const state = app.get(stateType);

@@ -1,5 +1,18 @@
-import type { Metadata, ServerWritableStream, ServiceDefinition } from "@grpc/grpc-js";
+import type {
+  Metadata,
+  ServerUnaryCall,
+  ServerWritableStream,
+  ServiceDefinition,
+} from "@grpc/grpc-js";
+import {
+  type ArgumentsHost,
+  applyDecorators,
+  Catch,
+  type RpcExceptionFilter,
+  UseFilters,
+} from "@nestjs/common";
 import { Ctx, MessagePattern, Payload } from "@nestjs/microservices";
+import { type Observable, throwError } from "rxjs";
 
 /** Nest's id of the transport of `GrpcTransport`. */
 export const GRPC_TRANSPORT = Symbol("heddle.grpc");
@@ -17,9 +30,22 @@ export interface GrpcContext {
   readonly signal: AbortSignal;
 }
 
+/** The context of a handler with one request and one reply. */
+export interface UnaryContext<Request, Reply> extends GrpcContext {
+  readonly call: ServerUnaryCall<Request, Reply>;
+}
+
 /** The context of a handler that streams its replies. */
 export interface StreamContext<Request, Reply> extends GrpcContext {
   readonly call: ServerWritableStream<Request, Reply>;
+}
+
+/** Passes every error on as it is: the transport makes a status of it. */
+@Catch()
+class PassOnErrors implements RpcExceptionFilter {
+  catch(error: unknown, _host: ArgumentsHost): Observable<never> {
+    return throwError(() => error);
+  }
 }
 
 /**
@@ -34,7 +60,10 @@ export function GrpcCall(service: ServiceDefinition, method: string): MethodDeco
   const definition = service[method];
   if (!definition) throw new Error(`the gRPC service has no method ${method}`);
   const served: GrpcCallTarget = { service, method };
-  const serve = MessagePattern(definition.path, GRPC_TRANSPORT, served);
+  const serve = applyDecorators(
+    MessagePattern(definition.path, GRPC_TRANSPORT, served),
+    UseFilters(new PassOnErrors()),
+  );
   return (target, name, descriptor) => {
     Payload()(target, name, 0);
     Ctx()(target, name, 1);

@@ -1,14 +1,12 @@
 import "reflect-metadata";
 import { eventually } from "@heddle/base/testing/eventually";
-import type { Type } from "@nestjs/common";
-import { NestFactory } from "@nestjs/core";
 import { afterEach, expect, test } from "vitest";
 import { Peer } from "../peer.ts";
 import { method } from "../proto.ts";
 import { bindServer, closeServer } from "../server.ts";
 import { NumbersController, numbersService, Seen } from "../testing/numbers.controller.ts";
 import { GrpcCall } from "./grpc-call.ts";
-import { GrpcTransport, PassOnErrors } from "./grpc-transport.ts";
+import { serveControllers } from "./serve-controllers.ts";
 
 class NumbersModule {}
 
@@ -25,12 +23,10 @@ afterEach(async () => {
 
 async function serve() {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
-  const app = await NestFactory.createMicroservice(
-    { module: NumbersModule as Type, controllers: [NumbersController], providers: [Seen] },
-    { strategy: new GrpcTransport(bound.server), logger: false },
+  const app = await serveControllers(
+    { module: NumbersModule, controllers: [NumbersController], providers: [Seen] },
+    bound.server,
   );
-  app.useGlobalFilters(new PassOnErrors());
-  await app.listen();
   const peer = new Peer(bound.address, { clusterToken });
   closing.push(
     () => closeServer(bound.server, 0),

@@ -7,9 +7,8 @@ import type {
   UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
-import { type ArgumentsHost, Catch, type RpcExceptionFilter } from "@nestjs/common";
 import { type CustomTransportStrategy, type MessageHandler, Server } from "@nestjs/microservices";
-import { isObservable, lastValueFrom, type Observable, throwError } from "rxjs";
+import { isObservable, lastValueFrom } from "rxjs";
 import { toStatus } from "../status.ts";
 import { GRPC_TRANSPORT, type GrpcCallTarget } from "./grpc-call.ts";
 
@@ -51,14 +50,6 @@ export class GrpcTransport extends Server implements CustomTransportStrategy {
 
   unwrap<T>(): T {
     return this.#server as T;
-  }
-}
-
-/** Passes every error on as it is: the transport makes a status of it. */
-@Catch()
-export class PassOnErrors implements RpcExceptionFilter {
-  catch(error: unknown, _host: ArgumentsHost): Observable<never> {
-    return throwError(() => error);
   }
 }
 
