@@ -4,8 +4,10 @@ import { NO_SECRET_KEYS } from "@heddle/base/secret-keys";
 import { startIdentity, writeIdentity } from "@heddle/consensus/member/identity";
 import { ThreadedReplica } from "@heddle/consensus/thread/threaded-replica";
 import { createLogger } from "@heddle/observability/logger";
+import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { bindServer } from "@heddle/rpc/server";
-import { RaftService } from "../../apps/master/src/control-plane/raft/raft-service.ts";
+import { RaftController } from "../../apps/master/dist/control-plane/raft/raft.controller.js";
+import { RaftService } from "../../apps/master/dist/control-plane/raft/raft-service.js";
 import { benchCredentials } from "./heddle-client.ts";
 import { encodePut, KvMachine } from "./kv-machine.ts";
 import { serveKv } from "./kv-service.ts";
@@ -26,7 +28,9 @@ mkdirSync(directory, { recursive: true });
 const logger = createLogger({ service: "bench-member", level: "info" });
 const port = Number(own.address.split(":")[1]);
 const server = await bindServer({ host: "127.0.0.1", port, credentials: benchCredentials });
-const service = new RaftService(server.server);
+const raft = { controllers: [RaftController], providers: [RaftService] };
+const context = await serveControllers({ module: class Raft {}, ...raft }, server.server);
+const service = context.get(RaftService);
 const identity = {
   ...(await startIdentity(directory, own.name, { newestVersion: 1 })),
   ...{ cluster: "bench", id, beginning: { kind: "first" as const, members } },

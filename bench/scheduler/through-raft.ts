@@ -8,7 +8,8 @@ import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { RaftControlPlane } from "../../apps/master/dist/control-plane/raft/raft-control-plane.js";
-import { createScheduling } from "../../apps/master/dist/orchestration/scheduling/scheduling.js";
+import { RaftService } from "../../apps/master/dist/control-plane/raft/raft-service.js";
+import { Scheduling } from "../../apps/master/dist/orchestration/scheduling/scheduling.js";
 import { schedulingStep } from "../../apps/master/dist/orchestration/scheduling/scheduling-step.js";
 import { joinOf, submitOf } from "./control-commands.ts";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
@@ -81,6 +82,7 @@ async function withMaster<T>(run: (plane: RaftControlPlane) => Promise<T>): Prom
   const server = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   const plane = await RaftControlPlane.open({
     ...{ directory, credentials, server, name: "m1" },
+    service: new RaftService(),
     lock: await lockDirectory(directory),
     peers: new Map([["m1", server.address]]),
     logger: createLogger({ service: "bench", level: "silent" }),
@@ -137,7 +139,7 @@ async function proposeAll(
  * Plan after plan, as in the leader's loop, until all jobs have their places and no more arrive.
  */
 async function placeAll(plane: RaftControlPlane, noMore: () => boolean): Promise<void> {
-  const scheduling = createScheduling(plane);
+  const scheduling = new Scheduling(plane);
   for (;;) {
     const wasLast = noMore();
     const before = placedOf(plane);

@@ -6,5 +6,4 @@ const args = process.argv.slice(2);
 if (isOfflineCommand(args)) process.exit(await runOfflineCommand(args));
 // Loaded only now, since it is the most by far, and nothing of it is needed for stopped masters' files.
 const { runMaster } = await import("./run-master.ts");
-const { startClusterLink } = await import("./nodes/cluster-link.ts");
-await runMaster(args, startClusterLink);
+await runMaster(args);

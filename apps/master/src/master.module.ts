@@ -1,41 +1,46 @@
-import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/common";
-import { ArtifactsController } from "./api/artifacts/artifacts.controller.ts";
-import { ClusterController } from "./api/cluster/cluster.controller.ts";
-import { HealthController } from "./api/cluster/health.controller.ts";
-import { JoinTokensController } from "./api/cluster/join-tokens.controller.ts";
-import { SettingsController } from "./api/cluster/settings.controller.ts";
-import { WorkersController } from "./api/cluster/workers.controller.ts";
-import { EventsController } from "./api/events/events.controller.ts";
-import { JobsController } from "./api/jobs/jobs.controller.ts";
-import { ProjectsController } from "./api/jobs/projects.controller.ts";
-import { QueuesController } from "./api/jobs/queues.controller.ts";
-import { KeysController } from "./api/keys/keys.controller.ts";
-import { JobLogsController } from "./api/logs/job-logs.controller.ts";
-import { ModelsController } from "./api/models/models.controller.ts";
-import { ChatController } from "./inference/chat/chat.controller.ts";
+import type { Logger } from "@heddle/observability/logger";
+import type { DynamicModule, ModuleMetadata } from "@nestjs/common";
+import { ApiModule } from "./api/api.module.ts";
+import { configModule } from "./config/config.module.ts";
+import type { MasterConfig } from "./config/config.ts";
+import { controlPlaneModule, type OpenControlPlane } from "./control-plane/control-plane.module.ts";
+import { HttpModule } from "./http/http.module.ts";
+import { CallsModule } from "./inference/calls.module.ts";
+import { DispatchModule } from "./inference/dispatch/dispatch.module.ts";
+import { InferenceModule } from "./inference/inference.module.ts";
+import { MetricsModule } from "./metrics/metrics.module.ts";
+import { ModelsModule } from "./models/models.module.ts";
+import { NodesModule } from "./nodes/nodes.module.ts";
+import { OrchestrationModule } from "./orchestration/orchestration.module.ts";
+import { TasksModule } from "./orchestration/tasks/tasks.module.ts";
+import { TaskOutputModule } from "./task-output/task-output.module.ts";
 
-/** Every controller of the master; each of their routes declares its permission. */
-export const CONTROLLERS: readonly Type[] = [
-  ChatController,
-  ModelsController,
-  KeysController,
-  JobsController,
-  JobLogsController,
-  ArtifactsController,
-  EventsController,
-  QueuesController,
-  ProjectsController,
-  WorkersController,
-  ClusterController,
-  SettingsController,
-  JoinTokensController,
-  HealthController,
-];
+type Imports = NonNullable<ModuleMetadata["imports"]>;
 
-/** Nest's module of the master: the routes, and the parts that `createMaster` built for them. */
-export function masterModule(controllers: readonly Type[], providers: Provider[]): DynamicModule {
-  return { module: MasterModule, controllers: [...controllers], providers };
-}
+/** Nodes, dispatch to them, and what the leader does; tests script or leave out some. */
+const CLUSTER: Imports = [NodesModule, DispatchModule, OrchestrationModule, TasksModule];
 
-@Module({})
 class MasterModule {}
+
+/**
+ * All of a master on an open control plane. Modules start after those that they need and close
+ * before them; the global ones start in the order of this list, before all others.
+ */
+export function masterModule(
+  config: MasterConfig,
+  logger: Logger,
+  open: OpenControlPlane,
+  cluster: Imports = CLUSTER,
+): DynamicModule {
+  return {
+    module: MasterModule,
+    imports: [
+      configModule(config, logger),
+      controlPlaneModule(open),
+      CallsModule,
+      ...cluster,
+      ...[TaskOutputModule, ModelsModule, MetricsModule],
+      ...[HttpModule, InferenceModule, ApiModule],
+    ],
+  };
+}

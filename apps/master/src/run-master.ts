@@ -3,47 +3,26 @@ import { mkdir } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
-import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
+import { readSecretKeys } from "@heddle/base/secret-keys";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
-import type { RunningCredentials } from "@heddle/node-agent/node-credentials";
-import { INSECURE_NODES } from "@heddle/node-agent/own-credentials";
 import { createLogger, type Logger } from "@heddle/observability/logger";
-import { createRegistry } from "@heddle/observability/registry";
-import { authorityHash, type CertificateAuthority } from "@heddle/pki/certificate-authority";
 import { parseJoinToken } from "@heddle/pki/join-token";
-import { formatAuthority } from "@heddle/pki/tls-files";
-import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
-import type { Registry } from "prom-client";
+import type { INestApplicationContext } from "@nestjs/common";
 import { type MasterConfig, readConfig, secretPathsOf, usageText } from "./config/config.ts";
 import { VERSION } from "./config/version.ts";
-import { prepareCluster } from "./control-plane/raft/prepare-cluster.ts";
-import {
-  RaftControlPlane,
-  type RaftControlPlaneOptions,
-} from "./control-plane/raft/raft-control-plane.ts";
-import { checkBootstrapKey, readOrCreateClusterToken } from "./control-plane/raft/secrets.ts";
-import { stateRoomMib } from "./control-plane/state-memory.ts";
-import { keepStateRoom } from "./control-plane/state-room.ts";
-import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
-import { UsageLedger } from "./inference/usage-ledger.ts";
-import { createMaster, type Master } from "./master.ts";
-import { exposeDispatchMetrics } from "./metrics/dispatch-metrics.ts";
+import { startRaftMember } from "./control-plane/raft/raft-member.module.ts";
+import { RaftMember, type RaftMemberOptions } from "./control-plane/raft/raft-member.ts";
+import { checkBootstrapKey } from "./control-plane/raft/secrets.ts";
+import { masterModule } from "./master.module.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
-import type { ClusterLink, ClusterLinkOptions } from "./nodes/cluster-link.ts";
-import { EnrollmentService } from "./nodes/enrollment-service.ts";
-import { openMasterTls, readJoinToken } from "./nodes/master-credentials.ts";
+import { readJoinToken } from "./nodes/enrollment/master-credentials.ts";
 import { goOnWithoutMemory } from "./offline/halted-server.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
-import { startOrchestration } from "./orchestration/orchestration.ts";
-import type { Scheduling } from "./orchestration/scheduling/scheduling.ts";
-import { ProgressBook } from "./orchestration/tasks/progress-book.ts";
-import { startTaskControllers } from "./orchestration/tasks/task-controllers.ts";
-import type { ArtifactReader } from "./task-output/artifact-reader.ts";
-import type { LogReader } from "./task-output/log-reader.ts";
+import { closeContext, startMaster } from "./start-master.ts";
 
-/** `startClusterLink`, or another link with the same ports. */
-export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
+/** Modules that provide NODE_DIRECTORY and INFERENCE_DISPATCH. */
+type ClusterModules = Parameters<typeof masterModule>[3];
 
 /**
  * The master's process: reads the configuration, starts all parts and logs `ready`.
@@ -51,11 +30,12 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
  * - Exit code 1 after a failed start, with the reason in one line on standard error.
  * - Exit code 8 after its removal from the group: it must not restart on its data.
  *
- * `newestVersion` is the highest supported cluster version, which upgrade tests lower.
+ * Tests script the cluster's modules; `newestVersion` is the highest supported cluster version,
+ * which upgrade tests lower.
  */
 export async function runMaster(
   args: readonly string[],
-  startClusterLink: StartClusterLink,
+  cluster?: ClusterModules,
   newestVersion?: number,
 ): Promise<void> {
   if (args.includes("--help")) {
@@ -70,7 +50,7 @@ export async function runMaster(
     const removed = Promise.withResolvers<AppError>();
     const full = Promise.withResolvers<AppError>();
     const group = { onRemoved: removed.resolve, onFull: full.resolve, newestVersion };
-    const running = await startMaster(config, startClusterLink, logger, group).catch((error) =>
+    const running = await openMaster(config, cluster, logger, group).catch((error) =>
       isFull(error) ? goOn(error) : Promise.reject(error),
     );
     if (!running) return;
@@ -85,7 +65,7 @@ export async function runMaster(
   }
 }
 
-interface GroupEvents extends Pick<RaftControlPlaneOptions, "onRemoved" | "newestVersion"> {
+interface GroupEvents extends Pick<RaftMemberOptions, "onRemoved" | "newestVersion"> {
   /** Called when the state outgrows the memory of a running master. */
   readonly onFull: (error: AppError) => void;
 }
@@ -101,12 +81,12 @@ function isFull(error: unknown): boolean {
   return toAppError(error).code === "insufficient_memory";
 }
 
-/** Locks the data directory and starts the parts on it. */
-async function startMaster(
+/** Locks the data directory, takes part in the group and starts the parts on it. */
+async function openMaster(
   config: MasterConfig,
-  startClusterLink: StartClusterLink,
+  cluster: ClusterModules,
   logger: Logger,
-  group: GroupEvents,
+  { onFull, ...group }: GroupEvents,
 ): Promise<Running> {
   checkNoRecoveryUnderWay(config.dataDirectory);
   // Checks all inputs before it takes part in a group.
@@ -120,150 +100,47 @@ async function startMaster(
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
-  const ground = { directory, lock, logger, seed, keys, ...group };
-  try {
-    return await startParts(config, startClusterLink, ground);
-  } catch (error) {
+  const context = await startRaftMember({
+    ...{ config, directory, lock, keys, seed, logger, ...group },
+    onFatal: (error) => {
+      if (isFull(error)) return onFull(error);
+      logger.fatal({ err: error }, error.message);
+      process.exit(1);
+    },
+  }).catch(async (error: unknown) => {
     await lock.close();
+    throw error;
+  });
+  try {
+    return await startOn(context, config, cluster, logger);
+  } catch (error) {
+    await closeContext(context);
     throw error;
   }
 }
 
-interface Ground
-  extends Pick<RaftControlPlaneOptions, "directory" | "lock" | "logger">,
-    GroupEvents {
-  readonly seed: CatalogSeed | undefined;
-  readonly keys: SecretKeys;
-}
-
-/** Starts the parts in order of dependency; `close` stops them in reverse order. */
-async function startParts(
+/** Opens the control plane of the member and starts the modules on it. */
+async function startOn(
+  context: INestApplicationContext,
   config: MasterConfig,
-  startClusterLink: StartClusterLink,
-  { seed, ...ground }: Ground,
+  cluster: ClusterModules,
+  logger: Logger,
 ): Promise<Running> {
-  const { logger, keys } = ground;
-  const registry = createRegistry("master");
-  const { credentials, authority } = await openCredentials(config, keys, logger);
-  const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
-  const server = await bindServer({ host, port, credentials });
-  const enrollment = authority && enroll(config, server, { credentials, authority }, logger);
-  const control = await openControl(config, { ...ground, server, credentials }).catch(
-    async (error: unknown) => {
-      await closeServer(server.server, 0);
-      throw error;
-    },
-  );
-  enrollment?.serve(control);
-  const prepared = {
-    ...{ bootstrapKeyFile: config.bootstrapKeyFile, seed },
-    authority: authority && formatAuthority(authority),
-  };
-  const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
-  const progress = new ProgressBook();
-  const speaker = { ...credentials, cluster: control.status().cluster };
-  const link = startClusterLink({
-    ...{ server, masterId, control, progress, logger, maxQueued, maxWaitMs },
-    credentials: speaker,
-  });
-  const orchestration = startOrchestration({
-    ...{ control, directory: link.directory, logger, times: config.jobTimes },
-  });
-  const tasks = startTaskControllers({
-    ...config,
-    ...{ server: server.server, credentials: speaker, control, logger, progress, pepper },
-    ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
-  });
-  exposeDispatchMetrics(registry, () => link.stats());
-  const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
-  const master = await listen(config, {
-    ...{ control, link, progress, pepper, logger, registry, ledger },
-    ...{ scheduling: orchestration.scheduling, logs: tasks.logs, artifacts: tasks.artifacts },
-    authorityHash: authority && authorityHash(authority.certificate),
-  });
+  const member = context.get(RaftMember);
+  const { shownKey, ...open } = await member.open();
+  const { server, address: grpc } = member.server;
+  const master = await startMaster(masterModule(config, logger, open, cluster), config, server);
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
-  const roomWatch = new AbortController();
-  void keepStateRoom(control, stateRoomMib(), logger, roomWatch.signal);
   const close = async (): Promise<void> => {
-    roomWatch.abort();
-    await master.close(config.drainMs);
-    orchestration.close();
-    await tasks.close();
-    link.close();
-    await ledger.close();
-    await control.close();
-    await closeServer(server.server, 1_000);
-    credentials.close();
+    await master.close();
+    await closeContext(context);
   };
-  return { logger, addresses: { http: master.url, grpc: server.address }, close };
+  return { logger, addresses: { http: master.url, grpc }, close };
 }
 
 function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {
   if (modelFile !== undefined) return fileSeed(modelFile);
   return profile && profileSeed(profile);
-}
-
-interface OwnCredentials {
-  readonly credentials: RunningCredentials;
-  readonly authority: CertificateAuthority | undefined;
-}
-
-/** With TLS this master's certificate, otherwise the nodes' shared token. */
-async function openCredentials(
-  config: MasterConfig,
-  keys: SecretKeys,
-  log: Logger,
-): Promise<OwnCredentials> {
-  const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
-  if (config.isExposed) log.warn(INSECURE_NODES);
-  if (!config.tls) {
-    const clusterToken = await readOrCreateClusterToken(config.clusterTokenFile);
-    return { credentials: plainCredentials(name, clusterToken), authority: undefined };
-  }
-  const others = [...peers].flatMap(([peer, address]) => (peer === name ? [] : [address]));
-  const { certificateLifetimeMs } = config;
-  const own = { dataDirectory, name, authorityFile, joinTokenFile, certificateLifetimeMs, keys };
-  return openMasterTls({ ...own, others, log });
-}
-
-function plainCredentials(name: string, clusterToken: string): RunningCredentials {
-  return { clusterToken, node: { role: "master", name }, close: () => {} };
-}
-
-function enroll(
-  { certificateLifetimeMs }: MasterConfig,
-  { server }: BoundServer,
-  own: OwnCredentials & { readonly authority: CertificateAuthority },
-  log: Logger,
-): EnrollmentService {
-  const { authority } = own;
-  if (!own.credentials.tls) throw new Error("there is an authority, but no certificate");
-  const { tls } = own.credentials;
-  return new EnrollmentService(server, {
-    ...{ authority, tls, certificateLifetimeMs, log },
-  });
-}
-
-function openControl(
-  config: MasterConfig,
-  parts: Omit<Ground, "seed"> & Pick<RaftControlPlaneOptions, "server" | "credentials">,
-): Promise<RaftControlPlane> {
-  const { masterId: name, peers, walSegmentBytes, snapshotEntries, raftPort } = config;
-  return RaftControlPlane.open({
-    ...parts,
-    name,
-    peers: peers.size > 0 ? peers : new Map([[name, parts.server.address]]),
-    segmentBytes: walSegmentBytes,
-    snapshotEntries,
-    raftPort,
-    // Read again while this master waits to be added.
-    joinToken: () => readJoinToken(config.joinTokenFile),
-    onFatal: (error) => {
-      if (isFull(error)) return parts.onFull(error);
-      parts.logger.fatal({ err: error }, error.message);
-      process.exit(1);
-    },
-  });
 }
 
 /** Rejects if another process listens there; port 0 is any free one. */
@@ -279,53 +156,6 @@ async function checkPort(host: string, port: number, option: string): Promise<vo
   }
   probe.close();
   await once(probe, "close");
-}
-
-interface Started {
-  readonly control: RaftControlPlane;
-  readonly link: ClusterLink;
-  readonly scheduling: Scheduling;
-  readonly progress: ProgressBook;
-  readonly logs: LogReader;
-  readonly artifacts: ArtifactReader;
-  readonly pepper: Uint8Array;
-  readonly logger: Logger;
-  readonly registry: Registry;
-  readonly ledger: UsageLedger;
-  readonly authorityHash: string | undefined;
-}
-
-function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, pepper, logger, registry, ledger, authorityHash } = started;
-  const { scheduling, progress, logs, artifacts } = started;
-  return createMaster({
-    control,
-    dispatch: link.dispatch,
-    directory: link.directory,
-    scheduling,
-    progress,
-    logs,
-    artifacts,
-    pepper,
-    logger,
-    registry,
-    usageSink: (row) => ledger.record(row),
-    authorityHash,
-    queued: () => link.stats().queued,
-    masterId: config.masterId,
-    version: VERSION,
-    dataDirectory: config.dataDirectory,
-    host: config.httpHost,
-    port: config.httpPort,
-    http: { ...DEFAULT_HTTP_LIMITS, ...httpLimitsOf(config) },
-    maxCalls: config.maxCalls,
-    deadlineMs: config.deadlineMs,
-  });
-}
-
-function httpLimitsOf(config: MasterConfig) {
-  const { maxBodyBytes, maxReadingBytes, maxConnections, corsOrigins } = config;
-  return { maxBodyBytes, maxReadingBytes, maxConnections, corsOrigins };
 }
 
 /** The first signal drains; a second one ends at once. */

@@ -2,36 +2,26 @@ import { eventually } from "@heddle/base/testing/eventually";
 import type { JobsCommand, TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import type { NodeOffer, TaskExitRecord } from "@heddle/control/jobs/records/records";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
-import type { Log } from "@heddle/observability/logger";
-import { type Orchestration, startOrchestration } from "../src/orchestration/orchestration.ts";
+import { OrchestrationModule } from "../src/orchestration/orchestration.module.ts";
 import { startTestMaster, type TestMaster } from "./test-master.ts";
 
-const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 const HOUR_MS = 3_600_000;
 
 /** A master over real HTTP with the loops of jobs; the test reports for the workers. */
 export class JobApi {
   readonly master: TestMaster;
-  readonly #orchestration: Orchestration;
 
-  private constructor(master: TestMaster, orchestration: Orchestration) {
+  private constructor(master: TestMaster) {
     this.master = master;
-    this.#orchestration = orchestration;
   }
 
   static async start(): Promise<JobApi> {
-    const times = { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS };
-    let orchestration: Orchestration | undefined;
-    const master = await startTestMaster((parts) => {
-      orchestration = startOrchestration({ ...parts, logger: silentLog, times });
-      return { scheduling: orchestration.scheduling };
-    });
-    return new JobApi(master, orchestration!);
+    const jobTimes = { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS };
+    return new JobApi(await startTestMaster({ jobTimes }, [OrchestrationModule]));
   }
 
   async close(): Promise<void> {
-    this.#orchestration.close();
-    await this.master.master.close(0);
+    await this.master.master.close();
   }
 
   /** The whole answer; `body` is undefined if it is empty. */

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent, GenerateRequest, TokenLogprob } from "@heddle/contracts/engine";
 import type {
+  DispatchStats,
   InferenceAnswer,
   InferenceCall,
   InferenceDispatch,
@@ -33,6 +34,11 @@ export class ScriptedDispatch implements InferenceDispatch {
   cancelled = 0;
   running = 0;
   generatedTokens = 0;
+  queued = 0;
+
+  stats(): DispatchStats {
+    return { queued: this.queued, started: this.calls.length, retries: 0, overloaded: 0 };
+  }
 
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
     this.calls.push(call);

@@ -1,5 +1,9 @@
+import type { DynamicModule } from "@nestjs/common";
+import { INFERENCE_DISPATCH } from "../dist/inference/dispatch/inference-port.js";
+import { NODE_DIRECTORY } from "../dist/nodes/node-directory.js";
+import { OrchestrationModule } from "../dist/orchestration/orchestration.module.js";
+import { TasksModule } from "../dist/orchestration/tasks/tasks.module.js";
 import { runMaster } from "../dist/run-master.js";
-import type { ClusterLink, ClusterLinkOptions } from "../src/nodes/cluster-link.ts";
 import { ListedNodes } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
@@ -12,17 +16,21 @@ process.on("SIGUSR2", () => {
 /** In upgrade tests this build runs as one that supports only older cluster versions. */
 const newest = process.env["HEDDLE_TEST_NEWEST_VERSION"];
 
-function startScriptedLink({ server }: ClusterLinkOptions): ClusterLink {
+class ScriptedCluster {}
+
+function scriptedCluster(): DynamicModule {
   const dispatch = new ScriptedDispatch();
   dispatch.script.tokenDelayMs = Number(process.env["SCRIPT_TOKEN_DELAY_MS"] ?? 0);
-  return {
-    dispatch,
-    directory: new ListedNodes(),
-    grpcAddress: server.address,
-    stats: () => ({ queued: 0, started: 0, retries: 0, overloaded: 0, workerLost: 0 }),
-    close: () => {},
-  };
+  const providers = [
+    { provide: NODE_DIRECTORY, useValue: new ListedNodes() },
+    { provide: INFERENCE_DISPATCH, useValue: dispatch },
+  ];
+  return { module: ScriptedCluster, global: true, providers, exports: providers };
 }
 
 /** The master's whole process, with a scripted dispatch instead of attached workers. */
-await runMaster(process.argv.slice(2), startScriptedLink, newest ? Number(newest) : undefined);
+await runMaster(
+  process.argv.slice(2),
+  [scriptedCluster(), OrchestrationModule, TasksModule],
+  newest ? Number(newest) : undefined,
+);

@@ -19,19 +19,28 @@ import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import type { DeploymentRecord } from "@heddle/control/state";
 import { newestControl } from "@heddle/control/testing/newest-control";
-import type { Log } from "@heddle/observability/logger";
+import { createLogger } from "@heddle/observability/logger";
+import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+// Compiled, because Node runs benchmarks with this cluster as they are, and strips no decorators.
+import { configModule } from "../dist/config/config.module.js";
+import { controlPlaneModule } from "../dist/control-plane/control-plane.module.js";
+import { DispatchModule } from "../dist/inference/dispatch/dispatch.module.js";
+import { INFERENCE_DISPATCH } from "../dist/inference/dispatch/inference-port.js";
+import { NODE_DIRECTORY } from "../dist/nodes/node-directory.js";
+import { NodesModule } from "../dist/nodes/nodes.module.js";
 import type { ControlPlane } from "../src/control-plane/control-plane.ts";
-import type { InferenceAnswer, InferenceCall } from "../src/inference/dispatch/inference-port.ts";
-import {
-  type ClusterLink,
-  type ClusterLinkOptions,
-  startClusterLink,
-} from "../src/nodes/cluster-link.ts";
+import type {
+  DispatchStats,
+  InferenceAnswer,
+  InferenceCall,
+  InferenceDispatch,
+} from "../src/inference/dispatch/inference-port.ts";
+import type { NodeDirectory } from "../src/nodes/node-directory.ts";
+import { type TestSettings, testConfig } from "./test-config.ts";
 
 export const clusterToken = "a-token-for-tests-only";
 
-const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 /** Other apps are run as processes, never imported. */
 const apps = fileURLToPath(new URL("../..", import.meta.url));
 const workerProgram = join(apps, "worker/test/scripted-worker.ts");
@@ -96,13 +105,25 @@ export class TestControl implements ControlPlane {
   }
 }
 
+/** The modules of a master to which nodes attach. */
+interface ClusterLink {
+  readonly dispatch: InferenceDispatch;
+  readonly directory: NodeDirectory;
+  /** host:port for the nodes' --masters. */
+  readonly grpcAddress: string;
+  stats(): DispatchStats & { readonly workerLost: number };
+  close(): Promise<void>;
+}
+
+class LinkModule {}
+
 /** A master's cluster link with worker processes, all on loopback; `close` ends everything. */
 export class TestCluster {
   readonly control = new TestControl();
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-wire-"));
   readonly #processes = new Set<ChildProcess>();
   #link: ClusterLink | undefined;
-  #server: BoundServer | undefined;
+  #server: BoundServer["server"] | undefined;
   #nextWorker = 1;
 
   get link(): ClusterLink {
@@ -110,28 +131,36 @@ export class TestCluster {
     return this.#link;
   }
 
-  async startMaster(
-    settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
-  ): Promise<void> {
-    const { grpcPort: port = 0, ...options } = settings;
-    const masterId = options.masterId ?? "master-1";
-    const credentials = { clusterToken, node: { role: "master", name: masterId } as const };
-    this.#server = await bindServer({ host: "127.0.0.1", port, credentials });
-    this.#link = startClusterLink({
-      server: this.#server,
-      credentials,
-      masterId,
-      control: this.control,
-      logger: silentLog,
-      heartbeatIntervalMs: 100,
-      ...options,
+  async startMaster(settings: TestSettings = {}): Promise<void> {
+    const nodeHeartbeatMs = 100;
+    const config = testConfig(this.folder, {
+      ...{ masterId: "master-1", grpcPort: 0, ...settings },
+      fixedTimes: { nodeHeartbeatMs, ...settings.fixedTimes },
     });
+    const { masterId: name, grpcPort: port } = config;
+    const credentials = { clusterToken, node: { role: "master", name } as const };
+    const { server, address } = await bindServer({ host: "127.0.0.1", port, credentials });
+    this.#server = server;
+    const pepper = Buffer.alloc(32);
+    const open = { control: this.control, pepper, credentials, authorityHash: undefined };
+    const imports = [
+      configModule(config, createLogger({ service: "master-test", level: "silent" })),
+      ...[controlPlaneModule(open), NodesModule, DispatchModule],
+    ];
+    const app = await serveControllers({ module: LinkModule, imports }, server);
+    const dispatch = app.get<InferenceDispatch>(INFERENCE_DISPATCH, { strict: false });
+    const directory = app.get<NodeDirectory>(NODE_DIRECTORY, { strict: false });
+    this.#link = {
+      ...{ dispatch, directory, grpcAddress: address },
+      stats: () => ({ ...dispatch.stats(), workerLost: directory.workersLost }),
+      close: () => app.close(),
+    };
   }
 
   async stopMaster(): Promise<void> {
-    this.#link?.close();
+    await this.#link?.close();
     this.#link = undefined;
-    if (this.#server) await closeServer(this.#server.server, 1_000);
+    if (this.#server) await closeServer(this.#server, 1_000);
     this.#server = undefined;
   }
 

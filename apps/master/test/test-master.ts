@@ -1,3 +1,4 @@
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
@@ -6,32 +7,22 @@ import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { newestControl } from "@heddle/control/testing/newest-control";
 import { createLogger } from "@heddle/observability/logger";
+import type { DynamicModule } from "@nestjs/common";
 import { Registry } from "prom-client";
 import type { ControlPlane, Once } from "../src/control-plane/control-plane.ts";
-import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
-import { createMaster, type Master, type MasterOptions } from "../src/master.ts";
-import { ArtifactReader } from "../src/task-output/artifact-reader.ts";
-import { LogReader } from "../src/task-output/log-reader.ts";
-import { LogRepair } from "../src/task-output/log-repair.ts";
-import { LogStore } from "../src/task-output/log-store.ts";
+import {
+  INFERENCE_DISPATCH,
+  type InferenceDispatch,
+} from "../src/inference/dispatch/inference-port.ts";
+import { UsageLedger } from "../src/inference/usage-ledger.ts";
+import { masterModule } from "../src/master.module.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "../src/nodes/node-directory.ts";
+import { type Master, startMaster } from "../src/start-master.ts";
 import { TaskSecrets } from "../src/task-output/task-secrets.ts";
 import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
-
-/** A reader over an empty store: none of these tests runs a task. */
-function noLogs(control: ControlPlane): LogReader {
-  const log = createLogger({ service: "master-test", level: "silent" });
-  const directory = join(tmpdir(), "heddle-no-task-logs");
-  const store = new LogStore({ directory, maxBytes: 0, maxAgeMs: 0, log });
-  const repair = new LogRepair({
-    store,
-    credentials: { clusterToken: "unused" },
-    sources: () => [],
-    log,
-  });
-  return new LogReader({ store, repair, state: () => control.state, isAttached: () => false });
-}
+import { type TestSettings, testConfig } from "./test-config.ts";
 
 export const TEST_PEPPER = Buffer.alloc(32, 7);
 export const SECRETS = new TaskSecrets(TEST_PEPPER, { clusterToken: "unused" }, () => "");
@@ -76,14 +67,8 @@ export class VolatileControl implements ControlPlane {
   async close(): Promise<void> {}
 }
 
-/** The parts under a master, for tests that share them. */
-interface Parts {
-  readonly control: VolatileControl;
-  readonly directory: ListedNodes;
-}
-
 export interface TestMaster {
-  readonly master: Master;
+  readonly master: Pick<Master, "close">;
   readonly url: string;
   readonly dispatch: ScriptedDispatch;
   readonly directory: ListedNodes;
@@ -93,13 +78,29 @@ export interface TestMaster {
   addKey(record?: Partial<ApiKeyRecord>): Promise<{ id: string; text: string }>;
 }
 
+/** Nest's module with scripted nodes and answers in place of attached workers. */
+export function scriptedCluster(
+  directory: NodeDirectory,
+  dispatch: InferenceDispatch,
+): DynamicModule {
+  const providers = [
+    { provide: NODE_DIRECTORY, useValue: directory },
+    { provide: INFERENCE_DISPATCH, useValue: dispatch },
+  ];
+  return { module: ScriptedCluster, global: true, providers, exports: providers };
+}
+
+class ScriptedCluster {}
+
+/** A master over real HTTP; `more` are modules beside the scripted cluster. */
 export async function startTestMaster(
-  overrides: Partial<MasterOptions> | ((of: Parts) => Partial<MasterOptions>) = {},
+  settings: TestSettings = {},
+  more: NonNullable<DynamicModule["imports"]> = [],
 ): Promise<TestMaster> {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-test-master-"));
   const dispatch = new ScriptedDispatch();
   const directory = new ListedNodes();
   const control = new VolatileControl();
-  const rows: UsageRow[] = [];
   await control.propose({ type: "model.register", atMs: 0, model: MODEL, deployment: DEPLOYMENT });
   const addKey = async (record: Partial<ApiKeyRecord> = {}) => {
     const { id, text } = createApiKey("test");
@@ -109,28 +110,35 @@ export async function startTestMaster(
     return { id, text };
   };
   const { text: adminKey } = await addKey();
-  const master = await createMaster({
-    control,
-    dispatch,
-    directory,
-    logs: noLogs(control),
-    artifacts: new ArtifactReader({ control, directory, credentials: { clusterToken: "unused" } }),
-    pepper: TEST_PEPPER,
-    logger: createLogger({ service: "master-test", level: "silent" }),
-    registry: new Registry(),
-    queued: () => 0,
-    masterId: "master-test",
-    version: "0.0.0-test",
-    dataDirectory: tmpdir(),
-    usageSink: (row) => rows.push(row),
-    host: "127.0.0.1",
-    port: 0,
-    http: DEFAULT_HTTP_LIMITS,
-    maxCalls: 1000,
-    deadlineMs: 20_000,
-    ...(typeof overrides === "function" ? overrides({ control, directory }) : overrides),
-  });
-  return { master, url: master.url, dispatch, directory, control, adminKey, rows, addKey };
+  const config = testConfig(folder, settings);
+  const logger = createLogger({ service: "master-test", level: "silent" });
+  const credentials = { clusterToken: "unused" };
+  const open = { control, pepper: TEST_PEPPER, credentials, authorityHash: undefined };
+  const cluster = [scriptedCluster(directory, dispatch), ...more];
+  const { app, url, close } = await startMaster(
+    masterModule(config, logger, open, cluster),
+    config,
+  );
+  app.get(Registry, { strict: false }).setDefaultLabels({});
+  const rows = recordedRows(app.get(UsageLedger, { strict: false }));
+  const master = {
+    close: async () => {
+      await close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+  return { master, url, dispatch, directory, control, adminKey, rows, addKey };
+}
+
+/** The rows that the ledger records from now on. */
+function recordedRows(ledger: UsageLedger): UsageRow[] {
+  const rows: UsageRow[] = [];
+  const record = ledger.record.bind(ledger);
+  ledger.record = (row) => {
+    rows.push(row);
+    record(row);
+  };
+  return rows;
 }
 
 const KEY: ApiKeyRecord = {

@@ -1,9 +1,7 @@
-import type { Server, ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
+import type { ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { HealthCheckRequest__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckRequest";
 import type { HealthCheckResponse } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
-import { healthService } from "./proto.ts";
-import { toStatus } from "./status.ts";
 
 type Watch = ServerWritableStream<HealthCheckRequest__Output, HealthCheckResponse>;
 
@@ -17,21 +15,6 @@ export class Health {
 
   get status(): HealthCheckResponse {
     return { status: this.#serving ? "SERVING" : "NOT_SERVING" };
-  }
-
-  addTo(server: Server): void {
-    server.addService(healthService, {
-      check: (
-        _call: ServerUnaryCall<HealthCheckRequest__Output, HealthCheckResponse>,
-        reply: sendUnaryData<HealthCheckResponse>,
-      ) => reply(null, this.status),
-      watch: (call: Watch) => {
-        this.watch(call).then(
-          () => call.end(),
-          (error: unknown) => call.emit("error", toStatus(error)),
-        );
-      },
-    });
   }
 
   /** Writes the status now and when it changes. Resolves when the caller or the process is gone. */

@@ -1,5 +1,6 @@
 // holds: ops-node-wire, sec-cluster-token
 
+import "reflect-metadata";
 import {
   Client,
   credentials,
@@ -11,6 +12,8 @@ import { AppError } from "@heddle/base/errors";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
 import { afterEach, expect, test } from "vitest";
 import { Health } from "./health.ts";
+import { GrpcHealthController } from "./nest/grpc-health.controller.ts";
+import { serveControllers } from "./nest/serve-controllers.ts";
 import { Peer } from "./peer.ts";
 import { healthService, loadMethod } from "./proto.ts";
 import { type BoundServer, bindServer, closeServer } from "./server.ts";
@@ -24,10 +27,14 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
+class HealthModule {}
+
 async function serve(load: () => Promise<object>): Promise<BoundServer & { health: Health }> {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
   const health = new Health();
-  health.addTo(bound.server);
+  const providers = [{ provide: Health, useValue: health }];
+  const controllers = [GrpcHealthController];
+  await serveControllers({ module: HealthModule, controllers, providers }, bound.server);
   bound.server.addService(
     { load: { ...loadMethod, ...unary } },
     {

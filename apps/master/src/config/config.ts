@@ -6,6 +6,7 @@ import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/ne
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
 import { LOG_LEVELS, type LogLevel } from "@heddle/observability/logger";
 import { isOrigin } from "../http/cors.ts";
+import { HEARTBEAT_MS, READER_STALL_MS } from "../http/event-stream.ts";
 
 /** This process's configuration. Flags take precedence over environment variables and defaults. */
 export interface MasterConfig {
@@ -59,7 +60,32 @@ export interface MasterConfig {
   /** How long running calls may continue after SIGTERM. */
   readonly drainMs: number;
   readonly jobTimes: JobTimes;
+  readonly fixedTimes: FixedTimes;
 }
+
+/** Times that no flag sets. */
+export interface FixedTimes {
+  /** The interval of the nodes' reports. */
+  readonly nodeHeartbeatMs: number;
+  /** The longest wait of a call for a replica that is loading. */
+  readonly maxLoadingWaitMs: number;
+  /** Heartbeat interval of a silent stream, so that proxies keep it open. */
+  readonly streamHeartbeatMs: number;
+  /** How long a client may read nothing of its stream. */
+  readonly streamStallMs: number;
+  /** How long a client may take to send its headers, and its whole request. */
+  readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+}
+
+const FIXED_TIMES: FixedTimes = {
+  nodeHeartbeatMs: 1_000,
+  maxLoadingWaitMs: 60_000,
+  streamHeartbeatMs: HEARTBEAT_MS,
+  streamStallMs: READER_STALL_MS,
+  headersTimeoutMs: 10_000,
+  requestTimeoutMs: 60_000,
+};
 
 /** Timeouts of the lifecycle of jobs; equal on all masters. */
 export interface JobTimes {
@@ -188,6 +214,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
       nodeLostMs: whole("node-lost-ms", 100, 86_400_000),
       acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
     },
+    fixedTimes: FIXED_TIMES,
   };
   const leaves = leavesLoopback(read);
   const tls = switches.tls || (leaves && !switches["insecure-nodes"]);

@@ -2,16 +2,15 @@
 
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
-import { DEFAULT_HTTP_LIMITS } from "./fastify-server.ts";
 
 const PAGE = "https://app.example.com";
 let server: TestMaster;
 let closed: TestMaster;
 beforeAll(async () => {
-  server = await startTestMaster({ http: { ...DEFAULT_HTTP_LIMITS, corsOrigins: [PAGE] } });
+  server = await startTestMaster({ corsOrigins: [PAGE] });
   closed = await startTestMaster();
 });
-afterAll(() => Promise.all([server.master.close(0), closed.master.close(0)]));
+afterAll(() => Promise.all([server.master.close(), closed.master.close()]));
 
 function preflight({ url }: TestMaster, origin: string): Promise<Response> {
   return fetch(`${url}/api/v1/chat/completions`, {

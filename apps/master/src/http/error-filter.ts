@@ -1,10 +1,17 @@
 import { AppError } from "@heddle/base/errors";
 import type { Route } from "@heddle/contracts/api/cluster";
 import type { Logger } from "@heddle/observability/logger";
-import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from "@nestjs/common";
+import {
+  type ArgumentsHost,
+  Catch,
+  type ExceptionFilter,
+  HttpException,
+  Inject,
+} from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { LOGGER } from "../config/config.module.ts";
 import { errorReply, shownPath } from "./error-reply.ts";
-import { allowedMethods, isAtBase, pathAtBase } from "./route-table.ts";
+import { allowedMethods, isAtBase, pathAtBase, ROUTES } from "./route-table.ts";
 
 /** Converts what a route, the router or the body parser threw into the answer of its API. */
 @Catch()
@@ -12,7 +19,7 @@ export class ErrorFilter implements ExceptionFilter {
   readonly #routes: readonly Route[];
   readonly #logger: Logger;
 
-  constructor(routes: readonly Route[], logger: Logger) {
+  constructor(@Inject(ROUTES) routes: readonly Route[], @Inject(LOGGER) logger: Logger) {
     this.#routes = routes;
     this.#logger = logger;
   }

@@ -5,7 +5,7 @@ import { AppError } from "@heddle/base/errors";
 export const HEARTBEAT_MS = 15_000;
 
 /** How long a client may read nothing of its pending data before its stream is cut. */
-const READER_STALL_MS = 60_000;
+export const READER_STALL_MS = 60_000;
 
 /**
  * Bound on text that waits for the end of this turn; beyond it the response applies back-pressure.

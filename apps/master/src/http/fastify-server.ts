@@ -4,49 +4,35 @@ import { isOrchestration } from "@heddle/contracts/api/operations";
 import { NotFoundException } from "@nestjs/common";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { MasterConfig } from "../config/config.ts";
 import type { AccessCheck, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
-import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
+import { answerBrokenRequest, answerUnservable } from "./connections/broken-requests.ts";
+import { compensateTimeoutsForEventLoopLag } from "./connections/event-loop-lag-compensation.ts";
+import { answerHalfClosed } from "./connections/half-closed.ts";
 import { answerCors } from "./cors.ts";
 import { errorReply, shownPath } from "./error-reply.ts";
-import { compensateTimeoutsForEventLoopLag } from "./event-loop-lag-compensation.ts";
-import { answerHalfClosed } from "./half-closed.ts";
 import { requestIdOf } from "./request-id.ts";
 import { checkBody, type ParameterValues, parsedQuery } from "./route-input.ts";
 import type { ServedConfig } from "./serves.ts";
 
-export interface HttpLimits {
-  readonly maxBodyBytes: number;
-  /** Bytes of bodies being read at once, over all connections; a body beyond it gets 503. */
-  readonly maxReadingBytes: number;
-  /** Connections at once; further ones are closed on arrival. */
-  readonly maxConnections: number;
-  /** How long a client may take to send its headers, and its whole request. */
-  readonly headersTimeoutMs: number;
-  readonly requestTimeoutMs: number;
-  /** Origins whose scripts may read answers, or `*`; none if empty. */
-  readonly corsOrigins: readonly string[];
-}
-
-export const DEFAULT_HTTP_LIMITS: HttpLimits = {
-  maxBodyBytes: 4 * 1024 * 1024,
-  maxReadingBytes: 256 * 1024 * 1024,
-  maxConnections: 16_384,
-  headersTimeoutMs: 10_000,
-  requestTimeoutMs: 60_000,
-  corsOrigins: [],
-};
+/** The settings of the HTTP server. */
+export type HttpSettings = Pick<
+  MasterConfig,
+  "maxBodyBytes" | "maxReadingBytes" | "maxConnections" | "corsOrigins" | "fixedTimes"
+>;
 
 /** The longest part of a path, as a model's id. */
 const MAX_PARAM_CHARS = 256;
 
-/** The HTTP server: ids, access, body reading and the bounds against slow clients. No routes. */
-export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): FastifyAdapter {
+/** The HTTP server with its bounds against slow clients; it has no routes and no access check. */
+export function createHttpAdapter(settings: HttpSettings): FastifyAdapter {
+  const { headersTimeoutMs, requestTimeoutMs } = settings.fixedTimes;
   const adapter = new FastifyAdapter({
-    requestTimeout: limits.requestTimeoutMs,
+    requestTimeout: requestTimeoutMs,
     http: {
-      headersTimeout: limits.headersTimeoutMs,
-      connectionsCheckingInterval: Math.min(1000, limits.headersTimeoutMs),
+      headersTimeout: headersTimeoutMs,
+      connectionsCheckingInterval: Math.min(1000, headersTimeoutMs),
       keepAliveTimeout: 72_000,
       // Node would refuse such a request without a reason; the hook below gives one.
       requireHostHeader: false,
@@ -63,17 +49,25 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
   instance.decorateRequest("reservation", null);
   instance.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
-    if (answerCors(request, reply, limits.corsOrigins)) return;
+    if (answerCors(request, reply, settings.corsOrigins)) return;
     done(refusalByHead(request));
   });
   answerUnservable(instance.server);
   answerHalfClosed(instance.server);
-  compensateTimeoutsForEventLoopLag(instance.server, limits);
-  instance.server.maxConnections = limits.maxConnections;
-  const bodies = new BodyReader(limits.maxBodyBytes, limits.maxReadingBytes);
+  compensateTimeoutsForEventLoopLag(instance.server, settings.fixedTimes);
+  instance.server.maxConnections = settings.maxConnections;
+  return adapter;
+}
+
+/** Guards the routes that are added afterwards: access, body reading and the checks of input. */
+export function guardRoutes(
+  instance: FastifyInstance,
+  access: AccessCheck,
+  { maxBodyBytes, maxReadingBytes }: HttpSettings,
+): void {
+  const bodies = new BodyReader(maxBodyBytes, maxReadingBytes);
   checkAccess(instance, access, bodies);
   readBodiesAsBytes(instance, bodies);
-  return adapter;
 }
 
 function refusalByHead({ headers, raw, is404 }: FastifyRequest): Error | undefined {

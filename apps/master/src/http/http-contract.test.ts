@@ -2,25 +2,22 @@
 
 import { connect } from "node:net";
 import { eventually } from "@heddle/base/testing/eventually";
+import type { Type } from "@nestjs/common";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat, send } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
-import { CONTROLLERS } from "../master.module.ts";
-import { DEFAULT_HTTP_LIMITS } from "./fastify-server.ts";
+import { ApiModule } from "../api/api.module.ts";
+import { InferenceModule } from "../inference/inference.module.ts";
 import { listRoutes } from "./route-table.ts";
 
 let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster({
-    http: {
-      ...DEFAULT_HTTP_LIMITS,
-      maxBodyBytes: 100_000,
-      headersTimeoutMs: 400,
-      requestTimeoutMs: 800,
-    },
+    maxBodyBytes: 100_000,
+    fixedTimes: { headersTimeoutMs: 400, requestTimeoutMs: 800 },
   });
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
 const chatPath = "/api/v1/chat/completions";
@@ -292,7 +289,8 @@ describe("HTTP: request ids", () => {
 });
 
 describe("HTTP: every route", () => {
-  const routes = listRoutes(CONTROLLERS);
+  const controllersOf = (module: Type): Type[] => Reflect.getMetadata("controllers", module);
+  const routes = listRoutes([ApiModule, InferenceModule].flatMap(controllersOf));
 
   it("declares a permission and a summary", () => {
     expect(routes.length).toBeGreaterThan(15);
@@ -398,7 +396,7 @@ describe("HTTP: limits", () => {
   });
 
   it("bound concurrent calls over all keys with 503 and Retry-After", async () => {
-    const small = await startTestMaster({ maxCalls: 2, http: DEFAULT_HTTP_LIMITS });
+    const small = await startTestMaster({ maxCalls: 2 });
     small.dispatch.script.tokenDelayMs = 20;
     const running = [1, 2].map(() => postChat(small, { ...hello, max_tokens: 10 }));
     await eventually(() => small.dispatch.running === 2);
@@ -407,7 +405,7 @@ describe("HTTP: limits", () => {
     expect(refused.headers.get("retry-after")).toBe("1");
     for (const reply of await Promise.all(running)) expect(reply.status).toBe(200);
     expect((await postChat(small, hello)).status).toBe(200);
-    await small.master.close(0);
+    await small.master.close();
   });
 });
 

@@ -7,7 +7,7 @@ let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster();
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 interface Sent {
   readonly key?: string;

@@ -2,8 +2,10 @@ import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes }
 import { AppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import { differentRequest, type IdempotencyRecord } from "@heddle/control/idempotency";
+import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { PEPPER } from "../control-plane/control-plane.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { type Accepted, accepted, propose } from "../control-plane/propose.ts";
 import type { CallerRequest } from "./access.ts";
 import { canonicalJson } from "./json-body.ts";
@@ -29,7 +31,7 @@ export class IdempotentChanges {
   readonly #control: ControlPlane;
   readonly #pepper: Uint8Array;
 
-  constructor(control: ControlPlane, pepper: Uint8Array) {
+  constructor(@Inject(CONTROL_PLANE) control: ControlPlane, @Inject(PEPPER) pepper: Uint8Array) {
     this.#control = control;
     this.#pepper = pepper;
   }

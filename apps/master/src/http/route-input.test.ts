@@ -15,7 +15,7 @@ beforeAll(async () => {
   routes = data.filter(({ path }) => isOrchestration(path));
   expect(routes.length).toBeGreaterThan(30);
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 /** A valid value for any name in a path, which is checked before the input. */
 const NAME = "job_timeout";

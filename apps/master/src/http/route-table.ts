@@ -2,6 +2,9 @@ import type { Route } from "@heddle/contracts/api/cluster";
 import { RequestMethod, type Type } from "@nestjs/common";
 import { operationOf } from "./serves.ts";
 
+/** The injection token of the table of all routes. */
+export const ROUTES = Symbol("routes");
+
 /** Every route of the controllers, read from their decorators, ordered by path. */
 export function listRoutes(controllers: readonly Type[]): Route[] {
   return controllers

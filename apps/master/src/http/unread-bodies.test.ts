@@ -4,7 +4,6 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
-import { DEFAULT_HTTP_LIMITS } from "./fastify-server.ts";
 
 const maxReadingBytes = 300_000;
 const chatPath = "/api/v1/chat/completions";
@@ -12,10 +11,9 @@ const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" 
 
 let server: TestMaster;
 beforeAll(async () => {
-  const http = { ...DEFAULT_HTTP_LIMITS, maxBodyBytes: 250_000, maxReadingBytes };
-  server = await startTestMaster({ http });
+  server = await startTestMaster({ maxBodyBytes: 250_000, maxReadingBytes });
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 function head(key: string | undefined, lengthOf: string, path = chatPath): string {
   const authorization = key === undefined ? "" : `authorization: Bearer ${key}\r\n`;
@@ -98,8 +96,7 @@ describe("HTTP: bodies being read", () => {
 
 describe("HTTP: connections", () => {
   it("are bounded; a further one is closed, and a closed one frees its place", async () => {
-    const http = { ...DEFAULT_HTTP_LIMITS, maxConnections: 2 };
-    const small = await startTestMaster({ http });
+    const small = await startTestMaster({ maxConnections: 2 });
     const held = [await open(small), await open(small)];
     const further = await open(small, "GET /health HTTP/1.1\r\nhost: a\r\n\r\n");
     const chunks: Buffer[] = [];
@@ -111,6 +108,6 @@ describe("HTTP: connections", () => {
       const answer = await fetch(`${small.url}/health`).catch(() => undefined);
       return answer?.status === 200;
     });
-    await small.master.close(0);
+    await small.master.close();
   });
 });

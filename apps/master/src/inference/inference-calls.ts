@@ -2,22 +2,29 @@ import type { ServerResponse } from "node:http";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { GenerateRequest } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
+import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { MASTER_CONFIG } from "../config/config.module.ts";
+import type { MasterConfig } from "../config/config.ts";
 import type { CallerRequest } from "../http/access.ts";
 import { envelopeBody } from "../http/error-reply.ts";
 import { EventStream } from "../http/event-stream.ts";
-import type { KeyLimiter } from "../http/limits/key-limiter.ts";
+import { KeyLimiter } from "../http/limits/key-limiter.ts";
 import { rateLimitHeaders } from "../http/limits/rate-limit-headers.ts";
-import type { ModelCatalog } from "../models/model-catalog.ts";
-import type { Accounting } from "./accounting.ts";
+import { ModelCatalog } from "../models/model-catalog.ts";
+import { Accounting } from "./accounting.ts";
 import { AdmittedCall } from "./call.ts";
-import type { InferenceAnswer, InferenceDispatch } from "./dispatch/inference-port.ts";
-import { type InFlight, shuttingDown } from "./in-flight.ts";
+import {
+  INFERENCE_DISPATCH,
+  type InferenceAnswer,
+  type InferenceDispatch,
+} from "./dispatch/inference-port.ts";
+import { InFlight, shuttingDown } from "./in-flight.ts";
 
 /** Output tokens reserved per choice for a call without a limit. */
 const DEFAULT_OUTPUT_TOKENS = 4096;
 
-export interface InferenceParts {
+interface InferenceParts {
   readonly models: ModelCatalog;
   readonly limits: KeyLimiter;
   readonly accounting: Accounting;
@@ -27,8 +34,8 @@ export interface InferenceParts {
   readonly deadlineMs: number;
   /** Heartbeat interval of a silent stream; also the time after which a waiting one opens. */
   readonly heartbeatMs: number;
-  /** How long a client may read nothing of its stream; default: the stream's own limit. */
-  readonly stallMs?: number | undefined;
+  /** How long a client may read nothing of its stream. */
+  readonly stallMs: number;
 }
 
 /** What a parsed request asks for. */
@@ -56,8 +63,20 @@ export interface PermittedCall {
 export class InferenceCalls {
   readonly parts: InferenceParts;
 
-  constructor(parts: InferenceParts) {
-    this.parts = parts;
+  constructor(
+    @Inject(ModelCatalog) models: ModelCatalog,
+    @Inject(KeyLimiter) limits: KeyLimiter,
+    @Inject(Accounting) accounting: Accounting,
+    @Inject(InFlight) inFlight: InFlight,
+    @Inject(INFERENCE_DISPATCH) dispatch: InferenceDispatch,
+    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "deadlineMs" | "fixedTimes">,
+  ) {
+    const { deadlineMs, fixedTimes } = config;
+    const { streamHeartbeatMs: heartbeatMs, streamStallMs: stallMs } = fixedTimes;
+    this.parts = {
+      ...{ models, limits, accounting, inFlight },
+      ...{ dispatch, deadlineMs, heartbeatMs, stallMs },
+    };
   }
 
   /**

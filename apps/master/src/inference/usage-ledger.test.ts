@@ -30,7 +30,7 @@ it("usage ledger: rows reach the disk while it is open, also after an idle time"
     expect(await written()).toBe(rows);
   }
   ledger.record(row);
-  await ledger.close();
+  await ledger.onApplicationShutdown();
   expect(await written()).toBe(3);
   await rm(directory, { recursive: true });
 });
@@ -42,7 +42,7 @@ it("usage ledger: a burst of rows is written completely and in order", async () 
     ledger.record({ ...row, requestId: `r${i}` });
     if (i % 300 === 0) await delay(1);
   }
-  await ledger.close();
+  await ledger.onApplicationShutdown();
   const [file] = await readdir(directory);
   const lines = (await readFile(join(directory, file as string), "utf8")).trimEnd().split("\n");
   expect(lines.map((line) => (JSON.parse(line) as UsageRow).requestId)).toEqual(

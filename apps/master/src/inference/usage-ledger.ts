@@ -1,6 +1,7 @@
 import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "@heddle/observability/logger";
+import type { OnApplicationShutdown } from "@nestjs/common";
 import type { UsageRow } from "./accounting.ts";
 
 /** Bound on rows that wait for the disk; beyond it rows are dropped and counted. */
@@ -18,7 +19,7 @@ const FLUSH_ROWS = 256;
  * The usage rows as JSON lines, one file per UTC day, written in batches. A call never waits for
  * it; a crash of the process loses at most the last half second.
  */
-export class UsageLedger {
+export class UsageLedger implements OnApplicationShutdown {
   readonly #directory: string;
   readonly #logger: Logger;
   readonly #timer: NodeJS.Timeout;
@@ -48,7 +49,7 @@ export class UsageLedger {
   }
 
   /** Writes the waiting rows. */
-  async close(): Promise<void> {
+  async onApplicationShutdown(): Promise<void> {
     clearInterval(this.#timer);
     while (this.#flushing) await this.#flushing;
     await this.#flush();

@@ -1,8 +1,13 @@
 import { Counter, Gauge, type Registry } from "prom-client";
-import type { ClusterStats } from "../nodes/cluster-link.ts";
+import type { DispatchStats } from "../inference/dispatch/inference-port.ts";
+
+interface Stats extends DispatchStats {
+  /** Calls that failed because their worker was lost, since the start. */
+  readonly workerLost: number;
+}
 
 /** Exposes the dispatch's counters in /metrics; read at every scrape. */
-export function exposeDispatchMetrics(registry: Registry, stats: () => ClusterStats): void {
+export function exposeDispatchMetrics(registry: Registry, stats: () => Stats): void {
   new Gauge({
     name: "heddle_dispatch_queued_requests",
     help: "Calls that wait on this master for a replica that can take them.",

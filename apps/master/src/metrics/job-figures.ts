@@ -4,8 +4,9 @@ import { usageAt } from "@heddle/control/jobs/records/account-changes";
 import type { JobsState } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Blocker } from "@heddle/scheduler/model";
-import type { ControlPlane } from "../control-plane/control-plane.ts";
-import type { Scheduling } from "../orchestration/scheduling/scheduling.ts";
+import { Inject } from "@nestjs/common";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { Scheduling } from "../orchestration/scheduling/scheduling.ts";
 import { WaitingTimes } from "./waiting-times.ts";
 
 const WHOLE_DEVICE_MILLI = 1_000;
@@ -17,7 +18,10 @@ export class JobFigures {
   readonly #scheduling: Scheduling;
   readonly #waits: WaitingTimes;
 
-  constructor(control: ControlPlane, scheduling: Scheduling) {
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(Scheduling) scheduling: Scheduling,
+  ) {
     this.#control = control;
     this.#scheduling = scheduling;
     this.#waits = new WaitingTimes(control);

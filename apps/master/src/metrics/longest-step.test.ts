@@ -96,7 +96,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => {
   vi.restoreAllMocks();
-  await server.master.close(0);
+  await server.master.close();
 });
 
 it.each([

@@ -1,7 +1,8 @@
-import type { StepQueue } from "@heddle/base/async/step-queue";
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { forEachInSteps, runToEnd, type Steps } from "@heddle/base/async/steps";
-import type { ControlPlane } from "../control-plane/control-plane.ts";
-import type { NodeDirectory } from "../nodes/node-directory.ts";
+import { Inject, type OnApplicationShutdown } from "@nestjs/common";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
 
 /** An engine's last report. */
 interface EngineTokens {
@@ -35,7 +36,7 @@ const WINDOW_SAMPLES = 10;
  * Rates over a sliding window of 10 s, and totals that survive an engine's restart, which resets
  * its counters. Sampled in the background, so that reading changes nothing.
  */
-export class Throughput {
+export class Throughput implements OnApplicationShutdown {
   readonly #control: ControlPlane;
   readonly #directory: NodeDirectory;
   readonly #queue: StepQueue;
@@ -48,7 +49,11 @@ export class Throughput {
   #samples: { readonly atMs: number; readonly totals: Totals }[] = [];
 
   /** Samples in the queue; `count` must run there too. */
-  constructor(control: ControlPlane, directory: NodeDirectory, queue: StepQueue) {
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(NODE_DIRECTORY) directory: NodeDirectory,
+    @Inject(StepQueue) queue: StepQueue,
+  ) {
     this.#control = control;
     this.#directory = directory;
     this.#queue = queue;
@@ -80,7 +85,7 @@ export class Throughput {
     };
   }
 
-  close(): void {
+  onApplicationShutdown(): void {
     clearInterval(this.#timer);
   }
 

@@ -1,12 +1,13 @@
 import { SharedRun } from "@heddle/base/async/shared-run";
-import type { StepQueue } from "@heddle/base/async/step-queue";
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { JobRecord, ProgressRecord } from "@heddle/control/jobs/records/records";
 import { ReadMetric, type Sample } from "@heddle/observability/read-metric";
-import type { Registry } from "prom-client";
-import type { ControlPlane } from "../control-plane/control-plane.ts";
-import type { ProgressBook } from "../orchestration/tasks/progress-book.ts";
+import { Inject } from "@nestjs/common";
+import { Registry } from "prom-client";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 
 /** Maximum jobs with labels, the latest submitted first. */
 const MAX_JOBS = 100;
@@ -49,19 +50,21 @@ const FIGURES: readonly Figure[] = [
  * `heddle_training_*` in /metrics: progress of live jobs with an algorithm, as known to this
  * master.
  */
-export function exposeTrainingMetrics(
-  registry: Registry,
-  control: ControlPlane,
-  progress: ProgressBook,
-  queue: StepQueue,
-): void {
-  const shown = new SharedRun(queue, (inSteps) => inSteps(() => shownJobs(control, progress)));
-  for (const { name: figure, help: what, read } of FIGURES) {
-    const name = `heddle_training_${figure}`;
-    const help = `${what} Of each training job that runs, up to ${MAX_JOBS}.`;
-    new ReadMetric(registry, { name, help, type: "gauge" }, async () =>
-      samplesOf(await shown.get(), read),
-    );
+export class TrainingMetrics {
+  constructor(
+    @Inject(Registry) registry: Registry,
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(ProgressBook) progress: ProgressBook,
+    @Inject(StepQueue) queue: StepQueue,
+  ) {
+    const shown = new SharedRun(queue, (inSteps) => inSteps(() => shownJobs(control, progress)));
+    for (const { name: figure, help: what, read } of FIGURES) {
+      const name = `heddle_training_${figure}`;
+      const help = `${what} Of each training job that runs, up to ${MAX_JOBS}.`;
+      new ReadMetric(registry, { name, help, type: "gauge" }, async () =>
+        samplesOf(await shown.get(), read),
+      );
+    }
   }
 }
 

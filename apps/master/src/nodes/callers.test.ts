@@ -101,7 +101,7 @@ test("callers: by certificate, each role is refused other roles' methods", async
 
 test("callers: a node attaches in its authenticated role and under its own id only", async () => {
   const cluster = new TestCluster();
-  await cluster.startMaster({ heartbeatIntervalMs: 10_000 });
+  await cluster.startMaster({ fixedTimes: { nodeHeartbeatMs: 10_000 } });
   closing.push(() => cluster.close());
   const attach = (role: NodeRole, name: string, register: object) => {
     const peer = new Peer(cluster.link.grpcAddress, { clusterToken, node: { role, name } });

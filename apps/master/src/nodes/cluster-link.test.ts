@@ -74,7 +74,7 @@ test("worker death before the first event: the call moves to another worker", as
 test("worker stall: a call without an event goes to the same process again", async () => {
   await cluster.stopMaster();
   // A worker is expected back for 30 intervals, which must exceed the keepalive's 15 s.
-  await cluster.startMaster({ heartbeatIntervalMs: 1_000 });
+  await cluster.startMaster({ fixedTimes: { nodeHeartbeatMs: 1_000 } });
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const node = cluster.node("worker-1");
@@ -122,7 +122,7 @@ test("attach: a node leaves a silently removed master and finds its replacement"
   try {
     await eventually(() => said.includes("attached"), "it is attached");
     cluster.control.fault = new AppError("member_removed", "master-1 was removed");
-    cluster.link.close();
+    await cluster.link.close();
     const left = "detached from a master that was removed from its group";
     await eventually(() => said.includes(left), "it has left");
     await cluster.stopMaster();

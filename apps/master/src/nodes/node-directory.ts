@@ -105,6 +105,8 @@ export interface PullProgress {
 /** The nodes attached to this master now; volatile, never in the replicated state. */
 export interface NodeDirectory {
   nodes(): readonly NodeView[];
+  /** Calls that failed because their worker was lost, since the start. */
+  readonly workersLost: number;
   /** Time since the node's last report to this master, or since this master started. */
   silentMs(nodeId: string): number;
   /** Every replica of a deployment, as last reported; looks at no other node. */

@@ -30,6 +30,7 @@ class Watched {
       silentMs: () => raise(),
       pull: () => raise(),
       replicasOf: () => [],
+      workersLost: 0,
     },
     clock: { wallMs: () => this.nowMs, monotonicMs: () => this.nowMs },
     log: silentLog,

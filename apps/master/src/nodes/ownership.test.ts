@@ -7,23 +7,27 @@ import { eventually } from "@heddle/base/testing/eventually";
 import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import { PlannedCluster } from "@heddle/control/jobs/testing/planned-cluster";
 import { jobId } from "@heddle/control/jobs/testing/specs";
+import { createLogger } from "@heddle/observability/logger";
+import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { Peer } from "@heddle/rpc/peer";
 import { attachMethod, readArtifactMethod, shipLogsMethod } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { fromStatus } from "@heddle/rpc/status";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { clusterToken, TestControl } from "../../test/test-cluster.ts";
-import { SECRETS } from "../../test/test-master.ts";
+import { testConfig } from "../../test/test-config.ts";
+import { SECRETS, TEST_PEPPER } from "../../test/test-master.ts";
+import { configModule } from "../config/config.module.ts";
+import { controlPlaneModule } from "../control-plane/control-plane.module.ts";
+import { ProgressModule } from "../orchestration/tasks/progress.module.ts";
 import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
-import { ArtifactReader } from "../task-output/artifact-reader.ts";
-import { ArtifactRelay } from "../task-output/artifact-relay.ts";
-import { LogService } from "../task-output/log-service.ts";
 import { LogStore } from "../task-output/log-store.ts";
-import { type ClusterLink, startClusterLink } from "./cluster-link.ts";
+import { TaskOutputModule } from "../task-output/task-output.module.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "./node-directory.ts";
+import { NodesModule } from "./nodes.module.ts";
 
 // Two workers, a and b; the job's one task runs on a, and b claims it.
 
-const silent = { info: () => {}, warn: () => {}, error: () => {} };
 const TASK = { jobId: jobId(1), attempt: 1, rank: 0, incarnation: 0 };
 const LOG = { jobId: TASK.jobId, attempt: 1, rank: 0, stream: "stdout" } as const;
 
@@ -31,8 +35,10 @@ let jobs: PlannedCluster;
 let progress: ProgressBook;
 let store: LogStore;
 let address: string;
-let link: ClusterLink;
+let directory: NodeDirectory;
 const closing: (() => unknown)[] = [];
+
+class OwnershipModule {}
 
 beforeEach(async () => {
   jobs = new PlannedCluster();
@@ -41,28 +47,25 @@ beforeEach(async () => {
   jobs.run(1);
   jobs.join("b");
   const control = Object.assign(new TestControl(), { state: jobs.control.state });
-  const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
-  address = bound.address;
-  progress = new ProgressBook();
   const credentials = { clusterToken };
-  link = startClusterLink({
-    ...{ server: bound, credentials, masterId: "master-1", control, progress, logger: silent },
-    heartbeatIntervalMs: 10_000,
-  });
+  const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+  address = bound.address;
   const folder = mkdtempSync(join(tmpdir(), "heddle-ownership-"));
-  store = new LogStore({
-    ...{ directory: folder, log: silent, syncPauseMs: 0 },
-    ...{ maxBytes: 2 ** 20, maxAgeMs: 3_600_000 },
-  });
-  const state = () => control.state;
-  new LogService({ server: bound.server, store, secrets: SECRETS, state });
-  const artifacts = new ArtifactReader({ control, directory: link.directory, credentials });
-  new ArtifactRelay(bound.server, artifacts, () => control.state);
+  const config = testConfig(folder, { fixedTimes: { nodeHeartbeatMs: 10_000 } });
+  const open = { control, pepper: TEST_PEPPER, credentials, authorityHash: undefined };
+  const imports = [
+    ...[configModule(config, createLogger({ service: "test", level: "silent" }))],
+    ...[controlPlaneModule(open), NodesModule, ProgressModule, TaskOutputModule],
+  ];
+  const app = await serveControllers({ module: OwnershipModule, imports }, bound.server);
+  const part = { strict: false };
+  directory = app.get(NODE_DIRECTORY, part);
+  progress = app.get(ProgressBook, part);
+  store = app.get(LogStore, part);
   closing.push(
     () => rmSync(folder, { recursive: true }),
-    () => store.close(),
     () => closeServer(bound.server, 0),
-    () => link.close(),
+    () => app.close(),
   );
 });
 afterEach(async () => {
@@ -144,7 +147,7 @@ test("progress: a worker reports none of another worker's task", async () => {
   const seen: unknown[] = [];
   progress.onChange(() => seen.push(progress.of(jobs.job(1))?.latest.step));
   report("b", 99);
-  await eventually(() => link.directory.nodes().some(({ cpuPercent }) => cpuPercent === 99));
+  await eventually(() => directory.nodes().some(({ cpuPercent }) => cpuPercent === 99));
   report("a", 7);
   await eventually(() => seen.length > 0);
   expect(seen).toEqual([7]);

@@ -24,6 +24,7 @@ beforeEach(() => {
       silentMs: () => raise(),
       pull: () => raise(),
       replicasOf: () => [],
+      workersLost: 0,
     },
     clock: { wallMs: () => nowMs, monotonicMs: () => nowMs },
     log: silentLog,

@@ -5,7 +5,7 @@ import { runInNewContext } from "node:vm";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
-import { createScheduling } from "./scheduling/scheduling.ts";
+import { Scheduling } from "./scheduling/scheduling.ts";
 import { schedulingStep } from "./scheduling/scheduling-step.ts";
 
 /** Jobs that are submitted and dropped; docs/benchmarks.md has the results of 200,000. */
@@ -48,7 +48,7 @@ function distinct(n: number) {
 
 test("memory: dropped jobs leave nothing behind", async () => {
   const control = new VolatileControl();
-  const scheduling = createScheduling(control);
+  const scheduling = new Scheduling(control);
   let atMs = Date.now();
   for (let at = 0; at < 20; at++) {
     await control.propose({ type: "node.join", atMs, offer: nodeOffer(`n${at}`) });

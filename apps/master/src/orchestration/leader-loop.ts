@@ -10,11 +10,9 @@ const LOOK_MS = 500;
 /** Below the longest delay of a Node timer. */
 const MAX_WAIT_MS = 3_600_000;
 
-export interface LeaderLoopOptions {
-  readonly control: ControlPlane;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** The loop's task, for the log. */
+/** What only the active leader does, step by step. */
+export interface LeaderTask {
+  /** For the log. */
   readonly name: string;
   /** Pause between two steps, so that changes are handled together. */
   readonly pauseMs: number;
@@ -30,7 +28,10 @@ export interface LeaderLoopOptions {
  * retried. Steps keep no essential state.
  */
 export class LeaderLoop {
-  readonly #options: LeaderLoopOptions;
+  readonly #task: LeaderTask;
+  readonly #control: ControlPlane;
+  readonly #clock: Clock;
+  readonly #log: Log;
   readonly #unsubscribe: () => void;
   readonly #poll: NodeJS.Timeout;
   #timer: NodeJS.Timeout | undefined;
@@ -41,11 +42,14 @@ export class LeaderLoop {
   #closed = false;
   #pauseMs: number;
 
-  constructor(options: LeaderLoopOptions) {
-    this.#options = options;
-    this.#pauseMs = options.pauseMs;
-    this.#unsubscribe = options.control.onApplied((command) => {
-      if (options.concerns(command)) this.poke();
+  constructor(task: LeaderTask, control: ControlPlane, clock: Clock, log: Log) {
+    this.#task = task;
+    this.#control = control;
+    this.#clock = clock;
+    this.#log = log;
+    this.#pauseMs = task.pauseMs;
+    this.#unsubscribe = control.onApplied((command) => {
+      if (task.concerns(command)) this.poke();
     });
     this.#poll = setInterval(() => this.#checkLeadership(), LOOK_MS);
     this.#poll.unref();
@@ -66,14 +70,14 @@ export class LeaderLoop {
   }
 
   #checkLeadership(): void {
-    const led = isActiveLeader(this.#options.control);
+    const led = isActiveLeader(this.#control);
     // Changes under another leader were not seen here.
     if (led && !this.#led) this.poke();
     this.#led = led;
   }
 
   #wakeIn(ms: number): void {
-    const atMs = this.#options.clock.monotonicMs() + ms;
+    const atMs = this.#clock.monotonicMs() + ms;
     if (this.#closed || atMs >= this.#timerAtMs) return;
     clearTimeout(this.#timer);
     this.#timerAtMs = atMs;
@@ -83,16 +87,17 @@ export class LeaderLoop {
 
   async #run(): Promise<void> {
     this.#timerAtMs = Number.POSITIVE_INFINITY;
-    if (this.#closed || this.#running || !isActiveLeader(this.#options.control)) return;
-    const { clock, log, name, step, pauseMs } = this.#options;
+    if (this.#closed || this.#running || !isActiveLeader(this.#control)) return;
+    const clock = this.#clock;
+    const { name, pauseMs } = this.#task;
     this.#running = true;
     this.#isRequested = false;
     const startedMs = clock.monotonicMs();
     let nextMs: number | undefined;
     try {
-      nextMs = await step();
+      nextMs = await this.#task.step();
     } catch (error) {
-      log.warn({ err: toAppError(error).message }, `${name}: tried again`);
+      this.#log.warn({ err: toAppError(error).message }, `${name}: tried again`);
       nextMs = clock.wallMs() + LOOK_MS;
     }
     this.#running = false;

@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
 import { JobFigures } from "../metrics/job-figures.ts";
 import { viewExplanation } from "./scheduling/explanation-view.ts";
-import { createScheduling } from "./scheduling/scheduling.ts";
+import { Scheduling } from "./scheduling/scheduling.ts";
 
 const FENCE_MS = 150_000;
 
@@ -39,7 +39,7 @@ async function lostNode(change: object) {
     }
   }
   await act({ type: "node.lost", nodeIds: ["b"], fencedAtMs: atMs + FENCE_MS });
-  const scheduling = createScheduling(control);
+  const scheduling = new Scheduling(control);
   const explanation = async (n: number) => {
     const made = await scheduling.explainer.explain(control.state.jobs.get(jobId(n))!);
     return made && viewExplanation(made);

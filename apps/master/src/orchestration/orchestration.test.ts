@@ -8,15 +8,24 @@ import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
+import { NestFactory } from "@nestjs/core";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { ListedNodes } from "../../test/fixtures.ts";
+import { ScriptedDispatch } from "../../test/scripted-dispatch.ts";
+import { serveRaft } from "../../test/serve-raft.ts";
+import { testConfig } from "../../test/test-config.ts";
+import { scriptedCluster, TEST_PEPPER } from "../../test/test-master.ts";
+import { configModule } from "../config/config.module.ts";
+import { controlPlaneModule } from "../control-plane/control-plane.module.ts";
 import { RaftControlPlane } from "../control-plane/raft/raft-control-plane.ts";
 import { taskUses } from "../nodes/task-uses.ts";
-import { startOrchestration } from "./orchestration.ts";
+import { OrchestrationModule } from "./orchestration.module.ts";
 
 const logger = createLogger({ service: "master-test", level: "silent" });
-const times = { leaseMs: 3_600_000, nodeLostMs: 3_600_000, acknowledgeMs: 3_600_000 };
+const HOUR_MS = 3_600_000;
 const credentials = { clusterToken: "a-token-for-tests-only" };
+class Loops {}
+
 let folder: string;
 
 beforeEach(async () => {
@@ -35,18 +44,25 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
   const plane = await RaftControlPlane.open({
     ...{ directory, credentials, server, name: "m1", logger, onFatal: raise, onRemoved: raise },
     lock: await lockDirectory(directory),
+    service: await serveRaft(server),
     peers: new Map([["m1", server.address]]),
     snapshotEntries: 20,
   });
   await eventually(() => plane.status().role === "leader", undefined, 90_000);
   // Entries of an earlier start are applied once the new term has committed.
   await plane.readBarrier();
-  const directoryOfNodes = new ListedNodes();
-  const loops = startOrchestration({ control: plane, directory: directoryOfNodes, logger, times });
+  const jobTimes = { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS };
+  const open = { control: plane, pepper: TEST_PEPPER, credentials, authorityHash: undefined };
+  const imports = [
+    ...[configModule(testConfig(folder, { jobTimes }), logger), controlPlaneModule(open)],
+    ...[scriptedCluster(new ListedNodes(), new ScriptedDispatch()), OrchestrationModule],
+  ];
+  const options = { logger: false, abortOnError: false } as const;
+  const loops = await NestFactory.createApplicationContext({ module: Loops, imports }, options);
   try {
     await run(plane);
   } finally {
-    loops.close();
+    await loops.close();
     await plane.close();
     await closeServer(server.server, 100);
   }

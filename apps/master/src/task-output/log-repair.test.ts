@@ -5,18 +5,23 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { ReplicatedControl } from "@heddle/control/replicated-control";
+import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { SECRETS } from "../../test/test-master.ts";
+import { CONTROL_PLANE } from "../control-plane/control-plane.ts";
 import type { LogName } from "./log-name.ts";
 import { LogRepair } from "./log-repair.ts";
-import { LogService } from "./log-service.ts";
 import { LogStore } from "./log-store.ts";
+import { TaskLogsController } from "./task-logs.controller.ts";
+import { TaskSecrets } from "./task-secrets.ts";
 
 const credentials = { clusterToken: "a-token-for-tests-only" };
 const silent = { info: () => {}, warn: () => {}, error: () => {} };
 const name: LogName = { jobId: "job_A", attempt: 1, rank: 0, stream: "stdout" };
 const { state } = new ReplicatedControl();
+
+class LogsModule {}
 
 let folder: string;
 const stores: LogStore[] = [];
@@ -44,7 +49,13 @@ function openStore(directory: string): LogStore {
 async function serve(store: LogStore): Promise<string> {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   servers.push(bound);
-  new LogService({ server: bound.server, store, secrets: SECRETS, state: () => state });
+  const providers = [
+    { provide: LogStore, useValue: store },
+    { provide: TaskSecrets, useValue: SECRETS },
+    { provide: CONTROL_PLANE, useValue: { state } },
+  ];
+  const controllers = [TaskLogsController];
+  await serveControllers({ module: LogsModule, controllers, providers }, bound.server);
   return bound.address;
 }
 

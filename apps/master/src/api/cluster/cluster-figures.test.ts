@@ -11,9 +11,10 @@ import type { NodeView } from "../../nodes/node-directory.ts";
 
 let server: TestMaster;
 beforeAll(async () => {
-  server = await startTestMaster({ queued: () => 7 });
+  server = await startTestMaster();
+  server.dispatch.queued = 7;
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 const gpu = (index: number, name: string) => ({
   ...{ index, name, uuid: `GPU-${index}`, memoryBytes: 80, memoryUsedBytes: 20 },

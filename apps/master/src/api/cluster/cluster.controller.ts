@@ -12,19 +12,18 @@ import type { QueryOf } from "@heddle/contracts/api/operation";
 import { openApiDocument } from "@heddle/contracts/openapi";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { VERSION } from "../../config/version.ts";
 import type { ControlGroup } from "../../control-plane/control-group.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
 import { bodyOf } from "../../http/route-input.ts";
+import { ROUTES } from "../../http/route-table.ts";
 import { Serves } from "../../http/serves.ts";
 import { ClusterMetrics } from "../../metrics/cluster-metrics.ts";
+import { ClusterReport } from "../../metrics/cluster-report.ts";
 import { clusterResources } from "../../nodes/cluster-resources.ts";
 import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
-import { ClusterReport } from "./cluster-report.ts";
-
-/** The injection token of the table of all routes. */
-export const ROUTES = Symbol("routes");
 
 @Controller()
 export class ClusterController {
@@ -75,7 +74,7 @@ export class ClusterController {
   /** Generated once, at the first call. */
   @Serves(clusterOperations.openapi)
   async openapi(@Res() reply: FastifyReply): Promise<void> {
-    this.#document ??= JSON.stringify(openApiDocument(this.#report.version));
+    this.#document ??= JSON.stringify(openApiDocument(VERSION));
     await reply.type("application/json; charset=utf-8").send(this.#document);
   }
 

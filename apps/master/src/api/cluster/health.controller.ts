@@ -9,7 +9,7 @@ import { Controller, Inject, Query, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { sendPieces } from "../../http/pieces.ts";
 import { Serves } from "../../http/serves.ts";
-import { ClusterReport } from "./cluster-report.ts";
+import { ClusterReport } from "../../metrics/cluster-report.ts";
 
 /** The operational paths: unversioned, and open to probes and scrapers. */
 @Controller()

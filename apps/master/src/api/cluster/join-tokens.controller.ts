@@ -3,14 +3,12 @@ import { clusterOperations, type IssuedJoinToken } from "@heddle/contracts/api/c
 import { secretsKeyOf } from "@heddle/control/cluster-version";
 import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
 import { Controller, Inject, Req } from "@nestjs/common";
+import { AUTHORITY_HASH } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
-
-/** The injection token of the hash in join tokens; null without TLS. */
-export const AUTHORITY_HASH = Symbol("authority hash");
 
 /** Tokens with which nodes get their first certificates. */
 @Controller()

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
 import { postChat, send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+import { VERSION } from "../../config/version.ts";
 import type { NodeView } from "../../nodes/node-directory.ts";
 
 let server: TestMaster;
@@ -14,7 +15,7 @@ beforeAll(async () => {
   server = await startTestMaster();
   server.directory.views = [replicaOn("w1", "tiny", "ready")];
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "a b c" }] };
 
@@ -40,7 +41,7 @@ describe("operational paths", () => {
 
   it("/health has status, version and uptime", async () => {
     const health = JSON.parse(await publicText("/health")) as Record<string, unknown>;
-    expect(health).toEqual({ status: "ok", version: "0.0.0-test", uptime: expect.any(Number) });
+    expect(health).toEqual({ status: "ok", version: VERSION, uptime: expect.any(Number) });
   });
 
   it("health, metrics and the node list show a node that refuses the leader", async () => {
@@ -72,7 +73,7 @@ describe("operational paths", () => {
     };
     expect(detailed).toMatchObject({
       status: "ok",
-      version: "0.0.0-test",
+      version: VERSION,
       components: {
         api: { status: "ok", in_flight: 0 },
         control: { status: "ok" },
@@ -161,7 +162,7 @@ describe("operational paths", () => {
     expect(await value("vllm:prompt_tokens_total")).toBe(row?.promptTokens);
     expect(await value("vllm:prefix_cache_queries_total")).toBe(row?.promptTokens);
     expect(await value("vllm:prefix_cache_hits_total")).toBe(row?.cachedTokens);
-    await own.master.close(0);
+    await own.master.close();
   });
 
   it("/metrics counts calls refused for lack of slots", async () => {
@@ -175,7 +176,7 @@ describe("operational paths", () => {
     await expect(first).rejects.toThrow();
     const metrics = await (await fetch(`${full.url}/metrics`)).text();
     expect(metrics).toMatch(/^heddle_requests_failed_total\{model_name="",code="overloaded"\} 3$/m);
-    await full.master.close(0);
+    await full.master.close();
   });
 
   it("/metrics drops the series of a removed model, also of a call that still runs", async () => {
@@ -202,7 +203,7 @@ describe("operational paths", () => {
     expect(await metrics()).toMatch(
       /^vllm:request_success_total\{model_name="FamilyA-1-2B",.*\} 1$/m,
     );
-    await own.master.close(0);
+    await own.master.close();
   });
 });
 

@@ -21,7 +21,7 @@ beforeAll(async () => {
     await control.propose({ type: "node.resume", atMs: made, nodeId: "n1" });
   }
 }, 120_000);
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 const headers = (after: string) => ({
   authorization: `Bearer ${server.adminKey}`,

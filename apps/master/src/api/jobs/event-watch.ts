@@ -17,13 +17,14 @@ import {
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { EventRecord, JobRecord } from "@heddle/control/jobs/records/records";
 import type { ControlState } from "@heddle/control/state";
+import { Inject } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
-import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
 import { viewFailure } from "./job-view.ts";
 import { viewProgress } from "./progress-view.ts";
-import type { StateChanges } from "./state-changes.ts";
+import { StateChanges } from "./state-changes.ts";
 
 const DEFAULT_LIMIT = 100;
 /** Events that a stream reads at once. */
@@ -56,7 +57,11 @@ export class EventWatch {
   readonly #progress: ProgressBook;
   readonly #reads = new StepQueue("reads of events");
 
-  constructor(control: ControlPlane, changes: StateChanges, progress: ProgressBook) {
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(StateChanges) changes: StateChanges,
+    @Inject(ProgressBook) progress: ProgressBook,
+  ) {
     this.#control = control;
     this.#changes = changes;
     this.#progress = progress;

@@ -14,7 +14,7 @@ beforeAll(async () => {
 beforeEach(() => {
   server.directory.views = [];
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 const schemaWith = (maximum: number) =>
   JSON.stringify({

@@ -3,7 +3,8 @@ import { type OwnConfigCheck, ownConfigCheck } from "@heddle/contracts/plugin-co
 import { parsePluginTraining } from "@heddle/contracts/training";
 import type { ValidationFault } from "@heddle/contracts/validation";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
-import type { NodeDirectory } from "../../nodes/node-directory.ts";
+import { Inject } from "@nestjs/common";
+import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.ts";
 
 /** Compiled schemas that are cached; the oldest is evicted. */
 const MAX_CHECKS = 64;
@@ -16,7 +17,7 @@ export class PluginConfigs {
   readonly #directory: Pick<NodeDirectory, "nodes">;
   readonly #checks = new Map<string, OwnConfigCheck | undefined>();
 
-  constructor(directory: Pick<NodeDirectory, "nodes">) {
+  constructor(@Inject(NODE_DIRECTORY) directory: Pick<NodeDirectory, "nodes">) {
     this.#directory = directory;
   }
 

@@ -9,7 +9,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { ListedNodes } from "../../../test/fixtures.ts";
 import { VolatileControl } from "../../../test/test-master.ts";
-import { createScheduling } from "../../orchestration/scheduling/scheduling.ts";
+import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
 import { dryRun } from "./submission.ts";
 
@@ -23,7 +23,7 @@ async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   }
   const atMs = Date.now();
   for (const command of commands) await control.propose({ atMs, ...command } as ControlCommand);
-  const { explainer } = createScheduling(control);
+  const { explainer } = new Scheduling(control);
   const pluginConfigs = new PluginConfigs(new ListedNodes());
   return (body: object) => {
     const runs = "algorithm" in body ? {} : { command: "x" };

@@ -1,7 +1,8 @@
 import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { AppError } from "@heddle/base/errors";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import { Inject, type OnModuleDestroy } from "@nestjs/common";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
 
 /** Watchers and long-polls at once on one master. */
 const MAX_WAITING = 10_000;
@@ -10,14 +11,17 @@ const PROGRESS_PAUSE_MS = 200;
 /**
  * Wakes waiters on changes of the replicated state or of jobs' progress, with one listener for all.
  */
-export class StateChanges {
+export class StateChanges implements OnModuleDestroy {
   readonly #waiting = new Set<() => void>();
   readonly #unsubscribe: () => void;
   /** Many commands are applied in one turn: waiters wake once. */
   readonly #nextWake = new OncePerTurn(() => this.#wake());
   #progressTimer: NodeJS.Timeout | undefined;
 
-  constructor(control: ControlPlane, progress: ProgressBook) {
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(ProgressBook) progress: ProgressBook,
+  ) {
     const unsubscribe = [
       control.onApplied(() => this.#nextWake.request()),
       progress.onChange(() => this.#queueProgress()),
@@ -47,7 +51,8 @@ export class StateChanges {
     });
   }
 
-  close(): void {
+  /** Waiting calls are answered before the drain. */
+  onModuleDestroy(): void {
     this.#unsubscribe();
     clearTimeout(this.#progressTimer);
     this.#wake();

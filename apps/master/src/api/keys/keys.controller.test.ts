@@ -8,7 +8,7 @@ let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster();
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
 
@@ -79,7 +79,7 @@ describe("API keys over HTTP", () => {
       await alone.addKey();
       expect((await send(alone, "DELETE", `/api/v1/keys/${id}`)).status).toBe(200);
     } finally {
-      await alone.master.close(0);
+      await alone.master.close();
     }
   });
 

@@ -12,6 +12,7 @@ import type { Page } from "@heddle/contracts/api/parameters";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { PEPPER } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
@@ -21,9 +22,6 @@ import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { successors, viewKey } from "./key-view.ts";
 import { pageOf } from "./page.ts";
-
-/** The injection token of the cluster's pepper. */
-export const PEPPER = Symbol("pepper");
 
 @Controller()
 export class KeysController {

@@ -3,17 +3,14 @@ import type { ServerResponse } from "node:http";
 import { jobOperations, type LogEntry, type LogsQuery } from "@heddle/contracts/api/job-operations";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { PEPPER } from "../../control-plane/control-plane.module.ts";
 import { responseDrained } from "../../http/drained.ts";
 import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
 import { Serves } from "../../http/serves.ts";
 import { type LogCursor, writeCursor } from "../../task-output/log-cursor.ts";
 import type { LogItem } from "../../task-output/log-lines.ts";
-import type { LogBatch, LogReader } from "../../task-output/log-reader.ts";
-import { PEPPER } from "../keys/keys.controller.ts";
+import { type LogBatch, LogReader } from "../../task-output/log-reader.ts";
 import { logQuery } from "./log-query.ts";
-
-/** The injection token of the reader of logs. */
-export const LOG_READER = Symbol("LogReader");
 
 /** `GET /jobs/{id}/logs`: plain text, or lines with their origin as ndjson or server-sent events. */
 @Controller()
@@ -21,7 +18,7 @@ export class JobLogsController {
   readonly #reader: LogReader;
   readonly #pepper: Uint8Array;
 
-  constructor(@Inject(LOG_READER) reader: LogReader, @Inject(PEPPER) pepper: Uint8Array) {
+  constructor(@Inject(LogReader) reader: LogReader, @Inject(PEPPER) pepper: Uint8Array) {
     this.#reader = reader;
     this.#pepper = pepper;
   }

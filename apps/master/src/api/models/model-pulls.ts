@@ -1,17 +1,25 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
+import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { envelopeBody } from "../../http/error-reply.ts";
 import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
-import type { InFlight } from "../../inference/in-flight.ts";
-import type { NodeDirectory, PullProgress } from "../../nodes/node-directory.ts";
+import { InFlight } from "../../inference/in-flight.ts";
+import {
+  NODE_DIRECTORY,
+  type NodeDirectory,
+  type PullProgress,
+} from "../../nodes/node-directory.ts";
 
 /** Makes workers pull weights and streams the progress until it is done. */
 export class ModelPulls {
   readonly #directory: NodeDirectory;
   readonly #inFlight: InFlight;
 
-  constructor(directory: NodeDirectory, inFlight: InFlight) {
+  constructor(
+    @Inject(NODE_DIRECTORY) directory: NodeDirectory,
+    @Inject(InFlight) inFlight: InFlight,
+  ) {
     this.#directory = directory;
     this.#inFlight = inFlight;
   }

@@ -12,7 +12,7 @@ let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster();
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 async function register(body: Record<string, unknown>) {
   return send(server, "POST", "/api/v1/models", body);

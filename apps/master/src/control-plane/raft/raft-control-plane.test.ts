@@ -22,6 +22,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { serveRaft } from "../../../test/serve-raft.ts";
 import { RaftControlPlane } from "./raft-control-plane.ts";
 
 const byToken: NodeCredentials = { clusterToken: "a-token-for-tests-only" };
@@ -69,7 +70,8 @@ async function open(
   const onFatal = (error: Error) => faults.push(error.message);
   const onRemoved = onFatal;
   const given = { directory, lock, name, peers, credentials, joinToken };
-  const parts = { ...given, server, logger, onFatal, onRemoved };
+  const service = await serveRaft(server);
+  const parts = { ...given, server, service, logger, onFatal, onRemoved };
   try {
     const limits = { segmentBytes: 2 ** 20, hashEveryCommands: 10 };
     const plane = await RaftControlPlane.open({ ...parts, ...limits }, signal);

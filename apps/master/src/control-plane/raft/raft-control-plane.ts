@@ -40,7 +40,7 @@ import { propose } from "../propose.ts";
 import { checkLogFits } from "../state-memory.ts";
 import { ControlMachine, controlCommandOf } from "./control-machine.ts";
 import { takeBackup } from "./live-backup.ts";
-import { RaftService } from "./raft-service.ts";
+import type { RaftService } from "./raft-service.ts";
 import { ReplicaCounts } from "./replica-counts.ts";
 
 export interface RaftControlPlaneOptions {
@@ -55,7 +55,9 @@ export interface RaftControlPlaneOptions {
   readonly joinToken?: (() => string | undefined) | undefined;
   /** With which secrets are encrypted before they are written; none leaves them in clear. */
   readonly keys?: SecretKeys | undefined;
-  readonly server: BoundServer;
+  readonly server: Pick<BoundServer, "address">;
+  /** Serves on the server already: other masters call before this one has found its group. */
+  readonly service: RaftService;
   /** Where the other masters' connections are taken, on the server's host; 0 for any free port. */
   readonly raftPort?: number | undefined;
   readonly logger: Logger;
@@ -126,8 +128,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     options: RaftControlPlaneOptions,
     signal: AbortSignal = new AbortController().signal,
   ): Promise<RaftControlPlane> {
-    const service = new RaftService(options.server.server);
-    const { directory, name, newestVersion = NEWEST_VERSION, keys } = options;
+    const { directory, name, newestVersion = NEWEST_VERSION, keys, service } = options;
     await checkLogFits(directory);
     const started = await startIdentity(directory, name, { keys, newestVersion });
     const identity = isJoined(started)

@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { type ChatCompletionRequest, parseChatCompletionRequest } from "@heddle/contracts/api/chat";
 import type { EngineEvent, ReasoningStyle } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
+import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import type { EventStream } from "../../http/event-stream.ts";
@@ -10,12 +11,7 @@ import { uniqueSuffix } from "../../http/request-id.ts";
 import type { ModelCatalog } from "../../models/model-catalog.ts";
 import type { AdmittedCall } from "../call.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
-import {
-  cutShort,
-  fingerprintOf,
-  type InferenceCalls,
-  type PermittedCall,
-} from "../inference-calls.ts";
+import { cutShort, fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
 import { ReasoningSplitter, type SplitDelta } from "./reasoning.ts";
@@ -31,7 +27,7 @@ interface Prepared extends PermittedCall {
 export class ChatCompletions {
   readonly #calls: InferenceCalls;
 
-  constructor(calls: InferenceCalls) {
+  constructor(@Inject(InferenceCalls) calls: InferenceCalls) {
     this.#calls = calls;
   }
 

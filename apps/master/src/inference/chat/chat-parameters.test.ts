@@ -8,7 +8,7 @@ let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster();
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 
 const base = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
 

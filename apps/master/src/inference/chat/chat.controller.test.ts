@@ -15,7 +15,7 @@ beforeAll(async () => {
   server = await startTestMaster();
   openai = new OpenAI({ baseURL: `${server.url}/api/v1`, apiKey: server.adminKey, maxRetries: 0 });
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 afterEach(() => {
   server.dispatch.script = {};
 });
@@ -237,13 +237,13 @@ describe("chat: a client that does not read", () => {
 
   // holds: api-back-pressure
   it("is cut with request_timeout after the stall limit, and is accounted", async () => {
-    const strict = await startTestMaster({ stallMs: 100 });
+    const strict = await startTestMaster({ fixedTimes: { streamStallMs: 100 } });
     const body = { ...hello, stream: true, max_tokens: 100_000, logprobs: true, top_logprobs: 20 };
     const reply = await postChat(strict, body);
     await eventually(() => strict.rows.at(-1)?.errorCode === "request_timeout");
     expect(strict.dispatch.running).toBe(0);
     await expect(reply.text()).rejects.toThrow();
-    await strict.master.close(0);
+    await strict.master.close();
   });
 });
 
@@ -251,7 +251,7 @@ describe("chat: a client that does not read", () => {
 describe("chat: a stream that waits long for its first event", () => {
   /** A stream that has sent a heartbeat and still waits; `start` lets its call begin. */
   async function waiting() {
-    const patient = await startTestMaster({ heartbeatMs: 20 });
+    const patient = await startTestMaster({ fixedTimes: { streamHeartbeatMs: 20 } });
     const begin = Promise.withResolvers<void>();
     patient.dispatch.script = { startAfter: begin.promise };
     const reply = await postChat(patient, { ...hello, stream: true });
@@ -264,7 +264,7 @@ describe("chat: a stream that waits long for its first event", () => {
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         text += decoder.decode(part.value, { stream: true });
       }
-      await patient.master.close(0);
+      await patient.master.close();
       return text;
     };
     return { patient, reply, first, rest };
@@ -371,18 +371,18 @@ describe("chat: a call that takes too long", () => {
     expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({
       error: { code: "deadline_exceeded" },
     });
-    await hasty.master.close(0);
+    await hasty.master.close();
   });
 });
 
 describe("chat: a master that closes", () => {
   it("lets a call end, notifies a longer stream, and refuses new calls", async () => {
-    const closing = await startTestMaster();
+    const closing = await startTestMaster({ drainMs: 300 });
     closing.dispatch.script.tokenDelayMs = 20;
     const short = postChat(closing, { ...hello, max_tokens: 3 });
     const long = postChat(closing, { ...hello, max_tokens: 5000, stream: true });
     await eventually(() => closing.dispatch.running === 2);
-    const closed = closing.master.close(300);
+    const closed = closing.master.close();
     expect((await postChat(closing, hello)).status).toBe(503);
     expect((await fetch(`${closing.url}/readyz`)).status).toBe(503);
     expect((await short).status).toBe(200);
@@ -392,14 +392,14 @@ describe("chat: a master that closes", () => {
   });
 
   it("reports the shutdown even if the worker of the stream stops too", async () => {
-    const closing = await startTestMaster();
+    const closing = await startTestMaster({ drainMs: 10_000 });
     closing.dispatch.script = {
       tokenDelayMs: 20,
       failAfter: { tokens: 20, error: new AppError("worker_lost", "14 UNAVAILABLE") },
     };
     const stream = postChat(closing, { ...hello, max_tokens: 5000, stream: true });
     await eventually(() => closing.dispatch.running === 1);
-    const closed = closing.master.close(10_000);
+    const closed = closing.master.close();
     const events = eventsOf(await (await stream).text());
     expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({
       error: { code: "unavailable", message: expect.stringContaining("shutting down") },

@@ -215,7 +215,7 @@ describe("limits", () => {
 describe("failures", () => {
   test("an engine's immediate failure is retried elsewhere, then reported", async () => {
     // Ten missed heartbeats drop a worker: here 10 s instead of the 1 s of other tests.
-    await start({ workers: 2, master: { heartbeatIntervalMs: 1_000 } });
+    await start({ workers: 2, master: { fixedTimes: { nodeHeartbeatMs: 1_000 } } });
     const failing = cluster.start("m", "@fail=oops");
     await expect(failing).rejects.toMatchObject({ code: "engine_failed", model: "m" });
     expect(cluster.link.stats().retries).toBe(1);
@@ -296,7 +296,7 @@ describe("failures", () => {
   });
 
   test("calls wait for a loading model, and end with model_loading at the limit", async () => {
-    await start({ workers: 1, master: { maxLoadingWaitMs: 400 } });
+    await start({ workers: 1, master: { fixedTimes: { maxLoadingWaitMs: 400 } } });
     cluster.control.deploy("soon", "every-worker", {}, "slow-100");
     const answer = await cluster.start("soon", "@tokens=1");
     expect(deltaText(await collect(answer.events))).toBe("t0 ");

@@ -6,7 +6,12 @@ import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
 import { CallAttempts } from "./call-attempts.ts";
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
-import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "./inference-port.ts";
+import type {
+  DispatchStats,
+  InferenceAnswer,
+  InferenceCall,
+  InferenceDispatch,
+} from "./inference-port.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
 import { allFull, type Candidate, chooseReplica } from "./routing.ts";
 
@@ -46,15 +51,6 @@ export interface DispatchOptions {
   /** Maximum wait for a slot, and for a replica that is loading. */
   readonly maxWaitMs: number;
   readonly maxLoadingWaitMs: number;
-}
-
-/** Counters since the start and the present queue length. */
-export interface DispatchStats {
-  readonly queued: number;
-  readonly started: number;
-  readonly retries: number;
-  /** Calls refused because of a full queue or a long wait. */
-  readonly overloaded: number;
 }
 
 /** Chunks kept per deployment: 4 million characters. */

@@ -24,4 +24,17 @@ export interface InferenceDispatch {
    * `deadline_exceeded`, `cancelled`, or the engine's refusal.
    */
   start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer>;
+  stats(): DispatchStats;
 }
+
+/** Counters since the start and the present queue length. */
+export interface DispatchStats {
+  readonly queued: number;
+  readonly started: number;
+  readonly retries: number;
+  /** Calls refused because of a full queue or a long wait. */
+  readonly overloaded: number;
+}
+
+/** The port's injection token, since an interface has no value at run time. */
+export const INFERENCE_DISPATCH = Symbol("InferenceDispatch");

@@ -5,7 +5,7 @@ import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { afterEach, expect, test, vi } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
-import { createScheduling } from "./scheduling.ts";
+import { Scheduling } from "./scheduling.ts";
 import { schedulingStep } from "./scheduling-step.ts";
 
 afterEach(() => {
@@ -60,7 +60,7 @@ test("plan refusals: a refused plan is not proposed again at once, and is counte
   const atMs = Date.now();
   await control.propose({ type: "node.join", atMs, offer: nodeOffer("a") });
   await control.propose({ type: "job.submit", atMs, jobId: jobId(1), spec: jobSpec() });
-  const { cache, plans, cycles } = createScheduling(control);
+  const { cache, plans, cycles } = new Scheduling(control);
   const step = () => schedulingStep({ control, cache, plans, cycles, acknowledgeMs: 1_000 });
   await step();
   expect(control.plans).toBe(1);

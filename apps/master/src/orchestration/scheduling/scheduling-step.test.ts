@@ -4,12 +4,12 @@ import type { ControlCommand } from "@heddle/control/command";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
-import { createScheduling } from "./scheduling.ts";
+import { Scheduling } from "./scheduling.ts";
 import { schedulingStep } from "./scheduling-step.ts";
 
 test("a plan of large jobs: goes into the log in parts, and yields between them", async () => {
   const control = new VolatileControl();
-  const scheduling = createScheduling(control);
+  const scheduling = new Scheduling(control);
   const atMs = Date.now();
   for (const id of ["a", "b"]) {
     const offer = nodeOffer(id, { cpuMilli: 1e9, memoryMib: 1e9 });

@@ -6,20 +6,16 @@ import { PlanCache } from "./plan-cache.ts";
 import { SchedulerCache } from "./scheduler-cache.ts";
 
 /** The parts of scheduling on one master. */
-export interface Scheduling {
+export class Scheduling {
   readonly cache: SchedulerCache;
   readonly plans: PlanCache;
   readonly explainer: JobExplainer;
   /** Of the cycles that this master led. */
-  readonly cycles: CycleMetrics;
-}
+  readonly cycles = new CycleMetrics();
 
-export function createScheduling(
-  control: ControlPlane,
-  hold?: Pick<LeaseHold, "untilMs">,
-): Scheduling {
-  const cache = new SchedulerCache(control, hold);
-  const plans = new PlanCache(cache);
-  const explainer = new JobExplainer(control, cache, plans);
-  return { cache, plans, explainer, cycles: new CycleMetrics() };
+  constructor(control: ControlPlane, hold?: Pick<LeaseHold, "untilMs">) {
+    this.cache = new SchedulerCache(control, hold);
+    this.plans = new PlanCache(this.cache);
+    this.explainer = new JobExplainer(control, this.cache, this.plans);
+  }
 }

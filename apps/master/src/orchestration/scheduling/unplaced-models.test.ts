@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
 import { profileSeed, seedModels } from "../../models/seed.ts";
 import { replicaBlockers } from "./replica-blockers.ts";
-import { createScheduling } from "./scheduling.ts";
+import { Scheduling } from "./scheduling.ts";
 
 const logger = createLogger({ service: "test", level: "silent" });
 const noGpus = { gpuCount: 0, gpuType: "", gpuMemoryGb: 0 };
@@ -18,7 +18,7 @@ function join(control: VolatileControl, id: string, change: Partial<NodeOffer>) 
 
 /** The blockers of the deployment in a new plan. */
 async function waits(control: VolatileControl, deployment: string) {
-  const { plans } = createScheduling(control);
+  const { plans } = new Scheduling(control);
   await plans.refresh();
   return replicaBlockers(control.state, plans, deployment);
 }

@@ -1,4 +1,3 @@
-import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
@@ -6,44 +5,45 @@ import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ControlState } from "@heddle/control/state";
 import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf } from "@heddle/rpc/credentials";
+import { GrpcCall, type StreamContext } from "@heddle/rpc/nest/grpc-call";
 import { taskArtifactsService } from "@heddle/rpc/proto";
-import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";
-import type { ArtifactReader } from "./artifact-reader.ts";
+import { Controller, Inject } from "@nestjs/common";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { ArtifactReader } from "./artifact-reader.ts";
 
 /** Concurrent relays on one master; further ones are refused and retried by the caller. */
 const maxRelays = 64;
 
-type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
-
 /**
  * TaskArtifacts of proto/tasks.proto on a master: relays the bytes from the worker that has them.
  */
-export class ArtifactRelay {
+@Controller()
+export class TaskArtifactsController {
   readonly #artifacts: ArtifactReader;
-  readonly #state: () => ControlState;
+  readonly #control: Pick<ControlPlane, "state">;
   #relays = 0;
 
-  constructor(server: Server, artifacts: ArtifactReader, state: () => ControlState) {
+  constructor(
+    @Inject(ArtifactReader) artifacts: ArtifactReader,
+    @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state">,
+  ) {
     this.#artifacts = artifacts;
-    this.#state = state;
-    server.addService(taskArtifactsService, {
-      read: (stream: ReadStream) => {
-        this.#relay(stream).catch((error: unknown) => stream.emit("error", toStatus(error)));
-      },
-    });
+    this.#control = control;
   }
 
-  async #relay(stream: ReadStream): Promise<void> {
+  @GrpcCall(taskArtifactsService, "Read")
+  async read(
+    range: ArtifactRange__Output,
+    { call, signal }: StreamContext<ArtifactRange__Output, ArtifactChunk>,
+  ): Promise<void> {
     if (this.#relays >= maxRelays) {
       throw new AppError("overloaded", `this master passes on ${maxRelays} artifacts already`);
     }
-    checkMayRead(this.#state(), callerOf(stream), stream.request);
+    checkMayRead(this.#control.state, callerOf(call), range);
     this.#relays += 1;
-    const gone = new AbortController();
-    stream.once("cancelled", () => gone.abort());
     try {
-      await writeAll(stream, this.#chunks(stream.request, gone.signal));
+      await writeAll(call, this.#chunks(range, signal));
     } finally {
       this.#relays -= 1;
     }

@@ -1,5 +1,5 @@
 import type { Server } from "node:http";
-import type { HttpLimits } from "./fastify-server.ts";
+import type { FixedTimes } from "../../config/config.ts";
 
 const TICK_MS = 100;
 /** The maximum compensation, and how long after the last stall it applies. */
@@ -12,7 +12,7 @@ const MAX_FORGIVEN_MS = 60_000;
  */
 export function compensateTimeoutsForEventLoopLag(
   server: Server,
-  { headersTimeoutMs, requestTimeoutMs }: Pick<HttpLimits, "headersTimeoutMs" | "requestTimeoutMs">,
+  { headersTimeoutMs, requestTimeoutMs }: Pick<FixedTimes, "headersTimeoutMs" | "requestTimeoutMs">,
 ): void {
   let dueMs = performance.now() + TICK_MS;
   let stalledMs = 0;

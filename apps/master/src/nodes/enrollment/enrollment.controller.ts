@@ -1,4 +1,3 @@
-import type { Server, ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { Certificates } from "@heddle/contracts/generated/heddle/v1/Certificates";
 import type { JoinRequest__Output } from "@heddle/contracts/generated/heddle/v1/JoinRequest";
@@ -9,10 +8,11 @@ import { type CertificateAuthority, signNode } from "@heddle/pki/certificate-aut
 import { joinSecretId } from "@heddle/pki/join-token";
 import { NODE_NAME, NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
 import type { TlsIdentity } from "@heddle/pki/tls-identity";
+import { GrpcCall, type UnaryContext } from "@heddle/rpc/nest/grpc-call";
 import { enrollmentService } from "@heddle/rpc/proto";
-import { toStatus } from "@heddle/rpc/status";
-import type { ControlPlane } from "../control-plane/control-plane.ts";
-import { propose } from "../control-plane/propose.ts";
+import { Controller, Inject } from "@nestjs/common";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import { propose } from "../../control-plane/propose.ts";
 
 /** Joining requires no certificate, so the work of unauthenticated callers is bounded. */
 const MAX_JOINING = 16;
@@ -22,34 +22,25 @@ export interface EnrollmentOptions {
   readonly tls: TlsIdentity;
   readonly certificateLifetimeMs: number;
   readonly log: Log;
+  /** Throws `unavailable` while this master is still starting. */
+  readonly control: () => ControlPlane;
 }
 
+/** The injection token of EnrollmentOptions. */
+export const ENROLLMENT = Symbol("EnrollmentOptions");
+
 /** Issues the nodes' certificates: the first for a join token, later ones for the previous one. */
-export class EnrollmentService {
+@Controller()
+export class EnrollmentController {
   readonly #options: EnrollmentOptions;
-  #control: ControlPlane | undefined;
   #joining = 0;
 
-  constructor(server: Server, options: EnrollmentOptions) {
+  constructor(@Inject(ENROLLMENT) options: EnrollmentOptions) {
     this.#options = options;
-    server.addService(enrollmentService, {
-      join: (
-        { request }: ServerUnaryCall<JoinRequest__Output, Certificates>,
-        reply: sendUnaryData<Certificates>,
-      ) => void answer(this.#join(request), reply),
-      renew: (
-        call: ServerUnaryCall<RenewRequest__Output, Certificates>,
-        reply: sendUnaryData<Certificates>,
-      ) => void answer(this.#renew(call), reply),
-    });
   }
 
-  /** Enables checks of join tokens. */
-  serve(control: ControlPlane): void {
-    this.#control = control;
-  }
-
-  async #join(request: JoinRequest__Output): Promise<Certificates> {
+  @GrpcCall(enrollmentService, "Join")
+  async join(request: JoinRequest__Output): Promise<Certificates> {
     if (this.#joining >= MAX_JOINING) throw new AppError("overloaded", "many nodes are joining");
     this.#joining++;
     try {
@@ -77,16 +68,15 @@ export class EnrollmentService {
     return { certificate, authority: authority.certificate, authorityKey };
   }
 
-  async #renew(call: ServerUnaryCall<RenewRequest__Output, Certificates>): Promise<Certificates> {
+  @GrpcCall(enrollmentService, "Renew")
+  async renew(
+    request: RenewRequest__Output,
+    { call }: Pick<UnaryContext<RenewRequest__Output, Certificates>, "call">,
+  ): Promise<Certificates> {
     const { authority, certificateLifetimeMs, tls } = this.#options;
     const node = tls.peerName(call.getAuthContext().sslPeerCertificate, NODE_ROLES);
-    const certificate = await signNode(authority, call.request.csr, node, certificateLifetimeMs);
+    const certificate = await signNode(authority, request.csr, node, certificateLifetimeMs);
     return { certificate, authority: authority.certificate, authorityKey: "" };
-  }
-
-  get #running(): ControlPlane {
-    if (this.#control) return this.#control;
-    throw new AppError("unavailable", "this master is still starting");
   }
 
   /**
@@ -95,12 +85,12 @@ export class EnrollmentService {
    * just now.
    */
   async #known(id: string, role: NodeRole, name: string): Promise<JoinRecord> {
-    const { group } = this.#running;
+    const control = this.#options.control();
     const find = () => {
-      const join = this.#running.state.joins.get(id);
+      const join = control.state.joins.get(id);
       return join?.role === role && join.name === name && !join.enrolled ? join : undefined;
     };
-    if (!find()) await group?.readBarrier();
+    if (!find()) await control.group?.readBarrier();
     const join = find();
     if (!join) throw refusal(role, name);
     return join;
@@ -108,12 +98,17 @@ export class EnrollmentService {
 
   async #keepAdmission(id: string, join: JoinRecord): Promise<void> {
     const enrolled = { ...join, enrolled: true };
-    await propose(this.#running, { type: "join.create", atMs: Date.now(), id, join: enrolled });
+    await propose(this.#options.control(), {
+      type: "join.create",
+      atMs: Date.now(),
+      id,
+      join: enrolled,
+    });
   }
 
   async #useUp(id: string, role: NodeRole): Promise<void> {
     try {
-      await propose(this.#running, { type: "join.use", atMs: Date.now(), id, role });
+      await propose(this.#options.control(), { type: "join.use", atMs: Date.now(), id, role });
     } catch (error) {
       if (error instanceof AppError && error.code === "not_found") throw refusal(role, "");
       throw error;
@@ -124,12 +119,4 @@ export class EnrollmentService {
 function refusal(role: NodeRole, name: string): AppError {
   const message = `the join token is unknown, used, expired, or not for the ${role} ${name}: make a new one`;
   return new AppError("invalid_api_key", message);
-}
-
-async function answer(work: Promise<Certificates>, reply: sendUnaryData<Certificates>) {
-  try {
-    reply(null, await work);
-  } catch (error) {
-    reply(toStatus(error));
-  }
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { isEventStream } from "./event-stream.ts";
+import { isEventStream } from "../event-stream.ts";
 
 /** How often a half-closed client is probed. */
 const PROBE_EVERY_MS = 250;

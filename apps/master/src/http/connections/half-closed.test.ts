@@ -4,13 +4,13 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
+import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 
 let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster();
 });
-afterAll(() => server.master.close(0));
+afterAll(() => server.master.close());
 beforeEach(() => {
   server.dispatch.script = {};
 });

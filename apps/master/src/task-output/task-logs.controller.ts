@@ -1,20 +1,22 @@
-import type { Server, ServerDuplexStream, ServerWritableStream } from "@grpc/grpc-js";
+import type { ServerDuplexStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
-import { type JobsState, taskKey } from "@heddle/control/jobs/records/records";
+import { taskKey } from "@heddle/control/jobs/records/records";
 import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf } from "@heddle/rpc/credentials";
+import { GrpcCall, type StreamContext } from "@heddle/rpc/nest/grpc-call";
 import { taskLogsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
+import { Controller, Inject } from "@nestjs/common";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { checkOwnsNode } from "../nodes/ownership.ts";
 import { type LogName, logFileOf, logNameOf } from "./log-name.ts";
-import type { LogStore } from "./log-store.ts";
-import type { TaskSecrets } from "./task-secrets.ts";
+import { LogStore } from "./log-store.ts";
+import { TaskSecrets } from "./task-secrets.ts";
 
 type ShipStream = ServerDuplexStream<LogChunk__Output, LogAck>;
-type ReadStream = ServerWritableStream<LogRange__Output, LogChunk>;
 
 /** Bytes of one stream that are not on disk yet; beyond them it is not read (back-pressure). */
 const maxPendingBytes = 4 * 1024 * 1024;
@@ -23,35 +25,27 @@ const readChunkBytes = 64 * 1024;
 /** Maximum bytes of one Read call. */
 const maxReadBytes = 4 * 1024 * 1024;
 
-export interface LogServiceOptions {
-  readonly server: Server;
-  readonly store: LogStore;
-  readonly secrets: TaskSecrets;
-  /** The replicated one as it is now. */
-  readonly state: () => JobsState;
-}
-
 /** TaskLogs of proto/tasks.proto on a master. */
-export class LogService {
+@Controller()
+export class TaskLogsController {
   readonly #store: LogStore;
   readonly #secrets: TaskSecrets;
-  readonly #state: () => JobsState;
+  readonly #control: Pick<ControlPlane, "state">;
   /** Chunks refused because their task belongs to another node. */
   fenced = 0;
 
-  constructor({ server, store, secrets, state }: LogServiceOptions) {
+  constructor(
+    @Inject(LogStore) store: LogStore,
+    @Inject(TaskSecrets) secrets: TaskSecrets,
+    @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state">,
+  ) {
     this.#store = store;
     this.#secrets = secrets;
-    this.#state = state;
-    server.addService(taskLogsService, {
-      ship: (stream: ShipStream) => this.#ship(stream),
-      read: (stream: ReadStream) => {
-        this.#read(stream).catch((error: unknown) => stream.emit("error", toStatus(error)));
-      },
-    });
+    this.#control = control;
   }
 
-  #ship(stream: ShipStream): void {
+  @GrpcCall(taskLogsService, "Ship")
+  ship(stream: ShipStream): void {
     let pendingBytes = 0;
     let ended = false;
     const caller = callerOf(stream);
@@ -87,7 +81,7 @@ export class LogService {
     if (chunk.data.byteLength > maxChunkBytes) {
       throw new AppError("request_too_large", `a chunk has at most ${maxChunkBytes} bytes`);
     }
-    checkOwnsNode(this.#state(), caller, chunk.nodeId);
+    checkOwnsNode(this.#control.state, caller, chunk.nodeId);
     if (!this.#mayWrite(name, chunk)) {
       this.fenced += 1;
       return { file, durable: 0, fenced: true };
@@ -101,7 +95,7 @@ export class LogService {
 
   /** The owner of a future task is unknown, so no node may write its log yet. */
   #checkIsKnown({ jobId, attempt, rank, incarnation = 0 }: LogName): void {
-    const { jobs, tasks } = this.#state();
+    const { jobs, tasks } = this.#control.state;
     const job = jobs.get(jobId);
     if (!job) return;
     if (attempt > job.attempt) {
@@ -119,15 +113,18 @@ export class LogService {
    */
   #mayWrite(name: LogName, { nodeId, grant }: LogChunk__Output): boolean {
     const { jobId, attempt, rank, incarnation = 0 } = name;
-    const task = this.#state().tasks.get(taskKey(jobId, attempt, rank));
+    const task = this.#control.state.tasks.get(taskKey(jobId, attempt, rank));
     if (task && (task.incarnation ?? 0) === incarnation) return task.nodeId === nodeId;
     if (this.#secrets.isLogGrant(grant, name, nodeId)) return true;
     this.#checkIsKnown(name);
     return false;
   }
 
-  async #read(stream: ReadStream): Promise<void> {
-    const { file, offset, maxBytes } = stream.request;
+  @GrpcCall(taskLogsService, "Read")
+  async read(
+    { file, offset, maxBytes }: LogRange__Output,
+    { call: stream }: StreamContext<LogRange__Output, LogChunk>,
+  ): Promise<void> {
     const name = logNameOf(file);
     let at = offset;
     for (let left = Math.min(maxBytes, maxReadBytes); left > 0 && !stream.cancelled; ) {
@@ -140,6 +137,5 @@ export class LogService {
       left -= Math.max(1, piece.data.byteLength);
       if (piece.complete) break;
     }
-    stream.end();
   }
 }

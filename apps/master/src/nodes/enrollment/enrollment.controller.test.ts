@@ -1,18 +1,12 @@
 // holds: life-leader-knowledge, sec-join-token
 
-import type { Server } from "@grpc/grpc-js";
 import { createAuthority, requestCertificate } from "@heddle/pki/certificate-authority";
 import { joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
 import type { TlsIdentity } from "@heddle/pki/tls-identity";
 import { expect, test } from "vitest";
-import { VolatileControl } from "../../test/test-master.ts";
-import type { ControlGroup } from "../control-plane/control-group.ts";
-import { EnrollmentService } from "./enrollment-service.ts";
-
-type Answer = (error: { details?: string } | null, certificates?: unknown) => void;
-interface Calls {
-  join(call: { request: object }, answer: Answer): void;
-}
+import { VolatileControl } from "../../../test/test-master.ts";
+import type { ControlGroup } from "../../control-plane/control-group.ts";
+import { EnrollmentController } from "./enrollment.controller.ts";
 
 /** A follower that applies the leader's entries only when it reads the leader's commit index. */
 class Follower extends VolatileControl {
@@ -26,23 +20,20 @@ class Follower extends VolatileControl {
 
 test("enrollment: a token just created through another master is valid, once", async () => {
   const control = new Follower();
-  let calls: Calls | undefined;
-  const server = { addService: (_: unknown, handlers: Calls) => (calls = handlers) };
-  const service = new EnrollmentService(server as unknown as Server, {
+  const enrollment = new EnrollmentController({
     authority: await createAuthority(),
     tls: undefined as unknown as TlsIdentity,
     certificateLifetimeMs: 3_600_000,
     log: { info() {}, warn() {}, error() {} },
+    control: () => control,
   });
-  service.serve(control);
   const secret = newJoinSecret();
   const { csr } = await requestCertificate();
   const join = (role: string, name = "w") =>
-    new Promise<string>((resolve) => {
-      calls?.join({ request: { secret, role, name, csr } }, (error) => {
-        resolve(error ? (error.details ?? `${error}`) : "joined");
-      });
-    });
+    enrollment.join({ secret, role, name, csr } as never).then(
+      () => "joined",
+      (error: Error) => error.message,
+    );
   const made = { role: "worker" as const, name: "w", expiresAtMs: Date.now() + 1e6 };
   control.coming.push({
     ...{ type: "join.create", atMs: Date.now(), id: joinSecretId(secret), join: made },

@@ -1,37 +1,28 @@
 import { statfs } from "node:fs/promises";
 import { cpus, freemem, totalmem } from "node:os";
 import { SharedRun } from "@heddle/base/async/shared-run";
-import type { StepQueue } from "@heddle/base/async/step-queue";
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import type { ClusterStatusReply } from "@heddle/contracts/api/cluster";
 import type { DetailedHealth, MasterHealth } from "@heddle/contracts/api/health";
 import type { ClusterLoad, ReplicaLoad } from "@heddle/observability/inference-metrics";
-import type {
-  GroupMember,
-  GroupStatus,
-  MemberProgress,
-} from "../../control-plane/control-group.ts";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import type { InFlight } from "../../inference/in-flight.ts";
-import { countNodes, type NodeCounts } from "../../metrics/node-counts.ts";
-import { type GpuSums, sumDistinctGpus } from "../../nodes/hosts.ts";
-import type { NodeDirectory } from "../../nodes/node-directory.ts";
-
-export interface ClusterReportParts {
-  readonly control: ControlPlane;
-  readonly directory: NodeDirectory;
-  readonly inFlight: InFlight;
-  readonly masterId: string;
-  readonly version: string;
-  /** Its disk is reported. */
-  readonly dataDirectory: string;
-  /** Runs the views of the cluster, one at a time. */
-  readonly views: StepQueue;
-}
+import { Inject } from "@nestjs/common";
+import { MASTER_CONFIG } from "../config/config.module.ts";
+import type { MasterConfig } from "../config/config.ts";
+import { VERSION } from "../config/version.ts";
+import type { GroupMember, GroupStatus, MemberProgress } from "../control-plane/control-group.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { InFlight } from "../inference/in-flight.ts";
+import { type GpuSums, sumDistinctGpus } from "../nodes/hosts.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
+import { countNodes, type NodeCounts } from "./node-counts.ts";
 
 /** What this master knows of itself and the cluster, measured per request. */
 export class ClusterReport {
-  readonly #parts: ClusterReportParts;
+  readonly #control: ControlPlane;
+  readonly #directory: NodeDirectory;
+  readonly #inFlight: InFlight;
+  readonly #config: Pick<MasterConfig, "masterId" | "dataDirectory">;
   readonly #nodes: SharedRun<{
     readonly nodes: number;
     readonly counts: NodeCounts;
@@ -41,13 +32,19 @@ export class ClusterReport {
   #cpu = cpuTimes();
   #cpuPercent = 0;
 
-  constructor(parts: ClusterReportParts) {
-    this.#parts = parts;
-    this.#nodes = new SharedRun(parts.views, (inSteps) => inSteps(() => this.#countNodes()));
-  }
-
-  get version(): string {
-    return this.#parts.version;
+  /** `views` runs the views of the cluster, one at a time. */
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(NODE_DIRECTORY) directory: NodeDirectory,
+    @Inject(InFlight) inFlight: InFlight,
+    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "dataDirectory">,
+    @Inject(StepQueue) views: StepQueue,
+  ) {
+    this.#control = control;
+    this.#directory = directory;
+    this.#inFlight = inFlight;
+    this.#config = config;
+    this.#nodes = new SharedRun(views, (inSteps) => inSteps(() => this.#countNodes()));
   }
 
   get uptimeSeconds(): number {
@@ -55,12 +52,12 @@ export class ClusterReport {
   }
 
   async status(): Promise<ClusterStatusReply> {
-    const { control, inFlight, version } = this.#parts;
+    const control = this.#control;
     const group = await this.#group();
     const { nodes, counts, gpus } = await this.#nodes.get();
     return {
       status: counts.workers > 0 ? "ok" : "degraded",
-      version,
+      version: VERSION,
       uptime_seconds: this.uptimeSeconds,
       ...group,
       workers: { attached: counts.workers },
@@ -70,7 +67,7 @@ export class ClusterReport {
       deployments: { registered: control.state.deployments.size },
       replicas: { ready: counts.readyReplicas, total: counts.replicas },
       requests: {
-        in_flight: inFlight.size,
+        in_flight: this.#inFlight.size,
         running: counts.running,
         waiting: counts.waiting,
       },
@@ -78,14 +75,15 @@ export class ClusterReport {
   }
 
   *#countNodes() {
-    const nodes = this.#parts.directory.nodes();
+    const nodes = this.#directory.nodes();
     const counts = yield* countNodes(nodes);
     return { nodes: nodes.length, counts, gpus: yield* sumDistinctGpus(nodes) };
   }
 
   /** The masters as this one sees them; a master outside a group is its own leader. */
   async #group() {
-    const { control, masterId } = this.#parts;
+    const control = this.#control;
+    const { masterId } = this.#config;
     const group = await control.group?.statusAfterPauses();
     if (!group) return aloneReport(masterId);
     // Without the leader's answer the rest is still useful.
@@ -124,17 +122,17 @@ export class ClusterReport {
   }
 
   async health(): Promise<DetailedHealth> {
-    const { directory, inFlight, dataDirectory, version } = this.#parts;
-    const workers = directory.nodes().filter((node) => node.kind === "worker");
-    const disk = await statfs(dataDirectory);
-    const control = controlHealth(this.#parts.control);
+    const inFlight = this.#inFlight;
+    const workers = this.#directory.nodes().filter((node) => node.kind === "worker");
+    const disk = await statfs(this.#config.dataDirectory);
+    const control = controlHealth(this.#control);
     const attached = workerHealth(workers.length);
     const nodes = this.#nodeHealth();
     const parts = [control, attached, nodes];
     return {
       status: parts.find(({ status }) => status !== "ok")?.status ?? "ok",
       timestamp: new Date().toISOString(),
-      version,
+      version: VERSION,
       uptime_seconds: this.uptimeSeconds,
       components: {
         api: { status: inFlight.closing ? "draining" : "ok", in_flight: inFlight.size },
@@ -154,12 +152,12 @@ export class ClusterReport {
   briefHealth(): MasterHealth {
     const { status, refusing, detail } = this.#nodeHealth();
     const why = refusing > 0 ? { refusing_nodes: refusing, detail } : {};
-    return { status, version: this.version, uptime: this.uptimeSeconds, ...why };
+    return { status, version: VERSION, uptime: this.uptimeSeconds, ...why };
   }
 
   /** Attached nodes that refuse this master's cluster or its leader. */
   #nodeHealth() {
-    const nodes = this.#parts.directory.nodes();
+    const nodes = this.#directory.nodes();
     const refusing = nodes.filter(({ refusesLeader }) => refusesLeader !== undefined).length;
     if (refusing === 0) return { status: "ok", detail: "", refusing };
     // This is public: the nodes and reasons are for callers that may list them.
@@ -169,9 +167,9 @@ export class ClusterReport {
 
   /** The readiness checks by name; undefined where one passes. */
   readiness(): Record<string, string | undefined> {
-    const { inFlight, control } = this.#parts;
+    const control = this.#control;
     return {
-      api: inFlight.closing ? "shutting down" : undefined,
+      api: this.#inFlight.closing ? "shutting down" : undefined,
       control: control.fault?.message,
       quorum: hasQuorum(control)
         ? undefined
@@ -181,10 +179,9 @@ export class ClusterReport {
 
   /** The load of all replicas, and the use of each model's KV caches. */
   *load(): Steps<ClusterLoad> {
-    const { control, directory } = this.#parts;
     const replicas: ReplicaLoad[] = [];
     const caches = new Map<string, { used: number; all: number }>();
-    yield* forEachInSteps(directory.nodes(), ({ id: node, replicas: own }) => {
+    yield* forEachInSteps(this.#directory.nodes(), ({ id: node, replicas: own }) => {
       for (const { deployment, load } of own) {
         const { running, waiting, kvUsedTokens, kvTokens } = load;
         replicas.push({ node, deployment, running, waiting });
@@ -195,7 +192,7 @@ export class ClusterReport {
       }
     });
     const kvUsage = new Map<string, number>();
-    yield* forEachInSteps(control.state.models.values(), ({ id, deployment }) => {
+    yield* forEachInSteps(this.#control.state.models.values(), ({ id, deployment }) => {
       const { used, all } = caches.get(deployment) ?? { used: 0, all: 0 };
       kvUsage.set(id, all === 0 ? 0 : used / all);
     });

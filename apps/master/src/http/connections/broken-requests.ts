@@ -2,8 +2,8 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { AppError } from "@heddle/base/errors";
-import { errorReply } from "./error-reply.ts";
-import { requestIdOf, uniqueSuffix } from "./request-id.ts";
+import { errorReply } from "../error-reply.ts";
+import { requestIdOf, uniqueSuffix } from "../request-id.ts";
 
 /** A request that Node's parser refuses never reaches a route: the answer goes to the socket. */
 export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {

@@ -1,0 +1,32 @@
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { DynamicModule } from "@nestjs/common";
+import { CONTROL_PLANE, type ControlPlane } from "./control-plane.ts";
+
+/** The injection token of the secret that all masters share. */
+export const PEPPER = Symbol("pepper");
+/** The injection token of this master's NodeCredentials, with its cluster. */
+export const CREDENTIALS = Symbol("NodeCredentials");
+/** The injection token of the hash in join tokens; null without TLS. */
+export const AUTHORITY_HASH = Symbol("authority hash");
+
+/** The replicated state once this master takes part, and its identity towards nodes. */
+export interface OpenControlPlane {
+  readonly control: ControlPlane;
+  readonly pepper: Uint8Array;
+  readonly credentials: NodeCredentials;
+  /** Of the authority that signs the nodes' certificates; undefined without TLS. */
+  readonly authorityHash: string | undefined;
+}
+
+class ControlPlaneModule {}
+
+/** The control plane for all other modules; the raft member that opened it closes it after them. */
+export function controlPlaneModule(open: OpenControlPlane): DynamicModule {
+  const providers = [
+    { provide: CONTROL_PLANE, useValue: open.control },
+    { provide: PEPPER, useValue: open.pepper },
+    { provide: CREDENTIALS, useValue: open.credentials },
+    { provide: AUTHORITY_HASH, useValue: open.authorityHash ?? null },
+  ];
+  return { module: ControlPlaneModule, global: true, providers, exports: providers };
+}

@@ -1,0 +1,77 @@
+import { KeyVerifier } from "@heddle/auth/key-verifier";
+import { RateLimiter } from "@heddle/auth/rate-limiter";
+import { MAX_KEYS } from "@heddle/control/apply";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import { InferenceMetrics } from "@heddle/observability/inference-metrics";
+import { Inject, Module, type Type } from "@nestjs/common";
+import { APP_FILTER, HttpAdapterHost, ModulesContainer } from "@nestjs/core";
+import type { FastifyAdapter } from "@nestjs/platform-fastify";
+import type { FastifyInstance } from "fastify";
+import { MASTER_CONFIG } from "../config/config.module.ts";
+import { PEPPER } from "../control-plane/control-plane.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { MetricsModule } from "../metrics/metrics.module.ts";
+import { AccessCheck, type OnLimited } from "./access.ts";
+import { ErrorFilter } from "./error-filter.ts";
+import { guardRoutes, type HttpSettings } from "./fastify-server.ts";
+import { IdempotentChanges } from "./idempotent-changes.ts";
+import { LastUsed } from "./last-used.ts";
+import { KeyLimiter } from "./limits/key-limiter.ts";
+import { listRoutes, ROUTES } from "./route-table.ts";
+
+/** What every route has: access by keys, their limits, repeated changes, errors. */
+@Module({
+  imports: [MetricsModule],
+  providers: [
+    IdempotentChanges,
+    LastUsed,
+    { provide: KeyLimiter, inject: [CONTROL_PLANE], useFactory: openLimiter },
+    {
+      provide: AccessCheck,
+      inject: [CONTROL_PLANE, PEPPER, LastUsed, KeyLimiter, InferenceMetrics],
+      useFactory: openAccess,
+    },
+    { provide: ROUTES, inject: [ModulesContainer], useFactory: routesOf },
+    { provide: APP_FILTER, useClass: ErrorFilter },
+  ],
+  exports: [IdempotentChanges, KeyLimiter, LastUsed, ROUTES],
+})
+export class HttpModule {
+  /** Guards the routes of all modules: they are added after all modules were made. */
+  constructor(
+    @Inject(HttpAdapterHost) { httpAdapter }: HttpAdapterHost<FastifyAdapter>,
+    @Inject(AccessCheck) access: AccessCheck,
+    @Inject(MASTER_CONFIG) settings: HttpSettings,
+  ) {
+    guardRoutes(httpAdapter.getInstance<FastifyInstance>(), access, settings);
+  }
+}
+
+function openLimiter({ group }: ControlPlane): KeyLimiter {
+  const now = () => performance.now();
+  const limiter = new RateLimiter({ now, maxKeys: MAX_KEYS });
+  return new KeyLimiter({ limiter, now, group: group && (() => group.status()) });
+}
+
+function openAccess(
+  control: ControlPlane,
+  pepper: Uint8Array,
+  lastUsed: LastUsed,
+  limits: KeyLimiter,
+  metrics: InferenceMetrics,
+): AccessCheck {
+  const verifier = new KeyVerifier<ApiKeyRecord>({
+    lookup: (id) => control.state.keys.get(id),
+    pepper,
+    now: Date.now,
+  });
+  const onLimited: OnLimited = (permission, { code }) => {
+    if (permission === "inference:create") metrics.failed("", code);
+  };
+  return new AccessCheck(verifier, lastUsed, limits, onLimited);
+}
+
+function routesOf(modules: ModulesContainer) {
+  const controllers = [...modules.values()].flatMap((each) => [...each.controllers.values()]);
+  return listRoutes(controllers.map(({ metatype }) => metatype as Type));
+}

@@ -1,0 +1,27 @@
+import { InferenceMetrics } from "@heddle/observability/inference-metrics";
+import { Module } from "@nestjs/common";
+import { HttpModule } from "../http/http.module.ts";
+import { MetricsModule } from "../metrics/metrics.module.ts";
+import { ModelsModule } from "../models/models.module.ts";
+import { Accounting } from "./accounting.ts";
+import { ChatController } from "./chat/chat.controller.ts";
+import { ChatCompletions } from "./chat/chat-completions.ts";
+import { InferenceCalls } from "./inference-calls.ts";
+import { UsageLedger } from "./usage-ledger.ts";
+
+/** The inference API: calls from their body to the last byte of the answer. */
+@Module({
+  imports: [HttpModule, MetricsModule, ModelsModule],
+  controllers: [ChatController],
+  providers: [
+    ChatCompletions,
+    InferenceCalls,
+    {
+      provide: Accounting,
+      inject: [InferenceMetrics, UsageLedger],
+      useFactory: (metrics: InferenceMetrics, ledger: UsageLedger) =>
+        new Accounting(metrics, (row) => ledger.record(row)),
+    },
+  ],
+})
+export class InferenceModule {}

@@ -1,0 +1,28 @@
+import { systemClock } from "@heddle/base/clock";
+import type { Logger } from "@heddle/observability/logger";
+import { Inject, type OnApplicationShutdown } from "@nestjs/common";
+import { LOGGER } from "../config/config.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { LeaderLoop, type LeaderTask } from "./leader-loop.ts";
+
+/** Runs what only the active leader does, until the shutdown of the module that provides it. */
+export class LeaderLoops implements OnApplicationShutdown {
+  readonly #control: ControlPlane;
+  readonly #log: Logger;
+  readonly #loops: LeaderLoop[] = [];
+
+  constructor(@Inject(CONTROL_PLANE) control: ControlPlane, @Inject(LOGGER) log: Logger) {
+    this.#control = control;
+    this.#log = log;
+  }
+
+  run(task: LeaderTask): LeaderLoop {
+    const loop = new LeaderLoop(task, this.#control, systemClock, this.#log);
+    this.#loops.push(loop);
+    return loop;
+  }
+
+  onApplicationShutdown(): void {
+    for (const loop of this.#loops) loop.close();
+  }
+}

@@ -1,0 +1,65 @@
+import { systemClock } from "@heddle/base/clock";
+import type { Logger } from "@heddle/observability/logger";
+import { Inject, type OnApplicationBootstrap, type OnApplicationShutdown } from "@nestjs/common";
+import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
+import type { MasterConfig } from "../config/config.ts";
+import { isActiveLeader } from "../control-plane/active-leader.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
+import { NodeWatch } from "../nodes/node-watch.ts";
+import { ServerWatch } from "../nodes/server-watch.ts";
+
+const WATCH_MS = 250;
+/**
+ * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
+ * it must be lost before its workers' timeout.
+ */
+const SERVER_LOST_SHARE = 1 / 3;
+
+/** The leader's regular look for nodes that are lost or have come back. */
+export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdown {
+  readonly #control: ControlPlane;
+  readonly #log: Logger;
+  readonly #nodes: NodeWatch;
+  readonly #servers: ServerWatch;
+  #timer: NodeJS.Timeout | undefined;
+  #isLooking = false;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(NODE_DIRECTORY) directory: NodeDirectory,
+    @Inject(LOGGER) log: Logger,
+    @Inject(MASTER_CONFIG) { jobTimes }: Pick<MasterConfig, "jobTimes">,
+  ) {
+    this.#control = control;
+    this.#log = log;
+    const { nodeLostMs, leaseMs } = jobTimes;
+    const parts = { control, directory, clock: systemClock, log };
+    this.#nodes = new NodeWatch({ ...parts, nodeLostMs, leaseMs });
+    this.#servers = new ServerWatch({ ...parts, serverLostMs: nodeLostMs * SERVER_LOST_SHARE });
+  }
+
+  onApplicationBootstrap(): void {
+    this.#timer = setInterval(() => void this.#look(), WATCH_MS).unref();
+  }
+
+  onApplicationShutdown(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isLooking) return;
+    if (!isActiveLeader(this.#control)) {
+      this.#nodes.reset();
+      this.#servers.reset();
+      return;
+    }
+    this.#isLooking = true;
+    try {
+      await Promise.all([this.#nodes.check(), this.#servers.check()]);
+    } catch (error) {
+      this.#log.warn({ err: String(error) }, "watching nodes: tried again");
+    }
+    this.#isLooking = false;
+  }
+}

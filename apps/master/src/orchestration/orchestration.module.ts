@@ -1,0 +1,9 @@
+import { Module } from "@nestjs/common";
+import { JobLoops } from "./job-loops.ts";
+import { LeaderLoops } from "./leader-loops.ts";
+import { LostNodeLoop } from "./lost-node-loop.ts";
+import { SchedulingModule } from "./scheduling/scheduling.module.ts";
+
+/** The leader's loops for jobs that need no connection to a worker. */
+@Module({ imports: [SchedulingModule], providers: [LeaderLoops, JobLoops, LostNodeLoop] })
+export class OrchestrationModule {}

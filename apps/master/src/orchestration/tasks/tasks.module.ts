@@ -1,0 +1,67 @@
+import { systemClock } from "@heddle/base/clock";
+import type { Logger } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Inject, Module, type OnApplicationShutdown } from "@nestjs/common";
+import { LOGGER, MASTER_CONFIG } from "../../config/config.module.ts";
+import type { MasterConfig } from "../../config/config.ts";
+import { isActiveLeader } from "../../control-plane/active-leader.ts";
+import { CREDENTIALS } from "../../control-plane/control-plane.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.ts";
+import { TaskOutputModule } from "../../task-output/task-output.module.ts";
+import { TaskSecrets } from "../../task-output/task-secrets.ts";
+import { LeaderLoops } from "../leader-loops.ts";
+import { ProgressModule } from "./progress.module.ts";
+import { ProgressBook } from "./progress-book.ts";
+import { TaskDispatch } from "./task-dispatch.ts";
+import { TaskLoops } from "./task-loops.ts";
+
+/** The leader's side of running tasks: sessions with workers, and what tasks leave behind. */
+@Module({
+  imports: [ProgressModule, TaskOutputModule],
+  providers: [
+    LeaderLoops,
+    TaskLoops,
+    {
+      provide: TaskDispatch,
+      inject: [
+        MASTER_CONFIG,
+        CONTROL_PLANE,
+        NODE_DIRECTORY,
+        CREDENTIALS,
+        TaskSecrets,
+        ProgressBook,
+        LOGGER,
+      ],
+      useFactory: openDispatch,
+    },
+  ],
+})
+export class TasksModule implements OnApplicationShutdown {
+  readonly #dispatch: TaskDispatch;
+
+  constructor(@Inject(TaskDispatch) dispatch: TaskDispatch) {
+    this.#dispatch = dispatch;
+  }
+
+  onApplicationShutdown(): void {
+    this.#dispatch.close();
+  }
+}
+
+function openDispatch(
+  { masterId, jobTimes }: MasterConfig,
+  control: ControlPlane,
+  directory: NodeDirectory,
+  credentials: NodeCredentials,
+  secrets: TaskSecrets,
+  progress: ProgressBook,
+  log: Logger,
+): TaskDispatch {
+  return new TaskDispatch({
+    ...{ masterId, control, directory, credentials, secrets, progress, log },
+    leaseMs: jobTimes.leaseMs,
+    clock: systemClock,
+    leads: () => isActiveLeader(control),
+  });
+}

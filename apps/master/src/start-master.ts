@@ -1,0 +1,51 @@
+import "reflect-metadata";
+import type { AddressInfo } from "node:net";
+import type { Server } from "@grpc/grpc-js";
+import { GrpcTransport } from "@heddle/rpc/nest/grpc-transport";
+import type { DynamicModule, INestApplication, INestApplicationContext } from "@nestjs/common";
+import { NestFactory } from "@nestjs/core";
+import type { NestFastifyApplication } from "@nestjs/platform-fastify";
+import type { MasterConfig } from "./config/config.ts";
+import { createHttpAdapter } from "./http/fastify-server.ts";
+
+/** A listening master. */
+export interface Master {
+  readonly url: string;
+  readonly app: INestApplication;
+  /** Admits no more calls, lets the running ones end within the drain's time, aborts the rest. */
+  close(): Promise<void>;
+}
+
+/** Starts the module: its loops, then its gRPC services on the bound server, then HTTP. */
+export async function startMaster(
+  module: DynamicModule,
+  config: MasterConfig,
+  server?: Server,
+): Promise<Master> {
+  const adapter = createHttpAdapter(config);
+  const app = await NestFactory.create<NestFastifyApplication>(module, adapter, {
+    ...{ bodyParser: false, logger: false, abortOnError: false, forceCloseConnections: true },
+  });
+  try {
+    if (server) app.connectMicroservice({ strategy: new GrpcTransport(server) });
+    await app.init();
+    await app.startAllMicroservices();
+    await app.listen(config.httpPort, config.httpHost);
+  } catch (error) {
+    await closeContext(app);
+    throw error;
+  }
+  const { port } = app.getHttpServer().address() as AddressInfo;
+  const { httpHost } = config;
+  const host = httpHost.includes(":") ? `[${httpHost}]` : httpHost;
+  return { app, url: `http://${host}:${port}`, close: () => closeContext(app) };
+}
+
+/** Closes a context; rejects with what a hook threw, which Nest would only log. */
+export async function closeContext(context: INestApplicationContext): Promise<void> {
+  const thrown: unknown[] = [];
+  const ignore = () => undefined;
+  context.useLogger({ error: (reason) => thrown.push(reason), log: ignore, warn: ignore });
+  await context.close();
+  if (thrown.length > 0) throw thrown[0];
+}
