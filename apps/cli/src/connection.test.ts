@@ -1,5 +1,3 @@
-// holds: cli-address-and-key
-
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -17,6 +15,7 @@ beforeEach(() => {
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 describe("connection", () => {
+  // holds: cli-address-and-key
   it("precedence: flag, environment, credentials file, default", () => {
     const variable = { ...env, HEDDLE_ENDPOINT: "http://variable:1" };
     expect(findConnection({ endpoint: "http://flag:1" }, variable).endpoint).toBe("http://flag:1");
@@ -45,6 +44,7 @@ describe("connection", () => {
     );
   });
 
+  // holds: cli-address-and-key
   it("the key has the same precedence", () => {
     const variable = { ...env, HEDDLE_API_KEY: "from-variable" };
     expect(findConnection({ apiKey: "from-flag" }, variable).apiKey).toBe("from-flag");

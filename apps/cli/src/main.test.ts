@@ -1,5 +1,4 @@
-// holds: start-bad-options, cli-verbs, cli-address-and-key, cli-next-master, cli-cluster
-// holds: engine-template, key-rotation
+// holds: cli-verbs, cli-address-and-key
 
 import { spawn, spawnSync } from "node:child_process";
 import {
@@ -164,6 +163,7 @@ describe("command line", () => {
     });
   });
 
+  // holds: engine-template
   it("lists models as a table, as names and as records", async () => {
     const table = await heddle(["models", "list", "-o", "wide"]);
     expect(table.stdout).toMatch(
@@ -206,6 +206,7 @@ describe("command line", () => {
     expect(endpoints.stdout).toMatch(/HEDDLE_ENDPOINT +no/);
   });
 
+  // holds: cli-cluster
   it("shows the masters, transfers leadership, truncates the log, removes a master", async () => {
     const status = await heddle(["cluster", "status"]);
     expect(status.stdout).toMatch(
@@ -221,6 +222,7 @@ describe("command line", () => {
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url });
   });
 
+  // holds: key-rotation
   it("keys rotate: prints only the new key on standard output", async () => {
     const rotated = await heddle(["keys", "rotate", "abcdefgh", "--overlap", "7d"]);
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
@@ -240,6 +242,7 @@ describe("command line", () => {
     });
   });
 
+  // holds: cli-next-master
   it("tries the next master of `heddle up` if the first is unreachable", async () => {
     const data = mkdtempSync(join(tmpdir(), "heddle-masters-"));
     const gone = `http://127.0.0.1:${await freePort()}`;
@@ -323,6 +326,7 @@ describe("command line", () => {
     expect(calls).toHaveLength(before);
   });
 
+  // holds: start-bad-options
   it("refuses an option with an empty value", async () => {
     const before = calls.length;
     for (const args of [
@@ -404,6 +408,7 @@ describe("command line", () => {
     });
   });
 
+  // holds: cli-cluster
   it("prints how to start another master, with its own join token under TLS", async () => {
     const token = join(tmpdir(), `heddle-join-token-${process.pid}`);
     const add = ["cluster", "add", "master-3", "--address", "10.0.0.3:8081"];

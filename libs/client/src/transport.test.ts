@@ -1,5 +1,3 @@
-// holds: cli-next-master, cli-refused, client-logs, client-retries
-
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
@@ -51,6 +49,7 @@ const hangUp: Answer = (request) => void request.socket.destroy();
 const spec = { name: "a", command: "true" };
 
 describe("a call", () => {
+  // holds: client-retries
   it("is retried with the same idempotency key", async () => {
     const { seen, endpoint } = await serve(busy, hangUp, told);
     const heddle = new Heddle({ endpoint, auth_token: "secret" });
@@ -65,6 +64,7 @@ describe("a call", () => {
     expect(keys).not.toContain(seen.at(-1)?.headers["idempotency-key"]);
   });
 
+  // holds: client-retries
   it("fails after two retries, or after the configured number", async () => {
     const { seen, endpoint } = await serve(busy);
     const call = (maxRetries?: number) => new Heddle({ endpoint, maxRetries }).models.list();
@@ -74,6 +74,7 @@ describe("a call", () => {
     expect(seen).toHaveLength(4);
   });
 
+  // holds: client-retries
   it("is not retried after a 4xx, and reports the request id and the faults", async () => {
     const fault = { pointer: "#/name", code: "invalid_value", detail: "expected text" };
     const refusal = { code: "conflict", detail: "taken", request_id: "req_1", errors: [fault] };
@@ -97,6 +98,7 @@ describe("a call", () => {
     expect(seen).toHaveLength(3);
   });
 
+  // holds: cli-next-master
   it("goes to the next endpoint if one does not answer", async () => {
     const dead = await serve(hangUp);
     const live = await serve(json({ data: [] }));
@@ -195,6 +197,7 @@ describe("a call", () => {
     await expect(none).rejects.toThrow(`No answer from ${last} (ECONNREFUSED).`);
   });
 
+  // holds: cli-refused
   it("retryRefused: false ends a call that every endpoint of this machine refuses", async () => {
     const closed = [await closedEndpoint(), await closedEndpoint()] as const;
     const asked: string[] = [];
@@ -270,6 +273,7 @@ describe("a call", () => {
   });
 });
 
+// holds: client-logs
 describe("log lines", () => {
   const line = (text: string, cursor?: string) =>
     `${cursor ? `id: ${cursor}\n` : ""}data: ${JSON.stringify({ type: "line", text, cursor })}\n\n`;

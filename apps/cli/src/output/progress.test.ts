@@ -1,5 +1,3 @@
-// holds: start-load-progress
-
 import { describe, expect, it } from "vitest";
 import { LoadProgressView, PullProgressView } from "./progress.ts";
 import type { Terminal } from "./terminal.ts";
@@ -39,6 +37,7 @@ describe("pull progress", () => {
   });
 });
 
+// holds: start-load-progress
 describe("load progress", () => {
   /** The output of the first minutes of a load. */
   function loaded(isTty: boolean, forS: number): string {

@@ -1,5 +1,3 @@
-// holds: start-table, start-bad-options
-
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,6 +25,7 @@ describe("data directory", () => {
     expect(() => new DataDirectory("/proc/nope/deeper")).toThrow(/cannot be made.*--data DIR/);
   });
 
+  // holds: start-bad-options
   it.skipIf(process.platform !== "linux")("is refused in a read-only place", () => {
     const data = new DataDirectory("/sys/kernel");
     expect(() => data.lock("http://a")).toThrow(/\/sys\/kernel cannot be written: .*--data DIR/);
@@ -61,6 +60,7 @@ describe("data directory", () => {
     data.lock("http://b").release();
   });
 
+  // holds: start-table
   it("creates its secrets once and keeps them", () => {
     const data = fresh();
     const first = data.secrets(["http://a"]);

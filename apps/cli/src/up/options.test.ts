@@ -1,5 +1,3 @@
-// holds: start-bad-options, start-offers
-
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -20,6 +18,7 @@ describe("flags of heddle up", () => {
     expect(() => parsed({ port: "65534", masters: "3" })).toThrow(/from 1 to 65533/);
   });
 
+  // holds: start-bad-options
   it("refuse a model file that is no file", () => {
     const folder = join(mkdtempSync(join(tmpdir(), "heddle-options-")), "m.gguf");
     mkdirSync(folder);
@@ -32,6 +31,7 @@ describe("flags of heddle up", () => {
     expect(() => parsed({ profile: "tiny", model: "m.gguf" })).toThrow(/exclude each other/);
   });
 
+  // holds: start-offers
   it("each offer is passed to the workers", () => {
     const offers = {
       ...{ labels: "zone=a,disk=nvme", taints: "spot", rack: "r1", fabric: "nvlink" },
@@ -48,6 +48,7 @@ describe("flags of heddle up", () => {
     expect(replica("s3://b/p")).toEqual(["--artifacts-replica", "s3://b/p"]);
   });
 
+  // holds: start-offers
   it.each([
     [{ device: "gpu" }, "--device takes cpu or a GPU's index, as 0, not gpu"],
     [{ labels: "zone" }, "--labels takes NAME=VALUE,..., not zone"],

@@ -1,5 +1,3 @@
-// holds: start-table, start-load-failure, start-load-progress, start-fallback
-
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -42,6 +40,7 @@ async function childPids(parent: number): Promise<number[]> {
 }
 
 describe("heddle up", () => {
+  // holds: start-table
   it("shows the pull, an answer and the next commands; --once then exits with 0", async () => {
     const { driven, data, port } = await up({ once: true, workers: "2", parameterServers: "1" });
     expect(await driven.end()).toBe(0);
@@ -62,6 +61,7 @@ describe("heddle up", () => {
     expect(existsSync(join(data, "lock"))).toBe(false);
   });
 
+  // holds: start-table
   it("shows the key at the first start only, and stores it readable by its owner", async () => {
     const first = await up({ once: true });
     await first.driven.end();
@@ -81,6 +81,7 @@ describe("heddle up", () => {
     }
   });
 
+  // holds: start-table
   it("prints commands that work when they are pasted into a shell", async () => {
     const { driven } = await up({});
     await driven.printed(/Ctrl-C stops everything/);
@@ -155,6 +156,7 @@ describe("heddle up", () => {
     server.close();
   });
 
+  // holds: start-fallback
   it("falls back to the tiny model, and says that its answers are noise", async () => {
     const { driven } = await up({ once: true }, { SCRIPT: "fail" });
     expect(await driven.end()).toBe(0);
@@ -188,6 +190,7 @@ describe("heddle up", () => {
     expect(driven.stderr).not.toContain("removed path=");
   });
 
+  // holds: start-load-progress
   it("says that the model is loaded, before it answers", async () => {
     const { driven } = await up({ once: true }, { SCRIPT: "load" });
     expect(await driven.end()).toBe(0);
@@ -196,12 +199,14 @@ describe("heddle up", () => {
     );
   });
 
+  // holds: start-load-failure
   it("exits with the reason if the model fails repeatedly", async () => {
     const { driven } = await up({ once: true, profile: "gpu" }, { SCRIPT: "flap" });
     expect(await driven.end()).toBe(7);
     expect(driven.stderr).toContain("could not be loaded: no source could be reached.\n");
   });
 
+  // holds: start-load-failure
   it("reports why there is no model and keeps running without --once", async () => {
     const { driven } = await up({ profile: "gpu" }, { SCRIPT: "fail" });
     await driven.printed(/Ctrl-C stops everything/);
@@ -227,6 +232,7 @@ describe("heddle up", () => {
     expect(driven.stderr).not.toContain("EPIPE");
   });
 
+  // holds: start-fallback
   it("does not fall back if a profile was chosen", async () => {
     const { driven } = await up({ once: true, profile: "gpu" }, { SCRIPT: "fail" });
     expect(await driven.end()).toBe(7);

@@ -1,4 +1,4 @@
-// holds: masters-inference-without-quorum, masters-no-change-lost, sec-master-join
+// holds: sec-master-join
 
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -121,6 +121,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
     ]);
   });
 
+  // holds: masters-no-change-lost
   it("loses no accepted change when any one master is killed, and restarts it", async () => {
     await createKey("master-1", "before all");
     for (const [at, victim] of MASTERS.entries()) {
@@ -139,6 +140,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
     expect(up.stderr).toMatch(/master-1 .*killed by SIGKILL.*starts again/);
   });
 
+  // holds: masters-inference-without-quorum
   it("answers inference while no master can make a change", async () => {
     const serving: Master = "master-2";
     const stopped = MASTERS.filter((name) => name !== serving).map((name) => pidsOf(name).at(-1));
@@ -163,6 +165,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
     await leader();
   });
 
+  // holds: masters-inference-without-quorum
   it("continues a stream through one master when the leader is killed", async () => {
     const first = await leader();
     const serving = MASTERS.find((name) => name !== first) as Master;

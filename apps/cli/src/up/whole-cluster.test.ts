@@ -1,5 +1,3 @@
-// holds: start-pull, start-ctrl-c, engine-catalog
-
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
@@ -88,6 +86,7 @@ async function brokenHub(bytes: number) {
 const PATIENCE_MS = 120_000;
 
 describe("whole cluster", { timeout: PATIENCE_MS }, () => {
+  // holds: start-pull
   it("--profile small: pulls from the hub with progress, and reports why it cannot", async () => {
     const hub = await brokenHub(Math.ceil(SMALL_BYTES * 0.02));
     try {
@@ -104,6 +103,7 @@ describe("whole cluster", { timeout: PATIENCE_MS }, () => {
     }
   });
 
+  // holds: start-ctrl-c
   it("one Ctrl-C: a running stream is informed of the shutdown, and the exit code is 0", async () => {
     const { driven, request } = await up("stop", "--profile", "tiny");
     await driven.printed(/Ctrl-C stops everything/);
@@ -132,6 +132,7 @@ describe("whole cluster", { timeout: PATIENCE_MS }, () => {
     expect(driven.stderr).not.toMatch(/error|warn|lost/i);
   });
 
+  // holds: engine-catalog
   it("--model FILE: serves the five ids too; later starts use the stored choice", async () => {
     const file = join(scratch, "my own.gguf");
     await writeTinyModel(file, { contextTokens: TINY_CONTEXT, chatTemplate: null });

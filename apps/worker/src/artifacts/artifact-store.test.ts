@@ -1,5 +1,3 @@
-// holds: task-links, task-sparse, artifacts-store
-
 import { execFileSync, spawn } from "node:child_process";
 import {
   mkdirSync,
@@ -66,6 +64,7 @@ test("artifacts: a task without files leaves no folder", async () => {
   expect(readdirSync(folder)).toEqual(["a"]);
 });
 
+// holds: artifacts-store
 test("artifacts: beyond the byte bound the oldest are removed whole", async () => {
   const kept = store({ maxBytes: 250 });
   for (const [at, job] of ["a", "b", "c"].entries()) {
@@ -80,6 +79,7 @@ test("artifacts: beyond the byte bound the oldest are removed whole", async () =
   });
 });
 
+// holds: artifacts-store
 test("artifacts: old ones are removed; their age counts from the task's end", async () => {
   const kept = store();
   const work = left("a", { x: "1" });
@@ -92,6 +92,7 @@ test("artifacts: old ones are removed; their age counts from the task's end", as
   expect(readdirSync(root())).toEqual([]);
 });
 
+// holds: artifacts-store
 test("artifacts: too many bytes, too many files and escaping names are refused", async () => {
   const big = store({ maxBytes: 5 }).keep(idOf("a"), folder, left("a", { x: "too much" }));
   await expect(big).rejects.toThrow(/8 bytes, and this worker keeps 5 \(--artifacts-mib\)/);
@@ -102,6 +103,7 @@ test("artifacts: too many bytes, too many files and escaping names are refused",
   }
 });
 
+// holds: task-sparse
 test("artifacts: holes of sparse files are kept up to a bound, and refused beyond", async () => {
   const kept = store({ maxBytes: 2 ** 40 });
   truncateSync(join(folder, left("a", { x: "some" }), "x"), 2 ** 20);
@@ -132,6 +134,7 @@ test("artifacts: a part is read from its offset", async () => {
   expect(await read(20, 0)).toBe("");
 });
 
+// holds: task-links
 test("artifacts: a task that replaces its folder by a link publishes nothing", async () => {
   const secrets = join(folder, "secrets");
   mkdirSync(secrets);
@@ -164,6 +167,7 @@ const SWAP = `
     try { fs.renameSync(own, link); fs.renameSync(spare, own); } catch {}
   }`;
 
+// holds: task-links
 test("artifacts: a folder that is swapped with a link is never published", async () => {
   const secrets = join(folder, "secrets");
   mkdirSync(secrets);

@@ -1,5 +1,3 @@
-// holds: life-checkpoints-kept, task-files-bounded
-
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
@@ -43,6 +41,7 @@ test.concurrent("checkpoint: has the step that was reported with it, not a later
   expect(progress(1)).toMatchObject({ checkpoint: "c2", checkpointStep: 14 });
 });
 
+// holds: life-checkpoints-kept
 test.concurrent("retention: the newest checkpoints over all attempts, none after the job", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -103,6 +102,7 @@ test.concurrent("pruning: a job continues without it; its next attempt cannot be
   expect(exit?.message).toMatch(/checkpoints\/job_A, but there is a file or a link: remove it/);
 });
 
+// holds: task-files-bounded
 test.concurrent("names: a task that fills its list and progress blocks no other", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -123,6 +123,7 @@ test.concurrent("names: a task that fills its list and progress blocks no other"
   expect(session.status(taskId())?.phase).toBe("running");
 });
 
+// holds: task-files-bounded
 test.concurrent("claim: one that a task has enlarged is neither read whole nor kept", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();

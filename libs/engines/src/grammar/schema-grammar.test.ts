@@ -1,3 +1,5 @@
+// holds: api-json-schema
+
 import { type Random, seededRandom } from "@heddle/base/random";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";

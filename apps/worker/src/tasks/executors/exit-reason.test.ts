@@ -1,8 +1,7 @@
-// holds: task-exit-reason, train-corrupt
-
 import { expect, test } from "vitest";
 import { exitReason } from "./exit-reason.ts";
 
+// holds: train-corrupt
 test("exit: damaged checkpoints are CheckpointCorrupt, with the trainer's message", () => {
   const words = "the trainer failed (invalid_value): no checkpoint can be used";
   const end = { exitCode: 66, isCheckpointCorrupt: true };
@@ -36,6 +35,7 @@ test.each([
   );
 });
 
+// holds: task-exit-reason
 test("exit: a shell's status for a signal is a code, with its likely meaning", () => {
   const message = (exitCode: number) => exitReason({ exitCode }, [], undefined).message;
   expect(message(137)).toMatch(/exit code 137, as a shell does whose last command .* SIGKILL$/);

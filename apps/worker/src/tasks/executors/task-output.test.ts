@@ -1,5 +1,3 @@
-// holds: task-exit-reason, logs-streams
-
 import {
   closeSync,
   constants,
@@ -30,6 +28,7 @@ function copiers({ nodeId }: { readonly nodeId: string }): number {
 
 const numbers = (to: number) => Array.from({ length: to }, (_, i) => `${i + 1}\n`).join("");
 
+// holds: logs-streams, task-exit-reason
 test.concurrent("output: by a stream's name it is whole and ordered, even after a SIGKILL", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -61,6 +60,7 @@ test.concurrent("output: by a stream's name it is whole and ordered, even after 
   expect(leader.log(2)).toBe("done\n");
 });
 
+// holds: logs-streams
 test.concurrent("output: kill -9 of the worker loses no byte of it", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();

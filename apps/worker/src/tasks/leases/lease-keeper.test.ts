@@ -1,5 +1,3 @@
-// holds: ops-restore-incarnation, task-lease, task-lease-guard
-
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,6 +17,7 @@ const restored = nextClusterId(formed, 20, "ab");
 
 const open = () => LeaseKeeper.open(directory, new FollowedCluster(directory));
 
+// holds: ops-restore-incarnation
 test("lease: a restored cluster's leader is followed at a lower term, also later", async () => {
   const before = await open();
   await before.begin(formed, 7, 60_000);
@@ -44,6 +43,7 @@ test("lease: a restored cluster's leader is followed at a lower term, also later
   await after.close();
 });
 
+// holds: ops-restore-incarnation
 test("lease: after a later incarnation an earlier one is never followed", async () => {
   const keeper = await open();
   await keeper.begin(formed, 7, 60_000);
@@ -88,6 +88,7 @@ test("lease: a stored term without its cluster is not compared", async () => {
   await keeper.close();
 });
 
+// holds: task-lease-guard
 test("lease: what an earlier boot of the machine stored ends with it", async () => {
   const before = await open();
   await before.begin(formed, 7, 60_000);
@@ -104,6 +105,7 @@ test("lease: what an earlier boot of the machine stored ends with it", async () 
   await after.close();
 });
 
+// holds: task-lease
 test("lease: the tasks of an expired one end before it is renewed", async () => {
   const keeper = await open();
   let ended = 0;

@@ -1,4 +1,4 @@
-// holds: life-mass-silence, task-lease
+// holds: task-lease
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -71,6 +71,7 @@ test("lease: a later leader's shorter one does not end an earlier one", () => {
   expect(lease.expiresAtMs).toBe(1_050);
 });
 
+// holds: life-mass-silence
 test("lease: one of 150 s survives 140 s without a master, from any moment", () => {
   let nowMs = 0;
   const lease = new Lease({ monotonicMs: () => nowMs });

@@ -1,6 +1,3 @@
-// holds: life-sigstop, task-process, task-lease, task-lease-guard, task-fencing, task-stop
-// holds: task-adopt, task-bounds, task-launch-error, task-simulated-gpu, task-links
-
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
@@ -39,6 +36,7 @@ function processesWith(entry: string): number[] {
     .map(Number);
 }
 
+// holds: task-process
 test.concurrent("process: environment, exit code, last lines and whole output", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -64,6 +62,7 @@ test.concurrent("process: environment, exit code, last lines and whole output", 
   expect(exit?.lastLines).toContain("end");
 });
 
+// holds: task-links
 test.concurrent("artifacts: a folder replaced by a link fails its task; a replaced log loses it", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
@@ -93,6 +92,7 @@ test.concurrent("artifacts: a folder replaced by a link fails its task; a replac
   expect(leader.log(1)).toBe("");
 });
 
+// holds: task-launch-error
 test.concurrent("launch: a missing program is a LaunchFailed with advice", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -104,6 +104,7 @@ test.concurrent("launch: a missing program is a LaunchFailed with advice", async
   expect(exit?.message).toMatch(/no program "no-such-program".*install it there/);
 });
 
+// holds: task-stop
 test.concurrent("stop: kills a task that forks away and ignores SIGTERM, after its grace", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -119,6 +120,7 @@ test.concurrent("stop: kills a task that forks away and ignores SIGTERM, after i
   expect(processesWith(mark)).toEqual([]);
 });
 
+// holds: task-adopt
 test.concurrent("worker kill -9: the next process adopts the task, its exit code and its log", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
@@ -155,6 +157,7 @@ test.concurrent("sockets: a worker that ends removes those of killed processes",
   expect(existsSync(socket)).toBe(false);
 });
 
+// holds: task-lease-guard
 test.concurrent("worker kill -9: its tasks end with the lease, and are reported lost", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
@@ -174,6 +177,7 @@ test.concurrent("worker kill -9: its tasks end with the lease, and are reported 
   expect(processesWith(mark)).toEqual([]);
 });
 
+// holds: life-sigstop
 test.concurrent("stopped worker: its task ends with the lease; later lines do not count", async (context) => {
   const leader = await newLeader(context);
   const worker = await leader.startWorker();
@@ -198,6 +202,7 @@ test.concurrent("stopped worker: its task ends with the lease; later lines do no
   expect(last).toBeLessThanOrEqual(stoppedAt + 4);
 });
 
+// holds: task-lease
 test.concurrent("lease: without renewals it expires, and its tasks end with it", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -209,6 +214,7 @@ test.concurrent("lease: without renewals it expires, and its tasks end with it",
   expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
 });
 
+// holds: task-bounds
 test.concurrent("memory: beyond the bound it is an OutOfMemory", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -221,6 +227,7 @@ test.concurrent("memory: beyond the bound it is an OutOfMemory", async (context)
   expect(exit?.message).toContain("resources.memory_gb");
 });
 
+// holds: task-bounds
 test.concurrent("watch: no new steps are a Hang; a task past its time is DeadlineExceeded", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -288,6 +295,7 @@ test.concurrent("progress: at the job's interval; checkpoints and the last line 
   expect(steps()).toEqual([1, 3, 6]);
 });
 
+// holds: task-fencing
 test.concurrent("leaders: a later one ends the earlier session; an earlier one is refused", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -303,6 +311,7 @@ test.concurrent("leaders: a later one ends the earlier session; an earlier one i
   expect(second.error).toBeUndefined();
 });
 
+// holds: task-fencing
 test.concurrent("fencing: a command for an older attempt neither leases nor starts a task", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();
@@ -387,6 +396,7 @@ test.concurrent("removal: a task whose logs are being shipped leaves nothing on 
   expect(readdirSync(tasks)).toEqual([]);
 });
 
+// holds: task-simulated-gpu
 test.concurrent("simulated GPUs: hidden from CUDA; a faulty one ends only its own task", async (context) => {
   const leader = await newLeader(context);
   const gpus = [0, 1].map((index) => ({

@@ -1,6 +1,3 @@
-// holds: task-socket-first, train-unknown, train-lost-node, train-executor, train-cuda-missing
-// holds: sec-trainer-environment
-
 import { createHash, randomBytes } from "node:crypto";
 import { chownSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -74,6 +71,7 @@ const procFile = (pid: string | number, name: string): string => {
 const commandOf = (pid: string | number) => procFile(pid, "cmdline").split("\0");
 const environmentOf = (pid: string | number) => procFile(pid, "environ");
 
+// holds: train-executor
 test("training: a job runs to its artifacts; no secret in arguments or environment", async () => {
   await leader.startWorker();
   expect(leader.register?.executors).toContain("training");
@@ -93,6 +91,7 @@ test("training: a job runs to its artifacts; no secret in arguments or environme
   expect(JSON.parse(progress?.line ?? "{}")).toMatchObject({ backend: "onnx", device: "cpu" });
 });
 
+// holds: sec-trainer-environment
 test("training: no variable of its job runs code in the trainer", async () => {
   await leader.startWorker();
   const session = leader.open();
@@ -146,6 +145,7 @@ test.each([
   },
 );
 
+// holds: train-executor
 test("worker kill -9: the next process adopts the trainer, its checkpoint and its end", async () => {
   const worker = await leader.startWorker();
   const first = leader.open();
@@ -165,6 +165,7 @@ test("worker kill -9: the next process adopts the trainer, its checkpoint and it
   expect(trainers()).toEqual([]);
 });
 
+// holds: train-lost-node
 test("lost node: its trainer is lost where others may continue, also after a return", async () => {
   const worker = await leader.startWorker();
   const first = leader.open();
@@ -185,6 +186,7 @@ test("lost node: its trainer is lost where others may continue, also after a ret
   expect(exit).toMatchObject({ reason: "NodeLost", signal: "" });
 });
 
+// holds: train-cuda-missing
 test("cuda: without a usable GPU it is not retried, nor is a wrong config", async () => {
   const gpu = { uuid: "simulated-0", name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" };
   // The second counts as a real one, where this machine has none.
@@ -221,6 +223,7 @@ test("cuda: without a usable GPU it is not retried, nor is a wrong config", asyn
   }
 });
 
+// holds: train-unknown
 test("unknown environments and missing data are not retried", async () => {
   await leader.startWorker();
   const session = leader.open();
@@ -245,6 +248,7 @@ test("unknown environments and missing data are not retried", async () => {
   }
 });
 
+// holds: train-executor
 test.each([
   ["of one node", ["n", "n"]],
   ["of two nodes", ["n", "m"]],
@@ -305,6 +309,7 @@ setInterval(() => {
 console.log("waits");
 `;
 
+// holds: task-socket-first
 test.each([
   { level: "own user", user: undefined },
   ...(process.getuid?.() === 0 ? [{ level: "Landlock", user: 1_913_000_003 }] : []),
