@@ -1,3 +1,4 @@
+import type { LimitedQueue } from "@heddle/base/async/limited-queue";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import type { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
 import type { Executor } from "./executors/executor.ts";
@@ -5,6 +6,8 @@ import type { Executor } from "./executors/executor.ts";
 /** A task's dependencies on its worker. */
 export interface TaskContext {
   readonly executor: Executor;
+  /** Of all tasks of the worker: each launch starts several processes. */
+  readonly launches: LimitedQueue;
   readonly nodeName: string;
   /** This node's address for the other tasks. */
   readonly host: string;

@@ -1,8 +1,11 @@
 import { mkdir } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
+import { LimitedQueue } from "@heddle/base/async/limited-queue";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import { MAX_TASKS } from "@heddle/node-agent/offer-flags";
 import type { Log } from "@heddle/observability/logger";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
@@ -11,6 +14,7 @@ import { CheckpointFolders } from "./checkpoints/checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
 import { type Executor, type GangPlaces, LaunchError } from "./executors/executor.ts";
 import type { ExitVerdict } from "./executors/exit-reason.ts";
+import { ProcessScan } from "./executors/process-scan.ts";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { TaskDirectory } from "./records/task-directory.ts";
 import { taskMemory } from "./records/task-memory.ts";
@@ -18,11 +22,17 @@ import { keyOf, type TaskPlan } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
 import type { TaskContext } from "./task-context.ts";
 
-/** The most tasks of a worker, and the most ended ones whose logs are still to be shipped. */
-const maxTasks = 1_024;
+/**
+ * The most tasks of a worker with those whose end the masters do not know, and the most ended ones
+ * whose logs are still to be shipped.
+ */
+const maxTasks = 2 * MAX_TASKS;
 const maxRetired = 512;
 /** Ends of tasks that never began here, kept until the master has them in its log. */
 const maxTombstones = 4_096;
+
+/** Launches at a time; each keeps a core busy for some 50 ms. */
+const maxLaunching = Math.max(2, availableParallelism());
 
 export interface TaskTableOptions {
   /** The root of the tasks' directories. */
@@ -61,6 +71,10 @@ export class TaskTable {
   readonly #retired = new Map<string, Task>();
   readonly #tombstones = new Map<string, TaskStatus>();
   readonly #leasing = new Set<string>();
+  readonly #launches = new LimitedQueue(
+    { running: maxLaunching, waiting: maxTasks },
+    () => new LaunchError("LaunchFailed", `${maxTasks} tasks wait for their launch here`),
+  );
   readonly #listeners = new Set<(task: Task | TaskStatus, what: TaskChange) => void>();
   /** The checkpoints of jobs without a task here. */
   readonly checkpoints: CheckpointFolders;
@@ -227,7 +241,10 @@ export class TaskTable {
 
   /** The last resort of a process that ends now: no task may outlive it. */
   killNow(): void {
-    for (const task of this.#tasks.values()) if (task.phase !== "exited") task.killNow();
+    const live = [...this.#tasks.values()].filter(({ phase }) => phase !== "exited");
+    if (live.length === 0) return;
+    const scan = ProcessScan.now();
+    for (const task of live) task.killNow(scan);
   }
 
   #gpuFault(index: number, fault: string): ExitVerdict {
@@ -325,6 +342,7 @@ export class TaskTable {
     const keep = Math.max(1, plan.spec.keepCheckpoints);
     const around: TaskContext = {
       executor,
+      launches: this.#launches,
       nodeName,
       host,
       checkpointDirectory,

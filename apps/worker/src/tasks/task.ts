@@ -17,6 +17,7 @@ import {
   type TaskLaunch,
 } from "./executors/executor.ts";
 import { type ExitVerdict, exitReason } from "./executors/exit-reason.ts";
+import type { ProcessScan } from "./executors/process-scan.ts";
 import { taskEnvironment } from "./executors/task-environment.ts";
 import { PortReservation } from "./port-reservation.ts";
 import { ProgressFile } from "./records/progress-file.ts";
@@ -182,7 +183,7 @@ export class Task {
   fence(why: string): void {
     if (this.#phase === "exited") return;
     this.end({ reason: "NodeLost", message: why });
-    this.#handle?.killNow();
+    this.#handle?.kill().catch(this.#context.onFault);
     this.#run(this.streams.seal());
   }
 
@@ -208,22 +209,25 @@ export class Task {
     });
   }
 
-  killNow(): void {
-    this.#handle?.killNow();
+  killNow(scan: ProcessScan): void {
+    this.#handle?.killNow(scan);
   }
 
   async #begin(places: GangPlaces): Promise<void> {
-    const { executor } = this.#context;
+    const { executor, launches } = this.#context;
+    const { signal } = this.#ending;
     this.#startedUnixMs = Date.now();
     try {
       const launch = await this.#launch(places);
       await this.#context.checkpoints.restore(this.plan.spec.resumeFrom);
-      await executor.prepare(this.plan, this.#ending.signal);
-      await this.#port?.release();
-      if (this.#ending.signal.aborted) return await this.#onEnd({});
-      this.#handle = await executor.start(launch);
+      await executor.prepare(this.plan, signal);
+      this.#handle = await launches.run(async () => {
+        await this.#port?.release();
+        signal.throwIfAborted();
+        return executor.start(launch);
+      }, signal);
     } catch (error) {
-      if (this.#ending.signal.aborted) return await this.#onEnd({});
+      if (signal.aborted) return await this.#onEnd({});
       if (!(error instanceof LaunchError)) this.#context.onFault(error);
       const message = toAppError(error).message;
       const reason = error instanceof LaunchError ? error.reason : "Internal";

@@ -1,10 +1,17 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { tmpdir } from "node:os";
+import { LimitedQueue } from "@heddle/base/async/limited-queue";
+import { inOwnTurn } from "../executors/own-turn.ts";
 
 /** The rest of a longer answer is skipped. */
 const maxOutputBytes = 256 * 1024;
 /** For a CLI that has ended while something that it started still holds its output. */
 const drainMs = 500;
+
+/** Calls of the CLI at a time, pulls of images among them, and calls that may wait. */
+const maxCalls = 16;
+const maxPulls = 3;
+const maxWaiting = 4_096;
 
 interface CliOptions {
   readonly timeoutMs: number;
@@ -34,13 +41,43 @@ export class CliError extends Error {
 /** One of podman, docker and nerdctl; each call is a process with a time limit. */
 export class ContainerCli {
   readonly name: string;
+  readonly #calls = this.#limited(maxCalls - maxPulls);
+  readonly #pulls = this.#limited(maxPulls);
 
   constructor(name: string) {
     this.name = name;
   }
 
+  #limited(running: number): LimitedQueue {
+    const message = () => `${maxWaiting} calls of ${this.name} wait on this worker already`;
+    return new LimitedQueue({ running, waiting: maxWaiting }, () => new CliError(message()));
+  }
+
   /** Its output, trimmed. Rejects with a CliError. */
   run(args: readonly string[], options: CliOptions): Promise<string> {
+    return this.#inTurn(this.#calls, args, options);
+  }
+
+  /** The same for pulls, which may take long. */
+  async pull(image: string, options: CliOptions): Promise<void> {
+    await this.#inTurn(this.#pulls, ["pull", "--quiet", image], options);
+  }
+
+  async #inTurn(
+    queue: LimitedQueue,
+    args: readonly string[],
+    options: CliOptions,
+  ): Promise<string> {
+    const { signal } = options;
+    try {
+      return await queue.run(() => inOwnTurn(() => this.#call(args, options)), signal);
+    } catch (error) {
+      const isCalledOff = signal?.aborted && error === signal.reason;
+      throw isCalledOff ? new CliError(this.#words(args, "was called off")) : error;
+    }
+  }
+
+  #call(args: readonly string[], options: CliOptions): Promise<string> {
     const { environment, output, signal } = options;
     // A process group of its own: its children are killed with it.
     const child = spawn(this.name, [...args], {

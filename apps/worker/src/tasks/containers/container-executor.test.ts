@@ -24,7 +24,8 @@ import {
   removePodmanContainers,
 } from "../../../test/podman.ts";
 import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leader.ts";
-import { markedProcesses, readProcess } from "../executors/process-tree.ts";
+import { ProcessScan } from "../executors/process-scan.ts";
+import { readProcess } from "../executors/process-tree.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 const patienceMs = 120_000;
@@ -39,7 +40,9 @@ const sh = (line: string) => ({ ...spec, command: ["/bin/sh", "-c", line] });
 /** Ids of the processes of a task's container, as this machine counts. */
 function processesOfTask(nodeId: string, rank: number): number[] {
   const own = `${nodeId}/job_A/1/${rank}`;
-  return markedProcesses().flatMap(({ pid, mark }) => (mark === own ? [pid] : []));
+  return ProcessScan.now()
+    .marked()
+    .flatMap(({ pid, mark }) => (mark === own ? [pid] : []));
 }
 
 /** A leader whose worker leaves no container behind. */

@@ -8,12 +8,8 @@ import {
   type TaskLaunch,
 } from "../executors/executor.ts";
 import { OutputCopier } from "../executors/output-copier.ts";
-import {
-  MARK_VARIABLE,
-  type ProcessRecord,
-  processesOf,
-  signalProcess,
-} from "../executors/process-tree.ts";
+import { freshScan } from "../executors/process-scan.ts";
+import { MARK_VARIABLE, type ProcessRecord, signalProcess } from "../executors/process-tree.ts";
 import { INHERITED } from "../executors/task-environment.ts";
 import { keyOf, type TaskPlan } from "../records/task-plan.ts";
 import { CliError, type ContainerCli } from "./container-cli.ts";
@@ -79,7 +75,7 @@ export class ContainerExecutor implements Executor {
     );
     if (isHere) return;
     try {
-      await this.#cli.run(["pull", "--quiet", image], { timeoutMs: pullTimeoutMs, signal });
+      await this.#cli.pull(image, { timeoutMs: pullTimeoutMs, signal });
     } catch (error) {
       const message = `${this.#cli.name} could not pull the image ${image}: ${errorText(error)}. Check its name and that this worker may read its registry`;
       throw new LaunchError("ImagePull", message, error);
@@ -248,7 +244,8 @@ export class ContainerExecutor implements Executor {
 
   /** A failed start leaves nothing running, even where the engine does not answer. */
   async #clear(launch: TaskLaunch, name: string): Promise<void> {
-    for (const { pid } of processesOf(undefined, this.#markFor(launch)))
+    const scan = await freshScan();
+    for (const { pid } of scan.processesOf(undefined, this.#markFor(launch)))
       signalProcess(pid, "SIGKILL");
     await this.#run("rm", "--force", name).catch(() => {}); // The next sweep finds it.
   }

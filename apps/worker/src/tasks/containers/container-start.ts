@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { openFileBeneathSync } from "@heddle/base/beneath";
 import type { TaskLaunch } from "../executors/executor.ts";
 import { type OutputCopier, OutputPipes } from "../executors/output-copier.ts";
+import { inOwnTurn } from "../executors/own-turn.ts";
 import { type ProcessRecord, readProcess } from "../executors/process-tree.ts";
 import { CliError, type ContainerCli, lastLine } from "./container-cli.ts";
 
@@ -72,14 +73,16 @@ export async function attachClient(
   environment: Readonly<Record<string, string>> = {},
 ): Promise<ProcessRecord> {
   const files = openStreams(launch);
-  const client = spawn(cli.name, [...args], {
-    detached: true,
-    cwd: launch.directory,
-    env: { ...process.env, ...environment },
-    stdio: ["ignore", ...files],
-  });
-  files.forEach(closeSync);
-  await once(client, "spawn");
+  const client = await inOwnTurn(async () => {
+    const started = spawn(cli.name, [...args], {
+      detached: true,
+      cwd: launch.directory,
+      env: { ...process.env, ...environment },
+      stdio: ["ignore", ...files],
+    });
+    await once(started, "spawn");
+    return started;
+  }).finally(() => files.forEach(closeSync));
   client.unref();
   const pid = client.pid as number;
   return { pid, startTime: readProcess(pid)?.startTime ?? 0 };

@@ -4,13 +4,12 @@ import { setTimeout as delay } from "node:timers/promises";
 import { handlesSignal } from "@heddle/base/process-alive";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { OutputCopier } from "../executors/output-copier.ts";
+import { freshScan, type ProcessScan, recentGroups } from "../executors/process-scan.ts";
 import {
-  groupOf,
   markOf,
   memoryOf,
   type ProcessEntry,
   type ProcessRecord,
-  processesOf,
   readProcess,
   signalProcess,
 } from "../executors/process-tree.ts";
@@ -83,7 +82,7 @@ export class ContainerTask implements TaskHandle {
   }
 
   async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
-    const members = this.#members();
+    const members = this.#membersIn(await freshScan());
     const chosen = onlyCaught ? members.filter(({ pid }) => handlesSignal(pid, name)) : members;
     if (members.length > 0) return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
     // Handlers are not visible from here, and the signal would end processes without one.
@@ -101,19 +100,19 @@ export class ContainerTask implements TaskHandle {
   async kill(): Promise<void> {
     const ended = this.exited.then(() => true);
     for (;;) {
-      const output = this.#killVisible();
+      const output = freshScan().then((scan) => this.#killVisible(scan));
       if (await Promise.race([ended, output.then(() => delay(killRoundMs))])) return;
     }
   }
 
-  killNow(): void {
-    void this.#killVisible();
+  killNow(scan: ProcessScan): void {
+    void this.#killVisible(scan);
   }
 
   /** Kills visible processes at once; for a remote engine it is a request. */
-  async #killVisible(): Promise<void> {
+  async #killVisible(scan: ProcessScan): Promise<void> {
     this.#killed = true;
-    for (const { pid } of this.#members()) signalProcess(pid, "SIGKILL");
+    for (const { pid } of this.#membersIn(scan)) signalProcess(pid, "SIGKILL");
     if (this.#first) return;
     if (this.#isPaused) await this.#signalByEngine("unpause");
     await this.#signalByEngine("kill");
@@ -121,17 +120,17 @@ export class ContainerTask implements TaskHandle {
 
   /** The engine enforces the memory bound; the watch does where the engine cannot. */
   async usage(): Promise<TaskUsage> {
-    const pids = this.#first ? groupOf(this.#first) : [];
+    const processes = this.#first ? (await recentGroups()).groupOf(this.#first) : [];
     return {
-      memoryBytes: memoryOf(pids, this.#options.memoryLimitBytes),
-      processes: pids.length,
+      memoryBytes: memoryOf(processes, this.#options.memoryLimitBytes),
+      processes: processes.length,
     };
   }
 
-  #members(): ProcessEntry[] {
+  #membersIn(scan: ProcessScan): ProcessEntry[] {
     const { mark } = this.#options;
     const carriers = new Set([this.#client?.pid]);
-    return processesOf(this.#first, mark).filter(({ pid }) => !carriers.has(pid));
+    return scan.processesOf(this.#first, mark).filter(({ pid }) => !carriers.has(pid));
   }
 
   async #exited(): Promise<TaskEnd> {
@@ -178,7 +177,8 @@ export class ContainerTask implements TaskHandle {
       } catch (error) {
         this.#options.onTrouble(error instanceof Error ? error.message : String(error));
       }
-      if (this.#first && performance.now() > giveUpAtMs && this.#members().length === 0) return;
+      const isLate = this.#first && performance.now() > giveUpAtMs;
+      if (isLate && this.#membersIn(await freshScan()).length === 0) return;
       await delay(retryMs);
     }
   }

@@ -1,5 +1,6 @@
 import type { FailureReason } from "@heddle/contracts/api/jobs";
 import type { TaskPlan } from "../records/task-plan.ts";
+import type { ProcessScan } from "./process-scan.ts";
 
 /**
  * The port to whatever runs tasks: processes, containers, training, or elsewhere a Kubernetes
@@ -86,8 +87,8 @@ export interface TaskHandle {
   hold(isHeld: boolean): Promise<void>;
   /** Ends the task and all its processes; resolves when nothing of it is left. */
   kill(): Promise<void>;
-  /** The same without waiting, for a worker that must end now. */
-  killNow(): void;
+  /** The same by a scan of now and without waiting, for a worker that must end at once. */
+  killNow(scan: ProcessScan): void;
   /** Resolves once, when the task has ended and nothing of it is left. */
   readonly exited: Promise<TaskEnd>;
   /** The task's current use of resources. */

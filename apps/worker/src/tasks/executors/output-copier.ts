@@ -6,13 +6,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
 import { TASK_STREAMS } from "../records/task-directory.ts";
 import { LaunchError, type TaskLaunch } from "./executor.ts";
-import { markedProcesses, signalProcess } from "./process-tree.ts";
-
-/**
- * Copiers of a task's output carry its mark in this variable, its own processes in another. So they
- * are not stopped, counted or killed with it, and still write its last output.
- */
-const COPIER_VARIABLE = "HEDDLE_OUTPUT_OF";
+import { inOwnTurn } from "./own-turn.ts";
+import { freshScan, type ProcessScan } from "./process-scan.ts";
+import { COPIER_VARIABLE, signalProcess } from "./process-tree.ts";
 
 /**
  * Copies both pipes, each to its file, until their last writer closes them. After a failed write,
@@ -103,19 +99,21 @@ export class OutputPipes {
       openFileBeneathSync(root, relative(root, launch[name]), APPEND),
     );
     const [readOut, readErr] = this.#readEnds;
-    const child = spawn("/bin/sh", ["-c", COPIER, "heddle-output", lostMark], {
-      cwd: "/",
-      env: { PATH: process.env["PATH"], [COPIER_VARIABLE]: mark },
-      detached: true,
-      stdio: [readOut, files[0], "ignore", readErr, files[1]],
-    });
-    files.forEach(closeSync);
-    try {
-      await once(child, "spawn");
-    } catch (cause) {
-      const message = `the system could not start what copies the task's output: ${(cause as Error).message}`;
-      throw new LaunchError("LaunchFailed", message, cause);
-    }
+    const child = await inOwnTurn(async () => {
+      const started = spawn("/bin/sh", ["-c", COPIER, "heddle-output", lostMark], {
+        cwd: "/",
+        env: { PATH: process.env["PATH"], [COPIER_VARIABLE]: mark },
+        detached: true,
+        stdio: [readOut, files[0], "ignore", readErr, files[1]],
+      });
+      await once(started, "spawn");
+      return started;
+    })
+      .catch((cause: Error) => {
+        const message = `the system could not start what copies the task's output: ${cause.message}`;
+        throw new LaunchError("LaunchFailed", message, cause);
+      })
+      .finally(() => files.forEach(closeSync));
     child.unref();
     return new OutputCopier(launch, mark, child);
   }
@@ -153,8 +151,8 @@ export class OutputCopier {
    * Ends copiers of this worker's tasks except those in `known`: their pipes have no reader of
    * interest.
    */
-  static sweep(prefix: string, known: ReadonlySet<string>): void {
-    for (const { pid, mark } of markedProcesses(COPIER_VARIABLE)) {
+  static sweep(scan: ProcessScan, prefix: string, known: ReadonlySet<string>): void {
+    for (const { pid, mark } of scan.marked(COPIER_VARIABLE)) {
       if (!mark.startsWith(prefix) || known.has(mark.slice(prefix.length))) continue;
       signalProcess(pid, "SIGKILL");
     }
@@ -168,7 +166,8 @@ export class OutputCopier {
     const giveUpAtMs = performance.now() + patienceMs;
     if (this.#ended && (await within(patienceMs, this.#ended))) return;
     for (;;) {
-      const left = markedProcesses(COPIER_VARIABLE).filter(({ mark }) => mark === this.#mark);
+      const copiers = (await freshScan()).marked(COPIER_VARIABLE);
+      const left = copiers.filter(({ mark }) => mark === this.#mark);
       if (left.length === 0) return;
       if (performance.now() >= giveUpAtMs) return this.#giveUp(left);
       await delay(drainPollMs);
@@ -203,14 +202,16 @@ async function within(ms: number, work: Promise<boolean>): Promise<boolean> {
 
 function makePipes(paths: readonly string[]): Promise<void> {
   const options = { timeout: makeTimeoutMs };
-  return new Promise((resolve, reject) => {
-    // The task may run as another user. Only this worker reaches the folder, and the names are soon
-    // removed.
-    execFile("mkfifo", ["-m", "666", ...paths], options, (error, _stdout, stderr) => {
-      if (error) reject(new Error(stderr.trim() || error.message, { cause: error }));
-      else resolve();
+  const make = () =>
+    new Promise<void>((resolve, reject) => {
+      // The task may run as another user. Only this worker reaches the folder, and the names are
+      // soon removed.
+      execFile("mkfifo", ["-m", "666", ...paths], options, (error, _stdout, stderr) => {
+        if (error) reject(new Error(stderr.trim() || error.message, { cause: error }));
+        else resolve();
+      });
     });
-  });
+  return inOwnTurn(make);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 
 /** Each process of a task carries its mark here, also one that has left the task's group. */
 export const MARK_VARIABLE = "HEDDLE_TASK";
@@ -6,12 +6,17 @@ export const MARK_VARIABLE = "HEDDLE_TASK";
 /** The leader of a task with its own user carries the user's id here. */
 export const USER_VARIABLE = "HEDDLE_TASK_USER";
 
-/** One scan of /proc serves every watched task within this time. */
-const recentMs = 400;
-let recent: { readonly atMs: number; readonly processes: readonly ProcessEntry[] } = {
-  atMs: Number.NEGATIVE_INFINITY,
-  processes: [],
-};
+/**
+ * Copiers of a task's output carry its mark here, its own processes in another variable. So they are
+ * not stopped, counted or killed with it, and still write its last output.
+ */
+export const COPIER_VARIABLE = "HEDDLE_OUTPUT_OF";
+
+/** The guards of a worker carry its node id here, so that a later process of it finds them. */
+export const GUARD_VARIABLE = "HEDDLE_LEASE_GUARD";
+
+const MARKS = [MARK_VARIABLE, USER_VARIABLE, COPIER_VARIABLE, GUARD_VARIABLE] as const;
+const pageBytes = pageSize();
 
 /** One process of /proc. */
 export interface ProcessEntry {
@@ -21,6 +26,8 @@ export interface ProcessEntry {
   readonly session: number;
   /** In ticks since boot; with the pid it identifies a process uniquely. */
   readonly startTime: number;
+  /** Memory in bytes, with the pages that it shares. */
+  readonly residentBytes: number;
 }
 
 /** The process, or undefined where it has ended, is a zombie, or there is no /proc. */
@@ -37,6 +44,7 @@ export function readProcess(pid: number): ProcessEntry | undefined {
     group: Number(group),
     session: Number(session),
     startTime: Number(fields[19]),
+    residentBytes: Number(fields[21]) * pageBytes,
   };
 }
 
@@ -44,53 +52,6 @@ export function readProcess(pid: number): ProcessEntry | undefined {
 export interface ProcessRecord {
   readonly pid: number;
   readonly startTime: number;
-}
-
-/**
- * The processes of a task: those with its mark, those of its leader's group and session, and all
- * descendants. A group counts only if one of its processes carries the mark, or if this process
- * started its leader.
- */
-export function processesOf(
-  leader: ProcessRecord | undefined,
-  mark: string,
-  isOwn = false,
-): ProcessEntry[] {
-  const all = allProcesses();
-  const marked = all.filter(({ pid }) => markOf(pid) === mark);
-  const found = new Map(marked.map((each) => [each.pid, each]));
-  const near = leader ? nearOf(leader, all) : [];
-  if (isOwn || near.some(({ pid }) => found.has(pid))) {
-    for (const each of near) found.set(each.pid, each);
-  }
-  for (let grew = true; grew; ) {
-    grew = false;
-    for (const each of all) {
-      if (found.has(each.pid) || !found.has(each.parent)) continue;
-      found.set(each.pid, each);
-      grew = true;
-    }
-  }
-  return [...found.values()];
-}
-
-/** A task as its processes show it. */
-interface MarkedTask {
-  readonly mark: string;
-  /** The wrapper, which ends by itself after all others: what they leave behind becomes its child. */
-  readonly leader: ProcessEntry | undefined;
-  readonly others: readonly ProcessEntry[];
-}
-
-/** The tasks of which processes with such a mark live. */
-export function markedTasks(isMark: (mark: string) => boolean): MarkedTask[] {
-  const marked = markedProcesses().filter(({ mark }) => isMark(mark));
-  return [...Map.groupBy(marked, ({ mark }) => mark)].map(([mark, processes]) => {
-    const entries = processes.flatMap(({ pid }) => readProcess(pid) ?? []);
-    const leader = entries.find(({ pid, session }) => pid === session);
-    const others = processesOf(leader, mark).filter(({ pid }) => pid !== leader?.pid);
-    return { mark, leader, others };
-  });
 }
 
 /** Kills the processes but the task's leader, which then ends; a stopped one is continued for that. */
@@ -101,59 +62,8 @@ export function killAllButLeader(leader: number | undefined, pids: readonly numb
   return killed;
 }
 
-function nearOf({ pid, startTime }: ProcessRecord, all: readonly ProcessEntry[]): ProcessEntry[] {
-  // A session of another container has no leader here.
-  if (pid <= 1) return [];
-  // The id of an ended leader may belong to another group by now.
-  const holder = all.find((each) => each.pid === pid);
-  if (holder !== undefined && holder.startTime !== startTime) return [];
-  return all.filter(({ group, session }) => group === pid || session === pid);
-}
-
-/** The processes of a group and session at the last scan, for frequent callers. */
-export function groupOf(leader: { readonly pid: number }): number[] {
-  if (performance.now() - recent.atMs > recentMs) {
-    recent = { atMs: performance.now(), processes: allProcesses() };
-  }
-  return recent.processes
-    .filter(({ group, session }) => group === leader.pid || session === leader.pid)
-    .map(({ pid }) => pid);
-}
-
-/** The processes that carry a mark, with it, in this variable. */
-export function markedProcesses(
-  variable: string = MARK_VARIABLE,
-): { readonly pid: number; readonly mark: string }[] {
-  return allProcesses().flatMap(({ pid }) => {
-    const mark = markOf(pid, variable);
-    return mark === undefined ? [] : [{ pid, mark }];
-  });
-}
-
-/** The users of running tasks on this machine, of any worker; tasks cannot add any. */
-export function usersOfTasks(): { readonly user: number; readonly mark: string }[] {
-  const own = process.getuid?.();
-  return markedProcesses(USER_VARIABLE)
-    .filter(({ pid }) => userOf(pid) === own)
-    .map(({ pid, mark }) => ({ user: Number(mark), mark: markOf(pid) ?? "" }));
-}
-
-/**
- * Processes of users without a running task: they left their task, and only their user shows it.
- */
-export function straysOf(users: ReadonlySet<number>): ProcessEntry[] {
-  if (users.size === 0) return [];
-  const live = new Set(usersOfTasks().map(({ user }) => user));
-  const isStray = (user = -1) => users.has(user) && !live.has(user);
-  return allProcesses().filter(({ pid }) => isStray(userOf(pid)));
-}
-
-/** The users of all processes. */
-export function usersOfProcesses(): Set<number> {
-  return new Set(allProcesses().flatMap(({ pid }) => userOf(pid) ?? []));
-}
-
-function userOf(pid: number): number | undefined {
+/** The real user of the process. */
+export function userOf(pid: number): number | undefined {
   const found = /^Uid:\s+(\d+)/m.exec(readText(`/proc/${pid}/status`) ?? "")?.[1];
   return found === undefined ? undefined : Number(found);
 }
@@ -162,10 +72,10 @@ function userOf(pid: number): number | undefined {
  * Bytes of memory of the processes. The cheap figure counts shared pages once for each process.
  * Only where it exceeds `limitBytes` the exact one is read, which walks their page tables.
  */
-export function memoryOf(pids: readonly number[], limitBytes: number): number {
-  const resident = total(pids, (pid) => kilobytes(`/proc/${pid}/status`, /^VmRSS:\s+(\d+)/m));
+export function memoryOf(processes: readonly ProcessEntry[], limitBytes: number): number {
+  const resident = total(processes, ({ residentBytes }) => residentBytes);
   if (limitBytes === 0 || resident <= limitBytes) return resident;
-  return total(pids, (pid) => kilobytes(`/proc/${pid}/smaps_rollup`, /^Pss:\s+(\d+)/m));
+  return total(processes, ({ pid }) => kilobytes(`/proc/${pid}/smaps_rollup`, /^Pss:\s+(\d+)/m));
 }
 
 /** Sends the signal; false where the process has ended. */
@@ -179,29 +89,37 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-function allProcesses(): ProcessEntry[] {
-  return listProc().flatMap((name) => readProcess(Number(name)) ?? []);
+/** The process's initial mark as one of a task. */
+export function markOf(pid: number): string | undefined {
+  return marksOf(pid).get(MARK_VARIABLE);
 }
 
-function listProc(): string[] {
-  try {
-    return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  } catch {
-    return []; // A system without /proc: there is only the group.
-  }
-}
-
-/** The process's initial mark. */
-export function markOf(pid: number, variable: string = MARK_VARIABLE): string | undefined {
+/** All its initial marks, by variable. */
+export function marksOf(pid: number): Map<string, string> {
+  const marks = new Map<string, string>();
   const text = readText(`/proc/${pid}/environ`);
-  if (!text?.includes(variable)) return undefined;
-  const prefix = `${variable}=`;
-  const entry = text.split("\0").find((variable) => variable.startsWith(prefix));
-  return entry?.slice(prefix.length);
+  if (!text || !MARKS.some((name) => text.includes(name))) return marks;
+  for (const entry of text.split("\0")) {
+    const name = MARKS.find((each) => entry.startsWith(`${each}=`));
+    if (name && !marks.has(name)) marks.set(name, entry.slice(name.length + 1));
+  }
+  return marks;
 }
 
-function total(pids: readonly number[], of: (pid: number) => number): number {
-  return pids.reduce((sum, pid) => sum + of(pid), 0);
+function total<Item>(items: readonly Item[], of: (item: Item) => number): number {
+  return items.reduce((sum, item) => sum + of(item), 0);
+}
+
+/** The kernel gives each process the size in its auxiliary vector, as pairs of words. */
+function pageSize(): number {
+  const [pageSizeKey, usual] = [6n, 4_096];
+  try {
+    const words = new BigUint64Array(new Uint8Array(readFileSync("/proc/self/auxv")).buffer);
+    const at = words.findIndex((word, index) => index % 2 === 0 && word === pageSizeKey);
+    return at < 0 ? usual : Number(words[at + 1]);
+  } catch {
+    return usual; // No Linux.
+  }
 }
 
 function kilobytes(path: string, field: RegExp): number {

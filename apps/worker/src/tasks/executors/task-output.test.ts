@@ -15,14 +15,14 @@ import { until } from "@heddle/base/testing/until";
 import { expect, test, vi } from "vitest";
 import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 import { OutputCopier, OutputPipes } from "./output-copier.ts";
-import { markedProcesses } from "./process-tree.ts";
+import { ProcessScan } from "./process-scan.ts";
 
 /** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 90_000 });
 
 /** The number of processes that copy output of the node's tasks. */
 function copiers({ nodeId }: { readonly nodeId: string }): number {
-  const all = markedProcesses("HEDDLE_OUTPUT_OF");
+  const all = ProcessScan.now().marked("HEDDLE_OUTPUT_OF");
   return all.filter(({ mark }) => mark.startsWith(`${nodeId}/`)).length;
 }
 
@@ -126,7 +126,7 @@ test.concurrent("copier: one of an earlier process is awaited, or swept", async 
   await OutputCopier.find(files, marks[0] ?? "").drained(60_000);
   expect(readFileSync(files.stdout).byteLength).toBeGreaterThanOrEqual(60_000);
   expect(copiers({ nodeId: folder })).toBeGreaterThan(0);
-  OutputCopier.sweep(`${folder}/`, new Set(["a"]));
+  OutputCopier.sweep(ProcessScan.now(), `${folder}/`, new Set(["a"]));
   await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
   all[1]?.close();
 });

@@ -19,6 +19,7 @@ import { ownHeddleFolders, registeredSecretPaths } from "@heddle/base/secret-pat
 import type { UserRange } from "@heddle/node-agent/offer-flags";
 import type { TaskLaunch } from "../executors/executor.ts";
 import { pipesFolder } from "../executors/output-copier.ts";
+import { freshScan } from "../executors/process-scan.ts";
 import type { Confinement } from "./launch-orders.ts";
 import { giveOrders, LAUNCHER } from "./start-launcher.ts";
 import { codePaths, letPass, realPath, viewFor } from "./task-paths.ts";
@@ -123,15 +124,14 @@ export class Isolation {
   }
 
   /** Gives the task what is its own, and says how the launcher is to confine it. */
-  prepare(launch: IsolatedLaunch): Isolated {
+  async prepare(launch: IsolatedLaunch): Promise<Isolated> {
     const { environment, mounts } = launch;
     if (!this.#users) {
       const confinement = this.#sameUser(launch);
       return { confinement, environment, user: undefined, release() {} };
     }
-    const { jobId, checkpointDirectory } = launch;
-    const id = this.#users.acquire(jobId, checkpointDirectory);
-    const release = () => this.#users?.release(jobId);
+    const id = await acquireUser(this.#users, launch);
+    const release = () => this.#users?.release(launch.jobId);
     try {
       for (const { path } of mounts) giveTo(id, path);
       const confinement = { kind: "user", uid: id, gid: id, view: this.#view(launch, id) } as const;
@@ -144,10 +144,10 @@ export class Isolation {
   }
 
   /** A task that an earlier process of this worker prepared. */
-  adopt({ jobId, checkpointDirectory }: IsolatedLaunch): Pick<Isolated, "user" | "release"> {
-    const id = this.#users?.acquire(jobId, checkpointDirectory);
+  async adopt(launch: IsolatedLaunch): Promise<Pick<Isolated, "user" | "release">> {
+    const id = this.#users && (await acquireUser(this.#users, launch));
     const user = this.#users?.isExclusive ? id : undefined;
-    return { user, release: () => this.#users?.release(jobId) };
+    return { user, release: () => this.#users?.release(launch.jobId) };
   }
 
   #view({ mounts }: IsolatedLaunch, id: number) {
@@ -196,7 +196,7 @@ export class Isolation {
     try {
       mkdirSync(work, { mode: 0o700 });
       writeFileSync(secret, "secret", { mode: 0o600 });
-      const isolated = this.prepare({
+      const isolated = await this.prepare({
         ...{ environment: {}, mounts: [{ path: work, isReadOnly: false }], directory: folder },
         ...{ jobId: "probe", checkpointDirectory: work },
       });
@@ -209,6 +209,15 @@ export class Isolation {
       rmSync(folder, { recursive: true, force: true });
     }
   }
+}
+
+/** The choice holds the lock of all workers of this machine, so the scan is made before it. */
+async function acquireUser(
+  users: TaskUsers,
+  { jobId, checkpointDirectory }: IsolatedLaunch,
+): Promise<number> {
+  const scan = users.isToChoose(jobId) ? await freshScan() : undefined;
+  return users.acquire(jobId, checkpointDirectory, scan);
 }
 
 function isOwnUser(level: IsolationLevel): boolean {

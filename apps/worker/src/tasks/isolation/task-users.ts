@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { UserRange } from "@heddle/node-agent/offer-flags";
-import { usersOfProcesses, usersOfTasks } from "../executors/process-tree.ts";
+import { ProcessScan } from "../executors/process-scan.ts";
 import { type Claims, UserClaims } from "./user-claims.ts";
 
 /** Free on usual systems: above the ranges of systemd and containers, and below 2^31. */
@@ -65,10 +65,18 @@ export class TaskUsers {
     return this.#range.last > this.#range.first;
   }
 
-  /** `directory`: of the job's checkpoints, whose owner stays. To be released once for each call. */
-  acquire(jobId: string, directory: string): number {
+  /** Whether a user is still to be chosen for the job, which depends on the machine's processes. */
+  isToChoose(jobId: string): boolean {
+    return this.isExclusive && !this.#jobs.has(jobId);
+  }
+
+  /**
+   * `directory`: of the job's checkpoints, whose owner stays. `scan`: a recent one, absent for one of
+   * now. To be released once for each call.
+   */
+  acquire(jobId: string, directory: string, scan?: ProcessScan): number {
     const known = this.#jobs.get(jobId);
-    const id = known?.id ?? this.#claim(jobId, directory);
+    const id = known?.id ?? this.#claim(jobId, directory, scan);
     this.#jobs.set(jobId, { id, tasks: (known?.tasks ?? 0) + 1 });
     return id;
   }
@@ -91,24 +99,24 @@ export class TaskUsers {
   }
 
   /** Other workers of this machine that choose in the same moment wait for this choice. */
-  #claim(jobId: string, directory: string): number {
+  #claim(jobId: string, directory: string, scan?: ProcessScan): number {
     if (!this.isExclusive) return this.#range.first;
     mkdirSync(this.#root, { recursive: true, mode: 0o700 });
     this.#claims ??= new UserClaims(this.#root);
     return this.#claims.update((others) => {
-      const result = this.#choose(jobId, directory, others);
+      const result = this.#choose(jobId, directory, others, scan);
       return { result, jobs: { ...this.#ids(), [jobId]: result } };
     });
   }
 
-  #choose(jobId: string, directory: string, others: readonly Claims[]): number {
+  #choose(jobId: string, directory: string, others: readonly Claims[], scan?: ProcessScan): number {
     const { first, last } = this.#range;
     const used = new Set([...this.#jobs.values()].map(({ id }) => id));
     const owner = statSync(directory, { throwIfNoEntry: false })?.uid ?? -1;
     if (owner >= first && owner <= last && !used.has(owner)) return owner;
     const shared = others.find(({ root }) => root === this.#root)?.jobs[jobId];
     if (shared !== undefined && !used.has(shared)) return shared;
-    const taken = this.#taken(jobId, others);
+    const taken = this.#taken(jobId, others, scan ?? ProcessScan.now());
     for (const id of used) taken.add(id);
     const size = last - first + 1;
     const start = createHmac("sha256", keyAt(this.#root)).update(jobId).digest().readUInt32LE();
@@ -121,10 +129,10 @@ export class TaskUsers {
   }
 
   /** Users of other jobs: of their tasks on this machine, of their strays, and of their checkpoints. */
-  #taken(jobId: string, others: readonly Claims[]): Set<number> {
-    const taken = usersOfProcesses();
+  #taken(jobId: string, others: readonly Claims[], scan: ProcessScan): Set<number> {
+    const taken = scan.users();
     const jobOf = (mark: string) => mark.split("/")[1];
-    for (const { user, mark } of usersOfTasks()) {
+    for (const { user, mark } of scan.usersOfTasks()) {
       if (jobOf(mark) === jobId) taken.delete(user);
       else taken.add(user);
     }

@@ -3,13 +3,8 @@ import { createInterface } from "node:readline";
 import { REVOKE_SIGNAL } from "@heddle/node-agent/lease-guard-record";
 import { ContainerCli } from "../containers/container-cli.ts";
 import { removeContainers } from "../containers/container-executor.ts";
-import {
-  killAllButLeader,
-  markedTasks,
-  signalProcess,
-  straysOf,
-  usersOfTasks,
-} from "../executors/process-tree.ts";
+import { ProcessScan } from "../executors/process-scan.ts";
+import { killAllButLeader, signalProcess } from "../executors/process-tree.ts";
 import { bootClock } from "./lease.ts";
 import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
 
@@ -55,12 +50,12 @@ function look(): void {
   if (isOrphan && isRevoked) expiresAtMs = Math.min(expiresAtMs, nowMs);
   else if (isOrphan) expiresAtMs = Math.max(expiresAtMs, keptExpiry());
   const overMs = nowMs - expiresAtMs;
-  if (isOrphan || overMs >= 0) {
-    for (const { user, mark } of usersOfTasks())
-      if (mark.startsWith(`${orders.nodeId}/`)) users.add(user);
-  }
+  if (!isOrphan && overMs < 0) return;
+  const scan = ProcessScan.now();
+  for (const { user, mark } of scan.usersOfTasks())
+    if (mark.startsWith(`${orders.nodeId}/`)) users.add(user);
   if (overMs < 0) return;
-  const left = endProcesses();
+  const left = endProcesses(scan);
   if (isRemoving) return;
   isRemoving = true;
   void endContainers().finally(() => {
@@ -83,7 +78,7 @@ function keptExpiry(): number {
 }
 
 /** Kills every process of the worker's tasks; returns their number. */
-function endProcesses(): number {
+function endProcesses(scan: ProcessScan): number {
   if (orders.cgroup !== "") {
     try {
       writeFileSync(`${orders.cgroup}/cgroup.kill`, "1");
@@ -93,7 +88,7 @@ function endProcesses(): number {
   }
   const found = new Set<number>();
   const isOwn = (mark: string) => mark.startsWith(`${orders.nodeId}/`);
-  const tasks = markedTasks(isOwn);
+  const tasks = scan.markedTasks(isOwn);
   rounds = tasks.length === 0 ? 0 : rounds + 1;
   for (const { leader, others } of tasks) {
     const pids = [...others, ...(leader ? [leader] : [])].map(({ pid }) => pid);
@@ -101,7 +96,7 @@ function endProcesses(): number {
     killAllButLeader(leader?.pid, pids);
     if (leader && rounds > maxLeaderRounds) signalProcess(leader.pid, "SIGKILL");
   }
-  for (const { pid } of straysOf(users)) if (signalProcess(pid, "SIGKILL")) found.add(pid);
+  for (const { pid } of scan.straysOf(users)) if (signalProcess(pid, "SIGKILL")) found.add(pid);
   return found.size;
 }
 

@@ -2,12 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { Backoff } from "@heddle/base/backoff";
 import { recordLeaseGuard } from "@heddle/node-agent/lease-guard-record";
-import { markedProcesses, signalProcess } from "../executors/process-tree.ts";
+import { freshScan } from "../executors/process-scan.ts";
+import { GUARD_VARIABLE, signalProcess } from "../executors/process-tree.ts";
 
-/**
- * The guards of a worker carry its node id here, so that a later process of the worker finds them.
- */
-const GUARD_VARIABLE = "HEDDLE_LEASE_GUARD";
 /** The back-off for restarts of a killed guard. */
 const restart = { baseMs: 100, maxMs: 5_000 };
 
@@ -77,15 +74,19 @@ export class LeaseGuard {
     child.unref();
     (child.stdin as { unref?(): void } | null)?.unref?.();
     child.stdin?.on("error", () => undefined);
-    child.once("spawn", () => {
-      // Guards of an earlier process of this worker have an older expiry.
-      for (const { pid, mark } of markedProcesses(GUARD_VARIABLE)) {
-        if (mark === this.#orders.nodeId && pid !== child.pid) signalProcess(pid, "SIGKILL");
-      }
-    });
+    child.once("spawn", () => void this.#endOlder(child));
     child.once("error", () => this.#onEnd(child));
     child.once("exit", () => this.#onEnd(child));
     child.stdin?.write(`${this.#expiresAtMs}\n`);
+  }
+
+  /** Guards of an earlier process of this worker have an older expiry. */
+  async #endOlder(child: ChildProcess): Promise<void> {
+    for (const { pid, mark } of (await freshScan()).marked(GUARD_VARIABLE)) {
+      // Only while this one guards: a later one has taken over otherwise.
+      if (this.#child !== child) return;
+      if (mark === this.#orders.nodeId && pid !== child.pid) signalProcess(pid, "SIGKILL");
+    }
   }
 
   /** At once, so that a guard of a worker that is killed next is found. */

@@ -8,10 +8,11 @@ import {
   type TaskLaunch,
 } from "../executors/executor.ts";
 import { OutputCopier, OutputPipes } from "../executors/output-copier.ts";
+import { inOwnTurn } from "../executors/own-turn.ts";
+import { freshScan } from "../executors/process-scan.ts";
 import {
   killAllButLeader,
   MARK_VARIABLE,
-  markedTasks,
   markOf,
   type ProcessRecord,
   readProcess,
@@ -86,7 +87,7 @@ export class ProcessExecutor implements Executor {
 
   /** Runs a program of the worker's own choice in the task's place. */
   async startProgram(launch: TaskLaunch, program: TaskProgram): Promise<TaskHandle> {
-    const isolated = this.#isolation.prepare(launch);
+    const isolated = await this.#isolation.prepare(launch);
     try {
       const handle = await this.#startIsolated(launch, program, isolated);
       void handle.exited.finally(isolated.release);
@@ -121,9 +122,11 @@ export class ProcessExecutor implements Executor {
     // Nothing else finds a program of the worker's own user that has left its session and environment.
     const shell = user === undefined && !leaf ? [...SUBREAPER, "/bin/sh"] : ["/bin/sh"];
     const { child, copier } = await startWithOutput(launch, mark, (output) =>
-      spawnDetached([...shell, ...args], {
-        ...{ mark, user, input: program.input, wordsFile, output },
-      }),
+      inOwnTurn(() =>
+        spawnDetached([...shell, ...args], {
+          ...{ mark, user, input: program.input, wordsFile, output },
+        }),
+      ),
     );
     const pid = child.pid as number;
     const record: ProcessRecord = { pid, startTime: readProcess(pid)?.startTime ?? 0 };
@@ -140,7 +143,7 @@ export class ProcessExecutor implements Executor {
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
     const mark = `${this.#nodeId}/${keyOf(launch.plan.id)}`;
-    const { user, release } = this.#isolation.adopt(launch);
+    const { user, release } = await this.#isolation.adopt(launch);
     const task = new ProcessTask({
       record: checkedRecord(record, mark),
       mark,
@@ -160,7 +163,8 @@ export class ProcessExecutor implements Executor {
     let count = 0;
     const isUnknown = (mark: string) =>
       mark.startsWith(prefix) && !known.has(mark.slice(prefix.length));
-    for (const { leader, others } of markedTasks(isUnknown)) {
+    const scan = await freshScan();
+    for (const { leader, others } of scan.markedTasks(isUnknown)) {
       const pids = [...others, ...(leader ? [leader] : [])].map(({ pid }) => pid);
       count += killAllButLeader(leader?.pid, pids);
     }
@@ -172,7 +176,7 @@ export class ProcessExecutor implements Executor {
       leaf?.kill();
       leaf?.remove();
     }
-    OutputCopier.sweep(prefix, known);
+    OutputCopier.sweep(scan, prefix, known);
     return count;
   }
 }

@@ -6,16 +6,14 @@ import { openFileBeneath } from "@heddle/base/beneath";
 import { handlesSignal } from "@heddle/base/process-alive";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { OutputCopier } from "../executors/output-copier.ts";
+import { freshScan, type ProcessScan, recentGroups } from "../executors/process-scan.ts";
 import {
-  groupOf,
   killAllButLeader,
   memoryOf,
   type ProcessEntry,
   type ProcessRecord,
-  processesOf,
   readProcess,
   signalProcess,
-  straysOf,
 } from "../executors/process-tree.ts";
 import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { Cgroup } from "./cgroup.ts";
@@ -62,7 +60,7 @@ export class ProcessTask implements TaskHandle {
 
   async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
     // The wrapper catches every signal for tasks without any effect.
-    const targets = this.#members().filter(({ pid }) => pid !== this.record.pid);
+    const targets = (await this.#members()).filter(({ pid }) => pid !== this.record.pid);
     const chosen = onlyCaught ? targets.filter(({ pid }) => handlesSignal(pid, name)) : targets;
     return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
   }
@@ -75,8 +73,10 @@ export class ProcessTask implements TaskHandle {
     const { leaf } = this.#options;
     const startMs = performance.now();
     for (;;) {
-      this.killNow();
-      if (this.#members().length === 0 && this.#strays().length === 0) break;
+      leaf?.kill();
+      const found = await this.#found();
+      this.#kill(found);
+      if (found.length === 0) break;
       const passedMs = performance.now() - startMs;
       if (passedMs > maxWrapperMs && !this.#ended) signalProcess(this.record.pid, "SIGKILL");
       if (passedMs > maxKillMs) break;
@@ -85,39 +85,58 @@ export class ProcessTask implements TaskHandle {
     leaf?.remove();
   }
 
-  killNow(): void {
+  killNow(scan: ProcessScan): void {
     this.#options.leaf?.kill();
-    const members = this.#members();
-    const pids = [...members, ...this.#strays()].map(({ pid }) => pid);
-    killAllButLeader(this.record.pid, pids);
+    this.#kill([...this.#membersIn(scan), ...this.#straysIn(scan)]);
+  }
+
+  #kill(found: readonly ProcessEntry[]): void {
+    killAllButLeader(
+      this.record.pid,
+      found.map(({ pid }) => pid),
+    );
     // Without /proc only the group can be reached.
     const { child } = this.#options;
-    if (members.length === 0 && !this.#ended && child) signalProcess(-this.record.pid, "SIGKILL");
+    if (found.length === 0 && !this.#ended && child) signalProcess(-this.record.pid, "SIGKILL");
   }
 
   async usage(): Promise<TaskUsage> {
-    const inLeaf = this.#options.leaf?.members() ?? [];
-    const pids = inLeaf.length > 0 ? inLeaf : groupOf(this.record);
+    const inLeaf = this.#inLeaf();
+    const processes = inLeaf.length > 0 ? inLeaf : (await recentGroups()).groupOf(this.record);
     return {
-      memoryBytes: memoryOf(pids, this.#options.memoryLimitBytes),
-      processes: pids.length,
+      memoryBytes: memoryOf(processes, this.#options.memoryLimitBytes),
+      processes: processes.length,
     };
   }
 
-  #members(): ProcessEntry[] {
-    const { leaf, mark, child } = this.#options;
-    const inLeaf = leaf?.members().flatMap((pid) => readProcess(pid) ?? []);
+  async #members(): Promise<readonly ProcessEntry[]> {
+    const inLeaf = this.#inLeaf();
+    return inLeaf.length > 0 ? inLeaf : this.#membersIn(await freshScan());
+  }
+
+  #inLeaf(): ProcessEntry[] {
+    return this.#options.leaf?.members().flatMap((pid) => readProcess(pid) ?? []) ?? [];
+  }
+
+  #membersIn(scan: ProcessScan): readonly ProcessEntry[] {
+    const { mark, child } = this.#options;
+    const inLeaf = this.#inLeaf();
     // A process that just started may not have entered its cgroup yet.
-    return inLeaf?.length ? inLeaf : processesOf(this.record, mark, child !== undefined);
+    return inLeaf.length > 0 ? inLeaf : scan.processesOf(this.record, mark, child !== undefined);
   }
 
   /**
    * A program may leave its session, its parents, its mark and, without cgroups, everything but its
    * user.
    */
-  #strays(): ProcessEntry[] {
+  #straysIn(scan: ProcessScan): ProcessEntry[] {
     const { user } = this.#options;
-    return user === undefined ? [] : straysOf(new Set([user]));
+    return user === undefined ? [] : scan.straysOf(new Set([user]));
+  }
+
+  async #found(): Promise<readonly ProcessEntry[]> {
+    const scan = await freshScan();
+    return [...this.#membersIn(scan), ...this.#straysIn(scan)];
   }
 
   async #exited(): Promise<TaskEnd> {

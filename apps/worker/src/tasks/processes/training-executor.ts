@@ -21,6 +21,7 @@ import {
   type TaskHandle,
   type TaskLaunch,
 } from "../executors/executor.ts";
+import { inOwnTurn } from "../executors/own-turn.ts";
 import type { TaskPlan } from "../records/task-plan.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
@@ -220,7 +221,7 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
     signal: (name, onlyCaught) => handle.signal(name, onlyCaught),
     hold: (isHeld) => handle.hold(isHeld),
     kill: () => handle.kill(),
-    killNow: () => handle.killNow(),
+    killNow: (scan) => handle.killNow(scan),
     usage: () => handle.usage(),
     exited: handle.exited.then((end) => {
       // Without a status a signal has ended it, or its node went down and returned.
@@ -266,13 +267,15 @@ function deviceFault(
 ): Promise<DeviceFault | undefined> {
   const args = [trainerProgram("run/check-device-main"), ...asked];
   const options = { timeout: checkMs, env: environment };
-  return new Promise((resolve) => {
-    execFile(process.execPath, args, options, (error, _stdout, stderr) => {
-      if (!error) return resolve(undefined);
-      const isLate = error.killed === true;
-      const why = isLate ? `it gave no sign within ${checkMs / 1_000} s` : error.message;
-      const message = stderr.trim().split("\n").at(-1) || why;
-      resolve({ message, isPassing: isLate || MEMORY.test(stderr) });
+  const check = () =>
+    new Promise<DeviceFault | undefined>((resolve) => {
+      execFile(process.execPath, args, options, (error, _stdout, stderr) => {
+        if (!error) return resolve(undefined);
+        const isLate = error.killed === true;
+        const why = isLate ? `it gave no sign within ${checkMs / 1_000} s` : error.message;
+        const message = stderr.trim().split("\n").at(-1) || why;
+        resolve({ message, isPassing: isLate || MEMORY.test(stderr) });
+      });
     });
-  });
+  return inOwnTurn(check);
 }

@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { isProcessAlive } from "@heddle/base/process-alive";
 import { expect, onTestFinished, test } from "vitest";
 import type { TaskLaunch } from "../executors/executor.ts";
-import { processesOf, readProcess } from "../executors/process-tree.ts";
+import { ProcessScan } from "../executors/process-scan.ts";
+import { readProcess } from "../executors/process-tree.ts";
 import { Isolation } from "../isolation/isolation.ts";
 import { ProcessExecutor } from "../processes/process-executor.ts";
 import { TaskDirectory } from "./task-directory.ts";
@@ -63,7 +64,7 @@ test("record: a forged one makes the worker kill no process of others", async ()
   const ended = once(own, "exit");
   for (const record of forged) {
     const handle = await executor.adopt(launch, record);
-    handle?.killNow();
+    handle?.killNow(ProcessScan.now());
     await handle?.kill();
     await handle?.exited;
   }
@@ -83,8 +84,10 @@ test("group: belongs to a task only while a member carries the task's mark", asy
     process.kill(-(child.pid as number), "SIGKILL");
   });
   await expect
-    .poll(() => processesOf(leader, "node-1/job_C/1/0").length, { timeout: 50_000 })
+    .poll(() => ProcessScan.now().processesOf(leader, "node-1/job_C/1/0").length, {
+      timeout: 50_000,
+    })
     .toBe(2);
-  expect(processesOf(leader, "node-1/job_D/1/0")).toEqual([]);
-  expect(processesOf(leader, "node-1/job_D/1/0", true)).toHaveLength(2);
+  expect(ProcessScan.now().processesOf(leader, "node-1/job_D/1/0")).toEqual([]);
+  expect(ProcessScan.now().processesOf(leader, "node-1/job_D/1/0", true)).toHaveLength(2);
 });
