@@ -1,7 +1,7 @@
 import { Ledger } from "@heddle/scheduler/cluster/ledger";
 import { Roster } from "@heddle/scheduler/cluster/roster";
 import { ShapeTable } from "@heddle/scheduler/cluster/shape";
-import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
+import { type NodeSnapshot, type TaskRequest, UNLIMITED_TASKS } from "@heddle/scheduler/model";
 import { GangPlacer } from "@heddle/scheduler/placement/gang";
 import { Stranding } from "@heddle/scheduler/placement/stranding";
 import { countTargets, targetMix } from "@heddle/scheduler/placement/targets";
@@ -39,7 +39,14 @@ export function nodeSnapshot({ name, cpuMilli, memoryMib, gpus, model }: TraceNo
     gpuType: model,
     gpuMemoryGb: 0,
     devices: Array.from({ length: gpus }, () => ({ healthy: true })),
-    capacity: { cpuMilli, memoryMib, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 },
+    capacity: {
+      cpuMilli,
+      memoryMib,
+      localSsdGb: 0,
+      ioOperationsPerSec: 0,
+      networkMbps: 0,
+      tasks: UNLIMITED_TASKS,
+    },
     labels: {},
     taints: [],
     rack: "",
@@ -59,6 +66,7 @@ export function policyRequest(pod: TracePod): TaskRequest {
       localSsdGb: 0,
       ioOperationsPerSec: 0,
       networkMbps: 0,
+      tasks: 1,
     },
     nodeAffinity: [],
     nodeAntiAffinity: [],

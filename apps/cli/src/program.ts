@@ -75,6 +75,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--local-ssd-gb <gb>", "local SSD that each worker offers to jobs")
     .option("--io-operations-per-sec <n>", "disk operations per second that each worker offers")
     .option("--network-gbps <gbps>", "network bandwidth that each worker offers")
+    .option("--max-tasks <n>", "tasks that each worker takes at a time")
     .option(
       "--artifacts-replica <place>",
       "DIR or s3://BUCKET/PREFIX for copies of what jobs leave",

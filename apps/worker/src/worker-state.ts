@@ -1,7 +1,8 @@
+import { availableParallelism } from "node:os";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import { NodeAgent, type ReportedState } from "@heddle/node-agent/node-agent";
-import type { WorkerOffer } from "@heddle/node-agent/offer-flags";
+import { defaultMaxTasks, type WorkerOffer } from "@heddle/node-agent/offer-flags";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { Inject, Injectable, type OnModuleInit } from "@nestjs/common";
 import { ReplicaSet } from "./inference/replica-set.ts";
@@ -43,12 +44,14 @@ export class WorkerState implements ReportedState, OnModuleInit {
 
   registration(): Partial<Register> {
     const { labels, taints, rack, fabric } = this.#offer;
+    const { maxTasks = defaultMaxTasks(availableParallelism()) } = this.#offer;
     const { executors, algorithms, environments, schemas, isolation } = this.#tasks;
     return {
       ...{ labels: { ...labels }, taints: [...taints], rack, fabric },
       ...{ executors, algorithms, environments },
       algorithmSchemas: schemas,
       taskIsolation: isolation,
+      maxTasks,
     };
   }
 

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { HARDENED, NEWEST_VERSION, SEALED } from "./cluster-version.ts";
+import { HARDENED, NEWEST_VERSION, PLAN_ENTRIES, SEALED } from "./cluster-version.ts";
 import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
 
 /**
@@ -32,7 +32,7 @@ const STRANGERS = [
 
 const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
 
-const GOLDEN = [1, HARDENED, SEALED];
+const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {
   const logs = goldenLogs(version);
@@ -97,8 +97,9 @@ test("cluster version: a snapshot keeps it", async () => {
 test("cluster version: a log of an unknown version is refused before any change", () => {
   const control = new ReplicatedControl();
   const before = control.hash;
-  const text = /log from entry 7 on has the cluster version 5.*Start this master with the build/;
-  expect(() => control.apply(raise(NEWEST_VERSION + 1), 7)).toThrow(text);
+  const next = NEWEST_VERSION + 1;
+  const text = `log from entry 7 on has the cluster version ${next}.*Start this master with the build`;
+  expect(() => control.apply(raise(next), 7)).toThrow(new RegExp(text));
   expect([control.hash, control.commands, control.index]).toEqual([before, 0, 0]);
 });
 

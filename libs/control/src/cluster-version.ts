@@ -15,8 +15,10 @@ export const HARDENED = 2;
 export const SEALED = 3;
 /** The log and the records name plan entries by a tagged union instead of a string. */
 export const PLAN_ENTRIES = 4;
+/** Nodes limit the number of their tasks, and repeated losses without progress end a job. */
+export const LIMITED_TASKS = 5;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = PLAN_ENTRIES;
+export const NEWEST_VERSION = LIMITED_TASKS;
 
 type Versioned = Pick<ControlState, "cluster">;
 

@@ -14,6 +14,7 @@ export const OFFER_FLAGS = {
   "local-ssd-gb": ["GB", "local SSD that jobs may use"],
   "io-operations-per-sec": ["N", "disk operations per second that jobs may use"],
   "network-gbps": ["GBPS", "network bandwidth that jobs may use"],
+  "max-tasks": ["N", "tasks at a time (64 for each CPU, at most 256)"],
   checkpoints: ["DIR", "where checkpoints are kept (else with the tasks)"],
   "task-log-mib": ["MIB", "what is kept of each stream of a task"],
   plugins: ["FILE,...", "plugins with algorithms and environments for training"],
@@ -31,6 +32,16 @@ export const OFFER_FLAGS = {
   "task-hidden": ["PATH,...", "what tasks of the worker's own user cannot read"],
   "task-writable": ["PATH,...", "what tasks of the worker's own user may write to"],
 } as const satisfies Record<string, FlagHelp>;
+
+/** The most tasks that a worker may be configured to take. */
+export const MAX_TASKS = 1_024;
+const tasksPerCpu = 64;
+const mostTasksByDefault = 256;
+
+/** The tasks that a worker takes at a time where its operator does not say. */
+export function defaultMaxTasks(cpus: number): number {
+  return Math.min(mostTasksByDefault, tasksPerCpu * Math.max(1, cpus));
+}
 
 const maxUserId = 4_294_967_294;
 /** Labels, taints, racks and fabrics; jobs name them. */
@@ -52,6 +63,8 @@ export interface WorkerOffer {
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
   readonly networkMbps?: number | undefined;
+  /** Tasks at a time. */
+  readonly maxTasks?: number | undefined;
   /** The directory of checkpoints; absent: with the tasks. */
   readonly checkpointDirectory?: string | undefined;
   /** Plugin files with algorithms and environments for training; absent for none. */
@@ -93,6 +106,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     localSsdBytes: localSsdGb && localSsdGb * 1e9,
     ioOperationsPerSec: number("io-operations-per-sec", 1_000_000_000),
     networkMbps: networkGbps && networkGbps * 1_000,
+    maxTasks: number("max-tasks", MAX_TASKS),
     checkpointDirectory: flags["checkpoints"],
     // Trainers run in folders of their own.
     plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/).map((file) => resolve(file)),

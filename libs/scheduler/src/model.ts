@@ -15,7 +15,12 @@ export interface NodeScalars {
   readonly localSsdGb: number;
   readonly ioOperationsPerSec: number;
   readonly networkMbps: number;
+  /** Places for tasks: each takes one, however little else it requests. */
+  readonly tasks: number;
 }
+
+/** The places of a node that sets no limit; an integer, so that sums over all nodes are exact. */
+export const UNLIMITED_TASKS = 1_000_000_000;
 
 /** One GPU; a quarantined one keeps its index and offers nothing. */
 export interface DeviceSnapshot {
@@ -259,6 +264,7 @@ export type PendingReason =
   | "InsufficientLocalSsd"
   | "InsufficientIo"
   | "InsufficientNetwork"
+  | "InsufficientTaskPlaces"
   | "InsufficientSharedStorage"
   | "NoNodes"
   | "Fragmented"

@@ -13,7 +13,7 @@ const COLUMNS: readonly Column<Worker>[] = [
   { header: "GPUS", value: gpus },
   { header: "CPU", value: (worker) => percent(worker.cpu_percent) },
   { header: "MODELS", value: models },
-  { header: "TASKS", value: ({ jobs }) => (jobs ? String(jobs.tasks.length) : "") },
+  { header: "TASKS", value: tasks },
   { header: "SHARDS", value: ({ shards }) => (shards ? String(shards.held) : "") },
   { header: "ADDRESS", value: ({ address }) => address, wide: true },
   { header: "VERSION", value: ({ version }) => version ?? "", wide: true },
@@ -93,6 +93,13 @@ function gpus({ gpus: devices }: Worker): string {
     ...(devices.some((gpu) => gpu.simulated) ? ["(simulated)"] : []),
     ...(sick > 0 ? [`${sick} sick`] : []),
   ].join(" ");
+}
+
+/** The tasks that it runs, of those that it takes; masters of earlier versions do not say. */
+function tasks({ jobs }: Worker): string {
+  if (!jobs) return "";
+  const { tasks: running, max_tasks: most } = jobs;
+  return typeof most === "number" ? `${running.length}/${most}` : String(running.length);
 }
 
 function percent(value: number | null | undefined): string {

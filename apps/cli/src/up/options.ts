@@ -61,6 +61,7 @@ export interface UpFlags {
   readonly localSsdGb?: string;
   readonly ioOperationsPerSec?: string;
   readonly networkGbps?: string;
+  readonly maxTasks?: string;
   readonly artifactsReplica?: string;
   readonly device?: string;
   readonly tls?: boolean;
@@ -137,6 +138,7 @@ function workerFlags(flags: UpFlags): string[] {
     "local-ssd-gb": flags.localSsdGb,
     "io-operations-per-sec": flags.ioOperationsPerSec,
     "network-gbps": flags.networkGbps,
+    "max-tasks": flags.maxTasks,
     "artifacts-replica": replicaPlace(flags.artifactsReplica),
   } as const satisfies Partial<Record<keyof typeof OFFER_FLAGS, string | undefined>>;
   readOffer(offer);

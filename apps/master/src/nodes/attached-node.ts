@@ -145,6 +145,7 @@ function offerOf(register: Register__Output): NodeJobOffer | undefined {
     localSsdBytes: hardware?.localSsdBytes ?? 0,
     ioOperationsPerSec: hardware?.ioOperationsPerSec ?? 0,
     networkMbps: hardware?.networkMbps ?? 0,
+    maxTasks: register.maxTasks || undefined,
   };
 }
 

@@ -12,6 +12,7 @@ type Totals = ClusterResourcesReply["totals"];
 type NodeResources = ClusterResourcesReply["nodes"][number];
 type Amount = NodeResources["cpu_cores"];
 type GpuPool = NodeResources["gpus"][number];
+type TaskPlaces = NodeResources["tasks"];
 
 /** A device as a pool of one, under an id that is equal on all nodes that report it. */
 interface Device {
@@ -38,12 +39,14 @@ export function* clusterResources(
   const memoryBytes = new SharedAmount();
   const localSsdBytes = new SharedAmount();
   const devices = new Map<string, SharedDevice>();
+  let tasks: TaskPlaces = { offered: 0, in_use: 0, available: 0 };
   const add = (node: NodeView) => {
     const { view, devices: own } = nodeResources(node, control);
     onNode(view);
     cpuCores.add(hostOf(node), view.cpu_cores);
     memoryBytes.add(hostOf(node), view.memory_bytes);
     localSsdBytes.add(diskOf(node), view.local_ssd_bytes);
+    tasks = addPlaces(tasks, view.tasks);
     for (const { name, pool } of own) {
       const known = devices.get(name);
       if (known) known.merge(pool);
@@ -58,6 +61,7 @@ export function* clusterResources(
     cpu_cores: cpuCores.total(),
     memory_bytes: memoryBytes.total(),
     local_ssd_bytes: localSsdBytes.total(),
+    tasks,
     gpus: gpus.list(),
     shared_storage_gb: sharedStorage(control),
   };
@@ -88,10 +92,28 @@ function nodeResources(node: NodeView, control: ControlPlane): NodeAndDevices {
     cpu_cores: of("cpu_cores", node.cpuCount, (node.cpuPercent / 100) * node.cpuCount),
     memory_bytes: of("memory_bytes", node.memoryBytes, node.memoryUsedBytes),
     local_ssd_bytes: of("local_ssd_bytes", node.diskBytes, node.diskUsedBytes),
+    tasks: taskPlaces(record, tasks.length),
     gpus: poolsOf(devices),
     uses,
   };
   return { view, devices };
+}
+
+/** Of a node that runs jobs; another one has none. */
+function taskPlaces(record: NodeRecord | undefined, inUse: number): TaskPlaces {
+  const offered = record ? (record.offer.maxTasks ?? null) : 0;
+  const left = offered === null ? null : Math.max(0, offered - inUse);
+  return { offered, in_use: inUse, available: record?.state === "ready" ? left : 0 };
+}
+
+/** The sum has no limit if one of them has none. */
+function addPlaces(a: TaskPlaces, b: TaskPlaces): TaskPlaces {
+  const sum = (x: number | null, y: number | null) => (x === null || y === null ? null : x + y);
+  return {
+    offered: sum(a.offered, b.offered),
+    in_use: a.in_use + b.in_use,
+    available: sum(a.available, b.available),
+  };
 }
 
 type AmountField = "cpu_cores" | "memory_bytes" | "local_ssd_bytes";

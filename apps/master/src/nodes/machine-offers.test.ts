@@ -31,7 +31,7 @@ function worker(id: string, replicaMib: number, hostId: string | undefined = "h"
     }),
     offer: {
       ...{ ...told, algorithms: [], environments: [], algorithmSchemas: {} },
-      ...{ localSsdBytes: 100e9, ioOperationsPerSec: 1_000, networkMbps: 10_000 },
+      ...{ localSsdBytes: 100e9, ioOperationsPerSec: 1_000, networkMbps: 10_000, maxTasks: 128 },
     },
   };
 }

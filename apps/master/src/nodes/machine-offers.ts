@@ -1,8 +1,9 @@
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import type { ReplicaStatus } from "@heddle/contracts/engine";
 import type { NodeOffer } from "@heddle/control/jobs/records/records";
+import { nodeScalars } from "@heddle/control/jobs/records/task-request";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
-import type { NodeScalars } from "@heddle/scheduler/model";
+import { type NodeScalars, UNLIMITED_TASKS } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { diskOf, hostOf } from "./hosts.ts";
 import type { NodeView } from "./node-directory.ts";
@@ -103,7 +104,10 @@ function divide({ amount, size, views, silent }: Pool, control: ControlPlane): M
   let left = size;
   for (const { offer, held, isLost } of silent) {
     if (isLost) left -= held[amount];
-    else sharers.push({ id: offer.id, kept: Math.max(offer[amount], held[amount]) });
+    else {
+      const kept = Math.max(nodeScalars(offer)[amount], held[amount]);
+      sharers.push({ id: offer.id, kept });
+    }
   }
   const parts = new Map<string, number>();
   const largestFirst = sharers.sort((a, b) => b.kept - a.kept || (a.id < b.id ? -1 : 1));
@@ -149,6 +153,7 @@ function reportedAmounts({ offer, cpuCount }: NodeView): Record<Amount, number> 
     localSsdGb: Math.floor((offer?.localSsdBytes ?? 0) / BYTES_PER_GB),
     ioOperationsPerSec: offer?.ioOperationsPerSec ?? 0,
     networkMbps: offer?.networkMbps ?? 0,
+    tasks: offer?.maxTasks ?? UNLIMITED_TASKS,
   };
 }
 

@@ -78,6 +78,8 @@ export interface NodeJobOffer {
   readonly localSsdBytes: number;
   readonly ioOperationsPerSec: number;
   readonly networkMbps: number;
+  /** Undefined if not reported. */
+  readonly maxTasks: number | undefined;
 }
 
 export interface GpuView {

@@ -1,3 +1,4 @@
+import { LIMITED_TASKS } from "@heddle/control/cluster-version";
 import type { NodeOffer, ServingHold } from "@heddle/control/jobs/records/records";
 import type { MachineShare } from "./machine-offers.ts";
 import type { NodeView } from "./node-directory.ts";
@@ -10,9 +11,13 @@ const GPU_TYPE =
 
 /**
  * An attached worker's offer to jobs as a replicated record; undefined for none. `share` is its
- * share of the machine.
+ * share of the machine, `version` the cluster's.
  */
-export function nodeOfferOf(view: NodeView, share: MachineShare): NodeOffer | undefined {
+export function nodeOfferOf(
+  view: NodeView,
+  share: MachineShare,
+  version: number,
+): NodeOffer | undefined {
   const { offer, gpus } = view;
   if (!offer) return undefined;
   const memoryBytes = gpus.length === 0 ? 0 : Math.min(...gpus.map((gpu) => gpu.memoryBytes));
@@ -26,6 +31,7 @@ export function nodeOfferOf(view: NodeView, share: MachineShare): NodeOffer | un
     localSsdGb: share.localSsdGb,
     ioOperationsPerSec: share.ioOperationsPerSec,
     networkMbps: share.networkMbps,
+    ...(offer.maxTasks && version >= LIMITED_TASKS ? { maxTasks: offer.maxTasks } : {}),
     gpuType: gpuTypeOf(gpus[0]?.name ?? ""),
     gpuMemoryGb: Math.floor(memoryBytes / BYTES_PER_GB),
     gpuCount: gpus.reduce((count, { index }) => Math.max(count, index + 1), 0),

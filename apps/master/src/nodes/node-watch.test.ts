@@ -1,4 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
+import { LIMITED_TASKS } from "@heddle/control/cluster-version";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import type { Log } from "@heddle/observability/logger";
@@ -84,7 +85,7 @@ function view(id: string): NodeView {
       diskBytes: 0,
       diskUsedBytes: 0,
     },
-    offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0 },
+    offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0, maxTasks: 128 },
   } as NodeView;
 }
 
@@ -279,4 +280,16 @@ test("mass silence: nodes that flap one after the other are not lost either", as
   expect(watched.states).toMatchObject({ d: "ready" });
   await watched.pass(10_000);
   expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready", d: "lost" });
+});
+
+test("join: the limit of tasks is offered once the cluster's version knows it", async () => {
+  const watched = new Watched(["a"]);
+  const limit = () => watched.control.state.nodes.get("a")?.offer.maxTasks;
+  watched.control.state.cluster.set("version", LIMITED_TASKS - 1);
+  await watched.pass(2_000);
+  expect(watched.states).toEqual({ a: "ready" });
+  expect(limit()).toBeUndefined();
+  watched.control.state.cluster.set("version", LIMITED_TASKS);
+  await watched.pass(2_000);
+  expect(limit()).toBe(128);
 });

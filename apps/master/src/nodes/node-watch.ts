@@ -1,8 +1,10 @@
 import type { Clock } from "@heddle/base/clock";
 import { ERROR_TABLE } from "@heddle/base/errors";
+import { versionOf } from "@heddle/control/cluster-version";
 import type { ControlCommand } from "@heddle/control/command";
 import { isStaleReading } from "@heddle/control/jobs/commands/devices";
 import { replicaKey } from "@heddle/control/jobs/records/records";
+import { nodeScalars } from "@heddle/control/jobs/records/task-request";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Log } from "@heddle/observability/logger";
 import { SCALARS } from "@heddle/scheduler/cluster/units";
@@ -83,8 +85,9 @@ export class NodeWatch {
     const shares = machineOffers(live, control);
     for (const view of live) {
       const share = shares.get(view.id);
-      const known = control.state.nodes.get(view.id)?.offer;
-      if (!share || !known) continue;
+      const offer = control.state.nodes.get(view.id)?.offer;
+      if (!share || !offer) continue;
+      const known = nodeScalars(offer);
       const lowered = least(share, known);
       if (SCALARS.every((amount) => lowered[amount] === known[amount])) continue;
       for (const command of this.#changesOf(view, lowered)) await propose(control, command);
@@ -93,7 +96,7 @@ export class NodeWatch {
 
   #changesOf(view: NodeView, share: MachineShare | undefined): ControlCommand[] {
     const { control, clock } = this.#options;
-    const offer = share && nodeOfferOf(view, share);
+    const offer = share && nodeOfferOf(view, share, versionOf(control.state));
     if (!offer) return [];
     const atMs = clock.wallMs();
     const known = control.state.nodes.get(view.id);

@@ -20,6 +20,7 @@ function worker(id: number, deployments: readonly string[]): AttachedNode {
       environments: [],
       algorithmSchemas: {},
       taskIsolation: "",
+      maxTasks: 0,
     },
   };
   const node = new AttachedNode(register, undefined, 0);

@@ -28,7 +28,10 @@ export function taskUses({ state, jobs }: ControlPlane, nodeId: string): Resourc
 
 /** The same amounts as the scheduler counts, in total. */
 export function scalarsHeld({ state, jobs }: ControlPlane, nodeId: string): NodeScalars {
-  const held = { cpuMilli: 0, memoryMib: 0, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 };
+  const held = {
+    ...{ cpuMilli: 0, memoryMib: 0, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 },
+    tasks: 0,
+  };
   for (const key of jobs.tasksByNode.get(nodeId) ?? []) {
     const job = state.jobs.get(state.tasks.get(key)?.jobId ?? "");
     if (!job) continue;

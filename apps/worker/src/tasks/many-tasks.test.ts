@@ -3,7 +3,7 @@ import { newLeader, shell, taskId } from "../../test/test-leader.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
 
-const count = 120;
+const count = 64;
 /** A worker that does not ask for a renewal in time loses it, and all its tasks with it. */
 const leaseMs = 5_000;
 

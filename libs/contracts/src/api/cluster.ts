@@ -226,6 +226,13 @@ const amount = z.object({
   measured: z.number(),
 });
 
+/** Places for tasks of jobs; each task takes one, however little else it requests. */
+const taskPlaces = z.object({
+  offered: count.nullable().describe("Null where a worker sets no limit."),
+  in_use: count,
+  available: count.nullable(),
+});
+
 const gpuPool = z.object({
   type: z.string(),
   simulated: z.boolean().describe("The devices are simulated."),
@@ -246,6 +253,7 @@ const clusterResourcesReply = z
       cpu_cores: amount,
       memory_bytes: amount,
       local_ssd_bytes: amount,
+      tasks: taskPlaces,
       gpus: z.array(gpuPool),
       shared_storage_gb: z
         .object({ offered: z.number(), in_use: z.number(), available: z.number() })
@@ -271,6 +279,7 @@ const clusterResourcesReply = z
         cpu_cores: amount,
         memory_bytes: amount,
         local_ssd_bytes: amount,
+        tasks: taskPlaces,
         gpus: z.array(gpuPool),
         uses: z.array(resourceUse),
       }),

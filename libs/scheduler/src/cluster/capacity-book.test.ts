@@ -79,6 +79,7 @@ describe("the capacity book", () => {
     ["localSsdGb", 1],
     ["ioOperationsPerSec", 1],
     ["networkMbps", 1],
+    ["tasks", 1],
   ] as const)("node: what is left of %s is given out, and not one unit more", (name, unit) => {
     const left = 1_000;
     const { capacity } = node("n");

@@ -14,7 +14,7 @@ const HELD = { gpuMilli: 3_000, cpuMilli: 500, memoryMib: 64 };
 const small = (change: { cpuMilli: number; memoryMib: number }) =>
   node("n", {
     gpus: 0,
-    capacity: { ...change, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 },
+    capacity: { ...change, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0, tasks: 10_000 },
   });
 
 describe("dominant resource fairness", () => {

@@ -11,7 +11,14 @@ import { type RequestShape, ShapeTable } from "./shape.ts";
 // The expected amounts are recomputed from the nodes and the held tasks, without any code of the
 // ledger, its units or its shapes.
 
-const NAMES = ["cpuMilli", "memoryMib", "localSsdGb", "ioOperationsPerSec", "networkMbps"] as const;
+const NAMES = [
+  "cpuMilli",
+  "memoryMib",
+  "localSsdGb",
+  "ioOperationsPerSec",
+  "networkMbps",
+  "tasks",
+] as const;
 const ENOUGH = 100;
 
 interface Held {
@@ -74,6 +81,7 @@ const amounts = fc.record({
   localSsdGb: fc.constantFrom(0, 7, 60),
   ioOperationsPerSec: fc.constantFrom(0, 3, 400),
   networkMbps: fc.constantFrom(0, 11, 500),
+  tasks: fc.constantFrom(0, 1, 3),
 });
 /** Two of 500 fill a device; one of 501 exceeds it beside one of 500 by a thousandth. */
 const shares = fc.constantFrom(499, 500, 501);

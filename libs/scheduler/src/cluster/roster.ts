@@ -17,6 +17,7 @@ const VACANT: NodeSnapshot = {
     localSsdGb: 0,
     ioOperationsPerSec: 0,
     networkMbps: 0,
+    tasks: 0,
   },
   labels: {},
   taints: [],

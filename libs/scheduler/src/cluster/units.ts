@@ -7,6 +7,7 @@ export const SCALARS = [
   "localSsdGb",
   "ioOperationsPerSec",
   "networkMbps",
+  "tasks",
 ] as const satisfies readonly (keyof NodeScalars)[];
 
 /** The column of CPU in the ledger's scalars. */
@@ -20,7 +21,7 @@ const OVERCOMMITTED: ReadonlySet<keyof NodeScalars> = new Set(["cpuMilli", "memo
 
 /**
  * What a node offers of one amount, whole: CPU and memory times the ratio, which may be below 1.
- * GPUs, storage, I/O and network are never promised twice.
+ * GPUs, storage, I/O, network and places are never promised twice.
  */
 export function offered(
   { capacity }: Pick<NodeSnapshot, "capacity">,

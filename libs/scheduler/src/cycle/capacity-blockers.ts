@@ -13,6 +13,7 @@ const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>
   localSsdGb: "InsufficientLocalSsd",
   ioOperationsPerSec: "InsufficientIo",
   networkMbps: "InsufficientNetwork",
+  tasks: "InsufficientTaskPlaces",
 };
 
 /** The names in blockers, with units. */
@@ -22,6 +23,7 @@ const NAME_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], string>> = {
   localSsdGb: "local_ssd_gb",
   ioOperationsPerSec: "io_operations_per_sec",
   networkMbps: "network_mbps",
+  tasks: "tasks",
 };
 
 const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {

@@ -68,6 +68,7 @@ describe("blockers", () => {
     ["localSsdGb", "local_ssd_gb", "InsufficientLocalSsd"],
     ["ioOperationsPerSec", "io_operations_per_sec", "InsufficientIo"],
     ["networkMbps", "network_mbps", "InsufficientNetwork"],
+    ["tasks", "tasks", "InsufficientTaskPlaces"],
   ] as const)("a lack of %s is %s, %s", (name, resource, reason) => {
     const base = request();
     const job = queued("q", { request: { ...base, scalars: { ...base.scalars, [name]: 1e9 } } });

@@ -17,11 +17,12 @@ export const nodes: fc.Arbitrary<NodeSnapshot[]> = fc
       zone: fc.constantFrom("x", "y"),
       state: fc.constantFrom("ready", "ready", "ready", "draining"),
       sick: fc.boolean(),
+      places: fc.constantFrom(2, 110),
     }),
     { minLength: 1, maxLength: 8 },
   )
   .map((kinds) =>
-    kinds.map(({ gpus, cores, gpuType, rack, fabric, zone, state, sick }, i) =>
+    kinds.map(({ gpus, cores, gpuType, rack, fabric, zone, state, sick, places }, i) =>
       node(`n${i}`, {
         gpuType: gpus > 0 ? gpuType : "",
         devices: Array.from({ length: gpus }, (_, d) => ({ healthy: !(sick && d === 0) })),
@@ -31,6 +32,7 @@ export const nodes: fc.Arbitrary<NodeSnapshot[]> = fc
           localSsdGb: 100,
           ioOperationsPerSec: 1000,
           networkMbps: 1000,
+          tasks: places,
         },
         rack,
         fabric,

@@ -39,6 +39,7 @@ const RESOURCES: readonly Column<JsonFields>[] = [
   { header: "CPU NOW", value: (node) => figure(fieldsOf(node["cpu_cores"])["measured"]) },
   { header: "MEMORY", value: (node) => gibShare(node["memory_bytes"], "in_use", "offered") },
   { header: "SSD NOW", value: (node) => gibShare(node["local_ssd_bytes"], "measured", "offered") },
+  { header: "TASKS", value: tasks },
   { header: "GPUS", value: pools },
   { header: "HOLDERS", value: holders, wide: true },
 ];
@@ -87,6 +88,12 @@ function admissionMs(metrics: JsonFields): string {
 function share(value: unknown, part: string, whole: string): string {
   const fields = fieldsOf(value);
   return `${figure(fields[part])}/${figure(fields[whole])}`;
+}
+
+/** Without the total where a worker has no limit. */
+function tasks(node: JsonFields): string {
+  const { in_use: inUse, offered } = fieldsOf(node["tasks"]);
+  return typeof offered === "number" ? `${figure(inUse)}/${figure(offered)}` : figure(inUse);
 }
 
 function gibShare(value: unknown, part: string, whole: string): string {

@@ -159,6 +159,7 @@ describe("GET /cluster/resources", () => {
       cpu_cores: { offered: 4, in_use: 0, available: 0, measured: 0.48 },
       memory_bytes: { offered: 200, in_use: 30, available: 0, measured: 100 },
       local_ssd_bytes: { offered: 2000, in_use: 0, available: 0, measured: 800 },
+      tasks: { offered: 0, in_use: 0, available: 0 },
       gpus: [{ ...H100S, count: 2, in_use: 1 }],
       shared_storage_gb: { offered: 40, in_use: 0, available: 40 },
     });
@@ -170,7 +171,7 @@ describe("GET /cluster/resources", () => {
   });
 
   it("counts what is available only of ready nodes and healthy devices", async () => {
-    const offer = nodeOffer("w1", { gpuCount: 2, cpuMilli: 4_000, rack: "r1" });
+    const offer = nodeOffer("w1", { gpuCount: 2, cpuMilli: 4_000, rack: "r1", maxTasks: 128 });
     await server.control.propose({ type: "node.join", atMs: 0, offer });
     const sick = { nodeId: "w1", device: 0, why: "Xid 79" };
     await server.control.propose({ type: "node.quarantine", atMs: 0, ...sick });
@@ -179,6 +180,7 @@ describe("GET /cluster/resources", () => {
     server.directory.views = [{ ...view, replicas: [], gpus: [...view.gpus, pretended] }];
     const ready = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(ready.totals.cpu_cores.available).toBe(4);
+    expect(ready.totals.tasks).toEqual({ offered: 128, in_use: 0, available: 128 });
     expect(ready.totals.gpus).toEqual([
       { ...H100S, count: 2, available: 1, quarantined: 1 },
       { ...H100S, count: 1, available: 1, simulated: true },
@@ -186,6 +188,7 @@ describe("GET /cluster/resources", () => {
     await server.control.propose({ type: "node.drain", atMs: 0, nodeId: "w1", byMs: 0 });
     const drained = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(drained.totals.cpu_cores.available).toBe(0);
+    expect(drained.totals.tasks).toEqual({ offered: 128, in_use: 0, available: 0 });
     expect(drained.totals.gpus.map(({ available }) => available)).toEqual([0, 0]);
     expect(drained.nodes[0]?.state).toMatch(/^drain/);
   });

@@ -106,6 +106,7 @@ function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: J
       at: new Date(atMs).toISOString(),
     })),
     serving: serving.map(({ deployment, devices }) => ({ deployment, devices })),
+    max_tasks: offer.maxTasks ?? null,
     tasks: tasks.map(({ jobId, attempt, rank, phase, devices }) => {
       return { job_id: jobId, attempt, rank, phase, devices };
     }),

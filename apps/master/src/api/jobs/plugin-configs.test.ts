@@ -33,6 +33,7 @@ function attach(...schemas: readonly (string | undefined)[]): void {
       algorithms: ["ppo", "evolution"],
       algorithmSchemas: schemas,
       taskIsolation: "",
+      maxTasks: 0,
     };
     return new AttachedNode(register, undefined, 0).view(0);
   });

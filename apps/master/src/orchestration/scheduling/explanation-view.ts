@@ -154,6 +154,7 @@ const UNITS: Readonly<Record<string, Unit>> = {
     unit: "Gbit/s of network over all tasks",
     times: 0.001,
   },
+  tasks: { field: "tasks", unit: "places for tasks", times: 1 },
 };
 
 interface Unit {

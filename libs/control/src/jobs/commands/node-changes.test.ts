@@ -1,3 +1,4 @@
+import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId } from "../testing/specs.ts";
@@ -83,4 +84,61 @@ test("devices: a fault report that reaches the log after a newer recovery is ign
   cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: at(9) });
   cluster.do({ ...sick, asOf: at(1, "the next process") });
   expect(quarantined()).toBe(1);
+});
+
+test("task places: a node at its number of tasks is full, however little they ask for", () => {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b"]) cluster.join(id, { maxTasks: 2 });
+  const tiny = (tasks: number) => ({ tasks, resources: { cpu_cores: 0.001, memory_gb: 0.001 } });
+  cluster.submit(1, tiny(3));
+  cluster.run(1);
+  expect(cluster.job(1).state).toBe("running");
+  cluster.submit(2, tiny(2));
+  const [waiting] = cluster.plan().plan.pending;
+  const places = { reason: "InsufficientTaskPlaces", requested: 2, free: 1, limit: 4 };
+  expect(waiting?.blockers).toMatchObject([places]);
+  // A plan of a leader that does not see the limit is refused.
+  const [first] = [...cluster.control.state.tasks.values()];
+  const placements = [{ nodeId: first?.nodeId, devices: [] }];
+  cluster.submit(3, tiny(1));
+  const forced = cluster.do({
+    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
+    limits: { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 },
+    ...{ admitted: [jobId(3)], unsatisfiable: [], preemptions: [], expired: [] },
+    starts: [{ entry: jobEntry(jobId(3)), placements, backfilled: false }],
+  });
+  expect(forced).toMatchObject({ refused: [{ entry: jobEntry(jobId(3)), why: "over_capacity" }] });
+  cluster.report(1, "exited", { endedAtMs: 1 });
+  cluster.run(2);
+  expect(cluster.job(2).state).toBe("running");
+});
+
+test("task places: a node without a limit takes any number", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { tasks: 300, resources: { cpu_cores: 0.3, memory_gb: 0.3 } });
+  cluster.run(1);
+  expect(cluster.job(1).state).toBe("running");
+  expect(cluster.join("b", { maxTasks: 0 })).toMatchObject({ ok: false, code: "invalid_value" });
+});
+
+test("silent losses: a job that its nodes do not survive ends with the reason", () => {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b"]) cluster.join(id);
+  cluster.submit(1, { resources: { cpu_cores: 1 } });
+  for (let loss = 1; loss <= 6; loss++) {
+    cluster.pass(60_000);
+    cluster.run(1);
+    const [task] = [...cluster.control.state.tasks.values()];
+    cluster.do({ type: "node.lost", nodeIds: [task?.nodeId], fencedAtMs: cluster.atMs + 1_000 });
+    cluster.pass(2_000);
+    cluster.join(task?.nodeId ?? "");
+    const { jobId: id, attempt, rank, nodeId } = task!;
+    const exit = { reason: "NodeLost" as const, endedAtMs: 1 };
+    const reports = [{ jobId: id, attempt, rank, phase: "exited" as const, exit }];
+    cluster.do({ type: "tasks.report", nodeId, reports });
+  }
+  const { state, failure } = cluster.job(1);
+  expect(state).toBe("failed");
+  expect(failure?.message).toContain("lost 6 times in a row");
 });

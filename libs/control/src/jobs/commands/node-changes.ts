@@ -61,6 +61,10 @@ function offerFault(offer: NodeOffer): string | undefined {
       return `a node's ${name} is a whole number, got ${String(offer[name])}`;
     }
   }
+  const { maxTasks = 1 } = offer;
+  if (!(Number.isSafeInteger(maxTasks) && maxTasks >= 1)) {
+    return `a node takes at least one task, got ${maxTasks}`;
+  }
   return undefined;
 }
 

@@ -51,7 +51,7 @@ function endAttempts(change: JobsTransaction, serverId: string, what: string): v
     const shard = job.shards?.indexOf(serverId) ?? 0;
     const message = `${what}, which held shard ${shard}`;
     const failure = { reason: "NodeLost" as const, message, nodeId: serverId };
-    change.move(job, { type: "nodesLost", within: false, failure });
+    change.move(job, { type: "nodesLost", within: false, isSilent: false, failure });
   }
 }
 

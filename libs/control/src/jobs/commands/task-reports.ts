@@ -141,7 +141,8 @@ function review(change: JobsTransaction, job: JobRecord, wordMs: number | undefi
   }
   const stopped = isUnderWay(job.state) ? tasks.find(isStopped) : undefined;
   if (stopped) {
-    return change.move(job, { type: "nodesLost", within: false, failure: stopOf(stopped) });
+    const failure = stopOf(stopped);
+    return change.move(job, { type: "nodesLost", within: false, isSilent: false, failure });
   }
   const failed = rootCause(tasks);
   if (failed && isUnconfirmed(job, tasks, failed, wordMs)) {
@@ -153,7 +154,8 @@ function review(change: JobsTransaction, job: JobRecord, wordMs: number | undefi
   const within = lost.length <= spec.failure_tolerance;
   if (lost[0] && !(within && job.state === "recovering")) {
     const failure = lossOf(lost[0]);
-    return change.move(job, { type: "nodesLost", within, failure });
+    const isSilent = lost.some(({ phase }) => phase === "lost");
+    return change.move(job, { type: "nodesLost", within, isSilent, failure });
   }
   if (lost.length > 0) return job;
   if (tasks.every((task) => task.phase === "running" || isDone(task))) {

@@ -11,6 +11,7 @@ import type {
 } from "../records/records.ts";
 import {
   nodeLabels,
+  nodeScalars,
   requestedFragments,
   SERVING_PROJECT,
   servingRequest,
@@ -233,13 +234,7 @@ export class JobIndex {
       gpuType: offer.gpuType,
       gpuMemoryGb: offer.gpuMemoryGb,
       devices: Array.from({ length: offer.gpuCount }, (_, at) => ({ healthy: !sick.has(at) })),
-      capacity: {
-        cpuMilli: offer.cpuMilli,
-        memoryMib: offer.memoryMib,
-        localSsdGb: offer.localSsdGb,
-        ioOperationsPerSec: offer.ioOperationsPerSec,
-        networkMbps: offer.networkMbps,
-      },
+      capacity: nodeScalars(offer),
       labels: nodeLabels(offer),
       taints: offer.taints,
       rack: offer.rack,

@@ -2,8 +2,14 @@
 
 import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/api/jobs";
 import { describe, expect, it, test } from "vitest";
-import { NEWEST_VERSION } from "../../cluster-version.ts";
-import { isTerminal, type JobTransition, MAX_LOSSES, transition } from "./lifecycle.ts";
+import { LIMITED_TASKS, NEWEST_VERSION } from "../../cluster-version.ts";
+import {
+  isTerminal,
+  type JobTransition,
+  MAX_IDLE_LOSSES,
+  MAX_LOSSES,
+  transition,
+} from "./lifecycle.ts";
 import type { JobFailureRecord, JobRecord } from "./records.ts";
 
 const NOW = { index: 9, atMs: 5_000, version: NEWEST_VERSION };
@@ -31,7 +37,7 @@ const failed = (reason: JobFailureRecord["reason"], retryLimit = 0): JobTransiti
   ...{ type: "failed", failure: failure(reason), retryLimit },
 });
 const lost = (within: boolean): JobTransition => ({
-  ...{ type: "nodesLost", within, failure: failure("NodeLost") },
+  ...{ type: "nodesLost", within, isSilent: false, failure: failure("NodeLost") },
 });
 const none = { liveTasks: 0 };
 const one = { liveTasks: 1 };
@@ -145,6 +151,61 @@ test("losses: nodes, devices and preemptions use no retry; 100 fail the job", ()
   }
   expect(walk(job("running", { losses: MAX_LOSSES }), lost(true))).toEqual(["failed"]);
 });
+
+describe("silent losses", () => {
+  const silent = { ...lost(false), isSilent: true } as JobTransition;
+  /** The job after that many losses, each with the change that it had made meanwhile. */
+  function lose(times: number, change: (time: number) => Partial<JobRecord>, now = NOW) {
+    let after = job("running");
+    for (let time = 1; time <= times; time++) {
+      const running = { ...after, state: "running" as const, ...change(time) };
+      after = transition(running, silent, { ...now, atMs: time * 60_000 })[0]!;
+    }
+    return after;
+  }
+
+  test("in a row without progress: one more than the bound fails the job", () => {
+    expect(lose(MAX_IDLE_LOSSES, () => ({}))).toMatchObject({ state: "retrying", losses: 5 });
+    const { state, failure: why } = lose(MAX_IDLE_LOSSES + 1, () => ({}));
+    expect(state).toBe("failed");
+    expect(why?.reason).toBe("NodeLost");
+    expect(why?.message).toMatch(
+      /lost 6 times in a row without a new step .* fewer tasks to a node/,
+    );
+  });
+
+  test("from the second on in a row each start waits longer", () => {
+    const waits = [1, 2, 3, 4].map((times) => {
+      const { notBeforeMs } = lose(times, () => ({}));
+      return notBeforeMs && notBeforeMs - times * 60_000;
+    });
+    expect(waits).toEqual([undefined, 1_000, 2_000, 4_000]);
+  });
+
+  test.each<[string, (time: number) => Partial<JobRecord>]>([
+    ["a step", (time) => ({ progress: { atMs: time, step: time } })],
+    ["a checkpoint", (time) => ({ checkpoint: { name: "", attempt: 1, atMs: time } })],
+    ["ten minutes", (time) => ({ startedAtMs: time * 60_000 - 600_000, idleLosses: long(time) })],
+  ])("%s in between begins the count anew", (_, change) => {
+    expect(lose(20, change)).toMatchObject({ state: "retrying", idleLosses: { count: 1 } });
+  });
+
+  test("a step that an earlier attempt had reached is no progress", () => {
+    const steps = (time: number) => ({ progress: { atMs: time, step: 50 - time } });
+    expect(lose(MAX_IDLE_LOSSES + 1, steps).state).toBe("failed");
+  });
+
+  test("below the version that bounds them they do not count", () => {
+    const old = { ...NOW, version: LIMITED_TASKS - 1 };
+    expect(lose(20, () => ({}), old)).toMatchObject({ state: "retrying", losses: 20 });
+    expect(lose(20, () => ({}), old).idleLosses).toBeUndefined();
+  });
+});
+
+/** The loss before, ten minutes ago. */
+function long(time: number): JobRecord["idleLosses"] {
+  return time === 1 ? undefined : { count: 1, atMs: (time - 10) * 60_000 };
+}
 
 // holds: life-limits
 test("retries: the backoff doubles, and the last cause is kept at the limit", () => {

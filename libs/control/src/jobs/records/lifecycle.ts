@@ -1,5 +1,6 @@
 import type { FailureReason, JobState } from "@heddle/contracts/api/jobs";
-import type { JobFailureRecord, JobRecord, Leaving } from "./records.ts";
+import { LIMITED_TASKS } from "../../cluster-version.ts";
+import type { IdleLosses, JobFailureRecord, JobRecord, Leaving } from "./records.ts";
 
 /** The events of a job's lifecycle. */
 export type JobTransition =
@@ -23,8 +24,8 @@ export type JobTransition =
   | { readonly type: "due" }
   /** A task is certainly over. */
   | { readonly type: "taskOver" }
-  /** Nodes of the attempt are lost; `within` says whether the tolerance covers all losses. */
-  | { readonly type: "nodesLost"; readonly within: boolean; readonly failure: JobFailureRecord }
+  /** Nodes of the attempt are lost. */
+  | NodesLost
   /** A task of the attempt has failed. */
   | { readonly type: "failed"; readonly failure: JobFailureRecord; readonly retryLimit: number }
   /** A task has failed, possibly because of another task's node that has not reported since. */
@@ -36,6 +37,16 @@ export type JobTransition =
   | { readonly type: "cancel" }
   | { readonly type: "resume" };
 
+/** The loss of tasks' nodes. */
+interface NodesLost {
+  readonly type: "nodesLost";
+  /** Whether the tolerance covers all losses. */
+  readonly within: boolean;
+  /** Whether a node fell silent, as opposed to a report of its worker that tasks are gone. */
+  readonly isSilent: boolean;
+  readonly failure: JobFailureRecord;
+}
+
 /** Time and log index of the command, and the cluster version whose rules apply. */
 export interface ApplyContext {
   readonly index: number;
@@ -46,6 +57,10 @@ export interface ApplyContext {
 
 /** Losses of nodes and devices before the job fails as NodeLost. */
 export const MAX_LOSSES = 100;
+/** Silent losses in a row without progress: one more fails the job, as Slurm's max_batch_requeue. */
+export const MAX_IDLE_LOSSES = 5;
+/** An attempt that has run so long has made progress, also if it reports none. */
+const LONG_RUN_MS = 600_000;
 const FIRST_BACKOFF_MS = 1_000;
 const MAX_BACKOFF_MS = 300_000;
 /** The same for starts that a node refused. */
@@ -107,7 +122,7 @@ export function transition(
     case "taskOver":
       return settle([taskOver(job, now)], now);
     case "nodesLost":
-      return loseNodes(job, event.within, event.failure, now);
+      return loseNodes(job, event, now);
     case "failed":
       return fail(job, event.failure, event.retryLimit, now);
     case "suspected":
@@ -230,7 +245,8 @@ function due(job: JobRecord, now: ApplyContext): readonly JobRecord[] {
   if (job.state === "scheduled") return [enter(job, "pending", now)];
   if (job.suspectedMs !== undefined) {
     const message = `after the end of rank ${job.failure?.rank}, the node of another was not heard of until its lease was over`;
-    return loseNodes(job, false, { reason: "NodeLost", message }, now);
+    const failure = { reason: "NodeLost", message } as const;
+    return loseNodes(job, { within: false, isSilent: false, failure }, now);
   }
   if (job.state !== "checkpointing" || !job.leaving) return [];
   return settle([left(job, job.leaving, now)], now);
@@ -255,8 +271,7 @@ function settle(trail: readonly JobRecord[], now: ApplyContext): readonly JobRec
 
 function loseNodes(
   job: JobRecord,
-  within: boolean,
-  failure: JobFailureRecord,
+  { within, isSilent, failure }: Omit<NodesLost, "type">,
   now: ApplyContext,
 ): readonly JobRecord[] {
   const losses = job.losses + 1;
@@ -266,8 +281,34 @@ function loseNodes(
     const notBeforeMs = losses === 1 ? undefined : now.atMs + refusedBackoffMs(losses - 1);
     return settle([enter(job, "pending", now, { losses, notBeforeMs })], now);
   }
-  if (within) return [enter(job, "recovering", now, { losses, failure })];
-  return settle([enter(job, "retrying", now, { losses, failure })], now);
+  const idleLosses = isSilent ? countIdleLoss(job, now) : job.idleLosses;
+  const count = isSilent ? (idleLosses?.count ?? 0) : 0;
+  if (count > MAX_IDLE_LOSSES) return [end(job, "failed", now, lossLoop(count, failure))];
+  const change = { losses, failure, idleLosses };
+  if (within) return [enter(job, "recovering", now, change)];
+  const notBeforeMs = count > 1 ? now.atMs + refusedBackoffMs(count - 1) : undefined;
+  return settle([enter(job, "retrying", now, { ...change, notBeforeMs })], now);
+}
+
+/** Counts a loss in a row with those before, unless the job has made progress since. */
+function countIdleLoss(job: JobRecord, { atMs, version }: ApplyContext): IdleLosses | undefined {
+  if (version < LIMITED_TASKS) return job.idleLosses;
+  const { idleLosses: last, progress, checkpoint, startedAtMs = atMs } = job;
+  const reached = { step: progress?.step, checkpointAtMs: checkpoint?.atMs };
+  if (!last) return { count: 1, atMs, ...reached };
+  const hasProgressed =
+    (reached.step ?? 0) > (last.step ?? 0) ||
+    reached.checkpointAtMs !== last.checkpointAtMs ||
+    atMs - Math.max(startedAtMs, last.atMs) >= LONG_RUN_MS;
+  return { count: hasProgressed ? 1 : last.count + 1, atMs, ...reached };
+}
+
+function lossLoop(count: number, failure: JobFailureRecord): JobFailureRecord {
+  const without = `without a new step or checkpoint, or ${LONG_RUN_MS / 60_000} minutes of running, in between`;
+  const advice =
+    "the job may be more than its nodes bear: give its tasks more memory or CPU, or fewer tasks to a node";
+  const message = `its nodes were lost ${count} times in a row ${without}; ${advice}; the last time: ${failure.message}`;
+  return { ...failure, message };
 }
 
 /** The scheduler may choose the same worker again at once, until all losses are used up. */
@@ -284,7 +325,9 @@ function fail(
   if (!isUnderWay(job.state)) return [];
   const { reason } = failure;
   if (FINAL_REASONS.has(reason)) return [end(job, "failed", now, failure)];
-  if (LOSS_REASONS.has(reason)) return loseNodes(job, false, failure, now);
+  if (LOSS_REASONS.has(reason)) {
+    return loseNodes(job, { within: false, isSilent: false, failure }, now);
+  }
   const failures = job.failures + 1;
   if (failures > retryLimit) {
     const last: JobFailureRecord =

@@ -30,6 +30,8 @@ export interface JobRecord {
   readonly failures: number;
   /** Lost nodes and sick devices; they use no retry. */
   readonly losses: number;
+  /** Lost nodes in a row without progress between them; absent before the first. */
+  readonly idleLosses?: IdleLosses | undefined;
   readonly preemptions: number;
   /** Tasks of any attempt that may run or hold devices; no start while there are any. */
   readonly liveTasks: number;
@@ -62,6 +64,14 @@ export interface JobRecord {
   readonly placeInLine?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
   readonly waitingFor: readonly string[];
+}
+
+/** Losses without progress, and how far the job was at the latest of them. */
+export interface IdleLosses {
+  readonly count: number;
+  readonly atMs: number;
+  readonly step?: number | undefined;
+  readonly checkpointAtMs?: number | undefined;
 }
 
 export interface Leaving {
@@ -198,6 +208,8 @@ export interface NodeOffer {
   readonly localSsdGb: number;
   readonly ioOperationsPerSec: number;
   readonly networkMbps: number;
+  /** Tasks that it takes at a time; absent for no limit, as below the version LIMITED_TASKS. */
+  readonly maxTasks?: number | undefined;
   /** Empty without GPUs. */
   readonly gpuType: string;
   readonly gpuMemoryGb: number;

@@ -1,9 +1,11 @@
 import type { SubmitJob } from "@heddle/contracts/api/jobs";
-import type {
-  LabelSelector,
-  NeededOffer,
-  SharedRequest,
-  TaskRequest,
+import {
+  type LabelSelector,
+  type NeededOffer,
+  type NodeScalars,
+  type SharedRequest,
+  type TaskRequest,
+  UNLIMITED_TASKS,
 } from "@heddle/scheduler/model";
 import type { JobsState, NodeOffer } from "./records.ts";
 
@@ -70,6 +72,7 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
       localSsdGb: Math.ceil((resources.local_ssd_gb ?? 0) / tasks),
       ioOperationsPerSec: Math.ceil((resources.io_operations_per_sec ?? 0) / tasks),
       networkMbps: Math.ceil((resources.network_bandwidth_gbps ?? 0) * 1_000),
+      tasks: 1,
     },
     nodeAffinity: selectorsOf(resources.node_affinity),
     nodeAntiAffinity: selectorsOf(resources.node_anti_affinity),
@@ -90,6 +93,13 @@ export function sharedRequest(spec: SubmitJob): SharedRequest | undefined {
 /** In MB, without binary rounding errors. */
 export function sharedStorageMb(gb: number): number {
   return gb === 0 ? 0 : Number((gb * MB_PER_GB).toFixed(6));
+}
+
+/** What the node has for tasks, besides devices. */
+export function nodeScalars(offer: NodeOffer): NodeScalars {
+  const { cpuMilli, memoryMib, localSsdGb, ioOperationsPerSec, networkMbps } = offer;
+  const tasks = offer.maxTasks ?? UNLIMITED_TASKS;
+  return { cpuMilli, memoryMib, localSsdGb, ioOperationsPerSec, networkMbps, tasks };
 }
 
 /** Shards that the job needs on parameter servers; 0 without training. */
@@ -131,6 +141,7 @@ export function servingRequest(gpus: number): TaskRequest {
       localSsdGb: 0,
       ioOperationsPerSec: 0,
       networkMbps: 0,
+      tasks: 0,
     },
     nodeAffinity: [],
     nodeAntiAffinity: [],

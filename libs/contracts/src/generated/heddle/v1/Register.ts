@@ -20,6 +20,7 @@ export interface Register {
   'environments'?: (string)[];
   'algorithmSchemas'?: ({[key: string]: string});
   'taskIsolation'?: (string);
+  'maxTasks'?: (number);
 }
 
 export interface Register__Output {
@@ -39,4 +40,5 @@ export interface Register__Output {
   'environments': (string)[];
   'algorithmSchemas': ({[key: string]: string});
   'taskIsolation': (string);
+  'maxTasks': (number);
 }
