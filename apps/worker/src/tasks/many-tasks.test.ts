@@ -1,3 +1,5 @@
+// holds: task-many-on-one-worker
+
 import { expect, test, vi } from "vitest";
 import { newLeader, shell, taskId } from "../../test/test-leader.ts";
 

@@ -1,3 +1,5 @@
+// holds: task-many-on-one-worker
+
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { inOwnTurn } from "./own-turn.ts";

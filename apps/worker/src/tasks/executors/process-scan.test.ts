@@ -1,3 +1,5 @@
+// holds: task-many-on-one-worker
+
 import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { STEP_ITEMS } from "@heddle/base/async/steps";

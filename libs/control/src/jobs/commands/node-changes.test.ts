@@ -86,6 +86,7 @@ test("devices: a fault report that reaches the log after a newer recovery is ign
   expect(quarantined()).toBe(1);
 });
 
+// holds: sched-task-places
 test("task places: a node at its number of tasks is full, however little they ask for", () => {
   const cluster = new PlannedCluster();
   for (const id of ["a", "b"]) cluster.join(id, { maxTasks: 2 });
@@ -122,6 +123,7 @@ test("task places: a node without a limit takes any number", () => {
   expect(cluster.join("b", { maxTasks: 0 })).toMatchObject({ ok: false, code: "invalid_value" });
 });
 
+// holds: life-silent-losses
 test("silent losses: a job that its nodes do not survive ends with the reason", () => {
   const cluster = new PlannedCluster();
   for (const id of ["a", "b"]) cluster.join(id);

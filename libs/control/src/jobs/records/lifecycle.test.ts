@@ -152,6 +152,7 @@ test("losses: nodes, devices and preemptions use no retry; 100 fail the job", ()
   expect(walk(job("running", { losses: MAX_LOSSES }), lost(true))).toEqual(["failed"]);
 });
 
+// holds: life-silent-losses
 describe("silent losses", () => {
   const silent = { ...lost(false), isSilent: true } as JobTransition;
   /** The job after that many losses, each with the change that it had made meanwhile. */
