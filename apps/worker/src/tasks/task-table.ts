@@ -22,10 +22,7 @@ import { keyOf, type TaskPlan } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
 import type { TaskContext } from "./task-context.ts";
 
-/**
- * The most tasks of a worker with those whose end the masters do not know, and the most ended ones
- * whose logs are still to be shipped.
- */
+/** The most tasks that the masters have not released, and the most whose logs are to be shipped. */
 const maxTasks = 2 * MAX_TASKS;
 const maxRetired = 512;
 /** Ends of tasks that never began here, kept until the master has them in its log. */

@@ -25,7 +25,7 @@ interface MarkedProcess {
   readonly mark: string;
 }
 
-/** All processes of the machine as /proc shows them, with what tells whose task they belong to. */
+/** All processes of the machine as /proc shows them, with their marks and users. */
 export class ProcessScan {
   readonly #all = new Map<number, ProcessEntry>();
   readonly #byGroup = new Map<number, ProcessEntry[]>();

@@ -3,13 +3,7 @@
 import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/api/jobs";
 import { describe, expect, it, test } from "vitest";
 import { LIMITED_TASKS, NEWEST_VERSION } from "../../cluster-version.ts";
-import {
-  isTerminal,
-  type JobTransition,
-  MAX_IDLE_LOSSES,
-  MAX_LOSSES,
-  transition,
-} from "./lifecycle.ts";
+import { isTerminal, type JobTransition, MAX_LOSSES, transition } from "./lifecycle.ts";
 import type { JobFailureRecord, JobRecord } from "./records.ts";
 
 const NOW = { index: 9, atMs: 5_000, version: NEWEST_VERSION };
@@ -154,6 +148,7 @@ test("losses: nodes, devices and preemptions use no retry; 100 fail the job", ()
 
 // holds: life-silent-losses
 describe("silent losses", () => {
+  const maxIdleLosses = 5;
   const silent = { ...lost(false), isSilent: true } as JobTransition;
   /** The job after that many losses, each with the change that it had made meanwhile. */
   function lose(times: number, change: (time: number) => Partial<JobRecord>, now = NOW) {
@@ -166,8 +161,8 @@ describe("silent losses", () => {
   }
 
   test("in a row without progress: one more than the bound fails the job", () => {
-    expect(lose(MAX_IDLE_LOSSES, () => ({}))).toMatchObject({ state: "retrying", losses: 5 });
-    const { state, failure: why } = lose(MAX_IDLE_LOSSES + 1, () => ({}));
+    expect(lose(maxIdleLosses, () => ({}))).toMatchObject({ state: "retrying", losses: 5 });
+    const { state, failure: why } = lose(maxIdleLosses + 1, () => ({}));
     expect(state).toBe("failed");
     expect(why?.reason).toBe("NodeLost");
     expect(why?.message).toMatch(
@@ -187,13 +182,13 @@ describe("silent losses", () => {
     ["a step", (time) => ({ progress: { atMs: time, step: time } })],
     ["a checkpoint", (time) => ({ checkpoint: { name: "", attempt: 1, atMs: time } })],
     ["ten minutes", (time) => ({ startedAtMs: time * 60_000 - 600_000, idleLosses: long(time) })],
-  ])("%s in between begins the count anew", (_, change) => {
+  ])("%s in between restarts the count", (_, change) => {
     expect(lose(20, change)).toMatchObject({ state: "retrying", idleLosses: { count: 1 } });
   });
 
   test("a step that an earlier attempt had reached is no progress", () => {
     const steps = (time: number) => ({ progress: { atMs: time, step: 50 - time } });
-    expect(lose(MAX_IDLE_LOSSES + 1, steps).state).toBe("failed");
+    expect(lose(maxIdleLosses + 1, steps).state).toBe("failed");
   });
 
   test("below the version that bounds them they do not count", () => {
