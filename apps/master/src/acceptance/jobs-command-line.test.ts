@@ -1,4 +1,4 @@
-// holds: jobs-suspend, task-simulated-gpu, cli-jobs
+// holds: cli-jobs
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -89,6 +89,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "get", id, "-o", "name"])).stdout).toBe(`${id}\n`);
   });
 
+  // holds: task-simulated-gpu
   it("run examples/gang.yaml: four tasks together on simulated GPUs", async () => {
     const file = join(EXAMPLES, "gang.yaml");
     const explained = await heddle(["jobs", "explain", file]);

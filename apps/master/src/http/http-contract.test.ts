@@ -1,4 +1,4 @@
-// holds: api-errors, key-permissions
+// holds: api-errors
 
 import { connect } from "node:net";
 import { eventually } from "@heddle/base/testing/eventually";
@@ -255,6 +255,7 @@ describe("HTTP: keys", () => {
     expect(error["message"]).toMatch(message);
   });
 
+  // holds: key-permissions
   it("without a permission are 403, naming it", async () => {
     const { text } = await server.addKey({ scopes: ["models:read"] });
     const reply = await postChat(server, hello, { key: text });
@@ -292,12 +293,14 @@ describe("HTTP: every route", () => {
   const controllersOf = (module: Type): Type[] => Reflect.getMetadata("controllers", module);
   const routes = listRoutes([ApiModule, InferenceModule].flatMap(controllersOf));
 
+  // holds: key-permissions
   it("declares a permission and a summary", () => {
     expect(routes.length).toBeGreaterThan(15);
     expect(routes.filter(({ permission }) => permission === undefined)).toEqual([]);
     expect(routes.filter(({ summary }) => summary === "")).toEqual([]);
   });
 
+  // holds: key-permissions
   it.each(routes)("$method $path admits exactly callers with $permission", async (route) => {
     const path = route.path.replace(":id", "none");
     const init = { method: route.method, headers: { "content-type": "application/json" } };

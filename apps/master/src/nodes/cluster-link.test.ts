@@ -1,4 +1,4 @@
-// holds: ops-node-join, ops-node-wire
+// holds: ops-node-wire
 
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
@@ -89,6 +89,7 @@ test("worker stall: a call without an event goes to the same process again", asy
   expect(cluster.link.stats()).toMatchObject({ started: 1, retries: 1, overloaded: 0 });
 });
 
+// holds: ops-node-join
 test("worker restart: the new process takes over the id; old answers are dropped", async () => {
   const first = await cluster.startWorker({ name: "same" });
   await cluster.workersReady("m", 1);
@@ -279,6 +280,7 @@ test("heartbeats: a worker without them gets no new calls and is dropped", async
   await waiting;
 });
 
+// holds: ops-node-join
 test("directory: lists the node's machine, address and replicas", async () => {
   await cluster.startWorker();
   await cluster.workersReady("m", 1);

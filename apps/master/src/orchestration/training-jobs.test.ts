@@ -1,5 +1,3 @@
-// holds: train-configs, train-unknown
-
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
@@ -33,6 +31,7 @@ function languageModel(config: Record<string, unknown> = {}) {
 
 const server = (id: string) => ({ id, name: id, address: `${id}:1`, incarnation: "1" });
 
+// holds: train-configs
 describe("a training job's config", () => {
   it("is refused with a pointer for each fault", async () => {
     const config = { learning_rate: -1, num_env: 4, num_minibatches: 3 };
@@ -95,6 +94,7 @@ describe("a training job's config", () => {
 });
 
 describe("a training job", () => {
+  // holds: train-unknown
   it("is refused if no worker has its algorithm or environment, listing those on offer", async () => {
     for (const [body, pointer, detail] of [
       [
@@ -122,6 +122,7 @@ describe("a training job", () => {
     expect((await api.call("POST", "/jobs?dry_run=true", own)).status).toBe(200);
   });
 
+  // holds: train-unknown
   it("is accepted while an offer is unknown, and fails if none has its algorithm", async () => {
     await api.join("silent", { executors: ["training"], algorithms: undefined });
     const id = await api.submit({ ...training("sac"), command: undefined });

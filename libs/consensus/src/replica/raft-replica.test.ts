@@ -1,6 +1,3 @@
-// holds: consensus-durable-first, consensus-membership-durable, consensus-snapshot-bytes
-// holds: ops-reachable
-
 import { createMessage } from "@heddle/raft/core/message";
 import { describe, expect, it } from "vitest";
 import { ReplicaGroup, type TestMember, TextMachine } from "../testing/replica-group.ts";
@@ -28,6 +25,7 @@ describe("a replica", () => {
     );
   });
 
+  // holds: consensus-durable-first
   it("acknowledges nothing that its disk has not confirmed", async () => {
     const { group, leader, others } = await groupOf(3);
     for (const { files } of others) files.hold();
@@ -47,6 +45,7 @@ describe("a replica", () => {
     expect(await group.settle(reply)).toBe(1);
   });
 
+  // holds: consensus-durable-first
   it("keeps what it answered over crashes of all, and a torn end does no harm", async () => {
     const { group, leader } = await groupOf(3);
     for (let i = 0; i < 20; i++) await group.settle(leader.running.propose(bytes(`${i}`)));
@@ -96,6 +95,7 @@ describe("a replica", () => {
     expect(others.filter(({ running }) => running.status().leads)).toEqual([next]);
   });
 
+  // holds: ops-reachable
   it("status: members that answer are active at each tick, also after an election", async () => {
     const { group, leader, others } = await groupOf(3);
     const activeNow = (member: TestMember) =>
@@ -155,6 +155,7 @@ describe("a replica", () => {
     await group.settle(read);
   });
 
+  // holds: consensus-durable-first
   it("ends when its disk fails, and acknowledges nothing", async () => {
     const { group, leader, others } = await groupOf(3);
     const victim = others[0];
@@ -205,6 +206,7 @@ describe("a replica", () => {
     await group.until("it has it again", () => behind.machine.texts.length === 50);
   });
 
+  // holds: consensus-snapshot-bytes
   it("takes a snapshot by the bytes of what it applied", async () => {
     const group = new ReplicaGroup(1, { snapshotBytes: 10_000 });
     await group.startAll();
@@ -254,6 +256,7 @@ describe("a replica", () => {
     expect(leader.running.members.map(({ id }) => id)).not.toContain(gone);
   });
 
+  // holds: consensus-membership-durable
   it("applies a membership change when its commit index is durable", async () => {
     const { group, leader, others } = await groupOf(3);
     const [gone, stays] = others as [TestMember, TestMember];

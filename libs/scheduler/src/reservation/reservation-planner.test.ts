@@ -1,4 +1,4 @@
-// holds: sched-reservations, sched-reserved-quota
+// holds: sched-reservations
 
 import { describe, expect, it } from "vitest";
 import type { QueuedJob, SharedAmounts } from "../model.ts";
@@ -129,6 +129,7 @@ describe("a job that waits for its nodes", () => {
     }
   });
 
+  // holds: sched-reserved-quota
   it("keeps the quota of its reserved start from later starts", () => {
     const projects = [project("p1", { quota: { gpuMilli: 2_000 } })];
     const running = [{ ...firm("a"), project: "p2" }];
@@ -147,6 +148,7 @@ describe("a job that waits for its nodes", () => {
     );
   });
 
+  // holds: sched-reserved-quota
   it("keeps the quota that it needs from later reservations", () => {
     const projects = [project("p1", { quota: { gpuMilli: 3_000 } })];
     const busy = [firm("a"), low("b")];
@@ -160,6 +162,7 @@ describe("a job that waits for its nodes", () => {
     expect(victims({ ...given, snapshot })).toEqual(["low-b for other"]);
   });
 
+  // holds: sched-reserved-quota
   it("without a reservation, keeps its quota from later reservations", () => {
     const gang = { ...pinned("gang", ["a", "b"]), tasks: 2 };
     const behind = pinned("behind", ["c"], { submittedAtMs: 1 });

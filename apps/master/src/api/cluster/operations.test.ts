@@ -1,4 +1,4 @@
-// holds: api-health, usage-model-removed, ops-restore-nodes
+// holds: api-health
 
 import { eventually } from "@heddle/base/testing/eventually";
 import type { Route } from "@heddle/contracts/api/cluster";
@@ -44,6 +44,7 @@ describe("operational paths", () => {
     expect(health).toEqual({ status: "ok", version: VERSION, uptime: expect.any(Number) });
   });
 
+  // holds: ops-restore-nodes
   it("health, metrics and the node list show a node that refuses the leader", async () => {
     const [known] = server.directory.views;
     const why = "this node follows a later incarnation";
@@ -179,6 +180,7 @@ describe("operational paths", () => {
     await full.master.close();
   });
 
+  // holds: usage-model-removed
   it("/metrics drops the series of a removed model, also of a call that still runs", async () => {
     const own = await startTestMaster();
     const register = { source: "builtin://tiny?seed=9", id: "mine" };

@@ -69,7 +69,7 @@ describe("GET /jobs/{id}", () => {
     expect(body?.explanation?.changes[0]).toMatchObject({ field: "gpu_count", to: 1 });
   });
 
-  // holds: jobs-etag
+  // holds: jobs-etag, jobs-wait
   it("answers 304 to its ETag, and waits for a change with ?wait", async () => {
     const id = await api.submit({ dependencies: [], resources: { gpu_count: 4 } });
     await api.run(id);
@@ -102,7 +102,7 @@ describe("GET /jobs/{id}", () => {
 });
 
 describe("requests to a job", () => {
-  // holds: jobs-etag
+  // holds: jobs-etag, jobs-suspend
   it("cancel a waiting job at once, idempotently, and check If-Match", async () => {
     const id = await api.submit({ dependencies: [jobId(7)] });
     const stale = { "if-match": '"1"' };
@@ -116,6 +116,7 @@ describe("requests to a job", () => {
     expect((await api.call("POST", `/jobs/${id}/resume`)).status).toBe(409);
   });
 
+  // holds: jobs-suspend
   it("suspend with a checkpoint; resume starts another attempt", async () => {
     const id = await api.submit();
     await api.run(id);

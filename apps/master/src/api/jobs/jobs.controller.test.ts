@@ -1,5 +1,3 @@
-// holds: jobs-wait
-
 import { jobId } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
 import { JobApi } from "../../../test/job-api.ts";

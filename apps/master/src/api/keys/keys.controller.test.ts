@@ -1,4 +1,4 @@
-// holds: key-lifecycle, key-last-admin
+// holds: key-lifecycle
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat, send } from "../../../test/http.ts";
@@ -65,6 +65,7 @@ describe("API keys over HTTP", () => {
     expect(await reply.text()).toContain("revoked");
   });
 
+  // holds: key-last-admin
   it("are not revoked if that would leave no key with all permissions", async () => {
     const alone = await startTestMaster();
     try {

@@ -1,5 +1,3 @@
-// holds: ops-reachable, sec-join-token, sec-master-join
-
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -123,6 +121,7 @@ test("idempotency: a request of a session is applied once, whichever master it r
   expect(left?.plane.state.keys.size).toBe(1);
 });
 
+// holds: ops-reachable
 test("progress: connected masters are active, at any time and from any master", async () => {
   const group = await openGroup(3);
   for (const { plane } of group) await plane.readBarrier();
@@ -160,6 +159,7 @@ async function findGroup(of: Opened, name: string, token?: string) {
   return new Formation({ ...known, log: logger, signal, patienceMs: 300, newestVersion }).find();
 }
 
+// holds: sec-join-token
 test("join token of a master: refused without TLS once it has expired", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");
@@ -172,6 +172,7 @@ test("join token of a master: refused without TLS once it has expired", async ()
   expect(await findGroup(only, "m2", await add(only.plane, "m2"))).toMatchObject({ id: 2 });
 });
 
+// holds: sec-master-join
 test("join: a join token of its name admits a master once, the cluster token does not", async () => {
   const [only] = await openGroup(1);
   if (!only) throw new Error("one was to start");

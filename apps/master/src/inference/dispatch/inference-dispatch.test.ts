@@ -1,5 +1,3 @@
-// holds: api-disconnect, api-wait-deadline, api-retry, ops-node-join
-
 import { eventually } from "@heddle/base/testing/eventually";
 import type { GenerateRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -40,6 +38,7 @@ function load(): { running: number; waiting: number; generatedTokens: number } {
 }
 
 describe("cancellation", () => {
+  // holds: api-disconnect
   test("leaving the answer frees its slot within a second", async () => {
     await start({ workers: 1 });
     // A stalled machine may delay one attempt of five.
@@ -106,6 +105,7 @@ describe("limits", () => {
     await expect(hung).rejects.toMatchObject({ code: "deadline_exceeded" });
   });
 
+  // holds: api-wait-deadline
   test("a worker gets the deadline less the wait in the queue", async () => {
     const room = { used: 1 };
     const given: number[] = [];
@@ -213,6 +213,7 @@ describe("limits", () => {
 });
 
 describe("failures", () => {
+  // holds: api-retry
   test("an engine's immediate failure is retried elsewhere, then reported", async () => {
     // Ten missed heartbeats drop a worker: here 10 s instead of the 1 s of other tests.
     await start({ workers: 2, master: { fixedTimes: { nodeHeartbeatMs: 1_000 } } });
@@ -221,6 +222,7 @@ describe("failures", () => {
     expect(cluster.link.stats().retries).toBe(1);
   });
 
+  // holds: api-retry
   test("a failure after the first event is reported in the answer, not retried", async () => {
     await start({ workers: 2 });
     const answer = await cluster.start("m", "@tokens=9 @fail=oops @after=3");
@@ -306,6 +308,7 @@ describe("failures", () => {
   });
 });
 
+// holds: ops-node-join
 describe("placement", () => {
   test("loads the wanted number of replicas and unloads the others", async () => {
     await start({ workers: 2 });

@@ -1,5 +1,3 @@
-// holds: api-wait-cause
-
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   DONE,
@@ -131,6 +129,7 @@ test("dispatch: the third lost connection of a call is reported", async () => {
   expect(dispatch.stats()).toMatchObject({ started: 0, retries: 2, queued: 0 });
 });
 
+// holds: api-wait-cause
 test("dispatch: a wait without another report ends with the replica's refusal", async () => {
   const replica = new ScriptedReplica("a");
   replica.answers = [[failed("model_loading")]];
@@ -140,6 +139,7 @@ test("dispatch: a wait without another report ends with the replica's refusal", 
   expect(call.error).toMatchObject({ code: "model_loading", message: "it is model_loading" });
 });
 
+// holds: api-wait-cause
 test("dispatch: a refusal for lack of room has the time that the call waited", async () => {
   const replica = full("a");
   const { start, change, source } = dispatchOver([], { maxWaitMs: 1_000 });

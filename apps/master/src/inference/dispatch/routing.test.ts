@@ -1,5 +1,3 @@
-// holds: api-routing-cost
-
 import { seededRandom } from "@heddle/base/random";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

@@ -1,5 +1,3 @@
-// holds: api-samplers
-
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -84,6 +82,7 @@ describe("the llama engine on a tiny model", () => {
     expect(answer.usage?.completionTokens).toBe(1);
   });
 
+  // holds: api-samplers
   it("draws no end token before min_tokens, or at all", async () => {
     const logitBias = [{ token: EOS_TOKEN, bias: 100 }];
     const ask = { prompt: PROMPT, maxTokens: 6, sampling: { logitBias } };
@@ -95,6 +94,7 @@ describe("the llama engine on a tiny model", () => {
     expect(never.usage?.completionTokens).toBe(6);
   });
 
+  // holds: api-samplers
   it("draws only what top_k and min_p leave", async () => {
     const greedy = await session.ask({
       prompt: PROMPT,
@@ -188,6 +188,7 @@ describe("the llama engine on a tiny model", () => {
     expect(spelled.length).toBeLessThan(whole.length);
   });
 
+  // holds: api-samplers
   it("takes turns between two tokens where repetition is penalized", async () => {
     const logitBias = [70, 71].map((token) => ({ token, bias: 100 }));
     const answer = await session.ask({

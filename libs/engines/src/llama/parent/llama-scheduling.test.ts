@@ -1,5 +1,3 @@
-// holds: api-cached-tokens, engine-batching
-
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
@@ -36,6 +34,7 @@ async function withSession(
   }
 }
 
+// holds: api-cached-tokens, engine-batching
 describe("the prefix cache", () => {
   it("serves a prompt's prefix again and gives the same greedy text", async () => {
     await withSession({ maxSequences: 4 }, async (session) => {
@@ -137,6 +136,7 @@ describe("the prefix cache", () => {
   });
 });
 
+// holds: engine-batching
 describe("many requests at once", () => {
   it("answers 64 of them as it answers each alone", async () => {
     await withSession({ maxSequences: 16 }, async (session) => {

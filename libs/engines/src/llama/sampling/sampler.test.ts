@@ -1,5 +1,3 @@
-// holds: api-samplers, api-top-p
-
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { Sampler, type SamplerOptions, samplerScratch } from "./sampler.ts";
@@ -66,6 +64,7 @@ describe("Sampler", () => {
     expect(distance).toBeLessThan(0.25);
   });
 
+  // holds: api-top-p
   it("draws from exactly the nucleus, also where it is most of the vocabulary", () => {
     for (const topP of [0.01, 0.3, 0.9, 0.999]) {
       const logits = logitsOf(3);
@@ -88,6 +87,7 @@ describe("Sampler", () => {
     }
   });
 
+  // holds: api-top-p
   it("draws every token of the nucleus, and cuts at the exact mass", () => {
     const logits = logitsFor([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01]);
     const sizes: [number, number][] = [
@@ -126,6 +126,7 @@ describe("Sampler", () => {
     expect(last).toBeLessThanOrEqual(Math.ceil(0.4 / light));
   });
 
+  // holds: api-samplers
   it("top_k: keeps the k likeliest, and the nucleus is that of these", () => {
     const logits = logitsFor([0.05, 0.4, 0.2, 0.1, 0.05, 0.1, 0.1]);
     expect(drawnTokens(samplerOf({ topK: 1 }), logits)).toEqual([1]);
@@ -141,6 +142,7 @@ describe("Sampler", () => {
     expect(found[1] as number).toBeCloseTo(2 / 3, 1);
   });
 
+  // holds: api-samplers
   it("min_p: keeps tokens of a share of the likeliest one's probability", () => {
     const logits = logitsFor([0.05, 0.4, 0.2, 0.1, 0.05, 0.1, 0.1]);
     expect(drawnTokens(samplerOf({ minP: 0.6 }), logits)).toEqual([1]);
@@ -150,6 +152,7 @@ describe("Sampler", () => {
     expect(drawnTokens(samplerOf({ minP: 1 }), logits)).toEqual([1]);
   });
 
+  // holds: api-samplers
   it("repetition_penalty: tokens of the prompt and the answer, each once", () => {
     const sampler = samplerOf({ repetitionPenalty: 2 }, [0, 1]);
     sampler.accept(2);
