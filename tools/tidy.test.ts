@@ -21,7 +21,7 @@ import {
   sharedNames,
   unknownNames,
 } from "./tidy/language-rules.ts";
-import { brokenLinks } from "./tidy/link-rules.ts";
+import { brokenLinks, unknownFiles } from "./tidy/link-rules.ts";
 import {
   constructorSize,
   domainNames,
@@ -274,6 +274,15 @@ describe("the documents", () => {
     ]);
     const problems = [...documents].flatMap(([path, text]) => brokenLinks(root, path, text));
     expect(problems).toEqual([]);
+  });
+
+  it("name source files that exist", () => {
+    const known = new Set(paths.map((path) => path.slice(path.lastIndexOf("/") + 1)));
+    const text = "See `libs/a.ts` and `b.proto`.\n```\n`c.ts`\n```\n";
+    expect(unknownFiles("sample.md", text, new Set(["a.ts"]))).toEqual([
+      "sample.md:1: there is no file `b.proto`",
+    ]);
+    expect([...documents].flatMap(([path, page]) => unknownFiles(path, page, known))).toEqual([]);
   });
 
   const words = (count: number) => "word ".repeat(count);

@@ -37,7 +37,7 @@ export function longGuidePage(path: string, text: string): string[] {
 
 /** The first sentence says whom the page is for. */
 export function readerless(path: string, text: string): string[] {
-  if (!/^docs\/(guide|internals|reference)\//.test(path)) return [];
+  if (!/^docs\/(guide|internals|reference|runbooks)\//.test(path)) return [];
   if (/^# .+\n\nFor [a-z]/.test(text)) return [];
   return [`${path}:3: a page begins with its title and whom it is for, as "For users who ..."`];
 }

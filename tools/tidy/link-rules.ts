@@ -1,9 +1,24 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
+/** The page without its blocks of code; lines keep their numbers. */
+function proseOf(text: string): string {
+  return text.replace(/```[\s\S]*?```/g, (block) => block.replace(/[^\n]/g, ""));
+}
+
+/** Source files that a page names in backticks and the repository lacks, by their last part. */
+export function unknownFiles(path: string, text: string, files: ReadonlySet<string>): string[] {
+  const prose = proseOf(text);
+  return [...prose.matchAll(/`(?:[\w./-]*\/)?([\w-][\w.-]*\.(?:ts|mjs|proto))`/g)]
+    .filter(([, name = ""]) => !files.has(name))
+    .map(({ 0: named, index }) => {
+      return `${path}:${prose.slice(0, index).split("\n").length}: there is no file ${named}`;
+    });
+}
+
 /** Relative links of a Markdown file whose file or heading does not exist. */
 export function brokenLinks(root: string, path: string, text: string): string[] {
-  const prose = text.replace(/```[\s\S]*?```/g, (block) => block.replace(/[^\n]/g, ""));
+  const prose = proseOf(text);
   return [...prose.matchAll(/\[[^\]]*\]\(([^)\s]+)\)/g)].flatMap((match) => {
     const target = match[1] ?? "";
     if (/^[a-z][a-z0-9+.-]*:/.test(target)) return [];
