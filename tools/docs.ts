@@ -2,7 +2,6 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { generatedPages } from "./docs/pages.ts";
-import { referencePages } from "./docs/reference-pages.ts";
 import { readSources, repositoryFiles } from "./tidy/source-file.ts";
 
 /** `npm run docs` writes the generated parts of the pages, and docs/reference. */
@@ -11,7 +10,4 @@ const read = (path: string) => readFileSync(join(root, path), "utf8");
 const paths = repositoryFiles(root);
 for (const [path, text] of generatedPages(paths, readSources(root, paths), read)) {
   writeFileSync(join(root, path), text);
-}
-for (const [name, text] of Object.entries(referencePages())) {
-  writeFileSync(join(root, "docs/reference", name), text);
 }

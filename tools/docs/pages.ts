@@ -4,6 +4,7 @@ import { barSummary, parseResult, resultTables } from "./benchmark-tables.ts";
 import { replaceGenerated } from "./generated-region.ts";
 import { type HoldsTag, holdsTags } from "./holds-tags.ts";
 import { parsePromises, type VerificationArea } from "./promises.ts";
+import { referencePages } from "./reference-pages.ts";
 import { verificationFaults, verificationTable } from "./verification-page.ts";
 
 type ReadPage = (path: string) => string;
@@ -22,6 +23,9 @@ export function generatedPages(
   return new Map([
     ["docs/verification.md", replaceGenerated(read("docs/verification.md"), "promises", promises)],
     ["docs/benchmarks.md", benchmarksPage(results, read)],
+    ...Object.entries(referencePages()).map(([name, text]) => {
+      return [`docs/reference/${name}`, text] as const;
+    }),
   ]);
 }
 
