@@ -7,7 +7,9 @@ export type Lazy = (
 
 /** Adds `heddle cluster ...`. */
 export function addCluster(program: Command, lazy: Lazy): void {
-  const cluster = program.command("cluster").description("the masters of the cluster, as a group");
+  const cluster = program
+    .command("cluster")
+    .description("manage the masters and the cluster state");
   addViews(cluster, lazy);
   addMembership(cluster, lazy);
   addStateFiles(cluster, lazy);
@@ -16,21 +18,21 @@ export function addCluster(program: Command, lazy: Lazy): void {
 function addViews(cluster: Command, lazy: Lazy): void {
   cluster
     .command("status")
-    .description("the leader, the term and how far each master is")
+    .description("show the leader, the term and the log position of each master")
     .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).clusterStatus));
   cluster
     .command("members")
-    .description("list the masters, and how far each is behind")
+    .description("list masters and their replication lag")
     .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).clusterMembers));
   cluster
     .command("metrics")
-    .description("the cluster's figures: nodes, GPUs, calls, tokens, queues, Raft")
+    .description("show cluster metrics: nodes, GPUs, calls, tokens, queues, Raft")
     .action(
       lazy(async () => (await import("./commands/cluster/cluster-figures.ts")).clusterMetrics),
     );
   cluster
     .command("resources")
-    .description("what each node offers, and what is in use")
+    .description("show capacity and use of each node")
     .action(
       lazy(
         async () => (await import("./commands/cluster/cluster-figures.ts")).readClusterResources,
@@ -41,39 +43,43 @@ function addViews(cluster: Command, lazy: Lazy): void {
 function addMembership(cluster: Command, lazy: Lazy): void {
   cluster
     .command("add")
-    .description("add a further master, or a lost one anew, and say how to start it")
-    .argument("<master>", "its name")
-    .requiredOption("--address <host:port>", "where the other masters will reach its gRPC")
-    .option("--data <dir>", "its data directory, for the command that is printed", "DIR")
-    .option("--cluster-token-file <file>", "its copy of the cluster token", "TOKEN_FILE")
+    .description("add a master, or replace a lost one, and print its start command")
+    .argument("<master>", "master name")
+    .requiredOption("--address <host:port>", "gRPC address for the other masters")
+    .option("--data <dir>", "data directory in the printed command", "DIR")
+    .option(
+      "--cluster-token-file <file>",
+      "cluster token file in the printed command",
+      "TOKEN_FILE",
+    )
     .option(
       "--secrets-key-file <file>",
-      "its copy of the masters' secrets keys",
+      "secrets key file in the printed command",
       "SECRETS_KEY_FILE",
     )
-    .option("--join-token-file <file>", "where to write its join token", "join-token")
+    .option("--join-token-file <file>", "file to write the join token to", "join-token")
     .action(lazy(async () => (await import("./commands/cluster/cluster-add.ts")).addMaster));
   cluster
     .command("join-token")
-    .description("under TLS: make a token with which one node may join, within the hour")
+    .description("create a join token for one node, valid for an hour (TLS only)")
     .requiredOption("--role <role>", "master, worker or parameter-server")
-    .requiredOption("--name <name>", "the node's name, which its certificate bears")
+    .requiredOption("--name <name>", "node name, as in its certificate")
     .action(lazy(async () => (await import("./commands/cluster/cluster-add.ts")).createJoinToken));
   cluster
     .command("remove")
-    .description("take a master out of the group, after which its process may be ended")
-    .argument("<master>", "its name")
+    .description("remove a master from the cluster")
+    .argument("<master>", "master name")
     .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).removeMaster));
   cluster
     .command("transfer")
-    .description("have the leader hand over")
-    .argument("[master]", "whom to (else any other)")
+    .description("transfer leadership")
+    .argument("[master]", "new leader (default: any other master)")
     .action(
       lazy(async () => (await import("./commands/cluster/cluster.ts")).transferLeadershipCommand),
     );
   cluster
     .command("snapshot")
-    .description("have the master that answers take a snapshot and shorten its log")
+    .description("take a snapshot on the answering master and truncate its log")
     .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).takeSnapshot));
 }
 
@@ -83,32 +89,30 @@ const SECRETS_KEY = ["--secrets-key-file <file>", "file with the masters' secret
 function addStateFiles(cluster: Command, lazy: Lazy): void {
   cluster
     .command("backup")
-    .description(
-      "write the whole state to one file, encrypted where the masters have a secrets key",
-    )
-    .argument("[file]", "where to (else heddle-CLUSTER-INDEX.backup)")
-    .option("--data <dir>", "take it from a stopped master's data directory instead")
+    .description("back up the cluster state to a file, encrypted if the masters have a secrets key")
+    .argument("[file]", "output file (default: heddle-CLUSTER-INDEX.backup)")
+    .option("--data <dir>", "read the data directory of a stopped master instead")
     .option(...SECRETS_KEY)
-    .option("--stale", "take what the master knows, even while there is no leader")
+    .option("--stale", "read the local state of the master, even without a leader")
     .action(lazy(async () => (await import("./commands/cluster/cluster-backup.ts")).backupCluster));
   cluster
     .command("restore")
-    .description("make a new cluster of one master from a backup")
-    .argument("<file>", "the backup")
-    .requiredOption("--data <dir>", "the master's data directory: missing or empty")
+    .description("restore a backup as a new cluster of one master")
+    .argument("<file>", "backup file")
+    .requiredOption("--data <dir>", "data directory of the master; must be missing or empty")
     .option(...SECRETS_KEY)
-    .option("--name <name>", "the master's name", "master-1")
-    .option("--address <host:port>", "where masters that join reach its gRPC", "127.0.0.1:8081")
+    .option("--name <name>", "name of the master", "master-1")
+    .option("--address <host:port>", "gRPC address for joining masters", "127.0.0.1:8081")
     .action(
       lazy(async () => (await import("./commands/cluster/cluster-offline.ts")).restoreCluster),
     );
   cluster
     .command("recover")
-    .description("when a majority is lost for good: make one stopped master the whole group")
-    .requiredOption("--data <dir>", "the stopped survivor's data directory")
+    .description("recover from a permanent loss of the majority with one stopped master")
+    .requiredOption("--data <dir>", "data directory of the stopped master")
     .option(...SECRETS_KEY)
-    .option("--address <host:port>", "where masters that join reach its gRPC (else as before)")
-    .option("--yes", "do it; without this it only says what would be lost")
+    .option("--address <host:port>", "gRPC address for joining masters (default: unchanged)")
+    .option("--yes", "perform the recovery; without it, only show what would be lost")
     .action(
       lazy(async () => (await import("./commands/cluster/cluster-offline.ts")).recoverCluster),
     );

@@ -36,7 +36,7 @@ describe("connection", () => {
     const listed = (variables: object) =>
       clientOf(findConnection({}, { ...env, ...variables }), 0).workers.list();
     await expect(listed({ HEDDLE_ENDPOINT: endpoint })).rejects.toThrow(
-      `No API key was sent: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from HEDDLE_ENDPOINT) is another.`,
+      `No API key was sent: the key of \`heddle up\` is sent to its own cluster only, and ${endpoint} (from HEDDLE_ENDPOINT) is another.`,
     );
     server.close();
     await expect(listed({ HEDDLE_ENDPOINT: endpoint })).rejects.toThrow(

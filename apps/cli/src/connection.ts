@@ -66,7 +66,7 @@ export function clientOf(connection: Connection, maxRetries?: number): Heddle {
 
 function whyNoKey({ endpoint, endpointSource }: Connection): string {
   if (endpointSource !== "--endpoint" && endpointSource !== "HEDDLE_ENDPOINT") return "";
-  return `: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from ${endpointSource}) is another`;
+  return `: the key of \`heddle up\` is sent to its own cluster only, and ${endpoint} (from ${endpointSource}) is another`;
 }
 
 /** The given key. An error does not repeat one that no header can carry. */
@@ -75,7 +75,7 @@ function findKey(flags: ConnectionFlags, env: NodeJS.ProcessEnv): string | undef
     ? [flags.apiKey.trim(), "--api-key"]
     : [env["HEDDLE_API_KEY"]?.trim() || undefined, "HEDDLE_API_KEY"];
   if (key === undefined || /^[\x21-\x7e]+$/.test(key)) return key;
-  const text = `The API key (from ${source}) has characters that no key has, as a line break or a space in it. Give the whole key and nothing else.`;
+  const text = `The API key (from ${source}) has characters that are invalid in a key, such as a line break or a space. Give the key alone.`;
   throw new AppError("invalid_api_key", text);
 }
 
@@ -90,7 +90,7 @@ function originOf(endpoint: string, source: ConnectionSource): string {
   if (url && /^https?:$/.test(url.protocol)) {
     return url.origin + url.pathname.replace(/\/(api\/v1\/?)?$/, "");
   }
-  const text = `"${endpoint}" (from ${source}) is no endpoint. Give one like ${DEFAULT_ENDPOINT}.`;
+  const text = `"${endpoint}" (from ${source}) is not a valid endpoint. Give one like ${DEFAULT_ENDPOINT}.`;
   throw new AppError("invalid_value", text);
 }
 

@@ -3,7 +3,7 @@ import type { Lazy } from "./cluster-verbs.ts";
 
 /** Adds `heddle jobs`, `heddle workers`, `heddle queues` and `heddle projects`. */
 export function addJobs(program: Command, lazy: Lazy): void {
-  const jobs = program.command("jobs").description("work that the cluster does");
+  const jobs = program.command("jobs").description("manage jobs");
   addSubmission(jobs, lazy);
   addReaders(jobs, lazy);
   addChanges(jobs, lazy);
@@ -15,161 +15,167 @@ export function addJobs(program: Command, lazy: Lazy): void {
 /** The flags that make a spec or override a file's. */
 function addSpecFlags(command: Command): Command {
   return command
-    .argument("[file]", "the job's spec in YAML or JSON; `-` reads it from standard input")
-    .option("--name <name>", "unique among the live jobs of its project")
-    .option("--command <line>", "the shell line to run")
-    .option("--image <image>", "the container image to run it in")
-    .option("--project <name>", "whom it counts for")
-    .option("--queue <name>", "the queue that it waits in")
-    .option("--tasks <n>", "how many alike tasks start together")
-    .option("--gpus <n>", "GPUs of the whole job; a share below 1 is a part of one")
+    .argument("[file]", "job spec in YAML or JSON; `-` reads standard input")
+    .option("--name <name>", "job name, unique among the active jobs of its project")
+    .option("--command <line>", "shell command to run")
+    .option("--image <image>", "container image")
+    .option("--project <name>", "project of the job")
+    .option("--queue <name>", "queue of the job")
+    .option("--tasks <n>", "number of tasks, which start together")
+    .option("--gpus <n>", "GPUs of the whole job; below 1: a share of one GPU")
     .option("--cpus <n>", "CPU cores of the whole job")
     .option("--memory-gb <n>", "memory of the whole job, in GB")
-    .option("--priority <n>", "-1000 to 1000; higher goes first");
+    .option("--priority <n>", "priority, -1000 to 1000; higher is scheduled first");
 }
 
 function addSubmission(jobs: Command, lazy: Lazy): void {
-  addSpecFlags(jobs.command("submit").description("submit a job; prints its id"))
-    .option("--watch", "show its updates until it has ended")
-    .option("--wait", "wait until it has ended; exit code 8 when it failed")
-    .option("--dry-run", "say what would become of it, and change nothing")
-    .option("--idempotency-key <key>", "submitted again under the same key, it is the same job")
+  addSpecFlags(jobs.command("submit").description("submit a job and print its id"))
+    .option("--watch", "show its updates until it ends")
+    .option("--wait", "wait until it ends; exits with 8 if it fails")
+    .option("--dry-run", "show the scheduling result without submitting")
+    .option("--idempotency-key <key>", "key that makes a repeated submission return the same job")
     .action(lazy(async () => (await import("./commands/jobs/job-submit.ts")).submitJobCommand));
   addSpecFlags(
-    jobs.command("explain").description("say why a job waits, or would: a job's id, or a spec"),
+    jobs.command("explain").description("explain why a job waits, or whether a spec could start"),
   ).action(lazy(async () => (await import("./commands/jobs/job-explain.ts")).explainJob));
 }
 
 function addReaders(jobs: Command, lazy: Lazy): void {
   jobs
     .command("list")
-    .description("list the jobs, newest first")
-    .option("--state <states>", "one, or several separated by commas")
-    .option("--project <name>", "only of this project")
-    .option("--queue <name>", "only of this queue")
-    .option("--name <name>", "only of this name")
-    .option("--algorithm <name>", "only of this algorithm")
-    .option("--label <key[=value]>", "only with this label")
-    .option("--since <time>", "submitted then or later, as 2026-01-31T12:00:00Z")
-    .option("--limit <n>", "how many at most", "100")
-    .option("--watch", "list them again every two seconds")
+    .description("list jobs, newest first")
+    .option("--state <states>", "comma-separated states")
+    .option("--project <name>", "filter by project")
+    .option("--queue <name>", "filter by queue")
+    .option("--name <name>", "filter by name")
+    .option("--algorithm <name>", "filter by algorithm")
+    .option("--label <key[=value]>", "filter by label")
+    .option("--since <time>", "submitted since this time, for example 2026-01-31T12:00:00Z")
+    .option("--limit <n>", "maximum number of jobs", "100")
+    .option("--watch", "refresh every two seconds")
     .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).listJobsCommand));
   jobs
     .command("get")
     .description("show a job")
-    .argument("<id>", "the job")
+    .argument("<id>", "job id")
     .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).getJob));
   jobs
     .command("logs")
-    .description("print what its tasks wrote")
-    .argument("<id>", "the job")
-    .option("-f, --follow", "go on until the job has ended")
-    .option("--tail <n>", "only the last lines of each log")
-    .option("--since <time>", "as 2026-01-31T12:00:00Z, or a span before now as 10m")
-    .option("--rank <n>", "only of this task; several separated by commas")
-    .addOption(new Option("--stream <name>", "only one").choices(["stdout", "stderr", "both"]))
-    .option("--attempt <n>", "an earlier attempt, or `all`")
+    .description("print the logs of a job")
+    .argument("<id>", "job id")
+    .option("-f, --follow", "follow the logs until the job ends")
+    .option("--tail <n>", "number of lines from the end of each log")
+    .option(
+      "--since <time>",
+      "time, for example 2026-01-31T12:00:00Z, or duration, for example 10m",
+    )
+    .option("--rank <n>", "comma-separated ranks")
+    .addOption(new Option("--stream <name>", "output stream").choices(["stdout", "stderr", "both"]))
+    .option("--attempt <n>", "attempt, or `all` (default: the latest)")
     .action(lazy(async () => (await import("./commands/jobs/job-logs.ts")).printLogs));
   jobs
     .command("artifacts")
-    .description("list what its tasks have left, or download one of it")
-    .argument("<id>", "the job")
-    .argument("[name]", "the one to download")
-    .option("-O, --output-file <file>", "where it goes (else its own name); `-` prints it")
-    .option("--rank <n>", "of this task (else of the lowest that left one)")
+    .description("list the artifacts of a job, or download one")
+    .argument("<id>", "job id")
+    .argument("[name]", "artifact to download")
+    .option(
+      "-O, --output-file <file>",
+      "output file (default: the artifact's name); `-` writes to standard output",
+    )
+    .option("--rank <n>", "rank of the task (default: the lowest that has it)")
     .action(lazy(async () => (await import("./commands/jobs/job-artifacts.ts")).jobArtifacts));
   jobs
     .command("watch")
-    .description("show a job's updates until it has ended")
-    .argument("<id>", "the job")
+    .description("show the updates of a job until it ends")
+    .argument("<id>", "job id")
     .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).watchJob));
   jobs
     .command("wait")
-    .description("wait until a job has ended; exit code 8 when it did not succeed")
-    .argument("<id>", "the job")
+    .description("wait until a job ends; exits with 8 unless it succeeds")
+    .argument("<id>", "job id")
     .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).waitForJob));
 }
 
 function addChanges(jobs: Command, lazy: Lazy): void {
   const changes = [
-    ["cancel", "end a job for good"],
-    ["suspend", "have a job checkpoint and give up its places until it is resumed"],
-    ["resume", "put a suspended job back into its queue"],
+    ["cancel", "cancel a job"],
+    ["suspend", "checkpoint a job and release its resources until it is resumed"],
+    ["resume", "resume a suspended job"],
   ] as const;
   for (const [verb, text] of changes) {
     jobs
       .command(verb)
       .description(text)
-      .argument("<id...>", "the jobs, one after the other")
+      .argument("<id...>", "job ids")
       .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).jobChange(verb)));
   }
 }
 
 function addWorkers(program: Command, lazy: Lazy): void {
-  const workers = program.command("workers").description("the workers of the cluster");
+  const workers = program.command("workers").description("manage workers");
   workers
     .command("list")
-    .description("list the workers and parameter servers, and their load")
+    .description("list workers and parameter servers")
     .action(lazy(async () => (await import("./commands/workers.ts")).listWorkers));
   workers
     .command("get")
-    .description("show a worker, by its id or name")
-    .argument("<worker>", "its id or name")
+    .description("show a worker")
+    .argument("<worker>", "worker id or name")
     .action(lazy(async () => (await import("./commands/workers.ts")).getWorker));
   workers
     .command("drain")
-    .description("have its tasks checkpoint and move; it takes nothing new")
-    .argument("<worker>", "its id or name")
-    .option("--deadline <seconds>", "when what still runs is ended (else 600)")
+    .description("drain a worker: its tasks checkpoint and move, and it accepts no new ones")
+    .argument("<worker>", "worker id or name")
+    .option("--deadline <seconds>", "seconds until remaining tasks are killed (default: 600)")
     .action(lazy(async () => (await import("./commands/workers.ts")).drainWorker));
   workers
     .command("resume")
-    .description("end a drain: it takes work again")
-    .argument("<worker>", "its id or name")
+    .description("cancel a drain")
+    .argument("<worker>", "worker id or name")
     .action(lazy(async () => (await import("./commands/workers.ts")).resumeWorker));
 }
 
 function addQueues(program: Command, lazy: Lazy): void {
-  const queues = program.command("queues").description("where jobs wait, and how they are placed");
+  const queues = program.command("queues").description("manage queues");
   queues
     .command("list")
-    .description("list the queues")
+    .description("list queues")
     .action(lazy(async () => (await import("./commands/queues.ts")).listQueues));
   queues
     .command("set")
-    .description("make a queue, or set it anew: what no flag names gets its default")
-    .argument("<name>", "its name")
+    .description("create or replace a queue; unset options get their defaults")
+    .argument("<name>", "name")
     .addOption(
-      new Option("--strategy <name>", "how its jobs are placed").choices([
+      new Option("--strategy <name>", "placement strategy").choices([
         "binpack",
         "spread",
         "fragmentation",
       ]),
     )
-    .option("--max-length <n>", "how many jobs it holds (else as many as there are)")
+    .option("--max-length <n>", "maximum number of jobs (default: unlimited)")
     .action(lazy(async () => (await import("./commands/queues.ts")).setQueueCommand));
 }
 
 function addProjects(program: Command, lazy: Lazy): void {
   const projects = program
     .command("projects")
-    .description("whom jobs count for: their shares, quotas and use");
+    .description("manage projects: fair shares and quotas");
   projects
     .command("list")
-    .description("list the projects")
+    .description("list projects")
     .action(lazy(async () => (await import("./commands/projects.ts")).listProjects));
   projects
     .command("get")
     .description("show a project")
-    .argument("<name>", "its name")
+    .argument("<name>", "name")
     .action(lazy(async () => (await import("./commands/projects.ts")).getProject));
   projects
     .command("set")
-    .description("make a project, or set it anew: what no flag names gets its default")
-    .argument("<name>", "its name")
-    .option("--weight <n>", "its part of what is scarce, beside the others' (else 1)")
-    .option("--gpus <n>", "GPUs that it may hold at once (else as many as there are)")
-    .option("--gpu-hours <n>", "GPU-hours in 30 days (else no bound)")
-    .option("--max-jobs <n>", "jobs that may wait or run (else no bound)")
+    .description("create or replace a project; unset options get their defaults")
+    .argument("<name>", "name")
+    .option("--weight <n>", "fair-share weight (default: 1)")
+    .option("--gpus <n>", "maximum GPUs in use (default: unlimited)")
+    .option("--gpu-hours <n>", "GPU-hours per 30 days (default: unlimited)")
+    .option("--max-jobs <n>", "maximum number of queued and running jobs (default: unlimited)")
     .action(lazy(async () => (await import("./commands/projects.ts")).setProjectCommand));
 }

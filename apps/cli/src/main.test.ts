@@ -226,7 +226,7 @@ describe("command line", () => {
   it("keys rotate: prints only the new key on standard output", async () => {
     const rotated = await heddle(["keys", "rotate", "abcdefgh", "--overlap", "7d"]);
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
-    expect(rotated.stderr).toContain("newnewne takes the place of abcdefgh");
+    expect(rotated.stderr).toContain("abcdefgh is replaced by newnewne");
     expect(rotated.stderr).toContain("2030-01-01");
     expect(calls.at(-1)).toEqual({
       method: "POST",
@@ -265,7 +265,7 @@ describe("command line", () => {
     const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
     const rotated = await heddle(["keys", "rotate", "abcdefgh"], env);
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
-    expect(rotated.stderr).toContain(`${data} keeps the new key`);
+    expect(rotated.stderr).toContain(`${data} stores the new key`);
     expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
       ...{ endpoint, endpoints: [endpoint], api_key: "hdl_live_newnewne_x" },
     });
@@ -283,7 +283,7 @@ describe("command line", () => {
       body: { name: "ci", scopes: ["jobs:read", "jobs:create"] },
     });
     expect(made.stderr).toContain(
-      "no model `later` is registered; the key may call it once one is",
+      "no model `later` is registered; the key can call it after its registration",
     );
     expect((await heddle(["keys", "list", "-o", "name"])).stdout).toBe("abcdefgh\n");
     expect(await heddle(["keys", "revoke", "abcdefgh"])).toMatchObject({ code: 0, stdout: "" });
@@ -320,7 +320,7 @@ describe("command line", () => {
   it("refuses an empty question with 2 and sends nothing", async () => {
     const before = calls.length;
     for (const args of [["chat", " "], ["chat", "-"], ["chat"]]) {
-      const stderr = expect.stringContaining("There is no question");
+      const stderr = expect.stringContaining("The prompt is missing");
       expect(await heddle(args)).toMatchObject({ code: 2, stdout: "", stderr });
     }
     expect(calls).toHaveLength(before);
@@ -333,7 +333,7 @@ describe("command line", () => {
       ["up", "--data", "", "--once"],
       ["models", "list", "--endpoint="],
     ]) {
-      const stderr = expect.stringMatching(/--(data|endpoint) "": it needs a value/);
+      const stderr = expect.stringMatching(/--(data|endpoint) "": the value is empty/);
       expect(await heddle(args)).toMatchObject({ code: 2, stdout: "", stderr });
     }
     expect(calls).toHaveLength(before);
@@ -421,7 +421,7 @@ describe("command line", () => {
     const again = await heddle(["cluster", "add", "master-2", "--address", "h:2"]);
     expect(again).toMatchObject({
       code: 5,
-      stderr: expect.stringContaining("belongs to the group"),
+      stderr: expect.stringContaining("is a running member"),
     });
     expect(await heddle(["cluster", "add", "m", "--address", "nowhere"])).toMatchObject({
       code: 2,

@@ -11,10 +11,13 @@ export function makeProgram(lazy: Lazy): Command {
   const program = new Command("heddle")
     .description("One control plane for serving and training language models.")
     .version(readVersion())
-    .option("--endpoint <url>", "the cluster's address (else HEDDLE_ENDPOINT, else the local one)")
-    .option("--api-key <key>", "the key to show (else HEDDLE_API_KEY, else the local one)")
+    .option(
+      "--endpoint <url>",
+      "cluster address (default: HEDDLE_ENDPOINT, then the local cluster)",
+    )
+    .option("--api-key <key>", "API key (default: HEDDLE_API_KEY, then the local cluster's)")
     .addOption(
-      new Option("-o, --output <format>", "how data is printed")
+      new Option("-o, --output <format>", "output format")
         .choices(["table", "wide", "json", "yaml", "name"])
         .default("table"),
     )
@@ -33,7 +36,7 @@ export function makeProgram(lazy: Lazy): Command {
 
 /** After an error in its arguments each command names its own help. */
 function hintAtHelp(command: Command, path: string): void {
-  command.showHelpAfterError(`(${path} --help shows how)`);
+  command.showHelpAfterError(`(see ${path} --help)`);
   for (const each of command.commands) hintAtHelp(each, `${path} ${each.name()}`);
 }
 
@@ -41,13 +44,13 @@ function hintAtHelp(command: Command, path: string): void {
 function refuseEmptyValues(command: Command): void {
   const [first] = command.registeredArguments;
   if (first?.required && command.args.includes("")) {
-    command.error(`heddle: <${first.name()}> "": it needs a value.`);
+    command.error(`heddle: <${first.name()}> "": the value is empty.`);
   }
   for (let at: Command | null = command; at; at = at.parent) {
     for (const option of at.options) {
       const name = option.attributeName();
       if (at.getOptionValueSource(name) !== "cli" || at.getOptionValue(name) !== "") continue;
-      command.error(`heddle: ${option.long} "": it needs a value; give one or leave it out.`);
+      command.error(`heddle: ${option.long} "": the value is empty; give one or omit the option.`);
     }
   }
 }
@@ -56,116 +59,126 @@ function addUp(program: Command, lazy: Lazy): void {
   program
     .command("up")
     .description("run a cluster on this machine: masters, workers, parameter servers")
-    .option("--masters <n>", "1, 3 or 5", "1")
-    .option("--workers <n>", "workers to run", "1")
-    .option("--parameter-servers <n>", "parameter servers to run", "1")
-    .option("--port <port>", "the first master's HTTP port", "8080")
-    .option("--data <dir>", "where everything is kept (else HEDDLE_DATA, else ~/.heddle)")
+    .option("--masters <n>", "number of masters: 1, 3 or 5", "1")
+    .option("--workers <n>", "number of workers", "1")
+    .option("--parameter-servers <n>", "number of parameter servers", "1")
+    .option("--port <port>", "HTTP port of the first master", "8080")
+    .option("--data <dir>", "data directory (default: HEDDLE_DATA, then ~/.heddle)")
     .option(
       "--models-cache <dir>",
-      "where weights are kept (else HEDDLE_MODELS_CACHE, else DIR/models)",
+      "cache of model weights (default: HEDDLE_MODELS_CACHE, then DIR/models)",
     )
-    .option("--model <file>", "a GGUF file to serve")
-    .option("--profile <name>", "demo (tiny real model), small (0.5B), gpu (all), tiny (noise)")
-    .option("--simulate-gpus <spec>", "GPUs that each worker is to pretend to have, as 8xH100-80GB")
-    .option("--labels <name=value,...>", "labels of each worker, which jobs may ask for")
-    .option("--taints <name,...>", "taints of each worker, which jobs must tolerate")
-    .option("--rack <name>", "the rack that this machine is in")
-    .option("--fabric <name>", "the fast network that this machine is on")
+    .option("--model <file>", "GGUF file to serve")
+    .option(
+      "--profile <name>",
+      "models to serve: demo (tiny real model), small (0.5B), gpu (all), tiny (random weights)",
+    )
+    .option("--simulate-gpus <spec>", "simulated GPUs of each worker, for example 8xH100-80GB")
+    .option("--labels <name=value,...>", "labels of each worker, for the node affinity of jobs")
+    .option("--taints <name,...>", "taints of each worker; jobs need a matching toleration")
+    .option("--rack <name>", "rack of this machine")
+    .option("--fabric <name>", "InfiniBand fabric of this machine")
     .option("--local-ssd-gb <gb>", "local SSD that each worker offers to jobs")
     .option("--io-operations-per-sec <n>", "disk operations per second that each worker offers")
     .option("--network-gbps <gbps>", "network bandwidth that each worker offers")
-    .option("--max-tasks <n>", "tasks that each worker takes at a time")
+    .option("--max-tasks <n>", "maximum number of tasks on each worker")
+    .option("--artifacts-replica <place>", "DIR or s3://BUCKET/PREFIX for copies of job artifacts")
+    .option("--device <device>", "device for models: cpu or a GPU index (default: cpu)")
+    .option("--plugins <files>", "comma-separated plugin files for training jobs")
+    .option("--task-users <range>", "user ids for tasks, for example 200000-200999, or own")
     .option(
-      "--artifacts-replica <place>",
-      "DIR or s3://BUCKET/PREFIX for copies of what jobs leave",
+      "--task-isolation <kind>",
+      "required or optional: whether jobs may run without isolation",
     )
-    .option("--device <device>", "what models run on: cpu, or a GPU's index (else cpu)")
-    .option("--plugins <files>", "plugins for training jobs, separated by commas")
-    .option("--task-users <range>", "user ids of tasks, as 200000-200999, or own")
-    .option("--task-isolation <kind>", "required or optional: whether jobs run unisolated")
-    .option("--task-writable <paths>", "what isolated tasks may write to besides their own")
-    .option("--tls", "certificates and TLS between the processes")
-    .option("--secrets-key-file <file>", "file with keys that encrypt what the masters keep")
-    .option("--once", "stop after the self-check; exit 0 if it went well")
-    .option("--verbose", "the same as --log-level info")
-    .option("--log-level <level>", "the processes' lines to show: debug, info, warn, error", "warn")
+    .option("--task-writable <paths>", "further paths that isolated tasks may write to")
+    .option("--tls", "use TLS between the processes")
+    .option("--secrets-key-file <file>", "file with the keys that encrypt the masters' data")
+    .option("--once", "exit after the self-check, with 0 if it succeeds")
+    .option("--verbose", "same as --log-level info")
+    .option(
+      "--log-level <level>",
+      "minimum level of process logs to show: debug, info, warn, error",
+      "warn",
+    )
     .action(lazy(async () => (await import("./commands/up.ts")).up));
 }
 
 function addChat(program: Command, lazy: Lazy): void {
   program
     .command("chat")
-    .description("ask a model; without a prompt, talk to it")
-    .argument("[prompt]", "the question; `-` reads it from standard input")
-    .option("--model <id>", "the model (else the first that is ready)")
-    .option("--system <text>", "a system message")
-    .option("--max-tokens <n>", "the longest answer, in tokens")
-    .option("--temperature <t>", "0 is deterministic; up to 2")
+    .description("chat with a model; without a prompt, start a conversation")
+    .argument("[prompt]", "prompt; `-` reads it from standard input")
+    .option("--model <id>", "model id (default: the first ready model)")
+    .option("--system <text>", "system message")
+    .option("--max-tokens <n>", "maximum length of the answer in tokens")
+    .option("--temperature <t>", "sampling temperature, 0 to 2; 0 is deterministic")
     .action(lazy(async () => (await import("./commands/chat.ts")).chat));
 }
 
 function addReaders(program: Command, lazy: Lazy): void {
-  const models = program.command("models").description("the models of the cluster");
+  const models = program.command("models").description("manage models");
   models
     .command("list")
-    .description("list the models, what backs each and where it runs")
+    .description("list models with their weights and replicas")
     .action(lazy(async () => (await import("./commands/models.ts")).listModelsCommand));
   models
     .command("pull")
-    .description("have a worker pull a model's weights, and wait until it can answer")
-    .argument("<id>", "the model")
+    .description("download the weights of a model to a worker and wait until it is ready")
+    .argument("<id>", "model id")
     .action(lazy(async () => (await import("./commands/models.ts")).pullModel));
   models
     .command("register")
-    .description("register a model and the weights that answer for it; repeated, it is the same")
-    .argument("<id>", "the model")
-    .requiredOption("--source <url>", "its weights, as hf://..., https://... or file://...")
-    .option("--replicas <n>", "how many replicas, or every-worker (else 1)")
-    .option("--gpus <n>", "GPUs of each replica, placed by the scheduler: 1 (else none is held)")
-    .option("--gpu-type <types>", "types of GPU that will do, comma-separated")
-    .option("--gpu-memory-gb <gb>", "the least memory of its GPU")
+    .description("register a model and its weights (idempotent)")
+    .argument("<id>", "model id")
+    .requiredOption("--source <url>", "source of the weights: hf://..., https://... or file://...")
+    .option("--replicas <n>", "number of replicas, or every-worker (default: 1)")
+    .option("--gpus <n>", "GPUs per replica, allocated by the scheduler: 1 (default: none)")
+    .option("--gpu-type <types>", "comma-separated accepted GPU types")
+    .option("--gpu-memory-gb <gb>", "minimum GPU memory in GB")
     .action(lazy(async () => (await import("./commands/models.ts")).registerModel));
   models
     .command("remove")
-    .description("remove a model, and its replicas where no other model uses them")
-    .argument("<id>", "the model")
+    .description("remove a model, and its replicas unless another model uses them")
+    .argument("<id>", "model id")
     .action(lazy(async () => (await import("./commands/models.ts")).removeModel));
   program
     .command("endpoints")
-    .description("the addresses that commands may talk to")
+    .description("manage cluster addresses")
     .command("list")
-    .description("list them, and which one is used")
+    .description("list the configured addresses and show the active one")
     .action(lazy(async () => (await import("./commands/endpoints.ts")).listEndpoints));
   program
     .command("health")
-    .description("how the cluster is; exit code 7 when it is not well")
+    .description("show cluster health; exits with 7 if unhealthy")
     .action(lazy(async () => (await import("./commands/health.ts")).health));
 }
 
 function addKeys(program: Command, lazy: Lazy): void {
-  const keys = program.command("keys").description("the API keys of the cluster");
+  const keys = program.command("keys").description("manage API keys");
   keys
     .command("create")
-    .description("make a key; its text is shown this once")
-    .argument("<name>", "whom or what it is for")
-    .option("--scopes <list>", "permissions, separated by commas")
-    .option("--models <list>", "the models it may call (else all)")
+    .description("create a key and print it; it is shown only once")
+    .argument("<name>", "name of the key")
+    .option("--scopes <list>", "comma-separated scopes")
+    .option("--models <list>", "comma-separated models that the key may call (default: all)")
     .action(lazy(async () => (await import("./commands/keys.ts")).createKey));
   keys
     .command("list")
-    .description("list the keys")
+    .description("list keys")
     .action(lazy(async () => (await import("./commands/keys.ts")).listKeys));
   keys
     .command("rotate")
-    .description("make a new key in place of one, which still works for a while")
-    .argument("<id>", "the eight characters after hdl_<environment>_")
-    .option("--overlap <time>", "how long the old key still works: 0, 15m, 24h, 7d (else 24h)")
+    .description("replace a key; the old one remains valid for the overlap")
+    .argument("<id>", "key id: the eight characters after hdl_<environment>_")
+    .option(
+      "--overlap <time>",
+      "how long the old key remains valid: 0, 15m, 24h, 7d (default: 24h)",
+    )
     .action(lazy(async () => (await import("./commands/keys.ts")).rotateKey));
   keys
     .command("revoke")
-    .description("revoke a key at once")
-    .argument("<id>", "the eight characters after hdl_<environment>_")
+    .description("revoke a key")
+    .argument("<id>", "key id: the eight characters after hdl_<environment>_")
     .action(lazy(async () => (await import("./commands/keys.ts")).revokeKey));
 }
 

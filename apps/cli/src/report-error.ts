@@ -11,12 +11,13 @@ import { terminal } from "./output/terminal.ts";
 /** The remedy for an error whose message does not contain one. */
 const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   invalid_api_key:
-    "Give a key with --api-key or HEDDLE_API_KEY; `heddle up` keeps its own in bootstrap-key and credentials.json of its data directory (~/.heddle, or --data): put a good one there.",
+    "Give a key with --api-key or HEDDLE_API_KEY; `heddle up` stores its own in bootstrap-key and credentials.json of its data directory (~/.heddle, or --data): put a valid one there.",
   permission_denied: "Ask an administrator for a key with this permission.",
-  model_not_found: "`heddle models list` shows the models that there are.",
+  model_not_found: "`heddle models list` lists the models.",
   rate_limit_exceeded: "Wait a moment and try again.",
-  unavailable: "Is the cluster running there? `heddle up` starts one; --endpoint names another.",
-  model_loading: "The model is still loading; `heddle models list -o wide` shows how far it is.",
+  unavailable:
+    "Check that the cluster is running: `heddle up` starts one, --endpoint selects another.",
+  model_loading: "The model is still loading; `heddle models list -o wide` shows its progress.",
   overloaded: "Every worker is busy; try again, or start more workers.",
 };
 
@@ -59,7 +60,7 @@ function causeOf(error: Error): string {
 function fixOf(code: ErrorCode, error: AppError | HeddleError, noun: string): string | undefined {
   // A message from elsewhere than the cluster says itself what is missing.
   const list = error instanceof HeddleError && error.request_id ? LISTS[noun] : undefined;
-  if (code === "not_found") return list && `\`${list}\` shows what there is.`;
+  if (code === "not_found") return list && `\`${list}\` lists the valid ones.`;
   // An `unavailable` that the cluster sent means that the cluster runs.
   return code === "unavailable" && !error.cause ? undefined : FIXES[code];
 }

@@ -62,7 +62,7 @@ function readTurn(reader: Interface): Promise<string | undefined> {
     lines.push(line);
     characters += line.length + 1;
     if (characters > MAX_TURN_CHARACTERS) {
-      const message = `That is longer than the ${MAX_TURN_CHARACTERS} characters of a turn.`;
+      const message = `The input exceeds the limit of ${MAX_TURN_CHARACTERS} characters.`;
       reject(new AppError("invalid_value", message));
     }
     clearTimeout(timer);

@@ -137,14 +137,14 @@ describe("every verb", { timeout: 120_000 }, () => {
       });
       await expect(program.parseAsync(words.split(" "), { from: "user" })).rejects.toThrow();
       expect(said).toContain(option ? option.flags : argument?.name());
-      expect(said).toContain(`(heddle ${words} --help shows how)`);
+      expect(said).toContain(`(see heddle ${words} --help)`);
     }
   });
 
   it("without a cluster: exits with 7, names the address and the start command", async () => {
     const closed = `http://127.0.0.1:${await freePort()}`;
     const stderr = `error No answer from ${closed} (ECONNREFUSED; the address is from HEDDLE_ENDPOINT).
-fix Is the cluster running there? \`heddle up\` starts one; --endpoint names another.
+fix Check that the cluster is running: \`heddle up\` starts one, --endpoint selects another.
 `;
     for (const [words, args] of Object.entries(ASKING)) {
       const ended = await heddle(words, args, closed, "good");
@@ -168,14 +168,14 @@ fix Is the cluster running there? \`heddle up\` starts one; --endpoint names ano
       const { code, stderr } = await heddle(words, ["x"], endpoint, "good");
       expect(code, words).toBe(3);
       const list = words.startsWith("cluster") ? "cluster members" : words.replace(/ .*/, " list");
-      expect(stderr).toContain(`error Nothing has the id x.\nfix \`heddle ${list}\` shows`);
+      expect(stderr).toContain(`error Nothing has the id x.\nfix \`heddle ${list}\` lists`);
     }
   });
 
   it("an empty id: exits with 2 and sends nothing", async () => {
     expect(await heddle("jobs get", [""], endpoint, "good")).toEqual({
       ...{ code: 2, stdout: "" },
-      stderr: 'heddle: <id> "": it needs a value.\n(heddle jobs get --help shows how)\n',
+      stderr: 'heddle: <id> "": the value is empty.\n(see heddle jobs get --help)\n',
     });
   });
 });

@@ -18,13 +18,13 @@ import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the cache and hosts of weights, and the engines' defaults. */
 const workerFlags = {
-  "models-cache": ["DIR", "where weights are kept (else in the data directory)"],
-  "weights-hosts": ["HOST,...", "further hosts that weights may come from"],
-  threads: ["N", "CPU threads of an engine"],
-  context: ["TOKENS", "context of each sequence"],
-  "max-sequences": ["N", "sequences that an engine runs at once"],
-  device: ["DEVICE", "device of the engines: cpu, or a GPU's index"],
-  "gpu-layers": ["N", "layers that an engine puts on the GPU"],
+  "models-cache": ["DIR", "cache of model weights (default: in the data directory)"],
+  "weights-hosts": ["HOST,...", "further allowed hosts for weights"],
+  threads: ["N", "CPU threads per engine"],
+  context: ["TOKENS", "context length per sequence"],
+  "max-sequences": ["N", "maximum concurrent sequences per engine"],
+  device: ["DEVICE", "device of the engines: cpu or a GPU index"],
+  "gpu-layers": ["N", "layers to offload to the GPU"],
   ...OFFER_FLAGS,
 } as const satisfies Record<string, FlagHelp>;
 

@@ -125,7 +125,7 @@ describe("a call", () => {
     for (const auth_token of ["hdl_live\nsecret", "secret…", "two keys"]) {
       const error = await new Heddle({ endpoint, auth_token }).workers.list().catch((e) => e);
       expect(error).toBeInstanceOf(AuthenticationError);
-      expect(error.message).toContain("characters that no key has");
+      expect(error.message).toContain("characters that are invalid in a key");
       expect(error.message).not.toMatch(/secret|two/);
     }
     const auth = () => Promise.reject(new Error("the vault is sealed"));
@@ -178,7 +178,9 @@ describe("a call", () => {
     const nobody = new Heddle({ endpoint: gone.endpoint, maxRetries: 0 }).workers.list();
     await expect(nobody).rejects.toBeInstanceOf(ConnectionError);
     await expect(nobody).rejects.toThrow(`No answer from ${gone.endpoint} (ECONNREFUSED).`);
-    expect(() => new Heddle({ endpoint: "localhost" })).toThrow('"localhost" is no endpoint');
+    expect(() => new Heddle({ endpoint: "localhost" })).toThrow(
+      '"localhost" is not a valid endpoint',
+    );
   });
 
   it("tries each endpoint once, even with fewer retries", async () => {

@@ -197,7 +197,7 @@ export class HttpTransport {
     if (!token) return {};
     if (/^[\x21-\x7e]+$/.test(token)) return { authorization: `Bearer ${token}` };
     const message =
-      "The API key has characters that no key has, as a line break or a space in it. Copy the whole key again.";
+      "The API key has characters that are invalid in a key, such as a line break or a space. Copy the key again.";
     throw new AuthenticationError(message, { code: "invalid_api_key" });
   }
 
@@ -264,7 +264,9 @@ export function aborted(): AbortedError {
 function baseOf(endpoint: string): string {
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
   if (!url || !/^https?:$/.test(url.protocol)) {
-    throw new TypeError(`"${endpoint}" is no endpoint. Give one like http://127.0.0.1:8080.`);
+    throw new TypeError(
+      `"${endpoint}" is not a valid endpoint. Give one like http://127.0.0.1:8080.`,
+    );
   }
   return `${url.origin}${url.pathname.replace(/\/(api\/v1\/?)?$/, "")}/api/v1`;
 }

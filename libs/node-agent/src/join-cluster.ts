@@ -37,7 +37,7 @@ export interface Joined {
 export async function joinCluster(options: JoinOptions): Promise<Joined> {
   const token = parseJoinToken(options.token);
   if (token.authorityHash === undefined) {
-    const message = "the join token is of a cluster without TLS, which gives no certificates";
+    const message = "the join token is of a cluster without TLS, which issues no certificates";
     throw new AppError("invalid_value", message);
   }
   const authority = await fetchAuthority(options.master, token.authorityHash);
@@ -87,12 +87,12 @@ function checkedAuthority(
   master: string,
 ): string {
   if (!leaf || !issuer || authorityHash(issuer) !== hash) {
-    const message = `the master at ${master} is not of the cluster that the join token is for`;
+    const message = `the master at ${master} belongs to another cluster than the join token`;
     throw new AppError("invalid_api_key", message);
   }
   const authority = new X509Certificate(issuer);
   const own = new X509Certificate(leaf);
   const isValid = own.verify(authority.publicKey) && Date.parse(own.validTo) > Date.now();
   if (isValid && nodeNameOf(own.subjectAltName)?.role === "master") return authority.toString();
-  throw new AppError("invalid_api_key", `${master} shows no valid certificate of a master`);
+  throw new AppError("invalid_api_key", `${master} has no valid master certificate`);
 }

@@ -54,7 +54,7 @@ async function firstMaterial(options: EnrolOptions): Promise<TlsMaterial> {
 export async function joinAny(options: EnrolOptions): Promise<Joined> {
   const { joinToken: token, masters, role, name, log } = options;
   if (token === undefined) {
-    const message = `${options.dataDirectory} holds no certificate that is valid, and nodes speak TLS (with --tls, and always beyond loopback unless --insecure-nodes is given). Give --join-token-file FILE with a new token: heddle cluster join-token --role ${role} --name ${name} > FILE`;
+    const message = `${options.dataDirectory} has no valid certificate, which TLS between nodes needs (on with --tls, and beyond loopback without --insecure-nodes). Give --join-token-file FILE with a new token: heddle cluster join-token --role ${role} --name ${name} > FILE`;
     throw new AppError("invalid_value", message);
   }
   let rounds = 0;

@@ -44,23 +44,23 @@ const nodeFlags = {
 export type FlagHelp = readonly [value: string, help: string];
 
 const nodeHelp = {
-  data: ["DIR", "directory that this node keeps; required"],
-  name: ["NAME", "this node's name in the cluster (else one that is kept in DIR)"],
-  "grpc-host": ["HOST", "address that this node listens on (127.0.0.1)"],
-  "grpc-port": ["PORT", "port that this node listens on (0 takes a free one)"],
-  advertise: ["HOST:PORT", "where the other nodes reach this one (else where it listens)"],
-  "metrics-host": ["HOST", "address of this node's /metrics (127.0.0.1)"],
-  "metrics-port": ["PORT", "port of this node's /metrics (0 takes a free one)"],
-  masters: ["HOST:PORT,...", "the gRPC addresses of all masters; required"],
-  "cluster-token-file": ["FILE", "file with the masters' token; required without --tls"],
-  "join-token-file": ["FILE", "under --tls: file with a token for this node's first start"],
-  tls: ["", "certificates and TLS between nodes; always on beyond loopback"],
-  "insecure-nodes": ["", "beyond loopback: no TLS between nodes, unless --tls; anyone can read it"],
+  data: ["DIR", "data directory; required"],
+  name: ["NAME", "node name (default: one stored in DIR)"],
+  "grpc-host": ["HOST", "gRPC listen address (default: 127.0.0.1)"],
+  "grpc-port": ["PORT", "gRPC port; 0 selects a free one (default: 0)"],
+  advertise: ["HOST:PORT", "address for the other nodes (default: the listen address)"],
+  "metrics-host": ["HOST", "address of /metrics (default: 127.0.0.1)"],
+  "metrics-port": ["PORT", "port of /metrics; 0 selects a free one (default: 0)"],
+  masters: ["HOST:PORT,...", "gRPC addresses of all masters; required"],
+  "cluster-token-file": ["FILE", "cluster token file; required without --tls"],
+  "join-token-file": ["FILE", "join token file for the first start with --tls"],
+  tls: ["", "use TLS between nodes; always on except on loopback"],
+  "insecure-nodes": ["", "allow plain text between nodes beyond loopback"],
 } as const satisfies Record<keyof typeof nodeFlags, FlagHelp>;
 
 /** The text that --help prints; `extra` are the flags of the node's kind. */
 export function nodeUsage(program: string, extra: Readonly<Record<string, FlagHelp>> = {}): string {
-  const rows = Object.entries<FlagHelp>({ ...nodeHelp, ...extra, help: ["", "print this text"] });
+  const rows = Object.entries<FlagHelp>({ ...nodeHelp, ...extra, help: ["", "print this help"] });
   const flags = rows.map(([name, [value]]) => `--${name} ${value}`.trimEnd());
   const width = Math.max(...flags.map(({ length }) => length));
   const lines = rows.map(([, [, help]], at) => `  ${flags[at]?.padEnd(width)}  ${help}`);
@@ -152,7 +152,10 @@ function masterAddresses(given: readonly string[]): string[] {
   const masters = given.flatMap((list) => list.split(",")).filter((address) => address !== "");
   for (const master of masters) optionalAddress("masters", master);
   if (masters.length > 0) return masters;
-  throw new AppError("invalid_value", "give --masters HOST:PORT[,HOST:PORT...], every master's");
+  throw new AppError(
+    "invalid_value",
+    "give --masters HOST:PORT[,HOST:PORT...], the addresses of all masters",
+  );
 }
 
 function optionalAddress(flag: string, text: string | undefined): string | undefined {

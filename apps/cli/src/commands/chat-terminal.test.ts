@@ -108,20 +108,20 @@ describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", { timeout: 60_000 }, (
     for (const help of ["/HELP", "/?"]) {
       output = "";
       type(`${help}\r`);
-      await shown(/forget what was said.*> $/s);
+      await shown(/clear the conversation.*> $/s);
     }
     for (const wrong of ["/hlep", "/hlep me", "/Ende", "/"]) {
       output = "";
       type(`${wrong}\r`);
-      await shown(/no command \/.*forget what was said.*> $/s);
+      await shown(/unknown command \/.*clear the conversation.*> $/s);
     }
     output = "";
     type("/clear all\r");
-    await shown(/\/clear takes nothing after it.*> $/s);
+    await shown(/\/clear takes no arguments.*> $/s);
     type("hello\r");
     await shown(/answer 1\..*> $/s);
     type("/CLEAR\r");
-    await shown(/forgotten.*> $/s);
+    await shown(/cleared.*> $/s);
     type("/etc/hosts is a file?\r");
     await shown(/answer 2\..*> $/s);
     type("//hlep\r");

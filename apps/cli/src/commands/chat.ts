@@ -49,7 +49,7 @@ async function readQuestion(prompt: string | undefined): Promise<string> {
   if (question !== "") return question;
   const source = isPiped ? "standard input" : "the prompt";
   const fix = 'Give one, as in: heddle chat "What is a loom?"';
-  throw new AppError("invalid_value", `There is no question: ${source} is empty. ${fix}`);
+  throw new AppError("invalid_value", `The prompt is missing: ${source} is empty. ${fix}`);
 }
 
 async function chooseModel({ heddle, connection }: CommandContext): Promise<string> {
@@ -99,11 +99,11 @@ function answerRecord(model: string, result: ChatResult) {
 }
 
 const COMMANDS = ["/help", "/?", "/clear", "/exit"] as const;
-const HELP = `/help   show this; so does /?
-/clear  forget what was said
-/exit   end; Ctrl-D does too
-//TEXT  ask the model /TEXT
-Up recalls earlier lines. A paste of several lines is one question, which Enter sends. Ctrl-C stops an answer.
+const HELP = `/help   show this help (or /?)
+/clear  clear the conversation
+/exit   exit (or Ctrl-D)
+//TEXT  send /TEXT to the model
+Up recalls earlier lines. Pasted lines are one prompt; Enter sends it. Ctrl-C stops an answer.
 `;
 
 /**
@@ -115,7 +115,7 @@ async function converse(
   system: readonly ChatTurn[],
 ): Promise<number> {
   const { messages: out } = context;
-  out.write(`${out.paint("dim", `talking to ${settings.model}; /help shows what you can do`)}\n`);
+  out.write(`${out.paint("dim", `chatting with ${settings.model}; type /help for commands`)}\n`);
   const reader = new TurnReader();
   let turns = [...system];
   for (;;) {
@@ -124,7 +124,7 @@ async function converse(
       if (turn.command === "/exit") return 0;
       if (turn.command === "/clear") {
         turns = [...system];
-        out.write("what was said is forgotten\n");
+        out.write("conversation cleared\n");
       } else if (turn.command !== undefined) out.write(HELP);
       else if (turn.text !== "") turns = await exchange(context, settings, turns, turn.text);
     } catch (error) {
@@ -153,8 +153,8 @@ function readTurn(typed: string): Turn {
   const command = COMMANDS.find((known) => known === line.toLowerCase());
   if (command) return { command, text: "" };
   const fault = COMMANDS.some((known) => known === word.toLowerCase())
-    ? `${word} takes nothing after it`
-    : `there is no command ${word}`;
+    ? `${word} takes no arguments`
+    : `unknown command ${word}`;
   throw new AppError("invalid_value", `${fault}. The commands:\n${HELP.trimEnd()}`);
 }
 

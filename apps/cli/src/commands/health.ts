@@ -9,7 +9,7 @@ export async function health(command: Command): Promise<number> {
   const { heddle, connection, data, format } = commandContext(command);
   const body = (await heddle.cluster.health()) as Partial<MasterHealth> | undefined;
   if (typeof body?.status !== "string") {
-    throw new AppError("unavailable", `${connection.endpoint}/health is not Heddle's.`);
+    throw new AppError("unavailable", `${connection.endpoint}/health is not a Heddle endpoint.`);
   }
   printRow(
     body,

@@ -44,12 +44,14 @@ export async function createKey(command: Command): Promise<number> {
   };
   const key = fieldsOf(await heddle.keys.create(body as KeySpec));
   for (const id of arrayOf(key["unknown_models"])) {
-    messages.write(`warning: no model \`${id}\` is registered; the key may call it once one is\n`);
-    messages.write("  (`heddle models list` shows those that are)\n");
+    messages.write(
+      `warning: no model \`${id}\` is registered; the key can call it after its registration\n`,
+    );
+    messages.write("  (see `heddle models list`)\n");
   }
   if (isRecordFormat(format)) printRecord(key, "", format, data);
   else {
-    messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);
+    messages.write(`key ${textOf(key["id"])}; store it now, it is not shown again:\n`);
     data.write(`${textOf(key["key"])}\n`);
   }
   return 0;
@@ -63,12 +65,12 @@ export async function rotateKey(command: Command): Promise<number> {
   const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
   const key = fieldsOf(await heddle.keys.rotate(id, body));
   const keptIn = keepInstead(connection, id, textOf(key["key"]));
-  if (keptIn) messages.write(`${keptIn} keeps the new key from now on, for \`heddle up\` too\n`);
+  if (keptIn) messages.write(`${keptIn} stores the new key, also for \`heddle up\`\n`);
   if (isRecordFormat(format)) printRecord(key, "", format, data);
   else {
     const ends = textOf(fieldsOf(key["replaces"])["expires_at"]);
-    messages.write(`key ${textOf(key["id"])} takes the place of ${id}, which ends at ${ends};\n`);
-    messages.write("its text is not kept and is shown only now:\n");
+    messages.write(`key ${id} is replaced by ${textOf(key["id"])} and expires at ${ends};\n`);
+    messages.write("store it now, it is not shown again:\n");
     data.write(`${textOf(key["key"])}\n`);
   }
   return 0;
@@ -91,7 +93,7 @@ const UNIT_S = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 function seconds(text: string): number {
   const [, amount, unit = "s"] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
   if (amount !== undefined) return Number(amount) * UNIT_S[unit as keyof typeof UNIT_S];
-  const message = `--overlap "${text}": give a whole number of s, m, h or d, as 24h or 7d.`;
+  const message = `--overlap "${text}": give a whole number of s, m, h or d, for example 24h or 7d.`;
   throw new AppError("invalid_value", message);
 }
 

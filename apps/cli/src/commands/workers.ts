@@ -44,7 +44,7 @@ export async function drainWorker(command: Command): Promise<number> {
   const { heddle } = context;
   const { deadline } = command.opts() as { deadline?: string };
   if (deadline !== undefined && !/^\d{1,6}(\.\d+)?$/.test(deadline)) {
-    throw new AppError("invalid_value", `--deadline "${deadline}": give seconds, as 600.`);
+    throw new AppError("invalid_value", `--deadline "${deadline}": give seconds, for example 600.`);
   }
   const id = await idOf(heddle, command.args[0] ?? "");
   const deadlineSeconds = deadline === undefined ? undefined : Number(deadline);

@@ -95,8 +95,8 @@ function stallOf(
   if (isLoading || unchangedMs <= stallMs) return undefined;
   const what =
     model?.replicas.map(({ node, phase }) => `${node} ${phase}`).join(", ") ||
-    ["no worker has it", ...(model?.waitingFor ?? [])].join("; ");
-  return `nothing moved for ${stallMs / 1000} s (${what})`;
+    ["no replica", ...(model?.waitingFor ?? [])].join("; ");
+  return `no progress for ${stallMs / 1000} s (${what})`;
 }
 
 /** One progress line for the most advanced replica, and one while the model is loading. */

@@ -18,11 +18,11 @@ describe("data directory", () => {
   it("is refused where a file is", () => {
     const file = join(scratch, "file");
     writeFileSync(file, "");
-    expect(() => new DataDirectory(file)).toThrow(/cannot be made.*--data DIR/);
+    expect(() => new DataDirectory(file)).toThrow(/cannot be created.*--data DIR/);
   });
 
   it.skipIf(process.platform !== "linux")("is refused in /proc, without a hang", () => {
-    expect(() => new DataDirectory("/proc/nope/deeper")).toThrow(/cannot be made.*--data DIR/);
+    expect(() => new DataDirectory("/proc/nope/deeper")).toThrow(/cannot be created.*--data DIR/);
   });
 
   // holds: start-bad-options
@@ -86,7 +86,7 @@ describe("data directory", () => {
     // The number of masters makes no difference: the others may be started later.
     for (const count of [1, 3, 10]) {
       expect(() => data.checkMasters(count)).toThrow(
-        `Either to go on with master-1 (cluster recovered): rm -r ${all[1]} ${all[2]}; or to go on with master-2 and master-3 (cluster old): rm -r ${all[0]}`,
+        `Either to keep master-1 (cluster recovered): rm -r ${all[1]} ${all[2]}; or to keep master-2 and master-3 (cluster old): rm -r ${all[0]}`,
       );
     }
   });

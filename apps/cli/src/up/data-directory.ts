@@ -69,7 +69,7 @@ export class DataDirectory {
     } catch (error) {
       throw new AppError(
         "invalid_value",
-        `The data directory ${path} cannot be made: ${(error as Error).message}. Give another with --data DIR.`,
+        `The data directory ${path} cannot be created: ${(error as Error).message}. Give another with --data DIR.`,
       );
     }
   }
@@ -95,7 +95,7 @@ export class DataDirectory {
     if (clusters.size > 1) throw this.#severalClusters([...clusters.values()]);
     const left = masters.filter(({ number }) => number > count).map(({ name }) => name);
     if (left.length === 0) return;
-    const message = `${this.path} holds ${left.join(" and ")} too, more than --masters ${count}. Start with all of them and take them out of the group (heddle cluster remove ${left[0]}), then delete their directories.`;
+    const message = `${this.path} holds ${left.join(" and ")} too, more than --masters ${count}. Start with all of them, remove the extra ones (heddle cluster remove ${left[0]}), then delete their directories.`;
     throw new AppError("conflict", message);
   }
 
@@ -110,7 +110,7 @@ export class DataDirectory {
     const { bavail, bsize } = statfsSync(this.path);
     const freeMiB = Math.floor((bavail * bsize) / 2 ** 20);
     if (freeMiB >= neededMiB) return;
-    const message = `The disk of the data directory ${this.path} is too full: ${freeMiB} MiB are free, and ${neededMiB} MiB are needed to start. Make room there, or give a directory on another disk with --data DIR.`;
+    const message = `The disk of the data directory ${this.path} is too full: ${freeMiB} MiB are free, and ${neededMiB} MiB are needed to start. Free disk space, or give a directory on another disk with --data DIR.`;
     throw new AppError("invalid_value", message);
   }
 
@@ -128,9 +128,9 @@ export class DataDirectory {
     const keep = clusters.map((kept) => {
       const others = clusters.filter((cluster) => cluster !== kept).flatMap(namesOf);
       const directories = others.map((name) => join(this.path, name)).join(" ");
-      return `to go on with ${namesOf(kept).join(" and ")} (cluster ${kept[0]?.cluster}): rm -r ${directories}`;
+      return `to keep ${namesOf(kept).join(" and ")} (cluster ${kept[0]?.cluster}): rm -r ${directories}`;
     });
-    const message = `${this.path} holds masters of ${clusters.length} clusters, each of which would take changes. Keep one, after a forced recovery or a restore the one that was made by it; the other masters join it anew, empty. Either ${keep.join("; or ")}`;
+    const message = `${this.path} holds masters of ${clusters.length} clusters, each of which would accept changes. Keep one: after a recovery or a restore, the one that it made. The other masters join it again with empty directories. Either ${keep.join("; or ")}`;
     return new AppError("conflict", message);
   }
 

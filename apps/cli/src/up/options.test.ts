@@ -12,8 +12,8 @@ const parsed = (change: Partial<UpFlags>) => parseUpOptions({ ...flags, ...chang
 
 describe("flags of heddle up", () => {
   it("refuse a port that clients block, for any of the masters", () => {
-    expect(() => parsed({ port: "6000" })).toThrow(/refuse to connect to port 6000/);
-    expect(() => parsed({ port: "6664", masters: "3" })).toThrow(/refuse to connect to port 6665/);
+    expect(() => parsed({ port: "6000" })).toThrow(/block port 6000/);
+    expect(() => parsed({ port: "6664", masters: "3" })).toThrow(/block port 6665/);
     expect(parsed({ port: "6664" }).port).toBe(6664);
     expect(() => parsed({ port: "65534", masters: "3" })).toThrow(/from 1 to 65533/);
   });
@@ -22,13 +22,13 @@ describe("flags of heddle up", () => {
   it("refuse a model file that is no file", () => {
     const folder = join(mkdtempSync(join(tmpdir(), "heddle-options-")), "m.gguf");
     mkdirSync(folder);
-    expect(() => parsed({ model: folder })).toThrow(`--model: ${folder} is no file`);
+    expect(() => parsed({ model: folder })).toThrow(`--model: ${folder} is not a file`);
     rmSync(dirname(folder), { recursive: true });
     expect(() => parsed({ model: folder })).toThrow(`there is no file ${folder}`);
   });
 
   it("refuse a profile together with a file", () => {
-    expect(() => parsed({ profile: "tiny", model: "m.gguf" })).toThrow(/exclude each other/);
+    expect(() => parsed({ profile: "tiny", model: "m.gguf" })).toThrow(/mutually exclusive/);
   });
 
   // holds: start-offers

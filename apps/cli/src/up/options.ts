@@ -107,7 +107,7 @@ function firstPort(text: string, masters: number): number {
   const used = Array.from({ length: masters }, (_, i) => port + i);
   const blocked = used.find(isBlockedPort);
   if (blocked === undefined) return port;
-  const message = `--port "${text}": browsers and fetch, and so most clients, refuse to connect to port ${blocked} (the Fetch standard blocks it). Give another, as --port 8080.`;
+  const message = `--port "${text}": browsers and most clients block port ${blocked} (Fetch standard). Give another, for example --port 8080.`;
   throw new AppError("invalid_value", message);
 }
 
@@ -117,7 +117,7 @@ function secretsKeyFile(text: string | undefined): string | undefined {
 
 function chooseProfile(flags: UpFlags): Profile | undefined {
   if (flags.profile !== undefined && flags.model !== undefined) {
-    const message = "--profile and --model exclude each other: a profile's models or that file.";
+    const message = "--profile and --model are mutually exclusive.";
     throw new AppError("invalid_value", message);
   }
   if (flags.profile !== undefined) return oneOf("--profile", flags.profile, CATALOG_PROFILES);
@@ -185,7 +185,7 @@ function modelFile(text: string): string {
     throw new AppError("invalid_value", `--model: there is no file ${path}. Check the path.`);
   }
   if (!stat.isFile()) {
-    throw new AppError("invalid_value", `--model: ${path} is no file. Give a GGUF file.`);
+    throw new AppError("invalid_value", `--model: ${path} is not a file. Give a GGUF file.`);
   }
   try {
     accessSync(path, constants.R_OK);

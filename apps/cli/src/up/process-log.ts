@@ -59,7 +59,7 @@ export class ProcessLog implements ProcessEvents {
   }
 
   restarting(spec: ProcessSpec, why: string, delayMs: number): void {
-    const text = `${why}; it starts again in ${(delayMs / 1000).toFixed(1)} s`;
+    const text = `${why}; restarting in ${(delayMs / 1000).toFixed(1)} s`;
     this.#show(spec, this.#options.messages.paint("yellow", text));
   }
 
@@ -70,7 +70,7 @@ export class ProcessLog implements ProcessEvents {
   }
 
   left(spec: ProcessSpec, why: string): void {
-    this.#show(spec, this.#options.messages.paint("yellow", `it stays down: ${why}`));
+    this.#show(spec, this.#options.messages.paint("yellow", `not restarted: ${why}`));
   }
 
   close(): void {

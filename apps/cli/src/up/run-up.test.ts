@@ -52,7 +52,7 @@ describe("heddle up", () => {
     expect(driven.stdout).toContain("It lifts the warp.");
     expect(driven.stdout).toContain(`http://127.0.0.1:${port}/api/v1`);
     expect(driven.stdout).toContain("The self-check passed");
-    expect(driven.stdout).toContain("same command without --once");
+    expect(driven.stdout).toContain("Omit --once to keep it running");
     expect(driven.stdout).not.toMatch(/Heddle is up|Try it|chat\/completions/);
     expect(driven.stdout).toContain("1 master, 2 workers, 1 parameter server");
     expect(driven.stdout).toMatch(
@@ -160,11 +160,11 @@ describe("heddle up", () => {
   it("falls back to the tiny model, and says that its answers are noise", async () => {
     const { driven } = await up({ once: true }, { SCRIPT: "fail" });
     expect(await driven.end()).toBe(0);
-    expect(driven.stderr).toContain("could not be had: no source could be reached.\n");
+    expect(driven.stderr).toContain("could not be downloaded: no source could be reached.\n");
     expect(driven.stderr).not.toContain("a replica failed");
     expect(driven.stderr).toMatch(/NOISE.*--model FILE/);
     expect(driven.stdout).toMatch(
-      /what answers for them\n +A tiny model .* NOISE\. The demo weights could not be had: no source could be reached\.\n/,
+      /Models and their weights\n +A tiny model .* NOISE\. The demo weights could not be downloaded: no source could be reached\.\n/,
     );
     expect(driven.stdout).toContain("scripted model of the tiny profile");
   });
@@ -184,7 +184,7 @@ describe("heddle up", () => {
     const flags = { model: modelFile, profile: undefined, logLevel: "info" };
     const { driven } = await up(flags, { SCRIPT: "fail" });
     await driven.printed(/Ctrl-C stops everything/);
-    expect(driven.stderr).toContain("Mend the file and FamilyA-1-2B is loaded by itself");
+    expect(driven.stderr).toContain("Fix the file and FamilyA-1-2B is loaded automatically");
     driven.child.kill("SIGINT");
     expect(await driven.end()).toBe(0);
     expect(driven.stderr).not.toContain("removed path=");
@@ -211,11 +211,11 @@ describe("heddle up", () => {
     const { driven } = await up({ profile: "gpu" }, { SCRIPT: "fail" });
     await driven.printed(/Ctrl-C stops everything/);
     expect(driven.stderr).toContain(
-      "The model could not be loaded: no source could be reached. The cluster runs on without it.\n",
+      "The model could not be loaded: no source could be reached. The cluster keeps running without it.\n",
     );
     expect(driven.stdout).toContain("Heddle is up");
     expect(driven.stdout).toMatch(
-      /FamilyA-1-2B\n +FAILED, so nothing answers for it: no source could be reached\. No model answers\.\n +It was to be scripted/,
+      /FamilyA-1-2B\n +FAILED: no source could be reached\. No model answers\.\n +Weights: scripted/,
     );
     expect(driven.stdout).not.toContain("Try it");
     driven.child.kill("SIGINT");
@@ -242,7 +242,7 @@ describe("heddle up", () => {
   it("reports a master that never starts, with its last output", async () => {
     const { driven } = await up({}, { SCRIPT: "crash" });
     expect(await driven.end()).toBe(7);
-    expect(driven.stderr).toMatch(/master-1 does not .*Error: the disk is on fire.*5 crashes/);
+    expect(driven.stderr).toMatch(/master-1 keeps crashing.*Error: the disk is on fire.*5 crashes/);
   });
 
   it("continues without a master that never starts, and names the remedy", async () => {
@@ -253,7 +253,7 @@ describe("heddle up", () => {
     await driven.printed(/Ctrl-C stops everything/);
     expect(driven.stderr).toMatch(/master-1 .*Error: the disk is on fire.*5 crashes/);
     expect(driven.stderr).toContain(
-      `master-1 stays down; master-2 and master-3 go on. Mend what it says, then stop this and start it again. If its files are damaged, delete them before: rm -r ${data}/master-1 `,
+      `master-1 is not restarted; master-2 and master-3 continue. Fix the reported problem and restart the cluster. If its files are damaged, delete them before: rm -r ${data}/master-1 `,
     );
     expect(driven.stdout).not.toContain("API (master-1)");
     expect(driven.stdout).toContain(`curl http://127.0.0.1:${port + 1}/api/v1/`);

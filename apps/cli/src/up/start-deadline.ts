@@ -27,7 +27,7 @@ export async function untilStarted(start: WatchedStart): Promise<void> {
   });
   const late = watch(start, over.signal).then((isLate) => {
     if (!isLate) return;
-    const message = `No further process got ready within ${patienceMs / 1000} s: ${start.readyCount()} of ${start.total} are. Run again with --verbose to see why.`;
+    const message = `No other process became ready within ${patienceMs / 1000} s: ${start.readyCount()} of ${start.total} are. Run again with --verbose to see why.`;
     throw new AppError("deadline_exceeded", message);
   });
   try {

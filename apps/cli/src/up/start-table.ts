@@ -29,8 +29,7 @@ const IS_CLONE = existsSync(join(ROOT, "tools", "setup.mjs"));
 /** The command that starts a cluster here, to be followed by flags. */
 export const START_COMMAND = IS_CLONE ? "npm start --" : "heddle up";
 
-const ONCE_IS_OVER =
-  "Everything ends now, since --once was given. Start the cluster for good with the same command without --once.";
+const ONCE_IS_OVER = "The cluster stops now because of --once. Omit --once to keep it running.";
 
 /** The start table: addresses, models, the key, and example commands. */
 export function startTable(facts: StartFacts, out: Terminal): string {
@@ -43,18 +42,13 @@ export function startTable(facts: StartFacts, out: Terminal): string {
     ]),
     ["processes", processes(options)],
     ...(options.simulatedGpus
-      ? [
-          ["GPUs", `${options.simulatedGpus} on each worker, simulated: no such device exists`] as [
-            string,
-            string,
-          ],
-        ]
+      ? [["GPUs", `${options.simulatedGpus} on each worker, simulated`] as [string, string]]
       : []),
     ["data", options.dataDir],
     secrets.isNew
       ? [
           "API key",
-          `${bold(secrets.apiKey)}   (shown this once; kept in ${secrets.bootstrapKeyFile})`,
+          `${bold(secrets.apiKey)}   (shown only once; stored in ${secrets.bootstrapKeyFile})`,
         ]
       : ["API key", `kept in ${secrets.bootstrapKeyFile}`],
   ];
@@ -88,7 +82,7 @@ function modelTable({ models, notice }: StartFacts, out: Terminal): string {
     ...[...groups].map(([text, group]) => `  ${group.map(({ id }) => id).join(", ")}\n    ${text}`),
   ];
   const listed = groups.size === 0 ? [...lines, "  none yet"] : lines;
-  return [out.paint("bold", "Models, and what answers for them"), ...listed].join("\n");
+  return [out.paint("bold", "Models and their weights"), ...listed].join("\n");
 }
 
 /** What answers for the model; if nothing does, why, and which models do answer. */
@@ -97,13 +91,13 @@ function answerText(model: ListedModel, models: readonly ListedModel[], out: Ter
   if (hasFailed(model)) {
     const ready = models.filter(isReady).map(({ id }) => id);
     const instead = ready.length > 0 ? `These answer: ${ready.join(", ")}.` : "No model answers.";
-    const failed = out.paint("red", "FAILED, so nothing answers for it:");
-    return [`${failed} ${modelFailure(model)}. ${instead}`, `It was to be ${backing}`];
+    const failed = out.paint("red", "FAILED:");
+    return [`${failed} ${modelFailure(model)}. ${instead}`, `Weights: ${backing}`];
   }
   const answer = standIn ? `${backing} ${out.paint("yellow", "(a stand-in)")}` : backing;
   if (isReady(model)) return [answer];
   const phases = [...new Set(replicas.map(({ phase }) => phase))].join(", ");
-  return [answer, out.paint("yellow", `not ready yet: ${phases || "no worker has it"}`)];
+  return [answer, out.paint("yellow", `not ready yet: ${phases || "no replica"}`)];
 }
 
 function tryTable(facts: StartFacts, model: string, out: Terminal): string {

@@ -173,7 +173,7 @@ export class SupervisedProcess {
     const why = this.#lastComplaint ? `${how}; it last said: ${this.#lastComplaint}` : how;
     if (this.#crashesAtMs.length >= maxCrashes) {
       this.#over = true;
-      const text = `${why} (${maxCrashes} crashes within ${windowMs / 1000} s; it stays down)`;
+      const text = `${why} (${maxCrashes} crashes within ${windowMs / 1000} s; not restarted)`;
       this.#ready.reject(new AppError("unavailable", `${this.spec.name} does not start: ${text}`));
       this.#events.gaveUp(this.spec, text);
       return;

@@ -227,7 +227,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const torn = await heddle(["jobs", "submit", file]);
     expect(torn).toMatchObject({ code: 2, stderr: /torn\.yaml: Missing closing .* at line 2/ });
     expect((await heddle(["jobs", "submit", "-"], "- a\n")).stderr).toMatch(/expected the fields/);
-    expect((await heddle(["jobs", "submit"])).stderr).toMatch(/There is nothing to run/);
+    expect((await heddle(["jobs", "submit"])).stderr).toMatch(/The job spec is missing/);
     expect((await heddle(["jobs", "submit", "no-such.yaml"])).code).toBe(2);
     expect((await heddle(["jobs", "get", "job_none"])).code).toBe(3);
     expect((await heddle(["jobs", "list", "--state", "lost"])).code).toBe(2);

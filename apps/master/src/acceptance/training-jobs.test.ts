@@ -165,7 +165,7 @@ test("language model: trained from text, registered with lineage, and answers", 
   const id = run.stdout.split("\n")[0] ?? "";
   expect(run.stdout).toMatch(/\nprogress .*loss \d.* on onnx \(cpu\)/);
   expect(run.stdout.trim()).toMatch(/SUCCEEDED$/);
-  expect(run.stderr).toContain(`model.gguf, tokenizer.json: heddle jobs artifacts ${id}`);
+  expect(run.stderr).toContain(`model.gguf, tokenizer.json; download: heddle jobs artifacts ${id}`);
   expect(run.stderr).toContain(
     "the model tiny-weaver is registered: heddle chat --model tiny-weaver",
   );

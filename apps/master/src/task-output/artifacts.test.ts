@@ -175,7 +175,7 @@ test("artifacts: those of a failed task are not kept; invalid names fail their t
   });
   const { failure } = await cluster.reaches(wrong, "failed");
   expect(failure?.reason).toBe("Internal");
-  expect(failure?.message).toMatch(/"a:b" is no name for one/);
+  expect(failure?.message).toMatch(/"a:b" is not a valid name/);
 });
 
 test("artifacts: outlive their worker's process; an error names it while it is away", async () => {

@@ -102,7 +102,7 @@ export class PartFetcher {
   #peer(address: string, rank: number, jobToken: Uint8Array): Peer {
     const certificate = this.#isEncrypted ? (this.#certificates.get(rank) ?? "") : undefined;
     if (certificate === "") {
-      throw new AppError("precondition_failed", `rank ${rank} has told no certificate of its own`);
+      throw new AppError("precondition_failed", `rank ${rank} has sent no certificate`);
     }
     const shown = { jobToken: Buffer.from(jobToken).toString("hex"), certificate };
     const key = [rank, address, shown.jobToken, certificate].join();

@@ -108,7 +108,7 @@ export class ArtifactStore {
   async #open(id: TaskId__Output, name: string, path: string): Promise<OpenedFile> {
     const file = isName(name) ? await this.#find(this.#nameOf(id), path) : undefined;
     if (file) return file;
-    const message = `this worker has no artifact ${name} of job ${id.jobId}: it may be older than it keeps them`;
+    const message = `this worker has no artifact ${name} of job ${id.jobId}: it may have expired`;
     throw new AppError("not_found", message);
   }
 
@@ -152,12 +152,14 @@ export class ArtifactStore {
 
   #check(files: readonly FileBeneath[]): void {
     if (files.length > maxFiles) {
-      throw refusal(`it left ${files.length} files, and at most ${maxFiles} are kept: pack them`);
+      throw refusal(
+        `it has ${files.length} artifacts, more than the limit of ${maxFiles}: pack them into archives`,
+      );
     }
     const wrong = files.find(({ name }) => !isName(name));
     if (wrong !== undefined) {
       const form = `1 to ${maxNameLength} letters, digits, spaces and _.@+=()-`;
-      throw refusal(`${JSON.stringify(wrong.name)} is no name for one: use ${form}`);
+      throw refusal(`${JSON.stringify(wrong.name)} is not a valid name: use ${form}`);
     }
     const { maxBytes } = this.#options;
     const bytes = sizeOf(files);

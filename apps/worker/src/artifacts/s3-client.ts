@@ -170,10 +170,13 @@ export class S3Client {
     }
     if (status === 401 || status === 403) {
       const advice = "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and what the key may do";
-      return new AppError("permission_denied", `the store refused ${what}. ${advice}`);
+      return new AppError("permission_denied", `the object store refused ${what}. ${advice}`);
     }
     const mayPass = status === 429 || status >= 500;
-    return new AppError(mayPass ? "unavailable" : "server_error", `the store refused ${what}`);
+    return new AppError(
+      mayPass ? "unavailable" : "server_error",
+      `the object store refused ${what}`,
+    );
   }
 }
 

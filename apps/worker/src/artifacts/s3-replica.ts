@@ -145,7 +145,7 @@ export class S3Replica implements ArtifactReplica {
     for (let at = offset; at < end; ) {
       const part = await this.#client.get(key, at, Math.min(PART_BYTES, end - at));
       if (!part?.byteLength) {
-        throw new AppError("not_found", `the copy of ${name} is in the store no more`);
+        throw new AppError("not_found", `the copy of ${name} is no longer in the object store`);
       }
       for (let from = 0; from < part.byteLength; from += CHUNK_BYTES) {
         yield part.subarray(from, from + CHUNK_BYTES);

@@ -65,7 +65,7 @@ export class ReplicaSet {
     // Another load of the same key may have finished during the wait.
     if (this.#replicas.has(spec.key)) return;
     if (this.#replicas.size >= maxReplicas) {
-      const message = `this worker runs ${maxReplicas} deployments already: unload one first`;
+      const message = `this worker has reached its limit of ${maxReplicas} deployments: unload one first`;
       throw new AppError("overloaded", message);
     }
     const isSame = current !== undefined && isDeepStrictEqual(current.spec, spec);

@@ -46,7 +46,7 @@ export class OutputHold {
     if (!this.#isHeld) return progress;
     const { line = "{}" } = progress ?? {};
     const mebibytes = (this.#streams.maxBytes / 2 ** 20).toFixed(0);
-    const message = `stopped for now: more than ${mebibytes} MiB of its output wait for the masters; it goes on when they have taken half of that`;
+    const message = `paused: more than ${mebibytes} MiB of its output wait for the masters; it resumes at half of that`;
     const said = { ...(JSON.parse(line) as object), message };
     return { ...progress, line: JSON.stringify(said), atUnixMs: Date.now() };
   }

@@ -45,7 +45,7 @@ export class TaskSessions {
       await this.#begin(hello);
       const earlier = this.#current;
       this.#current = session;
-      earlier?.end(new AppError("precondition_failed", "a later session has taken its place"));
+      earlier?.end(new AppError("precondition_failed", "it was replaced by a later session"));
       this.#log.info({ master: hello.masterId, term: hello.term }, "a leader runs tasks here");
     });
   }

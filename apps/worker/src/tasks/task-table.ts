@@ -317,7 +317,10 @@ export class TaskTable {
     const key = keyOf(memory.plan.id);
     const task = await this.#create(memory.plan, directory).catch((error: unknown) => {
       // A task may have put a link or a folder in place of its own log.
-      log.error({ task: key, error: toAppError(error).message }, "a task of before is given up");
+      log.error(
+        { task: key, error: toAppError(error).message },
+        "a task of an earlier attempt is abandoned",
+      );
     });
     if (!task) return directory.remove(this.#onRemovalFault);
     if (memory.forgotten) this.#retired.set(key, task);

@@ -58,11 +58,11 @@ export class TaskWatch {
   #timeVerdict(nowMs: number): ExitVerdict | undefined {
     const { maxRuntimeMs, hangTimeoutMs } = this.#plan.spec;
     if (maxRuntimeMs > 0 && nowMs - this.#startedAtMs > maxRuntimeMs) {
-      const message = `it ran longer than its bound of ${seconds(maxRuntimeMs)}: raise \`max_runtime_hours\``;
+      const message = `it exceeded its maximum runtime of ${seconds(maxRuntimeMs)}: raise \`max_runtime_hours\``;
       return { reason: "DeadlineExceeded", message };
     }
     if (hangTimeoutMs > 0 && nowMs - this.#stepAtMs > hangTimeoutMs) {
-      const message = `no new step came for ${seconds(hangTimeoutMs)} (\`hang_timeout_seconds\`): it must write its steps to HEDDLE_PROGRESS_FILE`;
+      const message = `no new step for ${seconds(hangTimeoutMs)} (\`hang_timeout_seconds\`): it must write its steps to HEDDLE_PROGRESS_FILE`;
       return { reason: "Hang", message };
     }
     return undefined;
@@ -74,7 +74,7 @@ export class TaskWatch {
     this.#memoryAtMs = nowMs;
     const used = (await handle.usage()).memoryBytes;
     if (used <= memoryBytes) return undefined;
-    const message = `it used ${sizeText(used)} of the ${sizeText(memoryBytes)} that it asked for: ${outOfMemoryAdvice}`;
+    const message = `it used ${sizeText(used)} of the ${sizeText(memoryBytes)} that it requested: ${outOfMemoryAdvice}`;
     return { reason: "OutOfMemory", message };
   }
 

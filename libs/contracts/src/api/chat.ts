@@ -429,7 +429,7 @@ export const chatOperations = {
     method: "POST",
     path: "/api/v1/chat/completions",
     permission: "inference:create",
-    summary: "Answers a conversation, at once or as a stream that ends with `[DONE]`.",
+    summary: "Creates a chat completion, whole or as a stream that ends with `[DONE]`.",
     body: chatCompletionRequest,
     replies: {
       200: {

@@ -257,7 +257,7 @@ const clusterResourcesReply = z
       gpus: z.array(gpuPool),
       shared_storage_gb: z
         .object({ offered: z.number(), in_use: z.number(), available: z.number() })
-        .describe("Resources of no node; `in_use` is what running jobs requested."),
+        .describe("Cluster-wide resources; `in_use` is what running jobs requested."),
     }),
     nodes: z.array(
       z.object({
@@ -287,7 +287,7 @@ const clusterResourcesReply = z
   })
   .meta({
     id: "ClusterResources",
-    description: "What each node offers, what is in use, and the sums.",
+    description: "Capacity and use of each node, with totals.",
   });
 
 export type ClusterResourcesReply = z.infer<typeof clusterResourcesReply>;
@@ -323,7 +323,7 @@ const routeSchema = z
     permission: z
       .string()
       .optional()
-      .describe("What a caller needs; a route without it is denied."),
+      .describe("The required permission; a route without one is denied."),
     summary: z.string(),
   })
   .meta({ id: "Route" });
@@ -346,7 +346,7 @@ export const clusterOperations = {
     method: "GET",
     path: "/api/v1/cluster/metrics",
     permission: "cluster:read",
-    summary: "Shows the cluster's figures: nodes, GPUs, calls, tokens, queues, jobs, Raft.",
+    summary: "Shows cluster metrics: nodes, GPUs, calls, tokens, queues, jobs, Raft.",
     replies: { 200: json(clusterMetricsReply) },
   },
   resources: {
@@ -354,7 +354,7 @@ export const clusterOperations = {
     method: "GET",
     path: "/api/v1/cluster/resources",
     permission: "cluster:read",
-    summary: "Shows what each node offers, what is in use and what is left for jobs, and the sums.",
+    summary: "Shows the capacity, use and free resources of each node, with totals.",
     replies: { 200: json(clusterResourcesReply) },
   },
   endpoints: {
@@ -378,7 +378,7 @@ export const clusterOperations = {
     method: "POST",
     path: "/api/v1/cluster/transfer",
     permission: "cluster:admin",
-    summary: "Asks the leader to hand over to the master `to`, or to any other.",
+    summary: "Transfers leadership to the master `to`, or to any other.",
     body: transferRequest,
     isBodyOptional: true,
     status: 202,
@@ -389,7 +389,7 @@ export const clusterOperations = {
     method: "POST",
     path: "/api/v1/cluster/snapshot",
     permission: "cluster:admin",
-    summary: "Takes a snapshot of this master's state and drops its log before it.",
+    summary: "Takes a snapshot of this master's state and truncates its log.",
     replies: statusReply,
   },
   backup: {
@@ -397,12 +397,12 @@ export const clusterOperations = {
     method: "GET",
     path: "/api/v1/cluster/backup",
     permission: "cluster:admin",
-    summary: "Gives the whole replicated state, secrets too, as one backup file.",
+    summary: "Downloads a backup of the whole replicated state, including secrets.",
     query: z.object({
       consistency: z
         .enum(["strong", "stale"], "expected `strong` or `stale`")
         .default("strong")
-        .describe("`stale` is the state of the master that is asked."),
+        .describe("`stale` reads the state of the answering master."),
     }),
     replies: { 200: { "application/octet-stream": "The backup file." } },
   },
@@ -411,7 +411,7 @@ export const clusterOperations = {
     method: "DELETE",
     path: "/api/v1/cluster/masters/{name}",
     permission: "cluster:admin",
-    summary: "Removes a master from the group; its process then ends by itself.",
+    summary: "Removes a master from the group; its process then exits.",
     replies: statusReply,
   },
   createJoinToken: {
@@ -419,7 +419,7 @@ export const clusterOperations = {
     method: "POST",
     path: "/api/v1/cluster/join-tokens",
     permission: "cluster:admin",
-    summary: "Makes a token with which one node, by its role and name, may join, once.",
+    summary: "Creates a single-use token with which one node, of a role and name, may join.",
     body: joinTokenRequest,
     replies: { 200: json(joinTokenSchema) },
   },

@@ -29,7 +29,7 @@ export const problem = z
     code: z.string(),
     errors: z
       .array(z.object({ pointer: z.string(), code: z.string(), detail: z.string() }))
-      .describe("Each fault of a request: a JSON pointer into it, and what is wrong there."),
+      .describe("The faults of the request: a JSON pointer to the field, and the reason."),
     request_id: z.string(),
     retryable: z.boolean().describe("Whether the same request may succeed later."),
   })

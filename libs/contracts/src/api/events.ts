@@ -51,7 +51,7 @@ const eventPageSchema = z
   .object({
     object: z.literal("list"),
     data: z.array(z.discriminatedUnion("type", [jobEventSchema, nodeEventSchema])),
-    last_event_id: z.string().nullable().describe("What `after` takes to read on."),
+    last_event_id: z.string().nullable().describe("The position for `after`."),
   })
   .meta({ id: "EventPage" });
 

@@ -3,20 +3,20 @@ import { type ApiOperation, type DataOf, json } from "./operation.ts";
 
 const healthSchema = z
   .object({
-    status: z.string().describe("`ok`, or why the master is not well: `degraded`."),
+    status: z.string().describe("`ok` or `degraded`."),
     version: z.string(),
     uptime: z.number().describe("Seconds."),
     refusing_nodes: z
       .int()
       .optional()
       .describe("Attached nodes that refuse this master's cluster or its leader."),
-    detail: z.string().optional().describe("Why the master is not well."),
+    detail: z.string().optional().describe("Why the master is unhealthy."),
   })
   .meta({ id: "Health" });
 
 export type MasterHealth = DataOf<typeof healthSchema>;
 
-const component = { status: z.string(), detail: z.string().describe("Empty if it is well.") };
+const component = { status: z.string(), detail: z.string().describe("Empty if healthy.") };
 
 const detailedHealthSchema = z
   .object({
@@ -47,7 +47,7 @@ export const healthOperations = {
     method: "GET",
     path: "/health",
     permission: "public",
-    summary: "Shows this master's version and uptime; degraded where nodes refuse its leader.",
+    summary: "Shows this master's version and uptime; degraded if nodes refuse its leader.",
     replies: { 200: json(healthSchema) },
   },
   detailed: {
@@ -55,7 +55,7 @@ export const healthOperations = {
     method: "GET",
     path: "/health/detailed",
     permission: "public",
-    summary: "Shows this master's components and what it uses of its machine.",
+    summary: "Shows this master's components and its resource usage.",
     replies: { 200: json(detailedHealthSchema) },
   },
   healthz: {
@@ -84,7 +84,7 @@ export const healthOperations = {
       verbose: z
         .union([z.string(), z.array(z.string())])
         .optional()
-        .describe("Lists the checks, whatever its value."),
+        .describe("With any value, lists the checks."),
     }),
     replies: {
       200: { "text/plain": "`ok`, after the checks if they are requested." },

@@ -117,11 +117,11 @@ const place = {
   rank: z.int(),
   incarnation: z
     .int()
-    .describe("How often the rank was replaced before, within the attempt; each has its logs."),
+    .describe("Earlier replacements of the rank within the attempt; each has its own logs."),
   stream: z.enum(["stdout", "stderr"]),
   offset: z.number().describe("The byte of that log at which it begins."),
   time: z.iso.datetime(),
-  cursor: z.string().optional().describe("What to resume after; only some lines have one."),
+  cursor: z.string().optional().describe("Position for resuming; only some lines have one."),
 };
 
 const logEntrySchema = z
@@ -130,8 +130,8 @@ const logEntrySchema = z
       type: z.literal("line"),
       ...place,
       text: z.string(),
-      base64: z.string().optional().describe("The line's bytes, where they are not UTF-8."),
-      partial: z.literal(true).optional().describe("The line goes on in the next entry."),
+      base64: z.string().optional().describe("The line's bytes, if they are not UTF-8."),
+      partial: z.literal(true).optional().describe("The line continues in the next entry."),
     }),
     z.object({
       type: z.literal("gap"),
@@ -153,7 +153,7 @@ const artifactSchema = z
     attempt: z.int(),
     node: z.string().describe("The worker that has it."),
   })
-  .meta({ id: "JobArtifact", description: "A file that a task of a job has left." });
+  .meta({ id: "JobArtifact", description: "An artifact of a job's task." });
 
 export type JobArtifact = DataOf<typeof artifactSchema>;
 
@@ -210,21 +210,21 @@ export const jobOperations = {
     operationId: "jobs.cancel",
     method: "DELETE",
     path: "/api/v1/jobs/{id}",
-    summary: "Cancels a job, with `If-Match` only where it has that version.",
+    summary: "Cancels a job; with `If-Match` only if it has that version.",
   },
   suspend: {
     ...change,
     operationId: "jobs.suspend",
     method: "POST",
     path: "/api/v1/jobs/{id}/suspend",
-    summary: "Has a job checkpoint and give up its places until it is resumed.",
+    summary: "Checkpoints a job and releases its resources until it is resumed.",
   },
   resume: {
     ...change,
     operationId: "jobs.resume",
     method: "POST",
     path: "/api/v1/jobs/{id}/resume",
-    summary: "Puts a suspended job back into its queue.",
+    summary: "Resumes a suspended job.",
   },
   logs: {
     operationId: "jobs.logs",
@@ -248,7 +248,7 @@ export const jobOperations = {
     method: "GET",
     path: "/api/v1/jobs/{id}/artifacts",
     permission: "jobs:read",
-    summary: "Lists the files that a job's tasks have left.",
+    summary: "Lists the artifacts of a job.",
     query: stateQuery,
     readsState: true,
     replies: { 200: json(listSchema(artifactSchema)) },

@@ -60,7 +60,7 @@ export const jobProgressSchema = z
     reward: number,
     steps_per_second: number,
     tokens_per_second: number,
-    backend: text.describe("What it computes with, as `onnx`."),
+    backend: text.describe("The compute backend, for example `onnx`."),
     device: text,
     bytes_pushed: number.describe("Sent to the parameter servers so far."),
     metrics: z.record(z.string(), z.number()).describe("Further numbers of the program."),
@@ -110,7 +110,7 @@ const jobTaskSchema = z
     gpu_milli: z.int().describe("The share of each device, in thousandths."),
     simulated: z.boolean().describe("Whether its GPUs are simulated."),
     phase: z.string(),
-    wanted: z.string().describe("What its node is ordered to do."),
+    wanted: z.string().describe("The desired state that its node receives."),
     exit: z
       .object({
         reason: text,
@@ -133,8 +133,8 @@ const jobBlockerSchema = z
     free: z.number(),
     limit: z.number().describe("The total, quota or setting that bounds `free`."),
     rejected: z.int().optional().describe("The nodes, of `limit`, that are rejected for this."),
-    wanted: z.string().optional().describe("What the job needs and no node offers."),
-    offered: z.array(z.string()).optional().describe("What the nodes offer instead."),
+    wanted: z.string().optional().describe("The executor or algorithm that no node offers."),
+    offered: z.array(z.string()).optional().describe("The names that nodes do offer."),
     jobs: z
       .array(z.string())
       .optional()
@@ -175,7 +175,10 @@ const jobExplanationSchema = z
       )
       .describe("Changes of the spec that would help, the smallest first."),
   })
-  .meta({ id: "JobExplanation", description: "Why a job waits, until when, and what would help." });
+  .meta({
+    id: "JobExplanation",
+    description: "Why a job waits, its estimated start, and changes that would help.",
+  });
 
 export type JobExplanation = DataOf<typeof jobExplanationSchema>;
 
@@ -222,7 +225,7 @@ export const jobSchema = jobSummarySchema
       .describe("The model under which its result is, or will be, served."),
     task_list: z.array(jobTaskSchema),
     spec: submitJobRequest.omit({ id: true }).meta({ id: "StoredJobSpec" }),
-    explanation: jobExplanationSchema.nullable().describe("Null where it does not wait."),
+    explanation: jobExplanationSchema.nullable().describe("Null if the job does not wait."),
   })
   .meta({ id: "Job", description: "The whole of a job." });
 

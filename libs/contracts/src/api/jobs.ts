@@ -212,7 +212,7 @@ const checkpointConfigSchema = z.strictObject({
     .min(1)
     .max(604_800)
     .optional()
-    .describe("Interval of checkpoint requests; absent: only before the task leaves."),
+    .describe("Interval of checkpoint requests; absent: only before an eviction."),
   grace_seconds: z
     .number()
     .min(0)
@@ -223,7 +223,7 @@ const checkpointConfigSchema = z.strictObject({
   signal: z
     .enum(["SIGUSR1", "SIGUSR2", "SIGHUP"])
     .default("SIGUSR1")
-    .describe("Asks a `command` to checkpoint; SIGTERM asks it to leave."),
+    .describe("Signal that makes a `command` checkpoint; SIGTERM makes it exit."),
 });
 
 const monitoringConfigSchema = z.strictObject({
@@ -249,7 +249,7 @@ export const submitJobRequest = z.strictObject({
     .describe("`job_` and a ULID; created by the master if absent."),
   name: text(128).describe("Unique among the live jobs of its project."),
   project: identifier.default("default").describe("Whose quota and share it counts for."),
-  queue: identifier.default("default").describe("Where it waits; it must exist."),
+  queue: identifier.default("default").describe("The queue; it must exist."),
   labels: boundedRecord(text(63), line(256), MAX_LABELS)
     .default({})
     .describe("At most 64, for lists."),
@@ -283,7 +283,7 @@ export const submitJobRequest = z.strictObject({
   command: commandSchema.optional().describe("A shell command, or a program and its arguments."),
   working_directory: text(4096)
     .optional()
-    .describe("Where the program begins; by default the task's own folder."),
+    .describe("Working directory; by default the task's own folder."),
   environment_variables: environmentSchema
     .default({})
     .describe("At most 1,024 and 192 KiB; names of the platform are refused."),
@@ -320,7 +320,7 @@ export const submitJobRequest = z.strictObject({
     .min(0)
     .max(4095)
     .default(0)
-    .describe("Lost tasks that an attempt survives at once."),
+    .describe("Maximum simultaneously lost tasks that an attempt survives."),
 });
 
 /** Characters that follow a `generate_name`. */

@@ -36,7 +36,7 @@ const rotateKeyRequest = z
       .min(0)
       .max(MAX_OVERLAP_S)
       .default(DEFAULT_OVERLAP_S)
-      .describe("Seconds for which the old key still works; 0 ends it at once."),
+      .describe("Seconds for which the old key remains valid; 0 revokes it immediately."),
     expires_at: expiresAt.describe("When the new key expires; by default as the old one."),
     environment,
   })
@@ -53,7 +53,7 @@ const createKeyRequest = z
       .min(1)
       .max(64)
       .default(["inference:create", "models:read"])
-      .describe("What the key may do; by default it may only call and list models."),
+      .describe("Permissions of the key; by default to call and list models."),
     models: z
       .array(z.string().min(1).max(200))
       .max(1000)
@@ -102,7 +102,7 @@ const keySchema = z
 export type ApiKey = DataOf<typeof keySchema>;
 
 const createdKeySchema = keySchema
-  .extend({ key: z.string().describe("The key's text, which is shown this once.") })
+  .extend({ key: z.string().describe("The key; it is shown only once.") })
   .meta({ id: "CreatedApiKey", description: "A new API key with its text." });
 
 export type CreatedApiKey = DataOf<typeof createdKeySchema>;
@@ -119,7 +119,7 @@ export const keyOperations = {
     method: "GET",
     path: "/api/v1/keys",
     permission: "cluster:admin",
-    summary: "Lists the API keys, newest first, without their texts.",
+    summary: "Lists the API keys, newest first, without their secrets.",
     query: pageQuery,
     readsState: true,
     replies: { 200: json(pageSchema(keySchema)) },
@@ -129,7 +129,7 @@ export const keyOperations = {
     method: "POST",
     path: "/api/v1/keys",
     permission: "cluster:admin",
-    summary: "Creates an API key; its text is shown this once.",
+    summary: "Creates an API key, which is shown only once.",
     headers: ["Idempotency-Key"],
     body: createKeyRequest,
     replies: { 200: json(createdKeySchema) },
@@ -139,7 +139,7 @@ export const keyOperations = {
     method: "POST",
     path: "/api/v1/keys/{id}/rotate",
     permission: "cluster:admin",
-    summary: "Makes a new key with the same permissions; the old one works for an overlap.",
+    summary: "Creates a key with the same permissions; the old one remains valid for an overlap.",
     headers: ["Idempotency-Key"],
     body: rotateKeyRequest,
     isBodyOptional: true,
@@ -150,7 +150,7 @@ export const keyOperations = {
     method: "DELETE",
     path: "/api/v1/keys/{id}",
     permission: "cluster:admin",
-    summary: "Revokes an API key at once.",
+    summary: "Revokes an API key.",
     replies: { 200: json(keySchema) },
   },
 } as const satisfies Record<string, ApiOperation>;

@@ -63,7 +63,7 @@ const registerModelRequest = z
       })
       .optional()
       .describe(
-        "What each replica needs of its node: the scheduler places it, within the quota of `default`.",
+        "Resources of each replica; the scheduler places it, within the quota of `default`.",
       ),
     options: z
       .strictObject({
@@ -162,7 +162,7 @@ const modelSchema = z
         license: z.string().nullable(),
       })
       .nullable()
-      .describe("Null where the model is not loaded from a file."),
+      .describe("Null if the model is not loaded from a file."),
   })
   .meta({ id: "Model", description: "A model, its weights and its replicas." });
 
@@ -222,7 +222,7 @@ export const modelOperations = {
     method: "DELETE",
     path: "/api/v1/models/{id}",
     permission: "models:deploy",
-    summary: "Removes a model, and its replicas where no other model uses them.",
+    summary: "Removes a model, and its replicas unless another model uses them.",
     replies: { 200: json(deletedModelSchema) },
   },
   pull: {
@@ -230,7 +230,8 @@ export const modelOperations = {
     method: "POST",
     path: "/api/v1/models/{id}/pull",
     permission: "models:deploy",
-    summary: "Pulls a model's weights, with its progress; workers where it failed try again.",
+    summary:
+      "Downloads a model's weights and streams the progress; workers with failed replicas retry.",
     replies: {
       200: {
         "text/event-stream": {

@@ -31,7 +31,7 @@ export const consistency = z
   .enum(["strong", "stale"], "expected `strong` or `stale`")
   .default("stale")
   .describe(
-    "`strong` includes every change made before the call, on any master; `stale` answers at once from the state of the master that is asked.",
+    "`strong` includes every change made before the call, on any master; `stale` answers immediately from the state of the answering master.",
   );
 
 /** The query of a paged list. */

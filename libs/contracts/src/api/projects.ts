@@ -46,7 +46,7 @@ const projectSchema = z
         gpu_hours: z.number().describe("Since `window_start`."),
         window_start: time,
       })
-      .describe("What its jobs hold now, and their GPU-hours."),
+      .describe("The present allocation of its jobs, and their GPU-hours."),
   })
   .meta({ id: "Project", description: "A project: its quota and its usage." });
 

@@ -61,7 +61,7 @@ const nodeJobsSchema = z
       }),
     ),
   })
-  .meta({ id: "NodeJobs", description: "What a node offers to jobs, and what they hold of it." });
+  .meta({ id: "NodeJobs", description: "A node's capacity for jobs and its allocation." });
 
 export type NodeJobs = DataOf<typeof nodeJobsSchema>;
 
@@ -76,7 +76,7 @@ const workerSchema = z
     task_isolation: z
       .string()
       .nullable()
-      .describe("How a worker isolates its tasks; null where unknown."),
+      .describe("How a worker isolates its tasks; null if unknown."),
     status: z
       .string()
       .describe("`suspect` before the cluster declares a silent node lost; `refusing`: see below."),
@@ -100,7 +100,7 @@ const workerSchema = z
       .nullable()
       .describe("Of a parameter server; null on other nodes."),
   })
-  .meta({ id: "Worker", description: "A node, and what jobs hold of it." });
+  .meta({ id: "Worker", description: "A node and its allocation to jobs." });
 
 export type Worker = DataOf<typeof workerSchema>;
 

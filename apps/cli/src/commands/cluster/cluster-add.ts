@@ -29,7 +29,7 @@ export async function addMaster(command: Command): Promise<number> {
   const masters = recordsOf(status["masters"]);
   const namesake = masters.find((master) => master["id"] === name);
   if (namesake && namesake["connected"] !== false) {
-    const message = `A master ${name} belongs to the group and runs. Stop it first if its data is to be made anew, or remove it: heddle cluster remove ${name}`;
+    const message = `The master ${name} is a running member of the cluster. Stop it to replace its data, or remove it: heddle cluster remove ${name}`;
     throw new AppError("conflict", message);
   }
   const others = masters.filter((master) => master !== namesake);
@@ -65,7 +65,7 @@ export async function createJoinToken(command: Command): Promise<number> {
   const { role, name } = command.opts<Pick<JoinTokenSpec, "role" | "name">>();
   const issued = await heddle.cluster.createJoinToken({ role, name });
   printRecord(issued, issued.token, format, data);
-  messages.write(`for the ${role} ${name}, once, until ${issued.expires_at}\n`);
+  messages.write(`single-use token for the ${role} ${name}, valid until ${issued.expires_at}\n`);
   return 0;
 }
 

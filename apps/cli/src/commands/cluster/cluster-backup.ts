@@ -87,7 +87,7 @@ async function save(response: Response, target: string): Promise<SnapshotMeta> {
   } catch (cause) {
     await rm(draft, { force: true });
     if (cause instanceof AppError && cause.code !== "server_error") throw cause;
-    const message = `The backup did not come over whole: ${(cause as Error).message}. Try again.`;
+    const message = `The download of the backup is incomplete: ${(cause as Error).message}. Try again.`;
     throw new AppError("unavailable", message, { cause });
   }
 }

@@ -56,7 +56,7 @@ async function list(
   );
   if (artifacts.length > 0) return 0;
   const { state, failure } = await heddle.jobs.get(id);
-  messages.write(`the job is ${state} and has left no artifact\n`);
+  messages.write(`the job is ${state} and has no artifacts\n`);
   if (failure) tellFailure(failure, messages);
   return 0;
 }

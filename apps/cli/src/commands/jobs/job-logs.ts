@@ -29,7 +29,9 @@ export async function printLogs(command: Command): Promise<number> {
       if (isRecordFormat(format)) printStreamed(entry, format, data);
       else if (entry.type === "line") data.writeForeign(lineOf(entry, tasks > 1));
       else
-        messages.write(`${entry.bytes} bytes of ${entry.stream} of rank ${entry.rank} are gone\n`);
+        messages.write(
+          `${entry.bytes} bytes of ${entry.stream} of rank ${entry.rank} were dropped\n`,
+        );
       await drained(process.stdout, signal);
     }
     return 0;

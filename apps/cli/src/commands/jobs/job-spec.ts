@@ -42,7 +42,7 @@ export async function readJobSpec(command: Command): Promise<JobSpec> {
     priority: numberOf("--priority", flags.priority),
   });
   if (file === undefined && flags.command === undefined && flags.image === undefined) {
-    const message = "There is nothing to run: give a spec's file, or --name and --command.";
+    const message = "The job spec is missing: give a file, or --name and --command.";
     throw new AppError("missing_required_parameter", message);
   }
   const all = { ...(spec["resources"] as object | undefined), ...resources };
@@ -97,7 +97,7 @@ function parseSpec(text: string, file: string): Record<string, unknown> {
     try {
       JSON.parse(text);
     } catch (error) {
-      refuse(`it is not JSON: ${(error as Error).message}. Mend it, or name a YAML file .yaml.`);
+      refuse(`it is not JSON: ${(error as Error).message}. Fix it, or name a YAML file .yaml.`);
     }
   }
   const documents: readonly Document[] = [...parseAllDocuments(text, { prettyErrors: true })];

@@ -60,7 +60,9 @@ async function tellResults({ heddle, messages }: CommandContext, id: string): Pr
   const names = artifacts.slice(0, 8).map(({ name }) => name);
   if (names.length > 0) {
     const more = artifacts.length > names.length ? ", ..." : "";
-    messages.write(`it left ${names.join(", ")}${more}: heddle jobs artifacts ${id}\n`);
+    messages.write(
+      `artifacts: ${names.join(", ")}${more}; download: heddle jobs artifacts ${id}\n`,
+    );
   }
   const until = performance.now() + REGISTER_WAIT_MS;
   let { model } = await heddle.jobs.get(id);

@@ -68,7 +68,7 @@ async function printList(
 ): Promise<number> {
   const { data: jobs, has_more: hasMore } = await heddle.jobs.list(query, { signal }).page();
   printRows(jobs, COLUMNS, format, data);
-  if (hasMore) messages.write("there are more; --limit shows up to 1000, the filters fewer\n");
+  if (hasMore) messages.write("more jobs exist; use --limit (up to 1000) or a filter\n");
   return 0;
 }
 
