@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { GenerateRequest } from "@heddle/contracts/engine";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
-import { encodeRequest } from "@heddle/rpc/inference-codec";
+import { encodeWork } from "@heddle/rpc/inference-codec";
 import { Peer } from "@heddle/rpc/peer";
 import { sessionMethod } from "@heddle/rpc/proto";
 import type { RunningHeddle } from "../support/heddle-up.ts";
@@ -69,7 +69,7 @@ export class WorkerSession {
       start: {
         id: this.#lastId,
         deployment: this.#deployment,
-        request: encodeRequest(requestOf(prompt, maxTokens)),
+        ...encodeWork(requestOf(prompt, maxTokens)),
         fairKey: "bench",
         deadlineMs: 60_000,
         priority: 0,

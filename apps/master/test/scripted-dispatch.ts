@@ -1,6 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
-import type { EngineEvent, GenerateRequest, TokenLogprob } from "@heddle/contracts/engine";
+import type {
+  EmbedRequest,
+  EngineEvent,
+  GenerateRequest,
+  TokenLogprob,
+} from "@heddle/contracts/engine";
 import type {
   DispatchStats,
   InferenceAnswer,
@@ -19,6 +24,8 @@ export interface Script {
   refuseWith?: AppError;
   /** Tokens after which the events end without `done`, as on the loss of a worker. */
   vanishAfter?: number;
+  /** Whether the next requests for embeddings end without `done`. */
+  loseShards?: boolean[];
 }
 
 /** Calls that are kept for tests. */
@@ -46,7 +53,11 @@ export class ScriptedDispatch implements InferenceDispatch {
     await this.script.startAfter;
     if (this.script.refuseWith) throw this.script.refuseWith;
     signal.throwIfAborted();
-    return { node: "node-test", events: this.#events(call.request, { ...this.script }, signal) };
+    const { request } = call;
+    if (request.kind === "embed") {
+      return { node: "node-test", events: vectorsOf(request, this.script.loseShards?.shift()) };
+    }
+    return { node: "node-test", events: this.#events(request, { ...this.script }, signal) };
   }
 
   async *#events(
@@ -95,6 +106,21 @@ export class ScriptedDispatch implements InferenceDispatch {
       if (signal.aborted) this.cancelled++;
     }
   }
+}
+
+/** The vector of an input is its length and the numbers 1 and 2; each character is a token. */
+async function* vectorsOf({ inputs }: EmbedRequest, isLost = false): AsyncGenerator<EngineEvent> {
+  const lengths = inputs.map((input) =>
+    input.kind === "text" ? input.text.length : input.tokens.length,
+  );
+  const promptTokens = lengths.reduce((sum, length) => sum + length, 0);
+  yield { type: "started", id: 1, promptTokens, cachedTokens: 0, queuedMs: 1 };
+  for (const [input, length] of [...lengths.entries()].reverse()) {
+    yield { type: "embedding", id: 1, input, values: Float32Array.of(length, 1, 2) };
+  }
+  if (isLost) return;
+  const usage = { promptTokens, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  yield { type: "done", id: 1, usage };
 }
 
 function promptWords(request: GenerateRequest): string[] {

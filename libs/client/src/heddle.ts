@@ -1,5 +1,6 @@
 import { Chat } from "./resources/chat.ts";
 import { Cluster } from "./resources/cluster.ts";
+import { Embeddings } from "./resources/embeddings.ts";
 import { Events } from "./resources/events.ts";
 import { Jobs } from "./resources/jobs.ts";
 import { Keys } from "./resources/keys.ts";
@@ -28,6 +29,7 @@ export class Heddle {
   readonly keys: Keys;
   readonly models: Models;
   readonly chat: Chat;
+  readonly embeddings: Embeddings;
 
   constructor(options: HeddleOptions) {
     const transport = new HttpTransport(options);
@@ -41,5 +43,6 @@ export class Heddle {
     this.keys = new Keys(transport);
     this.models = new Models(transport);
     this.chat = new Chat(transport);
+    this.embeddings = new Embeddings(transport);
   }
 }

@@ -27,6 +27,9 @@ export type EngineInput =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "tokens"; readonly tokens: readonly number[] };
 
+/** An input that needs no chat template. */
+export type PlainInput = Exclude<EngineInput, { readonly kind: "chat" }>;
+
 export interface SamplingOptions {
   /** 0 means greedy. */
   readonly temperature: number;
@@ -54,7 +57,9 @@ export type OutputFormat =
   | "json_object"
   | { readonly kind: "json_schema"; readonly schema: string };
 
+/** Asks for text. */
 export interface GenerateRequest {
+  readonly kind?: undefined;
   readonly input: EngineInput;
   readonly sampling: SamplingOptions;
   /** Completions of the same prompt, 1..128. */
@@ -70,6 +75,21 @@ export interface GenerateRequest {
   /** Alternatives per token, 0..20; absent means no log-probabilities at all. */
   readonly topLogprobs?: number | undefined;
   readonly format: OutputFormat;
+}
+
+/** Asks for one vector per input, pooled as the model does it. */
+export interface EmbedRequest {
+  readonly kind: "embed";
+  /** At least one. A fault names `input[i]`. */
+  readonly inputs: readonly PlainInput[];
+}
+
+/** What engines are asked for. */
+export type EngineRequest = GenerateRequest | EmbedRequest;
+
+/** What a request counts as in its replica. Of inputs to embed an engine runs few at once. */
+export function sequencesOf(request: EngineRequest): number {
+  return request.kind === "embed" ? 1 : request.choices;
 }
 
 /** One token of an answer. `bytes` is the token's UTF-8, which may be part of a character. */
@@ -100,6 +120,7 @@ export interface Usage {
  * The events of one request.
  * - In order: one `started`; `delta`s, with one `finish` per choice after its last delta; then
  *   exactly one of `done` or `failed`.
+ * - Of an EmbedRequest: one `started`, one `embedding` per input in any order, then the same.
  * - A refused request has only `failed`; a cancelled one ends with `failed` and code `cancelled`.
  * - `id` is the sender's number of the request, unique on its connection.
  */
@@ -127,6 +148,14 @@ export type EngineEvent =
       readonly id: number;
       readonly choice: number;
       readonly reason: FinishReason;
+    }
+  | {
+      readonly type: "embedding";
+      readonly id: number;
+      /** The input's position in the request. */
+      readonly input: number;
+      /** Not normalised. */
+      readonly values: Float32Array;
     }
   | { readonly type: "done"; readonly id: number; readonly usage: Usage }
   | { readonly type: "failed"; readonly id: number; readonly error: EngineFailure };
@@ -261,7 +290,7 @@ export interface EngineInfo {
 export interface Engine {
   readonly info: EngineInfo;
   /** Never throws: a refusal is a `failed` event with this id. */
-  submit(id: number, request: GenerateRequest, options: SubmitOptions): void;
+  submit(id: number, request: EngineRequest, options: SubmitOptions): void;
   /** Unknown ids are ignored: the request may have ended. */
   cancel(id: number): void;
   load(): EngineLoad;

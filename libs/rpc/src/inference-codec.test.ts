@@ -1,10 +1,10 @@
 // holds: api-samplers
 
 import { AppError, ERROR_TABLE, type ErrorCode } from "@heddle/base/errors";
-import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
+import type { EngineEvent, EngineRequest } from "@heddle/contracts/engine";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { decodeEvent, decodeRequest, encodeEvent, encodeRequest } from "./inference-codec.ts";
+import { decodeEvent, decodeWork, encodeEvent, encodeWork } from "./inference-codec.ts";
 import { sessionMethod } from "./proto.ts";
 
 const uint32 = fc.integer({ min: 0, max: 2 ** 32 - 1 });
@@ -53,6 +53,12 @@ const event: fc.Arbitrary<EngineEvent> = fc.oneof(
     id: uint32,
     choice: uint32,
     reason: fc.constantFrom("stop", "length", "tool_calls", "content_filter"),
+  }),
+  fc.record({
+    type: fc.constant("embedding" as const),
+    id: uint32,
+    input: uint32,
+    values: fc.float32Array({ maxLength: 4 }),
   }),
   fc.record({ type: fc.constant("done" as const), id: uint32, usage }),
   fc.record({
@@ -113,7 +119,15 @@ const request = merged(
   optional("minTokens", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
   optional("ignoreEnd", fc.constant(true)),
   optional("topLogprobs", uint32),
-) as fc.Arbitrary<GenerateRequest>;
+) as fc.Arbitrary<EngineRequest>;
+const plainInput = fc.oneof(
+  fc.record({ kind: fc.constant("text" as const), text }),
+  fc.record({ kind: fc.constant("tokens" as const), tokens: fc.array(uint32, { maxLength: 5 }) }),
+);
+const embedding = fc.record({
+  kind: fc.constant("embed" as const),
+  inputs: fc.array(plainInput, { minLength: 1, maxLength: 3 }),
+});
 
 /** Over encoded bytes, not only over objects. */
 function throughEvents(events: readonly EngineEvent[]): EngineEvent[] {
@@ -121,13 +135,13 @@ function throughEvents(events: readonly EngineEvent[]): EngineEvent[] {
   return sessionMethod.responseDeserialize(frame).events.map(decodeEvent);
 }
 
-function throughRequest(value: GenerateRequest): GenerateRequest {
+function throughRequest(value: EngineRequest): EngineRequest {
   const frame = sessionMethod.requestSerialize({
-    start: { id: 1, request: encodeRequest(value) },
+    start: { id: 1, ...encodeWork(value) },
   });
-  const decoded = sessionMethod.requestDeserialize(frame).start?.request;
+  const decoded = sessionMethod.requestDeserialize(frame).start;
   if (!decoded) throw new Error("the request was lost");
-  return decodeRequest(decoded);
+  return decodeWork(decoded);
 }
 
 describe("inference codec: roundtrip", () => {
@@ -141,7 +155,7 @@ describe("inference codec: roundtrip", () => {
 
   test("requests of every form are equal", () => {
     fc.assert(
-      fc.property(request, (value) => {
+      fc.property(fc.oneof(request, embedding), (value) => {
         expect(throughRequest(value)).toEqual(value);
       }),
     );
@@ -177,7 +191,7 @@ describe("inference codec: unknown values are refused with their name", () => {
 
   test("an unknown role, format and input", () => {
     const wire = (change: object) => {
-      const valid = encodeRequest({
+      const { request: valid } = encodeWork({
         input: { kind: "chat", messages: [{ role: "user", content: "a" }] },
         sampling: {
           temperature: 1,
@@ -193,9 +207,9 @@ describe("inference codec: unknown values are refused with their name", () => {
       const frame = sessionMethod.requestSerialize({
         start: { id: 1, request: { ...valid, ...change } },
       });
-      const decoded = sessionMethod.requestDeserialize(frame).start?.request;
+      const decoded = sessionMethod.requestDeserialize(frame).start;
       if (!decoded) throw new Error("the request was lost");
-      return () => decodeRequest(decoded);
+      return () => decodeWork(decoded);
     };
     refused(wire({ chat: { messages: [{ role: "king" }] } }), "role");
     refused(wire({ format: "xml" }), "output format");

@@ -1,12 +1,15 @@
 import { AppError, isErrorCode } from "@heddle/base/errors";
 import type {
   ChatMessage,
+  EmbedRequest,
   EngineEvent,
   EngineFailure,
   EngineInput,
+  EngineRequest,
   FinishReason,
   GenerateRequest,
   OutputFormat,
+  PlainInput,
   TokenLogprob,
   Usage,
 } from "@heddle/contracts/engine";
@@ -23,6 +26,7 @@ import type {
   InferenceEvent,
   InferenceEvent__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceEvent";
+import type { Start, Start__Output } from "@heddle/contracts/generated/heddle/v1/Start";
 import type {
   TokenLogprob__Output,
   TokenLogprob as WireLogprob,
@@ -47,6 +51,8 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
     }
     case "finish":
       return { id: event.id, finish: { choice: event.choice, reason: event.reason } };
+    case "embedding":
+      return { id: event.id, embedding: { input: event.input, values: bytesOf(event.values) } };
     case "done":
       return { id: event.id, done: event.usage };
     case "failed":
@@ -59,7 +65,7 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
 
 /** Throws an AppError `server_error` on a message that this version does not encode. */
 export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
-  const { id, started, delta, finish, done, failed } = message;
+  const { id, started, delta, finish, embedding, done, failed } = message;
   if (delta) {
     const { choice, text, tokens } = delta;
     const logprobs = delta.logprobs.length > 0 ? delta.logprobs.map(decodeLogprob) : undefined;
@@ -72,12 +78,35 @@ export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
   if (finish) {
     return { type: "finish", id, choice: finish.choice, reason: finishReason(finish.reason) };
   }
+  if (embedding) {
+    return { type: "embedding", id, input: embedding.input, values: floatsOf(embedding.values) };
+  }
   if (done) return { type: "done", id, usage: decodeUsage(done) };
   if (failed) return { type: "failed", id, error: decodeFailure(failed) };
   throw unknown("event", "none of its members is set");
 }
 
-export function encodeRequest(request: GenerateRequest): WireRequest {
+/** The work of a `Start`. */
+export function encodeWork(request: EngineRequest): Pick<Start, "request" | "embed"> {
+  if (request.kind !== "embed") return { request: encodeRequest(request) };
+  return { embed: { inputs: request.inputs.map(encodePlain) } };
+}
+
+/** Throws an AppError `server_error` on a message that this version does not encode. */
+export function decodeWork({
+  request,
+  embed,
+}: Pick<Start__Output, "request" | "embed">): EngineRequest {
+  if (request) return decodeRequest(request);
+  if (!embed) throw unknown("request", "none of its members is set");
+  const inputs = embed.inputs.map((input): PlainInput => {
+    if (input.text !== undefined) return { kind: "text", text: input.text };
+    return { kind: "tokens", tokens: input.tokens?.tokens ?? [] };
+  });
+  return { kind: "embed", inputs } satisfies EmbedRequest;
+}
+
+function encodeRequest(request: GenerateRequest): WireRequest {
   const { input, sampling } = request;
   return {
     ...encodeInput(input),
@@ -100,8 +129,7 @@ export function encodeRequest(request: GenerateRequest): WireRequest {
   };
 }
 
-/** Throws an AppError `server_error` on a message that this version does not encode. */
-export function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
+function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
   return {
     input: decodeInput(message),
     sampling: {
@@ -131,17 +159,29 @@ function encodeFormat(format: OutputFormat): Pick<WireRequest, "format" | "schem
 }
 
 function encodeInput(input: EngineInput): Pick<WireRequest, "chat" | "text" | "tokens"> {
-  switch (input.kind) {
-    case "chat":
-      return { chat: { messages: input.messages.map(encodeMessage) } };
-    case "text":
-      return { text: input.text };
-    case "tokens":
-      return { tokens: { tokens: [...input.tokens] } };
-    default:
-      input satisfies never;
-      throw new TypeError("an input has no known kind");
-  }
+  if (input.kind !== "chat") return encodePlain(input);
+  return { chat: { messages: input.messages.map(encodeMessage) } };
+}
+
+function encodePlain(input: PlainInput): Pick<WireRequest, "text" | "tokens"> {
+  if (input.kind === "text") return { text: input.text };
+  return { tokens: { tokens: [...input.tokens] } };
+}
+
+/** Little-endian whatever the machine: a view would depend on it and on the alignment. */
+function bytesOf(values: Float32Array): Uint8Array {
+  const bytes = new DataView(new ArrayBuffer(values.length * 4));
+  values.forEach((value, i) => {
+    bytes.setFloat32(i * 4, value, true);
+  });
+  return new Uint8Array(bytes.buffer);
+}
+
+function floatsOf(bytes: Uint8Array): Float32Array {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const floats = new Float32Array(bytes.byteLength / 4);
+  for (let i = 0; i < floats.length; i++) floats[i] = view.getFloat32(i * 4, true);
+  return floats;
 }
 
 function decodeInput(message: GenerateRequest__Output): EngineInput {

@@ -87,6 +87,8 @@ export class AdmittedCall {
       case "finish":
         this.#finishReasons.push(event.reason);
         return;
+      case "embedding":
+        return;
       case "done":
         this.#usage = sum(this.#usage, event.usage);
         return;
@@ -145,7 +147,9 @@ export class AdmittedCall {
       metadata: this.#parts.metadata,
       durationMs: performance.now() - this.#startedAtMs,
     };
-    this.#parts.accounting.record(this, row, this.#finishReasons);
+    // Embeddings have no choices: as in vLLM they count as stopped.
+    const reasons = this.#finishReasons.length > 0 ? this.#finishReasons : ["stop"];
+    this.#parts.accounting.record(this, row, reasons);
   }
 
   get #seen(): CallTokens {

@@ -1,6 +1,9 @@
 import type { ServerResponse } from "node:http";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { GenerateRequest } from "@heddle/contracts/engine";
+import type { EngineRequest } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -20,6 +23,8 @@ import {
   type InferenceDispatch,
 } from "./dispatch/inference-port.ts";
 import { InFlight, shuttingDown } from "./in-flight.ts";
+
+const PIECE_CHARACTERS = 256 * 1024;
 
 /** Output tokens reserved per choice for a call without a limit. */
 const DEFAULT_OUTPUT_TOKENS = 4096;
@@ -98,7 +103,7 @@ export class InferenceCalls {
   }
 
   /** Reserves the call's tokens. Throws `rate_limit_exceeded` where the key has too few left. */
-  admit(http: CallerRequest, reply: FastifyReply, wanted: Wanted): PermittedCall {
+  permit(http: CallerRequest, reply: FastifyReply, wanted: Wanted): PermittedCall {
     const { limits, accounting } = this.parts;
     const { apiKey: key, reservation } = http;
     if (!key || !reservation) throw new Error("no call gets here without a key");
@@ -152,7 +157,7 @@ export class InferenceCalls {
   async start(
     http: CallerRequest,
     { model, call }: PermittedCall,
-    { request, priority = 0 }: { readonly request: GenerateRequest; readonly priority?: number },
+    { request, priority = 0 }: { readonly request: EngineRequest; readonly priority?: number },
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
     const { dispatch, deadlineMs } = this.parts;
@@ -175,6 +180,32 @@ export class InferenceCalls {
       ...headersOf(permitted, http.id),
     });
     reply.raw.end(body);
+  }
+
+  /**
+   * Sends a large answer in pieces: neither its text nor this turn of the event loop is long.
+   * Resolves with the failure, if any.
+   */
+  async sendPieces(
+    http: CallerRequest,
+    reply: FastifyReply,
+    permitted: PermittedCall,
+    pieces: Iterable<string>,
+    signal: AbortSignal,
+  ): Promise<AppError | undefined> {
+    reply.hijack();
+    reply.raw.writeHead(200, {
+      "content-type": "application/json; charset=utf-8",
+      ...headersOf(permitted, http.id),
+    });
+    try {
+      await pipeline(Readable.from(joinedPieces(pieces)), reply.raw, { signal });
+      return undefined;
+    } catch {
+      // The head is sent: a body that ends early is the only sign left.
+      reply.raw.destroy();
+      return signal.aborted ? toAppError(signal.reason) : hungUp();
+    }
   }
 
   /**
@@ -278,7 +309,7 @@ function headersOf({ headers, call }: PermittedCall, requestId: string): Record<
  */
 function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number): () => void {
   const onClose = (): void => {
-    if (!raw.writableFinished) abort.abort(new AppError("cancelled", "The client hung up."));
+    if (!raw.writableFinished) abort.abort(hungUp());
   };
   const timer = setTimeout(() => {
     const message = `The answer was not finished within ${deadlineMs} ms.`;
@@ -290,6 +321,23 @@ function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number
     clearTimeout(timer);
     raw.off("close", onClose);
   };
+}
+
+function hungUp(): AppError {
+  return new AppError("cancelled", "The client hung up.");
+}
+
+/** Each of some size, and a turn of the event loop between two. */
+async function* joinedPieces(pieces: Iterable<string>): AsyncGenerator<string, void> {
+  let text = "";
+  for (const piece of pieces) {
+    text += piece;
+    if (text.length < PIECE_CHARACTERS) continue;
+    yield text;
+    text = "";
+    await nextTurn();
+  }
+  yield text;
 }
 
 /** Dispatch knows deployments only; the caller knows the model id of its request. */

@@ -6,15 +6,18 @@ import { ModelsModule } from "../models/models.module.ts";
 import { Accounting } from "./accounting.ts";
 import { ChatController } from "./chat/chat.controller.ts";
 import { ChatCompletions } from "./chat/chat-completions.ts";
+import { EmbeddingCalls } from "./embeddings/embedding-calls.ts";
+import { EmbeddingsController } from "./embeddings/embeddings.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
 import { UsageLedger } from "./usage-ledger.ts";
 
 /** The inference API: calls from their body to the last byte of the answer. */
 @Module({
   imports: [HttpModule, MetricsModule, ModelsModule],
-  controllers: [ChatController],
+  controllers: [ChatController, EmbeddingsController],
   providers: [
     ChatCompletions,
+    EmbeddingCalls,
     InferenceCalls,
     {
       provide: Accounting,

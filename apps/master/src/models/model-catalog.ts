@@ -50,6 +50,11 @@ export class ModelCatalog {
     return Math.min(model.contextWindow, served ?? model.contextWindow);
   }
 
+  readyReplicas(model: ModelRecord): number {
+    const replicas = this.#directory.replicasOf(model.deployment);
+    return replicas.filter(({ phase }) => phase === "ready").length;
+  }
+
   /** How the model marks its reasoning; undefined if it is not known to reason. */
   reasoningStyle(model: ModelRecord): ReasoningStyle | undefined {
     const replicas = this.#directory.replicasOf(model.deployment);

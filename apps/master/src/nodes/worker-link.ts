@@ -1,12 +1,17 @@
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { keepConnected } from "@heddle/base/async/keep-connected";
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { DeploymentSpec, EngineEvent, WeightsSpec } from "@heddle/contracts/engine";
+import {
+  type DeploymentSpec,
+  type EngineEvent,
+  sequencesOf,
+  type WeightsSpec,
+} from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { decodeEvent, encodeRequest } from "@heddle/rpc/inference-codec";
+import { decodeEvent, encodeWork } from "@heddle/rpc/inference-codec";
 import { encodeDeployment, encodeWeights } from "@heddle/rpc/node-codec";
 import { Peer } from "@heddle/rpc/peer";
 import { loadMethod, pullMethod, sessionMethod, unloadMethod } from "@heddle/rpc/proto";
@@ -91,14 +96,14 @@ export class WorkerLink {
     const timer =
       deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + deadlineGraceMs) : undefined;
     const { deployment, fairKey } = asked;
-    const load = { deployment, fairKey, sequences: asked.request.choices };
+    const load = { deployment, fairKey, sequences: sequencesOf(asked.request) };
     this.#open.set(id, { call, load, isComputed: false, timer });
     this.#load.add(load);
     stream.write({
       start: {
         id,
         deployment,
-        request: encodeRequest(asked.request),
+        ...encodeWork(asked.request),
         fairKey,
         deadlineMs: Math.min(maxUint32, Math.ceil(deadlineMs)),
         priority: asked.priority,

@@ -4,7 +4,7 @@ import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
-import { decodeEvent, encodeRequest } from "@heddle/rpc/inference-codec";
+import { decodeEvent, encodeWork } from "@heddle/rpc/inference-codec";
 import { Peer } from "@heddle/rpc/peer";
 import { sessionMethod, workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
@@ -66,7 +66,7 @@ beforeEach(async () => {
 afterEach(() => close());
 
 function wireOf(text: string, choices = 1) {
-  return encodeRequest({ ...request, choices, input: { kind: "text", text } });
+  return encodeWork({ ...request, choices, input: { kind: "text", text } }).request;
 }
 
 function start(id: number, text = "@tokens=3", change: object = {}): void {
@@ -103,7 +103,7 @@ test("session: no more events are sent than granted, the last one included", asy
 test("session: an invalid request fails alone", async () => {
   start(1, "x", { deployment: "unknown" });
   start(2, "x", { request: undefined });
-  start(3, "x", { request: { ...encodeRequest(request), format: "xml" } });
+  start(3, "x", { request: { ...encodeWork(request).request, format: "xml" } });
   await replicas.load({
     key: "late",
     engine: "llama",
@@ -117,7 +117,7 @@ test("session: an invalid request fails alone", async () => {
     const last = lastOf(id);
     return last?.type === "failed" ? last.error.code : undefined;
   });
-  expect(codes).toEqual(["model_not_found", "invalid_value", "server_error", "model_loading"]);
+  expect(codes).toEqual(["model_not_found", "server_error", "server_error", "model_loading"]);
   expect(lastOf(5)?.type).toBe("done");
 });
 

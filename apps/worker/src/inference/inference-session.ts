@@ -8,7 +8,7 @@ import type { InferenceEvent } from "@heddle/contracts/generated/heddle/v1/Infer
 import type { InferenceEvents } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 import type { Start__Output } from "@heddle/contracts/generated/heddle/v1/Start";
 import { callerOf } from "@heddle/rpc/credentials";
-import { decodeRequest, encodeEvent } from "@heddle/rpc/inference-codec";
+import { decodeWork, encodeEvent } from "@heddle/rpc/inference-codec";
 import { toStatus } from "@heddle/rpc/status";
 import { isLast, Outbox } from "./outbox.ts";
 import type { ReplicaCall } from "./replica.ts";
@@ -103,11 +103,10 @@ export class InferenceSession {
     if (this.#open.size > maxRequests) {
       return { code: "overloaded", message: `${maxRequests} requests are open on this stream` };
     }
-    if (!start.request) return { code: "invalid_value", message: "the request is missing" };
     try {
       const call = this.#replicas.submit(
         deployment,
-        decodeRequest(start.request),
+        decodeWork(start),
         { fairKey, deadlineMs, priority, master: this.#master },
         (event) => this.#push(id, opened, event),
       );

@@ -4,7 +4,7 @@ import type {
   DeploymentSpec,
   EngineFailure,
   EngineOptions,
-  GenerateRequest,
+  EngineRequest,
   ReplicaStatus,
   WeightsSpec,
 } from "@heddle/contracts/engine";
@@ -103,7 +103,7 @@ export class ReplicaSet {
 
   submit(
     key: string,
-    request: GenerateRequest,
+    request: EngineRequest,
     options: InferenceCallOptions,
     listener: EventListener,
   ): ReplicaCall | { readonly refused: EngineFailure } {

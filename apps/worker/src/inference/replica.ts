@@ -2,15 +2,16 @@ import { statSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
-import type {
-  DeploymentSpec,
-  Engine,
-  EngineEvent,
-  EngineFailure,
-  GenerateRequest,
-  ReplicaPhase,
-  ReplicaStatus,
-  SubmitOptions,
+import {
+  type DeploymentSpec,
+  type Engine,
+  type EngineEvent,
+  type EngineFailure,
+  type EngineRequest,
+  type ReplicaPhase,
+  type ReplicaStatus,
+  type SubmitOptions,
+  sequencesOf,
 } from "@heddle/contracts/engine";
 import type { Log } from "@heddle/observability/logger";
 import { emptyLoad } from "@heddle/rpc/node-codec";
@@ -155,14 +156,14 @@ export class Replica {
    * The listener gets every event of the request; a refusal is returned and nothing was started.
    */
   submit(
-    request: GenerateRequest,
+    request: EngineRequest,
     { master, ...options }: InferenceCallOptions,
     listener: EventListener,
   ): ReplicaCall | { readonly refused: EngineFailure } {
     const engine = this.#engine;
     if (this.#phase !== "ready" || !engine) return { refused: this.#refusal() };
     const id = this.#nextId++;
-    this.#calls.set(id, { listener, master, sequences: request.choices });
+    this.#calls.set(id, { listener, master, sequences: sequencesOf(request) });
     engine.submit(id, request, options);
     return { cancel: () => engine.cancel(id) };
   }

@@ -48,7 +48,7 @@ export class ChatCompletions {
     const promptTokens = estimatePromptTokens(request);
     const asked = askedTokens(request, model, models);
     const maxTokens = this.#calls.boundOutput(http, asked, promptTokens, choices);
-    const permitted = this.#calls.admit(http, reply, {
+    const permitted = this.#calls.permit(http, reply, {
       model,
       promptTokens,
       outputTokens: (maxTokens ?? model.contextWindow) * choices,

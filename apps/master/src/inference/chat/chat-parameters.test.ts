@@ -153,18 +153,20 @@ describe("parameters: an honoured one reaches the engine", () => {
         { role: "assistant", content: "I think", refusal: "not" },
       ],
     });
-    expect(request?.input).toMatchObject({
-      kind: "chat",
-      messages: [
-        { role: "developer", content: "be brief", name: "dev" },
-        { role: "system", content: "a\nb" },
-        { role: "user", content: "hi" },
-        { role: "assistant", content: null, toolCalls: [{ id: "c1" }] },
-        { role: "tool", content: "42", toolCallId: "c1" },
-        { role: "assistant", content: "no" },
-        { role: "assistant", content: "never" },
-        { role: "assistant", content: "I think\nnot" },
-      ],
+    expect(request).toMatchObject({
+      input: {
+        kind: "chat",
+        messages: [
+          { role: "developer", content: "be brief", name: "dev" },
+          { role: "system", content: "a\nb" },
+          { role: "user", content: "hi" },
+          { role: "assistant", content: null, toolCalls: [{ id: "c1" }] },
+          { role: "tool", content: "42", toolCallId: "c1" },
+          { role: "assistant", content: "no" },
+          { role: "assistant", content: "never" },
+          { role: "assistant", content: "I think\nnot" },
+        ],
+      },
     });
   });
 });

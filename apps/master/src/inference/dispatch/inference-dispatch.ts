@@ -2,7 +2,12 @@ import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import type { Clock } from "@heddle/base/clock";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
-import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
+import {
+  type EngineEvent,
+  type EngineFailure,
+  type EngineRequest,
+  sequencesOf,
+} from "@heddle/contracts/engine";
 import { CallAttempts } from "./call-attempts.ts";
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
@@ -114,7 +119,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
-    const chunks = once(() => promptChunks(call.request.input));
+    const chunks = once(() => chunksOf(call.request));
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
     const attempts = new CallAttempts();
     for (;;) {
@@ -218,7 +223,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
       candidates,
-      { sequences: call.request.choices, fairKey: call.fairKey },
+      { sequences: sequencesOf(call.request), fairKey: call.fairKey },
       prompt,
       ({ holder }) => this.#known(lane, holder).chosenAtTurn,
     );
@@ -432,6 +437,11 @@ const missingEnd: EngineEvent = {
   id: 0,
   error: { code: "server_error", message: "the worker ended the answer without a last event" },
 };
+
+/** Inputs to embed are computed whole wherever they go. */
+function chunksOf(request: EngineRequest): number[] {
+  return request.kind === "embed" ? [] : promptChunks(request.input);
+}
 
 function once<T>(compute: () => T): () => T {
   let value: { readonly of: T } | undefined;

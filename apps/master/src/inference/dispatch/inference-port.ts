@@ -1,9 +1,9 @@
-import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
+import type { EngineEvent, EngineRequest } from "@heddle/contracts/engine";
 
 export interface InferenceCall {
   readonly requestId: string;
   readonly deployment: string;
-  readonly request: GenerateRequest;
+  readonly request: EngineRequest;
   /** The API key's id: engines share fairly between these. */
   readonly fairKey: string;
   readonly deadlineMs: number;

@@ -1,6 +1,5 @@
 import { commonLength, type KvCache } from "../kv-cache/kv-cache.ts";
 import type { Sequence } from "../kv-cache/sequence.ts";
-import type { ThreadSubmit } from "../protocol/thread-messages.ts";
 import type { SequenceQueue } from "./sequence-queue.ts";
 
 /** A prefix that is being computed is waited for when it saves at least this many tokens. */
@@ -11,7 +10,7 @@ const HEADROOM_TOKENS = 16;
 
 /** Slots that running sequences have; who has none is not in it. */
 interface Places {
-  readonly ofRequest: ReadonlyMap<ThreadSubmit, number>;
+  readonly ofRequest: ReadonlyMap<Sequence["request"], number>;
   readonly ofKey: ReadonlyMap<string, number>;
 }
 
@@ -29,11 +28,19 @@ export function admitWaiting(queue: SequenceQueue<Sequence>, cache: KvCache): Se
   if (!cache.hasFreeSlot) return admitByPreemption(queue, cache, places);
   for (const sequence of inTurn(queue, places)) {
     if (!cache.hasFreeSlot) break;
+    if (sequence.embedding !== undefined && !hasRoomForEmbedding(cache)) continue;
     if (isBlocked(sequence, cache)) continue;
     if (!admit(sequence, queue, cache) && !admitForCells(sequence, queue, cache)) break;
     admitted.push(sequence);
   }
   return admitted;
+}
+
+/** Inputs to embed leave half of the slots to text, so that it is admitted at once. */
+function hasRoomForEmbedding({ running, slots }: KvCache): boolean {
+  let embedded = 0;
+  for (const { embedding } of running) if (embedding !== undefined) embedded++;
+  return embedded < Math.max(1, Math.floor(slots / 2));
 }
 
 function admit(sequence: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): boolean {
@@ -53,7 +60,7 @@ function admitForCells(waiting: Sequence, queue: SequenceQueue<Sequence>, cache:
 }
 
 function placesOf(cache: KvCache): Places {
-  const ofRequest = new Map<ThreadSubmit, number>();
+  const ofRequest = new Map<Sequence["request"], number>();
   const ofKey = new Map<string, number>();
   for (const { request, fairKey } of cache.running) {
     ofRequest.set(request, (ofRequest.get(request) ?? 0) + 1);
@@ -86,6 +93,7 @@ function admitByPreemption(
   if (!queue.items.some((waiting) => mayTake(waiting, places))) return [];
   for (const waiting of inTurn(queue, places)) {
     if (!mayTake(waiting, places)) continue;
+    if (waiting.embedding !== undefined && !hasRoomForEmbedding(cache)) continue;
     const victim =
       youngestOfMost(waiting, queue, cache, places) ??
       youngestOfLargestKey(waiting, queue, cache, places);
@@ -156,7 +164,7 @@ function youngestOfLargestKey(
 }
 
 function isBlocked(sequence: Sequence, cache: KvCache): boolean {
-  if (!cache.shares) return false;
+  if (!cache.shares || sequence.embedding !== undefined) return false;
   const blocker = sequence.blocker;
   if (blocker !== undefined && blocker.slot >= 0) {
     if (blocker.computed < sequence.blockedLength) return true;
@@ -166,6 +174,7 @@ function isBlocked(sequence: Sequence, cache: KvCache): boolean {
   const cached = cache.cachedLength(sequence);
   let longest = cached + MIN_AWAITED_TOKENS - 1;
   for (const running of cache.running) {
+    if (running.embedding !== undefined) continue;
     if (running.computed >= running.tokens.length - 1) continue;
     const common = commonPrefix(running, sequence);
     if (common <= longest || common <= running.computed) continue;

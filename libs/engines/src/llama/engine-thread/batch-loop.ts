@@ -1,7 +1,13 @@
 import { GrammarMatcher, MatchCache } from "../../grammar/matcher.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
-import { type Sequence, TokenList } from "../kv-cache/sequence.ts";
+import {
+  type EmbeddedSequence,
+  type Sequence,
+  type TextSequence,
+  TokenList,
+  waitingState,
+} from "../kv-cache/sequence.ts";
 import type { StepRing } from "../protocol/step-ring.ts";
 import {
   ENDED_BROKEN,
@@ -12,6 +18,7 @@ import {
   GOES_ON,
   NO_GRAMMAR,
   type ThreadCommand,
+  type ThreadEmbed,
   type ThreadLoad,
   type ThreadStep,
   type ThreadSubmit,
@@ -22,8 +29,9 @@ import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sample
 import { admitWaiting } from "./admission.ts";
 import { Batch } from "./batch.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
-import { LogitRows } from "./logit-rows.ts";
+import { EmbeddingRounds } from "./embedding-rounds.ts";
 import type { LoadedModel } from "./model.ts";
+import { OutputRows } from "./output-rows.ts";
 import { planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
@@ -53,11 +61,13 @@ export class BatchLoop {
   readonly #sequences = new Map<number, Sequence>();
   /** Whose tokens are in the batch, and those whose next token is sampled from it, in its order. */
   readonly #members: Sequence[] = [];
-  readonly #rows: Sequence[] = [];
+  readonly #rows: TextSequence[] = [];
   readonly #grouping: DecodeGrouping;
   /** With slots: the prompts of this round that are still to be computed, as planned. */
-  #prompts: Sequence[] = [];
-  readonly #logits: LogitRows;
+  #prompts: TextSequence[] = [];
+  readonly #logits: OutputRows;
+  readonly #embeddings: EmbeddingRounds;
+  readonly #clockMs: () => number;
   readonly #report: StepReport;
   readonly #scratch: SamplerScratch;
   /** Tokens that end the generation. */
@@ -76,8 +86,10 @@ export class BatchLoop {
     this.#batch = new Batch(batchTokens, limits.maxSequences);
     this.#cache = cache;
     this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
-    this.#logits = new LogitRows(vocabularySize, limits.maxSequences);
+    this.#logits = new OutputRows(vocabularySize, limits.maxSequences);
     this.#report = new StepReport(batchTokens, ring);
+    this.#clockMs = clockMs;
+    this.#embeddings = new EmbeddingRounds(model, this.#batch);
     this.#scratch = samplerScratch(vocabularySize);
     this.#endTokens = [...model.flags.keys()].filter(
       (token) => (model.flags[token] as number) & ENDS_GENERATION,
@@ -108,6 +120,12 @@ export class BatchLoop {
         }
         this.#loadChanged = true;
         return;
+      case "embed":
+        command.prompts.forEach((_, input) => {
+          this.#enqueueEmbedding(command, input, nowMs);
+        });
+        this.#loadChanged = true;
+        return;
       case "end":
         for (const handle of command.handles) {
           const sequence = this.#sequences.get(handle);
@@ -132,8 +150,11 @@ export class BatchLoop {
    */
   step(nowMs: number): ThreadStep | number | undefined {
     if (this.#queue.size > 0) this.#admit(nowMs);
+    const beganMs = this.#clockMs();
     if (this.#model.limits.layout === "slots") this.#stepApart();
     else this.#stepTogether();
+    const embedded = [...this.#cache.running].filter((each) => each.embedding !== undefined);
+    if (embedded.length > 0) this.#stepEmbedded(embedded, beganMs);
     if (this.#report.isEmpty && !this.#loadChanged) return undefined;
     this.#loadChanged = false;
     return this.#report.take(this.load);
@@ -142,26 +163,25 @@ export class BatchLoop {
   #enqueue(request: ThreadSubmit, choice: number, nowMs: number): void {
     const { sampling } = request;
     const seed = (sampling.seed + choice) >>> 0;
-    const sequence: Sequence = {
-      handle: request.firstHandle + choice,
+    this.#push({
+      ...waitingState(request, choice, new TokenList(request.prompt, SPARE_TOKENS), nowMs),
       request,
-      fairKey: request.fairKey,
-      priority: request.priority,
-      arrivedMs: nowMs,
-      tokens: new TokenList(request.prompt, SPARE_TOKENS),
-      promptLength: request.prompt.length,
       sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
       grammar: request.grammar === NO_GRAMMAR ? undefined : this.#newGrammar(request.grammar),
-      slot: -1,
-      admitted: 0,
-      computed: 0,
       sampled: 0,
-      shared: false,
-      started: false,
-      planned: 0,
-      blocker: undefined,
-      blockedLength: 0,
-    };
+    });
+  }
+
+  #enqueueEmbedding(request: ThreadEmbed, input: number, nowMs: number): void {
+    const tokens = new TokenList(request.prompts[input] as Int32Array, 0);
+    this.#push({
+      ...waitingState(request, input, tokens, nowMs),
+      request,
+      embedding: new Float64Array(this.#model.pooling.size),
+    });
+  }
+
+  #push(sequence: Sequence): void {
     this.#sequences.set(sequence.handle, sequence);
     this.#queue.push(sequence);
   }
@@ -183,9 +203,11 @@ export class BatchLoop {
     for (const sequence of admitWaiting(this.#queue, this.#cache)) {
       this.#loadChanged = true;
       // Only the first choice's first admission starts the request and counts its prompt.
-      if (sequence.handle !== sequence.request.firstHandle || sequence.started) continue;
+      const isFirst = sequence.handle === sequence.request.firstHandle;
+      if (sequence.started || (!isFirst && sequence.embedding === undefined)) continue;
       sequence.started = true;
       this.#totals.prompt += sequence.promptLength;
+      if (!isFirst) continue;
       this.#totals.cached += sequence.computed;
       this.#report.started({
         firstHandle: sequence.handle,
@@ -247,7 +269,7 @@ export class BatchLoop {
     }
   }
 
-  #decodeInGroups(decoding: Sequence[]): void {
+  #decodeInGroups(decoding: TextSequence[]): void {
     const gather = () => {
       this.#cache.gather(decoding);
       // The library joins neighbours that come in the order of their slots.
@@ -258,7 +280,7 @@ export class BatchLoop {
     });
   }
 
-  #compute(sequences: readonly Sequence[]): void {
+  #compute(sequences: readonly TextSequence[]): void {
     this.#clearBatch();
     for (const sequence of sequences) this.#add(sequence);
     if (this.#decode()) this.#sampleRows();
@@ -270,10 +292,41 @@ export class BatchLoop {
     this.#rows.length = 0;
   }
 
-  #runningByPhase(): { decoding: Sequence[]; prompts: Sequence[] } {
-    const decoding: Sequence[] = [];
-    const prompts: Sequence[] = [];
+  /** The inputs to embed get a call of their own, while text runs at most half of the time. */
+  #stepEmbedded(embedded: readonly EmbeddedSequence[], beganMs: number): void {
+    const hasText = embedded.length < this.#cache.running.size;
+    const textEndMs = this.#clockMs();
+    if (!this.#embeddings.isDue(hasText, textEndMs - beganMs)) return;
+    const planned = this.#embeddings.plan(embedded, hasText);
+    if (this.#cache.makeRoom(planned) < planned) {
+      this.#preemptYoungest();
+      return;
+    }
+    this.#clearBatch();
+    this.#members.push(...this.#embeddings.fill(embedded));
+    if (this.#members.length === 0 || !this.#decodeEmbedded()) return;
+    for (const { sequence, values } of this.#embeddings.pool()) {
+      this.#report.embedding({ handle: sequence.handle, values });
+      this.#end(sequence);
+    }
+    this.#embeddings.spent(this.#clockMs() - textEndMs);
+  }
+
+  #decodeEmbedded(): boolean {
+    const { llama, context } = this.#model;
+    llama.set_embeddings(context, true);
+    try {
+      return this.#decode();
+    } finally {
+      llama.set_embeddings(context, false);
+    }
+  }
+
+  #runningByPhase(): { decoding: TextSequence[]; prompts: TextSequence[] } {
+    const decoding: TextSequence[] = [];
+    const prompts: TextSequence[] = [];
     for (const sequence of this.#cache.running) {
+      if (sequence.embedding !== undefined) continue;
       const left = sequence.tokens.length - sequence.computed;
       sequence.planned = left === 1 ? 1 : 0;
       (left === 1 ? decoding : prompts).push(sequence);
@@ -281,7 +334,7 @@ export class BatchLoop {
     return { decoding, prompts };
   }
 
-  #add(sequence: Sequence): void {
+  #add(sequence: TextSequence): void {
     const { values, length } = sequence.tokens;
     const end = sequence.computed + sequence.planned;
     for (let at = sequence.computed; at < end; at++) {
@@ -329,7 +382,7 @@ export class BatchLoop {
     });
   }
 
-  #sample(sequence: Sequence, logits: Float32Array): void {
+  #sample(sequence: TextSequence, logits: Float32Array): void {
     const { request, sampler, grammar } = sequence;
     const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
     sampler.adjust(logits);
@@ -359,7 +412,7 @@ export class BatchLoop {
     for (const token of this.#endTokens) logits[token] = Number.NEGATIVE_INFINITY;
   }
 
-  #endOf(sequence: Sequence, token: number, complete: boolean): number {
+  #endOf(sequence: TextSequence, token: number, complete: boolean): number {
     if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
     const full = sequence.tokens.length + 1 >= this.#model.limits.contextTokens;
     return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;

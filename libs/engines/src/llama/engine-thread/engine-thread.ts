@@ -21,6 +21,7 @@ function run(start: ThreadStart): void {
     post({
       kind: "ready",
       info: loading.info,
+      abilities: loading.abilities,
       vocabulary: loading.table,
       chatTemplate: loading.chatTemplate,
       kvTokens: model.limits.kvTokens,

@@ -15,8 +15,8 @@ import { readsWeights } from "../native/huge-pages.ts";
 import type { Pointer } from "../native/layouts.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
 import { captureLog } from "../native/native-log.ts";
-import type { ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
-import { readVocabulary } from "../tokenizing/vocabulary.ts";
+import type { ModelAbilities, ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
+import { metadataOf, readVocabulary } from "../tokenizing/vocabulary.ts";
 
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
 export interface LoadedModel {
@@ -32,13 +32,25 @@ export interface LoadedModel {
   readonly cache: KvCache;
   readonly limits: KvLimits;
   readonly batchTokens: number;
+  readonly pooling: ModelPooling;
   readonly prefillBudgetTokens: number;
+}
+
+/** How a model's rows become the vector of an input. */
+export interface ModelPooling {
+  /** The library pools, as the model's file says; else the engine takes the mean. */
+  readonly isNative: boolean;
+  /** An input is computed in one call: its rows depend on later ones, or the library needs them all. */
+  readonly isWhole: boolean;
+  /** Numbers of a vector. */
+  readonly size: number;
 }
 
 /** A loaded model and what others need to know of it. */
 interface Loading {
   readonly model: LoadedModel;
   readonly info: EngineInfo;
+  readonly abilities: ModelAbilities;
   readonly table: VocabularyTable;
   readonly chatTemplate: string;
 }
@@ -48,6 +60,11 @@ const BATCH_TOKENS = 512;
 
 /** In llama_load_mode: the file is read into memory of the process's own. */
 const LOAD_BY_READING = 0;
+
+/** In llama_pooling_type: the model says nothing, the last row, and a score in place of a vector. */
+const NO_POOLING = 0;
+const LAST = 3;
+const RANK = 4;
 
 /** In ggml_backend_dev_type: discrete and integrated GPUs. */
 const GPU_TYPES = [1, 2];
@@ -118,20 +135,16 @@ function makeContext(
     throw failed(start.modelPath, "has an encoder; only decoder models generate text here", []);
   }
   const recurrent = llama.model_is_recurrent(model) || llama.model_is_hybrid(model);
-  const limits = limitsOf(llama, model, start, !recurrent);
-  const context = llama.init_from_model(model, contextParams(llama, start, limits));
-  if (context === null) {
-    throw failed(
-      start.modelPath,
-      `got no context of ${limits.kvTokens} KV tokens; lower kvTokens or contextTokens`,
-      logLines(),
-    );
-  }
+  const { context, limits, isEncoder, ...shape } = openContext(llama, start, model, {
+    canShare: !recurrent,
+    logLines,
+  });
   const vocabulary = llama.model_get_vocab(model);
   const table = readVocabulary(llama, model);
   const vocabularySize = table.flags.length;
   return {
     table,
+    abilities: { generates: !isEncoder, embeds: llama.pooling_type(context) !== RANK },
     chatTemplate: llama.model_chat_template(model, null) ?? "",
     info: describe(llama, model, device, limits.contextTokens, vocabularySize),
     model: {
@@ -144,10 +157,55 @@ function makeContext(
       eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
       cache: cacheOf(llama, context, limits, !recurrent),
       limits,
-      batchTokens: BATCH_TOKENS,
+      ...shape,
       prefillBudgetTokens: start.prefillBudgetTokens,
     },
   };
+}
+
+interface OpenedContext
+  extends Pick<LoadedModel, "context" | "limits" | "batchTokens" | "pooling"> {
+  /** It has no cache and so no next tokens. */
+  readonly isEncoder: boolean;
+}
+
+/** What a context needs is known of one: a model whose inputs must not be cut gets a second. */
+function openContext(
+  llama: Llama,
+  start: ThreadStart,
+  model: Pointer,
+  { canShare, logLines }: { canShare: boolean; logLines: () => readonly string[] },
+): OpenedContext {
+  const open = (limits: KvLimits, batchTokens: number): Pointer => {
+    const context = llama.init_from_model(model, contextParams(llama, start, limits, batchTokens));
+    if (context !== null) return context;
+    const advice = `got no context of ${limits.kvTokens} KV tokens; lower kvTokens or contextTokens`;
+    throw failed(start.modelPath, advice, logLines());
+  };
+  const limits = limitsOf(llama, model, start, canShare);
+  const context = open(limits, BATCH_TOKENS);
+  const type = llama.pooling_type(context);
+  const isEncoder = llama.get_memory(context) === null;
+  const isWhole = isEncoder || (type !== NO_POOLING && type !== LAST) || !isCausal(llama, model);
+  const pooling = { isNative: type !== NO_POOLING, isWhole, size: llama.model_n_embd_out(model) };
+  const batchTokens = isWhole ? Math.max(BATCH_TOKENS, limits.contextTokens) : BATCH_TOKENS;
+  if (!isEncoder && batchTokens === BATCH_TOKENS) {
+    return { context, limits, batchTokens, pooling, isEncoder };
+  }
+  llama.free(context);
+  const own = isEncoder ? encoderLimits(limits) : limits;
+  return { context: open(own, batchTokens), limits: own, batchTokens, pooling, isEncoder };
+}
+
+/** Without a cache there are no cells: only the inputs at once are bounded, each by its context. */
+function encoderLimits({ contextTokens, maxSequences }: KvLimits): KvLimits {
+  const kvTokens = contextTokens * maxSequences;
+  return { layout: "unified", contextTokens, kvTokens, maxSequences, retainedTokens: 0 };
+}
+
+function isCausal(llama: Llama, model: Pointer): boolean {
+  const architecture = metadataOf(llama, model, "general.architecture");
+  return metadataOf(llama, model, `${architecture}.attention.causal`) !== "false";
 }
 
 function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: boolean): KvLimits {
@@ -178,6 +236,8 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
 function cacheOf(llama: Llama, context: Pointer, limits: KvLimits, canShare: boolean): KvCache {
   if (limits.layout === "slots") return new SlotKvCache(streamSlots(llama, context), limits);
   const memory = llama.get_memory(context);
+  if (memory === null)
+    return new UnifiedKvCache({ copy: () => {}, remove: () => {} }, limits, false);
   const sequences: KvSequences = {
     copy: (from, to, begin, end) => llama.memory_seq_cp(memory, from, to, begin, end),
     remove: (sequence, begin, end) => {
@@ -187,11 +247,11 @@ function cacheOf(llama: Llama, context: Pointer, limits: KvLimits, canShare: boo
   return new UnifiedKvCache(sequences, limits, canShare);
 }
 
-function contextParams(llama: Llama, start: ThreadStart, limits: KvLimits) {
+function contextParams(llama: Llama, start: ThreadStart, limits: KvLimits, batchTokens: number) {
   return Object.assign(llama.context_default_params(), {
     n_ctx: limits.kvTokens,
-    n_batch: BATCH_TOKENS,
-    n_ubatch: BATCH_TOKENS,
+    n_batch: batchTokens,
+    n_ubatch: batchTokens,
     n_seq_max: limits.maxSequences,
     n_threads: start.threads,
     n_threads_batch: start.threads,

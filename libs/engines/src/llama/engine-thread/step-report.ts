@@ -1,5 +1,10 @@
 import type { StepRing } from "../protocol/step-ring.ts";
-import type { ThreadLoad, ThreadStarted, ThreadStep } from "../protocol/thread-messages.ts";
+import type {
+  ThreadEmbedding,
+  ThreadLoad,
+  ThreadStarted,
+  ThreadStep,
+} from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 
 /** Gathers what one step brings, to be posted as one message. */
@@ -11,6 +16,7 @@ export class StepReport {
   #count = 0;
   #logprobs: (RowLogprobs | undefined)[] | undefined;
   #started: ThreadStarted[] = [];
+  #embeddings: ThreadEmbedding[] | undefined;
 
   /** `capacity` is the most tokens that one step samples. */
   constructor(capacity: number, ring: StepRing) {
@@ -21,11 +27,16 @@ export class StepReport {
   }
 
   get isEmpty(): boolean {
-    return this.#count === 0 && this.#started.length === 0;
+    return this.#count === 0 && this.#started.length === 0 && !this.#embeddings;
   }
 
   started(event: ThreadStarted): void {
     this.#started.push(event);
+  }
+
+  embedding(embedding: ThreadEmbedding): void {
+    this.#embeddings ??= [];
+    this.#embeddings.push(embedding);
   }
 
   token(handle: number, token: number, end: number, logprobs: RowLogprobs | undefined): void {
@@ -40,7 +51,8 @@ export class StepReport {
 
   /** The message, or the step's position in the ring; the report is empty afterwards. */
   take(load: ThreadLoad): ThreadStep | number {
-    if (this.#count > 0 && this.#logprobs === undefined && this.#started.length === 0) {
+    const isPlain = this.#logprobs === undefined && this.#embeddings === undefined;
+    if (this.#count > 0 && isPlain && this.#started.length === 0) {
       const begin = this.#ring.write(this.#count, this.#handles, this.#tokens, this.#ends, load);
       if (begin !== undefined) {
         this.#count = 0;
@@ -54,11 +66,13 @@ export class StepReport {
       ends: this.#ends.slice(0, this.#count),
       logprobs: this.#logprobs,
       started: this.#started,
+      embeddings: this.#embeddings,
       load,
     };
     this.#count = 0;
     this.#logprobs = undefined;
     this.#started = [];
+    this.#embeddings = undefined;
     return step;
   }
 }

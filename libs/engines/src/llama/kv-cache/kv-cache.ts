@@ -13,6 +13,8 @@ export interface KvCache {
   /** The sequences that have a slot, oldest first. */
   readonly running: ReadonlySet<Sequence>;
   readonly hasFreeSlot: boolean;
+  /** Sequences that may run at once. */
+  readonly slots: number;
   /** False where no sequence can use what another has computed. */
   readonly shares: boolean;
   /** Cells in use, those of kept prefixes too. */
@@ -35,6 +37,7 @@ export interface KvCache {
 
 /** How many of the tokens a cache may serve: the last is computed again, for its logits. */
 export function shareableLength(sequence: Sequence): number {
+  if (sequence.embedding !== undefined) return 0;
   return sequence.tokens.length - 1;
 }
 

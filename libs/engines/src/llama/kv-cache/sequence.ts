@@ -1,4 +1,4 @@
-import type { ThreadSubmit } from "../protocol/thread-messages.ts";
+import type { ThreadEmbed, ThreadSubmit } from "../protocol/thread-messages.ts";
 import type { Grammar } from "../sampling/grammar.ts";
 import type { Sampler } from "../sampling/sampler.ts";
 
@@ -32,25 +32,39 @@ export class TokenList {
   }
 }
 
-/** One choice of one request, from its arrival to its last token. */
-export interface Sequence {
-  readonly handle: number;
+/** One choice of one request, from its arrival to its last token, or one input to embed. */
+export type Sequence = TextSequence | EmbeddedSequence;
+
+/** A sequence that goes on with what is sampled. */
+export interface TextSequence extends SequenceState {
   readonly request: ThreadSubmit;
+  readonly embedding?: undefined;
+  readonly sampler: Sampler;
+  readonly grammar: Grammar | undefined;
+  /** Tokens sampled so far. */
+  sampled: number;
+}
+
+/** A sequence that ends with its prompt, and shares nothing: all of its rows are wanted. */
+export interface EmbeddedSequence extends SequenceState {
+  readonly request: ThreadEmbed;
+  /** The sum of the rows so far, where the engine pools them. */
+  readonly embedding: Float64Array;
+}
+
+interface SequenceState {
+  readonly handle: number;
   readonly fairKey: string;
   readonly priority: number;
   readonly arrivedMs: number;
   readonly tokens: TokenList;
   readonly promptLength: number;
-  readonly sampler: Sampler;
-  readonly grammar: Grammar | undefined;
   /** The KV sequence id while it runs, else -1. */
   slot: number;
   /** Order of admission; the largest is preempted first. */
   admitted: number;
   /** Tokens whose cells are in the cache; when it equals tokens.length the next is sampled. */
   computed: number;
-  /** Tokens sampled so far. */
-  sampled: number;
   /** Whether its prompt was offered to others since it got its slot. */
   shared: boolean;
   /** Whether its request was reported as started. */
@@ -61,4 +75,29 @@ export interface Sequence {
   blocker: Sequence | undefined;
   /** The length of that prefix. */
   blockedLength: number;
+}
+
+/** A sequence on its arrival. */
+export function waitingState(
+  { firstHandle, fairKey, priority }: ThreadSubmit | ThreadEmbed,
+  index: number,
+  tokens: TokenList,
+  arrivedMs: number,
+) {
+  return {
+    handle: firstHandle + index,
+    fairKey,
+    priority,
+    arrivedMs,
+    tokens,
+    promptLength: tokens.length,
+    slot: -1,
+    admitted: 0,
+    computed: 0,
+    shared: false,
+    started: false,
+    planned: 0,
+    blocker: undefined,
+    blockedLength: 0,
+  };
 }

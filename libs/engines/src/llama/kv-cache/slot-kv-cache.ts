@@ -92,6 +92,10 @@ export class SlotKvCache implements KvCache {
     return this.#running.size < this.#slots.length;
   }
 
+  get slots(): number {
+    return this.#slots.length;
+  }
+
   get usedTokens(): number {
     return this.#slots.reduce((sum, slot) => sum + heldTokens(slot), 0);
   }
@@ -129,7 +133,10 @@ export class SlotKvCache implements KvCache {
   release(sequence: Sequence): void {
     const slot = this.#slots[sequence.slot] as Slot;
     slot.owner = undefined;
-    slot.kept = sequence.tokens.values.subarray(0, sequence.computed);
+    const isKept = sequence.embedding === undefined;
+    slot.kept = isKept ? sequence.tokens.values.subarray(0, sequence.computed) : NOTHING;
+    // The next input to embed takes this slot again: a batch of them evicts one prefix and not all.
+    if (!isKept) this.#kv.truncate(slot.id, 0);
     this.#running.delete(sequence);
     Object.assign(sequence, { slot: -1, computed: 0 });
   }

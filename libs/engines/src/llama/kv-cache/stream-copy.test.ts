@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { Batch } from "../engine-thread/batch.ts";
-import { LogitRows } from "../engine-thread/logit-rows.ts";
 import { type LoadedModel, loadModel } from "../engine-thread/model.ts";
+import { OutputRows } from "../engine-thread/output-rows.ts";
 import { stepRingMemory } from "../protocol/step-ring.ts";
 import type { KvSlots } from "./slot-kv-cache.ts";
 import { streamSlots } from "./stream-copy.ts";
@@ -17,7 +17,7 @@ describe("copies between slots of a real cache", () => {
   let model: LoadedModel;
   let slots: KvSlots;
   let batch: Batch;
-  let rows: LogitRows;
+  let rows: OutputRows;
 
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), "heddle-copy-"));
@@ -34,7 +34,7 @@ describe("copies between slots of a real cache", () => {
     }));
     slots = streamSlots(model.llama, model.context);
     batch = new Batch(model.batchTokens, SLOTS);
-    rows = new LogitRows(model.vocabularySize, SLOTS);
+    rows = new OutputRows(model.vocabularySize, SLOTS);
   });
   afterAll(() => {
     model.llama.free(model.context);

@@ -19,6 +19,7 @@ interface UnifiedLimits {
  */
 export class UnifiedKvCache implements KvCache {
   readonly capacity: number;
+  readonly slots: number;
   /** False for models whose state cannot be cut at a position: they share nothing. */
   readonly shares: boolean;
   readonly #kv: KvSequences;
@@ -33,6 +34,7 @@ export class UnifiedKvCache implements KvCache {
   constructor(kv: KvSequences, limits: UnifiedLimits, shares: boolean) {
     const slots = limits.maxSequences;
     this.capacity = limits.kvTokens;
+    this.slots = slots;
     this.#retained = limits.retainedTokens;
     this.#kv = kv;
     this.shares = shares;
@@ -82,7 +84,8 @@ export class UnifiedKvCache implements KvCache {
 
   share(sequence: Sequence, length: number): void {
     const lease = this.#leases.get(sequence);
-    if (!this.shares || lease === undefined || length <= lease.length) return;
+    if (!this.shares || sequence.embedding !== undefined) return;
+    if (lease === undefined || length <= lease.length) return;
     const tokens = sequence.tokens.values.subarray(0, length);
     this.#leases.set(sequence, this.#tree.insert(tokens, length, sequence.slot, lease));
   }

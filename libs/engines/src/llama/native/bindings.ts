@@ -49,9 +49,14 @@ export interface Llama {
   ): number | bigint;
   decode(context: Pointer, batch: BatchStruct): number;
   get_logits(context: Pointer): Pointer;
+  set_embeddings(context: Pointer, on: boolean): void;
+  get_embeddings(context: Pointer): Pointer;
+  get_embeddings_seq(context: Pointer, sequence: number): Pointer;
+  pooling_type(context: Pointer): number;
   model_get_vocab(model: Pointer): Pointer;
   model_n_ctx_train(model: Pointer): number;
   model_n_embd(model: Pointer): number;
+  model_n_embd_out(model: Pointer): number;
   model_n_layer(model: Pointer): number;
   model_n_head(model: Pointer): number;
   model_n_head_kv(model: Pointer): number;
@@ -124,9 +129,14 @@ const LLAMA_SIGNATURES = [
   "size_t llama_state_seq_set_data(void* ctx, void* data, size_t size, int32_t seq)",
   "int32_t llama_decode(void* ctx, llama_batch batch)",
   "void* llama_get_logits(void* ctx)",
+  "void llama_set_embeddings(void* ctx, bool on)",
+  "void* llama_get_embeddings(void* ctx)",
+  "void* llama_get_embeddings_seq(void* ctx, int32_t seq)",
+  "int llama_pooling_type(void* ctx)",
   "void* llama_model_get_vocab(void* model)",
   "int32_t llama_model_n_ctx_train(void* model)",
   "int32_t llama_model_n_embd(void* model)",
+  "int32_t llama_model_n_embd_out(void* model)",
   "int32_t llama_model_n_layer(void* model)",
   "int32_t llama_model_n_head(void* model)",
   "int32_t llama_model_n_head_kv(void* model)",

@@ -9,7 +9,7 @@ import type {
   EngineInfo,
   EngineLoad,
   EngineOptions,
-  GenerateRequest,
+  EngineRequest,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import { MAX_RUNNING_SEQUENCES } from "../kv-cache/kv-limits.ts";
@@ -127,7 +127,7 @@ export class LlamaEngine implements Engine {
     return this.#start.modelPath;
   }
 
-  submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
+  submit(id: number, request: EngineRequest, options: SubmitOptions): void {
     if (this.#phase !== "ready") {
       const message = `the engine of ${basename(this.#start.modelPath)} is ${this.#phase}; try again later`;
       this.#options.sink([{ type: "failed", id, error: { code: "unavailable", message } }]);

@@ -138,6 +138,7 @@ class EngineProcess {
     const command = (sent: ThreadCommand) => this.#command(sent);
     this.#book = new RequestBook({
       table: vocabulary,
+      abilities: event.abilities,
       reader: new PromptReader(llama, rules),
       longPrompts: new LongPrompts({ device, rules }, onFatal),
       grammars: new GrammarBook(vocabulary, command, onFatal),

@@ -3,28 +3,18 @@ import { ENDED_LENGTH, ENDED_STOP } from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
 import { ChoiceText, type TextDelta } from "./choice-text.ts";
+import { LiveWork } from "./live-work.ts";
 
-/** A request between its submission and its last event, with the text of its choices. */
-export class LiveRequest {
-  readonly id: number;
+/** A request for text: each choice is a sequence, with its text so far. */
+export class LiveRequest extends LiveWork {
   readonly request: GenerateRequest;
-  readonly options: SubmitOptions;
-  /** The first choice's handle in the engine thread; -1 until its prompt is tokenized. */
-  firstHandle = -1;
-  promptTokens = 0;
-  started = false;
-  deadline: NodeJS.Timeout | undefined;
-  /** Takes a long prompt out of the line of those that are to be read. */
-  stopReading: (() => void) | undefined;
-  #cachedTokens = 0;
   #completionTokens = 0;
   #texts: (ChoiceText | undefined)[];
   #openChoices: number;
 
   constructor(id: number, request: GenerateRequest, options: SubmitOptions, pieces: TokenPieces) {
-    this.id = id;
+    super(id, request.choices, options);
     this.request = request;
-    this.options = options;
     this.#openChoices = request.choices;
     this.#texts = Array.from(
       { length: request.choices },
@@ -35,7 +25,7 @@ export class LiveRequest {
   get usage(): Usage {
     return {
       promptTokens: this.promptTokens,
-      cachedTokens: this.#cachedTokens,
+      cachedTokens: this.cachedTokens,
       completionTokens: this.#completionTokens,
       reasoningTokens: 0,
     };
@@ -45,19 +35,8 @@ export class LiveRequest {
     return this.#openChoices === 0;
   }
 
-  /** The handles of choices that still get tokens. */
-  get openHandles(): number[] {
-    if (this.firstHandle < 0) return [];
-    return this.#texts.flatMap((text, choice) =>
-      text === undefined ? [] : [this.firstHandle + choice],
-    );
-  }
-
-  start(cachedTokens: number, queuedMs: number): EngineEvent {
-    this.started = true;
-    this.#cachedTokens = cachedTokens;
-    const { id, promptTokens } = this;
-    return { type: "started", id, promptTokens, cachedTokens, queuedMs };
+  protected isOpen(choice: number): boolean {
+    return this.#texts[choice] !== undefined;
   }
 
   /**

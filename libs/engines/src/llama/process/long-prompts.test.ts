@@ -36,11 +36,12 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
+const generation = (input: EngineInput) => ({ input, use: "generate" }) as const;
 const text = (times: number): EngineInput => ({ kind: "text", text: "the rain ".repeat(times) });
 
 it("long prompts: those of many characters in any field, and those of many messages", () => {
-  expect(LongPrompts.isLong(text(100))).toBe(false);
-  expect(LongPrompts.isLong(text(1_000))).toBe(true);
+  expect(LongPrompts.areLong([text(100)])).toBe(false);
+  expect(LongPrompts.areLong([text(1_000)])).toBe(true);
   const content = "x".repeat(9_000);
   const call = { id: "c", type: "function", function: { name: "f", arguments: content } } as const;
   for (const messages of [
@@ -49,14 +50,14 @@ it("long prompts: those of many characters in any field, and those of many messa
     [{ role: "assistant", content: null, toolCalls: [call] }],
     Array.from({ length: 200 }, () => ({ role: "user", content: "" }) as const),
   ] as const) {
-    expect(LongPrompts.isLong({ kind: "chat", messages })).toBe(true);
+    expect(LongPrompts.areLong([{ kind: "chat", messages }])).toBe(true);
   }
 });
 
 it("long prompts: keys take turns, and a cancelled one is not read", async () => {
   const order: string[] = [];
   const read = (name: string, fairKey: string, times: number) => {
-    const reading = prompts.read(text(times), { fairKey, priority: 0 });
+    const reading = prompts.read(generation(text(times)), { fairKey, priority: 0 });
     const done = reading.tokens.then((tokens) => {
       order.push(name);
       return tokens.length;
@@ -76,13 +77,16 @@ it("long prompts: an unreadable one fails with the reason, and the next is read"
   const long = "x".repeat(9_000);
   const calls = [{ id: "c", type: "function", function: { name: "f", arguments: long } }] as const;
   const refused = prompts.read(
-    { kind: "chat", messages: [{ role: "assistant", content: null, toolCalls: calls }] },
+    generation({
+      kind: "chat",
+      messages: [{ role: "assistant", content: null, toolCalls: calls }],
+    }),
     { fairKey: "a", priority: 0 },
   );
   await expect(refused.tokens).rejects.toMatchObject({
     code: "unsupported_parameter",
     param: "messages[0].tool_calls",
   });
-  const { tokens } = prompts.read(text(1_000), { fairKey: "a", priority: 0 });
+  const { tokens } = prompts.read(generation(text(1_000)), { fairKey: "a", priority: 0 });
   expect((await tokens).length).toBeGreaterThan(3_000);
 });

@@ -1,6 +1,6 @@
 import { extname } from "node:path";
 import type { EngineInput } from "@heddle/contracts/engine";
-import type { PromptThreadStart } from "./prompt-thread.ts";
+import type { PromptOrder, PromptThreadStart } from "./prompt-thread.ts";
 import { type TurnOwner, TurnThread } from "./turn-thread.ts";
 
 /** Longer prompts are tokenized off the thread that streams: a few thousand characters take 10 ms. */
@@ -20,7 +20,7 @@ interface LongReading {
 
 /** Reads long prompts in a thread of their own; what a prompt costs its key is its characters. */
 export class LongPrompts {
-  readonly #thread: TurnThread<EngineInput, Int32Array>;
+  readonly #thread: TurnThread<PromptOrder, Int32Array>;
 
   /** Calls `onFatal` when the thread fails, which is a bug. */
   constructor(start: PromptThreadStart, onFatal: (error: unknown) => void) {
@@ -29,14 +29,14 @@ export class LongPrompts {
     this.#thread = new TurnThread({ url, worker: { workerData: start, resourceLimits } }, onFatal);
   }
 
-  /** Whether the input is long enough to be read here. */
-  static isLong(input: EngineInput): boolean {
-    return charsOf(input) > MAX_INLINE_CHARS;
+  /** Whether the inputs are together long enough to be read here. */
+  static areLong(inputs: readonly EngineInput[]): boolean {
+    return inputs.reduce((sum, input) => sum + charsOf(input), 0) > MAX_INLINE_CHARS;
   }
 
   /** The tokens, or why there are none, as PromptReader has it. */
-  read(input: EngineInput, owner: TurnOwner): LongReading {
-    const { result, cancel } = this.#thread.run(input, owner, charsOf(input));
+  read(order: PromptOrder, owner: TurnOwner): LongReading {
+    const { result, cancel } = this.#thread.run(order, owner, charsOf(order.input));
     return { tokens: result, cancel };
   }
 

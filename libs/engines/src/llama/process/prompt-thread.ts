@@ -3,13 +3,19 @@ import { toAppError } from "@heddle/base/errors";
 import type { EngineInput } from "@heddle/contracts/engine";
 import { openBindings } from "../native/bindings.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
-import { PromptReader, type PromptRules } from "../tokenizing/prompt-reader.ts";
+import { PromptReader, type PromptRules, type PromptUse } from "../tokenizing/prompt-reader.ts";
 import type { TurnResult } from "./turn-thread.ts";
 
 /** How the thread is started. */
 export interface PromptThreadStart {
   readonly device: string;
   readonly rules: PromptRules;
+}
+
+/** A prompt to read, and what for. */
+export interface PromptOrder {
+  readonly input: EngineInput;
+  readonly use: PromptUse;
 }
 
 /**
@@ -21,15 +27,18 @@ function serve({ device, rules }: PromptThreadStart): void {
   const port = parentPort;
   const { llama } = openBindings(findNativeLibrary(device));
   const reader = new PromptReader(llama, rules);
-  port.on("message", (input: EngineInput) => {
-    const reading = read(reader, input);
+  port.on("message", (order: PromptOrder) => {
+    const reading = read(reader, order);
     port.postMessage(reading, "value" in reading ? [reading.value.buffer] : []);
   });
 }
 
-function read(reader: PromptReader, input: EngineInput): TurnResult<Int32Array<ArrayBuffer>> {
+function read(
+  reader: PromptReader,
+  { input, use }: PromptOrder,
+): TurnResult<Int32Array<ArrayBuffer>> {
   try {
-    return { value: Int32Array.from(reader.read(input)) };
+    return { value: Int32Array.from(reader.read(input, use)) };
   } catch (error) {
     const { code, message, param } = toAppError(error);
     return { failure: { code, message, ...(param === undefined ? {} : { param }) } };

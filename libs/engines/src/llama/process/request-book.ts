@@ -1,8 +1,15 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { EngineEvent, GenerateRequest, SubmitOptions } from "@heddle/contracts/engine";
+import type {
+  EngineEvent,
+  EngineInput,
+  EngineRequest,
+  GenerateRequest,
+  SubmitOptions,
+} from "@heddle/contracts/engine";
 import {
   ENDED_BROKEN,
   ENDED_STUCK,
+  type ModelAbilities,
   NO_GRAMMAR,
   type ThreadCommand,
   type ThreadStep,
@@ -13,12 +20,14 @@ import type { PromptReader } from "../tokenizing/prompt-reader.ts";
 import { TokenPieces } from "../tokenizing/token-pieces.ts";
 import type { GrammarBook } from "./grammar-book.ts";
 import type { GrammarSource } from "./grammar-thread.ts";
+import { LiveEmbedding } from "./live-embedding.ts";
 import { LiveRequest } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
 
 /** What the book needs to know of the loaded model and its process. */
 interface BookOptions {
   readonly table: VocabularyTable;
+  readonly abilities: ModelAbilities;
   readonly reader: PromptReader;
   readonly longPrompts: LongPrompts;
   readonly grammars: GrammarBook;
@@ -35,6 +44,7 @@ const BROKEN =
 
 const STUCK =
   "the constraint on the text wants characters that no token of this model's vocabulary spells";
+type Live = LiveRequest | LiveEmbedding;
 
 const MAX_CHOICES = 128;
 /** Handles stay in int32; far more than can live at once. */
@@ -47,8 +57,8 @@ const HANDLE_LIMIT = 2 ** 30;
 export class RequestBook {
   readonly #options: BookOptions;
   readonly #pieces: TokenPieces;
-  readonly #live = new Map<number, LiveRequest>();
-  readonly #byHandle = new Map<number, LiveRequest>();
+  readonly #live = new Map<number, Live>();
+  readonly #byHandle = new Map<number, Live>();
   #nextHandle = 0;
   #waiting = 0;
 
@@ -62,14 +72,17 @@ export class RequestBook {
     return this.#waiting;
   }
 
-  submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
+  submit(id: number, request: EngineRequest, options: SubmitOptions): void {
     const { maxQueued } = this.#options;
     if (this.#waiting >= maxQueued) {
       const message = `${this.#waiting} requests wait for this model and at most ${maxQueued} may; try again later`;
       this.#options.emit([failedEvent(id, new AppError("overloaded", message))]);
       return;
     }
-    const live = new LiveRequest(id, request, options, this.#pieces);
+    const live =
+      request.kind === "embed"
+        ? new LiveEmbedding(id, request, options)
+        : new LiveRequest(id, request, options, this.#pieces);
     this.#live.set(id, live);
     this.#waiting++;
     if (options.deadlineMs > 0) {
@@ -96,11 +109,12 @@ export class RequestBook {
       this.#waiting--;
       events.push(live.start(cachedTokens, queuedMs));
     }
+    for (const { handle, values } of step.embeddings ?? []) this.#embedded(handle, values, events);
     const unwanted: number[] = [];
     for (let i = 0; i < step.handles.length; i++) {
       const handle = step.handles[i] as number;
       const live = this.#byHandle.get(handle);
-      if (live === undefined) continue;
+      if (!(live instanceof LiveRequest)) continue;
       const end = step.ends[i] as number;
       if (end === ENDED_BROKEN || end === ENDED_STUCK) {
         const reason = end === ENDED_BROKEN ? BROKEN : STUCK;
@@ -112,29 +126,53 @@ export class RequestBook {
       if (live.token(choice, token, end, step.logprobs?.[i], events)) {
         unwanted.push(handle);
       }
-      if (live.isDone) {
-        events.push({ type: "done", id: live.id, usage: live.usage });
-        this.#forget(live);
-      }
+      this.#endIfDone(live, events);
     }
     if (unwanted.length > 0) this.#options.command({ kind: "end", handles: unwanted });
     return events;
   }
 
-  /** Reads the prompt and passes it on; a long one comes back later, and the streams go on. */
-  #prepare(live: LiveRequest): void {
-    const { table, reader, longPrompts } = this.#options;
-    const { input } = live.request;
+  #embedded(handle: number, values: Float32Array | undefined, events: EngineEvent[]): void {
+    const live = this.#byHandle.get(handle);
+    if (!(live instanceof LiveEmbedding)) return;
+    if (values === undefined) {
+      events.push(this.#failure(live, new AppError("engine_failed", BROKEN)));
+      return;
+    }
+    events.push(live.vector(handle, values));
+    this.#endIfDone(live, events);
+  }
+
+  #endIfDone(live: Live, events: EngineEvent[]): void {
+    if (!live.isDone) return;
+    events.push({ type: "done", id: live.id, usage: live.usage });
+    this.#forget(live);
+  }
+
+  /** Reads the prompts and passes them on; long ones come back later, and the streams go on. */
+  #prepare(live: Live): void {
+    const { table, abilities, reader, longPrompts } = this.#options;
+    const inputs = inputsOf(live);
+    const use = live instanceof LiveEmbedding ? "embed" : "generate";
     try {
-      validate(live.request, table.flags.length);
-      if (!LongPrompts.isLong(input)) {
-        this.#constrain(live, reader.read(input));
+      validate(live, table.flags.length, abilities);
+      if (!LongPrompts.areLong(inputs)) {
+        this.#constrain(
+          live,
+          inputs.map((input, i) => located(live, i, () => reader.read(input, use))),
+        );
         return;
       }
-      const { tokens, cancel } = longPrompts.read(input, live.options);
-      live.stopReading = cancel;
-      tokens.then(
-        (prompt) => this.#constrain(live, prompt),
+      const readings = inputs.map((input) => longPrompts.read({ input, use }, live.options));
+      live.stopReading = () => {
+        for (const { cancel } of readings) cancel();
+      };
+      const prompts = readings.map(async ({ tokens }, i) => {
+        const [read] = await Promise.allSettled([tokens]);
+        return located(live, i, () => settledValue(read));
+      });
+      Promise.all(prompts).then(
+        (read) => this.#constrain(live, read),
         (error) => this.#fail(live, toAppError(error)),
       );
     } catch (error) {
@@ -143,89 +181,124 @@ export class RequestBook {
   }
 
   /** Has the grammar compiled; the request follows at once, before the grammar may be forgotten. */
-  #constrain(live: LiveRequest, prompt: Int32Array): void {
-    const source = grammarOf(live.request);
+  #constrain(live: Live, prompts: readonly Int32Array[]): void {
+    const source = live instanceof LiveRequest ? grammarOf(live.request) : undefined;
     if (source === undefined) {
-      this.#admitSafely(live, prompt, NO_GRAMMAR);
+      this.#admitSafely(live, prompts, NO_GRAMMAR);
       return;
     }
     this.#options.grammars.idOf(source, live.options).then(
-      (grammar) => this.#admitSafely(live, prompt, grammar),
+      (grammar) => this.#admitSafely(live, prompts, grammar),
       (error) => this.#fail(live, toAppError(error)),
     );
   }
 
-  #admitSafely(live: LiveRequest, prompt: Int32Array, grammar: number): void {
-    // It may have been cancelled while its prompt was tokenized.
+  #admitSafely(live: Live, prompts: readonly Int32Array[], grammar: number): void {
+    // It may have been cancelled while its prompts were tokenized.
     if (!this.#live.has(live.id)) return;
     try {
-      this.#admit(live, prompt, grammar);
+      this.#admit(live, prompts, grammar);
     } catch (error) {
       this.#fail(live, toAppError(error));
     }
   }
 
-  #admit(live: LiveRequest, prompt: Int32Array, grammar: number): void {
-    const { contextTokens } = this.#options;
-    live.promptTokens = prompt.length;
+  #admit(live: Live, prompts: readonly Int32Array[], grammar: number): void {
+    for (const { length } of prompts) live.promptTokens += length;
     live.firstHandle = this.#nextHandle;
-    this.#nextHandle = (this.#nextHandle + live.request.choices) % HANDLE_LIMIT;
+    this.#nextHandle = (this.#nextHandle + live.sequences) % HANDLE_LIMIT;
     for (const handle of live.openHandles) this.#byHandle.set(handle, live);
-    this.#options.command(toThreadSubmit(live, prompt, contextTokens - prompt.length, grammar));
+    if (live instanceof LiveEmbedding) {
+      const { fairKey, priority } = live.options;
+      const { firstHandle } = live;
+      this.#options.command({ kind: "embed", firstHandle, prompts, fairKey, priority });
+      return;
+    }
+    const room = this.#options.contextTokens - live.promptTokens;
+    this.#options.command(toThreadSubmit(live, prompts[0] as Int32Array, room, grammar));
   }
 
-  #expire(live: LiveRequest): void {
+  #expire(live: Live): void {
     const message = `the request did not end within its ${live.options.deadlineMs} ms`;
     this.#fail(live, new AppError("deadline_exceeded", message));
   }
 
-  #fail(live: LiveRequest, error: AppError): void {
+  #fail(live: Live, error: AppError): void {
     if (!this.#live.has(live.id)) return;
     this.#options.emit([this.#failure(live, error)]);
   }
 
   /** Ends the request; returns its last event, with the reason, which the caller sends. */
-  #failure(live: LiveRequest, error: AppError): EngineEvent {
+  #failure(live: Live, error: AppError): EngineEvent {
     const handles = live.openHandles;
     if (handles.length > 0) this.#options.command({ kind: "end", handles });
     this.#forget(live);
     return failedEvent(live.id, error, live);
   }
 
-  #forget(live: LiveRequest): void {
+  #forget(live: Live): void {
     clearTimeout(live.deadline);
     live.stopReading?.();
     if (!live.started) this.#waiting--;
     this.#live.delete(live.id);
     if (live.firstHandle < 0) return;
-    for (let choice = 0; choice < live.request.choices; choice++) {
-      this.#byHandle.delete(live.firstHandle + choice);
+    for (let sequence = 0; sequence < live.sequences; sequence++) {
+      this.#byHandle.delete(live.firstHandle + sequence);
     }
   }
 }
 
-function failedEvent(
-  id: number,
-  { code, message, param }: AppError,
-  live?: LiveRequest,
-): EngineEvent {
+function failedEvent(id: number, { code, message, param }: AppError, live?: Live): EngineEvent {
   const usage = live?.started ? { usage: live.usage } : {};
   const error = { code, message, ...(param === undefined ? {} : { param }), ...usage };
   return { type: "failed", id, error };
 }
 
-function validate(request: GenerateRequest, vocabularySize: number): void {
+function inputsOf(live: Live): readonly EngineInput[] {
+  return live instanceof LiveEmbedding ? live.request.inputs : [live.request.input];
+}
+
+/** Runs the reading of an input; its fault names which of several inputs it is. */
+function located<T>(live: Live, index: number, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    const { code, message, param } = toAppError(error);
+    const own = live instanceof LiveEmbedding ? `input[${index}]` : param;
+    throw new AppError(code, message, { param: own, cause: error });
+  }
+}
+
+function settledValue<T>(result: PromiseSettledResult<T>): T {
+  if (result.status === "rejected") throw result.reason;
+  return result.value;
+}
+
+function refuse(param: string, message: string): never {
+  throw new AppError("invalid_value", `Invalid value for '${param}': ${message}.`, { param });
+}
+
+function validate(live: Live, vocabularySize: number, abilities: ModelAbilities): void {
   const inVocabulary = (token: number): boolean =>
     Number.isInteger(token) && token >= 0 && token < vocabularySize;
-  const { input, sampling, choices, maxTokens } = request;
-  const refuse = (param: string, message: string): never => {
-    throw new AppError("invalid_value", `Invalid value for '${param}': ${message}.`, { param });
-  };
-  if (input.kind === "tokens" && !input.tokens.every(inVocabulary)) {
-    refuse("prompt", `a token id is not in 0..${vocabularySize - 1}, this model's vocabulary`);
-  }
+  const unknown = `a token id is not in 0..${vocabularySize - 1}, this model's vocabulary`;
+  const embeds = live instanceof LiveEmbedding;
+  if (embeds && !abilities.embeds) refuse("model", "it ranks documents and gives no embeddings");
+  if (!embeds && !abilities.generates) refuse("model", "it gives embeddings only, and no text");
+  inputsOf(live).forEach((input, i) => {
+    if (input.kind !== "tokens" || input.tokens.every(inVocabulary)) return;
+    refuse(embeds ? `input[${i}]` : "prompt", unknown);
+  });
+  if (!embeds) validateText(live.request, inVocabulary, unknown);
+}
+
+function validateText(
+  { sampling, choices, maxTokens }: GenerateRequest,
+  inVocabulary: (token: number) => boolean,
+  unknown: string,
+): void {
   if (!sampling.logitBias.every(({ token }) => inVocabulary(token))) {
-    refuse("logit_bias", `a token id is not in 0..${vocabularySize - 1}, this model's vocabulary`);
+    refuse("logit_bias", unknown);
   }
   if (!(choices >= 1 && choices <= MAX_CHOICES)) {
     refuse("n", `${choices} choices were asked for; 1 to ${MAX_CHOICES} are possible`);

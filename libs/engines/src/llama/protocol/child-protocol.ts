@@ -3,7 +3,7 @@ import type {
   EngineFailure,
   EngineInfo,
   EngineLoad,
-  GenerateRequest,
+  EngineRequest,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 
@@ -28,7 +28,7 @@ export type ParentMessage =
   | {
       readonly kind: "submit";
       readonly id: number;
-      readonly request: GenerateRequest;
+      readonly request: EngineRequest;
       readonly options: SubmitOptions;
     }
   | { readonly kind: "cancel"; readonly id: number }

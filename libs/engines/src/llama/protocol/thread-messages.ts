@@ -42,6 +42,15 @@ export interface ThreadSubmit {
   readonly priority: number;
 }
 
+/** One embedding request for the engine thread; its inputs have the handles firstHandle + i. */
+export interface ThreadEmbed {
+  readonly kind: "embed";
+  readonly firstHandle: number;
+  readonly prompts: readonly Int32Array[];
+  readonly fairKey: string;
+  readonly priority: number;
+}
+
 /** Ends choices whose further tokens no request needs; unknown handles are ignored. */
 interface ThreadEnd {
   readonly kind: "end";
@@ -63,7 +72,7 @@ interface ThreadForget {
   readonly id: number;
 }
 
-export type ThreadCommand = ThreadSubmit | ThreadEnd | ThreadGrammar | ThreadForget;
+export type ThreadCommand = ThreadSubmit | ThreadEmbed | ThreadEnd | ThreadGrammar | ThreadForget;
 
 /** In ThreadSubmit.grammar: the text is free. */
 export const NO_GRAMMAR = -1;
@@ -108,9 +117,18 @@ export const IS_CONTROL = 2;
 /** In VocabularyTable.flags: the token is read from text only where special tokens are parsed. */
 export const IS_PARSED = 4;
 
+/** What a model can be asked for. */
+export interface ModelAbilities {
+  /** Text; false for encoders. */
+  readonly generates: boolean;
+  /** Vectors; false for models whose one output is a rank. */
+  readonly embeds: boolean;
+}
+
 export interface ThreadReady {
   readonly kind: "ready";
   readonly info: EngineInfo;
+  readonly abilities: ModelAbilities;
   readonly vocabulary: VocabularyTable;
   readonly chatTemplate: string;
   readonly kvTokens: number;
@@ -152,6 +170,12 @@ export const ENDED_BROKEN = 3;
 /** In ThreadStep.ends: the grammar wants text that no token of the vocabulary has. */
 export const ENDED_STUCK = 4;
 
+/** The vector of an input; none where the model's state is no number. */
+export interface ThreadEmbedding {
+  readonly handle: number;
+  readonly values: Float32Array | undefined;
+}
+
 /** What one step of the engine brought; the three arrays have one entry per sampled token. */
 export interface ThreadStep {
   readonly kind: "step";
@@ -161,6 +185,8 @@ export interface ThreadStep {
   /** One per token where any choice asked for log-probabilities. */
   readonly logprobs: readonly (RowLogprobs | undefined)[] | undefined;
   readonly started: readonly ThreadStarted[];
+  /** Absent where there are none. */
+  readonly embeddings?: readonly ThreadEmbedding[] | undefined;
   readonly load: ThreadLoad;
 }
 

@@ -1,7 +1,7 @@
 import { seededRandom } from "@heddle/base/random";
 import { expect } from "vitest";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
-import { type Sequence, TokenList } from "../kv-cache/sequence.ts";
+import { type Sequence, type TextSequence, TokenList } from "../kv-cache/sequence.ts";
 
 /** For tests: the cells of a native cache, the truth that its books are checked against. */
 export interface NativeCells {
@@ -96,8 +96,8 @@ function newSequence(below: (limit: number) => number, continued?: Int32Array): 
 }
 
 /** For tests: a waiting sequence with this prompt, which is never sampled. */
-export function testSequence(prompt: Int32Array): Sequence {
-  const inert = {} as Pick<Sequence, "request" | "sampler">;
+export function testSequence(prompt: Int32Array): TextSequence {
+  const inert = {} as Pick<TextSequence, "request" | "sampler">;
   return {
     ...inert,
     handle: 0,

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { AppError } from "@heddle/base/errors";
 import type {
   ChatMessage,
   EngineEvent,
@@ -9,6 +10,7 @@ import type {
   EngineOptions,
   FinishReason,
   GenerateRequest,
+  PlainInput,
   SubmitOptions,
   TokenLogprob,
   Usage,
@@ -121,6 +123,28 @@ export class TestSession {
       ...ask.submit,
     });
     return { id, answer: promise };
+  }
+
+  /** Embeds the inputs; rejects with the failure. */
+  async embed(inputs: readonly (string | readonly number[])[]): Promise<number[][]> {
+    const id = this.#nextId++;
+    const vectors: number[][] = [];
+    const onEvent = (event: EngineEvent) => {
+      if (event.type === "embedding") vectors[event.input] = [...event.values];
+    };
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    this.#pending.set(id, { events: [], resolve, onEvent });
+    const plain = inputs.map(
+      (input): PlainInput =>
+        typeof input === "string"
+          ? { kind: "text", text: input }
+          : { kind: "tokens", tokens: input },
+    );
+    const options = { fairKey: "test", deadlineMs: 0, priority: 0 };
+    this.engine.submit(id, { kind: "embed", inputs: plain }, options);
+    const { error } = await promise;
+    if (error !== undefined) throw new AppError(error.code, error.message, { param: error.param });
+    return vectors;
   }
 
   ask(ask: Ask): Promise<Answer> {

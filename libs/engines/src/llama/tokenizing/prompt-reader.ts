@@ -19,6 +19,9 @@ export interface PromptRules {
   readonly contextTokens: number;
 }
 
+/** An answer needs room after its prompt; an input to embed may fill the context. */
+export type PromptUse = "generate" | "embed";
+
 /** From what a request says to the tokens of its prompt, in the thread that asks. */
 export class PromptReader {
   readonly #rules: PromptRules;
@@ -41,19 +44,20 @@ export class PromptReader {
    * At least one token, and so few that the context leaves room for an answer. Throws
    * `context_length_exceeded` where they are more, `invalid_value` where the template refuses.
    */
-  read(input: EngineInput): Int32Array {
-    const { tokens, isWhole } = this.#tokens(input);
+  read(input: EngineInput, use: PromptUse): Int32Array {
+    const { tokens, isWhole } = this.#tokens(input, use);
     if (tokens.length === 0) {
       const message = "the prompt has no tokens; send some text";
       throw new AppError("invalid_value", message, { param: "input" });
     }
-    if (tokens.length >= this.#rules.contextTokens) {
-      throw this.#tooLong(`${isWhole ? "" : "at least "}${tokens.length}`, input);
+    const { contextTokens } = this.#rules;
+    if (tokens.length > (use === "embed" ? contextTokens : contextTokens - 1)) {
+      throw this.#tooLong(`${isWhole ? "" : "at least "}${tokens.length}`, input, use);
     }
     return tokens;
   }
 
-  #tokens(input: EngineInput): ReturnType<Tokenizer["tokenize"]> {
+  #tokens(input: EngineInput, use: PromptUse): ReturnType<Tokenizer["tokenize"]> {
     if (input.kind === "tokens") return { tokens: Int32Array.from(input.tokens), isWhole: true };
     const text = input.kind === "text" ? input.text : this.#render(input.messages);
     const parts =
@@ -62,7 +66,7 @@ export class PromptReader {
     // To tokenize megabytes takes seconds: what is too long in any case is refused before.
     const { contextTokens } = this.#rules;
     const least = this.#bound.exceeds(parts ?? [text], contextTokens);
-    if (least !== undefined) throw this.#tooLong(`at least ${least}`, input);
+    if (least !== undefined) throw this.#tooLong(`at least ${least}`, input, use);
     return parts === undefined
       ? this.#tokenizer.tokenize(text)
       : this.#tokenizer.tokenizeParts(parts, COUNTED_CONTEXTS * contextTokens);
@@ -73,10 +77,12 @@ export class PromptReader {
     return this.#template.render(messages, { addGenerationPrompt: true, quote });
   }
 
-  #tooLong(tokens: string, { kind }: EngineInput): AppError {
-    const message =
-      `This model's maximum context length is ${this.#rules.contextTokens} tokens. However, your ` +
-      `prompt has ${tokens} tokens and leaves no room for an answer. Please shorten it.`;
+  #tooLong(tokens: string, { kind }: EngineInput, use: PromptUse): AppError {
+    const has =
+      use === "embed"
+        ? `input has ${tokens} tokens`
+        : `prompt has ${tokens} tokens and leaves no room for an answer`;
+    const message = `This model's maximum context length is ${this.#rules.contextTokens} tokens. However, your ${has}. Please shorten it.`;
     return new AppError("context_length_exceeded", message, {
       param: kind === "chat" ? "messages" : "prompt",
     });

@@ -20,6 +20,9 @@ interface Reading {
 /** For what lies between control tokens. */
 const PLAIN: Reading = { addSpecial: false, parseSpecial: false };
 
+/** Read with and without added tokens, it shows which ones the vocabulary adds. */
+const SAMPLE = "a";
+
 /** Text to token ids, in the thread that asks: a megabyte takes over half a second. */
 export class Tokenizer {
   readonly #llama: Llama;
@@ -48,7 +51,8 @@ export class Tokenizer {
    * Ends as soon as there are more tokens than `most`.
    */
   tokenizeParts(parts: readonly PromptPart[], most: number): PromptTokens {
-    const lists = [this.#beginOf(parts)];
+    const { begin, end } = this.#framing(parts);
+    const lists = [begin];
     let count = lists[0]?.length ?? 0;
     for (const part of parts) {
       for (const tokens of this.#part(part)) {
@@ -57,7 +61,7 @@ export class Tokenizer {
         count += tokens.length;
       }
     }
-    return { tokens: joined(lists), isWhole: true };
+    return { tokens: joined([...lists, end]), isWhole: true };
   }
 
   *#part(part: PromptPart): Generator<Int32Array, void> {
@@ -79,11 +83,15 @@ export class Tokenizer {
     return this.#read(piece, PLAIN).subarray(spaceTokens);
   }
 
-  /** The begin token, where the vocabulary adds one and the parts do not begin with it. */
-  #beginOf([first]: readonly PromptPart[]): Int32Array {
-    const added = this.#read("", { ...PLAIN, addSpecial: true });
-    const isBegin = added.length > 0 && this.#spelling(added[0] as number) === this.#table.bos;
-    return isBegin && added[0] !== first ? added.subarray(0, 1) : new Int32Array(0);
+  /** What the vocabulary adds: a begin token that the parts do not begin with, and an end token. */
+  #framing([first]: readonly PromptPart[]): { begin: Int32Array; end: Int32Array } {
+    const plain = this.#read(SAMPLE, PLAIN);
+    const framed = this.#read(SAMPLE, { ...PLAIN, addSpecial: true });
+    const isBegin =
+      framed[0] !== plain[0] && this.#spelling(framed[0] as number) === this.#table.bos;
+    const at = isBegin ? 1 : 0;
+    const begin = framed.subarray(0, framed[0] === first ? 0 : at);
+    return { begin, end: framed.subarray(at + plain.length) };
   }
 
   #spelling(token: number): string {

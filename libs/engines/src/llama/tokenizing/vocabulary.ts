@@ -73,7 +73,7 @@ export function readVocabulary(llama: Llama, model: Pointer): VocabularyTable {
     offsets,
     flags,
     kept: keptBytes(type, { bytes, offsets }, isStripping),
-    cuts: cutsOf(type, { bytes, offsets, flags, isByte }, (key) => metadata(llama, model, key)),
+    cuts: cutsOf(type, { bytes, offsets, flags, isByte }, (key) => metadataOf(llama, model, key)),
     bos: textOf(llama.vocab_bos(vocabulary)),
     eos: textOf(llama.vocab_eos(vocabulary)),
     address: vocabulary ?? 0n,
@@ -119,7 +119,7 @@ function cutsOf(type: number, all: Spellings, metadata: (key: string) => string)
 }
 
 /** The value of a key in the model's file; empty where there is none. */
-function metadata(llama: Llama, model: Pointer, key: string): string {
+export function metadataOf(llama: Llama, model: Pointer, key: string): string {
   const value = new Uint8Array(MAX_VALUE_BYTES);
   const length = llama.model_meta_val_str(model, key, value, value.length);
   return Buffer.from(value.subarray(0, Math.max(0, length))).toString("utf8");

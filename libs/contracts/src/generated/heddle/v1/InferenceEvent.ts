@@ -5,6 +5,7 @@ import type { Delta as _heddle_v1_Delta, Delta__Output as _heddle_v1_Delta__Outp
 import type { Finish as _heddle_v1_Finish, Finish__Output as _heddle_v1_Finish__Output } from '../../heddle/v1/Finish.ts';
 import type { Usage as _heddle_v1_Usage, Usage__Output as _heddle_v1_Usage__Output } from '../../heddle/v1/Usage.ts';
 import type { Failure as _heddle_v1_Failure, Failure__Output as _heddle_v1_Failure__Output } from '../../heddle/v1/Failure.ts';
+import type { Embedding as _heddle_v1_Embedding, Embedding__Output as _heddle_v1_Embedding__Output } from '../../heddle/v1/Embedding.ts';
 
 export interface InferenceEvent {
   'id'?: (number);
@@ -13,7 +14,8 @@ export interface InferenceEvent {
   'finish'?: (_heddle_v1_Finish | null);
   'done'?: (_heddle_v1_Usage | null);
   'failed'?: (_heddle_v1_Failure | null);
-  'event'?: "started"|"delta"|"finish"|"done"|"failed";
+  'embedding'?: (_heddle_v1_Embedding | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding";
 }
 
 export interface InferenceEvent__Output {
@@ -23,5 +25,6 @@ export interface InferenceEvent__Output {
   'finish'?: (_heddle_v1_Finish__Output | null);
   'done'?: (_heddle_v1_Usage__Output | null);
   'failed'?: (_heddle_v1_Failure__Output | null);
-  'event'?: "started"|"delta"|"finish"|"done"|"failed";
+  'embedding'?: (_heddle_v1_Embedding__Output | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding";
 }

@@ -1,6 +1,7 @@
 // Original file: proto/worker.proto
 
 import type { GenerateRequest as _heddle_v1_GenerateRequest, GenerateRequest__Output as _heddle_v1_GenerateRequest__Output } from '../../heddle/v1/GenerateRequest.ts';
+import type { EmbedRequest as _heddle_v1_EmbedRequest, EmbedRequest__Output as _heddle_v1_EmbedRequest__Output } from '../../heddle/v1/EmbedRequest.ts';
 
 export interface Start {
   'id'?: (number);
@@ -10,14 +11,18 @@ export interface Start {
   'deadlineMs'?: (number);
   'priority'?: (number);
   'window'?: (number);
+  'embed'?: (_heddle_v1_EmbedRequest | null);
+  'work'?: "request"|"embed";
 }
 
 export interface Start__Output {
   'id': (number);
   'deployment': (string);
-  'request': (_heddle_v1_GenerateRequest__Output | null);
+  'request'?: (_heddle_v1_GenerateRequest__Output | null);
   'fairKey': (string);
   'deadlineMs': (number);
   'priority': (number);
   'window': (number);
+  'embed'?: (_heddle_v1_EmbedRequest__Output | null);
+  'work'?: "request"|"embed";
 }
