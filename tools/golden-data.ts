@@ -59,7 +59,7 @@ function filesOf(directory: string): Record<string, string> {
 }
 
 async function main(file: string): Promise<void> {
-  const group = new MasterGroup(1, [], undefined, masterProgram);
+  const group = new MasterGroup(1, [], undefined, [masterProgram]);
   try {
     await group.startAll();
     await fill(group);

@@ -153,10 +153,11 @@ function writeManifest(folder) {
   replaceFile(join(TARGET, folder, "package.json"), `${manifest}\n`);
 }
 
-/** At once, for programs that start meanwhile. */
+/** At once, for programs that start meanwhile; another run may write the same. */
 function replaceFile(path, text) {
-  writeFileSync(`${path}.new`, text);
-  renameSync(`${path}.new`, path);
+  const own = `${path}.${process.pid}`;
+  writeFileSync(own, text);
+  renameSync(own, path);
 }
 
 /** Vitest calls it before the tests, which start these programs. */

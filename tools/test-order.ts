@@ -63,10 +63,12 @@ const LONG = [
 
 /** Files of many small tests within the process: many of them are run in one, to load its modules once. */
 const TOGETHER = [
-  "apps/master/src/**/*.test.ts",
+  "apps/*/src/**/*.test.ts",
   "bench/**/*.test.ts",
-  "libs/{auth,base,client,consensus,contracts,control,kernels,observability}/src/**/*.test.ts",
-  "libs/{parameters,raft,rpc,scheduler,simulation,storage,training}/src/**/*.test.ts",
+  "libs/{auth,base,client,consensus,contracts,control,kernels,node-agent}/src/**/*.test.ts",
+  // Native libraries, as llama's, are loaded once in a process.
+  "libs/engines/src/!(llama)/**/*.test.ts",
+  "libs/{observability,parameters,raft,rpc,scheduler,simulation,storage,training}/src/**/*.test.ts",
 ];
 
 /** The files that share a process with others, as paths from the repository's root. */

@@ -24,8 +24,9 @@ export async function writeVendor(root, folder, imports) {
     // Nest names packages that are loaded only where they are used and installed.
     logLevel: "silent",
   });
+  const own = `${folder}.${process.pid}`;
   const { output } = await bundle.write({
-    dir: `${folder}.new`,
+    dir: own,
     entryFileNames: "[name].js",
     chunkFileNames: "shared-[name]-[hash].js",
     // Class names are in messages, and what patches globals, as reflect-metadata does, comes first.
@@ -34,9 +35,9 @@ export async function writeVendor(root, folder, imports) {
   });
   await bundle.close();
   const modules = output.flatMap(({ moduleIds }) => moduleIds ?? []);
-  writeFileSync(join(`${folder}.new`, "LICENSES.txt"), licensesOf(modules));
+  writeFileSync(join(own, "LICENSES.txt"), licensesOf(modules));
   rmSync(folder, { recursive: true, force: true });
-  renameSync(`${folder}.new`, folder);
+  renameSync(own, folder);
 }
 
 /** Each entry takes its names from its module. */

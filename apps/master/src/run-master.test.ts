@@ -5,12 +5,10 @@ import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
+import { SCRIPTED_MASTER } from "@heddle/base/testing/programs";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { eventsOf, postChat, send } from "../test/http.ts";
-
-const MAIN = fileURLToPath(new URL("../test/scripted-main.ts", import.meta.url));
 
 let data: string;
 const children: ChildProcess[] = [];
@@ -45,7 +43,9 @@ function run(flags: string[], env: Record<string, string> = {}): Process {
     "tiny",
     ...flags,
   ];
-  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
+  const child = spawn(process.execPath, [...SCRIPTED_MASTER, ...args], {
+    env: { ...process.env, ...env },
+  });
   children.push(child);
   const output = { out: "", err: "" };
   child.stdout.on("data", (chunk) => {

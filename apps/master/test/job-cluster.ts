@@ -3,16 +3,11 @@ import { once } from "node:events";
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
+import { SCRIPTED_WORKER } from "@heddle/base/testing/programs";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import type { TestContext } from "vitest";
 import { MasterGroup, masterProgram } from "./master-group.ts";
-
-/** Other apps are run as processes, never imported. */
-const workerProgram = fileURLToPath(
-  new URL("../../worker/test/scripted-worker.ts", import.meta.url),
-);
 
 /** The parts of GET /api/v1/jobs/ID that these tests read. */
 export interface JobReply {
@@ -59,7 +54,7 @@ export class JobCluster {
     const flags = [
       ...["--lease-ms", String(times.leaseMs), "--node-lost-ms", String(times.nodeLostMs)],
     ];
-    this.masters = new MasterGroup(masters, flags, () => ({}), masterProgram);
+    this.masters = new MasterGroup(masters, flags, () => ({}), [masterProgram]);
   }
 
   /** The given settings apply in addition to the common ones. */
@@ -72,7 +67,7 @@ export class JobCluster {
       name,
       ...settings,
     });
-    const child = spawn(process.execPath, [workerProgram, argument], {
+    const child = spawn(process.execPath, [...SCRIPTED_WORKER, argument], {
       stdio: ["ignore", "pipe", "inherit"],
       detached: true,
     });

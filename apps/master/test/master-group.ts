@@ -6,13 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
-import { programOf } from "@heddle/base/testing/programs";
+import { programOf, SCRIPTED_MASTER } from "@heddle/base/testing/programs";
 
-const scriptedProgram = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
 /** Masters to which real workers attach. */
 export const masterProgram = programOf("master");
 
@@ -68,7 +66,8 @@ export class MasterGroup {
   readonly #running = new Map<string, RunningMaster>();
   readonly #flags: readonly string[];
   readonly #place: (name: string) => MasterPlacement;
-  readonly #program: string;
+  /** Node's arguments. */
+  readonly #program: readonly string[];
   readonly #endings = new Map<string, Promise<MasterExit>>();
   /** The output of each master's latest process. */
   readonly #printed = new Map<string, string>();
@@ -81,7 +80,7 @@ export class MasterGroup {
     count: number,
     flags: readonly string[] = [],
     place: (name: string) => MasterPlacement = () => ({}),
-    program = scriptedProgram,
+    program: readonly string[] = SCRIPTED_MASTER,
   ) {
     // Tasks of workers below it run as other users.
     chmodSync(this.folder, 0o777);
@@ -133,7 +132,7 @@ export class MasterGroup {
     const isAdded = this.adds && this.#isNew(name) && this.runningNames.length > 0;
     if (isAdded) await this.add(name);
     const { wrap = [], env = {} } = this.#place(name);
-    const line = [...wrap, process.execPath, this.#program, ...(await this.#args(name))];
+    const line = [...wrap, process.execPath, ...this.#program, ...(await this.#args(name))];
     const child = spawn(line[0] as string, line.slice(1), { env: { ...process.env, ...env } });
     this.#children.add(child);
     const ready = Promise.withResolvers<string>();

@@ -4,10 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import type { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
-import { programOf } from "@heddle/base/testing/programs";
+import { programOf, SCRIPTED_WORKER } from "@heddle/base/testing/programs";
 import type {
   DeploymentSpec,
   EngineEvent,
@@ -41,9 +40,6 @@ import { type TestSettings, testConfig } from "./test-config.ts";
 
 export const clusterToken = "a-token-for-tests-only";
 
-/** Other apps are run as processes, never imported. */
-const apps = fileURLToPath(new URL("../..", import.meta.url));
-const workerProgram = join(apps, "worker/test/scripted-worker.ts");
 const realWorkerProgram = programOf("worker");
 const parameterServerProgram = programOf("parameter-server");
 
@@ -180,7 +176,7 @@ export class TestCluster {
       ...settings,
       name,
     });
-    return this.#spawn([workerProgram, argument]);
+    return this.#spawn([...SCRIPTED_WORKER, argument]);
   }
 
   startParameterServer(name: string): Promise<ChildProcess> {

@@ -4,8 +4,8 @@ import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import type { ClientDuplexStream, ServerDuplexStream } from "@grpc/grpc-js";
+import { SCRIPTED_WORKER } from "@heddle/base/testing/programs";
 import { until } from "@heddle/base/testing/until";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
@@ -24,7 +24,6 @@ import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { TestContext } from "vitest";
 
 const clusterToken = "a-token-for-tests-only";
-const workerProgram = fileURLToPath(new URL("scripted-worker.ts", import.meta.url));
 
 /** The parts of a master that a worker's tasks need: attachment, leases and logs. */
 export class TestLeader {
@@ -129,7 +128,7 @@ export class TestLeader {
       name: "worker-1",
       ...settings,
     });
-    const child = spawn(process.execPath, [workerProgram, argument], {
+    const child = spawn(process.execPath, [...SCRIPTED_WORKER, argument], {
       stdio: ["ignore", "pipe", "inherit"],
       env: { ...process.env, ...environment },
       ...(user !== undefined && { uid: user, gid: user }),

@@ -196,7 +196,7 @@ async function logsOf(id: string): Promise<string> {
 
 describe("runbooks under load", { timeout: 900_000 }, () => {
   it("backup: jobs, models and training go on from a restore, and nothing runs twice", async () => {
-    group = new MasterGroup(1, TIMES, () => ({}), masterProgram);
+    group = new MasterGroup(1, TIMES, () => ({}), [masterProgram]);
     await group.startAll();
     url = group.url("master-1") ?? "";
     const old = await group.address("master-1");
@@ -295,7 +295,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
   });
 
   it("forced recovery: one survivor of three goes on with jobs, models and training", async () => {
-    group = new MasterGroup(3, TIMES, () => ({}), masterProgram);
+    group = new MasterGroup(3, TIMES, () => ({}), [masterProgram]);
     await group.startAll();
     url = group.url("master-3") ?? "";
     const addresses = await Promise.all(group.names.map((name) => group.address(name)));

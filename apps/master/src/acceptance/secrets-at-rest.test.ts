@@ -28,7 +28,7 @@ afterEach(() => group.close());
 function open(masters: number, flags: readonly string[] = []): void {
   keyFile = undefined;
   const env = () => ({ HEDDLE_SECRETS_KEY_FILE: keyFile });
-  group = new MasterGroup(masters, flags, () => ({ env: env() }), masterProgram);
+  group = new MasterGroup(masters, flags, () => ({ env: env() }), [masterProgram]);
 }
 
 const newKey = (): string => randomBytes(32).toString("base64");

@@ -5,8 +5,8 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
+import { SCRIPTED_MASTER } from "@heddle/base/testing/programs";
 import { encodeProposal } from "@heddle/consensus/proposals/entry-codec";
 import { DurableLog } from "@heddle/consensus/replica/durable-log";
 import { jobId, jobSpec } from "@heddle/control/jobs/testing/specs";
@@ -17,7 +17,6 @@ import { ControlMachine } from "../control-plane/raft/control-machine.ts";
 
 // Masters with a small heap, so that little data fills it.
 
-const PROGRAM = fileURLToPath(new URL("../../test/scripted-main.ts", import.meta.url));
 const HEAP_MIB = 220;
 const PATIENCE_MS = 120_000;
 const TEST_MS = 600_000;
@@ -31,7 +30,7 @@ class Master {
     this.child = spawn(
       process.execPath,
       [
-        ...[`--max-old-space-size=${HEAP_MIB}`, PROGRAM, "--data", join(folder, "data")],
+        ...[`--max-old-space-size=${HEAP_MIB}`, ...SCRIPTED_MASTER, "--data", join(folder, "data")],
         ...["--http-port", "0", "--grpc-port", "0", "--profile", "tiny"],
         ...["--bootstrap-key-file", join(folder, "key"), ...flags],
       ],

@@ -26,7 +26,7 @@ const VERSIONS = [2];
 let group: MasterGroup;
 
 beforeEach(() => {
-  group = new MasterGroup(1, [], undefined, masterProgram);
+  group = new MasterGroup(1, [], undefined, [masterProgram]);
 });
 afterEach(() => group.close());
 

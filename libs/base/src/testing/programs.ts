@@ -2,7 +2,14 @@ import { fileURLToPath } from "node:url";
 
 type App = "cli" | "master" | "parameter-server" | "trainer" | "worker";
 
+const pathOf = (path: string) => fileURLToPath(new URL(`../../../../${path}`, import.meta.url));
+
 /** The program of an app as clusters run it; `tools/programs.mjs` writes it before every test run. */
 export function programOf(app: App): string {
-  return fileURLToPath(new URL(`../../../../packaged/apps/${app}/dist/main.js`, import.meta.url));
+  return pathOf(`packaged/apps/${app}/dist/main.js`);
 }
+
+/** Node's arguments for a program that is an app's with scripted parts. */
+const scripted = (path: string) => ["--import", pathOf("tools/packaged-modules.mjs"), pathOf(path)];
+export const SCRIPTED_MASTER: readonly string[] = scripted("apps/master/test/scripted-main.ts");
+export const SCRIPTED_WORKER: readonly string[] = scripted("apps/worker/test/scripted-worker.ts");
