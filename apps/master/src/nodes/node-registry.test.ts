@@ -3,7 +3,6 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock } from "@heddle/base/clock";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Attachment } from "@heddle/node-agent/attachment";
 import { FollowedCluster } from "@heddle/rpc/followed-cluster";
@@ -11,6 +10,8 @@ import { clusterService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { expect, test } from "vitest";
 import { clusterToken, TestControl } from "../../test/test-cluster.ts";
+import { testConfig } from "../../test/test-config.ts";
+import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 import { type AttachStream, NodeRegistry } from "./node-registry.ts";
 
 const log = { info: () => {}, warn: () => {}, error: () => {} };
@@ -18,18 +19,11 @@ const log = { info: () => {}, warn: () => {}, error: () => {} };
 test("attach: a node's count of reports increases over its attachments", async () => {
   const credentials = { clusterToken, node: { role: "master", name: "master-1" } } as const;
   const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, credentials });
-  const registry = new NodeRegistry({
-    ...{ masterId: "master-1", members: () => [], cluster: () => "" },
-    ...{
-      credentials,
-      control: new TestControl(),
-      heartbeatIntervalMs: 20,
-      clock: systemClock,
-      log,
-    },
-  });
-  server.addService(clusterService, { attach: (stream: AttachStream) => registry.attach(stream) });
   const folder = mkdtempSync(join(tmpdir(), "heddle-registry-"));
+  const config = testConfig(folder, { fixedTimes: { nodeHeartbeatMs: 20 } });
+  const progress = new ProgressBook();
+  const registry = new NodeRegistry(config, credentials, new TestControl(), progress, log);
+  server.addService(clusterService, { attach: (stream: AttachStream) => registry.attach(stream) });
   const reports: number[] = [];
   registry.onChange(() => {
     for (const { heartbeats } of registry.workers()) reports.push(heartbeats);

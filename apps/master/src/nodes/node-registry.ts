@@ -1,16 +1,20 @@
 import type { ServerDuplexStream } from "@grpc/grpc-js";
-import type { Clock } from "@heddle/base/clock";
+import { systemClock } from "@heddle/base/clock";
 import { AppError } from "@heddle/base/errors";
 import type { DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
-import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf, type NodeCredentials } from "@heddle/rpc/credentials";
 import { toStatus } from "@heddle/rpc/status";
-import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { Inject } from "@nestjs/common";
+import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
+import type { MasterConfig } from "../config/config.ts";
+import { CREDENTIALS } from "../control-plane/control-plane.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 import { AttachedNode, SUSPECT_INTERVALS } from "./attached-node.ts";
 import type { NodeDirectory, NodeView, PullProgress } from "./node-directory.ts";
 import { checkOwnsNode, ownsTask } from "./ownership.ts";
@@ -29,25 +33,17 @@ const returnIntervals = 30;
 /** Bound on attached nodes. */
 const maxNodes = 4_096;
 
-export interface RegistryOptions {
-  readonly masterId: string;
-  /** The names of all masters of the group. */
-  readonly members: () => readonly string[];
-  /** The id of the cluster; empty for a master without a group. */
-  readonly cluster: () => string;
-  readonly credentials: NodeCredentials;
-  /** Source of the nodes' and tasks' owners. */
-  readonly control: Pick<ControlPlane, "state">;
-  readonly heartbeatIntervalMs: number;
-  /** Receives the progress of running tasks from heartbeats. */
-  readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-}
+/** The nodes' progress of running tasks goes there. */
+type Progress = Pick<ProgressBook, "take">;
 
 /** The nodes attached to this master, by id: identity, last report, connection. */
 export class NodeRegistry implements NodeDirectory {
-  readonly #options: RegistryOptions;
+  readonly #config: Pick<MasterConfig, "masterId" | "fixedTimes">;
+  readonly #credentials: NodeCredentials;
+  readonly #control: Pick<ControlPlane, "state" | "group">;
+  readonly #progress: Progress;
+  readonly #log: Log;
+  readonly #clock = systemClock;
   readonly #nodes = new Map<string, { node: AttachedNode; stream: AttachStream }>();
   readonly #index = new ReplicaIndex();
   /** When nodes that left last reported, in the order of their leaving. */
@@ -66,15 +62,35 @@ export class NodeRegistry implements NodeDirectory {
   #heartbeats = 0;
   workersLost = 0;
 
-  constructor(options: RegistryOptions) {
-    this.#options = options;
-    this.#startedAtMs = options.clock.monotonicMs();
+  constructor(
+    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "fixedTimes">,
+    @Inject(CREDENTIALS) credentials: NodeCredentials,
+    @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state" | "group">,
+    @Inject(ProgressBook) progress: Progress,
+    @Inject(LOGGER) log: Log,
+  ) {
+    this.#config = config;
+    this.#credentials = credentials;
+    this.#control = control;
+    this.#progress = progress;
+    this.#log = log;
+    this.#startedAtMs = this.#clock.monotonicMs();
     this.#workerLeftAtMs = this.#startedAtMs;
     this.#sweep = setInterval(() => {
       this.#dropSilent();
       this.#announceMembers();
-    }, options.heartbeatIntervalMs);
+    }, this.#heartbeatMs);
     this.#sweep.unref();
+  }
+
+  get #heartbeatMs(): number {
+    return this.#config.fixedTimes.nodeHeartbeatMs;
+  }
+
+  /** The names of all masters of the group. */
+  get #masters(): readonly string[] {
+    const { members = [] } = this.#control.group?.status() ?? {};
+    return members.map(({ name }) => name).sort();
   }
 
   /** Returns the function that unsubscribes. */
@@ -84,7 +100,7 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   nodes(): readonly NodeView[] {
-    const { clock } = this.#options;
+    const clock = this.#clock;
     const offsetMs = clock.wallMs() - clock.monotonicMs();
     return [...this.#nodes.values()].map(({ node }) => node.view(offsetMs));
   }
@@ -92,7 +108,7 @@ export class NodeRegistry implements NodeDirectory {
   silentMs(nodeId: string): number {
     const attached = this.#nodes.get(nodeId)?.node.lastSeenMs;
     const lastSeenMs = attached ?? this.#lastSeenMs.get(nodeId) ?? this.#startedAtMs;
-    return this.#options.clock.monotonicMs() - lastSeenMs;
+    return this.#clock.monotonicMs() - lastSeenMs;
   }
 
   /** The workers with recent heartbeats that work for this cluster. */
@@ -112,8 +128,8 @@ export class NodeRegistry implements NodeDirectory {
   /** Whether a worker is attached, or left recently and may return. */
   expectsWorkers(): boolean {
     for (const { node } of this.#nodes.values()) if (isLive(node)) return true;
-    const { clock, heartbeatIntervalMs } = this.#options;
-    return clock.monotonicMs() - this.#workerLeftAtMs < returnIntervals * heartbeatIntervalMs;
+    const awayMs = this.#clock.monotonicMs() - this.#workerLeftAtMs;
+    return awayMs < returnIntervals * this.#heartbeatMs;
   }
 
   /** The workers with a replica of the deployment, split by whether their heartbeats arrive. */
@@ -156,7 +172,7 @@ export class NodeRegistry implements NodeDirectory {
     let node: AttachedNode | undefined;
     const unregistered = setTimeout(
       () => refuse(stream, "the first message must be `register`"),
-      goneIntervals * this.#options.heartbeatIntervalMs,
+      goneIntervals * this.#heartbeatMs,
     );
     const leave = () => {
       clearTimeout(unregistered);
@@ -198,7 +214,7 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   #add(register: Register__Output, caller: NodeClaim, stream: AttachStream): AttachedNode {
-    const { log, clock } = this.#options;
+    const [log, clock] = [this.#log, this.#clock];
     if (register.nodeId === "" || register.kind === "NODE_KIND_UNSPECIFIED") {
       throw new AppError("invalid_value", "a node registers with its node_id and kind");
     }
@@ -230,17 +246,19 @@ export class NodeRegistry implements NodeDirectory {
       const message = `${caller.role} ${caller.name} cannot attach as ${role} ${name} with the node id ${nodeId}`;
       throw new AppError("permission_denied", message);
     }
-    checkOwnsNode(this.#options.control.state, caller, nodeId);
+    checkOwnsNode(this.#control.state, caller, nodeId);
   }
 
   #reply(): AttachReply {
-    const { heartbeatIntervalMs, masterId, members, cluster } = this.#options;
-    return { heartbeatIntervalMs, masterId, members: [...members()], cluster: cluster() };
+    const { masterId } = this.#config;
+    const cluster = this.#control.group?.status().cluster ?? "";
+    const members = [...this.#masters];
+    return { heartbeatIntervalMs: this.#heartbeatMs, masterId, members, cluster };
   }
 
   /** Nodes stop connecting to a removed master even if it stopped before it could announce that. */
   #announceMembers(): void {
-    const members = this.#options.members();
+    const members = this.#masters;
     if (`${members}` === `${this.#members}`) return;
     this.#members = members;
     for (const { stream } of this.#nodes.values()) stream.write(this.#reply());
@@ -256,8 +274,8 @@ export class NodeRegistry implements NodeDirectory {
     return new WorkerLink({
       node: register.nodeId,
       address: register.address,
-      credentials: this.#options.credentials,
-      log: this.#options.log,
+      credentials: this.#credentials,
+      log: this.#log,
       onChange: () => this.#changed("room"),
       onLost: (calls) => {
         this.workersLost += calls;
@@ -267,20 +285,20 @@ export class NodeRegistry implements NodeDirectory {
 
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     const before = node.refusesLeader;
-    node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
+    node.onHeartbeat(heartbeat, this.#clock.monotonicMs());
     this.#heartbeats += 1;
     this.#logRefusal(node, before);
     this.#index.update(node);
-    const { progress, control } = this.#options;
+    const { state } = this.#control;
     for (const status of heartbeat.tasks) {
-      if (status.task && ownsTask(control.state, node.id, status.task)) progress?.take(status);
+      if (status.task && ownsTask(state, node.id, status.task)) this.#progress.take(status);
     }
     this.#changed("nodes");
   }
 
   #logRefusal({ id, register, refusesLeader }: AttachedNode, before: string | undefined): void {
     if (refusesLeader === before) return;
-    const { log } = this.#options;
+    const log = this.#log;
     const { name } = register;
     if (refusesLeader === undefined)
       log.info({ node: id, name }, "a node follows the leader again");
@@ -292,8 +310,8 @@ export class NodeRegistry implements NodeDirectory {
     this.#nodes.delete(node.id);
     this.#index.remove(node);
     this.#noteLastSeen(node);
-    this.#options.log.info({ node: node.id, name: node.register.name }, "a node left");
-    if (node.link) this.#workerLeftAtMs = this.#options.clock.monotonicMs();
+    this.#log.info({ node: node.id, name: node.register.name }, "a node left");
+    if (node.link) this.#workerLeftAtMs = this.#clock.monotonicMs();
     node.link?.retire();
     for (const [incarnation, link] of this.#retired) {
       if (link.closed) this.#retired.delete(incarnation);
@@ -307,7 +325,7 @@ export class NodeRegistry implements NodeDirectory {
    * not run, and unread heartbeats age no node.
    */
   #dropSilent(): void {
-    const { log } = this.#options;
+    const log = this.#log;
     for (const { node, stream } of [...this.#nodes.values()]) {
       node.silentIntervals += 1;
       if (node.silentIntervals <= goneIntervals) continue;

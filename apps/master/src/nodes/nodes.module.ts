@@ -1,15 +1,11 @@
 import { systemClock } from "@heddle/base/clock";
 import type { Logger } from "@heddle/observability/logger";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Health } from "@heddle/rpc/health";
 import { GrpcHealthController } from "@heddle/rpc/nest/grpc-health.controller";
 import { Global, Inject, Module, type OnApplicationShutdown } from "@nestjs/common";
-import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
-import type { MasterConfig } from "../config/config.ts";
-import { CREDENTIALS } from "../control-plane/control-plane.module.ts";
+import { LOGGER } from "../config/config.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { ProgressModule } from "../orchestration/tasks/progress.module.ts";
-import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 import { AttachController } from "./attach.controller.ts";
 import { NODE_DIRECTORY } from "./node-directory.ts";
 import { NodeRegistry } from "./node-registry.ts";
@@ -22,11 +18,7 @@ import { ReplicaController } from "./replicas/replica-controller.ts";
   controllers: [AttachController, GrpcHealthController],
   providers: [
     Health,
-    {
-      provide: NodeRegistry,
-      inject: [MASTER_CONFIG, CREDENTIALS, CONTROL_PLANE, ProgressBook, LOGGER],
-      useFactory: openRegistry,
-    },
+    NodeRegistry,
     { provide: NODE_DIRECTORY, useExisting: NodeRegistry },
     {
       provide: ReplicaController,
@@ -62,24 +54,4 @@ export class NodesModule implements OnApplicationShutdown {
     const { fault } = this.#control;
     this.#registry.close(fault?.code === "member_removed" ? fault : undefined);
   }
-}
-
-function openRegistry(
-  { masterId, fixedTimes }: MasterConfig,
-  credentials: NodeCredentials,
-  control: ControlPlane,
-  progress: ProgressBook,
-  log: Logger,
-): NodeRegistry {
-  return new NodeRegistry({
-    ...{ masterId, credentials, control, progress, log },
-    members: () =>
-      control.group
-        ?.status()
-        .members.map(({ name }) => name)
-        .sort() ?? [],
-    cluster: () => control.group?.status().cluster ?? "",
-    heartbeatIntervalMs: fixedTimes.nodeHeartbeatMs,
-    clock: systemClock,
-  });
 }

@@ -1,4 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
 import type { JobsQuery } from "@heddle/contracts/api/job-operations";
@@ -6,8 +7,10 @@ import type { JobSummary } from "@heddle/contracts/api/job-replies";
 import type { JobState, SubmitJob } from "@heddle/contracts/api/jobs";
 import type { Page } from "@heddle/contracts/api/parameters";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import { Inject } from "@nestjs/common";
+import { PEPPER } from "../../control-plane/control-plane.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
 import { jsonBytes, MAX_PAGE_BYTES } from "../keys/page.ts";
 import { viewJob } from "./job-view.ts";
 
@@ -15,8 +18,31 @@ const MAC_BYTES = 16;
 
 type Filters = Omit<JobsQuery, "limit" | "cursor" | "consistency">;
 
+/** Pages of jobs, one made at a time. */
+export class JobList {
+  readonly #control: ControlPlane;
+  readonly #progress: Pick<ProgressBook, "of">;
+  readonly #pepper: Uint8Array;
+  readonly #lists = new StepQueue("lists of jobs");
+
+  /** The pepper signs the cursors. */
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(ProgressBook) progress: Pick<ProgressBook, "of">,
+    @Inject(PEPPER) pepper: Uint8Array,
+  ) {
+    this.#control = control;
+    this.#progress = progress;
+    this.#pepper = pepper;
+  }
+
+  page(query: JobsQuery): Promise<Page<JobSummary>> {
+    return this.#lists.run(() => listJobs(this.#control, query, this.#pepper, this.#progress));
+  }
+}
+
 /** The requested page of jobs, newest first. Its cursor is valid on every master. */
-export function* listJobs(
+function* listJobs(
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
   { limit, cursor, consistency: _, ...filters }: JobsQuery,
   pepper: Uint8Array,

@@ -1,26 +1,24 @@
-import { StepQueue } from "@heddle/base/async/step-queue";
 import { AppError } from "@heddle/base/errors";
-import type { JobsQuery } from "@heddle/contracts/api/job-operations";
-import type { DryRun, Job, JobSummary, SubmittedJob } from "@heddle/contracts/api/job-replies";
-import type { Page } from "@heddle/contracts/api/parameters";
+import type { DryRun, Job, SubmittedJob } from "@heddle/contracts/api/job-replies";
 import { settingValue } from "@heddle/contracts/api/settings";
 import { registrationOf } from "@heddle/control/jobs/commands/registration";
 import type { RequestJobCommand } from "@heddle/control/jobs/records/commands";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { ControlState } from "@heddle/control/state";
+import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
-import type { IdempotentChanges } from "../../http/idempotent-changes.ts";
+import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
-import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
-import { listJobs } from "./job-list.ts";
+import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
+import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
 import { viewWholeJob } from "./job-view.ts";
-import type { PluginConfigs } from "./plugin-configs.ts";
-import type { StateChanges } from "./state-changes.ts";
+import { PluginConfigs } from "./plugin-configs.ts";
+import { StateChanges } from "./state-changes.ts";
 import { dryRun, requestedSubmission, type Submitter, submitted } from "./submission.ts";
 
 /** States in which a job waits for a place and can be explained. */
@@ -32,17 +30,6 @@ const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
   "recovering",
 ]);
 
-export interface JobServiceParts {
-  readonly control: ControlPlane;
-  readonly explainer: JobExplainer;
-  readonly changes: IdempotentChanges;
-  readonly waits: StateChanges;
-  readonly progress: ProgressBook;
-  readonly pluginConfigs: PluginConfigs;
-  /** Signs the cursors of lists. */
-  readonly pepper: Uint8Array;
-}
-
 /** The operations behind the HTTP routes of jobs. */
 export class JobService {
   readonly #control: ControlPlane;
@@ -51,21 +38,21 @@ export class JobService {
   readonly #waits: StateChanges;
   readonly #progress: ProgressBook;
   readonly #pluginConfigs: PluginConfigs;
-  readonly #pepper: Uint8Array;
-  readonly #lists = new StepQueue("lists of jobs");
 
-  constructor(parts: JobServiceParts) {
-    this.#control = parts.control;
-    this.#explainer = parts.explainer;
-    this.#changes = parts.changes;
-    this.#waits = parts.waits;
-    this.#progress = parts.progress;
-    this.#pluginConfigs = parts.pluginConfigs;
-    this.#pepper = parts.pepper;
-  }
-
-  list(query: JobsQuery): Promise<Page<JobSummary>> {
-    return this.#lists.run(() => listJobs(this.#control, query, this.#pepper, this.#progress));
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(Scheduling) { explainer }: Scheduling,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
+    @Inject(StateChanges) waits: StateChanges,
+    @Inject(ProgressBook) progress: ProgressBook,
+    @Inject(PluginConfigs) pluginConfigs: PluginConfigs,
+  ) {
+    this.#control = control;
+    this.#explainer = explainer;
+    this.#changes = changes;
+    this.#waits = waits;
+    this.#progress = progress;
+    this.#pluginConfigs = pluginConfigs;
   }
 
   get state(): ControlState {

@@ -9,15 +9,22 @@ import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import { Serves } from "../../http/serves.ts";
 import { EventWatch } from "./event-watch.ts";
+import { JobList } from "./job-list.ts";
 import { JobService } from "./job-service.ts";
 
 @Controller()
 export class JobsController {
   readonly #jobs: JobService;
+  readonly #list: JobList;
   readonly #events: EventWatch;
 
-  constructor(@Inject(JobService) jobs: JobService, @Inject(EventWatch) events: EventWatch) {
+  constructor(
+    @Inject(JobService) jobs: JobService,
+    @Inject(JobList) list: JobList,
+    @Inject(EventWatch) events: EventWatch,
+  ) {
     this.#jobs = jobs;
+    this.#list = list;
     this.#events = events;
   }
 
@@ -38,7 +45,7 @@ export class JobsController {
 
   @Serves(jobOperations.list)
   list(@Query() query: QueryOf<typeof jobOperations.list>) {
-    return this.#jobs.list(query);
+    return this.#list.page(query);
   }
 
   @Serves(jobOperations.get)

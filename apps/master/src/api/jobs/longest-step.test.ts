@@ -1,6 +1,5 @@
 // holds: bound-list-steps
 
-import { StepQueue } from "@heddle/base/async/step-queue";
 import { jobOperations } from "@heddle/contracts/api/job-operations";
 import { EventLog } from "@heddle/control/jobs/index/event-log";
 import { SubmissionOrder } from "@heddle/control/jobs/index/submission-order";
@@ -11,7 +10,7 @@ import { beforeEach, expect, test } from "vitest";
 import { endTurnsAfterEachStep, TurnLooks } from "../../../test/counted-turns.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { EventWatch } from "./event-watch.ts";
-import { listJobs } from "./job-list.ts";
+import { JobList } from "./job-list.ts";
 
 const COUNT = 100_000;
 const MAX_LABELS = 16;
@@ -47,11 +46,8 @@ function clusterOf(count: number): ControlPlane {
 
 function list(query: object) {
   const parsed = jobOperations.list.query.parse(query);
-  const queue = new StepQueue("lists");
-  const progress = { of: () => undefined };
-  return looks.during(() =>
-    queue.run(() => listJobs(control, parsed, Buffer.from("pepper"), progress)),
-  );
+  const jobs = new JobList(control, { of: () => undefined }, Buffer.from("pepper"));
+  return looks.during(() => jobs.page(parsed));
 }
 
 test("list of jobs: the worst filters look at 100,000 jobs in bounded steps", async () => {
