@@ -7,7 +7,9 @@ export function replaceGenerated(page: string, name: string, text: string): stri
   return `${page.slice(0, start + opening.length)}\n\n${text.trim()}\n\n${page.slice(end)}`;
 }
 
-/** Plain text as Markdown shows it. */
+/** Text as Markdown shows it unchanged, except for code in backticks. */
 export function escapeMarkdown(text: string): string {
-  return text.replace(/[\\`*_[\]|~]|<(?=[a-z!/])/gi, (character) => `\\${character}`);
+  return text.replace(/`[^`]+`|[\\`*_[\]|~]|<(?=[a-z!/])/gi, (part) =>
+    part.length > 1 ? part : `\\${part}`,
+  );
 }

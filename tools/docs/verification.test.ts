@@ -104,14 +104,17 @@ test.each([
 });
 
 test("page: tests in order of files, other checks, limits, and what is not checked", () => {
-  const tags = [tag(["log-sync"], "libs/b/src/b.test.ts", "keeps `a_b`"), tag(["log-sync"])];
+  const tags = [
+    tag(["log-sync"], "libs/b/src/b.test.ts", "keeps `a_b`, a_b and `"),
+    tag(["log-sync"]),
+  ];
   expect(verificationTable(areas, tags)).toBe(
     [
       "3 promises: 1 held by tests, 1 by benchmarks, 0 tried by hand, 1 without a test, 0 not built.\n",
       "### Log\n",
       "- The log is synced.",
       "  - `libs/a/src/a.test.ts`: log: syncs",
-      "  - `libs/b/src/b.test.ts`: keeps \\`a\\_b\\`",
+      "  - `libs/b/src/b.test.ts`: keeps `a_b`, a\\_b and \\`",
       "- The log is fast.",
       "  - Measured by `npm run bench:consensus`, see [benchmarks](benchmarks.md).",
       "- Known limits:",
