@@ -30,7 +30,6 @@ class RandomEntries {
   readonly #state: ControlState;
   readonly #jobs: RandomCommands;
   #atMs = 0;
-  #requests = 0;
 
   constructor(random: Random, state: ControlState) {
     this.#random = random;
@@ -42,16 +41,13 @@ class RandomEntries {
     const command = this.#below(5) === 0 ? this.#catalogCommand() : this.#jobs.next();
     this.#atMs = command.atMs;
     const atMs = this.#atMs;
-    const client = `client-${this.#below(3)}`;
     switch (this.#below(16)) {
       case 0:
-        return { type: "session.open", atMs, client };
       case 1:
         return { type: "secret.keep", atMs, name: `secret-${this.#below(4)}`, value: `v${atMs}` };
       case 2:
         return { type: "hash.report", atMs, node: 1, commands: this.#below(9), hash: "0" };
       case 3:
-        return { type: "control", command, session: { client, sequence: ++this.#requests } };
       case 4:
         return { type: "control", command, idempotency: this.#idempotency() };
       default:

@@ -31,7 +31,7 @@ export interface IdempotencyRecord {
 }
 
 /**
- * Idempotency for callers without a session: a repeated request is not applied again and gets its
+ * Idempotency over any master and leader: a repeated request is not applied again and gets its
  * first answer. Deterministic; time is the log's.
  */
 export class IdempotencyRecords {

@@ -11,17 +11,17 @@ function randomLog(seed: number, length: number): LogCommand[] {
   const random = seededRandom(seed);
   const id = () => `key0000${Math.floor(random() * 10)}`;
   return Array.from({ length }, (_, atMs): LogCommand => {
-    const session =
-      random() < 0.3 ? { client: "client-a", sequence: 1 + Math.floor(random() * 50) } : undefined;
-    if (random() < 0.05) return { type: "session.open", atMs, client: "client-a" };
+    const [key50, fingerprint] = [Math.floor(random() * 50), "b".repeat(64)];
+    const idempotency =
+      random() < 0.3 ? { id: `client-a:${key50}`, fingerprint, answer: "" } : undefined;
     if (random() < 0.4) {
-      return { type: "control", command: { type: "key.revoke", atMs, id: id() }, session };
+      return { type: "control", command: { type: "key.revoke", atMs, id: id() }, idempotency };
     }
     const key = {
       ...{ id: id(), name: `n${atMs}`, hash: "a".repeat(64), scopes: ["*"], models: [] },
       ...{ limits: {}, createdAtMs: atMs },
     };
-    return { type: "control", command: { type: "key.create", atMs, key }, session };
+    return { type: "control", command: { type: "key.create", atMs, key }, idempotency };
   });
 }
 

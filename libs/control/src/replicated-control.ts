@@ -19,7 +19,7 @@ import {
 import { isJobsCommand, JobsStateMachine } from "./jobs/commands/jobs-state-machine.ts";
 import type { JobIndex } from "./jobs/index/job-index.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
-import { type SessionRequest, Sessions } from "./sessions.ts";
+import { NO_SESSIONS_FROM, type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 import { BOUNDED_FROM, growthRefusal } from "./state-limits.ts";
 
@@ -28,9 +28,11 @@ export type LogCommand =
   | {
       readonly type: "control";
       readonly command: ControlCommand;
+      /** Of versions before NO_SESSIONS_FROM. */
       readonly session?: SessionRequest | undefined;
       readonly idempotency?: IdempotentRequest | undefined;
     }
+  /** Of versions before NO_SESSIONS_FROM. */
   | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
   /** Stores a secret shared by all masters, unless the name exists. */
   | {
@@ -175,6 +177,7 @@ export class ReplicatedControl {
       case "control":
         return this.#applyControl(entry, index);
       case "session.open":
+        if (this.version >= NO_SESSIONS_FROM) return this.#unknown(entry.type);
         return this.#sessions.open(entry.client, this.#logTimeMs);
       case "secret.keep":
         return this.#keepSecret(entry.name, entry.value);
@@ -183,21 +186,22 @@ export class ReplicatedControl {
       case "version.raise":
         return raiseVersion(this.state, entry.version);
       case "secrets.key":
-        if (this.version < SEALED) return this.#unknown(entry);
+        if (this.version < SEALED) return this.#unknown(entry.type);
         return useSecretsKey(this.state, entry.id);
       default:
-        return this.#unknown(entry);
+        return this.#unknown((entry as LogCommand).type);
     }
   }
 
-  #unknown({ type }: LogCommand): ControlReply {
+  #unknown(type: string): ControlReply {
     return unknownRefusal(`the log entry ${JSON.stringify(type)}`, this.state);
   }
 
   #applyControl({ command, session, idempotency }: ControlEntry, index: number): ControlReply {
     const change = () => this.#change(command, index);
-    if (session) return this.#sessions.once(session, this.#logTimeMs, change);
     const { version } = this;
+    if (session && version >= NO_SESSIONS_FROM) return this.#unknown("control.session");
+    if (session) return this.#sessions.once(session, this.#logTimeMs, change);
     if (idempotency) return this.#answers.once(idempotency, this.#logTimeMs, change, version);
     return change();
   }

@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { ReplicatedControl } from "./replicated-control.ts";
+import { NO_SESSIONS_FROM } from "./sessions.ts";
 
 const HOUR_MS = 3_600_000;
 const client = "client-0001";
@@ -99,4 +100,13 @@ test("session: a proposer's slow clock does not decrease the log's time", () => 
   open(control, 10 * HOUR_MS);
   open(control, 0, "client-0002");
   expect(remove(control, 1, 0)).toMatchObject({ code: "not_found" });
+});
+
+test("session: from the version without them on, an entry of one stops the master", () => {
+  const control = new ReplicatedControl();
+  open(control);
+  createKey(control, 1);
+  control.apply({ type: "version.raise", atMs: 0, version: NO_SESSIONS_FROM }, 1);
+  expect(() => open(control)).toThrow(/does not know the log entry "session.open"/);
+  expect(() => remove(control, 2)).toThrow(/does not know the log entry "control.session"/);
 });

@@ -1,6 +1,9 @@
+import { LIMITED_TASKS } from "./cluster-version.ts";
 import type { ControlReply } from "./command.ts";
 import { HashedMap } from "./hashed-map.ts";
 
+/** From this cluster version on the log has no sessions: idempotency keys replace them. */
+export const NO_SESSIONS_FROM = LIMITED_TASKS;
 /** Sessions at once; the longest idle one is evicted. */
 const MAX_SESSIONS = 10_000;
 /** A session idle for this long, by the log's time, ends. */
@@ -30,7 +33,7 @@ export interface Session {
 
 /**
  * Exactly-once semantics: a repeated request, through any master and leader, gets its first reply
- * and is not applied again (Raft thesis, section 6.3). Deterministic; time is the log's.
+ * and is not applied again (Raft thesis, section 6.3). Only logs of earlier versions have sessions. Deterministic.
  */
 export class Sessions {
   /** Least recently used first. */

@@ -18,7 +18,7 @@ type Outcome<T> =
 /**
  * Clients that use the cluster through any member, one call each at a time, and record the
  * outcomes. Lists are the API keys of one name, in the order of creation; registers are models,
- * created and removed. Half of the changes go through sessions and are retried until answered.
+ * created and removed. Half of the changes have an idempotency key and are retried until answered.
  */
 export class Clients {
   readonly history: Operation[] = [];
@@ -66,9 +66,7 @@ class Client {
   readonly #dice: Dice;
   readonly #name: string;
   readonly #number: number;
-  #sequence = 0;
   #values = 0;
-  #hasSession = false;
   /** The client's timeout for an answer. */
   readonly #timeoutUs: number;
   /** The share of reads in its calls; some clients only read. */
@@ -107,8 +105,6 @@ class Client {
   async #callOne(): Promise<void> {
     if (this.#dice.chance(this.#readShare)) {
       await this.#perform(this.#dice.pick([...LISTS, ...MODELS]), read);
-    } else if (!this.#hasSession && this.#dice.chance(0.3)) {
-      await this.#openSession();
     } else if (this.#dice.chance(0.6)) {
       await this.#change(this.#dice.pick(LISTS), "append");
     } else {
@@ -116,36 +112,25 @@ class Client {
     }
   }
 
-  async #openSession(): Promise<void> {
-    const member = this.#pickMember();
-    if (!member) return;
-    const entry: LogCommand = {
-      type: "session.open",
-      atMs: member.wallClockMs,
-      client: this.#name,
-    };
-    const outcome = await this.#try(member, () => propose(member, entry));
-    this.#hasSession = outcome.kind === "reply" && outcome.reply.ok;
-  }
-
   async #change(key: string, type: "append" | "create" | "remove"): Promise<void> {
     const value = `${String.fromCharCode(97 + this.#number)}${String(++this.#values).padStart(7, "0")}`;
-    const session =
-      this.#hasSession && this.#dice.chance(0.6)
-        ? { client: this.#name, sequence: ++this.#sequence }
-        : undefined;
+    const idempotency = this.#dice.chance(0.5)
+      ? { id: `${this.#name}:${value}`, fingerprint: HASH, answer: value }
+      : undefined;
     const attempt = async (member: SimulatedMember): Promise<Action> => {
       const command = commandOf(type, key, value, member.wallClockMs);
-      return actionOf(type, value, await propose(member, { type: "control", command, session }));
+      const entry = { type: "control", command, idempotency } as const;
+      return actionOf(type, value, await propose(member, entry));
     };
-    await this.#perform(key, attempt, { unknown: actionOf(type, value, undefined), session });
+    const isRepeatable = idempotency !== undefined;
+    await this.#perform(key, attempt, { unknown: actionOf(type, value, undefined), isRepeatable });
   }
 
-  /** Calls, with retries where a session makes them safe, and records the outcome. */
+  /** Calls, with retries if its key makes them safe, and records the outcome. */
   async #perform(
     key: string,
     attempt: (member: SimulatedMember, key: string) => Promise<Action>,
-    change?: { readonly unknown: Action; readonly session: unknown },
+    change?: { readonly unknown: Action; readonly isRepeatable: boolean },
   ): Promise<void> {
     const { queue, trace } = this.#world;
     const calledAt = queue.count;
@@ -166,7 +151,7 @@ class Client {
         () => `${this.#name} via ${member?.id}: ${key} ${JSON.stringify(change)}: ${outcome.kind}`,
       );
       if (outcome.kind === "lost") mayHaveHappened = true;
-      const isTriedAgain = change?.session !== undefined && !this.#world.isOver();
+      const isTriedAgain = change?.isRepeatable === true && !this.#world.isOver();
       if (!isTriedAgain) break;
       await this.#wait(this.#dice.between(5000, 60_000));
     }

@@ -23,8 +23,8 @@ export const SEEDED_BUGS = [
   "staleAck",
   /** While the configuration is joint, a majority of the new members alone commits. */
   "ignoreOutgoing",
-  /** A repeated request of a session is applied again. */
-  "lostSession",
+  /** A request that is repeated under its idempotency key is applied again. */
+  "lostIdempotency",
 ] as const;
 export type SeededBug = (typeof SEEDED_BUGS)[number];
 

@@ -14,11 +14,11 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
   control = new ReplicatedControl();
   readonly #onApplied: AppliedWatcher;
   /** For self-tests: forgets that requests were applied before. */
-  readonly #forgetsSessions: boolean;
+  readonly #forgetsRequests: boolean;
 
-  constructor(onApplied: AppliedWatcher, forgetsSessions: boolean) {
+  constructor(onApplied: AppliedWatcher, forgetsRequests: boolean) {
     this.#onApplied = onApplied;
-    this.#forgetsSessions = forgetsSessions;
+    this.#forgetsRequests = forgetsRequests;
   }
 
   apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
@@ -54,7 +54,7 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
 
   #decode(data: Uint8Array): LogCommand {
     const entry = decode(data);
-    if (!this.#forgetsSessions || entry.type !== "control") return entry;
+    if (!this.#forgetsRequests || entry.type !== "control") return entry;
     return { type: "control", command: entry.command };
   }
 }

@@ -289,7 +289,7 @@ export class SimulatedMember {
     const { checker, bug } = this.#world;
     return new SimulatedMachine(
       (commands, index, hash) => checker.applied(this.id, commands, index, hash()),
-      bug === "lostSession",
+      bug === "lostIdempotency",
     );
   }
 
