@@ -1,3 +1,5 @@
+// holds: api-embeddings
+
 import { Heddle } from "@heddle/client/heddle";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";

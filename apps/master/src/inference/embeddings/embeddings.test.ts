@@ -1,3 +1,5 @@
+// holds: api-embeddings
+
 import { AppError } from "@heddle/base/errors";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { send } from "../../../test/http.ts";
