@@ -70,9 +70,17 @@ async function ready(started: Process): Promise<{ url: string }> {
   return { url: (JSON.parse(line) as { http: string }).http };
 }
 
+/** The new key; its pipe may be read after that of the ready line. */
+async function shownKey({ output }: Process): Promise<string> {
+  const find = () => /shown once: (\S+)\n/.exec(output.err)?.[1];
+  await eventually(() => find() !== undefined);
+  return find() as string;
+}
+
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "one two" }] };
 
-describe("master process", () => {
+// Some tests start two masters, one after the other.
+describe("master process", { timeout: 240_000 }, () => {
   // holds: key-restart
   it("keeps keys and models over a kill, and shows its first key once", async () => {
     const keyFile = join(data, "admin-key");
@@ -108,7 +116,7 @@ describe("master process", () => {
   it("shows a key that is in no file once, on standard error", async () => {
     const first = run([]);
     const { url } = await ready(first);
-    const adminKey = /shown once: (\S+)/.exec(first.output.err)?.[1] as string;
+    const adminKey = await shownKey(first);
     expect((await postChat({ url, adminKey }, hello)).status).toBe(200);
     expect(first.output.out).not.toContain(adminKey);
     first.child.kill("SIGTERM");
@@ -122,7 +130,7 @@ describe("master process", () => {
     const env = { SCRIPT_TOKEN_DELAY_MS: "20" };
     const started = run(["--drain-ms", "200"], env);
     const { url } = await ready(started);
-    const adminKey = /shown once: (\S+)/.exec(started.output.err)?.[1] as string;
+    const adminKey = await shownKey(started);
     const reply = await postChat({ url, adminKey }, { ...hello, stream: true, max_tokens: 5000 });
     started.child.kill("SIGTERM");
     const events = eventsOf(await reply.text());
@@ -188,7 +196,7 @@ describe("master process", () => {
   it("logs no prompt, answer or key", async () => {
     const started = run(["--log-level", "debug"]);
     const { url } = await ready(started);
-    const adminKey = /shown once: (\S+)/.exec(started.output.err)?.[1] as string;
+    const adminKey = await shownKey(started);
     const secret = "xylophone-secret";
     await postChat({ url, adminKey }, { ...hello, messages: [{ role: "user", content: secret }] });
     await postChat({ url, adminKey: `${adminKey}x` }, { ...hello, temperature: secret });

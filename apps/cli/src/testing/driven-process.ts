@@ -2,6 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
 
+/** Of this process's environment; the last two make starts cheap. */
+const INHERITED = ["PATH", "HOME", "NODE_COMPILE_CACHE", "HEDDLE_WAL_SEGMENT_MIB"] as const;
+
 /** A process under test: its output so far, and its end. */
 export class DrivenProcess {
   stdout = "";
@@ -16,7 +19,7 @@ export class DrivenProcess {
     user?: number | undefined,
   ) {
     const [program, ...args] = command;
-    const inherited = { PATH: process.env["PATH"], HOME: process.env["HOME"] };
+    const inherited = Object.fromEntries(INHERITED.map((name) => [name, process.env[name]]));
     this.child = spawn(program, args, {
       ...(user !== undefined && { uid: user, gid: user }),
       env: { ...inherited, ...env },
