@@ -15,6 +15,8 @@ export interface TaskContext {
   readonly checkpoints: CheckpointLedger;
   readonly artifacts: ArtifactStore;
   gpus(): readonly { readonly index: number; readonly simulated: boolean }[];
+  /** Until the task's next check: longer on a worker with many tasks. */
+  watchMs(): number;
   /** Whether this worker still holds the lease; without it no result counts. */
   isLeaseLive(): boolean;
   /** Called for a change that concerns a master or a reader of logs. */

@@ -31,6 +31,11 @@ const maxTombstones = 4_096;
 /** Launches at a time; each keeps a core busy for some 50 ms. */
 const maxLaunching = Math.max(2, availableParallelism());
 
+/** Between two checks of a running task's streams, progress and bounds. */
+const watchMs = 100;
+/** Likewise between any two tasks' checks on average, which bounds their cost. */
+const watchEachMs = 4;
+
 export interface TaskTableOptions {
   /** The root of the tasks' directories. */
   readonly root: string;
@@ -352,6 +357,7 @@ export class TaskTable {
       }),
       artifacts: this.#options.artifacts,
       gpus: () => this.#options.gpus(),
+      watchMs: () => Math.max(watchMs, this.#tasks.size * watchEachMs),
       isLeaseLive: () => lease.isLive,
       onChange: (what) => {
         if (what === "phase") this.#onPhase(task);

@@ -27,8 +27,8 @@ import type { TaskPlan } from "./records/task-plan.ts";
 import type { TaskContext } from "./task-context.ts";
 import { TaskWatch } from "./task-watch.ts";
 
-/** How often a running task's streams, progress and bounds are checked. */
-const watchMs = 100;
+/** How often a task that is to leave is checked. */
+const leaveMs = 50;
 const progressMs = 250;
 const lastLineCount = 50;
 /** The share of a checkpoint's grace that is reserved for the exit on SIGTERM. */
@@ -310,7 +310,7 @@ export class Task {
     let checkpointAtMs = performance.now();
     const exited = repeatedWait(handle.exited);
     for (;;) {
-      const end = await exited(watchMs);
+      const end = await exited(this.#context.watchMs());
       if (end) return end;
       await this.#observe();
       if (!this.#stop && (await this.#hold.look(handle))) this.#onHold();
@@ -370,7 +370,7 @@ export class Task {
     if (stop.killAtMs > performance.now()) await this.#handle.signal("SIGTERM");
     while (this.#phase !== "exited") {
       if (performance.now() >= stop.killAtMs) return this.#handle.kill();
-      await delay(watchMs / 2);
+      await delay(leaveMs);
     }
   }
 
@@ -390,7 +390,7 @@ export class Task {
       const { reported: now, keptCount: kept } = this.#progress;
       if (now?.checkpointUnixMs !== reported?.checkpointUnixMs || kept > keptCount) return;
       if (performance.now() >= stop.killAtMs - keepMs) return;
-      await delay(watchMs / 2);
+      await delay(leaveMs);
     }
   }
 

@@ -148,17 +148,24 @@ export function freshScan(): Promise<ProcessScan> {
   return fresh.get();
 }
 
-/** A scan without marks serves every watched task within this time. */
+/** A scan without marks serves every watched task for this time, or for a multiple of its duration. */
 const recentMs = 400;
+const recentTimes = 20;
 const groups = new FreshRun(() => runInTurns(() => ProcessScan.inSteps({ withMarks: false })));
-let recent: { readonly atMs: number; readonly scan: Promise<ProcessScan> } | undefined;
+let recent: { readonly scan: Promise<ProcessScan>; untilMs: number } | undefined;
 
-/** The groups and their memory at the last scan, for frequent callers. */
+/** The groups and their memory at a recent scan, for frequent callers. */
 export function recentGroups(): Promise<ProcessScan> {
-  if (!recent || performance.now() - recent.atMs > recentMs) {
-    recent = { atMs: performance.now(), scan: groups.get() };
-  }
-  return recent.scan;
+  if (recent && performance.now() < recent.untilMs) return recent.scan;
+  const beganMs = performance.now();
+  const next = { scan: groups.get(), untilMs: Number.POSITIVE_INFINITY };
+  const keep = () => {
+    const endedMs = performance.now();
+    next.untilMs = endedMs + Math.max(recentMs, recentTimes * (endedMs - beganMs));
+  };
+  next.scan.then(keep, keep);
+  recent = next;
+  return next.scan;
 }
 
 function add<Key, Item>(lists: Map<Key, Item[]>, key: Key, item: Item): void {
