@@ -60,7 +60,7 @@ test("output hold: a task is stopped at the bound, reports it, and loses no line
   const messageOf = (rank: number) =>
     (JSON.parse(session.status(taskId(rank))?.progress?.line || "{}") as { message?: string })
       .message;
-  const said = /^stopped for now: more than 1 MiB of its output wait for the masters/;
+  const said = /^paused: more than 1 MiB of its output wait for the masters/;
   await until("both are stopped, and say so", () =>
     [0, 1].every((n) => said.test(messageOf(n) ?? "")),
   );
