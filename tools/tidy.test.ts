@@ -230,9 +230,11 @@ describe("the layers", () => {
   });
 
   it("have at most 20 source files in a folder", () => {
-    const files = (count: number, end = ".ts") =>
-      Array.from({ length: count }, (_, at) => file(`libs/base/src/f${at}${end}`, "f();"));
+    const files = (count: number, end = ".ts", folder = "libs/base/src") =>
+      Array.from({ length: count }, (_, at) => file(`${folder}/f${at}${end}`, "f();"));
     expect(folderSize(files(21))).toHaveLength(1);
+    expect(folderSize(files(21, ".ts", "apps/master/test"))).toHaveLength(1);
+    expect(folderSize(files(21, ".test.ts", "libs/base/src/testing"))).toHaveLength(1);
     expect(folderSize([...files(20), ...files(20, ".test.ts")])).toEqual([]);
     expect(folderSize(sources)).toEqual([]);
   });

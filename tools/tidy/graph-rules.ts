@@ -100,14 +100,15 @@ function importedOwner(path: string, specifier: string): Owner | undefined {
   return name ? { kind: APPS.has(name) ? "apps" : "libs", name } : undefined;
 }
 
-/** Of files that are written by hand and are no tests. */
+/** Of files that are written by hand. Tests count in folders of tests only, not beside their source. */
 const MAX_FOLDER_FILES = 20;
 
 export function folderSize(files: readonly SourceFile[]): string[] {
   const counts = new Map<string, number>();
   for (const { path } of files) {
-    if (isTest(path)) continue;
     const folder = dirname(path);
+    const isTestFolder = /\/(?:testing|test)(?:\/|$)/.test(folder);
+    if (/\.test\.\w+$/.test(path) && !isTestFolder) continue;
     counts.set(folder, (counts.get(folder) ?? 0) + 1);
   }
   return [...counts]
