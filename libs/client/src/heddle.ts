@@ -1,5 +1,6 @@
 import { Chat } from "./resources/chat.ts";
 import { Cluster } from "./resources/cluster.ts";
+import { Completions } from "./resources/completions.ts";
 import { Embeddings } from "./resources/embeddings.ts";
 import { Events } from "./resources/events.ts";
 import { Jobs } from "./resources/jobs.ts";
@@ -29,6 +30,7 @@ export class Heddle {
   readonly keys: Keys;
   readonly models: Models;
   readonly chat: Chat;
+  readonly completions: Completions;
   readonly embeddings: Embeddings;
 
   constructor(options: HeddleOptions) {
@@ -43,6 +45,7 @@ export class Heddle {
     this.keys = new Keys(transport);
     this.models = new Models(transport);
     this.chat = new Chat(transport);
+    this.completions = new Completions(transport);
     this.embeddings = new Embeddings(transport);
   }
 }

@@ -6,6 +6,8 @@ import { ModelsModule } from "../models/models.module.ts";
 import { Accounting } from "./accounting.ts";
 import { ChatController } from "./chat/chat.controller.ts";
 import { ChatCompletions } from "./chat/chat-completions.ts";
+import { CompletionsController } from "./completions/completions.controller.ts";
+import { TextCompletions } from "./completions/text-completions.ts";
 import { EmbeddingCalls } from "./embeddings/embedding-calls.ts";
 import { EmbeddingsController } from "./embeddings/embeddings.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
@@ -14,11 +16,12 @@ import { UsageLedger } from "./usage-ledger.ts";
 /** The inference API: calls from their body to the last byte of the answer. */
 @Module({
   imports: [HttpModule, MetricsModule, ModelsModule],
-  controllers: [ChatController, EmbeddingsController],
+  controllers: [ChatController, CompletionsController, EmbeddingsController],
   providers: [
     ChatCompletions,
     EmbeddingCalls,
     InferenceCalls,
+    TextCompletions,
     {
       provide: Accounting,
       inject: [InferenceMetrics, UsageLedger],

@@ -224,7 +224,8 @@ export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest
   return request;
 }
 
-function refuseUnsupported(body: Record<string, unknown>): void {
+/** Throws `unsupported_parameter` for what neither chats nor completions honour. */
+export function refuseUnsupported(body: Record<string, unknown>): void {
   for (const [param, isNoOp, why] of REFUSED) {
     const value = body[param];
     if (value === undefined || value === null || isNoOp(value)) continue;
@@ -233,7 +234,7 @@ function refuseUnsupported(body: Record<string, unknown>): void {
 }
 
 /** Checked before the entries: tens of thousands fit into a body. */
-function checkBiases(body: unknown): void {
+export function checkBiases(body: unknown): void {
   const biases: unknown = Object(body).logit_bias;
   const biased = typeof biases === "object" && biases !== null ? Object.keys(biases).length : 0;
   if (biased <= MAX_LOGIT_BIAS) return;
@@ -347,7 +348,7 @@ const logprobs = z
 const finishReason = z.enum(["stop", "length", "tool_calls", "content_filter"]);
 const reasoning = z.string().optional().describe("The reasoning of a model that shows it.");
 
-const usageSchema = z
+export const usageSchema = z
   .object({
     prompt_tokens: z.int(),
     completion_tokens: z.int(),

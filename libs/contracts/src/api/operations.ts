@@ -1,5 +1,6 @@
 import { chatOperations } from "./chat.ts";
 import { clusterOperations } from "./cluster.ts";
+import { completionOperations } from "./completions.ts";
 import { embeddingOperations } from "./embeddings.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
@@ -15,6 +16,7 @@ import { workerOperations } from "./workers.ts";
 /** Every operation of the HTTP API, by subject. */
 export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOperation>>>> = {
   chat: chatOperations,
+  completions: completionOperations,
   embeddings: embeddingOperations,
   models: modelOperations,
   jobs: jobOperations,
@@ -29,7 +31,12 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
 };
 
 /** Follow OpenAI's contract: unknown fields are ignored, and errors have its format. */
-const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set(["chat", "embeddings", "models"]);
+const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
+  "chat",
+  "completions",
+  "embeddings",
+  "models",
+]);
 const API_ROOT = /^\/api\/v1\/([^/?]+)/;
 
 const orchestrationRoots = new Set(

@@ -90,8 +90,8 @@ export class ChatCompletions {
 }
 
 /** The output limit in the request, which must fit the model's present context. */
-function askedTokens(
-  request: ChatCompletionRequest,
+export function askedTokens(
+  request: Pick<ChatCompletionRequest, "max_tokens" | "max_completion_tokens">,
   model: ModelRecord,
   models: ModelCatalog,
 ): number | undefined {

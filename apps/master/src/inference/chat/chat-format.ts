@@ -93,7 +93,7 @@ function identityJson({ id, created, model, fingerprint }: ChatIdentity, object:
   return `{"id":"${id}","object":"${object}","created":${created},"model":${JSON.stringify(model)},"service_tier":"default","system_fingerprint":${JSON.stringify(fingerprint)}`;
 }
 
-function usageJson(usage: Usage): string {
+export function usageJson(usage: Usage): string {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return `{"prompt_tokens":${promptTokens},"completion_tokens":${completionTokens},"total_tokens":${promptTokens + completionTokens},"prompt_tokens_details":{"cached_tokens":${cachedTokens},"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":${reasoningTokens},"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`;
 }

@@ -7,7 +7,37 @@ export function toGenerateRequest(
   maxTokens: number | undefined,
 ): GenerateRequest {
   return {
+    ...generationOf(request, maxTokens),
     input: { kind: "chat", messages: request.messages.map(toChatMessage) },
+    topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
+    format: formatOf(request.response_format),
+  };
+}
+
+/** What chats and completions say alike of how an answer is drawn. */
+type GenerationFields = Pick<
+  ChatCompletionRequest,
+  | "temperature"
+  | "top_p"
+  | "top_k"
+  | "min_p"
+  | "repetition_penalty"
+  | "presence_penalty"
+  | "frequency_penalty"
+  | "seed"
+  | "logit_bias"
+  | "n"
+  | "min_tokens"
+  | "ignore_eos"
+  | "stop"
+>;
+
+/** Their part of a request to an engine. */
+export function generationOf(
+  request: GenerationFields,
+  maxTokens: number | undefined,
+): Omit<GenerateRequest, "input" | "format"> {
+  return {
     sampling: {
       temperature: request.temperature ?? 1,
       // The smallest mass keeps exactly the most likely token; 0 would keep none.
@@ -26,8 +56,6 @@ export function toGenerateRequest(
     minTokens: request.min_tokens || undefined,
     ignoreEnd: request.ignore_eos || undefined,
     stop: stopsOf(request.stop),
-    topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
-    format: formatOf(request.response_format),
   };
 }
 

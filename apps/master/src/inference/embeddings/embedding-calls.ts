@@ -5,6 +5,7 @@ import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
+import { inLanes } from "../in-lanes.ts";
 import { cutShort, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { normalised, VectorMemory, vectorJson } from "./vectors.ts";
 
@@ -92,23 +93,11 @@ export class EmbeddingCalls {
     keep: (input: number, values: Float32Array) => void,
     signal: AbortSignal,
   ): Promise<void> {
-    const failed = new AbortController();
-    const either = AbortSignal.any([signal, failed.signal]);
-    const shards = shardsOf(prepared.inputs).values();
-    const work = async () => {
-      for (const shard of shards) await this.#embedShard(http, prepared, shard, keep, either);
-    };
     const replicas = Math.max(1, this.#calls.parts.models.readyReplicas(prepared.model));
     const lanes = Math.min(MAX_SHARDS_AT_ONCE, replicas * SHARDS_PER_REPLICA);
-    const ends = Array.from({ length: lanes }, () =>
-      work().catch((error: unknown) => {
-        failed.abort(error);
-        throw error;
-      }),
+    await inLanes(shardsOf(prepared.inputs), lanes, signal, (shard, either) =>
+      this.#embedShard(http, prepared, shard, keep, either),
     );
-    const results = await Promise.allSettled(ends);
-    failed.signal.throwIfAborted();
-    for (const result of results) if (result.status === "rejected") throw result.reason;
   }
 
   async #embedShard(

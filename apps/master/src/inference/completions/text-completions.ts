@@ -1,0 +1,195 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import {
+  type CompletionRequest,
+  DEFAULT_MAX_TOKENS,
+  parseCompletionRequest,
+} from "@heddle/contracts/api/completions";
+import type { EngineEvent, PlainInput } from "@heddle/contracts/engine";
+import { Inject } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import type { CallerRequest } from "../../http/access.ts";
+import type { EventStream } from "../../http/event-stream.ts";
+import { parseJsonBody } from "../../http/json-body.ts";
+import { uniqueSuffix } from "../../http/request-id.ts";
+import { askedTokens } from "../chat/chat-completions.ts";
+import { usageJson } from "../chat/chat-format.ts";
+import { generationOf } from "../chat/chat-request.ts";
+import { inLanes } from "../in-lanes.ts";
+import { cutShort, fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+import { TextChoice } from "./text-choice.ts";
+
+/** Prompts of a call that are with engines at once. */
+const PROMPTS_AT_ONCE = 4;
+
+interface Prepared extends PermittedCall {
+  readonly request: CompletionRequest;
+  readonly prompts: readonly PlainInput[];
+  readonly maxTokens: number | undefined;
+  /** The choices of the first prompt, then those of the next. */
+  readonly choices: readonly TextChoice[];
+  /** The answer's opened object. */
+  readonly head: string;
+}
+
+type Part = ReturnType<TextChoice["finish"]>;
+
+/** POST /completions: each prompt is a request to an engine, whose choices are joined in order. */
+export class TextCompletions {
+  readonly #calls: InferenceCalls;
+
+  constructor(@Inject(InferenceCalls) calls: InferenceCalls) {
+    this.#calls = calls;
+  }
+
+  answer(http: CallerRequest, reply: FastifyReply): Promise<void> {
+    return this.#calls.answer(
+      reply,
+      () => this.#prepare(http, reply),
+      (prepared, signal) =>
+        prepared.request.stream === true
+          ? this.#stream(http, reply, prepared, signal)
+          : this.#whole(http, reply, prepared, signal),
+    );
+  }
+
+  #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
+    const request = parseCompletionRequest(parseJsonBody(http.body as Buffer));
+    const model = this.#calls.resolve(http, request.model);
+    const prompts = promptsOf(request.prompt);
+    const count = (request.n ?? 1) * prompts.length;
+    const promptTokens = prompts.reduce((sum, prompt) => sum + estimatedTokens(prompt), 0);
+    const asked = askedTokens(request, model, this.#calls.parts.models) ?? DEFAULT_MAX_TOKENS;
+    const maxTokens = this.#calls.boundOutput(http, asked, promptTokens, count);
+    const permitted = this.#calls.permit(http, reply, {
+      model,
+      promptTokens,
+      outputTokens: (maxTokens ?? asked) * count,
+      engineRequests: prompts.length,
+      endUser: request.user ?? undefined,
+    });
+    const alternatives = request.logprobs ?? undefined;
+    const choices = Array.from({ length: count }, (_, i) => new TextChoice(i, alternatives));
+    const created = Math.floor(Date.now() / 1000);
+    const names = `"model":${JSON.stringify(model.id)},"system_fingerprint":${JSON.stringify(fingerprintOf(model))}`;
+    const head = `{"id":"cmpl-${uniqueSuffix()}","object":"text_completion","created":${created},${names}`;
+    return { ...permitted, request, prompts, maxTokens, choices, head };
+  }
+
+  async #whole(
+    http: CallerRequest,
+    reply: FastifyReply,
+    prepared: Prepared,
+    signal: AbortSignal,
+  ): Promise<undefined> {
+    const parts = prepared.choices.map((): Part[] => []);
+    await this.#generate(http, prepared, signal, (part) => {
+      parts[part.index]?.push(part);
+    });
+    const choices = prepared.choices.map((choice, i) => choice.joined(parts[i] ?? []));
+    const usage = usageJson(prepared.call.usage);
+    const body = `${prepared.head},"choices":${JSON.stringify(choices)},"usage":${usage}}`;
+    this.#calls.send(http, reply, prepared, body);
+  }
+
+  #stream(
+    http: CallerRequest,
+    reply: FastifyReply,
+    prepared: Prepared,
+    signal: AbortSignal,
+  ): Promise<AppError | undefined> {
+    const { head, request } = prepared;
+    const hasUsage = request.stream_options?.include_usage === true;
+    const tail = hasUsage ? ',"usage":null}' : "}";
+    const pump = async (stream: EventStream) => {
+      await this.#generate(http, prepared, signal, async (part) => {
+        const chunk = `data: ${head},"choices":[${JSON.stringify(part)}]${tail}\n\n`;
+        if (stream.write(chunk)) return;
+        await stream.drained();
+        signal.throwIfAborted();
+      });
+      const usage = usageJson(prepared.call.usage);
+      return hasUsage ? `data: ${head},"choices":[],"usage":${usage}}\n\n` : "";
+    };
+    return this.#calls.stream(http, reply, prepared, signal, pump);
+  }
+
+  #generate(
+    http: CallerRequest,
+    prepared: Prepared,
+    signal: AbortSignal,
+    take: (part: Part) => void | Promise<void>,
+  ): Promise<void> {
+    return inLanes(prepared.prompts.keys(), PROMPTS_AT_ONCE, signal, async (index, either) => {
+      try {
+        await this.#continue(http, prepared, index, either, take);
+      } catch (thrown) {
+        throw inCall(
+          toAppError(thrown),
+          prepared.prompts.length > 1 ? `prompt[${index}]` : "prompt",
+        );
+      }
+    });
+  }
+
+  async #continue(
+    http: CallerRequest,
+    prepared: Prepared,
+    index: number,
+    signal: AbortSignal,
+    take: (part: Part) => void | Promise<void>,
+  ): Promise<void> {
+    const { request, prompts, maxTokens, call } = prepared;
+    const input = prompts[index] as PlainInput;
+    const wanted = {
+      ...generationOf(request, maxTokens),
+      input,
+      topLogprobs: request.logprobs ?? undefined,
+      format: "text",
+    } as const;
+    const work = { request: wanted, priority: 0 - (request.priority ?? 0) };
+    const { events, node } = await this.#calls.start(http, prepared, work, signal);
+    const count = request.n ?? 1;
+    const own = prepared.choices.slice(index * count, (index + 1) * count);
+    for await (const event of events) {
+      call.observe(event);
+      if (event.type === "done") return;
+      for (const part of partsOf(event, own, request.echo === true ? input : undefined)) {
+        await take(part);
+      }
+    }
+    throw cutShort(node);
+  }
+}
+
+function partsOf(event: EngineEvent, own: readonly TextChoice[], echoed?: PlainInput): Part[] {
+  if (event.type === "started" && echoed?.kind === "text") {
+    return own.map((choice) => choice.echo(echoed.text));
+  }
+  if (event.type !== "delta" && event.type !== "finish") return [];
+  const choice = own[event.choice];
+  if (choice === undefined) return [];
+  if (event.type === "finish") return [choice.finish(event.reason)];
+  const isEmpty = event.text === "" && !event.logprobs?.length;
+  return isEmpty ? [] : [choice.delta(event.text, event.logprobs)];
+}
+
+function promptsOf(prompt: CompletionRequest["prompt"]): readonly PlainInput[] {
+  if (typeof prompt === "string") return [{ kind: "text", text: prompt }];
+  if (typeof prompt[0] === "number") return [{ kind: "tokens", tokens: prompt as number[] }];
+  return (prompt as readonly (string | number[])[]).map((each) =>
+    typeof each === "string" ? { kind: "text", text: each } : { kind: "tokens", tokens: each },
+  );
+}
+
+/** One token per three bytes of text, and a begin token. */
+function estimatedTokens(prompt: PlainInput): number {
+  if (prompt.kind === "tokens") return prompt.tokens.length;
+  return 1 + Math.ceil(Buffer.byteLength(prompt.text) / 3);
+}
+
+/** Engines name the one prompt that they know. */
+function inCall(failure: AppError, own: string): AppError {
+  if (failure.param !== "prompt" && failure.param !== "input") return failure;
+  const { code, message, node, model } = failure;
+  return new AppError(code, message, { param: own, node, model });
+}

@@ -1,0 +1,162 @@
+import { AppError } from "@heddle/base/errors";
+import { z } from "zod";
+import { validate } from "../validation.ts";
+import { chatCompletionRequest, checkBiases, refuseUnsupported, usageSchema } from "./chat.ts";
+import { errorResponse } from "./errors.ts";
+import { type ApiOperation, type DataOf, json } from "./operation.ts";
+
+/** Prompts of one request, and its choices over all of them. */
+const MAX_PROMPTS = 128;
+const MAX_CHOICES = 128;
+const MAX_LOGPROBS = 5;
+const MAX_TOKEN = 2 ** 31 - 1;
+
+const text = z.string().min(1, "expected some text");
+const tokens = z.array(z.int().min(0).max(MAX_TOKEN)).min(1, "expected at least one token");
+
+const completionRequest = chatCompletionRequest
+  .pick({
+    model: true,
+    temperature: true,
+    top_p: true,
+    n: true,
+    stop: true,
+    seed: true,
+    presence_penalty: true,
+    frequency_penalty: true,
+    logit_bias: true,
+    stream: true,
+    stream_options: true,
+    user: true,
+    top_k: true,
+    min_p: true,
+    repetition_penalty: true,
+    min_tokens: true,
+    ignore_eos: true,
+    priority: true,
+  })
+  .extend({
+    prompt: z
+      .union([
+        text,
+        z.array(text).min(1, "expected at least one prompt").max(MAX_PROMPTS),
+        tokens,
+        z.array(tokens).min(1).max(MAX_PROMPTS),
+      ])
+      .describe("A text, texts, the token ids of a text, or those of several. No chat template."),
+    max_tokens: z.int().min(1).nullish().describe("Of each choice; 16 if absent."),
+    logprobs: z.int().min(0).max(MAX_LOGPROBS).nullish().describe("Alternatives of each token."),
+    echo: z.boolean().nullish().describe("The prompt's text comes first; without `logprobs`."),
+  })
+  .meta({ id: "CreateCompletionRequest" });
+
+export type CompletionRequest = z.infer<typeof completionRequest>;
+
+const logprobs = z
+  .object({
+    tokens: z.array(z.string()),
+    token_logprobs: z.array(z.number()),
+    top_logprobs: z.array(z.record(z.string(), z.number())).nullable(),
+    text_offset: z.array(z.int()).describe("Where each token begins in the choice's text."),
+  })
+  .nullable();
+
+const answer = {
+  id: z.string(),
+  object: z.literal("text_completion"),
+  created: z.int().describe("Seconds since the epoch."),
+  model: z.string(),
+  system_fingerprint: z.string(),
+};
+const choice = { index: z.int(), text: z.string(), logprobs };
+const reason = z.enum(["stop", "length", "content_filter"]);
+
+const completion = z
+  .object({
+    ...answer,
+    choices: z.array(z.object({ ...choice, finish_reason: reason })),
+    usage: usageSchema,
+  })
+  .meta({ id: "CreateCompletionResponse" });
+
+const completionChunk = z
+  .object({
+    ...answer,
+    choices: z.array(z.object({ ...choice, finish_reason: reason.nullable() })),
+    usage: usageSchema.nullable().optional(),
+  })
+  .meta({ id: "CreateCompletionStreamResponse" });
+
+/** A whole answer. */
+export type CompletionAnswer = DataOf<typeof completion>;
+
+/** Parses a body; throws an AppError that names the first fault in `param`. */
+export function parseCompletionRequest(body: unknown): CompletionRequest {
+  checkBiases(body);
+  checkPrompts(Object(body).prompt);
+  const request = validate(completionRequest, body);
+  const raw = body as Record<string, unknown>;
+  refuseUnsupported(raw);
+  if (raw["suffix"] != null && raw["suffix"] !== "") {
+    throw unsupported("suffix", "no served model fills in the middle");
+  }
+  if (raw["response_format"] != null) {
+    throw unsupported("response_format", "it is for chat completions");
+  }
+  checkCombinations(request);
+  return request;
+}
+
+function checkCombinations(request: CompletionRequest): void {
+  const { prompt, n, echo, logprobs: scores, stream, stream_options: options } = request;
+  const hasTokens = Array.isArray(prompt) && typeof prompt[0] !== "string";
+  if (echo && scores != null) throw unsupported("echo", "the prompt has no `logprobs`");
+  if (echo && hasTokens) throw unsupported("echo", "the prompt is given as tokens");
+  if (options != null && stream !== true) {
+    throw invalid("stream_options", "it needs `stream: true`");
+  }
+  const most = request.max_tokens ?? DEFAULT_MAX_TOKENS;
+  if (request.min_tokens != null && request.min_tokens > most) {
+    throw invalid("min_tokens", `it is more than the ${most} tokens that are allowed`);
+  }
+  const isList = Array.isArray(prompt) && typeof prompt[0] !== "number";
+  const choices = (n ?? 1) * (isList ? prompt.length : 1);
+  if (choices <= MAX_CHOICES) return;
+  throw invalid("n", `at most ${MAX_CHOICES} choices over all prompts are allowed, not ${choices}`);
+}
+
+/** OpenAI's. */
+export const DEFAULT_MAX_TOKENS = 16;
+
+/** Checked before the union, whose fault would be that of another form. */
+function checkPrompts(prompt: unknown): void {
+  if (!Array.isArray(prompt) || typeof prompt[0] === "number") return;
+  if (prompt.length <= MAX_PROMPTS) return;
+  throw invalid("prompt", `at most ${MAX_PROMPTS} prompts are allowed, got ${prompt.length}`);
+}
+
+function invalid(param: string, why: string): AppError {
+  return new AppError("invalid_value", `Invalid value for '${param}': ${why}.`, { param });
+}
+
+function unsupported(param: string, why: string): AppError {
+  const message = `Unsupported value for '${param}': ${why}.`;
+  return new AppError("unsupported_parameter", message, { param });
+}
+
+export const completionOperations = {
+  create: {
+    operationId: "createCompletion",
+    method: "POST",
+    path: "/api/v1/completions",
+    permission: "inference:create",
+    summary: "Continues texts as they are, at once or as a stream that ends with `[DONE]`.",
+    body: completionRequest,
+    replies: {
+      200: {
+        ...json(completion),
+        "text/event-stream": { message: completionChunk, error: errorResponse },
+      },
+    },
+  },
+} as const satisfies Record<string, ApiOperation>;
