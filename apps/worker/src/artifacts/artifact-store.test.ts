@@ -97,7 +97,9 @@ test("artifacts: too many bytes, too many files and escaping names are refused",
   const big = store({ maxBytes: 5 }).keep(idOf("a"), folder, left("a", { x: "too much" }));
   await expect(big).rejects.toThrow(/8 bytes, and this worker keeps 5 \(--artifacts-mib\)/);
   const many = Object.fromEntries(Array.from({ length: 257 }, (_, i) => [`f${i}`, ""]));
-  await expect(store().keep(idOf("b"), folder, left("b", many))).rejects.toThrow(/257 files/);
+  await expect(store().keep(idOf("b"), folder, left("b", many))).rejects.toThrow(
+    /257 artifacts, more than the limit of 256/,
+  );
   for (const name of ["../../x", "a//b", "/etc/passwd", ".", "a/..", "x".repeat(300), ""]) {
     await expect(store().open(idOf("a"), name)).rejects.toMatchObject({ code: "not_found" });
   }
