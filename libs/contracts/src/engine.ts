@@ -12,6 +12,26 @@ export interface ToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
+/** A function that the model may call. `parameters` is a JSON schema as text. */
+export interface ToolDefinition {
+  readonly name: string;
+  readonly description?: string | undefined;
+  readonly parameters: string;
+}
+
+/**
+ * Which tools of the input are called. The calls are the last part of the text, each as
+ * `<tool_call>\n{"name": "NAME", "arguments": ARGUMENTS}\n</tool_call>`, apart by line breaks.
+ */
+export interface ToolUse {
+  /** `required` allows no other text. */
+  readonly choice: "auto" | "required";
+  /** Those that may be called. */
+  readonly names: readonly string[];
+  /** Whether there may be several calls. */
+  readonly parallel: boolean;
+}
+
 export interface ChatMessage {
   readonly role: "system" | "developer" | "user" | "assistant" | "tool";
   /** Null only for an assistant message with tool calls. */
@@ -23,7 +43,11 @@ export interface ChatMessage {
 
 /** The model's input: messages for its chat template, plain text, or token ids. */
 export type EngineInput =
-  | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
+  | {
+      readonly kind: "chat";
+      readonly messages: readonly ChatMessage[];
+      readonly tools?: readonly ToolDefinition[] | undefined;
+    }
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "tokens"; readonly tokens: readonly number[] };
 
@@ -74,7 +98,10 @@ export interface GenerateRequest {
   readonly stop: readonly string[];
   /** Alternatives per token, 0..20; absent means no log-probabilities at all. */
   readonly topLogprobs?: number | undefined;
+  /** Of the text beside calls of tools. */
   readonly format: OutputFormat;
+  /** Absent where no tool is called. */
+  readonly toolUse?: ToolUse | undefined;
 }
 
 /** Asks for one vector per input, pooled as the model does it. */

@@ -86,8 +86,15 @@ const message = merged(
   optional("toolCalls", fc.array(toolCall, { minLength: 1, maxLength: 2 })),
   optional("toolCallId", text),
 );
+const tool = merged(
+  fc.record({ name: text, parameters: fc.json() }),
+  optional("description", fc.string({ minLength: 1 })),
+);
 const input = fc.oneof(
-  fc.record({ kind: fc.constant("chat"), messages: fc.array(message, { maxLength: 3 }) }),
+  merged(
+    fc.record({ kind: fc.constant("chat"), messages: fc.array(message, { maxLength: 3 }) }),
+    optional("tools", fc.array(tool, { minLength: 1, maxLength: 2 })),
+  ),
   fc.record({ kind: fc.constant("text"), text }),
   fc.record({ kind: fc.constant("tokens"), tokens: fc.array(uint32, { maxLength: 5 }) }),
 );
@@ -115,6 +122,14 @@ const request = merged(
       fc.record({ kind: fc.constant("json_schema" as const), schema: fc.json() }),
     ),
   }),
+  optional(
+    "toolUse",
+    fc.record({
+      choice: fc.constantFrom("auto", "required"),
+      names: fc.array(text, { maxLength: 2 }),
+      parallel: fc.boolean(),
+    }),
+  ),
   optional("maxTokens", uint32),
   optional("minTokens", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
   optional("ignoreEnd", fc.constant(true)),

@@ -11,8 +11,10 @@ import type {
   OutputFormat,
   PlainInput,
   TokenLogprob,
+  ToolUse,
   Usage,
 } from "@heddle/contracts/engine";
+import type { ChatInput__Output } from "@heddle/contracts/generated/heddle/v1/ChatInput";
 import type {
   ChatMessage as WireMessage,
   ChatMessage__Output as WireMessageOut,
@@ -115,6 +117,7 @@ function encodeRequest(request: GenerateRequest): WireRequest {
     stop: [...request.stop],
     topLogprobs: request.topLogprobs,
     ...encodeFormat(request.format),
+    ...encodeToolUse(request.toolUse),
     temperature: sampling.temperature,
     topP: sampling.topP,
     presencePenalty: sampling.presencePenalty,
@@ -130,6 +133,7 @@ function encodeRequest(request: GenerateRequest): WireRequest {
 }
 
 function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
+  const toolUse = decodeToolUse(message);
   return {
     input: decodeInput(message),
     sampling: {
@@ -150,6 +154,7 @@ function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
     ...(message.minTokens > 0 && { minTokens: message.minTokens }),
     ...(message.ignoreEnd && { ignoreEnd: true }),
     ...(message.topLogprobs !== undefined && { topLogprobs: message.topLogprobs }),
+    ...(toolUse && { toolUse }),
   };
 }
 
@@ -160,7 +165,8 @@ function encodeFormat(format: OutputFormat): Pick<WireRequest, "format" | "schem
 
 function encodeInput(input: EngineInput): Pick<WireRequest, "chat" | "text" | "tokens"> {
   if (input.kind !== "chat") return encodePlain(input);
-  return { chat: { messages: input.messages.map(encodeMessage) } };
+  const { messages, tools = [] } = input;
+  return { chat: { messages: messages.map(encodeMessage), tools: [...tools] } };
 }
 
 function encodePlain(input: PlainInput): Pick<WireRequest, "text" | "tokens"> {
@@ -185,10 +191,38 @@ function floatsOf(bytes: Uint8Array): Float32Array {
 }
 
 function decodeInput(message: GenerateRequest__Output): EngineInput {
-  if (message.chat) return { kind: "chat", messages: message.chat.messages.map(decodeMessage) };
+  if (message.chat) return decodeChat(message.chat);
   if (message.text !== undefined) return { kind: "text", text: message.text };
   if (message.tokens) return { kind: "tokens", tokens: message.tokens.tokens };
   throw unknown("input", "none of its members is set");
+}
+
+function decodeChat({ messages, tools }: ChatInput__Output): EngineInput {
+  const definitions = tools.map(({ name, description, parameters }) => ({
+    name,
+    ...(description !== "" && { description }),
+    parameters,
+  }));
+  return {
+    kind: "chat",
+    messages: messages.map(decodeMessage),
+    ...(definitions.length > 0 && { tools: definitions }),
+  };
+}
+
+function encodeToolUse(
+  use: ToolUse | undefined,
+): Pick<WireRequest, "toolChoice" | "toolNames" | "parallelToolCalls"> {
+  if (use === undefined) return {};
+  const { choice, names, parallel } = use;
+  return { toolChoice: choice, toolNames: [...names], parallelToolCalls: parallel };
+}
+
+function decodeToolUse(message: GenerateRequest__Output): ToolUse | undefined {
+  const { toolChoice: choice, toolNames: names, parallelToolCalls: parallel } = message;
+  if (choice === "") return undefined;
+  if (choice === "auto" || choice === "required") return { choice, names, parallel };
+  throw unknown("tool choice", choice);
 }
 
 function encodeMessage(message: ChatMessage): WireMessage {

@@ -90,6 +90,16 @@ describe("the official client's typed errors", () => {
     [{ logprobs: true, top_logprobs: 21 }, "top_logprobs"],
     [{ top_logprobs: 2 }, "top_logprobs"],
     [{ response_format: { type: "xml" } }, "response_format.type"],
+    [{ tools: [{ type: "custom", custom: { name: "f" } }] }, "tools"],
+    [{ tool_choice: "required" }, "tool_choice"],
+    [
+      {
+        tools: [
+          { type: "function", function: { name: "f", parameters: { not: { type: "null" } } } },
+        ],
+      },
+      "tools[0].function.parameters",
+    ],
     [
       { response_format: { type: "json_schema", json_schema: {} } },
       "response_format.json_schema.name",
@@ -112,8 +122,6 @@ describe("the official client's typed errors", () => {
   });
 
   it.each([
-    [{ tools: [{ type: "function", function: { name: "f" } }] }, "tools"],
-    [{ tool_choice: "required" }, "tool_choice"],
     [{ functions: [{ name: "f" }] }, "functions"],
     [{ function_call: { name: "f" } }, "function_call"],
     [{ audio: { voice: "alloy", format: "wav" } }, "audio"],

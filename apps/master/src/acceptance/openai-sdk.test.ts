@@ -259,6 +259,105 @@ describe("sampling parameters", () => {
   });
 });
 
+describe("tools", () => {
+  const tools: OpenAI.ChatCompletionFunctionTool[] = [
+    {
+      type: "function",
+      function: {
+        name: "weather",
+        description: "The weather of a city",
+        parameters: {
+          type: "object",
+          properties: {
+            city: { type: "string", maxLength: 12 },
+            unit: { enum: ["C", "F"] },
+            days: { type: "integer", minimum: 1, maximum: 9 },
+          },
+          required: ["city", "unit", "days"],
+          additionalProperties: false,
+        },
+      },
+    },
+    { type: "function", function: { name: "now" } },
+  ];
+  const params = { ...ask("weather in Oslo?"), tools, temperature: 1, max_tokens: 400 };
+
+  function checkCalls(calls: readonly OpenAI.ChatCompletionMessageToolCall[] | undefined) {
+    expect(calls?.length).toBeGreaterThan(0);
+    expect(new Set(calls?.map(({ id }) => id)).size).toBe(calls?.length);
+    return (calls ?? []).map((call) => {
+      if (call.type !== "function") throw new Error("a call of no function");
+      const args = JSON.parse(call.function.arguments);
+      if (call.function.name === "now") expect(args).toEqual({});
+      else {
+        expect(call.function.name).toBe("weather");
+        expect(Object.keys(args)).toEqual(["city", "unit", "days"]);
+        expect([...args.city].length).toBeLessThanOrEqual(12);
+        expect(["C", "F"]).toContain(args.unit);
+        expect(args.days >= 1 && args.days <= 9).toBe(true);
+      }
+      return call.function.name;
+    });
+  }
+
+  it("that are required, named or allowed are called, whatever the model", async () => {
+    const one = { ...params, parallel_tool_calls: false };
+    const named = { type: "function" as const, function: { name: "weather" } };
+    const allowed = { mode: "required" as const, tools: [named] };
+    for (const [tool_choice, names] of [
+      ["required", ["weather", "now"]],
+      [named, ["weather"]],
+      [{ type: "allowed_tools" as const, allowed_tools: allowed }, ["weather"]],
+    ] as const) {
+      const { choices } = await whole({ ...one, tool_choice });
+      expect(choices[0]).toMatchObject({ finish_reason: "tool_calls", message: { content: null } });
+      const called = checkCalls(choices[0]?.message.tool_calls);
+      expect(called).toHaveLength(1);
+      expect(names).toContain(called[0]);
+    }
+  });
+
+  it("are called in a stream by deltas that the SDK puts together", async () => {
+    const stream = openai.chat.completions.stream({
+      ...{ ...params, n: 2, tool_choice: "required", parallel_tool_calls: false },
+      stream: true,
+    });
+    const chunks: OpenAI.ChatCompletionChunk[] = [];
+    stream.on("chunk", (chunk) => chunks.push(chunk));
+    const { choices } = await stream.finalChatCompletion();
+    expect(choices).toHaveLength(2);
+    for (const { finish_reason, message } of choices) {
+      expect(finish_reason).toBe("tool_calls");
+      checkCalls(message.tool_calls);
+    }
+    const deltas = chunks.flatMap((chunk) => chunk.choices[0]?.delta.tool_calls ?? []);
+    expect(deltas.filter(({ id }) => id !== undefined).length).toBeGreaterThan(0);
+    for (const { index } of deltas) expect(index).toBe(0);
+  });
+
+  it("may be called or not where the model chooses, and not at all with none", async () => {
+    const auto = await whole({ ...params, max_tokens: 20 });
+    expect(["stop", "length", "tool_calls"]).toContain(auto.choices[0]?.finish_reason);
+    const { choices, usage } = await whole({ ...params, tool_choice: "none", max_tokens: 8 });
+    expect(choices[0]?.message.tool_calls).toBeUndefined();
+    expect(usage?.prompt_tokens).toBeLessThan(auto.usage?.prompt_tokens ?? 0);
+  });
+
+  it("that were called are part of the conversation, with what they answered", async () => {
+    const call = { id: "call_1", type: "function" as const };
+    const messages: Params["messages"] = [
+      { role: "user", content: "weather in Oslo?" },
+      {
+        role: "assistant",
+        tool_calls: [{ ...call, function: { name: "now", arguments: "{}" } }],
+      },
+      { role: "tool", tool_call_id: "call_1", content: "rain" },
+    ];
+    const { choices } = await whole({ ...params, messages, tool_choice: "required" });
+    checkCalls(choices[0]?.message.tool_calls);
+  });
+});
+
 // holds: api-json-schema
 describe("json_schema", () => {
   const schema = {

@@ -1,5 +1,14 @@
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
+import {
+  checkFormat,
+  checkTools,
+  invalid,
+  MAX_TOOLS,
+  responseFormat,
+  tool,
+  toolChoice,
+} from "../chat-constraints.ts";
 import { validate } from "../validation.ts";
 import { errorResponse } from "./errors.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
@@ -65,20 +74,6 @@ const metadata = z
 const MAX_VOCABULARY = 2 ** 31 - 1;
 const MAX_PRIORITY = 100;
 const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
-/** Of a schema as JSON, in characters. */
-const MAX_SCHEMA_CHARS = 256 * 1024;
-const schemaName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
-const responseFormat = z.looseObject({
-  type: z.string(),
-  json_schema: z
-    .looseObject({
-      name: schemaName,
-      description: z.string().nullish(),
-      schema: z.looseObject({}).nullish().describe("A JSON schema; without it any object."),
-      strict: z.boolean().nullish(),
-    })
-    .optional(),
-});
 const stopText = z.string().min(1).max(1024);
 
 /** The chat completion request: every supported parameter. Unknown members are dropped. */
@@ -169,7 +164,14 @@ export const chatCompletionRequest = z
       .max(MAX_PRIORITY)
       .nullish()
       .describe("As in vLLM, larger goes later; a call may yield to others, not overtake them."),
-    parallel_tool_calls: z.boolean().nullish().describe("Accepted; there are no tools to call."),
+    tools: z.array(tool).max(MAX_TOOLS).nullish().describe("Functions that the model may call."),
+    tool_choice: toolChoice
+      .nullish()
+      .describe("`auto` with tools if absent; the rest is met whatever the model."),
+    parallel_tool_calls: z
+      .boolean()
+      .nullish()
+      .describe("Whether there may be several calls; true if absent."),
   })
   .meta({ id: "CreateChatCompletionRequest" });
 
@@ -180,8 +182,6 @@ const GUIDED = "guided decoding is not supported; use response_format `json_sche
 
 /** Parameters that are refused unless their value is the actual behaviour. */
 const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
-  ["tools", isEmptyArray, "tools are not supported yet"],
-  ["tool_choice", (value) => value === "none" || value === "auto", "there are no tools to choose"],
   ["functions", never, "functions are deprecated and not supported; use tools"],
   ["function_call", never, "functions are deprecated and not supported; use tool_choice"],
   ["audio", never, "audio output is not supported"],
@@ -257,28 +257,7 @@ function checkCombinations(request: ChatCompletionRequest): void {
     throw invalid("max_tokens", "it differs from max_completion_tokens; give one of them");
   }
   if (response_format != null) checkFormat(response_format);
-}
-
-function checkFormat({ type, json_schema }: z.infer<typeof responseFormat>): void {
-  if (type !== "text" && type !== "json_object" && type !== "json_schema") {
-    throw invalid("response_format.type", "expected `text`, `json_object` or `json_schema`");
-  }
-  if (type !== "json_schema") return;
-  if (json_schema === undefined) {
-    const param = "response_format.json_schema";
-    const text = `Missing required parameter: '${param}': the type json_schema needs it.`;
-    throw new AppError("missing_required_parameter", text, { param });
-  }
-  checkSchemaSize("response_format.json_schema.schema", json_schema.schema);
-}
-
-function checkSchemaSize(param: string, schema: unknown): void {
-  const length = JSON.stringify(schema ?? {}).length;
-  if (length <= MAX_SCHEMA_CHARS) return;
-  throw invalid(
-    param,
-    `a schema has at most ${MAX_SCHEMA_CHARS} characters as JSON, not ${length}`,
-  );
+  checkTools(request);
 }
 
 /** An assistant's message may lack content only if it has tool calls or a refusal. */
@@ -308,10 +287,6 @@ function unsupported(param: string, why: string): AppError {
   return new AppError("unsupported_parameter", `Unsupported value for '${param}': ${why}.`, {
     param,
   });
-}
-
-function invalid(param: string, why: string): AppError {
-  return new AppError("invalid_value", `Invalid value for '${param}': ${why}.`, { param });
 }
 
 function isEmptyArray(value: unknown): boolean {
@@ -384,6 +359,7 @@ const chatCompletion = z
             content: z.string().nullable(),
             reasoning_content: reasoning,
             refusal: z.string().nullable(),
+            tool_calls: z.array(toolCall).optional(),
           })
           .meta({ id: "ChatCompletionResponseMessage" }),
         logprobs,
@@ -407,6 +383,16 @@ const chatCompletionChunk = z
             content: z.string().nullable().optional(),
             reasoning_content: reasoning,
             refusal: z.string().nullable().optional(),
+            tool_calls: z
+              .array(
+                z.object({
+                  index: z.int(),
+                  id: z.string().optional().describe("Of a call's first piece."),
+                  type: z.literal("function").optional(),
+                  function: z.object({ name: z.string().optional(), arguments: z.string() }),
+                }),
+              )
+              .optional(),
           })
           .meta({ id: "ChatCompletionStreamResponseDelta" }),
         logprobs,

@@ -63,6 +63,15 @@ export function without(a: TextSet, words: readonly string[]): TextSet {
   });
 }
 
+/** The texts that do not contain the pattern. */
+export function lacking(pattern: string): TextSet {
+  return limited(() => {
+    const texts = matchingTexts(`[^]*${pattern}[^]*`);
+    texts.complement(states());
+    return minimized(texts);
+  });
+}
+
 /** Exactly these texts. */
 export function words(texts: readonly string[]): TextSet {
   return limited(() => {

@@ -38,7 +38,7 @@ export function compileSchema(schema: unknown): GrammarProgram {
  * - Elements behind `prefixItems` come only where `items` or `minItems` says so.
  * - Characters have one spelling; white space is a space or a new line with its indentation.
  */
-class SchemaGrammar {
+export class SchemaGrammar {
   readonly #builder: GrammarBuilder;
   readonly #texts: JsonTexts;
   readonly #reader: SchemaReader;
@@ -54,7 +54,17 @@ class SchemaGrammar {
 
   /** The node of the whole document. Throws a SchemaFault where no text is valid. */
   root(): number {
-    const root = this.#target("#", "");
+    return this.#productive(this.#target("#", ""));
+  }
+
+  /** The same of those texts that are objects. */
+  objectRoot(): number {
+    const whole = this.#reader.find("#", "");
+    const isObject: Located = { schema: { type: "object" }, pointer: "" };
+    return this.#productive(this.#all([isObject, whole]));
+  }
+
+  #productive(root: number): number {
     const { heights } = this.#builder.build(root);
     if (heights[root] === Number.POSITIVE_INFINITY) {
       throw new SchemaFault("", "no value is valid: it contradicts itself or never ends");

@@ -84,14 +84,43 @@ describe("ChatTemplate", () => {
     expect(render(source, [caller])).toBe("Bob:f");
   });
 
-  it("refuses calls of tools where it would drop them", () => {
+  it("writes calls and their answers as text where it would drop them", () => {
     const call = { id: "a", type: "function", function: { name: "f", arguments: "{}" } } as const;
     const caller = { role: "assistant", content: "so", toolCalls: [call] } as const;
-    const source = "{% for m in messages %}{{ m.content }}{% endfor %}";
-    expect(() => render(source, [hello, caller])).toThrow(
-      expect.objectContaining({ code: "unsupported_parameter", param: "messages[1].tool_calls" }),
+    const source = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+    const rain = { role: "tool", content: "rain", toolCallId: "a" } as const;
+    expect(render(source, [hello, caller, rain, rain])).toBe(
+      '[user]Hello[assistant]so\n<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>' +
+        "[user]<tool_response>\nrain\n</tool_response>\n<tool_response>\nrain\n</tool_response>",
     );
-    expect(render(source, [hello, { ...caller, toolCalls: [] }])).toBe("Helloso");
+    expect(render(source, [hello, { ...caller, toolCalls: [] }])).toBe("[user]Hello[assistant]so");
+  });
+
+  const tools = [{ name: "f", description: "d", parameters: '{"type":"object"}' }];
+  const withTools = (source: string, messages: readonly ChatMessage[]) =>
+    new ChatTemplate(source, tokens, now).render(messages, { addGenerationPrompt: false, tools });
+
+  it("presents tools itself where it asks for calls in the engine's form", () => {
+    const source =
+      "{% for t in tools %}{{ t.function.name }}<tool_call>{% endfor %}{{ messages | length }}";
+    expect(withTools(source, [hello])).toBe("f<tool_call>1");
+  });
+
+  it("presents tools in the system message where it does not", () => {
+    const source = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+    const shape =
+      '{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}';
+    const added = withTools(source, [hello]);
+    expect(added).toMatch(/^\[system\]# Tools\n.*<tool_call>.*\[user\]Hello$/s);
+    expect(added).toContain(`<tools>\n${shape}\n</tools>`);
+    const joined = withTools(source, [{ role: "system", content: "Be brief." }, hello]);
+    expect(joined).toMatch(/^\[system\]Be brief\.\n\n# Tools/);
+  });
+
+  it("presents tools before the first message where it refuses a system message", () => {
+    const source =
+      "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+    expect(withTools(source, [hello])).toMatch(/^\[user\]# Tools\n.*Hello$/s);
   });
 
   it("leaves arguments that are no JSON object as text", () => {

@@ -1,13 +1,15 @@
 import { AppError } from "@heddle/base/errors";
-import type { ChatMessage } from "@heddle/contracts/engine";
+import type { ChatMessage, ToolDefinition } from "@heddle/contracts/engine";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { strftime } from "./strftime.ts";
+import { toolShape, withoutSystem, withoutTools } from "./tool-prompt.ts";
 
 /** How messages become a prompt. */
 interface RenderOptions {
   readonly addGenerationPrompt: boolean;
   /** What the template sees of each text in the messages; the text itself where absent. */
   readonly quote?: ((text: string) => string) | undefined;
+  readonly tools?: readonly ToolDefinition[] | undefined;
 }
 
 /** A template may not build a list longer than this. */
@@ -16,7 +18,7 @@ const MAX_RANGE_ITEMS = 100_000;
 /**
  * A model's jinja chat template, as Hugging Face's `apply_chat_template` runs it
  * (https://huggingface.co/docs/transformers/chat_templating): the variables `messages`,
- * `add_generation_prompt`, `bos_token`, `eos_token`, `tools` and `documents` (both none), and the
+ * `add_generation_prompt`, `bos_token`, `eos_token`, `tools` and `documents` (none), and the
  * functions `raise_exception`, `strftime_now` (in UTC) and `range`.
  */
 export class ChatTemplate {
@@ -26,6 +28,8 @@ export class ChatTemplate {
   readonly #knowsDeveloper: boolean;
   readonly #testsForNone: boolean;
   readonly #knowsToolCalls: boolean;
+  /** Whether it presents tools and asks for calls in the engine's form. */
+  readonly #presentsTools: boolean;
 
   /** Throws `invalid_value` where the source is no jinja. */
   constructor(
@@ -38,16 +42,33 @@ export class ChatTemplate {
     this.#now = now;
     this.#knowsDeveloper = /["']developer["']/.test(source);
     this.#knowsToolCalls = /\btool_calls\b|\|\s*tojson\b/.test(source);
+    this.#presentsTools =
+      /\btools\b/.test(source) && source.includes("<tool_call>") && !source.includes("<function=");
     this.#testsForNone = /\bis\s+(not\s+)?none\b/i.test(source);
   }
 
   /**
    * The prompt's text. Throws `invalid_value` with param `messages` where the template refuses.
    * - Most templates know no names: a participant's name then precedes the message's text, as `Alice: Hello`.
-   * - Calls of tools are refused where the template would drop them.
+   * - Tools, calls and their answers become text where the template would drop them; see withoutTools.
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): string {
-    if (!this.#knowsToolCalls) refuseToolCalls(messages);
+    const { tools = [] } = options;
+    const isText = tools.length > 0 ? !this.#presentsTools : !this.#knowsToolCalls;
+    if (!isText || (tools.length === 0 && !messages.some(isOfTools))) {
+      return this.#named(messages, options);
+    }
+    const plain = withoutTools(messages, tools);
+    const textual = { ...options, tools: [] };
+    try {
+      return this.#named(plain, textual);
+    } catch (error) {
+      if (tools.length === 0 || plain[0]?.role !== "system") throw error;
+      return this.#named(withoutSystem(plain), textual);
+    }
+  }
+
+  #named(messages: readonly ChatMessage[], options: RenderOptions): string {
     return this.#run(messages.some(hasName) ? this.#showNames(messages) : messages, options);
   }
 
@@ -74,7 +95,7 @@ export class ChatTemplate {
       add_generation_prompt: options.addGenerationPrompt,
       bos_token: this.#tokens.bos,
       eos_token: this.#tokens.eos,
-      tools: null,
+      tools: toolsOf(options),
       documents: null,
     };
     for (const [name, value] of Object.entries(variables)) environment.set(name, value);
@@ -116,12 +137,13 @@ function hasName({ name }: ChatMessage): boolean {
   return name !== undefined && name !== "";
 }
 
-function refuseToolCalls(messages: readonly ChatMessage[]): void {
-  const index = messages.findIndex(({ toolCalls }) => toolCalls && toolCalls.length > 0);
-  if (index < 0) return;
-  const param = `messages[${index}].tool_calls`;
-  const message = `Unsupported value for '${param}': this model's chat template knows no calls of tools.`;
-  throw new AppError("unsupported_parameter", message, { param });
+function isOfTools({ role, toolCalls }: ChatMessage): boolean {
+  return role === "tool" || (toolCalls !== undefined && toolCalls.length > 0);
+}
+
+/** What the template sees as `tools`. */
+function toolsOf({ tools = [], quote = asIs }: RenderOptions): unknown {
+  return tools.length === 0 ? null : tools.map((tool) => mapTexts(toolShape(tool), quote));
 }
 
 /** What `raise_exception` throws: the template itself refuses the messages. */

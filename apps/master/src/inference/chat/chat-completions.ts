@@ -14,7 +14,7 @@ import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import { cutShort, fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
-import { ReasoningSplitter, type SplitDelta } from "./reasoning.ts";
+import { ChoiceSplitter, type SplitChoice } from "./choice-splitter.ts";
 
 /** A prepared call whose key permits it. */
 interface Prepared extends PermittedCall {
@@ -119,8 +119,8 @@ async function collectAnswer(
   identity: ChatIdentity,
 ): Promise<string> {
   const choices = Array.from({ length: request.n ?? 1 }, () => ({
-    splitter: new ReasoningSplitter(reasoning),
-    choice: { text: "", reasoning: "", logprobs: [], finish: undefined } as ChatChoice,
+    splitter: new ChoiceSplitter(reasoning, callsTools(request)),
+    choice: newChoice(),
   }));
   let complete = false;
   for await (const event of answer.events) {
@@ -135,11 +135,20 @@ async function collectAnswer(
   return completionBody(identity, bodies, call.usage, request.logprobs === true);
 }
 
+/** Whether the answer may have calls of tools. */
+function callsTools({ tools, tool_choice }: ChatCompletionRequest): boolean {
+  return tools != null && tools.length > 0 && tool_choice !== "none";
+}
+
+function newChoice(): ChatChoice {
+  return { text: "", reasoning: "", toolCalls: [], logprobs: [], finish: undefined };
+}
+
 type ChoiceEvent = EngineEvent & { readonly type: "delta" | "finish" };
 
 function addEvent(
   event: ChoiceEvent,
-  splitter: ReasoningSplitter,
+  splitter: ChoiceSplitter,
   choice: ChatChoice,
   call: AdmittedCall,
 ): void {
@@ -147,8 +156,18 @@ function addEvent(
   call.reasoned(split.reasoningTokens);
   choice.reasoning += split.reasoning;
   choice.text += split.content;
+  for (const { index, id, name, arguments: text } of split.calls) {
+    if (id !== undefined && name !== undefined) {
+      choice.toolCalls.push({ id, type: "function", function: { name, arguments: text } });
+      continue;
+    }
+    const begun = choice.toolCalls[index];
+    if (begun === undefined) continue;
+    const whole = { ...begun.function, arguments: begun.function.arguments + text };
+    choice.toolCalls[index] = { ...begun, function: whole };
+  }
   if (split.logprobs) choice.logprobs.push(...split.logprobs);
-  if (event.type === "finish") choice.finish = event.reason;
+  if (event.type === "finish") choice.finish = splitter.reasonOf(event.reason);
 }
 
 async function pumpEvents(
@@ -159,7 +178,8 @@ async function pumpEvents(
   signal: AbortSignal,
 ): Promise<void> {
   const count = request.n ?? 1;
-  const splitters = Array.from({ length: count }, () => new ReasoningSplitter(reasoning));
+  const hasTools = callsTools(request);
+  const splitters = Array.from({ length: count }, () => new ChoiceSplitter(reasoning, hasTools));
   let roles = "";
   for (let choice = 0; choice < count; choice++) roles += chunks.role(choice);
   stream.write(roles);
@@ -179,24 +199,25 @@ async function pumpEvents(
 
 function chunksOf(
   event: ChoiceEvent,
-  splitter: ReasoningSplitter,
+  splitter: ChoiceSplitter,
   chunks: ChunkWriter,
   call: AdmittedCall,
 ): string {
   if (event.type === "delta") return deltaChunks(event.choice, splitter.push(event), chunks, call);
   const rest = deltaChunks(event.choice, splitter.finish(), chunks, call);
-  return rest + chunks.finish(event.choice, event.reason);
+  return rest + chunks.finish(event.choice, splitter.reasonOf(event.reason));
 }
 
 /** A delta without text is a partial character: it is sent only if it has scores. */
 function deltaChunks(
   choice: number,
-  { reasoning, content, logprobs, reasoningTokens }: SplitDelta,
+  { reasoning, content, calls, logprobs, reasoningTokens }: SplitChoice,
   chunks: ChunkWriter,
   call: AdmittedCall,
 ): string {
   call.reasoned(reasoningTokens);
-  const thought = reasoning === "" ? "" : chunks.reasoning(choice, reasoning);
-  if (content === "" && !logprobs?.length) return thought;
-  return thought + chunks.delta(choice, content, logprobs);
+  let text = reasoning === "" ? "" : chunks.reasoning(choice, reasoning);
+  if (content !== "" || logprobs?.length) text += chunks.delta(choice, content, logprobs);
+  for (const piece of calls) text += chunks.toolCall(choice, piece);
+  return text;
 }

@@ -1,4 +1,5 @@
-import type { FinishReason, TokenLogprob, Usage } from "@heddle/contracts/engine";
+import type { FinishReason, TokenLogprob, ToolCall, Usage } from "@heddle/contracts/engine";
+import type { ToolCallDelta } from "./tool-calls.ts";
 
 /** The constant fields of all chunks of one call. */
 export interface ChatIdentity {
@@ -14,6 +15,7 @@ export interface ChatIdentity {
 export interface ChatChoice {
   text: string;
   reasoning: string;
+  toolCalls: ToolCall[];
   logprobs: TokenLogprob[];
   finish: FinishReason | undefined;
 }
@@ -55,6 +57,14 @@ export class ChunkWriter {
     return this.#chunk(choice, delta, "null", "null", text.length);
   }
 
+  /** A piece of a call of a tool. */
+  toolCall(choice: number, { index, id, name, arguments: text }: ToolCallDelta): string {
+    const first = id === undefined ? {} : { id, type: "function" };
+    const call = { index, ...first, function: { name, arguments: text } };
+    const delta = JSON.stringify({ tool_calls: [call] });
+    return this.#chunk(choice, delta, "null", "null", text.length);
+  }
+
   finish(choice: number, reason: FinishReason): string {
     return this.#chunk(choice, "{}", "null", `"${reason}"`);
   }
@@ -79,9 +89,11 @@ export function completionBody(
 ): string {
   const items = choices.map((choice, index) => {
     const scores = withLogprobs ? logprobsJson(choice.logprobs) : "null";
-    const { text, reasoning } = choice;
+    const { text, reasoning, toolCalls } = choice;
     const thought = reasoning === "" ? "" : `,"reasoning_content":${JSON.stringify(reasoning)}`;
-    const message = `{"role":"assistant","content":${JSON.stringify(text)}${thought},"refusal":null}`;
+    const content = text === "" && toolCalls.length > 0 ? null : text;
+    const calls = toolCalls.length === 0 ? "" : `,"tool_calls":${JSON.stringify(toolCalls)}`;
+    const message = `{"role":"assistant","content":${JSON.stringify(content)}${thought},"refusal":null${calls}}`;
     return `{"index":${index},"message":${message},"logprobs":${scores},"finish_reason":"${choice.finish ?? "stop"}"}`;
   });
   const head = identityJson(identity, "chat.completion");

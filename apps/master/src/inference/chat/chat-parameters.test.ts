@@ -23,6 +23,10 @@ async function requestFor(extra: Record<string, unknown>) {
   return server.dispatch.calls.at(-1)?.request;
 }
 
+function functionOf(name: string) {
+  return { type: "function", function: { name } };
+}
+
 describe("parameters: an honoured one reaches the engine", () => {
   it("priority: larger goes later, as in vLLM, and none overtakes ordinary calls", async () => {
     await requestFor({ priority: 7 });
@@ -203,8 +207,26 @@ describe("parameters: one without effect is accepted if it asks for the default"
 
 describe("parameters: an unsupported one is 400 and names the parameter", () => {
   it.each<[string, string, Record<string, unknown>]>([
-    ["unsupported_parameter", "tools", { tools: [{ type: "function", function: { name: "f" } }] }],
-    ["unsupported_parameter", "tool_choice", { tool_choice: "required" }],
+    ["invalid_value", "tools[0].type", { tools: [{ type: "custom", custom: { name: "f" } }] }],
+    ["invalid_value", "tools[0].function.name", { tools: [functionOf("a b")] }],
+    ["invalid_value", "tools[1].function.name", { tools: [functionOf("f"), functionOf("f")] }],
+    ["invalid_value", "tool_choice", { tool_choice: "required" }],
+    [
+      "invalid_value",
+      "tool_choice.function.name",
+      { tools: [functionOf("f")], tool_choice: functionOf("g") },
+    ],
+    [
+      "invalid_value",
+      "tool_choice.allowed_tools.tools[0].function.name",
+      {
+        tools: [functionOf("f")],
+        tool_choice: {
+          type: "allowed_tools",
+          allowed_tools: { mode: "auto", tools: [functionOf("g")] },
+        },
+      },
+    ],
     ["unsupported_parameter", "functions", { functions: [{ name: "f" }] }],
     ["unsupported_parameter", "functions", { functions: [] }],
     ["unsupported_parameter", "function_call", { function_call: "none" }],

@@ -1,5 +1,11 @@
 import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/api/chat";
-import type { ChatMessage, GenerateRequest, OutputFormat } from "@heddle/contracts/engine";
+import type {
+  ChatMessage,
+  GenerateRequest,
+  OutputFormat,
+  ToolDefinition,
+  ToolUse,
+} from "@heddle/contracts/engine";
 
 /** Converts an API request for the engine. `maxTokens` is per choice; absent: no limit. */
 export function toGenerateRequest(
@@ -8,9 +14,14 @@ export function toGenerateRequest(
 ): GenerateRequest {
   return {
     ...generationOf(request, maxTokens),
-    input: { kind: "chat", messages: request.messages.map(toChatMessage) },
+    input: {
+      kind: "chat",
+      messages: request.messages.map(toChatMessage),
+      ...offeredTools(request),
+    },
     topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
     format: formatOf(request.response_format),
+    toolUse: toolUseOf(request),
   };
 }
 
@@ -59,6 +70,43 @@ export function generationOf(
   };
 }
 
+/** The tools that the prompt shows: none where none may be called. */
+function offeredTools({ tools, tool_choice }: ChatCompletionRequest) {
+  if (!tools?.length || tool_choice === "none") return {};
+  return {
+    tools: tools.map(
+      ({ function: { name, description, parameters } }): ToolDefinition => ({
+        name,
+        ...(description && { description }),
+        parameters: JSON.stringify(parameters ?? NO_ARGUMENTS),
+      }),
+    ),
+  };
+}
+
+/** Of a function that declares no parameters. */
+const NO_ARGUMENTS = { type: "object", additionalProperties: false };
+
+function toolUseOf(request: ChatCompletionRequest): ToolUse | undefined {
+  const { tools } = offeredTools(request);
+  if (tools === undefined) return undefined;
+  const { tool_choice: choice, parallel_tool_calls: parallel } = request;
+  const use = { names: tools.map(({ name }) => name), parallel: parallel !== false };
+  if (choice === "required") return { ...use, choice };
+  if (choice == null || typeof choice === "string") return { ...use, choice: "auto" };
+  if ("allowed_tools" in choice) {
+    const { mode, tools: allowed } = choice.allowed_tools as AllowedTools;
+    return { ...use, choice: mode, names: allowed.map(({ function: { name } }) => name) };
+  }
+  const { name } = choice.function as { readonly name: string };
+  return { choice: "required", names: [name], parallel: false };
+}
+
+interface AllowedTools {
+  readonly mode: ToolUse["choice"];
+  readonly tools: readonly { readonly function: { readonly name: string } }[];
+}
+
 function formatOf(format: ChatCompletionRequest["response_format"]): OutputFormat {
   if (format?.type === "json_object") return "json_object";
   if (format?.type !== "json_schema") return "text";
@@ -75,6 +123,9 @@ export function estimatePromptTokens(request: ChatCompletionRequest): number {
   for (const message of request.messages) {
     const { content, name = "" } = toChatMessage(message);
     tokens += 8 + Math.ceil(Buffer.byteLength(`${name}${content ?? ""}`) / 3);
+  }
+  for (const { name, description = "", parameters } of offeredTools(request).tools ?? []) {
+    tokens += 16 + Math.ceil(Buffer.byteLength(`${name}${description}${parameters}`) / 3);
   }
   return tokens;
 }

@@ -246,6 +246,32 @@ describe("the llama engine on a tiny model", () => {
     expect((await free).usage?.completionTokens).toBe(20);
   });
 
+  it("calls tools where they are required", async () => {
+    const parameters = JSON.stringify({
+      type: "object",
+      properties: { city: { type: "string", maxLength: 5 } },
+      required: ["city"],
+    });
+    const tools = [
+      { name: "weather", parameters },
+      { name: "now", parameters: '{"properties":{}}' },
+    ];
+    const ask = (choice: "auto" | "required", names: readonly string[]) =>
+      session.ask({
+        ...{ prompt: [{ role: "user", content: "Hi" }], tools, maxTokens: 300 },
+        sampling: { temperature: 1, seed: 5 },
+        toolUse: { choice, names, parallel: false },
+      });
+    const form = /^<tool_call>\n\{"name": "(\w+)", "arguments": (.*)\}\n<\/tool_call>$/s;
+    const [, name, args] = form.exec((await ask("required", ["weather"])).texts[0] ?? "") ?? [];
+    expect(name).toBe("weather");
+    expect([...JSON.parse(args ?? "").city].length).toBeLessThanOrEqual(5);
+    const now = await ask("required", ["now"]);
+    expect(now.texts[0]).toBe('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>');
+    const free = await ask("auto", ["weather", "now"]);
+    expect(free.texts[0]).not.toBe("");
+  });
+
   it("refuses a schema that it cannot compile, with its place", async () => {
     const refused = async (schema: object) => {
       const format = { kind: "json_schema", schema: JSON.stringify(schema) } as const;

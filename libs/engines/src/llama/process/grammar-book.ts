@@ -23,7 +23,7 @@ interface KeptGrammar {
 export class GrammarBook {
   readonly #thread: TurnThread<GrammarSource, CompiledGrammar>;
   readonly #command: (command: ThreadCommand) => void;
-  /** By parameter and schema, the one that was used last at the end. */
+  /** By their sources, the one that was used last at the end. */
   readonly #kept = new Map<string, KeptGrammar>();
   readonly #compiling = new Map<string, Promise<KeptGrammar>>();
   #bytes = 0;
@@ -47,12 +47,13 @@ export class GrammarBook {
 
   /** The id under which the engine thread has the grammar. Throws an AppError where it is none. */
   async idOf(source: GrammarSource, owner: TurnOwner): Promise<number> {
-    const key = `${source.param} ${source.schema}`;
+    const key = JSON.stringify(source);
     const grammar = this.#kept.get(key) ?? (await this.#compile(key, source, owner));
     if (this.#kept.delete(key)) this.#kept.set(key, grammar);
     if (grammar.failure === undefined) return grammar.id;
-    const { code, message } = grammar.failure;
-    throw new AppError(code, message, { param: source.param });
+    const { code, message, param } = grammar.failure;
+    const fallback = source.tools === undefined ? "response_format" : "tools";
+    throw new AppError(code, message, { param: param ?? fallback });
   }
 
   #compile(key: string, source: GrammarSource, owner: TurnOwner): Promise<KeptGrammar> {

@@ -24,7 +24,9 @@ beforeAll(async () => {
     ...{ wake: new SharedArrayBuffer(4), steps: stepRingMemory() },
   });
   model = loading.model;
-  const rules = { table: loading.table, chatTemplate: CHATML_TEMPLATE, contextTokens: 1_000_000 };
+  const refusal = "{% if messages[0].role == 'assistant' %}{{ raise_exception('no') }}{% endif %}";
+  const chatTemplate = `${refusal}${CHATML_TEMPLATE}`;
+  const rules = { table: loading.table, chatTemplate, contextTokens: 1_000_000 };
   const onFatal = (error: unknown) => {
     throw error;
   };
@@ -75,17 +77,16 @@ it("long prompts: keys take turns, and a cancelled one is not read", async () =>
 
 it("long prompts: an unreadable one fails with the reason, and the next is read", async () => {
   const long = "x".repeat(9_000);
-  const calls = [{ id: "c", type: "function", function: { name: "f", arguments: long } }] as const;
   const refused = prompts.read(
     generation({
       kind: "chat",
-      messages: [{ role: "assistant", content: null, toolCalls: calls }],
+      messages: [{ role: "assistant", content: long }],
     }),
     { fairKey: "a", priority: 0 },
   );
   await expect(refused.tokens).rejects.toMatchObject({
-    code: "unsupported_parameter",
-    param: "messages[0].tool_calls",
+    code: "invalid_value",
+    param: "messages",
   });
   const { tokens } = prompts.read(generation(text(1_000)), { fairKey: "a", priority: 0 });
   expect((await tokens).length).toBeGreaterThan(3_000);

@@ -57,5 +57,8 @@ function charsOf(input: EngineInput): number {
       chars += MESSAGE_CHARS + call.function.name.length + call.function.arguments.length;
     }
   }
+  for (const { name, description, parameters } of input.tools ?? []) {
+    chars += MESSAGE_CHARS + name.length + (description?.length ?? 0) + parameters.length;
+  }
   return chars;
 }

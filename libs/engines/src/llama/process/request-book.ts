@@ -309,10 +309,24 @@ function validateText(
 }
 
 /** What the text must be; undefined for free text. */
-function grammarOf({ format }: GenerateRequest): GrammarSource | undefined {
+function grammarOf({ input, format, toolUse }: GenerateRequest): GrammarSource | undefined {
+  const schema = schemaOf(format);
+  if (toolUse === undefined) return schema === undefined ? undefined : { schema };
+  const defined = input.kind === "chat" ? (input.tools ?? []) : [];
+  const tools = defined
+    .map((tool, at) => ({ ...tool, at }))
+    .filter(({ name }) => toolUse.names.includes(name));
+  return {
+    schema,
+    tools,
+    isRequired: toolUse.choice === "required",
+    isParallel: toolUse.parallel,
+  };
+}
+
+function schemaOf(format: GenerateRequest["format"]): string | undefined {
   if (format === "text") return undefined;
-  if (format === "json_object") return { schema: '{"type":"object"}', param: "response_format" };
-  return { schema: format.schema, param: "response_format.json_schema.schema" };
+  return format === "json_object" ? '{"type":"object"}' : format.schema;
 }
 
 function toThreadSubmit(

@@ -13,6 +13,7 @@ import type {
   PlainInput,
   SubmitOptions,
   TokenLogprob,
+  ToolDefinition,
   Usage,
 } from "@heddle/contracts/engine";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
@@ -35,6 +36,8 @@ export interface Answer {
 /** What a test says of a request; the rest is greedy text without limits but 32 tokens. */
 type Ask = Omit<Partial<GenerateRequest>, "sampling" | "input"> & {
   readonly prompt: string | readonly number[] | readonly ChatMessage[];
+  /** With messages. */
+  readonly tools?: readonly ToolDefinition[];
   readonly sampling?: Partial<GenerateRequest["sampling"]>;
   readonly submit?: Partial<SubmitOptions>;
 };
@@ -157,9 +160,9 @@ export class TestSession {
   }
 }
 
-function toRequest({ prompt, sampling, submit: _, ...rest }: Ask): GenerateRequest {
+function toRequest({ prompt, tools, sampling, submit: _, ...rest }: Ask): GenerateRequest {
   return {
-    input: toInput(prompt),
+    input: toInput(prompt, tools),
     sampling: {
       temperature: 0,
       topP: 1,
@@ -176,10 +179,10 @@ function toRequest({ prompt, sampling, submit: _, ...rest }: Ask): GenerateReque
   };
 }
 
-function toInput(prompt: Ask["prompt"]): EngineInput {
+function toInput(prompt: Ask["prompt"], tools: Ask["tools"]): EngineInput {
   if (typeof prompt === "string") return { kind: "text", text: prompt };
   if (typeof prompt[0] === "object") {
-    return { kind: "chat", messages: prompt as readonly ChatMessage[] };
+    return { kind: "chat", messages: prompt as readonly ChatMessage[], tools };
   }
   return { kind: "tokens", tokens: prompt as readonly number[] };
 }

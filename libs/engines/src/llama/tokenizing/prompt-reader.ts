@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { ChatMessage, EngineInput } from "@heddle/contracts/engine";
+import type { EngineInput } from "@heddle/contracts/engine";
 import { ChatTemplate } from "../../text/chat-template.ts";
 import { PromptGuard } from "../../text/prompt-guard.ts";
 import type { Llama } from "../native/bindings.ts";
@@ -59,7 +59,7 @@ export class PromptReader {
 
   #tokens(input: EngineInput, use: PromptUse): ReturnType<Tokenizer["tokenize"]> {
     if (input.kind === "tokens") return { tokens: Int32Array.from(input.tokens), isWhole: true };
-    const text = input.kind === "text" ? input.text : this.#render(input.messages);
+    const text = input.kind === "text" ? input.text : this.#render(input);
     const parts =
       this.#guard.split(text) ??
       (this.#tokenizer.takesApart(text) ? this.#guard.apart(text) : undefined);
@@ -72,9 +72,9 @@ export class PromptReader {
       : this.#tokenizer.tokenizeParts(parts, COUNTED_CONTEXTS * contextTokens);
   }
 
-  #render(messages: readonly ChatMessage[]): string {
+  #render({ messages, tools }: EngineInput & { readonly kind: "chat" }): string {
     const quote = (text: string) => this.#guard.quote(text);
-    return this.#template.render(messages, { addGenerationPrompt: true, quote });
+    return this.#template.render(messages, { addGenerationPrompt: true, quote, tools });
   }
 
   #tooLong(tokens: string, { kind }: EngineInput, use: PromptUse): AppError {

@@ -25,6 +25,9 @@ export interface GenerateRequest {
   'minTokens'?: (number);
   'ignoreEnd'?: (boolean);
   'schema'?: (string);
+  'toolChoice'?: (string);
+  'toolNames'?: (string)[];
+  'parallelToolCalls'?: (boolean);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
@@ -52,6 +55,9 @@ export interface GenerateRequest__Output {
   'minTokens': (number);
   'ignoreEnd': (boolean);
   'schema': (string);
+  'toolChoice': (string);
+  'toolNames': (string)[];
+  'parallelToolCalls': (boolean);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";

@@ -1,0 +1,79 @@
+import type { ChatMessage, ToolDefinition } from "@heddle/contracts/engine";
+
+/** A tool as templates print it with `tojson`. */
+export function toolShape({ name, description = "", parameters }: ToolDefinition) {
+  const schema: unknown = JSON.parse(parameters);
+  return { type: "function", function: { name, description, parameters: schema } };
+}
+
+/**
+ * The same conversation for a template that knows no tools, or another form of calls than the engine's:
+ * the tools are in the system message, calls and their answers are texts. The wording is that of Hermes
+ * and Qwen, which many models have seen.
+ */
+export function withoutTools(
+  messages: readonly ChatMessage[],
+  tools: readonly ToolDefinition[],
+): ChatMessage[] {
+  const plain: ChatMessage[] = [];
+  for (const message of messages) {
+    const last = plain.at(-1);
+    if (message.role !== "tool") plain.push(asText(message));
+    else if (last?.role === "user" && isAnswer(last)) {
+      plain[plain.length - 1] = { ...last, content: `${last.content}\n${answerText(message)}` };
+    } else plain.push({ role: "user", content: answerText(message) });
+  }
+  return tools.length === 0 ? plain : withSystem(plain, promptOf(tools));
+}
+
+/** The same where the template refuses a system message: its text comes before the first user's. */
+export function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] {
+  const [system, first, ...others] = messages;
+  if (system === undefined || first === undefined) return [...messages];
+  return [{ ...first, content: `${system.content}\n\n${first.content ?? ""}` }, ...others];
+}
+
+function promptOf(tools: readonly ToolDefinition[]): string {
+  const list = tools.map((tool) => JSON.stringify(toolShape(tool))).join("\n");
+  return `# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+${list}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>`;
+}
+
+function withSystem(messages: readonly ChatMessage[], text: string): ChatMessage[] {
+  const [first, ...others] = messages;
+  if (first?.role !== "system" && first?.role !== "developer") {
+    return [{ role: "system", content: text }, ...messages];
+  }
+  return [{ ...first, content: `${first.content ?? ""}\n\n${text}` }, ...others];
+}
+
+function asText({ toolCalls = [], ...message }: ChatMessage): ChatMessage {
+  if (toolCalls.length === 0) return message;
+  const calls = toolCalls.map(
+    ({ function: { name, arguments: text } }) =>
+      `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${text}}\n</tool_call>`,
+  );
+  const before = message.content === null || message.content === "" ? [] : [message.content];
+  return { ...message, content: [...before, ...calls].join("\n") };
+}
+
+const ANSWER_OPEN = "<tool_response>\n";
+
+function answerText({ content }: ChatMessage): string {
+  return `${ANSWER_OPEN}${content ?? ""}\n</tool_response>`;
+}
+
+function isAnswer({ content }: ChatMessage): boolean {
+  return content?.startsWith(ANSWER_OPEN) === true;
+}
