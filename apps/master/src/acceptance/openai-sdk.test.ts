@@ -259,6 +259,7 @@ describe("sampling parameters", () => {
   });
 });
 
+// holds: api-tools
 describe("tools", () => {
   const tools: OpenAI.ChatCompletionFunctionTool[] = [
     {
