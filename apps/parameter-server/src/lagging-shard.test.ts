@@ -37,7 +37,7 @@ const versionsOf = async (job: ShardSetAccess) =>
   (await shardStatuses(job)).map(({ version }) => version);
 
 /** Two workers, the second of which pushes its part to the first shard alone. */
-async function jobWithLostPart(consistency: ConsistencyModel) {
+async function jobWithLostPart(consistency: ConsistencyModel, tries = 5) {
   const addresses = servers.map(({ address }) => address);
   const job = jobOn(addresses, { workers: 2, consistency });
   await openShards(job);
@@ -60,6 +60,8 @@ async function jobWithLostPart(consistency: ConsistencyModel) {
     process.kill(other?.pid ?? 0, "SIGCONT");
   }
   const [ahead = 0, behind = 0] = await versionsOf(job);
+  // A stopped server may still read a part that its socket holds.
+  if (ahead === behind && tries > 1) return jobWithLostPart(consistency, tries - 1);
   expect(ahead).toBe(behind + 1);
   return { job, first, version: ahead };
 }

@@ -81,6 +81,14 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/chat/completions",
     ({ chat }) => chat.stream({ model: "none", messages: [{ role: "user", content: "?" }] }).next(),
   ],
+  "completions.create": [
+    "POST /api/v1/completions",
+    ({ completions }) => completions.create({ model: "none", prompt: "?" }),
+  ],
+  "embeddings.create": [
+    "POST /api/v1/embeddings",
+    ({ embeddings }) => embeddings.create({ model: "none", input: "?" }),
+  ],
 };
 
 type Call = (heddle: Heddle) => Promise<unknown>;
