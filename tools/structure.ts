@@ -8,7 +8,7 @@ import { dirname, join, resolve } from "node:path";
 import { wideLines, wordCount } from "./tidy/document-rules.ts";
 import { cycles, resolveImport } from "./tidy/graph-rules.ts";
 import { longSentences, longTitles, privatePhrases, sharedNames } from "./tidy/language-rules.ts";
-import { isTest, readSources, repositoryFiles, type SourceFile } from "./tidy/source-file.ts";
+import { isTest, readSources, repositoryFiles } from "./tidy/source-file.ts";
 
 const root = resolve(process.argv[2] ?? join(import.meta.dirname, ".."));
 const paths = repositoryFiles(root);
@@ -36,7 +36,7 @@ console.table({
   "folders of more than 20 files": [...folders.values()].filter((count) => count > 20).length,
   "rooms of apps/master": master.rooms,
   "arrows between them": master.arrows,
-  "import cycles, types too": cycles(sources.map(withTypes)).length,
+  "import cycles, types too": cycles(sources).length,
   "names exported twice": sharedNames(files).length,
   "private phrases": phrases,
   "private phrases per 1,000 comment words": Number(((1_000 * phrases) / commentWords).toFixed(2)),
@@ -57,10 +57,6 @@ function countBy(names: readonly string[]): ReadonlyMap<string, number> {
 
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, each) => total + each, 0);
-}
-
-function withTypes(file: SourceFile): SourceFile {
-  return { ...file, imports: file.imports.map((use) => ({ ...use, typeOnly: false })) };
 }
 
 /** The first folders below a path, and the pairs of them of which one imports from the other. */

@@ -239,12 +239,14 @@ describe("the layers", () => {
     expect(folderSize(sources)).toEqual([]);
   });
 
-  it("have no import cycle between files", () => {
+  it("have no import cycle between files, of types neither", () => {
     const a = file("libs/base/src/a.ts", 'import { b } from "./b.ts";');
     const b = file("libs/base/src/b.ts", 'import { a } from "./a.ts";');
     const typed = file("libs/base/src/b.ts", 'import type { a } from "./a.ts";');
+    const started = file("libs/base/src/b.ts", 'spawn(new URL("./a.ts", import.meta.url));');
     expect(cycles([a, b])).toHaveLength(1);
-    expect(cycles([a, typed])).toEqual([]);
+    expect(cycles([a, typed])).toHaveLength(1);
+    expect(cycles([a, started])).toEqual([]);
     expect(cycles(sources)).toEqual([]);
   });
 

@@ -11,7 +11,7 @@ import {
   totalGpuMilli,
 } from "./baseline-cluster.ts";
 import { fgdScore } from "./fgd.ts";
-import type { Policy } from "./simulate.ts";
+import type { Policy } from "./policy.ts";
 import type { TraceNode, TracePod } from "./trace.ts";
 import { shuffled } from "./workload.ts";
 

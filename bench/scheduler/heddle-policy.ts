@@ -5,7 +5,7 @@ import { type NodeSnapshot, type TaskRequest, UNLIMITED_TASKS } from "@heddle/sc
 import { GangPlacer } from "@heddle/scheduler/placement/gang";
 import { Stranding } from "@heddle/scheduler/placement/stranding";
 import { countTargets, targetMix } from "@heddle/scheduler/placement/targets";
-import type { Policy } from "./simulate.ts";
+import type { Policy } from "./policy.ts";
 import type { TraceNode, TracePod } from "./trace.ts";
 
 /**

@@ -1,14 +1,9 @@
 import { type Random, seededRandom } from "@heddle/base/random";
 import { bestFitPolicy, dotProductPolicy, fgdPolicy, randomPolicy } from "./baselines.ts";
 import { heddlePolicy } from "./heddle-policy.ts";
+import type { Policy } from "./policy.ts";
 import type { Trace, TraceNode, TracePod } from "./trace.ts";
 import { drawWorkload, requestedGpuMilli } from "./workload.ts";
-
-/** Places pods one by one, each tried once; none ever leaves. */
-export interface Policy {
-  /** Places the pod and returns true, or changes nothing and returns false. */
-  place(pod: TracePod): boolean;
-}
 
 type PolicyFactory = (
   nodes: readonly TraceNode[],

@@ -202,14 +202,14 @@ export function resolveImport(
   return known.has(source) ? source : undefined;
 }
 
-/** One problem for each group of files that load each other in a circle; types do not count. */
+/** One problem for each circle of imports; those of types count, starts of processes do not. */
 export function cycles(files: readonly SourceFile[]): string[] {
   const known = new Set(files.map((file) => file.path));
   const edges = new Map(
     files.map((file) => [
       file.path,
       file.imports
-        .filter((use) => !use.typeOnly)
+        .filter((use) => !use.isStart)
         .map((use) => resolveImport(file.path, use.specifier, known))
         .filter((target) => target !== undefined),
     ]),

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/node-group";
+import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/join-node-group";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";

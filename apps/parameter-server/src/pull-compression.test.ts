@@ -1,6 +1,6 @@
 // holds: ps-pulls
 
-import type { DataPath } from "@heddle/parameters/data-plane/part-source";
+import type { DataPath } from "@heddle/parameters/data-plane/data-route";
 import { partBytes } from "@heddle/parameters/shards/compression";
 import { shardLayouts } from "@heddle/parameters/shards/shard-layout";
 import { checkpointShards, openShards, restoreShards } from "@heddle/parameters/shards/shard-set";

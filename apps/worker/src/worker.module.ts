@@ -1,5 +1,8 @@
 import { join } from "node:path";
+import type { EngineOptions } from "@heddle/contracts/engine";
 import { NodeAgent } from "@heddle/node-agent/node-agent";
+import type { NodeFlags } from "@heddle/node-agent/node-flags";
+import type { WorkerOffer } from "@heddle/node-agent/offer-flags";
 import { type DynamicModule, Module } from "@nestjs/common";
 import { artifactSource } from "./artifacts/artifact-source.ts";
 import { ArtifactStore } from "./artifacts/artifact-store.ts";
@@ -12,12 +15,17 @@ import { ENGINES, ReplicasController } from "./inference/replicas.controller.ts"
 import { withSimulatedGpus } from "./inference/simulated-device.ts";
 import { TaskService } from "./tasks/task-service.ts";
 import { TasksController } from "./tasks/tasks.controller.ts";
-import type { WorkerOptions } from "./worker.ts";
 import { WORKER_OFFER, WorkerState } from "./worker-state.ts";
 
 const defaultMaxArtifactBytes = 50 * 2 ** 30;
 /** As long as the masters keep an ended job. */
 const defaultMaxArtifactAgeMs = 7 * 24 * 3_600_000;
+
+export interface WorkerOptions extends NodeFlags, WorkerOffer {
+  readonly version: string;
+  /** Defaults of engine options that a deployment leaves open. */
+  readonly engineDefaults: EngineOptions;
+}
 
 /** The stores of tasks' files, here and in a second place. */
 interface KeptFiles {

@@ -1,6 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
-import type { JobsCommand } from "./jobs/records/commands.ts";
-import type { LoggedEntry } from "./jobs/records/logged-plan.ts";
+import type { JobsCommand, LoggedEntry } from "./jobs/records/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**

@@ -6,9 +6,10 @@ import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import { type CallerCredentials, isEncrypted } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
+import type { DataPath } from "./data-plane/data-route.ts";
 import { DataRoute } from "./data-plane/data-route.ts";
 import { type EncodedPart, PartEncoder } from "./data-plane/part-encoder.ts";
-import { type DataPath, PartSource } from "./data-plane/part-source.ts";
+import { PartSource } from "./data-plane/part-source.ts";
 import { PublishedMirror } from "./data-plane/published-mirror.ts";
 import {
   type PushArgument,

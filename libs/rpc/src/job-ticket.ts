@@ -2,7 +2,7 @@ import { createHmac, sign, timingSafeEqual, verify, X509Certificate } from "node
 import { AppError } from "@heddle/base/errors";
 import { domainOf } from "@heddle/pki/certificate-authority";
 import { nodeNameOf } from "@heddle/pki/node-name";
-import type { NodeCredentials } from "./credentials.ts";
+import type { TlsIdentity } from "@heddle/pki/tls-identity";
 
 /**
  * A task's credential for parameter servers. The leader issues it to the workers of an attempt.
@@ -26,6 +26,12 @@ export interface JobCredentials {
   readonly authority?: string | undefined;
 }
 
+/** What a node signs or verifies tickets with: its certificate with TLS, otherwise the token. */
+interface TicketKeys {
+  readonly clusterToken: string;
+  readonly tls?: TlsIdentity | undefined;
+}
+
 /** Prefix of a ticket in the `authorization` of a call. */
 export const TICKET_SCHEME = "Job ";
 const MAX_TICKET_LENGTH = 16_384;
@@ -33,7 +39,7 @@ const MAX_TICKET_LENGTH = 16_384;
 const MAX_KNOWN = 1_024;
 
 /** Signs a ticket as this master. */
-export function issueTicket(own: NodeCredentials, claims: JobClaims): string {
+export function issueTicket(own: TicketKeys, claims: JobClaims): string {
   const payload = Buffer.from(JSON.stringify(claims));
   const { tls } = own;
   const parts = tls
@@ -44,10 +50,10 @@ export function issueTicket(own: NodeCredentials, claims: JobClaims): string {
 
 /** Verifies the tickets of calls. */
 export class TicketVerifier {
-  readonly #own: NodeCredentials;
+  readonly #own: TicketKeys;
   readonly #known = new Map<string, JobClaims>();
 
-  constructor(own: NodeCredentials) {
+  constructor(own: TicketKeys) {
     this.#own = own;
   }
 

@@ -4,11 +4,8 @@ import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
-import {
-  joinNodeGroup,
-  type NodeClient,
-  type NodeGroup,
-} from "@heddle/parameters/node-group/node-group";
+import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/join-node-group";
+import type { NodeGroup } from "@heddle/parameters/node-group/node-group";
 import { ThreadedExchange } from "@heddle/parameters/node-group/threaded-exchange";
 import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
 import {

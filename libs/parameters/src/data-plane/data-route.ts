@@ -5,7 +5,9 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
 import { DataConnection, type DataSink } from "./data-connection.ts";
 import type { DataHead } from "./data-frames.ts";
-import type { DataPath } from "./part-source.ts";
+
+/** The paths of data. */
+export type DataPath = "unix" | "tcp" | "grpc";
 
 /** The data of one message on the portable path. */
 const CHUNK_BYTES = 1024 * 1024;

@@ -8,11 +8,8 @@ import { partSourceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { toStatus } from "@heddle/rpc/status";
 import { type DataAnswer, DataListener } from "./data-listener.ts";
-import { parameterChunks } from "./data-route.ts";
+import { type DataPath, parameterChunks } from "./data-route.ts";
 import type { EncodedPart } from "./part-encoder.ts";
-
-/** The paths of data. */
-export type DataPath = "unix" | "tcp" | "grpc";
 
 export interface PartSourceOptions {
   readonly attempt: number;

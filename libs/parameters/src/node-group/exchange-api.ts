@@ -1,6 +1,6 @@
 import type { JobCredentials } from "@heddle/rpc/job-ticket";
 import type { Parameters, PushTerms } from "@heddle/training/parameter-client";
-import type { DataPath } from "../data-plane/part-source.ts";
+import type { DataPath } from "../data-plane/data-route.ts";
 import type { ParameterTraffic } from "../parameter-server-client.ts";
 import type { ShardSetSpec } from "../shards/shard-spec.ts";
 import type { NodeGroup } from "./node-group.ts";

@@ -2,7 +2,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { ParameterTraffic } from "../parameter-server-client.ts";
 import { answerCalls } from "../thread-calls.ts";
 import type { ExchangeApi, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
-import { joinNodeGroup, type NodeClient } from "./node-group.ts";
+import { joinNodeGroup, type NodeClient } from "./join-node-group.ts";
 
 // The thread of a task's exchanges: backends block the thread in which they compute. Each fragment
 // is exchanged as if it were a model by itself.

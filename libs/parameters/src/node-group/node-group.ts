@@ -1,14 +1,3 @@
-import { retry } from "@heddle/base/async/retry";
-import { AppError, toAppError } from "@heddle/base/errors";
-import type { ParameterClient } from "@heddle/training/parameter-client";
-import {
-  connectParameters,
-  type ParameterServerClient,
-  type ParameterServerClientOptions,
-} from "../parameter-server-client.ts";
-import { NodeFollower } from "./node-follower.ts";
-import { NodeLeader } from "./node-leader.ts";
-
 /** The tasks of a job on one node, which appear to the servers as one worker. */
 export interface NodeGroup {
   /** This task's index among them, from 0; 0 leads. */
@@ -16,53 +5,4 @@ export interface NodeGroup {
   readonly members: number;
   /** The leader's socket file, of at most 100 bytes; the same for all tasks of the node. */
   readonly socketPath: string;
-}
-
-/**
- * A task's client of the parameters, and the node's client of the servers where this task leads.
- */
-export interface NodeClient extends ParameterClient {
-  readonly servers: ParameterServerClient | undefined;
-  /** For the leading task: notifies the others that the job is over, by `gone`. */
-  dismiss(): Promise<void>;
-  close(): Promise<void>;
-}
-
-const PATIENCE_MS = 60_000;
-
-/**
- * Joins a job through its node. The first task sums the parts of all tasks of the node, sends their
- * weighted mean once, and distributes the parameters. The node is the `rank`, and nodes are the
- * spec's `workers`. Within a node tasks run in step, whatever the consistency model is.
- */
-export async function joinNodeGroup(
-  options: ParameterServerClientOptions,
-  group: NodeGroup,
-): Promise<NodeClient> {
-  if (group.member === 0) {
-    const client = await connectParameters(options);
-    return group.members === 1 ? soleTask(client) : NodeLeader.start(client, options, group);
-  }
-  // The leader may not listen yet.
-  return await retry(() => NodeFollower.start(options, group), {
-    backoff: { baseMs: 20, maxMs: 500 },
-    deadlineMs: PATIENCE_MS,
-    signal: options.signal,
-    isPassing: (error) => toAppError(error).code === "unavailable",
-    lateError: (error) => {
-      const { message } = toAppError(error);
-      return new AppError("unavailable", `the leading task of this node is away: ${message}`);
-    },
-  });
-}
-
-/** A task that is alone on its node has no parts to sum. */
-function soleTask(client: ParameterServerClient): NodeClient {
-  return {
-    servers: client,
-    pull: (into) => client.pull(into),
-    push: (part, terms) => client.push(part, terms),
-    dismiss: () => Promise.resolve(),
-    close: () => client.close(),
-  };
 }

@@ -1,5 +1,4 @@
 import type { EntryId } from "../log/entry.ts";
-import type { RaftLog } from "../log/raft-log.ts";
 import type { ConfChange } from "../membership/conf-change.ts";
 import type { Progress } from "../tracker/progress.ts";
 import type { TrackerConfig } from "../tracker/tracker.ts";
@@ -13,6 +12,18 @@ export type TraceSink = (event: TraceEvent) => void;
 interface ByNode {
   readonly id: number;
   readonly term: number;
+}
+
+/** The positions of a log, as far as traces show them. */
+interface TracedLog {
+  readonly committed: number;
+  readonly applied: number;
+  readonly applying: number;
+  readonly unstable: {
+    readonly offset: number;
+    readonly inProgressEnd: number;
+    readonly length: number;
+  };
 }
 
 /** A vote request next to the voter's own state. */
@@ -173,7 +184,7 @@ export type TraceEvent =
   // The log, which does not know the node's id.
   | {
       readonly kind: "logRestore";
-      readonly log: RaftLog;
+      readonly log: TracedLog;
       readonly index: number;
       readonly term: number;
     }

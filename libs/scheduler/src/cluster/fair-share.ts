@@ -1,5 +1,5 @@
 import type { DecayedUsage, JobTraits, ProjectState } from "../model.ts";
-import { gpuMilliOf } from "./shape.ts";
+import { gpuMilliOf } from "./units.ts";
 
 /** The resources of a share. */
 export interface ShareVector {

@@ -108,8 +108,3 @@ function shapeKey(request: TaskRequest, filterKey: string): string {
   const amounts = SCALARS.map((name) => scalars[name]).join(" ");
   return `${gpus} ${gpus > 0 ? gpuMilli : 0} ${amounts} ${filterKey}`;
 }
-
-/** Thousandths of GPU that one task holds. */
-export function gpuMilliOf(request: TaskRequest): number {
-  return request.gpus === 0 ? 0 : request.gpus * request.gpuMilli;
-}

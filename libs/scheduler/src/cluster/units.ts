@@ -1,4 +1,4 @@
-import type { NodeScalars, NodeSnapshot } from "../model.ts";
+import type { NodeScalars, NodeSnapshot, TaskRequest } from "../model.ts";
 
 /** The scalar amounts in the order of the ledger's columns. */
 export const SCALARS = [
@@ -29,4 +29,9 @@ export function offered(
   overcommitRatio: number,
 ): number {
   return Math.floor(capacity[name] * (OVERCOMMITTED.has(name) ? overcommitRatio : 1));
+}
+
+/** Thousandths of GPU that one task holds. */
+export function gpuMilliOf(request: TaskRequest): number {
+  return request.gpus === 0 ? 0 : request.gpus * request.gpuMilli;
 }

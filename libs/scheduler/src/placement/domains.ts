@@ -1,9 +1,16 @@
 import type { Ledger } from "../cluster/ledger.ts";
 import type { Roster } from "../cluster/roster.ts";
-import type { GangRequest } from "./gang.ts";
+import type { TaskRequest } from "../model.ts";
 
 /** A set of nodes that a gang must not cross, by their positions. */
 export type Domain = readonly number[];
+
+/** The bounds that a gang must stay within. */
+interface BoundedGang {
+  readonly tasks: number;
+  readonly sameRack: boolean;
+  readonly shape: { readonly request: TaskRequest };
+}
 
 /** The domains of a roster at one version, by their kind. */
 interface KnownDomains {
@@ -14,12 +21,12 @@ interface KnownDomains {
 const knownDomains = new WeakMap<Roster, KnownDomains>();
 
 /** Whether all tasks of the gang must be in one domain. */
-export function needsDomain({ tasks, sameRack, shape }: GangRequest): boolean {
+export function needsDomain({ tasks, sameRack, shape }: BoundedGang): boolean {
   return tasks > 1 && (sameRack || shape.request.infiniband);
 }
 
 /** The racks, fabrics, or racks within a fabric that the gang must not cross. */
-export function domainsOf({ roster }: Ledger, gang: GangRequest): readonly Domain[] {
+export function domainsOf({ roster }: Ledger, gang: BoundedGang): readonly Domain[] {
   let known = knownDomains.get(roster);
   if (known?.version !== roster.version) {
     known = { version: roster.version, byBounds: new Map() };

@@ -4,8 +4,8 @@ import type { PushTerms } from "../parameter-client.ts";
 import { fragmentRanges, type ParameterRange } from "../sharding/fragments.ts";
 import { localStepsOf, nextName, zeroState } from "../training-program.ts";
 import type { FragmentExchange } from "./fragment-exchange.ts";
+import type { WeaveConfig, WeaveProgress, WeaveWorkerOptions } from "./weave-options.ts";
 import { weaveSchedule } from "./weave-schedule.ts";
-import type { WeaveConfig, WeaveProgress, WeaveWorkerOptions } from "./weave-worker.ts";
 
 /** The prefix of the worker's own copy of the model in its state, beside the inner optimizer's. */
 const LOCAL = "local.";

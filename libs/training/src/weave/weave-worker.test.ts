@@ -12,13 +12,9 @@ import { rowBatches } from "./batches.ts";
 import type { FragmentExchange } from "./fragment-exchange.ts";
 import { ModelAverage } from "./model-average.ts";
 import { applyOuterStep } from "./testing/outer-step.ts";
+import type { WeaveConfig, WeaveProgress, WeaveWorkerOptions } from "./weave-options.ts";
 import { weaveSchedule } from "./weave-schedule.ts";
-import {
-  runWeaveWorker,
-  type WeaveConfig,
-  type WeaveProgress,
-  type WeaveWorkerOptions,
-} from "./weave-worker.ts";
+import { runWeaveWorker } from "./weave-worker.ts";
 
 // Workers of a small regression with a server in this process, with delays of its own.
 

@@ -1,9 +1,9 @@
 import { AppError } from "@heddle/base/errors";
 import type { DryRun, Job, SubmittedJob } from "@heddle/contracts/api/job-replies";
 import { settingValue } from "@heddle/contracts/api/settings";
-import { registrationOf } from "@heddle/control/jobs/commands/registration";
 import type { RequestJobCommand } from "@heddle/control/jobs/records/commands";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
+import { registrationOf } from "@heddle/control/jobs/records/model-registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { ControlState } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";

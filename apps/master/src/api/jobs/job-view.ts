@@ -6,9 +6,9 @@ import {
   phaseOf,
 } from "@heddle/contracts/api/job-replies";
 import type { SubmitJob } from "@heddle/contracts/api/jobs";
-import { registrationOf } from "@heddle/control/jobs/commands/registration";
 import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
 import { evictedFor } from "@heddle/control/jobs/records/logged-plan";
+import { registrationOf } from "@heddle/control/jobs/records/model-registration";
 import {
   type JobFailureRecord,
   type JobRecord,

@@ -8,8 +8,8 @@ import {
 } from "@heddle/contracts/api/jobs";
 import { validate } from "@heddle/contracts/validation";
 import { versionOf } from "@heddle/control/cluster-version";
-import { registrationOf } from "@heddle/control/jobs/commands/registration";
 import { checkSubmission } from "@heddle/control/jobs/commands/submission";
+import { registrationOf } from "@heddle/control/jobs/records/model-registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
 import { queuedFrom } from "@heddle/control/jobs/scheduling/scheduling-input";

@@ -1,6 +1,6 @@
 import type { Clock } from "@heddle/base/clock";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
-import { MODEL_ARTIFACT, registrationOf } from "@heddle/control/jobs/commands/registration";
+import { MODEL_ARTIFACT, registrationOf } from "@heddle/control/jobs/records/model-registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";

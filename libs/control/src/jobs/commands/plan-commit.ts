@@ -3,9 +3,14 @@ import { runtimeBoundMs } from "@heddle/scheduler/cluster/precedence";
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 import { ACCEPTED, type ControlReply, type RefusedStart } from "../../command.ts";
 import { BOUNDED_FROM, hasRoomForTasks } from "../../state-limits.ts";
-import type { CommitPlanCommand, PlannedPlace, PlannedStart } from "../records/commands.ts";
+import type {
+  CommitPlanCommand,
+  LoggedPlan,
+  PlannedPlace,
+  PlannedStart,
+} from "../records/commands.ts";
 import { isUnderWay } from "../records/lifecycle.ts";
-import { type LoggedPlan, leavingFor, logEntry, readPlan } from "../records/logged-plan.ts";
+import { leavingFor, logEntry, readPlan } from "../records/logged-plan.ts";
 import { type JobRecord, type TaskRecord } from "../records/records.ts";
 import { crashesTakenOver, missingRanks } from "../records/recovery.ts";
 import { sharedRequest } from "../records/task-request.ts";

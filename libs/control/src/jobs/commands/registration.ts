@@ -1,19 +1,6 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import type { RegisteredModelCommand } from "../records/commands.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
-
-/** The artifact that becomes a model. */
-export const MODEL_ARTIFACT = "model.gguf";
-
-/** The id under which the job's model is to be served; undefined if the job names none. */
-export function registrationOf(
-  spec: SubmitJob,
-): { readonly modelId: string; readonly replaces: boolean } | undefined {
-  const { register_as: modelId, replace_model: replaces } = spec.config;
-  if (spec.algorithm === undefined || typeof modelId !== "string") return undefined;
-  return { modelId, replaces: replaces === true };
-}
 
 /** Records the registered model of a succeeded job, or why there is none. */
 export function noteModel(change: JobsTransaction, command: RegisteredModelCommand): ControlReply {

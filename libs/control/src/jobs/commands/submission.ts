@@ -4,11 +4,11 @@ import { BOUNDED_FROM, submissionRefusal } from "../../state-limits.ts";
 import { nameKey } from "../index/job-index.ts";
 import type { SubmitJobCommand } from "../records/commands.ts";
 import { isTerminal } from "../records/lifecycle.ts";
+import { registrationOf } from "../records/model-registration.ts";
 import type { JobRecord } from "../records/records.ts";
 import { specFaults } from "../records/spec-faults.ts";
 import { fewestTasks } from "../records/task-request.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
-import { registrationOf } from "./registration.ts";
 
 /** Live jobs at once. */
 const MAX_LIVE_JOBS = 100_000;

@@ -1,7 +1,7 @@
 import { CapacityBook } from "@heddle/scheduler/cluster/capacity-book";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
-import { registrationOf } from "../commands/registration.ts";
 import { isTerminal, isUnderWay } from "../records/lifecycle.ts";
+import { registrationOf } from "../records/model-registration.ts";
 import type {
   JobRecord,
   JobsState,

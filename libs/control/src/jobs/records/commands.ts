@@ -1,6 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/api/jobs";
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
-import type { LoggedPlan } from "./logged-plan.ts";
 import type {
   CheckpointRecord,
   DeviceReading,
@@ -81,6 +80,21 @@ export interface CommitPlanCommand {
   /** The single reservation of a plan in logs of earlier versions, which have no line. */
   readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
 }
+
+/** A plan entry as it is logged: `jobId` is the earlier form. */
+export type LoggedEntry = { readonly entry: PlanEntry } | { readonly jobId: string };
+
+/** A plan as a log holds it, in the present or the earlier form. */
+export interface LoggedPlan extends Omit<CommitPlanCommand, "starts" | "preemptions"> {
+  readonly starts: readonly (LoggedEntry &
+    Pick<CommitPlanCommand["starts"][number], "placements">)[];
+  readonly preemptions: readonly LoggedPreemption[];
+}
+
+type LoggedPreemption = { readonly victimId: string } & (
+  | { readonly forEntry: PlanEntry }
+  | { readonly forJobId: string }
+);
 
 /** A waiting or recovering job whose rank in the queue is kept until the start. */
 export interface PlannedPlace {

@@ -1,6 +1,6 @@
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 import { PLAN_ENTRIES } from "../../cluster-version.ts";
-import type { CommitPlanCommand } from "./commands.ts";
+import type { CommitPlanCommand, LoggedEntry, LoggedPlan } from "./commands.ts";
 import type { Leaving } from "./records.ts";
 
 /**
@@ -9,21 +9,6 @@ import type { Leaving } from "./records.ts";
  */
 const RECOVERY_SUFFIX = "+recovery";
 const REPLICA_PREFIX = "serving:";
-
-/** A plan entry as it is logged: `jobId` is the earlier form. */
-export type LoggedEntry = { readonly entry: PlanEntry } | { readonly jobId: string };
-
-/** A plan as a log holds it, in the present or the earlier form. */
-export interface LoggedPlan extends Omit<CommitPlanCommand, "starts" | "preemptions"> {
-  readonly starts: readonly (LoggedEntry &
-    Pick<CommitPlanCommand["starts"][number], "placements">)[];
-  readonly preemptions: readonly LoggedPreemption[];
-}
-
-type LoggedPreemption = { readonly victimId: string } & (
-  | { readonly forEntry: PlanEntry }
-  | { readonly forJobId: string }
-);
 
 export function logEntry(entry: PlanEntry, version: number): LoggedEntry {
   return version >= PLAN_ENTRIES ? { entry } : { jobId: entryId(entry) };

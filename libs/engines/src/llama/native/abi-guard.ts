@@ -1,6 +1,10 @@
 import { AppError } from "@heddle/base/errors";
-import type { Llama } from "./bindings.ts";
-import { CONTEXT_DEFAULTS, MODEL_DEFAULTS } from "./layouts.ts";
+import {
+  CONTEXT_DEFAULTS,
+  type ContextParams,
+  MODEL_DEFAULTS,
+  type ModelParams,
+} from "./layouts.ts";
 import { LIBRARY_RELEASE, type NativeLibrary } from "./native-library.ts";
 
 /** What `llama_version()` of the pinned libraries answers. */
@@ -11,7 +15,11 @@ export const LLAMA_VERSION = "0.5.0-dev";
  * nonsense. Throws `unavailable` that names every member that differs.
  */
 export function checkAbi(
-  llama: Pick<Llama, "version" | "model_default_params" | "context_default_params">,
+  llama: {
+    version(): string;
+    model_default_params(): ModelParams;
+    context_default_params(): ContextParams;
+  },
   library: NativeLibrary,
 ): void {
   const found = llama.version();
