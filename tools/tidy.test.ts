@@ -12,7 +12,14 @@ import {
   tooManyWords,
   wideLines,
 } from "./tidy/document-rules.ts";
-import { cycles, deadExports, folderSize, layering, purity } from "./tidy/graph-rules.ts";
+import {
+  cycles,
+  deadExports,
+  folderSize,
+  layering,
+  purity,
+  roomCycles,
+} from "./tidy/graph-rules.ts";
 import {
   longSentences,
   longTitles,
@@ -248,6 +255,18 @@ describe("the layers", () => {
     expect(cycles([a, typed])).toHaveLength(1);
     expect(cycles([a, started])).toEqual([]);
     expect(cycles(sources)).toEqual([]);
+  });
+
+  it("hold between the rooms of an app: imports, of types too, go one way", () => {
+    const nodes = file("apps/master/src/nodes/a.ts", 'import type { x } from "../jobs/deep/b.ts";');
+    const to = 'import { a } from "@heddle/master/nodes/a";';
+    const jobs = file("apps/master/src/jobs/deep/b.ts", to);
+    expect(roomCycles([nodes, jobs])).toHaveLength(1);
+    const alone = file("apps/master/src/jobs/deep/b.ts", "f();");
+    for (const composing of ["jobs/deep/c.module.ts", "jobs/deep/c.test.ts", "main.ts"]) {
+      expect(roomCycles([nodes, alone, file(`apps/master/src/${composing}`, to)])).toEqual([]);
+    }
+    expect(roomCycles(sources)).toEqual([]);
   });
 
   it("have no export that only tests or its own file use", () => {

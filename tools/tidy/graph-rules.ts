@@ -214,19 +214,50 @@ export function cycles(files: readonly SourceFile[]): string[] {
         .filter((target) => target !== undefined),
     ]),
   );
+  return circles(edges).map((circle) => `${circle[0]}:1: an import cycle: ${circle.join(" -> ")}`);
+}
+
+/** The circles that a walk along the edges meets, each with its first node at both ends. */
+function circles(edges: ReadonlyMap<string, Iterable<string>>): string[][] {
   const done = new Set<string>();
-  const problems: string[] = [];
-  const visit = (path: string, trail: readonly string[]): void => {
-    const at = trail.indexOf(path);
-    if (at >= 0) {
-      problems.push(`${path}:1: an import cycle: ${[...trail.slice(at), path].join(" -> ")}`);
-    } else if (!done.has(path)) {
-      for (const target of edges.get(path) ?? []) visit(target, [...trail, path]);
-      done.add(path);
+  const found: string[][] = [];
+  const visit = (node: string, trail: readonly string[]): void => {
+    const at = trail.indexOf(node);
+    if (at >= 0) found.push([...trail.slice(at), node]);
+    else if (!done.has(node)) {
+      for (const target of edges.get(node) ?? []) visit(target, [...trail, node]);
+      done.add(node);
     }
   };
-  for (const path of edges.keys()) visit(path, []);
-  return problems;
+  for (const node of edges.keys()) visit(node, []);
+  return found;
+}
+
+/**
+ * One problem for each circle among the rooms of an app, which are the folders below its `src`. Files
+ * beside them and Nest modules compose the rooms: they may import every one.
+ */
+export function roomCycles(files: readonly SourceFile[]): string[] {
+  const known = new Set(files.map(({ path }) => path));
+  const rooms = new Map<string, Set<string>>();
+  for (const { path, imports } of files) {
+    const from = isTest(path) || path.endsWith(".module.ts") ? undefined : roomOf(path);
+    if (from === undefined) continue;
+    for (const { specifier, isStart } of imports) {
+      const target = isStart ? undefined : resolveImport(path, specifier, known);
+      const to = target && !target.endsWith(".module.ts") ? roomOf(target) : undefined;
+      if (to === undefined || to === from) continue;
+      rooms.set(from, (rooms.get(from) ?? new Set()).add(to));
+    }
+  }
+  return circles(rooms).map(
+    (circle) => `${circle[0]}: rooms import each other: ${circle.join(" -> ")}`,
+  );
+}
+
+/** The first folder below an app's `src`. */
+function roomOf(path: string): string | undefined {
+  return /^(apps\/[^/]+\/src\/[^/]+)\//.exec(path)?.[1];
 }
 
 /**

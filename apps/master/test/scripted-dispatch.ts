@@ -9,9 +9,9 @@ import type {
 import type {
   DispatchStats,
   InferenceAnswer,
-  InferenceCall,
   InferenceDispatch,
 } from "../src/inference/dispatch/inference-port.ts";
+import type { InferenceCall } from "../src/nodes/replicas/ready-replica.ts";
 
 export interface Script {
   /** Before each token. */

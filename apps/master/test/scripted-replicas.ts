@@ -1,11 +1,8 @@
 import type { EngineEvent } from "@heddle/contracts/engine";
 import { vi } from "vitest";
-import {
-  type Outlook,
-  type ReadyReplica,
-  ReplicaDispatch,
-} from "../src/inference/dispatch/inference-dispatch.ts";
-import type { InferenceAnswer, InferenceCall } from "../src/inference/dispatch/inference-port.ts";
+import { ReplicaDispatch } from "../src/inference/dispatch/inference-dispatch.ts";
+import type { InferenceAnswer } from "../src/inference/dispatch/inference-port.ts";
+import type { InferenceCall, Outlook, ReadyReplica } from "../src/nodes/replicas/ready-replica.ts";
 
 // A dispatch over replicas with scripted answers, under a fake clock.
 

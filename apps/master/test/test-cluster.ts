@@ -32,10 +32,10 @@ import type { ControlPlane } from "../src/control-plane/control-plane.ts";
 import type {
   DispatchStats,
   InferenceAnswer,
-  InferenceCall,
   InferenceDispatch,
 } from "../src/inference/dispatch/inference-port.ts";
 import type { NodeDirectory } from "../src/nodes/node-directory.ts";
+import type { InferenceCall } from "../src/nodes/replicas/ready-replica.ts";
 import { type TestSettings, testConfig } from "./test-config.ts";
 
 export const clusterToken = "a-token-for-tests-only";

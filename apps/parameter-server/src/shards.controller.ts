@@ -50,8 +50,8 @@ import {
 } from "./checkpoint/checkpoint-store.ts";
 import { NormExchange } from "./norm-exchange.ts";
 import type { ShardHandle } from "./shard/shard-handle.ts";
-import { pulledPieces } from "./shard/shard-slab.ts";
 import { type ShardKey, ShardRegistry } from "./shard-registry.ts";
+import { pulledPieces } from "./slab/shard-slab.ts";
 
 /** A slower receiver is disconnected. */
 const SEND_MS = 120_000;

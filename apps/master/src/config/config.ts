@@ -5,8 +5,6 @@ import { AppError } from "@heddle/base/errors";
 import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/network-address";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
 import { LOG_LEVELS, type LogLevel } from "@heddle/observability/logger";
-import { isOrigin } from "../http/cors.ts";
-import { HEARTBEAT_MS, READER_STALL_MS } from "../http/event-stream.ts";
 
 /** This process's configuration. Flags take precedence over environment variables and defaults. */
 export interface MasterConfig {
@@ -62,6 +60,12 @@ export interface MasterConfig {
   readonly jobTimes: JobTimes;
   readonly fixedTimes: FixedTimes;
 }
+
+/** Heartbeat interval of a silent stream, so that proxies keep it open. */
+export const HEARTBEAT_MS = 15_000;
+
+/** How long a client may read nothing of its pending data before its stream is cut. */
+export const READER_STALL_MS = 60_000;
 
 /** Times that no flag sets. */
 export interface FixedTimes {
@@ -262,7 +266,7 @@ export function secretPathsOf(config: MasterConfig): string[] {
 function readOrigins(text: string, faults: string[]): string[] {
   const origins = text.split(",").filter(Boolean);
   for (const origin of origins) {
-    if (isOrigin(origin)) continue;
+    if (origin === "*" || /^https?:\/\/[^/\s,]+$/.test(origin)) continue;
     faults.push(`--cors-origins takes https://host,... or *, got "${origin}"`);
   }
   return origins;

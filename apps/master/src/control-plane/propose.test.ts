@@ -4,7 +4,7 @@ import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
 import { TEST_PEPPER, VolatileControl } from "../../test/test-master.ts";
-import { profileSeed, seedModels, unseededModels } from "../models/seed.ts";
+import { profileSeed, seedModels, unseededModels } from "./catalog/seed.ts";
 import { untilSettled } from "./propose.ts";
 import { bootstrapAdminKey } from "./raft/secrets.ts";
 

@@ -7,11 +7,6 @@ const METHODS = "GET, POST, PUT, PATCH, DELETE";
 const EXPOSED =
   "x-request-id, x-should-retry, retry-after, retry-after-ms, etag, x-heddle-node, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens";
 
-/** Whether a text is an origin, as `https://app.example.com`, or `*`. */
-export function isOrigin(text: string): boolean {
-  return text === "*" || /^https?:\/\/[^/\s,]+$/.test(text);
-}
-
 /**
  * Lets scripts of the listed origins read answers. Returns true for a preflight, which it has
  * answered. No cookie is used, so `*` exposes nothing without a key.

@@ -1,11 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { AppError } from "@heddle/base/errors";
-
-/** Heartbeat interval of a silent stream, so that proxies keep it open. */
-export const HEARTBEAT_MS = 15_000;
-
-/** How long a client may read nothing of its pending data before its stream is cut. */
-export const READER_STALL_MS = 60_000;
+import { READER_STALL_MS } from "../config/config.ts";
 
 /**
  * Bound on text that waits for the end of this turn; beyond it the response applies back-pressure.

@@ -12,8 +12,8 @@ import {
   type InferenceDispatch,
 } from "../inference/dispatch/inference-port.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
+import { ProgressModule } from "../nodes/progress/progress.module.ts";
 import { SchedulingModule } from "../orchestration/scheduling/scheduling.module.ts";
-import { ProgressModule } from "../orchestration/tasks/progress.module.ts";
 import { exposeClusterMetrics } from "./cluster-gauges.ts";
 import { ClusterMetrics } from "./cluster-metrics.ts";
 import { ClusterReport } from "./cluster-report.ts";

@@ -7,7 +7,7 @@ import { ReadMetric, type Sample } from "@heddle/observability/read-metric";
 import { Inject } from "@nestjs/common";
 import { Registry } from "prom-client";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
-import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
+import { ProgressBook } from "../nodes/progress/progress-book.ts";
 
 /** Maximum jobs with labels, the latest submitted first. */
 const MAX_JOBS = 100;

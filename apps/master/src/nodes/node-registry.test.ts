@@ -11,8 +11,8 @@ import { bindServer, closeServer } from "@heddle/rpc/server";
 import { expect, test } from "vitest";
 import { clusterToken, TestControl } from "../../test/test-cluster.ts";
 import { testConfig } from "../../test/test-config.ts";
-import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 import { type AttachStream, NodeRegistry } from "./node-registry.ts";
+import { ProgressBook } from "./progress/progress-book.ts";
 
 const log = { info: () => {}, warn: () => {}, error: () => {} };
 

@@ -14,10 +14,10 @@ import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { CREDENTIALS } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
-import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 import { AttachedNode, SUSPECT_INTERVALS } from "./attached-node.ts";
 import type { NodeDirectory, NodeView, PullProgress } from "./node-directory.ts";
 import { checkOwnsNode, ownsTask } from "./ownership.ts";
+import { ProgressBook } from "./progress/progress-book.ts";
 import { ReplicaIndex } from "./replica-index.ts";
 import { WorkerLink } from "./worker-link.ts";
 

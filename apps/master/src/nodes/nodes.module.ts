@@ -5,10 +5,10 @@ import { GrpcHealthController } from "@heddle/rpc/nest/grpc-health.controller";
 import { Global, Inject, Module, type OnApplicationShutdown } from "@nestjs/common";
 import { LOGGER } from "../config/config.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
-import { ProgressModule } from "../orchestration/tasks/progress.module.ts";
 import { AttachController } from "./attach.controller.ts";
 import { NODE_DIRECTORY } from "./node-directory.ts";
 import { NodeRegistry } from "./node-registry.ts";
+import { ProgressModule } from "./progress/progress.module.ts";
 import { ReplicaController } from "./replicas/replica-controller.ts";
 
 /** The nodes attached to this master, and the models that they serve. */

@@ -19,12 +19,12 @@ import { testConfig } from "../../test/test-config.ts";
 import { SECRETS, TEST_PEPPER } from "../../test/test-master.ts";
 import { configModule } from "../config/config.module.ts";
 import { controlPlaneModule } from "../control-plane/control-plane.module.ts";
-import { ProgressModule } from "../orchestration/tasks/progress.module.ts";
-import { ProgressBook } from "../orchestration/tasks/progress-book.ts";
 import { LogStore } from "../task-output/log-store.ts";
 import { TaskOutputModule } from "../task-output/task-output.module.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "./node-directory.ts";
 import { NodesModule } from "./nodes.module.ts";
+import { ProgressModule } from "./progress/progress.module.ts";
+import { ProgressBook } from "./progress/progress-book.ts";
 
 // Two workers, a and b; the job's one task runs on a, and b claims it.
 

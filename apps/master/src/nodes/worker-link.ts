@@ -16,9 +16,9 @@ import { encodeDeployment, encodeWeights } from "@heddle/rpc/node-codec";
 import { Peer } from "@heddle/rpc/peer";
 import { loadMethod, pullMethod, sessionMethod, unloadMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
-import type { InferenceCall } from "../inference/dispatch/inference-port.ts";
 import type { PullProgress } from "./node-directory.ts";
 import { type CallLoad, OpenLoad } from "./open-load.ts";
+import type { InferenceCall } from "./replicas/ready-replica.ts";
 import { eventWindow, SessionCall } from "./session-call.ts";
 
 const reconnect = { baseMs: 50, maxMs: 2_000 };

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { optimizerSlots } from "@heddle/training/optimizers/optimizer";
-import type { ShardSlab } from "../shard/shard-slab.ts";
+import type { ShardSlab } from "../slab/shard-slab.ts";
 
 /**
  * A checkpoint has one piece for each shard: a magic string, the header's length, and the header as

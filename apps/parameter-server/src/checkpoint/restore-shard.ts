@@ -5,7 +5,7 @@ import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shards/shard-spe
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { CallerCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import type { ShardSlab } from "../shard/shard-slab.ts";
+import type { ShardSlab } from "../slab/shard-slab.ts";
 import {
   checkedHeader,
   checkForm,

@@ -8,9 +8,9 @@ import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { ThreadCalls } from "@heddle/parameters/thread-calls";
 import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
 import type { RefusalCounts } from "../refusal-counts.ts";
+import { ShardSlab, slabPlan } from "../slab/shard-slab.ts";
 import { FreedSlabs } from "./freed-slabs.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
-import { ShardSlab, slabPlan } from "./shard-slab.ts";
 
 /** A shard for the process that owns its thread. */
 export interface ShardHandle {

@@ -12,10 +12,10 @@ import { pieceBytes } from "../checkpoint/checkpoint-format.ts";
 import { writePiece } from "../checkpoint/checkpoint-store.ts";
 import { restoreShard } from "../checkpoint/restore-shard.ts";
 import { RefusalCounts } from "../refusal-counts.ts";
+import { pulledPieces, ShardSlab, slabPlan } from "../slab/shard-slab.ts";
 import { PartFetcher } from "./part-fetcher.ts";
 import { Shard } from "./shard.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
-import { pulledPieces, ShardSlab, slabPlan } from "./shard-slab.ts";
 import type { GateRelease } from "./update-gate.ts";
 
 // The thread of one shard: its slab, data connections and rules. The process's main thread calls it

@@ -5,8 +5,8 @@ import type { PushArgument, PushResult } from "@heddle/parameters/data-plane/pus
 import { checkPlan, planDigest } from "@heddle/parameters/shards/job-plan";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { UpdateClock } from "@heddle/training/consistency/update-clock";
+import type { ShardSlab } from "../slab/shard-slab.ts";
 import { PartFetcher } from "./part-fetcher.ts";
-import type { ShardSlab } from "./shard-slab.ts";
 import { SlabFill } from "./slab-fill.ts";
 import { type GateRelease, UpdateGate } from "./update-gate.ts";
 import { type PendingPush, UpdateRound } from "./update-round.ts";

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { DataHead } from "@heddle/parameters/data-plane/data-frames";
 import type { CopyingSink } from "@heddle/parameters/data-plane/data-route";
-import type { ShardSlab } from "./shard-slab.ts";
+import type { ShardSlab } from "../slab/shard-slab.ts";
 
 /** Receives a job's first parameters directly into the slab. */
 export class SlabFill implements CopyingSink {

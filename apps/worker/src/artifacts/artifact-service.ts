@@ -4,7 +4,7 @@ import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/Artifa
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
 import { callerOf } from "@heddle/rpc/credentials";
 import { writeAll } from "@heddle/rpc/write-all";
-import { checkedId } from "../tasks/records/task-plan.ts";
+import { checkedId } from "../records/task-plan.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 import type { OpenedFile } from "./replica.ts";
 

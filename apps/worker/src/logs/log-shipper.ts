@@ -11,7 +11,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { shipLogsMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 import type { TaskLog } from "@heddle/storage/task-log";
-import { keyOf } from "../tasks/records/task-plan.ts";
+import { keyOf } from "../records/task-plan.ts";
 
 const chunkBytes = 64 * 1024;
 /** The most unacknowledged bytes of one master. */

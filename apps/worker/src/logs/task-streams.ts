@@ -1,8 +1,8 @@
 import { statfs } from "node:fs/promises";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { TaskLog } from "@heddle/storage/task-log";
-import type { StreamName, TaskDirectory } from "../tasks/records/task-directory.ts";
-import { TASK_STREAMS } from "../tasks/records/task-directory.ts";
+import type { StreamName, TaskDirectory } from "../records/task-directory.ts";
+import { TASK_STREAMS } from "../records/task-directory.ts";
 
 /** The bytes of each stream that are searched for last lines, and the longest of them. */
 const tailBytes = 16 * 1024;

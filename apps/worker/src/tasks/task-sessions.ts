@@ -8,8 +8,8 @@ import type { TaskReport } from "@heddle/contracts/generated/heddle/v1/TaskRepor
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { Log } from "@heddle/observability/logger";
 import { toStatus } from "@heddle/rpc/status";
+import { checkedId, keyOf, planOf } from "../records/task-plan.ts";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
-import { checkedId, keyOf, planOf } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
 import type { TaskTable } from "./task-table.ts";
 

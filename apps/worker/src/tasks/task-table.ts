@@ -9,6 +9,9 @@ import { MAX_TASKS } from "@heddle/node-agent/offer-flags";
 import type { Log } from "@heddle/observability/logger";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
+import { TaskDirectory } from "../records/task-directory.ts";
+import { taskMemory } from "../records/task-memory.ts";
+import { keyOf, type TaskPlan } from "../records/task-plan.ts";
 import type { CheckpointCopies } from "./checkpoints/checkpoint-copies.ts";
 import { CheckpointFolders } from "./checkpoints/checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
@@ -16,9 +19,6 @@ import { type Executor, type GangPlaces, LaunchError } from "./executors/executo
 import type { ExitVerdict } from "./executors/exit-reason.ts";
 import { ProcessScan } from "./executors/process-scan.ts";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
-import { TaskDirectory } from "./records/task-directory.ts";
-import { taskMemory } from "./records/task-memory.ts";
-import { keyOf, type TaskPlan } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
 import type { TaskContext } from "./task-context.ts";
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
+import type { TaskDirectory } from "../records/task-directory.ts";
+import type { TaskPlan } from "../records/task-plan.ts";
 import type { TaskHandle } from "./executors/executor.ts";
-import type { TaskDirectory } from "./records/task-directory.ts";
-import type { TaskPlan } from "./records/task-plan.ts";
 import { TaskWatch } from "./task-watch.ts";
 
 test.each([

@@ -1,9 +1,9 @@
 import { diskUseBeneath } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
+import type { TaskDirectory } from "../records/task-directory.ts";
+import type { TaskPlan } from "../records/task-plan.ts";
 import type { TaskHandle } from "./executors/executor.ts";
 import { type ExitVerdict, outOfMemoryAdvice } from "./executors/exit-reason.ts";
-import type { TaskDirectory } from "./records/task-directory.ts";
-import type { TaskPlan } from "./records/task-plan.ts";
 
 const memoryEveryMs = 500;
 const diskEveryMs = 5_000;

@@ -6,8 +6,11 @@ import { repeatedWait } from "@heddle/base/repeated-wait";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import { OutputHold } from "../logs/output-hold.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
+import { ProgressFile } from "../records/progress-file.ts";
+import type { TaskDirectory } from "../records/task-directory.ts";
+import type { TaskMemory, TaskPhaseName } from "../records/task-memory.ts";
+import type { TaskPlan } from "../records/task-plan.ts";
 import { ProgressReporter } from "./checkpoints/progress-reporter.ts";
 import {
   type GangPlaces,
@@ -17,13 +20,10 @@ import {
   type TaskLaunch,
 } from "./executors/executor.ts";
 import { type ExitVerdict, exitReason } from "./executors/exit-reason.ts";
+import { OutputHold } from "./executors/output-hold.ts";
 import type { ProcessScan } from "./executors/process-scan.ts";
 import { taskEnvironment } from "./executors/task-environment.ts";
 import { PortReservation } from "./port-reservation.ts";
-import { ProgressFile } from "./records/progress-file.ts";
-import type { TaskDirectory } from "./records/task-directory.ts";
-import type { TaskMemory, TaskPhaseName } from "./records/task-memory.ts";
-import type { TaskPlan } from "./records/task-plan.ts";
 import type { TaskContext } from "./task-context.ts";
 import { TaskWatch } from "./task-watch.ts";
 

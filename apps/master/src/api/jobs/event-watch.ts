@@ -19,9 +19,10 @@ import type { EventRecord, JobRecord } from "@heddle/control/jobs/records/record
 import type { ControlState } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { HEARTBEAT_MS } from "../../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
-import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import { EventStream } from "../../http/event-stream.ts";
+import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { viewFailure } from "./job-view.ts";
 import { viewProgress } from "./progress-view.ts";
 import { StateChanges } from "./state-changes.ts";

@@ -10,7 +10,7 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { Inject } from "@nestjs/common";
 import { PEPPER } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { jsonBytes, MAX_PAGE_BYTES } from "../keys/page.ts";
 import { viewJob } from "./job-view.ts";
 

@@ -12,10 +12,10 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
+import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
 import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
-import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
 import { viewWholeJob } from "./job-view.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
 import { StateChanges } from "./state-changes.ts";

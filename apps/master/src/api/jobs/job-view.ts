@@ -20,8 +20,8 @@ import {
 } from "@heddle/control/jobs/records/records";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
 import type { ControlState } from "@heddle/control/state";
+import type { SeenProgress } from "../../nodes/progress/progress-book.ts";
 import { isoOrNull } from "../../orchestration/scheduling/explanation-view.ts";
-import type { SeenProgress } from "../../orchestration/tasks/progress-book.ts";
 import { viewProgress } from "./progress-view.ts";
 
 /** A job in a list; times are ISO 8601 UTC. */

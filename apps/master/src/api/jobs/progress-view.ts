@@ -1,7 +1,7 @@
 import type { JobProgress } from "@heddle/contracts/api/job-replies";
 import type { JobRecord, ProgressRecord } from "@heddle/control/jobs/records/records";
+import type { SeenProgress } from "../../nodes/progress/progress-book.ts";
 import { isoOrNull } from "../../orchestration/scheduling/explanation-view.ts";
-import type { SeenProgress } from "../../orchestration/tasks/progress-book.ts";
 
 /** A job's progress and its expected end. */
 export function viewProgress(job: JobRecord, seen: SeenProgress): JobProgress {

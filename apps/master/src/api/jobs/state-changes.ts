@@ -2,7 +2,7 @@ import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { AppError } from "@heddle/base/errors";
 import { Inject, type OnModuleDestroy } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 
 /** Watchers and long-polls at once on one master. */
 const MAX_WAITING = 10_000;

@@ -2,8 +2,9 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { HEARTBEAT_MS } from "../../config/config.ts";
 import { envelopeBody } from "../../http/error-reply.ts";
-import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
+import { EventStream } from "../../http/event-stream.ts";
 import { InFlight } from "../../inference/in-flight.ts";
 import {
   NODE_DIRECTORY,

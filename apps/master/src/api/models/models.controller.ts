@@ -3,6 +3,7 @@ import { type DeletedModel, type Model, modelOperations } from "@heddle/contract
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { toRecords } from "../../control-plane/catalog/registration.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
@@ -10,7 +11,6 @@ import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-c
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { ModelCatalog, requireListed } from "../../models/model-catalog.ts";
-import { toRecords } from "../../models/registration.ts";
 import { ModelPulls } from "./model-pulls.ts";
 
 /** GET /models serves both APIs: OpenAI's list, with the platform's own members in each model. */

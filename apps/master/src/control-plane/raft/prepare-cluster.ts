@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
-import { type CatalogSeed, seedModels, unseededModels } from "../../models/seed.ts";
+import { type CatalogSeed, seedModels, unseededModels } from "../catalog/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 import { bootstrapAdminKey, clusterPepper } from "./secrets.ts";
 

@@ -1,7 +1,7 @@
 import { GrpcTransport } from "@heddle/rpc/nest/grpc-transport";
 import type { DynamicModule, INestMicroservice } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
-import { ENROLLMENT, EnrollmentController } from "../../nodes/enrollment/enrollment.controller.ts";
+import { ENROLLMENT, EnrollmentController } from "../enrollment/enrollment.controller.ts";
 import { RaftController } from "./raft.controller.ts";
 import { RaftMember, type RaftMemberOptions } from "./raft-member.ts";
 import { RaftService } from "./raft-service.ts";

@@ -3,7 +3,8 @@ import type { GenerateRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { collect, deltaText, scriptedText, TestCluster } from "../../../test/test-cluster.ts";
 import { atLeastFourOfFive } from "../../../test/tries.ts";
-import { type ReadyReplica, ReplicaDispatch } from "./inference-dispatch.ts";
+import type { ReadyReplica } from "../../nodes/replicas/ready-replica.ts";
+import { ReplicaDispatch } from "./inference-dispatch.ts";
 
 let cluster: TestCluster;
 

@@ -8,44 +8,17 @@ import {
   type EngineRequest,
   sequencesOf,
 } from "@heddle/contracts/engine";
+import type {
+  InferenceCall,
+  ReadyReplica,
+  ReplicaSource,
+} from "../../nodes/replicas/ready-replica.ts";
 import { CallAttempts } from "./call-attempts.ts";
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
-import type {
-  DispatchStats,
-  InferenceAnswer,
-  InferenceCall,
-  InferenceDispatch,
-} from "./inference-port.ts";
+import type { DispatchStats, InferenceAnswer, InferenceDispatch } from "./inference-port.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { allFull, type Candidate, chooseReplica } from "./routing.ts";
-
-/** A ready replica that accepts requests. */
-export interface ReadyReplica extends Candidate {
-  readonly node: string;
-  /** Increases with every report of the node, also over its attachments. */
-  readonly reports: number;
-  /** The events end with exactly one `done` or `failed`; leaving the iteration cancels. */
-  start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
-}
-
-/** What to expect of a deployment without a ready replica. */
-export interface Outlook {
-  readonly known: boolean;
-  readonly loading: boolean;
-  /** It fails until an operator acts: clients must not retry. */
-  readonly broken?: boolean;
-  readonly message: string;
-}
-
-/** What dispatch knows of a deployment's replicas. */
-export interface ReplicaSource {
-  ready(deployment: string): readonly ReadyReplica[];
-  /** Why none is ready: one is loading, or none will be; `known` says whether the id exists. */
-  outlook(deployment: string): Outlook;
-  /** Called whenever any of this may have changed. */
-  onChange(listener: () => void): () => void;
-}
+import { allFull, chooseReplica } from "./routing.ts";
 
 export interface DispatchOptions {
   readonly replicas: ReplicaSource;

@@ -1,14 +1,5 @@
-import type { EngineEvent, EngineRequest } from "@heddle/contracts/engine";
-
-export interface InferenceCall {
-  readonly requestId: string;
-  readonly deployment: string;
-  readonly request: EngineRequest;
-  /** The API key's id: engines share fairly between these. */
-  readonly fairKey: string;
-  readonly deadlineMs: number;
-  readonly priority: number;
-}
+import type { EngineEvent } from "@heddle/contracts/engine";
+import type { InferenceCall } from "../../nodes/replicas/ready-replica.ts";
 
 /** A started call: its worker and its events. Leaving the iteration cancels the call. */
 export interface InferenceAnswer {

@@ -1,8 +1,9 @@
 import { seededRandom } from "@heddle/base/random";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import type { Candidate } from "../../nodes/replicas/ready-replica.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { allFull, type Candidate, chooseReplica } from "./routing.ts";
+import { allFull, chooseReplica } from "./routing.ts";
 
 const KEY = "k";
 const candidate = fc.record({

@@ -1,16 +1,4 @@
-/** A replica that may take a request. */
-export interface Candidate {
-  /** The node and the start of its engine: the prefix index's key. */
-  readonly holder: string;
-  /** Sequences that run or wait there. */
-  readonly used: number;
-  /** Upper bound on the requests of these sequences; each can have a slot of its own. */
-  readonly calls: number;
-  readonly maxSequences: number;
-  readonly maxQueued: number;
-  /** Sequences in use by calls of a key. */
-  usedBy(fairKey: string): number;
-}
+import type { Candidate } from "../../nodes/replicas/ready-replica.ts";
 
 /** What is to be placed. */
 interface Placement {

@@ -1,15 +1,11 @@
 import { ERROR_TABLE } from "@heddle/base/errors";
 import type { ReplicaStatus } from "@heddle/contracts/engine";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import type {
-  Outlook,
-  ReadyReplica,
-  ReplicaSource,
-} from "../../inference/dispatch/inference-dispatch.ts";
 import type { AttachedNode } from "../attached-node.ts";
 import { leaving } from "../leaving.ts";
 import { loadBlockers } from "../machine-offers.ts";
 import type { NodeRegistry } from "../node-registry.ts";
+import type { Outlook, ReadyReplica, ReplicaSource } from "./ready-replica.ts";
 
 /** Dispatch's view of the attached nodes and the desired deployments. */
 export class RegistryReplicas implements ReplicaSource {

@@ -5,7 +5,7 @@ import { modelOnDevice, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { createLogger } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
-import { profileSeed, seedModels } from "../../models/seed.ts";
+import { profileSeed, seedModels } from "../../control-plane/catalog/seed.ts";
 import { replicaBlockers } from "./replica-blockers.ts";
 import { Scheduling } from "./scheduling.ts";
 

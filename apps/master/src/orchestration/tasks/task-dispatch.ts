@@ -9,11 +9,11 @@ import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { NodeDirectory } from "../../nodes/node-directory.ts";
 import { ownsTask } from "../../nodes/ownership.ts";
+import type { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import type { TaskSecrets } from "../../task-output/task-secrets.ts";
 import { LeaseHold } from "../scheduling/lease-hold.ts";
 import { confirmedFailures } from "./confirmed-failures.ts";
 import { expiredCheckpoints } from "./expired-checkpoints.ts";
-import type { ProgressBook } from "./progress-book.ts";
 import { statusKey, TaskLink } from "./task-link.ts";
 import {
   commandForTask,

@@ -8,11 +8,11 @@ import { isActiveLeader } from "../../control-plane/active-leader.ts";
 import { CREDENTIALS } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.ts";
+import { ProgressModule } from "../../nodes/progress/progress.module.ts";
+import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { TaskOutputModule } from "../../task-output/task-output.module.ts";
 import { TaskSecrets } from "../../task-output/task-secrets.ts";
 import { LeaderLoops } from "../leader-loops.ts";
-import { ProgressModule } from "./progress.module.ts";
-import { ProgressBook } from "./progress-book.ts";
 import { TaskDispatch } from "./task-dispatch.ts";
 import { TaskLoops } from "./task-loops.ts";
 

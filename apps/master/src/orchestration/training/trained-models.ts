@@ -5,9 +5,9 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
 import { z } from "zod";
+import { weightsKeyOf } from "../../control-plane/catalog/registration.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
-import { weightsKeyOf } from "../../models/registration.ts";
 import type { ArtifactReader, KnownArtifact } from "../../task-output/artifact-reader.ts";
 
 const LINEAGE_ARTIFACT = "lineage.json";

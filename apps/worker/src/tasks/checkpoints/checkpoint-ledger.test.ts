@@ -14,7 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { ProgressFile } from "../records/progress-file.ts";
+import { ProgressFile } from "../../records/progress-file.ts";
 import { CheckpointFolders } from "./checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoint-ledger.ts";
 

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { makeDirectoryBeneath } from "@heddle/base/beneath";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { readJson, writeJson } from "../../records/task-directory.ts";
 import { LaunchError } from "../executors/executor.ts";
-import { readJson, writeJson } from "../records/task-directory.ts";
 import type { CheckpointCopies } from "./checkpoint-copies.ts";
 import { pruneCheckpoints } from "./prune-checkpoints.ts";
 

@@ -1,6 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
-import { encodeProgress, type ProgressFile, type ProgressLine } from "../records/progress-file.ts";
+import {
+  encodeProgress,
+  type ProgressFile,
+  type ProgressLine,
+} from "../../records/progress-file.ts";
 import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 
 interface ProgressReporterOptions {

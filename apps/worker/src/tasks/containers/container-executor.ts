@@ -1,6 +1,7 @@
 import { chmod, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Log } from "@heddle/observability/logger";
+import { keyOf, type TaskPlan } from "../../records/task-plan.ts";
 import {
   type Executor,
   LaunchError,
@@ -11,7 +12,6 @@ import { OutputCopier } from "../executors/output-copier.ts";
 import { freshScan } from "../executors/process-scan.ts";
 import { MARK_VARIABLE, type ProcessRecord, signalProcess } from "../executors/process-tree.ts";
 import { INHERITED } from "../executors/task-environment.ts";
-import { keyOf, type TaskPlan } from "../records/task-plan.ts";
 import { CliError, type ContainerCli } from "./container-cli.ts";
 import {
   CONFINED,

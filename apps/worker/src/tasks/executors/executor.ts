@@ -1,5 +1,5 @@
 import type { FailureReason } from "@heddle/contracts/api/jobs";
-import type { TaskPlan } from "../records/task-plan.ts";
+import type { TaskPlan } from "../../records/task-plan.ts";
 import type { ProcessScan } from "./process-scan.ts";
 
 /**

@@ -4,7 +4,7 @@ import { closeSync, constants, mkdirSync, openSync, readSync, rmSync } from "nod
 import { join, relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
-import { TASK_STREAMS } from "../records/task-directory.ts";
+import { TASK_STREAMS } from "../../records/task-directory.ts";
 import { LaunchError, type TaskLaunch } from "./executor.ts";
 import { inOwnTurn } from "./own-turn.ts";
 import { freshScan, type ProcessScan } from "./process-scan.ts";

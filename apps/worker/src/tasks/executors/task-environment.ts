@@ -1,5 +1,5 @@
 import { isTrainerVariable } from "@heddle/contracts/trainer-environment";
-import type { TaskPlan } from "../records/task-plan.ts";
+import type { TaskPlan } from "../../records/task-plan.ts";
 
 /** The variables of this worker's environment that a task inherits; others may be secrets. */
 export const INHERITED: readonly string[] = [

@@ -3,7 +3,7 @@ import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError } from "@heddle/base/errors";
 import { bootId } from "@heddle/base/process-alive";
 import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
-import { readJson, writeJson } from "../records/task-directory.ts";
+import { readJson, writeJson } from "../../records/task-directory.ts";
 import { bootClock, Lease } from "./lease.ts";
 import type { GuardOrders, LeaseGuard } from "./lease-guard.ts";
 

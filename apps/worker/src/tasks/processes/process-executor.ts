@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { keyOf } from "../../records/task-plan.ts";
 import {
   type Executor,
   LaunchError,
@@ -21,7 +22,6 @@ import {
 import type { Isolated, Isolation } from "../isolation/isolation.ts";
 import type { LaunchOrders } from "../isolation/launch-orders.ts";
 import { giveOrders, LAUNCHER, SUBREAPER } from "../isolation/start-launcher.ts";
-import { keyOf } from "../records/task-plan.ts";
 import type { CgroupBranch } from "./cgroup.ts";
 import { ProcessTask, shellMessagesFile } from "./process-task.ts";
 

@@ -15,6 +15,7 @@ import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
+import type { TaskPlan } from "../../records/task-plan.ts";
 import {
   type Executor,
   LaunchError,
@@ -22,7 +23,6 @@ import {
   type TaskLaunch,
 } from "../executors/executor.ts";
 import { inOwnTurn } from "../executors/own-turn.ts";
-import type { TaskPlan } from "../records/task-plan.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
 import { SocketFolders } from "./socket-folders.ts";

@@ -4,11 +4,11 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { shell, TestLeader, taskId } from "../../test/test-leader.ts";
-import type { TaskHandle } from "../tasks/executors/executor.ts";
-import { TaskDirectory } from "../tasks/records/task-directory.ts";
-import type { TaskPlan } from "../tasks/records/task-plan.ts";
-import { TaskWatch } from "../tasks/task-watch.ts";
+import { shell, TestLeader, taskId } from "../../../test/test-leader.ts";
+import { TaskDirectory } from "../../records/task-directory.ts";
+import type { TaskPlan } from "../../records/task-plan.ts";
+import { TaskWatch } from "../task-watch.ts";
+import type { TaskHandle } from "./executor.ts";
 
 /** Processes start slowly on a busy machine. */
 vi.setConfig({ testTimeout: 60_000 });

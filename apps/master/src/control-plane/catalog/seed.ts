@@ -11,8 +11,8 @@ import {
 } from "@heddle/contracts/catalog";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
-import type { ControlPlane } from "../control-plane/control-plane.ts";
-import { propose, untilSettled } from "../control-plane/propose.ts";
+import type { ControlPlane } from "../control-plane.ts";
+import { propose, untilSettled } from "../propose.ts";
 import { modelFileName, weightsKeyOf } from "./registration.ts";
 
 /** What serves the shipped models after a start. */

@@ -7,11 +7,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isProcessAlive } from "@heddle/base/process-alive";
 import { expect, onTestFinished, test } from "vitest";
-import type { TaskLaunch } from "../executors/executor.ts";
-import { ProcessScan } from "../executors/process-scan.ts";
-import { readProcess } from "../executors/process-tree.ts";
-import { Isolation } from "../isolation/isolation.ts";
-import { ProcessExecutor } from "../processes/process-executor.ts";
+import type { TaskLaunch } from "../tasks/executors/executor.ts";
+import { ProcessScan } from "../tasks/executors/process-scan.ts";
+import { readProcess } from "../tasks/executors/process-tree.ts";
+import { Isolation } from "../tasks/isolation/isolation.ts";
+import { ProcessExecutor } from "../tasks/processes/process-executor.ts";
 import { TaskDirectory } from "./task-directory.ts";
 import { taskMemory } from "./task-memory.ts";
 

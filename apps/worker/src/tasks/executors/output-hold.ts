@@ -1,6 +1,6 @@
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
-import type { TaskHandle } from "../tasks/executors/executor.ts";
-import type { TaskStreams } from "./task-streams.ts";
+import type { TaskStreams } from "../../logs/task-streams.ts";
+import type { TaskHandle } from "./executor.ts";
 
 /** A stopped task continues when this share of its bound is left. */
 const releaseShare = 0.5;

@@ -2,7 +2,7 @@
 
 import { createLogger } from "@heddle/observability/logger";
 import { beforeEach, describe, expect, it } from "vitest";
-import { VolatileControl } from "../../test/test-master.ts";
+import { VolatileControl } from "../../../test/test-master.ts";
 import { type CatalogSeed, fileSeed, profileSeed, seedModels, unseededModels } from "./seed.ts";
 
 const logger = createLogger({ service: "test", level: "silent" });

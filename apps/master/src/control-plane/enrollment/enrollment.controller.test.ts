@@ -5,7 +5,7 @@ import { joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
 import type { TlsIdentity } from "@heddle/pki/tls-identity";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
-import type { ControlGroup } from "../../control-plane/control-group.ts";
+import type { ControlGroup } from "../control-group.ts";
 import { EnrollmentController } from "./enrollment.controller.ts";
 
 /** A follower that applies the leader's entries only when it reads the leader's commit index. */

@@ -11,8 +11,8 @@ import type { TlsIdentity } from "@heddle/pki/tls-identity";
 import { GrpcCall, type UnaryContext } from "@heddle/rpc/nest/grpc-call";
 import { enrollmentService } from "@heddle/rpc/proto";
 import { Controller, Inject } from "@nestjs/common";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import { propose } from "../../control-plane/propose.ts";
+import type { ControlPlane } from "../control-plane.ts";
+import { propose } from "../propose.ts";
 
 /** Joining requires no certificate, so the work of unauthenticated callers is bounded. */
 const MAX_JOINING = 16;

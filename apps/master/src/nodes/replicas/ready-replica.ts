@@ -1,0 +1,53 @@
+import type { EngineEvent, EngineRequest } from "@heddle/contracts/engine";
+
+/** A call as a worker gets it. */
+export interface InferenceCall {
+  readonly requestId: string;
+  readonly deployment: string;
+  readonly request: EngineRequest;
+  /** The API key's id: engines share fairly between these. */
+  readonly fairKey: string;
+  readonly deadlineMs: number;
+  readonly priority: number;
+}
+
+/** A replica that may take a request. */
+export interface Candidate {
+  /** The node and the start of its engine: the prefix index's key. */
+  readonly holder: string;
+  /** Sequences that run or wait there. */
+  readonly used: number;
+  /** Upper bound on the requests of these sequences; each can have a slot of its own. */
+  readonly calls: number;
+  readonly maxSequences: number;
+  readonly maxQueued: number;
+  /** Sequences in use by calls of a key. */
+  usedBy(fairKey: string): number;
+}
+
+/** A ready replica that accepts requests. */
+export interface ReadyReplica extends Candidate {
+  readonly node: string;
+  /** Increases with every report of the node, also over its attachments. */
+  readonly reports: number;
+  /** The events end with exactly one `done` or `failed`; leaving the iteration cancels. */
+  start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
+}
+
+/** What to expect of a deployment without a ready replica. */
+export interface Outlook {
+  readonly known: boolean;
+  readonly loading: boolean;
+  /** It fails until an operator acts: clients must not retry. */
+  readonly broken?: boolean;
+  readonly message: string;
+}
+
+/** What dispatch knows of a deployment's replicas. */
+export interface ReplicaSource {
+  ready(deployment: string): readonly ReadyReplica[];
+  /** Why none is ready: one is loading, or none will be; `known` says whether the id exists. */
+  outlook(deployment: string): Outlook;
+  /** Called whenever any of this may have changed. */
+  onChange(listener: () => void): () => void;
+}
