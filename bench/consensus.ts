@@ -44,7 +44,13 @@ type Part = (typeof parts)[number];
 
 const usage = `npm run bench:consensus -- [--only ${parts.join("|")}[,...]] [--concurrency 1,16,128] [--seconds N] [--rounds N] [--failovers N] [--minutes N] [--entries N]`;
 const options = readOptions(usage, [
-  ...["only", "concurrency", "seconds", "rounds", "failovers", "minutes", "entries"],
+  "only",
+  "concurrency",
+  "seconds",
+  "rounds",
+  "failovers",
+  "minutes",
+  "entries",
 ]);
 const seconds = Number(options["seconds"] ?? 3);
 const rounds = Number(options["rounds"] ?? 3);
@@ -135,7 +141,12 @@ function printThroughput(results: readonly ConsensusThroughput[]): void {
     ["load", "calls/s", "p50, ms", "p99, ms", "CPU a call, us", "clients' core", "failed"],
     results.map(({ store, op, concurrency, perSecond, p50Ms, p99Ms, ...rest }) => [
       `${store}, ${op}, ${concurrency} at once`,
-      ...[perSecond, p50Ms, p99Ms, rest.cpuMicrosPerCall, rest.clientCpuShare, rest.failures],
+      perSecond,
+      p50Ms,
+      p99Ms,
+      rest.cpuMicrosPerCall,
+      rest.clientCpuShare,
+      rest.failures,
     ]),
   );
 }
@@ -252,7 +263,10 @@ async function http(): Promise<void> {
     "Whole masters, POST /api/v1/keys over HTTP, on all cores",
     ["at once", "changes/s", "p50, ms", "p99, ms"],
     results.map(({ concurrency, perSecond, p50Ms, p99Ms }) => [
-      ...[String(concurrency), perSecond, p50Ms, p99Ms],
+      String(concurrency),
+      perSecond,
+      p50Ms,
+      p99Ms,
     ]),
   );
 }

@@ -36,7 +36,7 @@ const names = ["processes", "model", "firstToken", "end"] as const;
 const medians = names.map((name) => median(starts.map((start) => start[name])));
 printTable(
   `${command().join(" ")}, median of ${runs} starts with warm caches (ms since the start)`,
-  ["", ...["every process is ready", "the model is loaded", "first token", "ended (--once)"]],
+  ["", "every process is ready", "the model is loaded", "first token", "ended (--once)"],
   [
     ["median", ...medians],
     ...starts.map((start, i) => [`${i + 1}`, ...names.map((n) => start[n])]),

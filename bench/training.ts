@@ -21,8 +21,16 @@ const usage = `npm run bench:training -- [--only data,add,steps,weave,overlap,pp
   [--rounds N] [--weave-steps N] [--seeds N] [--first-seed N] [--timesteps N] [--environments NAME,...]
   [--python PROGRAM] [--grpc-cpp PROGRAM] [--ps-lite PROGRAM]`;
 const options = readOptions(usage, [
-  ...["only", "rounds", "weave-steps", "seeds", "timesteps", "environments", "python"],
-  ...["grpc-cpp", "ps-lite", "first-seed"],
+  "only",
+  "rounds",
+  "weave-steps",
+  "seeds",
+  "timesteps",
+  "environments",
+  "python",
+  "grpc-cpp",
+  "ps-lite",
+  "first-seed",
 ]);
 const only = (options["only"] ?? "data,add,steps,weave,overlap,ppo,scaling").split(",");
 const number = (name: string, standard: number) => Number(options[name] ?? standard);
@@ -161,8 +169,12 @@ function judgeWeave(figures: readonly TrainingFigure[]): Verdict[] {
     "A small language model by two workers",
     ["way", "seed", "pushed MB", "pulled MB", "loss to choose by", "to judge by"],
     figures.map((one) => [
-      ...[one.name, String(one.seed), one.pushedBytes / 1e6, one.pulledBytes / 1e6],
-      ...[one.choosingLoss.toFixed(4), one.loss.toFixed(4)],
+      one.name,
+      String(one.seed),
+      one.pushedBytes / 1e6,
+      one.pulledBytes / 1e6,
+      one.choosingLoss.toFixed(4),
+      one.loss.toFixed(4),
     ]),
   );
   const of = (way: string) => figures.filter(({ name }) => name === way);
@@ -192,8 +204,12 @@ function judgePpo(figures: readonly PpoFigure[]): Verdict[] {
     "PPO, by environment and seed",
     ["environment", "seed", "steps/s", "of processor time", "final return", "best"],
     figures.map((one) => [
-      ...[one.environment, String(one.seed), one.stepsPerSecond, one.stepsPerCpuSecond],
-      ...[one.finalReturn, one.bestReturn],
+      one.environment,
+      String(one.seed),
+      one.stepsPerSecond,
+      one.stepsPerCpuSecond,
+      one.finalReturn,
+      one.bestReturn,
     ]),
   );
   const environments = [...new Set(figures.map(({ environment }) => environment))];

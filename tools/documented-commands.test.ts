@@ -65,7 +65,8 @@ beforeAll(async () => {
   const place = ["--port", String(port), "--data", join(home, ".heddle")];
   const offers = ["--profile", "tiny", "--simulate-gpus", "4xH100-80GB"];
   cluster = new DrivenProcess([process.execPath, MAIN, "up", ...place, ...offers], {
-    ...{ HOME: home, HEDDLE_DRAIN_MS: "100" },
+    HOME: home,
+    HEDDLE_DRAIN_MS: "100",
   });
   await cluster.printed(/Ctrl-C stops everything/);
 }, PATIENCE_MS);
@@ -103,7 +104,8 @@ async function runPage(page: string): Promise<void> {
   const blocks = (BLOCKS.get(page) ?? []).filter(({ kind }) => kind === "run");
   const cwd = folderOf(page);
   const env = {
-    ...{ HOME: home, NODE_COMPILE_CACHE },
+    HOME: home,
+    NODE_COMPILE_CACHE,
     PATH: [...(cwd === ROOT ? [] : [commandFolder(home)]), PATH].join(delimiter),
   };
   const options = { cwd, env, maxBuffer: 2 ** 24 };

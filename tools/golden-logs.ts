@@ -92,9 +92,12 @@ class RandomEntries {
 
   #key(): ApiKeyRecord {
     return {
-      ...{ id: this.#keyId(), name: "n".repeat(this.#below(3)), hash: "ab".repeat(32) },
+      id: this.#keyId(),
+      name: "n".repeat(this.#below(3)),
+      hash: "ab".repeat(32),
       scopes: this.#below(2) === 0 ? ["*"] : ["jobs:create"],
-      ...{ models: [], createdAtMs: this.#atMs },
+      models: [],
+      createdAtMs: this.#atMs,
       limits: { requestsPerMinute: this.#below(4) === 0 ? -1 : 5 },
       expiresAtMs: this.#below(4) === 0 ? this.#atMs + this.#below(2 * DAY_MS) : undefined,
     };

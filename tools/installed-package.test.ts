@@ -24,8 +24,16 @@ const PATH = (process.env["PATH"] ?? "")
   .join(delimiter);
 /** How this machine reaches its registry; nothing else of this process's environment is handed on. */
 const REGISTRY_ACCESS = [
-  ...["npm_config_cache", "npm_config_registry", "npm_config_userconfig", "NODE_EXTRA_CA_CERTS"],
-  ...["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"],
+  "npm_config_cache",
+  "npm_config_registry",
+  "npm_config_userconfig",
+  "NODE_EXTRA_CA_CERTS",
+  "HTTP_PROXY",
+  "HTTPS_PROXY",
+  "NO_PROXY",
+  "http_proxy",
+  "https_proxy",
+  "no_proxy",
 ];
 const ENV = {
   ...Object.fromEntries(REGISTRY_ACCESS.map((name) => [name, process.env[name]])),
@@ -100,8 +108,13 @@ describe.skipIf(process.platform === "win32")("the installed package", () => {
     mkdirSync(data);
     const page = new Runbook("guide/several-machines", folder, {
       ...ENV,
-      ...{ MACHINE_1: `${machines}.1`, MACHINE_2: `${machines}.2`, MACHINE_3: `${machines}.3` },
-      ...{ DATA: data, PROFILE: "tiny", HEDDLE_WAL_SEGMENT_MIB: "1", HEDDLE_DRAIN_MS: "100" },
+      MACHINE_1: `${machines}.1`,
+      MACHINE_2: `${machines}.2`,
+      MACHINE_3: `${machines}.3`,
+      DATA: data,
+      PROFILE: "tiny",
+      HEDDLE_WAL_SEGMENT_MIB: "1",
+      HEDDLE_DRAIN_MS: "100",
       HOME: folder,
       HEDDLE_HTTP_HOST: `${machines}.1`,
       HEDDLE_ENDPOINT: `http://${machines}.1:8080`,

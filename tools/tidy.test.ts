@@ -37,6 +37,7 @@ import {
   fileSize,
   forbiddenWords,
   functionSize,
+  literalSpread,
   noBarrel,
   noSingleConstant,
 } from "./tidy/shape-rules.ts";
@@ -77,6 +78,18 @@ const SHAPE_RULES: readonly Sample[] = [
     title: "a constructor has at most 6 parameters",
     bad: "class A { constructor(a, b, c, d, e, f, g) {} }",
     good: "class A { constructor(a, b, c, d, e, f) {} }",
+  },
+  {
+    rule: literalSpread,
+    title: "no literal is spread into another one",
+    bad: "f({ ...{ a, b }, c });",
+    good: "f({ ...a, ...(b ? { c } : {}) }, [...b]);",
+  },
+  {
+    rule: literalSpread,
+    title: "no list is spread into another one",
+    bad: "f([...[a, b], c]);",
+    good: "f([...a, c], ...[b]);",
   },
   {
     rule: fileName,

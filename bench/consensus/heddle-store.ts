@@ -19,7 +19,11 @@ export function heddleStore(
       command: process.execPath,
       args: [
         ...nodeFlags,
-        ...[program, String(member), ports, `${folder}/${member}`, String(snapshotEntries)],
+        program,
+        String(member),
+        ports,
+        `${folder}/${member}`,
+        String(snapshotEntries),
       ],
     }),
     address,

@@ -19,7 +19,10 @@ const [idText = "1", portsText = "", directory = "", snapshotEntries = "100000"]
   process.argv.slice(2);
 const id = Number(idText);
 const members = portsText.split(",").map((port, at) => ({
-  ...{ id: at + 1, name: `m${at + 1}`, address: `127.0.0.1:${port}`, nonce: `n${at + 1}` },
+  id: at + 1,
+  name: `m${at + 1}`,
+  address: `127.0.0.1:${port}`,
+  nonce: `n${at + 1}`,
 }));
 const own = members[id - 1];
 if (!own) throw new Error(`there is no member ${id} among ${members.length}`);
@@ -33,7 +36,9 @@ const context = await serveControllers({ module: class Raft {}, ...raft }, serve
 const service = context.get(RaftService);
 const identity = {
   ...(await startIdentity(directory, own.name, { newestVersion: 1 })),
-  ...{ cluster: "bench", id, beginning: { kind: "first" as const, members } },
+  cluster: "bench",
+  id,
+  beginning: { kind: "first" as const, members },
 };
 await writeIdentity(directory, identity, NO_SECRET_KEYS);
 const machine = new KvMachine();

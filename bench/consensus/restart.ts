@@ -43,7 +43,10 @@ async function fill(directory: string, port: number, entries: number): Promise<v
   const started = await startIdentity(directory, "m1", { newestVersion: 1 });
   await writeIdentity(directory, { ...started, cluster: "bench", id: 1 }, NO_SECRET_KEYS);
   const replica = await RaftReplica.open<undefined>({
-    ...{ id: 1, incarnation: 1, machine: new KvMachine(), random: Math.random },
+    id: 1,
+    incarnation: 1,
+    machine: new KvMachine(),
+    random: Math.random,
     storage: {
       files: nodeStorageFiles,
       directory,
@@ -56,7 +59,9 @@ async function fill(directory: string, port: number, entries: number): Promise<v
       setMembers: () => undefined,
     },
     firstMembers: [{ id: 1, name: "m1", address: `127.0.0.1:${port}`, nonce: "n1" }],
-    ...{ electionTicks: 14, heartbeatTicks: 2, requestTicks: 2_000 },
+    electionTicks: 14,
+    heartbeatTicks: 2,
+    requestTicks: 2_000,
     snapshotEntries: entries * 10,
     yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
     onFatal: (error) => console.error(error.message),

@@ -63,7 +63,9 @@ function fill(control: ReplicatedControl): void {
   }
   for (let n = 0; n < jobs; n++) {
     const spec = submitJobRequest.parse({
-      ...{ name: `n${n}`, command: "true", resources: { gpu_count: 1 } },
+      name: `n${n}`,
+      command: "true",
+      resources: { gpu_count: 1 },
     });
     make(control, { type: "job.submit", jobId: jobId(n), spec });
   }
@@ -81,9 +83,24 @@ function jobId(n: number): string {
 
 function offerOf(id: string) {
   return {
-    ...{ id, name: id, address: `${id}:1`, incarnation: "1", cpuMilli: 64_000, memoryMib: 65_536 },
-    ...{ localSsdGb: 1_000, ioOperationsPerSec: 0, networkMbps: 0, gpuType: "H100" },
-    ...{ gpuMemoryGb: 80, gpuCount: 8, simulated: true, labels: {}, taints: [], rack: "" },
-    ...{ fabric: "", executors: ["process"], algorithms: [] },
+    id,
+    name: id,
+    address: `${id}:1`,
+    incarnation: "1",
+    cpuMilli: 64_000,
+    memoryMib: 65_536,
+    localSsdGb: 1_000,
+    ioOperationsPerSec: 0,
+    networkMbps: 0,
+    gpuType: "H100",
+    gpuMemoryGb: 80,
+    gpuCount: 8,
+    simulated: true,
+    labels: {},
+    taints: [],
+    rack: "",
+    fabric: "",
+    executors: ["process"],
+    algorithms: [],
   };
 }

@@ -61,7 +61,8 @@ export async function measureConsensusThroughput(
     const of = (figure: (run: KvLoadResult) => number) =>
       median(runs.map(({ result }) => figure(result)));
     return {
-      ...{ store, ...workload },
+      store,
+      ...workload,
       perSecond: of((run) => run.perSecond),
       p50Ms: of((run) => run.p50Ms),
       p99Ms: of((run) => run.p99Ms),
@@ -86,8 +87,16 @@ export async function runConsensusLoad(
     command: process.execPath,
     args: [
       program,
-      ...["--store", cluster.name, "--address", address, "--op", op],
-      ...["--concurrency", String(concurrency), "--seconds", String(seconds)],
+      "--store",
+      cluster.name,
+      "--address",
+      address,
+      "--op",
+      op,
+      "--concurrency",
+      String(concurrency),
+      "--seconds",
+      String(seconds),
     ],
     core: clientCore,
     cwd: repositoryRoot,

@@ -21,7 +21,10 @@ const worker = await startWorker(
     advertise: undefined,
     version: "bench",
     engineDefaults: {},
-    ...{ labels: {}, taints: [], rack: "", fabric: "" },
+    labels: {},
+    taints: [],
+    rack: "",
+    fabric: "",
   },
   {
     startEngine: async ({ sink }) => new MockEngine(sink),

@@ -6,7 +6,14 @@ import type { NodeSnapshot, QueuedJob } from "@heddle/scheduler/model";
 export function joinOf(node: NodeSnapshot): ControlCommand {
   const { id, gpuType, gpuMemoryGb, devices, capacity, rack, fabric } = node;
   const offer = {
-    ...{ id, name: id, address: `${id}:1`, incarnation: "1", gpuType, gpuMemoryGb, rack, fabric },
+    id,
+    name: id,
+    address: `${id}:1`,
+    incarnation: "1",
+    gpuType,
+    gpuMemoryGb,
+    rack,
+    fabric,
     ...capacity,
     gpuCount: devices.length,
     simulated: true,

@@ -113,7 +113,11 @@ function measureWaiting(): object {
     `One decision on ${measured.nodes} full nodes, ${measured.running} running jobs, CPU ms, median`,
     ["what waits", "waiting", "CPU ms", "starts", "evicted"],
     Object.entries(measured.cases).map(([name, { waiting, cpuMs, starts, evicted }]) => [
-      ...[name, waiting, cpuMs, starts, evicted],
+      name,
+      waiting,
+      cpuMs,
+      starts,
+      evicted,
     ]),
   );
   return measured;

@@ -81,7 +81,10 @@ async function withMaster<T>(run: (plane: RaftControlPlane) => Promise<T>): Prom
   await mkdir(directory);
   const server = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   const plane = await RaftControlPlane.open({
-    ...{ directory, credentials, server, name: "m1" },
+    directory,
+    credentials,
+    server,
+    name: "m1",
     service: new RaftService(),
     lock: await lockDirectory(directory),
     peers: new Map([["m1", server.address]]),

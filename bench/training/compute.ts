@@ -16,8 +16,15 @@ export interface StepFigure {
 }
 
 const LANGUAGE_MODEL = {
-  ...{ vocab_size: 512, context_length: 128, hidden_size: 256, layers: 4, heads: 4, kv_heads: 4 },
-  ...{ intermediate_size: 688, rope_theta: 10_000, norm_epsilon: 1e-5 },
+  vocab_size: 512,
+  context_length: 128,
+  hidden_size: 256,
+  layers: 4,
+  heads: 4,
+  kv_heads: 4,
+  intermediate_size: 688,
+  rope_theta: 10_000,
+  norm_epsilon: 1e-5,
 };
 
 /**

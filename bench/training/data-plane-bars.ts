@@ -40,7 +40,12 @@ function printFigures(figures: readonly DataPlaneFigure[]): void {
     "Parameters between two processes (GB/s, medians; CPU of both ends, ms a GB; all but grpc-js add)",
     ["way", "MiB", "push", "CPU", "pull", "CPU"],
     figures.map(({ name, megabytes, push, pull }) => [
-      ...[name, String(megabytes), push.rate, push.cpuMsPerGb, pull.rate, pull.cpuMsPerGb],
+      name,
+      String(megabytes),
+      push.rate,
+      push.cpuMsPerGb,
+      pull.rate,
+      pull.cpuMsPerGb,
     ]),
   );
   const ours = figures.filter(({ name }) => name.startsWith("ours"));
@@ -52,8 +57,11 @@ function printFigures(figures: readonly DataPlaneFigure[]): void {
       peers
         .filter(({ megabytes }) => megabytes === own.megabytes)
         .map((peer) => [
-          ...[own.name, peer.name, String(own.megabytes)],
-          ...[pairedRatio(own.push, peer.push), pairedRatio(own.pull, peer.pull)],
+          own.name,
+          peer.name,
+          String(own.megabytes),
+          pairedRatio(own.push, peer.push),
+          pairedRatio(own.pull, peer.pull),
         ]),
     ),
   );

@@ -81,7 +81,10 @@ async function measure(
     ms,
   });
   return all.map(({ side, push, pull }) => ({
-    ...{ name: side.name, megabytes, push: figure(push), pull: figure(pull) },
+    name: side.name,
+    megabytes,
+    push: figure(push),
+    pull: figure(pull),
   }));
 }
 

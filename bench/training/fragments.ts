@@ -28,7 +28,9 @@ const WAYS = [
   { name: "F=1, tau=0", fragments: 1, overlap_steps: 0, mixing_factor: 0 },
   ...[0, 0.25, 0.5, 0.75].map((mixing) => ({
     name: `F=4, tau=${OVERLAP}, alpha=${mixing}`,
-    ...{ fragments: 4, overlap_steps: OVERLAP, mixing_factor: mixing },
+    fragments: 4,
+    overlap_steps: OVERLAP,
+    mixing_factor: mixing,
   })),
 ];
 type Way = (typeof WAYS)[number];
@@ -57,7 +59,10 @@ async function train(
   const { fragments } = way;
   const job = await openJob({
     parameters: specs.map(({ name: tensor, shape }) => ({ name: tensor, shape, type: "f32" })),
-    ...{ workers: WORKERS, fragments, consistency: { kind: "bsp" }, ...WEAVE_RULES },
+    workers: WORKERS,
+    fragments,
+    consistency: { kind: "bsp" },
+    ...WEAVE_RULES,
     servers: Array.from({ length: fragments }, () => server),
   });
   const alone = Array.from({ length: fragments }, () => ({
@@ -77,7 +82,10 @@ async function train(
     exchanges.map((exchange, rank) => {
       const work = weaveWork(copies[rank] ?? first, { rank, steps, seed });
       return runWeaveWorker({
-        ...{ ...work, config: { ...work.config, ...way }, client: exchange, exchange },
+        ...work,
+        config: { ...work.config, ...way },
+        client: exchange,
+        exchange,
         signal: new AbortController().signal,
       });
     }),

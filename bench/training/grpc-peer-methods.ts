@@ -11,7 +11,10 @@ import { repositoryRoot } from "../support/command-line.ts";
 
 const definition = loadSync("data-plane.proto", {
   includeDirs: [join(repositoryRoot, "bench/training/peers"), join(repositoryRoot, "proto")],
-  ...{ longs: Number, enums: String, defaults: true, oneofs: true },
+  longs: Number,
+  enums: String,
+  defaults: true,
+  oneofs: true,
 })["heddle.bench.DataPlane"] as ServiceDefinition;
 
 /** Plain calls over the same protobuf messages as ours, by protobuf's own code. */

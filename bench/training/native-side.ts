@@ -46,8 +46,11 @@ async function psLiteSide(
 ): Promise<DataSide> {
   const message = pieces ? Math.min(PIECE_BYTES, bytes) : bytes;
   const common = {
-    ...{ DMLC_PS_ROOT_URI: "127.0.0.1", DMLC_PS_ROOT_PORT: String(await freePort()) },
-    ...{ DMLC_NUM_WORKER: "1", DMLC_NUM_SERVER: "1", DMLC_NODE_HOST: "127.0.0.1" },
+    DMLC_PS_ROOT_URI: "127.0.0.1",
+    DMLC_PS_ROOT_PORT: String(await freePort()),
+    DMLC_NUM_WORKER: "1",
+    DMLC_NUM_SERVER: "1",
+    DMLC_NODE_HOST: "127.0.0.1",
     DMLC_LOCAL: local,
   };
   const [scheduler, server, worker] = ["scheduler", "server", "worker"].map((role) =>

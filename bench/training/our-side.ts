@@ -12,7 +12,10 @@ export async function ourSide(
 ): Promise<DataSide> {
   const job = await openJob({
     parameters: [{ name: "p", shape: [bytes / 4], type: "f32" }],
-    ...{ servers: [server.address], workers: 3, learningRate: 1, compression: "none" },
+    servers: [server.address],
+    workers: 3,
+    learningRate: 1,
+    compression: "none",
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     consistency: { kind: "bsp" },
   });

@@ -77,7 +77,9 @@ async function startLink(server: string): Promise<string> {
     command: process.execPath,
     args: [
       join(repositoryRoot, "bench/training/slow-link.mjs"),
-      ...[port, String(LINK.delayMs), String(LINK.megabytesPerSecond)],
+      port,
+      String(LINK.delayMs),
+      String(LINK.megabytesPerSecond),
     ],
     logFile: join(benchFolder, "slow-link.log"),
   });
@@ -86,8 +88,12 @@ async function startLink(server: string): Promise<string> {
 
 async function train({ fragments, overlap }: Way, server: string) {
   const job = await openJob({
-    ...{ parameters: specs, workers: 1, fragments, consistency: { kind: "bsp" } },
-    ...{ learningRate: 0.8, compression: "none" },
+    parameters: specs,
+    workers: 1,
+    fragments,
+    consistency: { kind: "bsp" },
+    learningRate: 0.8,
+    compression: "none",
     servers: Array.from({ length: fragments }, () => server),
     optimizer: { kind: "sgd", momentum: 0.4, nesterov: true },
   });
@@ -103,11 +109,21 @@ async function train({ fragments, overlap }: Way, server: string) {
   const waits = timed(exchange);
   let lastMs = performance.now();
   await runWeaveWorker({
-    ...{ program, parameters, batch: BATCH, done: 0, client: exchange, exchange: waits.exchange },
+    program,
+    parameters,
+    batch: BATCH,
+    done: 0,
+    client: exchange,
+    exchange: waits.exchange,
     config: {
-      ...{ total_steps: LOCAL_STEPS * ROUNDS, local_steps: LOCAL_STEPS, fragments },
-      ...{ overlap_steps: overlap, mixing_factor: overlap > 0 ? 0.5 : 0 },
-      ...{ learning_rate: 1e-3, warmup_steps: 0, max_grad_norm: 1 },
+      total_steps: LOCAL_STEPS * ROUNDS,
+      local_steps: LOCAL_STEPS,
+      fragments,
+      overlap_steps: overlap,
+      mixing_factor: overlap > 0 ? 0.5 : 0,
+      learning_rate: 1e-3,
+      warmup_steps: 0,
+      max_grad_norm: 1,
     },
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     backend: onnxBackend({ device: "cpu", threads: 1 }),
@@ -133,7 +149,9 @@ function timed(exchange: ThreadedExchange) {
     waitedMs += performance.now() - sinceMs;
   };
   const watched: FragmentExchange = {
-    ...{ shared: exchange.shared, part: exchange.part, finish },
+    shared: exchange.shared,
+    part: exchange.part,
+    finish,
     pullAll: () => exchange.pullAll(),
     begin: (fragment, round, terms) => exchange.begin(fragment, round, terms),
     settle: () => exchange.settle(),

@@ -22,17 +22,34 @@ export interface PpoFigure {
 const SETTINGS: Readonly<Record<string, Partial<PpoConfig>>> = {
   "CartPole-v1": {},
   "Acrobot-v1": {
-    ...{ total_timesteps: 1_000_000, num_envs: 16, learning_rate: 2e-3 },
-    ...{ ent_coef: 0, gae_lambda: 0.94, update_epochs: 8 },
+    total_timesteps: 1_000_000,
+    num_envs: 16,
+    learning_rate: 2e-3,
+    ent_coef: 0,
+    gae_lambda: 0.94,
+    update_epochs: 8,
   },
   "MountainCar-v0": {
-    ...{ total_timesteps: 1_000_000, num_envs: 16, num_steps: 16, learning_rate: 1e-3 },
-    ...{ normalize_observations: true, normalize_rewards: true },
-    ...{ gae_lambda: 0.98, ent_coef: 0, clip_vloss: false, bootstrap_truncated: false },
+    total_timesteps: 1_000_000,
+    num_envs: 16,
+    num_steps: 16,
+    learning_rate: 1e-3,
+    normalize_observations: true,
+    normalize_rewards: true,
+    gae_lambda: 0.98,
+    ent_coef: 0,
+    clip_vloss: false,
+    bootstrap_truncated: false,
   },
   "Pendulum-v1": {
-    ...{ total_timesteps: 200_000, num_steps: 1024, learning_rate: 1e-3, gamma: 0.9 },
-    ...{ update_epochs: 10, num_minibatches: 64, ent_coef: 0, clip_vloss: false },
+    total_timesteps: 200_000,
+    num_steps: 1024,
+    learning_rate: 1e-3,
+    gamma: 0.9,
+    update_epochs: 10,
+    num_minibatches: 64,
+    ent_coef: 0,
+    clip_vloss: false,
   },
 };
 
@@ -67,7 +84,10 @@ async function run(
   const parameters = initialParameters(specs, random);
   const job = await openJob({
     parameters: specs.map(({ name, shape }) => ({ name, shape, type: "f32" })),
-    ...{ servers: [server], workers: 1, learningRate: 1, compression: "none" },
+    servers: [server],
+    workers: 1,
+    learningRate: 1,
+    compression: "none",
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     consistency: { kind: "bsp" },
   });
@@ -77,7 +97,12 @@ async function run(
   let bestReturn = Number.NEGATIVE_INFINITY;
   const [begin, before] = [performance.now(), process.cpuUsage()];
   await runPpoWorker({
-    ...{ parameters, client, workers: 1, done: 0, makeEnvironment, config },
+    parameters,
+    client,
+    workers: 1,
+    done: 0,
+    makeEnvironment,
+    config,
     draws: () => random,
     backend: onnxBackend({ device: "cpu", threads: 1 }),
     signal: job.signal,
@@ -92,7 +117,10 @@ async function run(
   await client.close();
   const { total_timesteps: steps } = config;
   return {
-    ...{ environment, seed, finalReturn, bestReturn },
+    environment,
+    seed,
+    finalReturn,
+    bestReturn,
     stepsPerSecond: steps / seconds,
     stepsPerCpuSecond: steps / ((user + system) / 1e6),
   };

@@ -58,7 +58,10 @@ export function modelScaling(costs: Costs = COSTS): ScalingRow[] {
     "A model of scaling: 3.43 million parameters, 100 ms a step, 10 Gbit/s, a server for 16 workers",
     ["way", "workers", "servers", "step (ms)", "efficiency"],
     rows.map((row) => [
-      ...[row.way, row.workers, row.servers, row.stepSeconds * 1e3],
+      row.way,
+      row.workers,
+      row.servers,
+      row.stepSeconds * 1e3,
       `${(row.efficiency * 100).toFixed(1)} %`,
     ]),
   );

@@ -33,8 +33,15 @@ export interface TrainingFigure {
 
 const ALPHABET = 32;
 const SHAPE = {
-  ...{ vocab_size: ALPHABET, context_length: 16, hidden_size: 32, layers: 1, heads: 2 },
-  ...{ kv_heads: 1, intermediate_size: 64, rope_theta: 10_000, norm_epsilon: 1e-5 },
+  vocab_size: ALPHABET,
+  context_length: 16,
+  hidden_size: 32,
+  layers: 1,
+  heads: 2,
+  kv_heads: 1,
+  intermediate_size: 64,
+  rope_theta: 10_000,
+  norm_epsilon: 1e-5,
 };
 const BATCH = 8;
 /** Of each way of training. */
@@ -73,7 +80,10 @@ export async function measureWeave(
     const run = { server, steps, seed };
     figures.push(
       ...(await train({ ...run, name: "bsp, fp32" }, synchronous, {
-        ...{ optimizer: INNER_ADAM, learningRate: 1, compression: "none", maxGradientNorm: 1 },
+        optimizer: INNER_ADAM,
+        learningRate: 1,
+        compression: "none",
+        maxGradientNorm: 1,
       })),
       ...(await train({ ...run, name: "weave, H=32, int8" }, weave, {
         ...WEAVE_RULES,
@@ -104,7 +114,10 @@ async function train(run: Run, work: Work, rules: Rules): Promise<TrainingFigure
   const { name, seed, steps } = run;
   const job = await openJob({
     parameters: specs.map(({ name: tensor, shape }) => ({ name: tensor, shape, type: "f32" })),
-    ...{ servers: [run.server], workers: WORKERS, consistency: { kind: "bsp" }, ...rules },
+    servers: [run.server],
+    workers: WORKERS,
+    consistency: { kind: "bsp" },
+    ...rules,
   });
   const first = initialParameters(specs, seededRandom(seed));
   const clients = await Promise.all(
@@ -176,10 +189,17 @@ export function weaveWork(
   { rank, steps, seed }: { readonly rank: number; readonly steps: number; readonly seed: number },
 ) {
   return {
-    ...{ program, batch: BATCH, parameters: own, done: 0, optimizer: INNER_ADAM },
+    program,
+    batch: BATCH,
+    parameters: own,
+    done: 0,
+    optimizer: INNER_ADAM,
     config: {
-      ...{ total_steps: steps, local_steps: LOCAL_STEPS, max_grad_norm: 1 },
-      ...{ learning_rate: LEARNING_RATE, warmup_steps: steps * RISING_PART },
+      total_steps: steps,
+      local_steps: LOCAL_STEPS,
+      max_grad_norm: 1,
+      learning_rate: LEARNING_RATE,
+      warmup_steps: steps * RISING_PART,
       average_steps: Math.floor(steps * AVERAGED_PART),
       warm_start_steps: Math.floor(steps / 32 / LOCAL_STEPS) * LOCAL_STEPS,
       warm_start_local_steps: LOCAL_STEPS / 8,

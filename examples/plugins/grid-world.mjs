@@ -20,7 +20,11 @@ function gridWorld() {
   let [row, column] = [0, 0];
   const look = (/** @type {Float32Array} */ seen) => seen.set([row - 1, column / 1.5 - 1]);
   return {
-    ...{ name: "GridWorld-v0", observations: 2, actions: 4, continuous: false, maxSteps: 60 },
+    name: "GridWorld-v0",
+    observations: 2,
+    actions: 4,
+    continuous: false,
+    maxSteps: 60,
     reset: (_random, seen) => {
       [row, column] = [0, 0];
       look(seen);

@@ -20,7 +20,10 @@ const put = (path: string, text: string) => {
 };
 const location = { start: { line: 1, column: 1 }, end: { line: 1, column: 2 } };
 const mutant = (status: string): TriedMutant => ({
-  ...{ fileName: "libs/a/src/x.ts", status, replacement: "true", location },
+  fileName: "libs/a/src/x.ts",
+  status,
+  replacement: "true",
+  location,
 });
 
 test("mutated files: sources alone, without tests, test support and builds", () => {

@@ -56,7 +56,10 @@ export class MutationResults {
   write(file: string, digest: string, mutants: readonly TriedMutant[]): void {
     const path = this.#path(file, "result");
     const kept = mutants.map(({ fileName, status, replacement, location }) => ({
-      ...{ fileName, status, replacement, location },
+      fileName,
+      status,
+      replacement,
+      location,
     }));
     writeFileSync(`${path}.new`, JSON.stringify({ digest, mutants: kept } satisfies FileResult));
     renameSync(`${path}.new`, path);

@@ -64,7 +64,10 @@ export function scoreOf(
   const uncovered = missed.length - survived;
   const files = new Set(mutants.map(({ fileName }) => fileName));
   return {
-    ...{ detected, missed, timedOut: count("Timeout"), explained: all.length - missed.length },
+    detected,
+    missed,
+    timedOut: count("Timeout"),
+    explained: all.length - missed.length,
     stale: explanations.filter(
       (each) => files.has(each.file) && !all.some((mutant) => isSame(each, mutant)),
     ),

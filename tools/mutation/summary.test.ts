@@ -4,7 +4,11 @@ import { expect, test } from "vitest";
 import { type PackageSummary, passes, summaryTable } from "./summary.ts";
 
 const missed = (covered: boolean) => ({
-  ...{ file: "libs/a/src/x.ts", line: 1, code: "a", replacement: "b", covered },
+  file: "libs/a/src/x.ts",
+  line: 1,
+  code: "a",
+  replacement: "b",
+  covered,
 });
 const explanation = { file: "libs/a/src/x.ts", code: "a", replacement: "b", reason: "c" };
 const summary = (
@@ -14,10 +18,15 @@ const summary = (
 ): PackageSummary => ({
   name: "libs/a",
   score: {
-    ...{ detected: 120, timedOut: 3, explained: 2, stale, percent },
+    detected: 120,
+    timedOut: 3,
+    explained: 2,
+    stale,
+    percent,
     missed: [missed(true), missed(true), missed(false)],
   },
-  ...{ files: 2, tried },
+  files: 2,
+  tried,
 });
 
 test("summary: one line per package, with its files; no score without a result", () => {

@@ -66,6 +66,24 @@ export const constructorSize: FileRule = (file) => {
   return problems;
 };
 
+/** Its entries belong into the outer literal, one a line. */
+export const literalSpread: FileRule = (file) => {
+  const problems: string[] = [];
+  for (const statement of file.body) {
+    walk(statement, (node, parent) => {
+      if (node.type !== "SpreadElement" || !LITERALS.has(parent?.type ?? "")) return;
+      if ((node["argument"] as SyntaxNode).type !== parent?.type) return;
+      const line = lineAt(file.text, node.start);
+      problems.push(
+        `${file.path}:${line}: spreads a literal into another: write its entries there`,
+      );
+    });
+  }
+  return problems;
+};
+
+const LITERALS = new Set(["ObjectExpression", "ArrayExpression"]);
+
 export const fileName: FileRule = (file) => {
   const name = file.path.slice(file.path.lastIndexOf("/") + 1);
   if (

@@ -65,7 +65,8 @@ export function parseSource(path: string, text: string): SourceFile {
     exports: exportedNames(result.module, body, line),
     comments: result.comments.map(({ type, value, start, end }) => ({
       text: value,
-      ...{ start, end },
+      start,
+      end,
       isLine: type === "Line",
     })),
   };

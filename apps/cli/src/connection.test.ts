@@ -72,7 +72,8 @@ describe("connection", () => {
   it("treats localhost as the file's address of this machine, and no other name", () => {
     for (const endpoint of ["http://localhost:9001", "http://localhost:9001/api/v1"]) {
       expect(findConnection({}, { ...env, HEDDLE_ENDPOINT: endpoint })).toMatchObject({
-        ...{ endpoint: "http://127.0.0.1:9001", apiKey: "from-file" },
+        endpoint: "http://127.0.0.1:9001",
+        apiKey: "from-file",
       });
     }
     for (const endpoint of ["http://localhost:9002", "http://localhost.evil:9001"]) {

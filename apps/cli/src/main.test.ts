@@ -267,7 +267,9 @@ describe("command line", () => {
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
     expect(rotated.stderr).toContain(`${data} stores the new key`);
     expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
-      ...{ endpoint, endpoints: [endpoint], api_key: "hdl_live_newnewne_x" },
+      endpoint,
+      endpoints: [endpoint],
+      api_key: "hdl_live_newnewne_x",
     });
     expect(readFileSync(join(data, "bootstrap-key"), "utf8")).toBe("hdl_live_newnewne_x\n");
     expect(statSync(credentials).mode & 0o777).toBe(0o600);
@@ -342,7 +344,9 @@ describe("command line", () => {
   it("exits quietly when its output is closed", async () => {
     for (const args of [["models", "list", "-o", "json"], ["chat", "Hi"], ["--help"]]) {
       const driven = new DrivenProcess([process.execPath, MAIN, ...args], {
-        ...{ HEDDLE_DATA: NOWHERE, HEDDLE_ENDPOINT: endpoint, HEDDLE_API_KEY: "good" },
+        HEDDLE_DATA: NOWHERE,
+        HEDDLE_ENDPOINT: endpoint,
+        HEDDLE_API_KEY: "good",
       });
       driven.child.stdout?.destroy();
       expect(await driven.end(), args.join(" ")).toBe(0);
@@ -454,9 +458,12 @@ describe("command line", () => {
     };
     const gpu = ["--gpus", "1", "--gpu-type", "H100,A100", "--gpu-memory-gb", "80"];
     expect(await posted("--replicas", "2", ...gpu)).toMatchObject({
-      ...{ method: "POST", url: "/api/v1/models" },
+      method: "POST",
+      url: "/api/v1/models",
       body: {
-        ...{ id: "m-9", source: "builtin://tiny", replicas: 2 },
+        id: "m-9",
+        source: "builtin://tiny",
+        replicas: 2,
         resources: { gpu_count: 1, gpu_type: ["H100", "A100"], gpu_memory_gb: 80 },
       },
     });

@@ -174,7 +174,8 @@ fix Check that the cluster is running: \`heddle up\` starts one, --endpoint sele
 
   it("an empty id: exits with 2 and sends nothing", async () => {
     expect(await heddle("jobs get", [""], endpoint, "good")).toEqual({
-      ...{ code: 2, stdout: "" },
+      code: 2,
+      stdout: "",
       stderr: 'heddle: <id> "": the value is empty.\n(see heddle jobs get --help)\n',
     });
   });

@@ -39,8 +39,12 @@ export function masterModule(
       controlPlaneModule(open),
       CallsModule,
       ...cluster,
-      ...[TaskOutputModule, ModelsModule, MetricsModule],
-      ...[HttpModule, InferenceModule, ApiModule],
+      TaskOutputModule,
+      ModelsModule,
+      MetricsModule,
+      HttpModule,
+      InferenceModule,
+      ApiModule,
     ],
   };
 }

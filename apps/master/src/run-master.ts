@@ -101,7 +101,13 @@ async function openMaster(
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
   const context = await startRaftMember({
-    ...{ config, directory, lock, keys, seed, logger, ...group },
+    config,
+    directory,
+    lock,
+    keys,
+    seed,
+    logger,
+    ...group,
     onFatal: (error) => {
       if (isFull(error)) return onFull(error);
       logger.fatal({ err: error }, error.message);

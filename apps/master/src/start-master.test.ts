@@ -85,7 +85,9 @@ test("shutdown: drains, closes HTTP, then parts before those that they use", asy
   const last = ["ReplicaDispatch", "Health", "NodeRegistry", "UsageLedger"];
   expect(closed.slice(-last.length)).toEqual(last);
   expect(closed.slice(first.length, -last.length).sort()).toEqual([
-    ...["LeaderLoop", "LogStore", "TaskDispatch"],
+    "LeaderLoop",
+    "LogStore",
+    "TaskDispatch",
   ]);
   expect(closed.indexOf("TaskDispatch")).toBeLessThan(closed.indexOf("LogStore"));
 });

@@ -24,7 +24,10 @@ export async function startMaster(
 ): Promise<Master> {
   const adapter = createHttpAdapter(config);
   const app = await NestFactory.create<NestFastifyApplication>(module, adapter, {
-    ...{ bodyParser: false, logger: false, abortOnError: false, forceCloseConnections: true },
+    bodyParser: false,
+    logger: false,
+    abortOnError: false,
+    forceCloseConnections: true,
   });
   try {
     if (server) app.connectMicroservice({ strategy: new GrpcTransport(server) });

@@ -51,9 +51,7 @@ export class JobCluster {
   readonly output = new Map<string, string>();
 
   constructor(masters: number, times: { readonly leaseMs: number; readonly nodeLostMs: number }) {
-    const flags = [
-      ...["--lease-ms", String(times.leaseMs), "--node-lost-ms", String(times.nodeLostMs)],
-    ];
+    const flags = ["--lease-ms", String(times.leaseMs), "--node-lost-ms", String(times.nodeLostMs)];
     this.masters = new MasterGroup(masters, flags, () => ({}), [masterProgram]);
   }
 

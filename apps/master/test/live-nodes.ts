@@ -47,9 +47,18 @@ export class LiveNodes {
 
   #flags(name: string): string[] {
     return [
-      ...["--data", join(this.#group.folder, name), "--name", name],
-      ...["--grpc-host", "127.0.0.1", "--grpc-port", "0", "--masters", this.#masters.join(",")],
-      ...["--cluster-token-file", this.#group.tokenFile],
+      "--data",
+      join(this.#group.folder, name),
+      "--name",
+      name,
+      "--grpc-host",
+      "127.0.0.1",
+      "--grpc-port",
+      "0",
+      "--masters",
+      this.#masters.join(","),
+      "--cluster-token-file",
+      this.#group.tokenFile,
     ];
   }
 

@@ -76,8 +76,13 @@ export class ProcessCluster {
       ["--grpc-port", this.#grpc ? new URL(`tcp://${this.#grpc}`).port : "0"],
     ];
     const { child, ready } = await this.#spawn(MASTER, [
-      ...["--data", join(this.data, "master"), "--profile", "tiny"],
-      ...["--bootstrap-key-file", join(this.data, "key"), ...this.#tokenFlags()],
+      "--data",
+      join(this.data, "master"),
+      "--profile",
+      "tiny",
+      "--bootstrap-key-file",
+      join(this.data, "key"),
+      ...this.#tokenFlags(),
       ...ports.flat(),
       ...(this.#options.masterFlags ?? []),
     ]);
@@ -94,9 +99,18 @@ export class ProcessCluster {
     name = `worker-${this.workers.length + 1}`,
   ): Promise<ChildProcess> {
     const { child } = await this.#spawn(WORKER, [
-      ...["--data", join(this.data, name)],
-      ...["--grpc-host", "127.0.0.1", "--grpc-port", "0", "--threads", "1"],
-      ...["--models-cache", join(this.data, "cache"), "--masters", this.#grpc],
+      "--data",
+      join(this.data, name),
+      "--grpc-host",
+      "127.0.0.1",
+      "--grpc-port",
+      "0",
+      "--threads",
+      "1",
+      "--models-cache",
+      join(this.data, "cache"),
+      "--masters",
+      this.#grpc,
       ...this.#tokenFlags(),
       ...(this.#options.workerFlags ?? []),
       ...flags,
@@ -108,8 +122,16 @@ export class ProcessCluster {
   /** `name` selects the data directory, as for a worker. */
   async startParameterServer(name: string): Promise<ChildProcess> {
     const { child } = await this.#spawn(PARAMETER_SERVER, [
-      ...["--data", join(this.data, name), "--name", name],
-      ...["--grpc-host", "127.0.0.1", "--grpc-port", "0", "--masters", this.#grpc],
+      "--data",
+      join(this.data, name),
+      "--name",
+      name,
+      "--grpc-host",
+      "127.0.0.1",
+      "--grpc-port",
+      "0",
+      "--masters",
+      this.#grpc,
       ...this.#tokenFlags(),
     ]);
     return child;

@@ -83,7 +83,10 @@ export function dispatchOver(
     },
     clock: { monotonicMs: () => Date.now(), wallMs: () => Date.now() },
     random: () => 1,
-    ...{ maxQueued: 2, maxWaitMs: 1_000, maxLoadingWaitMs: 5_000, ...options },
+    maxQueued: 2,
+    maxWaitMs: 1_000,
+    maxLoadingWaitMs: 5_000,
+    ...options,
   });
   /** The state of a call as one word. */
   const start = (

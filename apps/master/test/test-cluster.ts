@@ -130,7 +130,9 @@ export class TestCluster {
   async startMaster(settings: TestSettings = {}): Promise<void> {
     const nodeHeartbeatMs = 100;
     const config = testConfig(this.folder, {
-      ...{ masterId: "master-1", grpcPort: 0, ...settings },
+      masterId: "master-1",
+      grpcPort: 0,
+      ...settings,
       fixedTimes: { nodeHeartbeatMs, ...settings.fixedTimes },
     });
     const { masterId: name, grpcPort: port } = config;
@@ -141,13 +143,17 @@ export class TestCluster {
     const open = { control: this.control, pepper, credentials, authorityHash: undefined };
     const imports = [
       configModule(config, createLogger({ service: "master-test", level: "silent" })),
-      ...[controlPlaneModule(open), NodesModule, DispatchModule],
+      controlPlaneModule(open),
+      NodesModule,
+      DispatchModule,
     ];
     const app = await serveControllers({ module: LinkModule, imports }, server);
     const dispatch = app.get<InferenceDispatch>(INFERENCE_DISPATCH, { strict: false });
     const directory = app.get<NodeDirectory>(NODE_DIRECTORY, { strict: false });
     this.#link = {
-      ...{ dispatch, directory, grpcAddress: address },
+      dispatch,
+      directory,
+      grpcAddress: address,
       stats: () => ({ ...dispatch.stats(), workerLost: directory.workersLost }),
       close: () => app.close(),
     };

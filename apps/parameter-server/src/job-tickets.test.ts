@@ -196,7 +196,9 @@ test("ticket: under TLS a task needs no node key, and a server none of a task", 
   const tickets = new TicketVerifier(own);
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials: own, tickets });
   const shards = new ShardRegistry({
-    ...{ credentials: own, host: "127.0.0.1", refusals: new RefusalCounts() },
+    credentials: own,
+    host: "127.0.0.1",
+    refusals: new RefusalCounts(),
   });
   const data = temporaryFolder();
   const followed = new FollowedCluster(data);

@@ -81,9 +81,16 @@ function start(program: string, args: readonly string[]): Driven {
 
 async function startMaster(grpcPort = "0") {
   const driven = start(MASTER, [
-    ...["--data", join(data, "master"), "--http-port", "0", "--grpc-port", grpcPort],
-    ...["--cluster-token-file", join(data, "token")],
-    ...["--bootstrap-key-file", join(data, "key")],
+    "--data",
+    join(data, "master"),
+    "--http-port",
+    "0",
+    "--grpc-port",
+    grpcPort,
+    "--cluster-token-file",
+    join(data, "token"),
+    "--bootstrap-key-file",
+    join(data, "key"),
   ]);
   const { http = "", grpc = "" } = await driven.line("ready");
   const nodes = async () => {
@@ -97,8 +104,15 @@ async function startMaster(grpcPort = "0") {
 
 function startServer(masters: string, ...more: string[]): Driven {
   return start(PROGRAM, [
-    ...["--data", join(data, "ps"), "--name", "ps-1", "--masters", masters],
-    ...["--cluster-token-file", join(data, "token"), ...more],
+    "--data",
+    join(data, "ps"),
+    "--name",
+    "ps-1",
+    "--masters",
+    masters,
+    "--cluster-token-file",
+    join(data, "token"),
+    ...more,
   ]);
 }
 
@@ -128,7 +142,11 @@ describe("a parameter server", () => {
     const attached = 'heddle_node_attached_masters{service="parameter-server"} 1';
     expect(await (await fetch(metrics)).text()).toContain(attached);
     expect((await master.nodes())[0]).toMatchObject({
-      ...{ id: nodeId, kind: "parameter-server", name: "ps-1", address: grpc, replicas: [] },
+      id: nodeId,
+      kind: "parameter-server",
+      name: "ps-1",
+      address: grpc,
+      replicas: [],
     });
     await eventually(
       async () => Number((await master.nodes())[0]?.["memory_used_bytes"]) > 0,

@@ -16,7 +16,11 @@ export async function startParameterServer(
   await removeStaleSockets();
   const refusals = new RefusalCounts();
   const node = nodeModule({
-    ...{ role: "parameter-server", flags, version, log, takesTickets: true },
+    role: "parameter-server",
+    flags,
+    version,
+    log,
+    takesTickets: true,
     onRefused: () => refusals.add("strangers"),
   });
   return startNode(parameterServerModule(node, refusals), ParameterServerState);

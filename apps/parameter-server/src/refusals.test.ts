@@ -109,8 +109,12 @@ test("length: a wrong tensor is refused before it is sent, a wrong part on arriv
   await expect(pull).rejects.toThrow(/all workers of a job must have the same model/);
   // A worker with the right plan and other bytes.
   const source = await PartSource.start({
-    ...{ attempt: 1, jobToken: job.spec.jobToken, isEncrypted: false, host: "127.0.0.1" },
-    ...{ paths: ["tcp"], socketPath: "" },
+    attempt: 1,
+    jobToken: job.spec.jobToken,
+    isEncrypted: false,
+    host: "127.0.0.1",
+    paths: ["tcp"],
+    socketPath: "",
   });
   const pieces = [new Uint8Array(400)];
   source.keep(1, new Map([0, 1].map((shard) => [shard, { bytes: 400, pieces }])));

@@ -47,8 +47,13 @@ export class WorkerState implements ReportedState, OnModuleInit {
     const { maxTasks = defaultMaxTasks(availableParallelism()) } = this.#offer;
     const { executors, algorithms, environments, schemas, isolation } = this.#tasks;
     return {
-      ...{ labels: { ...labels }, taints: [...taints], rack, fabric },
-      ...{ executors, algorithms, environments },
+      labels: { ...labels },
+      taints: [...taints],
+      rack,
+      fabric,
+      executors,
+      algorithms,
+      environments,
       algorithmSchemas: schemas,
       taskIsolation: isolation,
       maxTasks,

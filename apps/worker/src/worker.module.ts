@@ -112,8 +112,15 @@ function openTasks(
   const { nodeId, name, address, credentials, followed, machine } = node;
   return TaskService.open(
     {
-      ...{ ...options, ...files, credentials, nodeId, nodeName: name, followed },
-      ...{ log: node.options.log, removals: node, gpus: () => machine.gpus() },
+      ...options,
+      ...files,
+      credentials,
+      nodeId,
+      nodeName: name,
+      followed,
+      log: node.options.log,
+      removals: node,
+      gpus: () => machine.gpus(),
     },
     address.slice(0, address.lastIndexOf(":")),
   );

@@ -14,8 +14,14 @@ await runNode(
   () =>
     startWorker(
       {
-        ...{ grpcHost: "127.0.0.1", grpcPort: 0, version: "test", engineDefaults: {} },
-        ...{ labels: {}, taints: [], rack: "", fabric: "" },
+        grpcHost: "127.0.0.1",
+        grpcPort: 0,
+        version: "test",
+        engineDefaults: {},
+        labels: {},
+        taints: [],
+        rack: "",
+        fabric: "",
         ...settings,
       },
       scriptedPorts,

@@ -290,6 +290,11 @@ export function shell(line: string): Partial<TaskSpec> {
 }
 
 const taskSpec: TaskSpec = {
-  ...{ jobName: "test", project: "default", executor: "process", tasks: 1 },
-  ...{ checkpointSignal: "SIGUSR1", keepCheckpoints: 2, progressIntervalMs: 200 },
+  jobName: "test",
+  project: "default",
+  executor: "process",
+  tasks: 1,
+  checkpointSignal: "SIGUSR1",
+  keepCheckpoints: 2,
+  progressIntervalMs: 200,
 };

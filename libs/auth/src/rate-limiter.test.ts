@@ -109,7 +109,10 @@ describe("RateLimiter", () => {
     admitted(limiter.admit("a", { tokensPerMinute: 60 }, 60)).finish(60);
     clock.now += 59_999;
     expect(limiter.admit("b", {}, 0)).toEqual({
-      ...{ ok: false, limitedBy: "keys", limit: 1, retryAfterMs: 1000 },
+      ok: false,
+      limitedBy: "keys",
+      limit: 1,
+      retryAfterMs: 1000,
     });
     clock.now += 1;
     expect(limiter.admit("b", {}, 0).ok).toBe(true);
@@ -120,7 +123,10 @@ describe("RateLimiter", () => {
     const limits = { tokensPerMinute: 100 };
     admitted(limiter.admit("k", limits, 50)).finish(50);
     expect(limiter.admit("k", limits, 100)).toEqual({
-      ...{ ok: false, limitedBy: "tokens", limit: 100, retryAfterMs: 30_000 },
+      ok: false,
+      limitedBy: "tokens",
+      limit: 100,
+      retryAfterMs: 30_000,
     });
   });
 
@@ -181,13 +187,16 @@ describe("RateLimiter", () => {
     const { limiter } = setUp();
     const refused = { ok: false, limit: 0, retryAfterMs: undefined };
     expect(limiter.admit("k", { concurrency: 0 })).toEqual({
-      ...{ ...refused, limitedBy: "concurrency" },
+      ...refused,
+      limitedBy: "concurrency",
     });
     expect(limiter.admit("k", { requestsPerMinute: 0 })).toEqual({
-      ...{ ...refused, limitedBy: "requests" },
+      ...refused,
+      limitedBy: "requests",
     });
     expect(limiter.admit("k", { tokensPerMinute: 0 }, 1)).toEqual({
-      ...{ ...refused, limitedBy: "tokens" },
+      ...refused,
+      limitedBy: "tokens",
     });
     expect(limiter.admit("k", { tokensPerMinute: 0 }, 0).ok).toBe(true);
   });
@@ -196,13 +205,11 @@ describe("RateLimiter", () => {
     const limits = { requestsPerMinute: 8, tokensPerMinute: 9, concurrency: 1 };
     const share = (rank: number) => Object.values(shareOfLimits(limits, { rank, count: 3 }));
     expect([0, 1, 2, 3, 4].map(share)).toEqual([
-      ...[
-        [3, 3, 1],
-        [3, 3, 0],
-        [2, 3, 0],
-        [0, 0, 0],
-        [0, 0, 0],
-      ],
+      [3, 3, 1],
+      [3, 3, 0],
+      [2, 3, 0],
+      [0, 0, 0],
+      [0, 0, 0],
     ]);
     expect(shareOfLimits({}, { rank: 5, count: 3 })).toEqual({});
   });
@@ -216,7 +223,10 @@ describe("RateLimiter", () => {
     call.finish(0);
     admitted(limiter.admit("k", limits, 0)).finish(0);
     expect(limiter.admit("k", limits, 0)).toEqual({
-      ...{ ok: false, limitedBy: "requests", limit: 2, retryAfterMs: 30_000 },
+      ok: false,
+      limitedBy: "requests",
+      limit: 2,
+      retryAfterMs: 30_000,
     });
   });
 

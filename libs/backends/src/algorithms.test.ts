@@ -29,7 +29,9 @@ function soleServer(
   outer: OuterOptimizer,
 ): ParameterClient {
   const held = Object.entries(initial).map(([name, data]) => ({
-    ...{ name, data: data.slice(), velocity: new Float32Array(data.length) },
+    name,
+    data: data.slice(),
+    velocity: new Float32Array(data.length),
   }));
   let version = 0;
   return {
@@ -56,7 +58,12 @@ test("PPO: on CartPole the return passes 150 within 40,000 steps, on two seeds",
     const parameters = initialParameters(specs, random);
     const returns: number[] = [];
     await runPpoWorker({
-      ...{ backend, signal, parameters, workers: 1, done: 0, makeEnvironment: cartPole },
+      backend,
+      signal,
+      parameters,
+      workers: 1,
+      done: 0,
+      makeEnvironment: cartPole,
       draws: () => random,
       config: { ...PPO_DEFAULTS, total_timesteps: 40_000 },
       client: soleServer(parameters, AVERAGE),
@@ -72,18 +79,33 @@ test("PPO: on CartPole the return passes 150 within 40,000 steps, on two seeds",
 
 test("weave: a language model memorizes a text by local steps and outer Nesterov", async () => {
   const shape = {
-    ...{ vocab_size: 128, context_length: 16, hidden_size: 32, layers: 1, heads: 2, kv_heads: 1 },
-    ...{ intermediate_size: 48, rope_theta: 10_000, norm_epsilon: 1e-5 },
+    vocab_size: 128,
+    context_length: 16,
+    hidden_size: 32,
+    layers: 1,
+    heads: 2,
+    kv_heads: 1,
+    intermediate_size: 48,
+    rope_theta: 10_000,
+    norm_epsilon: 1e-5,
   };
   const random = seededRandom(3);
   const text = Buffer.from("the heddle guides the warp; the shuttle carries the weft. ".repeat(4));
   const parameters = initialParameters(languageModelParameters(shape), random);
   const losses: number[] = [];
   await runWeaveWorker({
-    ...{ backend, signal, parameters, batch: 8, done: 0, optimizer: ADAM },
+    backend,
+    signal,
+    parameters,
+    batch: 8,
+    done: 0,
+    optimizer: ADAM,
     program: languageModelProgram(shape, 8),
     config: {
-      ...{ total_steps: 240, local_steps: 8, learning_rate: 1e-2, warmup_steps: 8 },
+      total_steps: 240,
+      local_steps: 8,
+      learning_rate: 1e-2,
+      warmup_steps: 8,
       max_grad_norm: 1,
     },
     client: soleServer(parameters, { learningRate: 0.7, momentum: 0.5 }),
@@ -104,10 +126,19 @@ test("divergence: training stops and names the step", async () => {
   const parameters = initialParameters(program.parameters, random);
   const rows = { features: new Float32Array(8).fill(1e20), target: new Float32Array(8), count: 8 };
   const run = runWeaveWorker({
-    ...{ backend, signal, parameters, batch: 4, done: 0, program },
+    backend,
+    signal,
+    parameters,
+    batch: 4,
+    done: 0,
+    program,
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     config: {
-      ...{ total_steps: 10, local_steps: 5, learning_rate: 1, warmup_steps: 0, max_grad_norm: 1 },
+      total_steps: 10,
+      local_steps: 5,
+      learning_rate: 1,
+      warmup_steps: 0,
+      max_grad_norm: 1,
     },
     client: soleServer(parameters, AVERAGE),
     batches: rowBatches(rows, 4, random),

@@ -36,8 +36,14 @@ function ownServer(held: Parameters): ParameterClient {
 
 /** The values of examples/cartpole.yaml; the schedule is that of all its 300,000 steps. */
 const EXAMPLE = {
-  ...{ num_envs: 8, num_steps: 64, update_epochs: 8, learning_rate: 1e-3 },
-  ...{ gamma: 0.98, gae_lambda: 0.9, ent_coef: 0, total_timesteps: 300_000 },
+  num_envs: 8,
+  num_steps: 64,
+  update_epochs: 8,
+  learning_rate: 1e-3,
+  gamma: 0.98,
+  gae_lambda: 0.9,
+  ent_coef: 0,
+  total_timesteps: 300_000,
 };
 /** Five times what seed 1 takes: processors round differently, and runs diverge. */
 const MOST_STEPS = 120_000;
@@ -49,7 +55,10 @@ test("PPO: passes a mean return of 195 over 100 CartPole episodes, from a fixed 
   let best = { mean: 0, steps: 0 };
   const before = process.cpuUsage();
   await runPpoWorker({
-    ...{ parameters, workers: 1, done: 0, makeEnvironment: cartPole },
+    parameters,
+    workers: 1,
+    done: 0,
+    makeEnvironment: cartPole,
     draws: () => random,
     backend: onnxBackend({ device: "cpu", threads: 1 }),
     signal: new AbortController().signal,

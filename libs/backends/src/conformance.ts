@@ -49,7 +49,9 @@ export function conformanceCases(): ConformanceCase[] {
   const step = { optimizer: ADAM, maxGradientNorm: 0.5 };
   const adamw: Optimizer = { ...ADAM, kind: "adamw", weightDecay: 0.01 };
   const make = (name: string, executable: Executable, classes = 3): ConformanceCase => ({
-    ...{ name, executable, classes },
+    name,
+    executable,
+    classes,
   });
   return [
     make("gradients of PPO, choices", gradientsOf(discrete)),

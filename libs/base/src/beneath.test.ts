@@ -107,7 +107,8 @@ test("beneath: removes trees of any depth, mode and name, also without privilege
     for (const each of ["", "root", "root/tree"]) chownSync(join(folder, each), 65_534, 65_534);
   const module = fileURLToPath(new URL("../dist/beneath.js", import.meta.url));
   execFileSync(process.execPath, ["-e", program, module], {
-    ...{ cwd: join(root(), "tree"), stdio: ["ignore", "ignore", "inherit"] },
+    cwd: join(root(), "tree"),
+    stdio: ["ignore", "ignore", "inherit"],
     ...(isRoot && { uid: 65_534, gid: 65_534 }),
   });
   expect(existsSync(join(root(), "tree"))).toBe(false);

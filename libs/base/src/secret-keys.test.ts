@@ -71,7 +71,9 @@ test("secret keys: a file's text is current under the first key alone", () => {
   const sealed = old.sealText("secret", "authority");
   expect(both.openText(sealed, "authority")).toBe("secret");
   expect([old.isCurrent(sealed), both.isCurrent(sealed), both.isCurrent("secret")]).toEqual([
-    ...[true, false, false],
+    true,
+    false,
+    false,
   ]);
   expect(both.isCurrent(both.sealText("secret", "authority"))).toBe(true);
   expect(new SecretKeys().isCurrent("secret")).toBe(true);

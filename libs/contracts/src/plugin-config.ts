@@ -18,9 +18,27 @@ const NAMED = new Set(["properties"]);
 
 /** All other keywords that a master accepts. */
 const PLAIN = new Set([
-  ...["$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated"],
-  ...["type", "enum", "const", "required", "minimum", "maximum", "exclusiveMinimum"],
-  ...["exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems"],
+  "$schema",
+  "$id",
+  "$comment",
+  "title",
+  "description",
+  "default",
+  "examples",
+  "deprecated",
+  "type",
+  "enum",
+  "const",
+  "required",
+  "minimum",
+  "maximum",
+  "exclusiveMinimum",
+  "exclusiveMaximum",
+  "multipleOf",
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
 ]);
 
 /** Finds the faults in the fields of a plugin's algorithm. */

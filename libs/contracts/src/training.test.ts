@@ -6,22 +6,43 @@ import { trainingFaults } from "./training-faults.ts";
 
 test("ppo: an empty config is CleanRL's PPO on CartPole", () => {
   expect(parseTrainingConfig("ppo", {})).toMatchObject({
-    ...{ algorithm: "ppo", environment: "CartPole-v1", consistency: "bsp", backend: "onnx" },
-    ...{ total_timesteps: 500_000, num_envs: 4, num_steps: 128, update_epochs: 4, clip_coef: 0.2 },
+    algorithm: "ppo",
+    environment: "CartPole-v1",
+    consistency: "bsp",
+    backend: "onnx",
+    total_timesteps: 500_000,
+    num_envs: 4,
+    num_steps: 128,
+    update_epochs: 4,
+    clip_coef: 0.2,
   });
 });
 
 test("ppo: Stable-Baselines3's names are resolved, including its minibatch size", () => {
   const config = {
-    ...{ n_envs: 8, n_steps: 64, n_epochs: 10, batch_size: 128, clip_range: 0.1 },
-    ...{ clip_range_vf: null, normalize_advantage: false, env: "Acrobot-v1" },
-    ...{ norm_obs: true, norm_reward: true },
+    n_envs: 8,
+    n_steps: 64,
+    n_epochs: 10,
+    batch_size: 128,
+    clip_range: 0.1,
+    clip_range_vf: null,
+    normalize_advantage: false,
+    env: "Acrobot-v1",
+    norm_obs: true,
+    norm_reward: true,
   };
   expect(trainingFaults("ppo", config)).toEqual([]);
   expect(parseTrainingConfig("ppo", config)).toMatchObject({
-    ...{ num_envs: 8, num_steps: 64, update_epochs: 10, num_minibatches: 4, clip_coef: 0.1 },
-    ...{ clip_vloss: false, norm_adv: false, environment: "Acrobot-v1" },
-    ...{ normalize_observations: true, normalize_rewards: true },
+    num_envs: 8,
+    num_steps: 64,
+    update_epochs: 10,
+    num_minibatches: 4,
+    clip_coef: 0.1,
+    clip_vloss: false,
+    norm_adv: false,
+    environment: "Acrobot-v1",
+    normalize_observations: true,
+    normalize_rewards: true,
   });
 });
 
@@ -91,7 +112,9 @@ test("tokenizer: bytes, a type's name, or its fields", () => {
 test("weave: an empty config trains a language model on the built-in text", () => {
   expect(trainingFaults("weave", {})).toEqual([]);
   expect(parseTrainingConfig("weave", {})).toMatchObject({
-    ...{ program: "language_model", data: [], total_steps: 300 },
+    program: "language_model",
+    data: [],
+    total_steps: 300,
   });
   expect(trainingFaults("weave", { program: "regression" })).toMatchObject([
     { param: "config.data" },

@@ -159,7 +159,8 @@ describe("apply", () => {
       rotate("aaaaaaaa", key(id, { rotatedFrom: "aaaaaaaa", ...more }), 10, 500);
     expect(apply(state, next("bbbbbbbb"))).toEqual({ ok: true });
     expect(apply(state, next("cccccccc"))).toMatchObject({
-      ...{ ok: false, code: "conflict" },
+      ok: false,
+      code: "conflict",
       message: expect.stringContaining("the key bbbbbbbb has taken its place and is in use"),
     });
     // Logs of earlier versions hold such commands, and apply accepted them.

@@ -18,8 +18,13 @@ function randomLog(seed: number, length: number): LogCommand[] {
       return { type: "control", command: { type: "key.revoke", atMs, id: id() }, idempotency };
     }
     const key = {
-      ...{ id: id(), name: `n${atMs}`, hash: "a".repeat(64), scopes: ["*"], models: [] },
-      ...{ limits: {}, createdAtMs: atMs },
+      id: id(),
+      name: `n${atMs}`,
+      hash: "a".repeat(64),
+      scopes: ["*"],
+      models: [],
+      limits: {},
+      createdAtMs: atMs,
     };
     return { type: "control", command: { type: "key.create", atMs, key }, idempotency };
   });

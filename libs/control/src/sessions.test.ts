@@ -18,7 +18,12 @@ function remove(control: ReplicatedControl, sequence: number, atMs = 0, id = "go
 
 function createKey(control: ReplicatedControl, sequence: number, atMs = 0, id = "abcd1234") {
   const key = {
-    ...{ id, name: "k", hash: "0".repeat(64), scopes: [], models: [], limits: {} },
+    id,
+    name: "k",
+    hash: "0".repeat(64),
+    scopes: [],
+    models: [],
+    limits: {},
     createdAtMs: atMs,
   };
   const command = { type: "key.create" as const, atMs, key };

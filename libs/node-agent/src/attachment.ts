@@ -91,7 +91,9 @@ export class Attachment {
     const { master, log, whileRemoved } = this.#options;
     let isRemoved = false;
     return keepConnected({
-      ...{ backoff: reconnect, signal: this.#closing.signal, beforeNext: whileRemoved },
+      backoff: reconnect,
+      signal: this.#closing.signal,
+      beforeNext: whileRemoved,
       connect: (onOpen) =>
         this.#attachOnce(() => {
           onOpen();

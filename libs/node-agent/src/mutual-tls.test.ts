@@ -67,7 +67,9 @@ beforeAll(async () => {
   const empty = (_call: unknown, reply: sendUnaryData<object>) => reply(null, {});
   const unused = () => undefined;
   server.server.addService(raftService, {
-    ...{ exchange: unused, installSnapshot: unused, introduce: empty },
+    exchange: unused,
+    installSnapshot: unused,
+    introduce: empty,
     progress: (_call: unknown, reply: sendUnaryData<object>) => reply(null, { members: [] }),
   });
   server.server.addService(clusterService, {

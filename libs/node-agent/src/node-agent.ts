@@ -89,11 +89,20 @@ export class NodeAgent {
     const followed = new FollowedCluster(dataDirectory);
     const tickets = new TicketVerifier(credentials);
     const { server, address: bound } = await bindServer({
-      ...{ host, port, credentials, followed, onRefused },
+      host,
+      port,
+      credentials,
+      followed,
+      onRefused,
       tickets: options.takesTickets ? tickets : undefined,
     });
     return new NodeAgent(options, nodeId, {
-      ...{ credentials, machine, server, bound, followed, tickets },
+      credentials,
+      machine,
+      server,
+      bound,
+      followed,
+      tickets,
     });
   }
 
@@ -111,11 +120,19 @@ export class NodeAgent {
     const { flags, role, version, log } = this.options;
     const { nodeId, name, address, credentials, followed, machine } = this;
     this.#attachments = new Attachments({
-      ...{ masters: flags.masters, credentials, followed, log },
+      masters: flags.masters,
+      credentials,
+      followed,
+      log,
       heartbeat: (master) => state.heartbeat(master),
       register: {
-        ...{ nodeId, name, address, version, incarnation: randomUUID() },
-        ...{ kind: KINDS[role] as Register["kind"], hardware: machine.hardware() },
+        nodeId,
+        name,
+        address,
+        version,
+        incarnation: randomUUID(),
+        kind: KINDS[role] as Register["kind"],
+        hardware: machine.hardware(),
         ...state.registration(),
       },
     });

@@ -7,7 +7,10 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
   const registry = new Registry();
   const load = { running: 2, waiting: 1, kvUsedTokens: 256, kvTokens: 1024, generatedTokens: 70 };
   let state: Heartbeat = {
-    ...{ cpuPercent: 25, memoryUsedBytes: 4096, tasks: [{}], refusals: { stale: 3 } },
+    cpuPercent: 25,
+    memoryUsedBytes: 4096,
+    tasks: [{}],
+    refusals: { stale: 3 },
     gpus: [
       { index: 1, utilizationPercent: 50, memoryBytes: 80, memoryUsedBytes: 20, fault: "ECC" },
     ],

@@ -153,7 +153,10 @@ export function exposeNodeMetrics(registry: Registry, figures: NodeFigures): voi
   });
   for (const { name, help, labels = [], samples } of GAUGES) {
     new Gauge({
-      ...{ name, help, registers, labelNames: [...labels] },
+      name,
+      help,
+      registers,
+      labelNames: [...labels],
       collect() {
         this.reset();
         for (const [at, value] of samples(figures.heartbeat())) this.set(at, Number(value ?? 0));
@@ -162,7 +165,10 @@ export function exposeNodeMetrics(registry: Registry, figures: NodeFigures): voi
   }
   for (const { name, help, labels = [], samples } of COUNTERS) {
     new Counter({
-      ...{ name, help, registers, labelNames: [...labels] },
+      name,
+      help,
+      registers,
+      labelNames: [...labels],
       collect() {
         this.reset();
         for (const [at, value] of samples(figures.heartbeat())) this.inc(at, Number(value ?? 0));

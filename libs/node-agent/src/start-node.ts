@@ -33,7 +33,8 @@ export async function startNode(
   const app = await NestFactory.createMicroservice(module, {
     inject: [NodeAgent],
     useFactory: (agent: NodeAgent) => ({ strategy: new GrpcTransport(agent.server) }),
-    ...{ logger: false, abortOnError: false },
+    logger: false,
+    abortOnError: false,
   });
   await app.listen();
   const agent = app.get(NodeAgent);

@@ -93,7 +93,10 @@ function openLinks(options: ParameterServerClientOptions): ShardLink[] {
   return layouts.slice(fragment * each, (fragment + 1) * each).map((layout, i) => {
     const shard = fragment * each + i;
     return {
-      ...{ shard, layout, targets: [], pushPath: "" },
+      shard,
+      layout,
+      targets: [],
+      pushPath: "",
       peer: new Peer(
         spec.servers[shard] ?? "",
         credentials,
@@ -118,7 +121,9 @@ export async function connectParameters(
   const { spec, credentials } = options;
   const links = openLinks(options);
   const source = await PartSource.start({
-    ...{ attempt: spec.attempt, jobToken: spec.jobToken, host: options.host },
+    attempt: spec.attempt,
+    jobToken: spec.jobToken,
+    host: options.host,
     isEncrypted: isEncrypted(credentials),
     paths: usable(options),
     socketPath: ownSocketPath("data", options.socketDirectory),
@@ -323,7 +328,9 @@ export class ParameterServerClient implements ParameterClient {
   #persist<Result>(work: () => Promise<Result>, shard: number): Promise<Result> {
     const { patienceMs = 30_000, spec } = this.#options;
     return retry(work, {
-      ...{ backoff: { baseMs: 20, maxMs: 1_000 }, deadlineMs: patienceMs, signal: this.#signal },
+      backoff: { baseMs: 20, maxMs: 1_000 },
+      deadlineMs: patienceMs,
+      signal: this.#signal,
       isPassing: (error) => toAppError(error).retryable,
       onRetry: () => this.#retries++,
       lateError: (cause) => {

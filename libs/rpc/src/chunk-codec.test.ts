@@ -23,7 +23,9 @@ const general = loadSync(
 
 const number = fc.oneof(fc.nat(300), fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }));
 const chunk = fc.record({
-  ...{ version: number, offset: number, totalBytes: number },
+  version: number,
+  offset: number,
+  totalBytes: number,
   data: fc.uint8Array({ maxLength: 2_000, size: "max" }).map((bytes) => Buffer.from(bytes)),
 });
 

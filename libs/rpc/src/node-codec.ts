@@ -135,7 +135,12 @@ function decodeInfo(message: EngineInfo__Output): EngineInfo {
   const { reasoning } = message;
   const chatTemplate = CHAT_TEMPLATE_ORIGINS.find((origin) => origin === message.chatTemplate);
   return {
-    ...{ engine, device, contextTokens, vocabularySize, parameters, fileType },
+    engine,
+    device,
+    contextTokens,
+    vocabularySize,
+    parameters,
+    fileType,
     // An unknown style counts as none: tags are then recognized only at the start.
     ...((reasoning === "tagged" || reasoning === "open") && { reasoning }),
     ...(chatTemplate && { chatTemplate }),

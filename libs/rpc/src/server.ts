@@ -39,7 +39,10 @@ export async function bindServer(options: BindOptions): Promise<BoundServer> {
     ...serverChannelOptions,
     interceptors: [
       requireCaller(credentials, {
-        ...{ onRefused, tickets, followed, takesBearer: key !== undefined },
+        onRefused,
+        tickets,
+        followed,
+        takesBearer: key !== undefined,
         claimOf: (peer) => gate.claimOf(peer),
       }),
     ],

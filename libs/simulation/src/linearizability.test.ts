@@ -82,7 +82,10 @@ describe("a key that is created and removed", () => {
 
 describe("a compare-and-set value", () => {
   const replace = (expected: string, value: string, replaced?: boolean): Action => ({
-    ...{ type: "replace", expected, value, replaced },
+    type: "replace",
+    expected,
+    value,
+    replaced,
   });
 
   it("is replaced by one of two calls that expect the same value", () => {

@@ -167,14 +167,12 @@ test("task log: lost bytes are a gap, which a later piece may fill", async () =>
   expect(log.gaps).toEqual([]);
   const { data, times: told } = await log.read(0, 99);
   expect([data.toString(), told.map(({ at, unixMs }) => [at, unixMs])]).toEqual([
-    ...[
-      "abcdeXgh",
-      [
-        [0, 100],
-        [2, 7],
-        [4, 8],
-        [6, 106],
-      ],
+    "abcdeXgh",
+    [
+      [0, 100],
+      [2, 7],
+      [4, 8],
+      [6, 106],
     ],
   ]);
   await log.sync();

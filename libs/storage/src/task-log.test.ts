@@ -59,8 +59,11 @@ test("task log: a stale observation, and bytes after the end, are ignored", asyn
 
 test("task log: shipped pieces may overlap and repeat; a gap is refused", async () => {
   const piece = (offset: number, text: string, first = 0) => ({
-    ...{ offset, data: Buffer.from(text), times: [{ at: 0, unixMs: offset }] },
-    ...{ complete: false, first },
+    offset,
+    data: Buffer.from(text),
+    times: [{ at: 0, unixMs: offset }],
+    complete: false,
+    first,
   });
   await log.append(piece(0, "abc"));
   await log.append(piece(1, "bcde"));

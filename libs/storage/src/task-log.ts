@@ -171,7 +171,8 @@ export class TaskLog {
   async fill({ offset, data, times }: LogPiece): Promise<void> {
     const pieceEnd = offset + data.byteLength;
     const parts = times.map(({ at, unixMs }, i) => ({
-      ...{ start: offset + at, end: Math.min(pieceEnd, offset + (times[i + 1]?.at ?? Infinity)) },
+      start: offset + at,
+      end: Math.min(pieceEnd, offset + (times[i + 1]?.at ?? Infinity)),
       unixMs,
     }));
     for (const part of parts) {

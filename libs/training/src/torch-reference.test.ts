@@ -204,7 +204,8 @@ test("reference: advantages and returns are CleanRL's", () => {
   const { steps, environments, gamma, lambda, dones, cutValues, ...expected } =
     reference.advantages;
   const rollout = {
-    ...{ steps, environments },
+    steps,
+    environments,
     rewards: pattern(60, steps * environments),
     values: pattern(61, steps * environments),
     lastValues: pattern(62, environments),
@@ -225,10 +226,17 @@ describe("reference: learning rates follow PyTorch's schedulers", () => {
     const reported: number[] = [];
     await runWeaveWorker({
       config: {
-        ...{ total_steps: total, local_steps: 1, learning_rate: rate },
-        ...{ warmup_steps: warmup, max_grad_norm: 1 },
+        total_steps: total,
+        local_steps: 1,
+        learning_rate: rate,
+        warmup_steps: warmup,
+        max_grad_norm: 1,
       },
-      ...{ program, backend: referenceBackend, batch: 1, done: 0, signal: never },
+      program,
+      backend: referenceBackend,
+      batch: 1,
+      done: 0,
+      signal: never,
       optimizer: { kind: "sgd", momentum: 0, nesterov: false },
       client: { pull: () => Promise.resolve(0), push: () => Promise.resolve() },
       batches: (steps) => ({ "slope.a": new Float32Array(steps).fill(1) }),
@@ -243,18 +251,28 @@ describe("reference: learning rates follow PyTorch's schedulers", () => {
     const reported: number[] = [];
     const config = {
       ...PPO_DEFAULTS,
-      ...{ learning_rate: rate, num_envs: 1, num_steps: 2, num_minibatches: 1, update_epochs: 1 },
-      ...{ hidden: 4, total_timesteps: 4 * rates.length },
+      learning_rate: rate,
+      num_envs: 1,
+      num_steps: 2,
+      num_minibatches: 1,
+      update_epochs: 1,
+      hidden: 4,
+      total_timesteps: 4 * rates.length,
     };
     await runPpoWorker({
-      ...{ config, makeEnvironment: cartPole, backend: referenceBackend, workers: 2 },
+      config,
+      makeEnvironment: cartPole,
+      backend: referenceBackend,
+      workers: 2,
       client: {
         pull: () => Promise.resolve(0),
         push: async (_, { learningRate }) => void reported.push(learningRate),
       },
       draws: seededRandom,
       parameters: initialParameters(ppoParameters(cartPole(), config), seededRandom(1)),
-      ...{ done: 0, signal: never, report: async () => "go on" },
+      done: 0,
+      signal: never,
+      report: async () => "go on",
     });
     expectClose(reported, rates, "rates");
   });

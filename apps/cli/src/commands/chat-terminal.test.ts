@@ -127,7 +127,9 @@ describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", { timeout: 60_000 }, (
     type("//hlep\r");
     await shown(/answer 3\..*> $/s);
     expect(asked.map((turns) => turns.at(-1)?.content)).toEqual([
-      ...["hello", "/etc/hosts is a file?", "/hlep"],
+      "hello",
+      "/etc/hosts is a file?",
+      "/hlep",
     ]);
     expect(asked[1]).toHaveLength(1);
     type("/exit\r");

@@ -90,8 +90,14 @@ describe("a streamed chat", () => {
 
   it("reports its speed without the time to the first token", () => {
     const result = {
-      ...{ text: "", completionTokens: 20, finishReason: "stop", usage: undefined },
-      ...{ firstTokenMs: 500, lastTextMs: 1400, totalMs: 1500, laterShare: 0.9 },
+      text: "",
+      completionTokens: 20,
+      finishReason: "stop",
+      usage: undefined,
+      firstTokenMs: 500,
+      lastTextMs: 1400,
+      totalMs: 1500,
+      laterShare: 0.9,
     };
     expect(describeSpeed(result)).toBe(
       "20 tokens in 1.50 s, 20.0 tokens/s, first token after 500 ms",

@@ -66,8 +66,11 @@ describe("job updates", () => {
     const lines = seen.text.trimEnd().split("\n");
     expect(lines.map((line) => line.split(",")[0])).toEqual([
       "01:02:03 RUNNING",
-      ...["progress 0 %", "progress 10 %", "progress 20 %"],
-      ...["01:02:03 RUNNING attempt 2", "progress 5 %"],
+      "progress 0 %",
+      "progress 10 %",
+      "progress 20 %",
+      "01:02:03 RUNNING attempt 2",
+      "progress 5 %",
     ]);
     expect(lines[1]).toBe(
       "progress 0 %, step 0/100, loss 1.235, ends about 10:20 UTC, epoch\ufffd[31m 1",

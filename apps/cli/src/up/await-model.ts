@@ -56,7 +56,9 @@ export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedMod
   try {
     for (;;) {
       const models = await retry(() => listModels(client, signal), {
-        ...{ backoff: { baseMs: POLL_MS, maxMs: POLL_MS }, deadlineMs: RESTART_MS, signal },
+        backoff: { baseMs: POLL_MS, maxMs: POLL_MS },
+        deadlineMs: RESTART_MS,
+        signal,
         isPassing: (error) => error instanceof HeddleError && error.code === "unavailable",
       });
       const model = options.model

@@ -21,11 +21,18 @@ test("secrets key: only masters get it, by flag and by environment", () => {
   const options = parseUpOptions({ ...flags, logLevel: "warn", secretsKeyFile: "key-file" }, {});
   const data = new DataDirectory(folder);
   const specs = planCluster({
-    ...{ options, profile: "tiny", data, ports: [{ http: 8080, grpc: 9080 }], tls: undefined },
-    ...{ secrets: data.secrets(["http://127.0.0.1:8080"]), programs: WORKSPACE_PROGRAMS },
+    options,
+    profile: "tiny",
+    data,
+    ports: [{ http: 8080, grpc: 9080 }],
+    tls: undefined,
+    secrets: data.secrets(["http://127.0.0.1:8080"]),
+    programs: WORKSPACE_PROGRAMS,
   });
   const told = specs.map(({ kind, command, env }) => [
-    ...[kind, command.includes("--secrets-key-file"), env["HEDDLE_SECRETS_KEY"]],
+    kind,
+    command.includes("--secrets-key-file"),
+    env["HEDDLE_SECRETS_KEY"],
   ]);
   expect(told).toEqual([
     ["master", true, "the key itself"],

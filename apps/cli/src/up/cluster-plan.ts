@@ -50,12 +50,24 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
   const own = ports[index] as MasterPorts;
   const peers = ports.map(({ grpc }, i) => `master-${i + 1}=${LOOPBACK}:${grpc}`).join(",");
   return spec(layout, "master", name, [
-    ...["--data", data.subdirectory(name), "--name", name],
-    ...["--http-host", LOOPBACK, "--http-port", String(own.http)],
-    ...["--grpc-host", LOOPBACK, "--grpc-port", String(own.grpc)],
-    ...["--cluster-token-file", secrets.clusterTokenFile],
-    ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
-    ...["--join-token-file", data.joinTokenFile(name)],
+    "--data",
+    data.subdirectory(name),
+    "--name",
+    name,
+    "--http-host",
+    LOOPBACK,
+    "--http-port",
+    String(own.http),
+    "--grpc-host",
+    LOOPBACK,
+    "--grpc-port",
+    String(own.grpc),
+    "--cluster-token-file",
+    secrets.clusterTokenFile,
+    "--bootstrap-key-file",
+    secrets.bootstrapKeyFile,
+    "--join-token-file",
+    data.joinTokenFile(name),
     ...(tls ? ["--tls", "--ca-file", tls.authorityFile] : []),
     ...secretsKeyFlag(layout.options.secretsKeyFile),
     ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
@@ -84,8 +96,16 @@ function nodeSpecs(
       ? ["--tls", "--join-token-file", data.joinTokenFile(name)]
       : ["--cluster-token-file", secrets.clusterTokenFile];
     return spec(layout, kind, name, [
-      ...["--data", data.subdirectory(name), "--name", name],
-      ...["--grpc-host", LOOPBACK, "--grpc-port", "0", "--masters", masters],
+      "--data",
+      data.subdirectory(name),
+      "--name",
+      name,
+      "--grpc-host",
+      LOOPBACK,
+      "--grpc-port",
+      "0",
+      "--masters",
+      masters,
       ...proof,
       ...(kind === "worker" ? workerFlags(layout) : []),
     ]);
@@ -97,8 +117,13 @@ function nodeSpecs(
  */
 function workerFlags({ data, options }: ClusterLayout): string[] {
   return [
-    ...["--models-cache", options.modelsCache, "--checkpoints", data.subdirectory("checkpoints")],
-    ...["--task-hidden", data.path, ...options.workerFlags],
+    "--models-cache",
+    options.modelsCache,
+    "--checkpoints",
+    data.subdirectory("checkpoints"),
+    "--task-hidden",
+    data.path,
+    ...options.workerFlags,
     ...(options.plugins.length > 0 ? ["--plugins", options.plugins.join(",")] : []),
   ];
 }
@@ -112,11 +137,7 @@ function spec(
   return {
     name,
     kind,
-    command: [
-      process.execPath,
-      ...nodeFlags(kind, totalmem()),
-      ...[layout.programs[kind], ...flags],
-    ],
+    command: [process.execPath, ...nodeFlags(kind, totalmem()), layout.programs[kind], ...flags],
     env: childEnvironment(kind, layout.options.logLevel),
   };
 }

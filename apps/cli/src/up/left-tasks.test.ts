@@ -57,7 +57,8 @@ async function upWithTask(seconds: string) {
     method: "POST",
     headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
     body: JSON.stringify({
-      ...{ name: "sleeper", command: ["sh", "-c", line] },
+      name: "sleeper",
+      command: ["sh", "-c", line],
       resources: { cpu_cores: 0.2, memory_gb: 0.5 },
     }),
   });

@@ -28,7 +28,8 @@ export class NodeEnrollment {
     const signal = this.#signal;
     try {
       const { token } = await retry(() => this.#client.cluster.createJoinToken(body), {
-        ...{ backoff: { baseMs: RETRY_MS, maxMs: RETRY_MS }, signal },
+        backoff: { baseMs: RETRY_MS, maxMs: RETRY_MS },
+        signal,
         isPassing: (error) => error instanceof HeddleError && (error.status ?? 500) >= 500,
       });
       this.#data.writeJoinToken(name, token);

@@ -6,7 +6,11 @@ import { isBlockedPort } from "../http/blocked-ports.ts";
 import { parseUpOptions, type UpFlags } from "./options.ts";
 
 const flags: UpFlags = {
-  ...{ masters: "1", workers: "1", parameterServers: "1", port: "8080", logLevel: "warn" },
+  masters: "1",
+  workers: "1",
+  parameterServers: "1",
+  port: "8080",
+  logLevel: "warn",
 };
 const parsed = (change: Partial<UpFlags>) => parseUpOptions({ ...flags, ...change }, {});
 
@@ -34,14 +38,35 @@ describe("flags of heddle up", () => {
   // holds: start-offers
   it("each offer is passed to the workers", () => {
     const offers = {
-      ...{ labels: "zone=a,disk=nvme", taints: "spot", rack: "r1", fabric: "nvlink" },
-      ...{ localSsdGb: "500", ioOperationsPerSec: "9000", networkGbps: "100", device: "0" },
+      labels: "zone=a,disk=nvme",
+      taints: "spot",
+      rack: "r1",
+      fabric: "nvlink",
+      localSsdGb: "500",
+      ioOperationsPerSec: "9000",
+      networkGbps: "100",
+      device: "0",
       artifactsReplica: "/shared/copies",
     };
     expect(parsed(offers).workerFlags).toEqual([
-      ...["--labels", "zone=a,disk=nvme", "--taints", "spot", "--rack", "r1", "--fabric", "nvlink"],
-      ...["--local-ssd-gb", "500", "--io-operations-per-sec", "9000", "--network-gbps", "100"],
-      ...["--artifacts-replica", "/shared/copies", "--device", "0"],
+      "--labels",
+      "zone=a,disk=nvme",
+      "--taints",
+      "spot",
+      "--rack",
+      "r1",
+      "--fabric",
+      "nvlink",
+      "--local-ssd-gb",
+      "500",
+      "--io-operations-per-sec",
+      "9000",
+      "--network-gbps",
+      "100",
+      "--artifacts-replica",
+      "/shared/copies",
+      "--device",
+      "0",
     ]);
     const replica = (artifactsReplica: string) => parsed({ artifactsReplica }).workerFlags;
     expect(replica("copies")).toEqual(["--artifacts-replica", join(process.cwd(), "copies")]);

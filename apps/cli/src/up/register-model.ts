@@ -11,7 +11,9 @@ export async function registerModelFile({ models }: Heddle, path: string): Promi
   const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href] };
   const contextWindow = await contextWindowOf(path);
   const body: ModelSpec = {
-    ...{ id, weights, replicas: "every-worker" as const },
+    id,
+    weights,
+    replicas: "every-worker" as const,
     ...(contextWindow !== undefined && { context_window: contextWindow }),
   };
   await models.register(body);

@@ -24,8 +24,13 @@ async function up(flags: object, env: NodeJS.ProcessEnv = {}) {
   const data = join(scratch, `data-${++directories}`);
   const port = await freePort();
   const defaults = {
-    ...{ masters: "1", workers: "1", parameterServers: "0", port: String(port), data },
-    ...{ profile: "demo", logLevel: "warn" },
+    masters: "1",
+    workers: "1",
+    parameterServers: "0",
+    port: String(port),
+    data,
+    profile: "demo",
+    logLevel: "warn",
   };
   const all = { ...defaults, ...flags };
   const driven = new DrivenProcess([process.execPath, DRIVER, JSON.stringify(all)], env);

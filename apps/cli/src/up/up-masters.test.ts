@@ -56,7 +56,9 @@ function request(
 
 const chat = (master: Master, more: object) =>
   request(master, "POST", "/chat/completions", {
-    ...{ model: MODEL, messages: [{ role: "user", content: "go on" }], logit_bias: NO_END },
+    model: MODEL,
+    messages: [{ role: "user", content: "go on" }],
+    logit_bias: NO_END,
     ...more,
   });
 

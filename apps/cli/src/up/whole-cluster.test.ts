@@ -108,8 +108,12 @@ describe("whole cluster", { timeout: PATIENCE_MS }, () => {
     const { driven, request } = await up("stop", "--profile", "tiny");
     await driven.printed(/Ctrl-C stops everything/);
     const reply = await request("POST", "/chat/completions", {
-      ...{ model: "FamilyA-1-2B", messages: [{ role: "user", content: "go on" }] },
-      ...{ n: 4, max_tokens: 4000, logit_bias: NO_END, stream: true },
+      model: "FamilyA-1-2B",
+      messages: [{ role: "user", content: "go on" }],
+      n: 4,
+      max_tokens: 4000,
+      logit_bias: NO_END,
+      stream: true,
     });
     expect(reply.status).toBe(200);
     const reader = (reply.body as ReadableStream<Uint8Array>).getReader();

@@ -62,7 +62,10 @@ it("completions: the four forms of prompt, choices in the order of prompts", asy
   expect(several.usage).toMatchObject({ prompt_tokens: 6, completion_tokens: 32 });
   const stream = await streamed({ prompt: ["abc", "xyz"], n: 2, echo: true });
   expect([0, 1, 2, 3].map((index) => stream.text(index).slice(0, 3))).toEqual([
-    ...["abc", "abc", "xyz", "xyz"],
+    "abc",
+    "abc",
+    "xyz",
+    "xyz",
   ]);
 });
 

@@ -50,7 +50,10 @@ async function submit(name: string, more: object): Promise<string> {
   const shape = { program: "language_model", hidden_size: 16, layers: 1, heads: 2 };
   const steps = { context_length: 16, batch_size: 4, total_steps: 10_000_000, local_steps: 10 };
   return cluster.submit({
-    ...{ name, algorithm: "weave", tasks: 2, failure_tolerance: 1 },
+    name,
+    algorithm: "weave",
+    tasks: 2,
+    failure_tolerance: 1,
     config: { ...shape, ...steps, data },
     checkpoint_config: { interval_seconds: 1 },
     resources: { cpu_cores: 0.2, memory_gb: 0.5, gpu_count: 2, ...more },

@@ -26,8 +26,10 @@ const long = {
   logit_bias: NO_END,
 };
 const short: OpenAI.ChatCompletionCreateParamsNonStreaming = {
-  ...{ model: TINY, messages: long.messages },
-  ...{ max_tokens: 3, logit_bias: only("k") },
+  model: TINY,
+  messages: long.messages,
+  max_tokens: 3,
+  logit_bias: only("k"),
 };
 
 const post = (body: unknown) => cluster.request("POST", "/api/v1/chat/completions", body);

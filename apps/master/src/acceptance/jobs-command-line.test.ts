@@ -75,7 +75,12 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const [id = "", ...updates] = run.stdout.trim().split("\n");
     const phases = updates.map((line) => /^\d\d:\d\d:\d\d (\w+)/.exec(line)?.[1]).filter(Boolean);
     expect(phases).toEqual([
-      ...["ACCEPTED", "PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED"],
+      "ACCEPTED",
+      "PENDING",
+      "SCHEDULED",
+      "STARTING",
+      "RUNNING",
+      "SUCCEEDED",
     ]);
     const wanted = [1, 2, 3, 4].map((step) => `hello from worker-1, step ${step}`);
     const logs = await heddle(["jobs", "logs", id, "-f"]);
@@ -159,9 +164,18 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const id = await submit({ name: "record", command: "echo hi" });
     expect((await heddle(["jobs", "wait", id, "-o", "name"])).stdout).toBe(`${id}\n`);
     const verbs = [
-      ...[`jobs get ${id}`, `jobs wait ${id}`, "workers get worker-1", "workers resume worker-1"],
-      ...["queues set default", "projects set p", "projects get p", "keys create k"],
-      ...["cluster status", "cluster metrics", "cluster resources", "cluster snapshot"],
+      `jobs get ${id}`,
+      `jobs wait ${id}`,
+      "workers get worker-1",
+      "workers resume worker-1",
+      "queues set default",
+      "projects set p",
+      "projects get p",
+      "keys create k",
+      "cluster status",
+      "cluster metrics",
+      "cluster resources",
+      "cluster snapshot",
     ];
     for (const verb of verbs) {
       const { code, stdout, stderr } = await heddle([...verb.split(" "), "-o", "json"]);

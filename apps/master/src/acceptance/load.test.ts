@@ -11,7 +11,10 @@ const endless = { model: TINY, messages, n: 16, max_tokens: 4000, logit_bias: NO
 
 async function short(cluster: ProcessCluster): Promise<string | null | undefined> {
   const answer = await cluster.openai.chat.completions.create({
-    ...{ model: TINY, messages, max_tokens: 2, logit_bias: only("k") },
+    model: TINY,
+    messages,
+    max_tokens: 2,
+    logit_bias: only("k"),
   });
   return answer.choices[0]?.message.content;
 }
@@ -28,8 +31,11 @@ describe("64 streams at once", () => {
     const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
     const answers = [...letters].map(async (letter, i) => {
       const stream = await cluster.openai.chat.completions.create({
-        ...{ model: TINY, messages: [{ role: "user", content: `call ${i}` }] },
-        ...{ max_tokens: 40 + i, logit_bias: only(letter), stream: true },
+        model: TINY,
+        messages: [{ role: "user", content: `call ${i}` }],
+        max_tokens: 40 + i,
+        logit_bias: only(letter),
+        stream: true,
         stream_options: { include_usage: true },
       });
       let text = "";
@@ -45,7 +51,9 @@ describe("64 streams at once", () => {
     });
     expect(await Promise.all(answers)).toEqual(
       [...letters].map((letter, i) => ({
-        ...{ text: letter.repeat(40 + i), reasons: ["length"], usage: 40 + i },
+        text: letter.repeat(40 + i),
+        reasons: ["length"],
+        usage: 40 + i,
       })),
     );
   });

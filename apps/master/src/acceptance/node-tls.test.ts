@@ -28,7 +28,8 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     await cluster.startWorker(["--tls", "--name", "w"], "one");
     await cluster.replicasReady(1, 60_000);
     const { choices } = await cluster.openai.chat.completions.create({
-      ...{ model: TINY, max_tokens: 4 },
+      model: TINY,
+      max_tokens: 4,
       messages: [{ role: "user", content: "hello" }],
     });
     expect(choices).toHaveLength(1);

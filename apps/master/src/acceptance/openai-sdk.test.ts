@@ -320,7 +320,10 @@ describe("tools", () => {
 
   it("are called in a stream by deltas that the SDK puts together", async () => {
     const stream = openai.chat.completions.stream({
-      ...{ ...params, n: 2, tool_choice: "required", parallel_tool_calls: false },
+      ...params,
+      n: 2,
+      tool_choice: "required",
+      parallel_tool_calls: false,
       stream: true,
     });
     const chunks: OpenAI.ChatCompletionChunk[] = [];

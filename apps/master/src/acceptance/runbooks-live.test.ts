@@ -128,7 +128,8 @@ async function suspend(id: string): Promise<void> {
 
 /** A job that trains longer than any test, with a checkpoint every second. */
 const TRAINING = {
-  ...{ name: "trains", algorithm: "ppo" },
+  name: "trains",
+  algorithm: "ppo",
   config: { total_timesteps: 50_000_000, num_envs: 4, num_steps: 64 },
   checkpoint_config: { interval_seconds: 1, grace_seconds: 30 },
 };
@@ -288,7 +289,8 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     };
     const near = data.find(({ name }) => name === "near");
     expect(near).toMatchObject({
-      ...{ status: "refusing", refuses_leader: expect.stringMatching(/later incarnation/) },
+      status: "refusing",
+      refuses_leader: expect.stringMatching(/later incarnation/),
     });
     await isWell();
     expectNoOverlap([steady, paused, later]);

@@ -30,9 +30,19 @@ class Master {
     this.child = spawn(
       process.execPath,
       [
-        ...[`--max-old-space-size=${HEAP_MIB}`, ...SCRIPTED_MASTER, "--data", join(folder, "data")],
-        ...["--http-port", "0", "--grpc-port", "0", "--profile", "tiny"],
-        ...["--bootstrap-key-file", join(folder, "key"), ...flags],
+        `--max-old-space-size=${HEAP_MIB}`,
+        ...SCRIPTED_MASTER,
+        "--data",
+        join(folder, "data"),
+        "--http-port",
+        "0",
+        "--grpc-port",
+        "0",
+        "--profile",
+        "tiny",
+        "--bootstrap-key-file",
+        join(folder, "key"),
+        ...flags,
       ],
       { env: { ...process.env, ...env } },
     );
@@ -140,7 +150,9 @@ async function appendJobs(count: number): Promise<void> {
   const directory = join(folder, "data", "control");
   const { cluster, id } = JSON.parse(readFileSync(join(directory, "identity.json"), "utf8"));
   const log = await DurableLog.open({
-    ...{ files: nodeStorageFiles, directory, owner: { cluster, node: String(id) } },
+    files: nodeStorageFiles,
+    directory,
+    owner: { cluster, node: String(id) },
     restore: () => Promise.resolve(),
     onDamaged: (error) => {
       throw error;

@@ -81,15 +81,26 @@ test("model.gguf of a job: registered with its lineage, and answers", async () =
   const artifact = await cluster.request("GET", `/api/v1/jobs/${id}/artifacts/model.gguf`);
   const digest = sha256(await artifact.arrayBuffer());
   expect(await ready("mine")).toMatchObject({
-    ...{ context_window: 512, stand_in: false, backing: `model.gguf of the job first (${id})` },
+    context_window: 512,
+    stand_in: false,
+    backing: `model.gguf of the job first (${id})`,
     weights: { sha256: digest, sources: [`artifact://${id}/1/0/model.gguf`] },
     lineage: {
-      ...{ job_id: id, job_name: "first", algorithm: "own", attempt: 1, sha256: digest },
-      ...{ data_sha256: DATA_SHA256, code_version: "7", step: 9, loss: 1.5 },
+      job_id: id,
+      job_name: "first",
+      algorithm: "own",
+      attempt: 1,
+      sha256: digest,
+      data_sha256: DATA_SHA256,
+      code_version: "7",
+      step: 9,
+      loss: 1.5,
     },
   });
   const answer = await cluster.openai.chat.completions.create({
-    ...{ model: "mine", max_tokens: 4, temperature: 0 },
+    model: "mine",
+    max_tokens: 4,
+    temperature: 0,
     messages: [{ role: "user", content: "hello" }],
   });
   expect(answer.usage?.completion_tokens).toBeGreaterThan(0);
@@ -111,7 +122,9 @@ test("another worker: gets the model from the one that made it", async () => {
   const model = await ready("mine");
   const { weights } = model as unknown as { weights: { sources: string[]; sha256: string } };
   const body = {
-    ...{ id: "everywhere", context_window: 512, replicas: "every-worker" },
+    id: "everywhere",
+    context_window: 512,
+    replicas: "every-worker",
     weights: { sources: weights.sources, sha256: weights.sha256, file: "copy.gguf" },
   };
   const reply = await cluster.request("POST", "/api/v1/models", body);

@@ -126,7 +126,8 @@ async function download(id: string, name: string): Promise<Buffer> {
 
 test("ppo on CartPole: runs on a parameter server and leaves its policy", async () => {
   const id = await submit({
-    ...{ name: "cartpole", algorithm: "ppo" },
+    name: "cartpole",
+    algorithm: "ppo",
     config: { total_timesteps: 4_096, num_envs: 4, num_steps: 64 },
   });
   const job = await until(id, "it has succeeded", ({ state }) => state === "succeeded");
@@ -152,10 +153,19 @@ test("language model: trained from text, registered with lineage, and answers", 
   const corpus = join(cluster.data, "corpus.txt");
   writeFileSync(corpus, "a heddle guides the warp, a shuttle carries the weft. ".repeat(64));
   const config = {
-    ...{ program: "language_model", total_steps: 24, local_steps: 4, batch_size: 4 },
-    ...{ context_length: 64, hidden_size: 32, heads: 2, layers: 1, learning_rate: 0.01 },
+    program: "language_model",
+    total_steps: 24,
+    local_steps: 4,
+    batch_size: 4,
+    context_length: 64,
+    hidden_size: 32,
+    heads: 2,
+    layers: 1,
+    learning_rate: 0.01,
     // Relative to the spec's file.
-    ...{ data: "corpus.txt", register_as: "tiny-weaver", tokenizer: "bpe" },
+    data: "corpus.txt",
+    register_as: "tiny-weaver",
+    tokenizer: "bpe",
   };
   const spec = join(cluster.data, "tiny-lm.yaml");
   const body = { name: "tiny-lm", algorithm: "weave", tasks: 2, resources, config };
@@ -195,7 +205,9 @@ test("language model: trained from text, registered with lineage, and answers", 
     /\nshards +0 on p\nmodel +tiny-weaver is registered\n/,
   );
   const answer = await cluster.openai.chat.completions.create({
-    ...{ model: "tiny-weaver", max_tokens: 8, temperature: 0 },
+    model: "tiny-weaver",
+    max_tokens: 8,
+    temperature: 0,
     messages: [{ role: "user", content: "a heddle" }],
   });
   expect(answer.usage?.completion_tokens).toBeGreaterThan(0);
@@ -318,7 +330,11 @@ test("trainer kill within failure_tolerance: the attempt goes on with a replacem
   const steps = { context_length: 16, batch_size: 4, total_steps: 10_000_000, local_steps: 10 };
   const config = { ...shape, ...steps, data: file };
   const id = await submit({
-    ...{ name: "elastic", algorithm: "weave", tasks: 2, failure_tolerance: 1, config },
+    name: "elastic",
+    algorithm: "weave",
+    tasks: 2,
+    failure_tolerance: 1,
+    config,
   });
   const stepOf = ({ progress }: Job) => progress?.step ?? 0;
   const before = await until(id, "it runs", (job) => job.state === "running" && stepOf(job) > 0);
@@ -340,7 +356,9 @@ test("parameter server kill: replaced without a retry, on from the checkpoint", 
   await cluster.until(async () => (await shardsHeld("q")) === 0, "q takes shards", 30_000);
   const { config } = long;
   const id = await submit({
-    ...{ name: "lost-server", ...long, config: { ...config, parameter_servers: 2 } },
+    name: "lost-server",
+    ...long,
+    config: { ...config, parameter_servers: 2 },
   });
   const before = await until(id, "it has a checkpoint", hasCheckpoint);
   expect(before.training.shards.map(({ name }) => name).sort()).toEqual(["p", "q"]);
@@ -360,7 +378,9 @@ test("parameter server restart: its shards are lost, without a retry", async () 
   await cluster.until(async () => (await shardsHeld("r")) === 0, "r takes shards", 30_000);
   const { config } = long;
   const id = await submit({
-    ...{ name: "restarted-server", ...long, config: { ...config, parameter_servers: 2 } },
+    name: "restarted-server",
+    ...long,
+    config: { ...config, parameter_servers: 2 },
   });
   const before = await until(id, "it has a checkpoint", hasCheckpoint);
   expect(before.training.shards.map(({ name }) => name).sort()).toEqual(["p", "r"]);

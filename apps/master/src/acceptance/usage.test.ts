@@ -17,8 +17,12 @@ beforeAll(async () => {
 afterAll(() => cluster.close());
 
 const ask = (content: string, extra: object = {}) => ({
-  ...{ model: TINY, messages: [{ role: "user" as const, content: `${SECRET}${content}` }] },
-  ...{ max_tokens: 20, logprobs: true, logit_bias: NO_END, ...extra },
+  model: TINY,
+  messages: [{ role: "user" as const, content: `${SECRET}${content}` }],
+  max_tokens: 20,
+  logprobs: true,
+  logit_bias: NO_END,
+  ...extra,
 });
 
 type Params = ReturnType<typeof ask>;
@@ -53,8 +57,11 @@ async function whole(params: Params) {
   const ended = data.choices.filter(({ finish_reason }) => finish_reason === "stop").length;
   const id = request_id ?? "";
   seen.push({
-    ...{ id, promptTokens: promptTokens(params), completionTokens: said + ended },
-    ...{ choices: data.choices.length, hungUp: false },
+    id,
+    promptTokens: promptTokens(params),
+    completionTokens: said + ended,
+    choices: data.choices.length,
+    hungUp: false,
   });
   return { usage: data.usage, said, id };
 }

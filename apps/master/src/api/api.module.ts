@@ -28,8 +28,12 @@ import { ModelsController } from "./models/models.controller.ts";
 /** The orchestration API: jobs, models, keys, nodes and the cluster. */
 @Module({
   imports: [
-    ...[HttpModule, MetricsModule, ModelsModule, SchedulingModule],
-    ...[ProgressModule, TaskOutputModule],
+    HttpModule,
+    MetricsModule,
+    ModelsModule,
+    SchedulingModule,
+    ProgressModule,
+    TaskOutputModule,
   ],
   controllers: [
     ModelsController,

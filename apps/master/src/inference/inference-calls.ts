@@ -79,8 +79,14 @@ export class InferenceCalls {
     const { deadlineMs, fixedTimes } = config;
     const { streamHeartbeatMs: heartbeatMs, streamStallMs: stallMs } = fixedTimes;
     this.parts = {
-      ...{ models, limits, accounting, inFlight },
-      ...{ dispatch, deadlineMs, heartbeatMs, stallMs },
+      models,
+      limits,
+      accounting,
+      inFlight,
+      dispatch,
+      deadlineMs,
+      heartbeatMs,
+      stallMs,
     };
   }
 

@@ -10,9 +10,17 @@ import type { UsageRow } from "./accounting.ts";
 import { UsageLedger } from "./usage-ledger.ts";
 
 const row: UsageRow = {
-  ...{ atMs: Date.UTC(2026, 0, 2), requestId: "r", key: "k", model: "m", node: undefined },
-  ...{ promptTokens: 1, cachedTokens: 0, completionTokens: 2, durationMs: 3 },
-  ...{ errorCode: undefined, endUser: undefined },
+  atMs: Date.UTC(2026, 0, 2),
+  requestId: "r",
+  key: "k",
+  model: "m",
+  node: undefined,
+  promptTokens: 1,
+  cachedTokens: 0,
+  completionTokens: 2,
+  durationMs: 3,
+  errorCode: undefined,
+  endUser: undefined,
 };
 
 it("usage ledger: rows reach the disk while it is open, also after an idle time", async () => {

@@ -46,8 +46,13 @@ import { TrainingMetrics } from "./training-metrics.ts";
     {
       provide: ClusterMetrics,
       inject: [
-        ...[CONTROL_PLANE, NODE_DIRECTORY, INFERENCE_DISPATCH, MASTER_CONFIG],
-        ...[Throughput, JobFigures, StepQueue],
+        CONTROL_PLANE,
+        NODE_DIRECTORY,
+        INFERENCE_DISPATCH,
+        MASTER_CONFIG,
+        Throughput,
+        JobFigures,
+        StepQueue,
       ],
       useFactory: openClusterMetrics,
     },

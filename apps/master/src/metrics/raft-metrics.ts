@@ -54,7 +54,9 @@ export function exposeRaftMetrics(registry: Registry, group: ControlGroup): void
   const registers = [registry];
   for (const [name, help, read] of GAUGES) {
     new Gauge({
-      ...{ name: `heddle_raft_${name}`, help, registers },
+      name: `heddle_raft_${name}`,
+      help,
+      registers,
       collect() {
         this.set(read(group.status()));
       },
@@ -62,7 +64,9 @@ export function exposeRaftMetrics(registry: Registry, group: ControlGroup): void
   }
   for (const [name, help, read] of COUNTERS) {
     new Counter({
-      ...{ name: `heddle_raft_${name}`, help, registers },
+      name: `heddle_raft_${name}`,
+      help,
+      registers,
       collect() {
         this.reset();
         this.inc(read(group.counts()));

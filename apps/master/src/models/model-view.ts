@@ -65,7 +65,12 @@ function chatTemplateOf(replicas: readonly ModelReplica[]): ChatTemplateOrigin |
 function viewLineage(lineage: ModelLineageRecord): ModelLineage {
   const { jobId, jobName, project, attempt, algorithm, sha256 } = lineage;
   return {
-    ...{ job_id: jobId, job_name: jobName, project, attempt, algorithm, sha256 },
+    job_id: jobId,
+    job_name: jobName,
+    project,
+    attempt,
+    algorithm,
+    sha256,
     data_sha256: lineage.dataSha256 ?? null,
     code_version: lineage.codeVersion ?? null,
     step: lineage.step ?? null,

@@ -17,7 +17,11 @@ function used(told: Pick<ReplicaStatus, "others">): number {
   const { register } = read({ register: { nodeId: "w", name: "w" } });
   const node = new AttachedNode(register!, undefined, 0);
   const replica: ReplicaStatus = {
-    ...{ deployment: "m", phase: "ready", pulledBytes: 0, totalBytes: 0, message: "" },
+    deployment: "m",
+    phase: "ready",
+    pulledBytes: 0,
+    totalBytes: 0,
+    message: "",
     load: { ...emptyLoad, maxSequences: 4, running: 3, waiting: 1 },
     ...told,
   };

@@ -140,7 +140,14 @@ function offerOf(register: Register__Output): NodeJobOffer | undefined {
   const { algorithms, environments, algorithmSchemas } = register;
   if (executors.length === 0) return undefined;
   return {
-    ...{ incarnation, labels, taints, rack, fabric, executors, algorithms, environments },
+    incarnation,
+    labels,
+    taints,
+    rack,
+    fabric,
+    executors,
+    algorithms,
+    environments,
     algorithmSchemas,
     localSsdBytes: hardware?.localSsdBytes ?? 0,
     ioOperationsPerSec: hardware?.ioOperationsPerSec ?? 0,

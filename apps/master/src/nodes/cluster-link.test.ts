@@ -111,11 +111,18 @@ test("attach: a node leaves a silently removed master and finds its replacement"
   const say = (_fields: object, fact: string) => void said.push(fact);
   const master = cluster.link.grpcAddress;
   const register = {
-    ...{ nodeId: "n-1", incarnation: "1", kind: "NODE_KIND_PARAMETER_SERVER" as const },
-    ...{ name: "ps-1", address: "127.0.0.1:1", version: "1" },
+    nodeId: "n-1",
+    incarnation: "1",
+    kind: "NODE_KIND_PARAMETER_SERVER" as const,
+    name: "ps-1",
+    address: "127.0.0.1:1",
+    version: "1",
   };
   const attachment = new Attachment({
-    ...{ master, register, credentials: asServer, removedRestMs: 20 },
+    master,
+    register,
+    credentials: asServer,
+    removedRestMs: 20,
     followed: new FollowedCluster(cluster.folder),
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },
@@ -155,11 +162,17 @@ test("attach: a node forgets a master removed in its absence until it is a membe
   setMembers("master-1", "master-2");
   const [gone, stays] = [other.link.grpcAddress, cluster.link.grpcAddress];
   const register = {
-    ...{ nodeId: "n-1", incarnation: "1", kind: "NODE_KIND_PARAMETER_SERVER" as const },
-    ...{ name: "ps-1", address: "127.0.0.1:1", version: "1" },
+    nodeId: "n-1",
+    incarnation: "1",
+    kind: "NODE_KIND_PARAMETER_SERVER" as const,
+    name: "ps-1",
+    address: "127.0.0.1:1",
+    version: "1",
   };
   const attachments = new Attachments({
-    ...{ masters: [gone, stays], register, credentials: asServer },
+    masters: [gone, stays],
+    register,
+    credentials: asServer,
     followed: new FollowedCluster(cluster.folder),
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },

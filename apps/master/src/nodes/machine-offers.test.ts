@@ -25,13 +25,22 @@ function worker(id: string, replicaMib: number, hostId: string | undefined = "h"
   const { labels, taints, rack, fabric, executors, incarnation } = nodeOffer(id);
   const told = { labels, taints, rack, fabric, executors, incarnation };
   return {
-    ...{ ...node, hostId, memoryBytes: MEMORY_BYTES, lastSeenMs: Date.now() + 3_600_000 },
+    ...node,
+    hostId,
+    memoryBytes: MEMORY_BYTES,
+    lastSeenMs: Date.now() + 3_600_000,
     replicas: node.replicas.map((replica) => {
       return { ...replica, load: { ...replica.load, residentBytes: replicaMib * MIB } };
     }),
     offer: {
-      ...{ ...told, algorithms: [], environments: [], algorithmSchemas: {} },
-      ...{ localSsdBytes: 100e9, ioOperationsPerSec: 1_000, networkMbps: 10_000, maxTasks: 128 },
+      ...told,
+      algorithms: [],
+      environments: [],
+      algorithmSchemas: {},
+      localSsdBytes: 100e9,
+      ioOperationsPerSec: 1_000,
+      networkMbps: 10_000,
+      maxTasks: 128,
     },
   };
 }
@@ -66,7 +75,9 @@ const asks = (mib: number) => ({
 
 async function verdict(mib: number): Promise<unknown> {
   const { body } = await api.call("POST", "/jobs?dry_run=true", {
-    ...{ name: "n", command: "true", ...asks(mib) },
+    name: "n",
+    command: "true",
+    ...asks(mib),
   });
   return (body as { readonly verdict?: unknown }).verdict;
 }
@@ -85,7 +96,9 @@ test("one worker: jobs get the memory less the reserve and the replicas'", async
   expect(await verdict(USABLE_MIB - 2_047)).toBe("unsatisfiable");
   const { totals } = await resources();
   expect(totals.memory_bytes).toMatchObject({
-    ...{ offered: MEMORY_BYTES, in_use: 2_048 * MIB, available: (USABLE_MIB - 2_048) * MIB },
+    offered: MEMORY_BYTES,
+    in_use: 2_048 * MIB,
+    available: (USABLE_MIB - 2_048) * MIB,
   });
 });
 
@@ -105,7 +118,8 @@ test("two workers of one machine: they divide its memory, others do not", async 
   await offersBecome(views, { a: half, b: half, c: USABLE_MIB, d: USABLE_MIB });
   const { totals } = await resources();
   expect(totals.memory_bytes).toMatchObject({
-    ...{ offered: 3 * MEMORY_BYTES, available: (3 * USABLE_MIB - 2_048) * MIB },
+    offered: 3 * MEMORY_BYTES,
+    available: (3 * USABLE_MIB - 2_048) * MIB,
   });
 });
 

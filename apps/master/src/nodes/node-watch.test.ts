@@ -14,8 +14,16 @@ import { NodeWatch } from "./node-watch.ts";
 
 const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 const gpu: GpuView = {
-  ...{ index: 0, uuid: "u", name: "NVIDIA H100 80GB HBM3", memoryBytes: 85e9, memoryUsedBytes: 0 },
-  ...{ utilizationPercent: 0, temperatureCelsius: 0, powerWatts: 0, simulated: false, fault: "" },
+  index: 0,
+  uuid: "u",
+  name: "NVIDIA H100 80GB HBM3",
+  memoryBytes: 85e9,
+  memoryUsedBytes: 0,
+  utilizationPercent: 0,
+  temperatureCelsius: 0,
+  powerWatts: 0,
+  simulated: false,
+  fault: "",
 };
 
 /** A watch with a fake clock over nodes that report until they are silenced. */
@@ -73,18 +81,24 @@ function view(id: string): NodeView {
   const told = { labels, taints, rack, fabric, executors, algorithms, incarnation };
   const offer = { ...told, environments, algorithmSchemas: {} };
   return {
-    ...{ state: "ready", diskBytes: 0, diskUsedBytes: 0 },
-    ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", incarnation: "1" },
+    id,
+    kind: "worker",
+    name: id,
+    address: `${id}:1`,
+    version: "1",
+    incarnation: "1",
     attachedAtMs: 0,
-    ...{ lastSeenMs: 0, cpuPercent: 0, cpuCount: 8, memoryBytes: 2 ** 34, memoryUsedBytes: 0 },
-    ...{
-      gpus: [gpu],
-      deviceReadings: 1,
-      replicas: [],
-      state: "ready",
-      diskBytes: 0,
-      diskUsedBytes: 0,
-    },
+    lastSeenMs: 0,
+    cpuPercent: 0,
+    cpuCount: 8,
+    memoryBytes: 2 ** 34,
+    memoryUsedBytes: 0,
+    gpus: [gpu],
+    deviceReadings: 1,
+    replicas: [],
+    state: "ready",
+    diskBytes: 0,
+    diskUsedBytes: 0,
     offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0, maxTasks: 128 },
   } as NodeView;
 }
@@ -96,7 +110,11 @@ test("join: an attached node joins once, and its sick device is quarantined", as
   await watched.pass(5_000);
   expect(watched.control.appliedIndex).toBe(index);
   expect(watched.control.state.nodes.get("a")?.offer).toMatchObject({
-    ...{ cpuMilli: 8_000, memoryMib: 15_360, gpuType: "H100", gpuMemoryGb: 85, gpuCount: 1 },
+    cpuMilli: 8_000,
+    memoryMib: 15_360,
+    gpuType: "H100",
+    gpuMemoryGb: 85,
+    gpuCount: 1,
   });
   watched.nodes.set("a", { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }] });
   await watched.pass(1_000);
@@ -117,7 +135,11 @@ test("devices: an older report does not quarantine one returned to service", asy
   // Another master has seen that it is healthy, and this one has not yet.
   const wellAsOf = { incarnation: sick.incarnation, reading: 8 };
   await propose(watched.control, {
-    ...{ type: "node.resume", atMs: watched.nowMs, nodeId: "a", wellDevices: [0], wellAsOf },
+    type: "node.resume",
+    atMs: watched.nowMs,
+    nodeId: "a",
+    wellDevices: [0],
+    wellAsOf,
   });
   await watched.pass(2_000);
   expect(quarantined()).toEqual([]);
@@ -126,7 +148,11 @@ test("devices: an older report does not quarantine one returned to service", asy
   await watched.pass(1_000);
   expect(quarantined()).toEqual([0]);
   await propose(watched.control, {
-    ...{ type: "node.resume", atMs: watched.nowMs, nodeId: "a", wellDevices: [0], wellAsOf },
+    type: "node.resume",
+    atMs: watched.nowMs,
+    nodeId: "a",
+    wellDevices: [0],
+    wellAsOf,
   });
   watched.nodes.set("a", { ...sick, incarnation: "2", deviceReadings: 1 });
   await watched.pass(1_000);
@@ -206,8 +232,16 @@ test("replica failure: a permanent one is recorded, a transient one is not", asy
     return { entry: replicaEntry("m"), placements: [{ nodeId, devices: [0] }] };
   });
   await control.propose({
-    ...{ type: "plan.commit", atMs: watched.nowMs, basedOnIndex: 1, overcommitRatio: 1, limits },
-    ...{ acknowledgeMs: 1_000, admitted: [], unsatisfiable: [], preemptions: [], expired: [] },
+    type: "plan.commit",
+    atMs: watched.nowMs,
+    basedOnIndex: 1,
+    overcommitRatio: 1,
+    limits,
+    acknowledgeMs: 1_000,
+    admitted: [],
+    unsatisfiable: [],
+    preemptions: [],
+    expired: [],
     starts,
   });
   const failed = (nodeId: string, failureCode: ErrorCode): void => {

@@ -54,8 +54,11 @@ beforeEach(async () => {
   const config = testConfig(folder, { fixedTimes: { nodeHeartbeatMs: 10_000 } });
   const open = { control, pepper: TEST_PEPPER, credentials, authorityHash: undefined };
   const imports = [
-    ...[configModule(config, createLogger({ service: "test", level: "silent" }))],
-    ...[controlPlaneModule(open), NodesModule, ProgressModule, TaskOutputModule],
+    configModule(config, createLogger({ service: "test", level: "silent" })),
+    controlPlaneModule(open),
+    NodesModule,
+    ProgressModule,
+    TaskOutputModule,
   ];
   const app = await serveControllers({ module: OwnershipModule, imports }, bound.server);
   const part = { strict: false };
@@ -167,7 +170,8 @@ test("artifacts: a worker publishes none for another worker's task", () => {
 
 test("artifacts: a worker reads only those that a model is made of", async () => {
   const exit = {
-    ...{ exitCode: 0, endedAtMs: 9_000 },
+    exitCode: 0,
+    endedAtMs: 9_000,
     artifacts: [{ name: "secret.txt", bytes: 1, sha256: "0".repeat(64) }],
   };
   jobs.report(1, "exited", exit as never);

@@ -8,20 +8,23 @@ import { ReplicaIndex } from "./replica-index.ts";
 /** A worker that reports these deployments as ready. */
 function worker(id: number, deployments: readonly string[]): AttachedNode {
   const register = {
-    ...{ nodeId: `node-${id}`, kind: "NODE_KIND_WORKER" as const, name: `w${id}` },
-    ...{ address: "127.0.0.1:1", version: "test", incarnation: `i${id}`, hardware: null },
-    ...{
-      labels: {},
-      taints: [],
-      rack: "",
-      fabric: "",
-      executors: [],
-      algorithms: [],
-      environments: [],
-      algorithmSchemas: {},
-      taskIsolation: "",
-      maxTasks: 0,
-    },
+    nodeId: `node-${id}`,
+    kind: "NODE_KIND_WORKER" as const,
+    name: `w${id}`,
+    address: "127.0.0.1:1",
+    version: "test",
+    incarnation: `i${id}`,
+    hardware: null,
+    labels: {},
+    taints: [],
+    rack: "",
+    fabric: "",
+    executors: [],
+    algorithms: [],
+    environments: [],
+    algorithmSchemas: {},
+    taskIsolation: "",
+    maxTasks: 0,
   };
   const node = new AttachedNode(register, undefined, 0);
   report(node, deployments);

@@ -29,7 +29,11 @@ export function taskUses({ state, jobs }: ControlPlane, nodeId: string): Resourc
 /** The same amounts as the scheduler counts, in total. */
 export function scalarsHeld({ state, jobs }: ControlPlane, nodeId: string): NodeScalars {
   const held = {
-    ...{ cpuMilli: 0, memoryMib: 0, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 },
+    cpuMilli: 0,
+    memoryMib: 0,
+    localSsdGb: 0,
+    ioOperationsPerSec: 0,
+    networkMbps: 0,
     tasks: 0,
   };
   for (const key of jobs.tasksByNode.get(nodeId) ?? []) {

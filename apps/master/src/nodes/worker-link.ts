@@ -172,7 +172,8 @@ export class WorkerLink {
   #run(): Promise<void> {
     const { node, log } = this.#options;
     return keepConnected({
-      ...{ backoff: reconnect, signal: this.#closing.signal },
+      backoff: reconnect,
+      signal: this.#closing.signal,
       connect: (onOpen) => this.#session(onOpen),
       onEnd: ({ message: error }) => {
         if (this.#retired) this.close();

@@ -34,9 +34,15 @@ export async function backupStopped(
         : "";
     return {
       record: {
-        ...{ file: path, cluster, index: last.index, term: last.term },
-        ...{ sha256: await digestOf(path), secrets_key: secretsKey ?? null },
-        ...{ unconfirmed_entries: unconfirmed, commands, state_hash: hash },
+        file: path,
+        cluster,
+        index: last.index,
+        term: last.term,
+        sha256: await digestOf(path),
+        secrets_key: secretsKey ?? null,
+        unconfirmed_entries: unconfirmed,
+        commands,
+        state_hash: hash,
       },
       text: `${path} holds the state of the cluster ${cluster} up to entry ${last.index} (${commands} commands, state ${hash}).${unsure}\n${protectionText(secretsKey)}`,
     };

@@ -173,7 +173,9 @@ describe("heddle cluster --data", { timeout: 180_000 }, () => {
     const data = join(group.folder, "record");
     const restored = await cluster("restore", file, "--data", data, "-o", "yaml");
     expect(parse(restored.text)).toMatchObject({
-      ...{ name: "master-1", data, restored_from: { cluster: before, index } },
+      name: "master-1",
+      data,
+      restored_from: { cluster: before, index },
     });
     const asked = await cluster("recover", "--data", data, "-o", "json");
     const done = { done: false, name: "master-1", data, cluster: null, lost_masters: [] };

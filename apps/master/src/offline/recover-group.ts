@@ -97,7 +97,10 @@ function recordOf(
 ): OfflineReport["record"] {
   const { name, cluster } = identity;
   return {
-    ...{ done: made !== undefined, name, data: dirname(directory), cluster: made?.cluster ?? null },
+    done: made !== undefined,
+    name,
+    data: dirname(directory),
+    cluster: made?.cluster ?? null,
     recovered_from: { cluster, index: state.last.index },
     unconfirmed_entries: state.unconfirmed,
     lost_masters: otherMasters({ identity, state }),

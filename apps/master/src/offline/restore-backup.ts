@@ -79,9 +79,14 @@ function report(made: {
   const { size: keys } = state.keys;
   const { size: models } = state.models;
   const record = {
-    ...{ name, data: dataDirectory, cluster },
+    name,
+    data: dataDirectory,
+    cluster,
     restored_from: { cluster: meta.cluster, index: meta.index },
-    ...{ commands, keys, models, state_hash: hash },
+    commands,
+    keys,
+    models,
+    state_hash: hash,
   };
   const lines = [
     `${dataDirectory} holds a new cluster ${cluster} with one master, ${name}.`,

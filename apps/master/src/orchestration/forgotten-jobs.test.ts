@@ -35,10 +35,14 @@ function distinct(n: number) {
       Array.from({ length: 16 }, (_, at) => [`${what}-${n}-${at}`, `${n}`.padEnd(64, "x")]),
     );
   return jobSpec({
-    ...{ name: `name-${n}`, labels: words("label"), tasks: 1 + (n % 3) },
+    name: `name-${n}`,
+    labels: words("label"),
+    tasks: 1 + (n % 3),
     environment_variables: { ["V".padEnd(40, `${n}_`)]: "v".repeat(JOB_BYTES / 8) },
     resources: {
-      ...{ gpu_count: 1 + (n % 3), cpu_cores: 1 + n / 1_000, memory_gb: 1 + n / 1_000 },
+      gpu_count: 1 + (n % 3),
+      cpu_cores: 1 + n / 1_000,
+      memory_gb: 1 + n / 1_000,
       node_affinity: n % 2 === 0 ? words("key") : undefined,
       node_anti_affinity: words("not"),
       tolerations: Object.keys(words("taint")),

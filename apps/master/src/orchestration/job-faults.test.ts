@@ -63,7 +63,9 @@ async function cancel(id: string): Promise<void> {
 // holds: life-failed-once
 test("event stream: FAILED once, with reason, exit code, rank, node and last lines", async () => {
   const id = await cluster.submit({
-    ...{ name: "fails", tasks: 2, resources: small },
+    name: "fails",
+    tasks: 2,
+    resources: small,
     command:
       'if [ $RANK = 0 ]; then sleep 600; fi; i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo "line $i"; done; exit 7',
   });
@@ -171,8 +173,9 @@ test("drain cancelled midway: the node is ready, and its jobs run on", async () 
 // holds: life-drain-deadline
 test("drain deadline: tasks that do not leave are killed", async () => {
   const id = await cluster.submit({
-    ...{ name: "stubborn", resources: small },
-    ...{ command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done" },
+    name: "stubborn",
+    resources: small,
+    command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done",
     checkpoint_config: { grace_seconds: 3600 },
   });
   await cluster.reaches(id, "running");
@@ -220,7 +223,9 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
   expect((await cluster.worker(other)).jobs?.quarantined).toEqual([]);
   const all = { command: "true", resources: { ...small, gpu_count: 8 } };
   const dry = await cluster.call<{ verdict: string }>("POST", "/jobs?dry_run=true", {
-    ...{ ...all, name: "all", tasks: 8 },
+    ...all,
+    name: "all",
+    tasks: 8,
   });
   expect(dry.verdict).toBe("unsatisfiable");
   await eventually(async () => {
@@ -241,7 +246,10 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
 test("preemption: the lower-priority job checkpoints, leaves, and resumes later", async () => {
   const resources = { ...small, gpu_count: 8 };
   const low = await cluster.submit({
-    ...{ name: "low", tasks: 2, command: checkpointing(), resources },
+    name: "low",
+    tasks: 2,
+    command: checkpointing(),
+    resources,
   });
   await cluster.reaches(low, "running");
   await hasBegun(low, 1);
@@ -251,7 +259,9 @@ test("preemption: the lower-priority job checkpoints, leaves, and resumes later"
   }, "both ranks have begun");
   const go = join(cluster.masters.folder, randomUUID());
   const high = await cluster.submit({
-    ...{ name: "high", tasks: 2, command: `until [ -e ${go} ]; do sleep 0.1; done` },
+    name: "high",
+    tasks: 2,
+    command: `until [ -e ${go} ]; do sleep 0.1; done`,
     resources: { ...resources, priority: 10 },
   });
   await cluster.reaches(high, "running");
@@ -261,7 +271,13 @@ test("preemption: the lower-priority job checkpoints, leaves, and resumes later"
     return data.map(({ phase }) => phase);
   };
   expect(await phases(low)).toEqual([
-    ...["ACCEPTED", "PENDING", "SCHEDULED", "STARTING", "RUNNING", "CHECKPOINTING", "PREEMPTED"],
+    "ACCEPTED",
+    "PENDING",
+    "SCHEDULED",
+    "STARTING",
+    "RUNNING",
+    "CHECKPOINTING",
+    "PREEMPTED",
     "PENDING",
   ]);
   writeFileSync(go, "");

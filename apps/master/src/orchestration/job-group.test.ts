@@ -110,7 +110,10 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     await group.change(leader, "DELETE", path);
     expect(await (await waiting).json()).toMatchObject({ state: "cancelled" });
     expect((await stream).map(({ data }) => data.phase)).toEqual([
-      ...["ACCEPTED", "PENDING", "CANCELLING", "CANCELLED"],
+      "ACCEPTED",
+      "PENDING",
+      "CANCELLING",
+      "CANCELLED",
     ]);
   });
 });

@@ -46,8 +46,13 @@ const WORST: readonly (readonly [string, Readonly<Record<string, unknown>>])[] =
     {
       tasks: 4_096,
       resources: {
-        ...{ gpu_count: 4_096, cpu_cores: 1_000_000, memory_gb: 1e9, local_ssd_gb: 1e9 },
-        ...{ shared_storage_gb: 1e9, io_operations_per_sec: 1e9, network_bandwidth_gbps: 1e9 },
+        gpu_count: 4_096,
+        cpu_cores: 1_000_000,
+        memory_gb: 1e9,
+        local_ssd_gb: 1e9,
+        shared_storage_gb: 1e9,
+        io_operations_per_sec: 1e9,
+        network_bandwidth_gbps: 1e9,
         node_affinity: selectors("not_in"),
         tolerations: words(64, 128),
       },
@@ -112,14 +117,26 @@ const attached: NodeView[] = [];
 beforeAll(async () => {
   api = await JobApi.start();
   const gpus = Array.from({ length: 8 }, (_, index) => ({
-    ...{ index, name: "H100", uuid: "", memoryBytes: 80, memoryUsedBytes: 20, fault: "" },
-    ...{ utilizationPercent: 50, temperatureCelsius: 40, powerWatts: 100, simulated: true },
+    index,
+    name: "H100",
+    uuid: "",
+    memoryBytes: 80,
+    memoryUsedBytes: 20,
+    fault: "",
+    utilizationPercent: 50,
+    temperatureCelsius: 40,
+    powerWatts: 100,
+    simulated: true,
   }));
   for (let at = 0; at < NODES; at++) {
     const labels = Object.fromEntries(words(64, 60).map((key) => [key, "another"]));
     const taints = at % 2 === 0 ? words(8, 128) : [];
     await api.join(`node-${at}`, {
-      ...{ labels, taints, rack: `rack-${at % 16}`, fabric: `fabric-${at % 4}`, gpuCount: 8 },
+      labels,
+      taints,
+      rack: `rack-${at % 16}`,
+      fabric: `fabric-${at % 4}`,
+      gpuCount: 8,
       gpuType: TYPES[at % 16]!,
     });
     attached.push({ ...replicaOn(`node-${at}`, "tiny", "ready", 128), gpus });

@@ -24,13 +24,14 @@ async function lostNode(change: object) {
   await act({ type: "job.submit", jobId: jobId(1), spec });
   const placements = ["a", "b"].map((nodeId) => ({ nodeId, devices: [0, 1, 2, 3] }));
   await act({
-    ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1e6, admitted: [jobId(1)] },
-    ...{
-      unsatisfiable: [],
-      preemptions: [],
-      expired: [],
-      starts: [{ entry: jobEntry(jobId(1)), placements }],
-    },
+    type: "plan.commit",
+    overcommitRatio: 1,
+    acknowledgeMs: 1e6,
+    admitted: [jobId(1)],
+    unsatisfiable: [],
+    preemptions: [],
+    expired: [],
+    starts: [{ entry: jobEntry(jobId(1)), placements }],
   });
   for (const phase of ["leased", "running"]) {
     for (const [rank, nodeId] of ["a", "b"].entries()) {

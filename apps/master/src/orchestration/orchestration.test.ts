@@ -42,7 +42,13 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
     throw error;
   };
   const plane = await RaftControlPlane.open({
-    ...{ directory, credentials, server, name: "m1", logger, onFatal: raise, onRemoved: raise },
+    directory,
+    credentials,
+    server,
+    name: "m1",
+    logger,
+    onFatal: raise,
+    onRemoved: raise,
     lock: await lockDirectory(directory),
     service: await serveRaft(server),
     peers: new Map([["m1", server.address]]),
@@ -54,8 +60,10 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
   const jobTimes = { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS };
   const open = { control: plane, pepper: TEST_PEPPER, credentials, authorityHash: undefined };
   const imports = [
-    ...[configModule(testConfig(folder, { jobTimes }), logger), controlPlaneModule(open)],
-    ...[scriptedCluster(new ListedNodes(), new ScriptedDispatch()), OrchestrationModule],
+    configModule(testConfig(folder, { jobTimes }), logger),
+    controlPlaneModule(open),
+    scriptedCluster(new ListedNodes(), new ScriptedDispatch()),
+    OrchestrationModule,
   ];
   const options = { logger: false, abortOnError: false } as const;
   const loops = await NestFactory.createApplicationContext({ module: Loops, imports }, options);

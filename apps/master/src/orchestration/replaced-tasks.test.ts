@@ -11,7 +11,11 @@ vi.setConfig({ testTimeout: 120_000 });
 
 const simulatedGpus = [
   {
-    ...{ index: 0, uuid: "simulated-0", name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" },
+    index: 0,
+    uuid: "simulated-0",
+    name: "H100",
+    memoryBytes: 80 * 2 ** 30,
+    fault: "",
     simulated: true,
   },
 ];
@@ -27,7 +31,9 @@ async function logOfReplaced(
   await Promise.all(workers.map((name) => cluster.startWorker(name, { simulatedGpus })));
   for (const name of workers) await cluster.takesJobs(name);
   const id = await cluster.submit({
-    ...{ name: "replaced", tasks: 2, failure_tolerance: 1 },
+    name: "replaced",
+    tasks: 2,
+    failure_tolerance: 1,
     resources: { gpu_count: 2, cpu_cores: 0.2, memory_gb: 0.2 },
     command:
       'echo "start of $HEDDLE_NODE"; i=0; while :; do i=$((i+1)); echo "line $i"; sleep 0.2; done',

@@ -42,7 +42,9 @@ test("model: preempts a job for the only GPU, returns it, and moves without a ga
     "the job can be asked for a checkpoint",
   );
   const registered = await cluster.masters.request("master-1", "POST", "/api/v1/models", {
-    ...{ id: "m", source: "builtin://tiny", resources: { gpu_count: 1, gpu_type: "H100" } },
+    id: "m",
+    source: "builtin://tiny",
+    resources: { gpu_count: 1, gpu_type: "H100" },
   });
   expect(registered.status).toBe(200);
   await eventually(async () => (await model()).status === "ready", "the model is ready");
@@ -63,7 +65,9 @@ test("model: preempts a job for the only GPU, returns it, and moves without a ga
   await cluster.startWorker("worker-2", { simulatedGpus: simulatedGpus("1xH100-80GB") });
   await cluster.takesJobs("worker-2");
   await cluster.masters.request("master-1", "POST", "/api/v1/models", {
-    ...{ id: "m", source: "builtin://tiny", options: { device: "0" } },
+    id: "m",
+    source: "builtin://tiny",
+    options: { device: "0" },
   });
   await eventually(async () => (await model()).status === "ready", "the model is ready again");
   const { id: node } = await cluster.worker("worker-2");

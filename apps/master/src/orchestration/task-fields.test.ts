@@ -33,7 +33,9 @@ test("program: arguments, variables and folder are those of the spec", async () 
   mkdirSync(folder, { recursive: true });
   const list = outputOf({ name: "list", command: ["printf", "%s|", "a b", "$HOME", ""] });
   const line = outputOf({
-    ...{ name: "line", command: 'echo "$A, $HEDDLE_RANK"; pwd', working_directory: folder },
+    name: "line",
+    command: 'echo "$A, $HEDDLE_RANK"; pwd',
+    working_directory: folder,
     environment_variables: { A: "b 'c'" },
   });
   expect(await list).toBe("a b|$HOME||");
@@ -42,7 +44,9 @@ test("program: arguments, variables and folder are those of the spec", async () 
 
 test("program with an algorithm: receives its name and hyperparameters", async () => {
   const text = await outputOf({
-    ...{ name: "told", algorithm: "ppo", config: { learning_rate: 0.25 } },
+    name: "told",
+    algorithm: "ppo",
+    config: { learning_rate: 0.25 },
     command: 'echo "$HEDDLE_ALGORITHM"; cat "$HEDDLE_CONFIG_FILE"',
   });
   const [algorithm = "", config = ""] = text.trim().split("\n");
@@ -56,7 +60,8 @@ test("checkpoints: requested at their interval by their signal, pruned to the co
   const save =
     'n=$((n+1)); touch $HEDDLE_CHECKPOINT_DIR/c$n; echo "{\\"step\\": $n, \\"checkpoint\\": \\"c$n\\"}" >> $HEDDLE_PROGRESS_FILE';
   const id = await cluster.submit({
-    ...{ name: "saves", resources },
+    name: "saves",
+    resources,
     command: `n=0; trap '${save}' USR2; while [ $n -lt 4 ]; do sleep 0.1; done; trap '' USR2; until [ $(ls $HEDDLE_CHECKPOINT_DIR | wc -l) = 1 ]; do sleep 0.1; done; echo "c$n of"; ls $HEDDLE_CHECKPOINT_DIR`,
     checkpoint_config: { interval_seconds: 1, signal: "SIGUSR2", keep: 1 },
   });
@@ -67,7 +72,9 @@ test("checkpoints: requested at their interval by their signal, pruned to the co
 // holds: jobs-suspend
 test("suspend: the job has its grace period to save, and no longer", async () => {
   const id = await cluster.submit({
-    ...{ name: "stubborn", resources, checkpoint_config: { grace_seconds: 2 } },
+    name: "stubborn",
+    resources,
+    checkpoint_config: { grace_seconds: 2 },
     command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done",
   });
   await cluster.reaches(id, "running");

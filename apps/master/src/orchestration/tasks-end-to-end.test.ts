@@ -98,7 +98,8 @@ test.concurrent("worker restart within its lease: loses no task", async ({ onTes
   const upTo = (n: number) =>
     `while [ $i -lt ${n} ]; do i=$((i+1)); echo line $i; sleep 0.05; done`;
   const id = await cluster.submit({
-    ...{ name: "kept", resources: small },
+    name: "kept",
+    resources: small,
     command: ["i=0", upTo(60), gate.wait, upTo(80)].join("; "),
   });
   await cluster.reaches(id, "running");
@@ -166,7 +167,9 @@ test.concurrent("progress: live on every master, also without a quorum", async (
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   const id = await cluster.submit({
-    ...{ name: "told", resources: small, monitoring_config: { interval_seconds: 0.2 } },
+    name: "told",
+    resources: small,
+    monitoring_config: { interval_seconds: 0.2 },
     command:
       'i=0; while [ $i -lt 6000 ]; do i=$((i+1)); echo "{\\"step\\":$i,\\"total_steps\\":6000,\\"loss\\":0.5}" >> $HEDDLE_PROGRESS_FILE; sleep 0.1; done',
   });
@@ -212,7 +215,8 @@ test("worker stopped past its lease: is replaced, kills its task, adds nothing",
   await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
   const gate = gateOf(cluster);
   const id = await cluster.submit({
-    ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
+    name: "moved",
+    resources: { ...small, node_anti_affinity: { never: "x" } },
     command: `i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done; ${gate.wait}`,
   });
   await cluster.reaches(id, "running");

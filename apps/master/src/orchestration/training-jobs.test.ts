@@ -10,7 +10,8 @@ let api: JobApi;
 beforeAll(async () => {
   api = await JobApi.start();
   await api.join("a", {
-    ...{ executors: ["training", "process"], algorithms: ["ppo", "weave"] },
+    executors: ["training", "process"],
+    algorithms: ["ppo", "weave"],
     environments: ["CartPole-v1", "Acrobot-v1"],
   });
 });
@@ -212,8 +213,15 @@ describe("a training job", () => {
     const id = await api.submit({ ...training("ppo"), name: "told", command: undefined });
     await api.run(id);
     const progress = {
-      ...{ atMs: Date.now(), step: 512, totalSteps: 1024, loss: 0.5, reward: 21.5 },
-      ...{ backend: "onnx", device: "cpu", bytesPushed: 4096, metrics: { entropy: 0.69 } },
+      atMs: Date.now(),
+      step: 512,
+      totalSteps: 1024,
+      loss: 0.5,
+      reward: 21.5,
+      backend: "onnx",
+      device: "cpu",
+      bytesPushed: 4096,
+      metrics: { entropy: 0.69 },
     };
     await api.propose({ type: "jobs.progress", entries: [{ jobId: id, attempt: 1, progress }] });
     const { body } = await api.call("GET", `/jobs/${id}`);

@@ -78,7 +78,8 @@ export class ArtifactReader {
   ): AsyncGenerator<Buffer, void> {
     const request = {
       task: { jobId: task.jobId, attempt: task.attempt, rank: task.rank },
-      ...{ name: artifact.name, ...asked },
+      name: artifact.name,
+      ...asked,
     };
     for (const address of this.#others(task)) {
       const holder = { address, role: "worker" } as const;

@@ -20,7 +20,9 @@ beforeAll(async () => {
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1", { artifactReplica: replica() });
   id = await cluster.submit({
-    ...{ name: "leaves", resources, tasks: 2 },
+    name: "leaves",
+    resources,
+    tasks: 2,
     command: [
       "set -e; cd $HEDDLE_ARTIFACT_DIR; printf hello > greeting.txt; : > empty; mkdir sub",
       "echo of $RANK > sub/rank.txt; ln -s /etc/passwd link",
@@ -52,8 +54,13 @@ test("artifacts: are listed with size, digest and location once the job succeede
   }, "every master knows them");
   const { data } = (await (await get("")).json()) as { data: Record<string, unknown>[] };
   expect(data.map(({ name, rank }) => `${rank} ${name}`)).toEqual([
-    ...["0 empty", "0 greeting.txt", "0 large.bin", "0 sub/rank.txt"],
-    ...["1 empty", "1 greeting.txt", "1 sub/rank.txt"],
+    "0 empty",
+    "0 greeting.txt",
+    "0 large.bin",
+    "0 sub/rank.txt",
+    "1 empty",
+    "1 greeting.txt",
+    "1 sub/rank.txt",
   ]);
   expect(data[1]).toMatchObject({ object: "artifact", bytes: 5, attempt: 1 });
   expect(data[1]?.["sha256"]).toBe(sha256(Buffer.from("hello")));
@@ -82,7 +89,9 @@ test("artifacts: are found by name and rank, also in folders, and empty ones", a
 test("artifacts: are resumed by Range, and not sent again to a client with the ETag", async () => {
   const part = await get("/greeting.txt", { range: "bytes=1-2" });
   expect([part.status, part.headers.get("content-range"), await part.text()]).toEqual([
-    ...[206, "bytes 1-2/5", "el"],
+    206,
+    "bytes 1-2/5",
+    "el",
   ]);
   const etag = part.headers.get("etag") ?? "";
   expect((await get("/greeting.txt", { "if-none-match": etag })).status).toBe(304);
@@ -163,14 +172,16 @@ test("artifacts: a range of a small one that was changed on the disk is refused"
 
 test("artifacts: those of a failed task are not kept; invalid names fail their task", async () => {
   const failed = await cluster.submit({
-    ...{ name: "fails", resources },
+    name: "fails",
+    resources,
     command: "echo x > $HEDDLE_ARTIFACT_DIR/x; exit 3",
   });
   await cluster.reaches(failed, "failed");
   const list = await cluster.masters.request("master-1", "GET", `/api/v1/jobs/${failed}/artifacts`);
   expect(await list.json()).toEqual({ object: "list", data: [] });
   const wrong = await cluster.submit({
-    ...{ name: "wrong", resources },
+    name: "wrong",
+    resources,
     command: 'echo x > "$HEDDLE_ARTIFACT_DIR/a:b"',
   });
   const { failure } = await cluster.reaches(wrong, "failed");
@@ -200,7 +211,8 @@ test("artifacts: those of a worker lost with its disk come from the second copy"
   await cluster.startWorker("worker-2", { artifactReplica: replica() });
   await cluster.takesJobs("worker-2");
   const lost = await cluster.submit({
-    ...{ name: "leaves-again", command: "echo kept > $HEDDLE_ARTIFACT_DIR/x" },
+    name: "leaves-again",
+    command: "echo kept > $HEDDLE_ARTIFACT_DIR/x",
     resources: { ...resources, node_affinity: { name: "worker-2" } },
   });
   await cluster.reaches(lost, "succeeded");

@@ -23,7 +23,10 @@ const shape = z.tuple([
 /** The cursor as text: its positions and a signature against forgery. */
 export function writeCursor(cursor: LogCursor, pepper: Uint8Array): string {
   const positions = cursor.positions.map(({ attempt, rank, stream, offset, incarnation }) => [
-    ...[attempt, rank, stream === "stdout" ? "o" : "e", offset],
+    attempt,
+    rank,
+    stream === "stdout" ? "o" : "e",
+    offset,
     ...(incarnation ? [incarnation] : []),
   ]);
   const body = JSON.stringify([cursor.jobId, cursor.fromAttempt, positions]);
@@ -50,7 +53,10 @@ export function readCursor(text: string, jobId: string, pepper: Uint8Array): Log
     jobId,
     fromAttempt,
     positions: positions.map(([attempt, rank, stream, offset, incarnation]) => ({
-      ...{ attempt, rank, offset, ...(incarnation && { incarnation }) },
+      attempt,
+      rank,
+      offset,
+      ...(incarnation && { incarnation }),
       stream: stream === "o" ? ("stdout" as const) : ("stderr" as const),
     })),
   };

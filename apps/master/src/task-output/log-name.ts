@@ -40,7 +40,9 @@ export function parseFileName(jobId: string, text: string): LogName | undefined 
   const [, attempt, rank, incarnation, stream] = shape.exec(text) ?? [];
   if (stream === undefined) return undefined;
   return {
-    ...{ jobId, attempt: Number(attempt), rank: Number(rank) },
+    jobId,
+    attempt: Number(attempt),
+    rank: Number(rank),
     ...(incarnation !== undefined && { incarnation: Number(incarnation) }),
     stream: stream as LogStream,
   };

@@ -66,7 +66,10 @@ async function readAll(
   const items: LogItem[] = [];
   let after = cursor;
   const asked: LogQuery = {
-    ...{ jobId: "job_A", allAttempts: false, streams: ["stdout", "stderr"], follow: false },
+    jobId: "job_A",
+    allAttempts: false,
+    streams: ["stdout", "stderr"],
+    follow: false,
     ...query,
     cursor: cursor === undefined ? undefined : readCursor(cursor, "job_A", pepper),
   };
@@ -147,7 +150,10 @@ test("logs: the bytes read are those written, over cuts, repeats and restarts", 
 
 /** Ships the rest, and reads it. */
 const last = {
-  ...{ bytes: Number.MAX_SAFE_INTEGER, back: 0, restart: false, lag: false },
+  bytes: Number.MAX_SAFE_INTEGER,
+  back: 0,
+  restart: false,
+  lag: false,
   read: "b" as const,
 };
 
@@ -274,7 +280,10 @@ test("cursor: one that this cluster did not issue for the job is refused", async
 
 test("retention: the least recently written jobs' logs are removed first", async () => {
   const store = new LogStore({
-    ...{ directory: join(folder, "bounded"), maxBytes: 40_000, maxAgeMs: 3_600_000, log: silent },
+    directory: join(folder, "bounded"),
+    maxBytes: 40_000,
+    maxAgeMs: 3_600_000,
+    log: silent,
   });
   stores.push(store);
   for (const jobId of ["job_1", "job_2", "job_3"]) {

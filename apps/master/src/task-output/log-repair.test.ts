@@ -39,7 +39,10 @@ afterEach(async () => {
 function openStore(directory: string): LogStore {
   const bounds = { maxBytes: Number.MAX_SAFE_INTEGER, maxAgeMs: Number.MAX_SAFE_INTEGER };
   const store = new LogStore({
-    ...{ directory: join(folder, directory), ...bounds, syncPauseMs: 0, log: silent },
+    directory: join(folder, directory),
+    ...bounds,
+    syncPauseMs: 0,
+    log: silent,
   });
   stores.push(store);
   return store;
@@ -119,7 +122,9 @@ test("repair: a source without its oldest bytes gives the rest", async () => {
   const source = await serve(cut);
   let asked = 0;
   const repair = new LogRepair({
-    ...{ store: mine, credentials, log: silent },
+    store: mine,
+    credentials,
+    log: silent,
     sources: () => {
       asked += 1;
       return [ofMaster(source)];
@@ -138,7 +143,9 @@ test("repair: if no source has the log, nothing is created and nothing fails", a
   const mine = openStore("mine");
   const other = await serve(openStore("other"));
   const stranger = new LogRepair({
-    ...{ store: mine, log: silent, sources: () => [ofMaster(other)] },
+    store: mine,
+    log: silent,
+    sources: () => [ofMaster(other)],
     credentials: { clusterToken: "of another cluster" },
   });
   await stranger.repair(name);

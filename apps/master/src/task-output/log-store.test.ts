@@ -17,8 +17,11 @@ let store: LogStore;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "heddle-log-store-"));
   store = new LogStore({
-    ...{ directory: folder, log: silent, syncPauseMs: 0 },
-    ...{ maxBytes: 2.5 * MEBIBYTE, maxAgeMs: 24 * HOUR_MS },
+    directory: folder,
+    log: silent,
+    syncPauseMs: 0,
+    maxBytes: 2.5 * MEBIBYTE,
+    maxAgeMs: 24 * HOUR_MS,
   });
 });
 afterEach(async () => {

@@ -45,12 +45,15 @@ async function artifact(id: string): Promise<string> {
 
 test("second copies in S3: artifacts and checkpoints outlive a worker and its disk", async () => {
   const saved = await cluster.submit({
-    ...{ name: "saved", resources, command: "printf kept > $HEDDLE_ARTIFACT_DIR/x" },
+    name: "saved",
+    resources,
+    command: "printf kept > $HEDDLE_ARTIFACT_DIR/x",
   });
   await cluster.reaches(saved, "succeeded");
   const line = '{\\"step\\": 41, \\"checkpoint\\": \\"c41\\"}';
   const running = await cluster.submit({
-    ...{ name: "running", resources },
+    name: "running",
+    resources,
     command: [
       'if [ -z "$HEDDLE_RESUME_FROM" ]; then cd $HEDDLE_CHECKPOINT_DIR; mkdir c41; echo 41 > c41/step',
       `echo "${line}" >> $HEDDLE_PROGRESS_FILE; exec sleep 600; fi`,

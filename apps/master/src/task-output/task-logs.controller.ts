@@ -88,7 +88,11 @@ export class TaskLogsController {
     }
     const { offset, data, times, complete, first } = chunk;
     const { end, complete: isComplete } = await this.#store.append(name, {
-      ...{ offset, data, times, complete, first },
+      offset,
+      data,
+      times,
+      complete,
+      first,
     });
     return { file, durable: end, complete: isComplete };
   }

@@ -202,7 +202,10 @@ export class Workload {
     const values = version === 0 ? [] : [String(value)];
     const returnedAt = performance.now();
     this.history.push({
-      ...{ client, key: setting, calledAt, returnedAt },
+      client,
+      key: setting,
+      calledAt,
+      returnedAt,
       action: { type: "read", values },
     });
   }

@@ -4,12 +4,24 @@ import { expect, it, test } from "vitest";
 import { checkedHeader } from "./checkpoint-format.ts";
 
 const SPEC: ShardSpec = {
-  ...{ jobId: "job_a", attempt: 1, shard: 0, servers: ["s0:1"], workers: 1 },
-  ...{ optimizer: ADAM, learningRate: 1, consistency: { kind: "bsp" }, compression: "none" },
-  ...{ parameters: [{ name: "w", shape: [2], type: "f32" }], jobToken: new Uint8Array(32) },
+  jobId: "job_a",
+  attempt: 1,
+  shard: 0,
+  servers: ["s0:1"],
+  workers: 1,
+  optimizer: ADAM,
+  learningRate: 1,
+  consistency: { kind: "bsp" },
+  compression: "none",
+  parameters: [{ name: "w", shape: [2], type: "f32" }],
+  jobToken: new Uint8Array(32),
 };
 const HEADER = {
-  ...{ jobId: "job_a", shard: 0, shards: 1, version: 3, elements: 2 },
+  jobId: "job_a",
+  shard: 0,
+  shards: 1,
+  version: 3,
+  elements: 2,
   tensors: ["parameters", "first_moment", "second_moment"],
   parameters: [{ name: "w", shape: [2] }],
 };

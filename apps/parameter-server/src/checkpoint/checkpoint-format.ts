@@ -104,7 +104,11 @@ export function checkForm(header: PieceHeader, spec: ShardSpec): void {
 function headerOf(spec: ShardSpec, slab: ShardSlab, version: number): PieceHeader {
   const { jobId, shard, servers } = spec;
   return {
-    ...{ jobId, shard, shards: servers.length, version, elements: slab.elements },
+    jobId,
+    shard,
+    shards: servers.length,
+    version,
+    elements: slab.elements,
     tensors: slab.kept,
     parameters: shapesOf(spec),
   };

@@ -24,14 +24,12 @@ export function jobOn(
   options: Partial<ShardSetSpec> = {},
 ): ShardSetAccess & { readonly spec: ShardSetSpec } {
   const spec: ShardSetSpec = {
-    ...{
-      jobId: `job-${randomUUID()}`,
-      attempt: 1,
-      parameters: SHAPES,
-      servers,
-      workers: 1,
-      learningRate: 1,
-    },
+    jobId: `job-${randomUUID()}`,
+    attempt: 1,
+    parameters: SHAPES,
+    servers,
+    workers: 1,
+    learningRate: 1,
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     consistency: { kind: "bsp" },
     compression: "none",

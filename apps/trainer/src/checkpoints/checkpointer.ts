@@ -133,7 +133,8 @@ export class Checkpointer {
   watchExchange(exchange: FragmentExchange): FragmentExchange {
     const { shared, part } = exchange;
     return {
-      ...{ shared, part },
+      shared,
+      part,
       pullAll: () => this.#wait(() => exchange.pullAll()),
       begin: (fragment, round, terms) => exchange.begin(fragment, round, terms),
       finish: (fragment) => this.#wait(() => exchange.finish(fragment)),

@@ -34,17 +34,30 @@ afterAll(() => {
 /** The engine's tokenizer, of a model with this vocabulary. */
 async function engineTokenizer({ vocabulary }: TextTokenizer): Promise<Tokenizer> {
   const shape = {
-    ...{ vocab_size: vocabulary.tokens.length, context_length: 8, hidden_size: 4, layers: 1 },
-    ...{ heads: 1, kv_heads: 1, intermediate_size: 4, rope_theta: 10_000, norm_epsilon: 1e-5 },
+    vocab_size: vocabulary.tokens.length,
+    context_length: 8,
+    hidden_size: 4,
+    layers: 1,
+    heads: 1,
+    kv_heads: 1,
+    intermediate_size: 4,
+    rope_theta: 10_000,
+    norm_epsilon: 1e-5,
   };
   const parameters = initialParameters(languageModelParameters(shape), seededRandom(1));
   const modelPath = join(folder, "model.gguf");
   const lineage = { jobId: "job_1", jobName: "tokens", codeVersion: "0", step: 0 };
   await exportLanguageModel(modelPath, { shape, vocabulary, parameters, lineage });
   const { model, table } = loadModel({
-    ...{ modelPath, device: "cpu", gpuLayers: 0, threads: 1, prefillBudgetTokens: 32 },
-    ...{ contextTokens: 64, maxSequences: 1 },
-    ...{ wake: new SharedArrayBuffer(4), steps: stepRingMemory() },
+    modelPath,
+    device: "cpu",
+    gpuLayers: 0,
+    threads: 1,
+    prefillBudgetTokens: 32,
+    contextTokens: 64,
+    maxSequences: 1,
+    wake: new SharedArrayBuffer(4),
+    steps: stepRingMemory(),
   });
   loaded = model;
   return new Tokenizer(model.llama, table);

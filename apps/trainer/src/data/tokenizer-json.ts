@@ -92,12 +92,23 @@ export function tokenizerJson(vocabulary: ByteVocabulary): string {
   const added = ids.filter(({ id }) => isControl(types[id]));
   const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false };
   const file = {
-    ...{ version: "1.0", truncation: null, padding: null },
+    version: "1.0",
+    truncation: null,
+    padding: null,
     added_tokens: added.map((token) => ({ ...token, ...flags, special: true })),
-    ...{ normalizer: null, pre_tokenizer: byteLevel, post_processor: null, decoder: byteLevel },
+    normalizer: null,
+    pre_tokenizer: byteLevel,
+    post_processor: null,
+    decoder: byteLevel,
     model: {
-      ...{ type: "BPE", dropout: null, unk_token: null, continuing_subword_prefix: null },
-      ...{ end_of_word_suffix: null, fuse_unk: false, byte_fallback: false, ignore_merges: false },
+      type: "BPE",
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
       vocab: Object.fromEntries(ids.map(({ id, content }) => [content, id])),
       merges: merges.map((merge) => merge.split(" ")),
     },

@@ -24,7 +24,9 @@ function file(name: string, content: string | Uint8Array): string {
 
 const supervised = (config: object): SupervisedTraining =>
   parseTrainingConfig("weave", {
-    ...{ program: "regression", data: "x", total_steps: 1 },
+    program: "regression",
+    data: "x",
+    total_steps: 1,
     ...config,
   }) as SupervisedTraining;
 
@@ -42,7 +44,9 @@ test("folders: read by name without hidden files and links; the digest covers al
   expect(joinText(data).toString()).toBe("123");
   expect(data.digest.sha256).toBe(createHash("sha256").update("123").digest("hex"));
   expect(data.digest.files.map(({ path }) => path)).toEqual([
-    ...[join(folder, "a.txt"), join(folder, "b/x.txt"), join(folder, "c.txt")],
+    join(folder, "a.txt"),
+    join(folder, "b/x.txt"),
+    join(folder, "c.txt"),
   ]);
 });
 
@@ -61,11 +65,13 @@ test("files: the path of an unreadable, empty or binary one is named", () => {
 test("table: divided into features and targets: the last column or named ones", () => {
   const table = "a,b,c\r\n1,2,3\n4,5,6\n\n";
   expect(splitCsv(table)).toMatchObject({
-    ...{ features: 2, outputs: 1 },
+    features: 2,
+    outputs: 1,
     rows: { count: 2, features: Float32Array.of(1, 2, 4, 5), target: Float32Array.of(3, 6) },
   });
   expect(splitCsv(table, { target: ["c", "a"] })).toMatchObject({
-    ...{ features: 1, outputs: 2 },
+    features: 1,
+    outputs: 2,
     rows: { features: Float32Array.of(2, 5), target: Float32Array.of(3, 1, 6, 4) },
   });
   const classes = splitCsv("x,kind\n1,0\n2,2\n", { program: "classification" });

@@ -31,8 +31,15 @@ const TEXT = "a heddle guides the warp, a shuttle carries the weft. ".repeat(8);
 const BYTES = textTokenizer({ type: "byte" }, Buffer.from(TEXT));
 const PAIRS = textTokenizer({ type: "bpe", vocab_size: 512 }, Buffer.from(TEXT));
 const SHAPE: LanguageModelShape = {
-  ...{ vocab_size: BYTES.vocabulary.tokens.length, context_length: 32, hidden_size: 32, layers: 2 },
-  ...{ heads: 4, kv_heads: 2, intermediate_size: 64, rope_theta: 10_000, norm_epsilon: 1e-5 },
+  vocab_size: BYTES.vocabulary.tokens.length,
+  context_length: 32,
+  hidden_size: 32,
+  layers: 2,
+  heads: 4,
+  kv_heads: 2,
+  intermediate_size: 64,
+  rope_theta: 10_000,
+  norm_epsilon: 1e-5,
 };
 const PAIRS_SHAPE: LanguageModelShape = {
   ...SHAPE,
@@ -40,7 +47,10 @@ const PAIRS_SHAPE: LanguageModelShape = {
   vocabulary: "0123456789abcdef",
 };
 const LINEAGE = {
-  ...{ jobId: "job_1", jobName: "tiny", codeVersion: "0", step: 60 },
+  jobId: "job_1",
+  jobName: "tiny",
+  codeVersion: "0",
+  step: 60,
   data: { sha256: "ab", bytes: 1, files: [] },
 };
 
@@ -76,8 +86,15 @@ test("export: the engine answers as the last checkpoint's parameters do", async 
     const data = join(cluster.folder, "text.txt");
     writeFileSync(data, TEXT);
     const config = {
-      ...{ ...SHAPE, vocab_size: undefined, program: "language_model", data, batch_size: 4 },
-      ...{ learning_rate: 1e-2, local_steps: 10, outer_learning_rate: 1, outer_momentum: 0 },
+      ...SHAPE,
+      vocab_size: undefined,
+      program: "language_model",
+      data,
+      batch_size: 4,
+      learning_rate: 1e-2,
+      local_steps: 10,
+      outer_learning_rate: 1,
+      outer_momentum: 0,
     };
     const first = cluster.job("weave", { ...config, total_steps: 100_000 }, servers).start();
     await first.reachesRound(6);

@@ -341,7 +341,10 @@ function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace
   const { consistency: kind, staleness } = config;
   const fragments = plan.fragments ?? 1;
   return {
-    ...{ jobId, attempt, workers: nodes, ...plan.servers },
+    jobId,
+    attempt,
+    workers: nodes,
+    ...plan.servers,
     // Each fragment has a shard on each of them.
     servers: Array.from({ length: fragments }, () => parameterServers).flat(),
     fragments,

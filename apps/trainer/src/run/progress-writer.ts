@@ -71,10 +71,15 @@ export class ProgressWriter {
     const { backend, device, progressFile, totalSteps } = this.#facts;
     const { round, step, loss, reward, metrics } = this.#latest ?? {};
     appendLine(progressFile, {
-      ...{ step, total_steps: totalSteps, loss, reward, round },
+      step,
+      total_steps: totalSteps,
+      loss,
+      reward,
+      round,
       ...(this.#latest?.reached && { progress: 1 }),
       ...this.#ratesNow(),
-      ...{ backend, device },
+      backend,
+      device,
       ...metrics,
       ...this.#moved(),
       ...more,
@@ -105,7 +110,8 @@ export class ProgressWriter {
     const { bytesPushed, bytesPulled, paths } = traffic;
     const [path] = paths;
     return {
-      ...{ bytes_pushed: bytesPushed, bytes_pulled: bytesPulled },
+      bytes_pushed: bytesPushed,
+      bytes_pulled: bytesPulled,
       data_path: path && `push ${path.push || "-"}, pull ${path.pull || "-"}`,
     };
   }

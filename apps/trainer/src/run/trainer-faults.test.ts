@@ -35,7 +35,11 @@ afterAll(() => cluster.close());
 
 /** A hundred small rounds, with a stateful optimizer: enough to interrupt it after some of them. */
 const config = () => ({
-  ...{ ...TINY_MODEL, data: text, total_steps: 1_000, local_steps: 10, optimizer: "adamw" },
+  ...TINY_MODEL,
+  data: text,
+  total_steps: 1_000,
+  local_steps: 10,
+  optimizer: "adamw",
 });
 
 const newJob = () => cluster.job("weave", config(), servers);
@@ -164,7 +168,9 @@ test("refused copy: costs no checkpoint, and the job's log names it", async () =
 
 test("rank states: the latest are kept; a failed write does not stop the run", async () => {
   const job = cluster.job("weave", config(), servers, {
-    ...{ tasks: 2, keepCheckpoints: 1, nodes: ["a", "b"] },
+    tasks: 2,
+    keepCheckpoints: 1,
+    nodes: ["a", "b"],
   });
   const [leader, other] = job.startAll();
   if (!leader || !other) throw new Error("a job of two tasks has two");

@@ -76,12 +76,19 @@ test("PPO: two runs of two tasks give the same bits, policy, metrics and lineage
   expect(policy(second).equals(policy(first))).toBe(true);
   const lineage = JSON.parse(readFileSync(first?.artifact("lineage.json") ?? "", "utf8"));
   expect(lineage).toMatchObject({
-    ...{ algorithm: "ppo", step: 4_096, attempt: 1, backend: "onnx", device: "cpu" },
+    algorithm: "ppo",
+    step: 4_096,
+    attempt: 1,
+    backend: "onnx",
+    device: "cpu",
     config: { environment: "CartPole-v1", num_steps: 64, num_envs: 4 },
     code_version: expect.stringMatching(/^0\.0\.0\+[0-9a-f]{16}$/),
   });
   expect(first?.progress().at(-1)).toMatchObject({
-    ...{ step: 4_096, total_steps: 4_096, backend: "onnx", device: "cpu" },
+    step: 4_096,
+    total_steps: 4_096,
+    backend: "onnx",
+    device: "cpu",
     bytes_pushed: expect.any(Number),
     reward: expect.any(Number),
     steps_per_second: expect.any(Number),

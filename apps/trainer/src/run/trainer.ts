@@ -140,8 +140,12 @@ async function train(
     return "stopped early";
   }
   const checkpointer = new Checkpointer({
-    ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
-    ...{ shards, log, keep: orders.keepCheckpoints },
+    rank: orders.rank,
+    tasks: orders.tasks,
+    directory: orders.checkpointDirectory,
+    shards,
+    log,
+    keep: orders.keepCheckpoints,
     onDurable: (name, round) => progress.checkpoint(name, plan.stepAfter(round)),
     onStateSaved: () => progress.onStateSaved(),
     settle: async () => client.exchange?.settle(),
@@ -150,7 +154,10 @@ async function train(
   let ending = "finished" as "finished" | "stopped early";
   try {
     await plan.run({
-      ...{ client: checkpointer.watch(client), parameters, done, signal },
+      client: checkpointer.watch(client),
+      parameters,
+      done,
+      signal,
       exchange: client.exchange && checkpointer.watchExchange(client.exchange),
       state,
       report: async (round) => {
@@ -231,9 +238,19 @@ async function leaveArtifacts(
   const { algorithm, ...rest } = config;
   const { step = plan.stepAfter(done), loss, reward } = progress.latest ?? {};
   const lineage = {
-    ...{ jobId, jobName, attempt, algorithm, config: rest, data: plan.data, codeVersion: code },
+    jobId,
+    jobName,
+    attempt,
+    algorithm,
+    config: rest,
+    data: plan.data,
+    codeVersion: code,
     tokenizer: plan.tokenizer,
-    ...{ step, loss, reward, backend: backend.name, device: backend.device },
+    step,
+    loss,
+    reward,
+    backend: backend.name,
+    device: backend.device,
   };
   await plan.writeArtifacts(directory, parameters, lineage);
   await writeLineage(directory, lineage);

@@ -203,7 +203,8 @@ test("artifacts: a copy outlives the worker, is atomic, and is retried", async (
   const uncopied: unknown[] = [];
   const options = { root: root(), maxBytes: 1_000, maxAgeMs: HOUR_MS };
   const withCopy = new ArtifactStore({
-    ...{ ...options, replica: new DirectoryReplica(shared, HOUR_MS) },
+    ...options,
+    replica: new DirectoryReplica(shared, HOUR_MS),
     onUncopied: (error) => uncopied.push(error),
   });
   writeFileSync(shared, "in the way");
@@ -216,7 +217,8 @@ test("artifacts: a copy outlives the worker, is atomic, and is retried", async (
   expect(readdirSync(shared).sort()).toEqual(["a", "b"]);
   rmSync(root(), { recursive: true });
   const other = new ArtifactStore({
-    ...{ ...options, root: join(folder, "other") },
+    ...options,
+    root: join(folder, "other"),
     replica: new DirectoryReplica(shared, HOUR_MS),
   });
   const file = await other.open(idOf("a"), "x");

@@ -94,7 +94,8 @@ export class S3Client {
     let token = "";
     for (let page = 0; page < MAX_PAGES; page++) {
       const query = {
-        ...{ "list-type": "2", prefix: `${prefix}${below}` },
+        "list-type": "2",
+        prefix: `${prefix}${below}`,
         ...(delimiter && { delimiter }),
         ...(token && { "continuation-token": token }),
       };
@@ -119,7 +120,8 @@ export class S3Client {
   /** Retried where the store may answer later. */
   #call(method: string, key: string | undefined, call: Call) {
     return retry(() => this.#once(method, key, call), {
-      ...{ backoff: RETRY, maxTries: MAX_TRIES },
+      backoff: RETRY,
+      maxTries: MAX_TRIES,
       isPassing: (error) => error instanceof AppError && error.code === "unavailable",
     });
   }
@@ -132,8 +134,12 @@ export class S3Client {
       .update(body ?? "")
       .digest("hex");
     const signer = new AwsV4Signer({
-      ...{ method, url: target.href, service: "s3", region: credentials.region },
-      ...{ accessKeyId: credentials.accessKeyId, secretAccessKey: credentials.secretAccessKey },
+      method,
+      url: target.href,
+      service: "s3",
+      region: credentials.region,
+      accessKeyId: credentials.accessKeyId,
+      secretAccessKey: credentials.secretAccessKey,
       ...(credentials.sessionToken && { sessionToken: credentials.sessionToken }),
       // The store verifies the content by this.
       headers: { ...headers, "x-amz-content-sha256": digest },

@@ -36,7 +36,10 @@ export function readS3Settings(text: string, env: NodeJS.ProcessEnv): S3Settings
     throw wrong(`--artifacts-replica ${text} needs a key: ${how}`);
   }
   return {
-    ...{ url: `${endpoint.replace(/\/+$/, "")}/${bucket}`, region, accessKeyId, secretAccessKey },
+    url: `${endpoint.replace(/\/+$/, "")}/${bucket}`,
+    region,
+    accessKeyId,
+    secretAccessKey,
     prefix: path === "" ? "" : `${path.slice(1)}/`,
     sessionToken: env["AWS_SESSION_TOKEN"] || stored["aws_session_token"],
   };

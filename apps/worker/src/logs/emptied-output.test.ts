@@ -77,7 +77,9 @@ test("truncated output: a file that has shrunk is not read again and again", asy
   const id = { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 };
   const reads = vi.spyOn(log, "read");
   const shipper = new LogShipper({
-    ...{ master: leader.address, credentials: leader.credentials, nodeId: "node" },
+    master: leader.address,
+    credentials: leader.credentials,
+    nodeId: "node",
     logs: () => [{ id, grant: "", stream: "stdout", log }],
     onDurable: () => {},
     onShipped: () => {},

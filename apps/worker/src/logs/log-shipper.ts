@@ -82,7 +82,8 @@ export class LogShipper {
 
   #run(): Promise<void> {
     return keepConnected({
-      ...{ backoff: reconnect, signal: this.#closing.signal },
+      backoff: reconnect,
+      signal: this.#closing.signal,
       connect: (onOpen) => this.#shipOnce(onOpen),
       beforeNext: (next) => this.#options.whileRemoved(next),
     });
@@ -170,7 +171,10 @@ class ShipSession {
     const known = this.#progress.get(fileKey(shipped));
     if (!known) {
       this.#progress.set(fileKey(shipped), {
-        ...{ sent: undefined, acked: 0, sentComplete: false, done: false },
+        sent: undefined,
+        acked: 0,
+        sentComplete: false,
+        done: false,
       });
       this.#stream.write({ ...owned, offset: 0, first: 0 });
       return true;

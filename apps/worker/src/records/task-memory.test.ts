@@ -24,7 +24,14 @@ test("record: is used only if it is whole and of the directory's task", () => {
   const memory = { plan, phase: "running", rendezvous: "" };
   expect(taskMemory(memory, directory, root)).toBe(memory);
   const others = [
-    ...[undefined, null, 7, "x", [], {}, { plan: null }, { plan: {} }],
+    undefined,
+    null,
+    7,
+    "x",
+    [],
+    {},
+    { plan: null },
+    { plan: {} },
     { ...memory, phase: "flying" },
     { ...memory, plan: { ...plan, spec: null } },
     { ...memory, plan: { ...plan, devices: {} } },
@@ -50,7 +57,9 @@ test("record: a forged one makes the worker kill no process of others", async ()
   const own = sleeper({ PATH, HEDDLE_TASK: "node-1/job_A/1/0" });
   const pids = [victim, other, own].map(({ pid }) => pid as number);
   const isolation = await Isolation.find({
-    ...{ dataDirectory: folder, checkpointRoot: join(folder, "checkpoints"), programs: [] },
+    dataDirectory: folder,
+    checkpointRoot: join(folder, "checkpoints"),
+    programs: [],
     taskUsers: "own",
   });
   const executor = new ProcessExecutor("node-1", undefined, isolation);
@@ -59,7 +68,12 @@ test("record: a forged one makes the worker kill no process of others", async ()
   const forged = [
     ...records,
     ...records.map((record) => ({ ...record, startTime: 1 })),
-    ...[{ pid: 1, startTime: 1 }, { pid: 0, startTime: 0 }, { pid: -1 }, { pid: "1" }, null, "x"],
+    { pid: 1, startTime: 1 },
+    { pid: 0, startTime: 0 },
+    { pid: -1 },
+    { pid: "1" },
+    null,
+    "x",
   ];
   const ended = once(own, "exit");
   for (const record of forged) {
@@ -76,7 +90,8 @@ test("record: a forged one makes the worker kill no process of others", async ()
 test("group: belongs to a task only while a member carries the task's mark", async () => {
   const line = "sleep 600 & exec env -u HEDDLE_TASK sleep 600";
   const child = spawn("/bin/sh", ["-c", line], {
-    ...{ detached: true, stdio: "ignore" },
+    detached: true,
+    stdio: "ignore",
     env: { PATH: process.env["PATH"], HEDDLE_TASK: "node-1/job_C/1/0" },
   });
   const leader = readProcess(child.pid as number);

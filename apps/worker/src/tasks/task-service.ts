@@ -142,7 +142,9 @@ export class TaskService {
       maxLogBytes: options.maxLogBytes ?? defaultMaxLogBytes,
       gpus: () =>
         options.gpus().map((gpu) => ({
-          ...{ index: gpu.index ?? 0, simulated: gpu.simulated ?? false, fault: gpu.fault ?? "" },
+          index: gpu.index ?? 0,
+          simulated: gpu.simulated ?? false,
+          fault: gpu.fault ?? "",
         })),
       log: options.log,
     });
@@ -356,7 +358,9 @@ async function findExecutors(
     ContainerExecutor.find(nodeId, log),
     isAllowed
       ? TrainingExecutor.find(processes, {
-          ...{ ...options, plugins: options.plugins ?? [], host },
+          ...options,
+          plugins: options.plugins ?? [],
+          host,
           socketRoots: isolation.socketRoots,
         })
       : undefined,

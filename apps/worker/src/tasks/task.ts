@@ -39,8 +39,12 @@ const maxCopyMs = 60_000;
 
 /** An adopted task runs already and needs no places. */
 const NO_PLACES: GangPlaces = {
-  ...{ peers: [], parameterServers: [], readyServers: [], nodes: [] },
-  ...{ jobToken: new Uint8Array(), ticket: "" },
+  peers: [],
+  parameterServers: [],
+  readyServers: [],
+  nodes: [],
+  jobToken: new Uint8Array(),
+  ticket: "",
 };
 
 /** One task on this worker, from its lease to its end. */

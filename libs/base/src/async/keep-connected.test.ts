@@ -11,7 +11,8 @@ test("keepConnected: pauses grow until a connection was healthy", async () => {
   const ends: [string, number, number][] = [];
   let connections = 0;
   const running = keepConnected({
-    ...{ backoff, signal: closing.signal },
+    backoff,
+    signal: closing.signal,
     connect: async (onOpen) => {
       if (++connections === 4) onOpen();
       return `end ${connections}`;
@@ -35,7 +36,10 @@ test("keepConnected: onEnd may set the pause, and beforeNext delays the connecti
   const held = Promise.withResolvers<void>();
   let connections = 0;
   const running = keepConnected({
-    ...{ backoff, signal: closing.signal, onEnd: () => 5_000, beforeNext: () => held.promise },
+    backoff,
+    signal: closing.signal,
+    onEnd: () => 5_000,
+    beforeNext: () => held.promise,
     connect: async () => void connections++,
   });
   await vi.advanceTimersByTimeAsync(60_000);
@@ -54,11 +58,15 @@ test("keepConnected: an abort ends a pause at once, and no connection follows", 
   const open = Promise.withResolvers<string>();
   const ends: string[] = [];
   const inPause = keepConnected({
-    ...{ backoff, signal: closing.signal, connect: () => Promise.resolve("short") },
+    backoff,
+    signal: closing.signal,
+    connect: () => Promise.resolve("short"),
     onEnd: (end) => void ends.push(end),
   });
   const connected = keepConnected({
-    ...{ backoff, signal: closing.signal, connect: () => open.promise },
+    backoff,
+    signal: closing.signal,
+    connect: () => open.promise,
     onEnd: (end) => void ends.push(end),
   });
   await vi.advanceTimersByTimeAsync(0);

@@ -24,7 +24,10 @@ export async function startS3Server(): Promise<S3Server> {
   const directory = mkdtempSync(join(tmpdir(), "heddle-s3-"));
   const Server = createRequire(import.meta.url)("@20minutes/s3rver") as S3rverClass;
   const server = new Server({
-    ...{ port: 0, address: "127.0.0.1", silent: true, directory },
+    port: 0,
+    address: "127.0.0.1",
+    silent: true,
+    directory,
     configureBuckets: [{ name: "heddle" }],
   });
   const { port } = await server.run();

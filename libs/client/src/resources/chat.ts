@@ -34,8 +34,13 @@ export class Chat {
   ): AsyncGenerator<ChatChunk, void> {
     const body = { ...request, stream: true, stream_options: { include_usage: true } };
     const response = await this.#transport.open({
-      ...{ method: "POST", path: "/chat/completions", body, signal },
-      ...{ headers: { accept: "text/event-stream" }, maxRetries: 0, timeout: TOKEN_TIMEOUT_MS },
+      method: "POST",
+      path: "/chat/completions",
+      body,
+      signal,
+      headers: { accept: "text/event-stream" },
+      maxRetries: 0,
+      timeout: TOKEN_TIMEOUT_MS,
     });
     yield* readJsonEvents<ChatChunk>(response, TOKEN_TIMEOUT_MS, signal);
   }

@@ -46,8 +46,11 @@ export class Models {
    */
   async *pull(id: string, { signal }: CallOptions = {}): AsyncGenerator<ModelPullProgress, void> {
     const response = await this.#transport.open({
-      ...{ method: "POST", path: `/models/${pathPart(id)}/pull`, signal },
-      ...{ headers: { accept: "text/event-stream" }, timeout: PULL_START_TIMEOUT_MS },
+      method: "POST",
+      path: `/models/${pathPart(id)}/pull`,
+      signal,
+      headers: { accept: "text/event-stream" },
+      timeout: PULL_START_TIMEOUT_MS,
     });
     yield* readJsonEvents<ModelPullProgress>(response, SILENCE_MS, signal);
   }

@@ -39,7 +39,10 @@ async function confirmedBy(...replies: IntroductionReply[]): Promise<boolean> {
     }),
   );
   const watch = new RemovalWatch({
-    ...{ identity, credentials, hasLeader: () => true, others: () => others },
+    identity,
+    credentials,
+    hasLeader: () => true,
+    others: () => others,
     onRemoved: () => undefined,
   });
   closing.push(() => watch.stop());

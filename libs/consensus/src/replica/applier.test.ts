@@ -24,7 +24,9 @@ function applier() {
     {
       own: OWN,
       log: log as unknown as DurableLog,
-      ...{ machine, proposals, changes: new PendingProposals<void>() },
+      machine,
+      proposals,
+      changes: new PendingProposals<void>(),
       applyConfChange: () => EMPTY_CONF_STATE,
       onMembersChanged: () => undefined,
     },

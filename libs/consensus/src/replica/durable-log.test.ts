@@ -168,7 +168,9 @@ test("durable log: a commit index goes with the next write, and with none of its
   await log.write(append({ entries: [entry(3)] }));
   files.crash("all");
   expect((await open(files)).memory.initialState().hardState).toEqual({
-    ...{ term: 1, vote: 1, commit: 2 },
+    term: 1,
+    vote: 1,
+    commit: 2,
   });
 });
 

@@ -69,11 +69,15 @@ test("membership: who leaves is gone when the configuration has left it, and for
   const joint = { ...EMPTY_CONF_STATE, voters: [1, 2], votersOutgoing: [1, 2, 3] };
   membership.apply(change(remove(3)), { members: [] }, joint);
   expect([membership.has(3), membership.isJoint, membership.wasRemoved(3)]).toEqual([
-    ...[true, true, false],
+    true,
+    true,
+    false,
   ]);
   membership.apply(change(), { members: [] }, { ...joint, votersOutgoing: [] });
   expect([membership.has(3), membership.isJoint, membership.wasRemoved(3)]).toEqual([
-    ...[false, false, true],
+    false,
+    false,
+    true,
   ]);
   expect(membership.wasRemoved(4)).toBe(true);
   expect(membership.wasRemoved(5)).toBe(false);
@@ -95,7 +99,8 @@ test("membership: one without members has removed none", () => {
 test("membership: the members of a change's context are decoded as encoded", () => {
   const proposal = { node: 1, incarnation: 2, sequence: 3 };
   expect(decodeContext(encodeContext(proposal, [member(5)]))).toEqual({
-    ...{ proposal, members: [member(5)] },
+    proposal,
+    members: [member(5)],
   });
   expect(decodeContext(new Uint8Array(0))).toEqual({});
 });

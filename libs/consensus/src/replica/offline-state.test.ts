@@ -56,7 +56,10 @@ test("offline: the snapshot and the whole log are taken in", async () => {
   const files = await stopped([leader, command(3, "a"), command(4, "b"), command(5, "c")], 3);
   const machine = new TextMachine();
   expect(await readOfflineState(storageOf(files), machine)).toEqual({
-    ...{ last: { index: 5, term: 2 }, unconfirmed: 2, members: [member(1)], isEmpty: false },
+    last: { index: 5, term: 2 },
+    unconfirmed: 2,
+    members: [member(1)],
+    isEmpty: false,
   });
   expect(machine.texts).toEqual(["before", "a", "b", "c"]);
 });
@@ -98,7 +101,10 @@ test("offline: a new group goes on after the given entry", async () => {
   await foundGroup(storageOf(files), member(9), { index: 40, term: 7 }, state);
   const machine = new TextMachine();
   expect(await readOfflineState(storageOf(files), machine)).toEqual({
-    ...{ last: { index: 40, term: 7 }, unconfirmed: 0, members: [member(9)], isEmpty: false },
+    last: { index: 40, term: 7 },
+    unconfirmed: 0,
+    members: [member(9)],
+    isEmpty: false,
   });
   expect(machine.texts).toEqual(["kept"]);
   const again = foundGroup(storageOf(files), member(9), { index: 41, term: 7 }, state);

@@ -152,7 +152,8 @@ export class RaftReplica<Reply> {
   status(): RaftReplicaStatus {
     const { index: applied, term: appliedTerm } = this.#applier.applied;
     return describeReplica(this.#raw.status(), this.#applier.membership, {
-      ...{ applied, appliedTerm },
+      applied,
+      appliedTerm,
       snapshotIndex: this.#log.snapshotIndex,
       isBehind: this.#absence.lasts || this.#catchUp.isBehind(applied, this.#tick),
       isMemberBehind: (id, match) => this.#catchUp.isMemberBehind(id, match, this.#tick),

@@ -139,7 +139,9 @@ it("replica: at its end all callers are rejected, later ones too", async () => {
   await group.turns(2);
   await leader.running.stop();
   expect((await ends).map((end) => "reason" in end && end.reason.code)).toEqual([
-    ...["outcome_unknown", "unavailable", "outcome_unknown"],
+    "outcome_unknown",
+    "unavailable",
+    "outcome_unknown",
   ]);
   for (const late of [
     leader.running.propose(bytes("y")),

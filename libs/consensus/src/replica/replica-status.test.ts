@@ -15,7 +15,10 @@ function described(change: Partial<Status> = {}, appliedTerm = 4, peer: object =
   const membership = new Membership(firstMembership(members));
   membership.confState = { ...EMPTY_CONF_STATE, voters: [1], learners: [2], votersOutgoing: [3] };
   return describeReplica(status as unknown as Status, membership, {
-    ...{ appliedTerm, applied: 8, snapshotIndex: 5, isBehind: false },
+    appliedTerm,
+    applied: 8,
+    snapshotIndex: 5,
+    isBehind: false,
     isMemberBehind: (id, match) => id === 2 && match === 7,
   });
 }
@@ -29,8 +32,14 @@ test("status: a leader leads once it has applied an entry of its term", () => {
 test("status: no leader is undefined, and the rest is as in Raft's status", () => {
   expect(described({ lead: 0 }).leader).toBeUndefined();
   expect(described()).toMatchObject({
-    ...{ id: 1, role: "leader", term: 4, leader: 1, commit: 9 },
-    ...{ applied: 8, snapshotIndex: 5, isBehind: false },
+    id: 1,
+    role: "leader",
+    term: 4,
+    leader: 1,
+    commit: 9,
+    applied: 8,
+    snapshotIndex: 5,
+    isBehind: false,
   });
 });
 

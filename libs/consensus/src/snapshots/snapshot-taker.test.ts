@@ -25,7 +25,8 @@ function taker() {
   const one = new SnapshotTaker({
     log: log as DurableLog,
     applier: applier as unknown as Applier<unknown>,
-    ...{ snapshotEntries: 100, snapshotBytes: 1_000 },
+    snapshotEntries: 100,
+    snapshotBytes: 1_000,
     betweenBatches: async (run) => run(),
     isStopped: () => state.isStopped,
     fail: (error) => faults.push(error),
@@ -41,7 +42,9 @@ function taker() {
 
 test("snapshot: one is due after so many entries or bytes, and not before", () => {
   for (const [index, bytes, count] of [
-    ...[[149, 999, 0] as const, [150, 0, 1] as const, [51, 1_000, 1] as const],
+    [149, 999, 0] as const,
+    [150, 0, 1] as const,
+    [51, 1_000, 1] as const,
   ]) {
     const { one, applier, begun } = taker();
     applier.applied = { index, term: 1 };

@@ -188,7 +188,10 @@ class RaftThread {
     // A joining member knows the others by hearsay until their snapshot or log comes.
     this.#transport.setMembers(beginning?.members.filter((member) => member.id !== id) ?? []);
     return RaftReplica.open<undefined>({
-      ...{ id, incarnation, snapshotEntries, machine: this.#machine },
+      id,
+      incarnation,
+      snapshotEntries,
+      machine: this.#machine,
       storage: {
         files: this.#counter.measure(dedicatedStorageFiles(() => performance.now())),
         directory,

@@ -60,7 +60,9 @@ function hear(answer: ToThread): void {
 }
 
 const command = (index: number, text: string, proposal?: number): Command => ({
-  ...{ index, data: new Uint8Array(Buffer.from(text)), proposal },
+  index,
+  data: new Uint8Array(Buffer.from(text)),
+  proposal,
 });
 
 async function all(chunks: AsyncIterable<Uint8Array>): Promise<string[]> {

@@ -8,7 +8,13 @@ const bytes = (text: string) => new Uint8Array(Buffer.from(text));
 
 const samples: readonly MessageInit[] = [
   {
-    ...{ type: "MsgApp", to: 2, from: 1, term: 3, logTerm: 2, index: 2 ** 53 - 1, commit: 7 },
+    type: "MsgApp",
+    to: 2,
+    from: 1,
+    term: 3,
+    logTerm: 2,
+    index: 2 ** 53 - 1,
+    commit: 7,
     entries: [
       { type: "EntryNormal", term: 3, index: 8, data: bytes("a command") },
       { type: "EntryConfChangeV2", term: 3, index: 9, data: new Uint8Array(0) },

@@ -103,7 +103,17 @@ function decodeOne(reader: Reader): Message {
   const entries: Entry[] = [];
   for (let i = 0; i < entryCount; i++) entries.push(decodeEntry(reader));
   return createMessage({
-    ...{ type, to, from, term, logTerm, index, commit, rejectHint, reject, context, entries },
+    type,
+    to,
+    from,
+    term,
+    logTerm,
+    index,
+    commit,
+    rejectHint,
+    reject,
+    context,
+    entries,
   });
 }
 

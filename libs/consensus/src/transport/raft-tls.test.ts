@@ -22,7 +22,10 @@ import { SocketFrames } from "./socket-frames.ts";
 const PATIENT = { timeout: 20_000 };
 const HOUR_MS = 3_600_000;
 const members: readonly Member[] = [1, 2].map((id) => ({
-  ...{ id, name: `m${id}`, address: `m${id}`, nonce: "" },
+  id,
+  name: `m${id}`,
+  address: `m${id}`,
+  nonce: "",
 }));
 
 interface Node {
@@ -68,7 +71,9 @@ async function open(id: number, credentials: NodeCredentials): Promise<Node> {
   const warn = (fields: object) => warnings.push((fields as { error: string }).error);
   const transport = new RaftTransport({
     identity: { version: 1, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
-    ...{ credentials, addresses: new Map(), log: { info: silent, error: silent, warn } },
+    credentials,
+    addresses: new Map(),
+    log: { info: silent, error: silent, warn },
     locate: async (address) => ({ host: "127.0.0.1", port: ports.get(address) ?? 1 }),
     findMember: async () => undefined,
     onConnections: () => turns.push(transport.connected.length),
@@ -104,7 +109,12 @@ function connected(one: Node, two: Node): Promise<void> {
 }
 
 const hello: Hello = {
-  ...{ format: 1, cluster: "c", from: 1, to: 2, incarnation: 1, purpose: "messages" },
+  format: 1,
+  cluster: "c",
+  from: 1,
+  to: 2,
+  incarnation: 1,
+  purpose: "messages",
 };
 
 /** Says hello with a certificate as member 1 does, without a look at the other side's. */
@@ -128,7 +138,11 @@ test("Raft TLS: masters with certificates of one CA carry messages and snapshots
   two.transport.send(1, [createMessage({ type: "MsgHeartbeatResp", to: 1, from: 2, term: 5 })]);
   await expect.poll(() => one.received.length + two.received.length === 2, PATIENT).toBe(true);
   const confState = {
-    ...{ voters: [1, 2], learners: [], votersOutgoing: [], learnersNext: [], autoLeave: false },
+    voters: [1, 2],
+    learners: [],
+    votersOutgoing: [],
+    learnersNext: [],
+    autoLeave: false,
   };
   const meta = { index: 9, term: 3, cluster: "c", detail: { confState, members, lastId: 2 } };
   const message = createMessage({ type: "MsgSnap", to: 2, from: 1, term: 3 });
@@ -236,11 +250,19 @@ test("Raft TLS: no connection outlives its certificates; the next one opens by i
 test("Raft TLS: without a certificate there must be a token", () => {
   const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
   const identity = {
-    ...{ version: 1 as const, name: "m1", nonce: "", cluster: "c", id: 1, incarnation: 1 },
+    version: 1 as const,
+    name: "m1",
+    nonce: "",
+    cluster: "c",
+    id: 1,
+    incarnation: 1,
   };
   const open = () =>
     new RaftTransport({
-      ...{ identity, credentials: { clusterToken: "" }, addresses: new Map(), log: silent },
+      identity,
+      credentials: { clusterToken: "" },
+      addresses: new Map(),
+      log: silent,
       locate: async () => ({ host: "127.0.0.1", port: 1 }),
       findMember: async () => undefined,
     });

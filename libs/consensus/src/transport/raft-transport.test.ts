@@ -22,14 +22,26 @@ const silent = { info: () => undefined, warn: () => undefined, error: () => unde
 const keys = new Map([1, 2, 3, 4, 7].map((id) => [id, newMemberKey()] as const));
 const keyOf = (id: number) => keys.get(id) as MemberKey;
 const memberOf = (id: number): Member => ({
-  ...{ id, name: `m${id}`, address: `m${id}`, nonce: keyOf(id).nonce },
+  id,
+  name: `m${id}`,
+  address: `m${id}`,
+  nonce: keyOf(id).nonce,
 });
 const members: readonly Member[] = [1, 2, 4].map(memberOf);
 const identityOf = (id: number, own: { nonce: string; key?: string } = keyOf(id)) => ({
-  ...{ version: 1 as const, name: `m${id}`, ...own, cluster: "c", id, incarnation: 1 },
+  version: 1 as const,
+  name: `m${id}`,
+  ...own,
+  cluster: "c",
+  id,
+  incarnation: 1,
 });
 const confState = {
-  ...{ voters: [1, 2, 4], learners: [], votersOutgoing: [], learnersNext: [], autoLeave: false },
+  voters: [1, 2, 4],
+  learners: [],
+  votersOutgoing: [],
+  learnersNext: [],
+  autoLeave: false,
 };
 
 interface Node {
@@ -58,7 +70,10 @@ async function open(
 ): Promise<Node> {
   const identity = identityOf(id);
   const transport = new RaftTransport({
-    ...{ identity, credentials: { ...named(`m${id}`), ...credentials }, addresses: new Map(), log },
+    identity,
+    credentials: { ...named(`m${id}`), ...credentials },
+    addresses: new Map(),
+    log,
     locate: async (address) => {
       lookedFor.push(address);
       return { host: "127.0.0.1", port: ports.get(address) ?? 1 };
@@ -154,7 +169,12 @@ async function greet(
 test("transport: strangers, removed members and older processes get the reason", async () => {
   const { port } = await open(4);
   const hello: Hello = {
-    ...{ format: 1, cluster: "c", from: 1, to: 4, incarnation: 7, purpose: "messages" },
+    format: 1,
+    cluster: "c",
+    from: 1,
+    to: 4,
+    incarnation: 7,
+    purpose: "messages",
   };
   const ask = (frame: Buffer, shown: TokenHolder = named("m1")) => greet(port, () => frame, shown);
   const another = { ...named("m1"), clusterToken: "another" };

@@ -102,7 +102,10 @@ function shownBy(socket: TLSSocket, tls: TlsIdentity): PeerSocket {
 
 function dialMaster(host: string, port: number, tls: TlsIdentity): TLSSocket {
   return dialTls({
-    ...{ host, port, ...tls.secureContext, servername: SERVER_NAME },
+    host,
+    port,
+    ...tls.secureContext,
+    servername: SERVER_NAME,
     checkServerIdentity: (_host, shown) => tls.peerFault(shown, ["master"]),
   });
 }

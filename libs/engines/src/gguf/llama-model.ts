@@ -165,11 +165,15 @@ function uint32(value: number): GgufValue {
 function tensorsOf({ shape, vocabulary, type, weights }: LlamaModel): GgufTensor[] {
   const { embedding, blocks, heads, kvHeads, feedForward } = shape;
   const matrix = (name: string, columns: number, rows: number): GgufTensor => ({
-    ...{ name: `${name}.weight`, shape: [columns, rows], type },
+    name: `${name}.weight`,
+    shape: [columns, rows],
+    type,
     values: () => [weights(name, columns, rows)],
   });
   const vector = (name: string): GgufTensor => ({
-    ...{ name: `${name}.weight`, shape: [embedding], type: "F32" },
+    name: `${name}.weight`,
+    shape: [embedding],
+    type: "F32",
     values: () => [weights(name, embedding, 1)],
   });
   const kvSize = (embedding / heads) * kvHeads;

@@ -31,6 +31,18 @@ export const FORMATS: ReadonlyMap<string, string> = new Map([
 
 /** Formats that say how a value is meant or stored and forbid nothing here. */
 export const ANNOTATING_FORMATS: ReadonlySet<string> = new Set([
-  ...["int32", "int64", "uint32", "uint64", "float", "double", "decimal"],
-  ...["password", "byte", "binary", "textarea", "markdown", "html", "color"],
+  "int32",
+  "int64",
+  "uint32",
+  "uint64",
+  "float",
+  "double",
+  "decimal",
+  "password",
+  "byte",
+  "binary",
+  "textarea",
+  "markdown",
+  "html",
+  "color",
 ]);

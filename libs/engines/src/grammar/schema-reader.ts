@@ -17,9 +17,25 @@ const MAX_ALTERNATIVES = 1000;
 const COMBINING = ["$ref", "anyOf", "oneOf", "allOf"] as const;
 /** What says nothing of a value that the grammar must know. */
 const ANNOTATIONS: ReadonlySet<string> = new Set([
-  ...["title", "description", "default", "examples", "example", "deprecated", "readOnly"],
-  ...["writeOnly", "$comment", "$schema", "$id", "$anchor", "$defs", "definitions", "strict"],
-  ...["nullable", "discriminator", "contentEncoding", "contentMediaType"],
+  "title",
+  "description",
+  "default",
+  "examples",
+  "example",
+  "deprecated",
+  "readOnly",
+  "writeOnly",
+  "$comment",
+  "$schema",
+  "$id",
+  "$anchor",
+  "$defs",
+  "definitions",
+  "strict",
+  "nullable",
+  "discriminator",
+  "contentEncoding",
+  "contentMediaType",
 ]);
 
 /** Reads a document of schemas: follows references and merges what holds at once. */

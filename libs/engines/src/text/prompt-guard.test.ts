@@ -26,7 +26,12 @@ function partsOf(source: string, messages: readonly ChatMessage[]) {
 const user = (content: string): ChatMessage => ({ role: "user", content });
 /** What a ChatML prompt of one message must come apart to. */
 const chatMl = (content: string): PromptPart[] => [
-  ...[START, `user\n${content}`, END, "\n", START, "assistant\n"],
+  START,
+  `user\n${content}`,
+  END,
+  "\n",
+  START,
+  "assistant\n",
 ];
 
 describe("a control token that a message spells", () => {

@@ -105,7 +105,8 @@ test("data: a refusal has its code, and the connection stays open", async () => 
   });
   const connection = await connected(target);
   await expect(connection.request({}, sinkOf(), never)).rejects.toMatchObject({
-    ...{ code: "not_found", message: "none is here" },
+    code: "not_found",
+    message: "none is here",
   });
   expect(connection.open).toBe(true);
   isRefused = false;

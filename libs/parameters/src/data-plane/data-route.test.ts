@@ -55,7 +55,9 @@ function fetching(targets: readonly string[], change: Partial<Fetching> = {}) {
   const sinks: ReturnType<typeof sinkOf>[] = [];
   const addresses: string[] = [];
   const options: Fetching = {
-    ...{ targets, token: TOKEN, request: {} },
+    targets,
+    token: TOKEN,
+    request: {},
     sink: () => {
       sinks.push(sinkOf());
       return sinks.at(-1) as CopyingSink;

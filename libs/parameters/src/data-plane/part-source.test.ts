@@ -16,8 +16,12 @@ afterEach(async () => {
 /** The source of attempt 2's parts, with its fourth push, for two shards. */
 async function source() {
   const one = await PartSource.start({
-    ...{ attempt: 2, jobToken: TOKEN, isEncrypted: false, host: "127.0.0.1" },
-    ...{ socketPath: ownSocketPath("data"), paths: ["unix", "tcp", "grpc"] },
+    attempt: 2,
+    jobToken: TOKEN,
+    isEncrypted: false,
+    host: "127.0.0.1",
+    socketPath: ownSocketPath("data"),
+    paths: ["unix", "tcp", "grpc"],
   });
   opened.push(one);
   const parts = [0, 1].map((shard) => {

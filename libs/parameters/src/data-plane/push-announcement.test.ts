@@ -2,15 +2,24 @@ import { expect, test } from "vitest";
 import { PushReplySink, pushAnswer, pushReplyChunk, readPush } from "./push-announcement.ts";
 
 const PUSH = {
-  ...{ rank: 0, clock: 1, weight: 1, learningRate: 1, squares: 0, plan: "p" },
+  rank: 0,
+  clock: 1,
+  weight: 1,
+  learningRate: 1,
+  squares: 0,
+  plan: "p",
   sources: ["unix:/a", "tcp:127.0.0.1:1"],
 };
 
 test("push: is read as it was sent; a wrong rank, clock or source is refused", () => {
   expect(readPush(PUSH)).toEqual(PUSH);
   for (const wrong of [
-    ...[{ rank: "0" }, { rank: -1 }, { clock: 1.5 }, { clock: undefined }],
-    ...[{ sources: undefined }, { sources: [3] }],
+    { rank: "0" },
+    { rank: -1 },
+    { clock: 1.5 },
+    { clock: undefined },
+    { sources: undefined },
+    { sources: [3] },
   ]) {
     expect(() => readPush({ ...PUSH, ...wrong })).toThrow(/a push needs a rank and a clock/);
   }

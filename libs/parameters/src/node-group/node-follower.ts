@@ -62,7 +62,12 @@ export class NodeFollower implements ParameterClient {
     const socketPath = `${group.socketPath}.${group.member}`;
     const paths = ["unix"] as const;
     const source = await PartSource.start({
-      ...{ attempt, jobToken, isEncrypted: false, host, paths, socketPath },
+      attempt,
+      jobToken,
+      isEncrypted: false,
+      host,
+      paths,
+      socketPath,
     });
     return new NodeFollower(options, group, source, leader);
   }
@@ -79,7 +84,10 @@ export class NodeFollower implements ParameterClient {
     checkTensors(this.#spec, into);
     const [source = ""] = this.#source.addresses;
     const request: FollowerRequest = {
-      ...{ member: this.#member, clock: this.#clock, source, plan: this.#plan },
+      member: this.#member,
+      clock: this.#clock,
+      source,
+      plan: this.#plan,
       ...this.#terms,
     };
     const sink = new SlabScatter(this.#layout, into);

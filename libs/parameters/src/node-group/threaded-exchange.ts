@@ -40,8 +40,17 @@ export class ThreadedExchange implements FragmentExchange {
       throw new Error("a thread of exchanges is given a job's ticket");
     const { shared, part } = this;
     const workerData: ExchangeStart = {
-      ...{ spec, credentials, rank, host, groups, shared, part },
-      ...{ incarnation, topkFraction, paths, patienceMs },
+      spec,
+      credentials,
+      rank,
+      host,
+      groups,
+      shared,
+      part,
+      incarnation,
+      topkFraction,
+      paths,
+      patienceMs,
     };
     this.#worker = new Worker(url, { workerData });
     this.#calls = new ThreadCalls<ExchangeApi>(this.#worker, "the thread of exchanges");

@@ -38,7 +38,9 @@ test("shard: its spec survives the wire unchanged", () => {
   const other: Partial<ShardSetSpec> = {
     optimizer: { ...ADAM, kind: "adamw", weightDecay: 0.1 },
     consistency: { kind: "ssp", staleness: 3 },
-    ...{ pullCompression: "none", maxGradientNorm: undefined, stragglerMs: undefined },
+    pullCompression: "none",
+    maxGradientNorm: undefined,
+    stragglerMs: undefined,
   };
   expect(decodeShard(sent(other))).toEqual({ ...SPEC, ...other, shard: 1 });
   expect(

@@ -165,13 +165,19 @@ test("unstable log: a snapshot is passed on once and dropped when it is durable"
   const log = new UnstableLog(5, undefined);
   const confState = { voters: [1], learners: [], votersOutgoing: [], learnersNext: [] };
   const snapshot = {
-    ...{ index: 9, term: 3, confState: { ...confState, autoLeave: false } },
+    index: 9,
+    term: 3,
+    confState: { ...confState, autoLeave: false },
     data: new Uint8Array(0),
   };
   log.truncateAndAppend([entry(5, 2)]);
   log.restore(snapshot);
   expect([log.offset, log.length, log.lastIndex, log.term(9), log.term(8)]).toEqual([
-    ...[10, 0, 9, 3, undefined],
+    10,
+    0,
+    9,
+    3,
+    undefined,
   ]);
   expect(log.nextSnapshot()).toBe(snapshot);
   log.acceptInProgress();

@@ -5,7 +5,10 @@ import { MemoryStorage } from "./memory-storage.ts";
 import { RaftLog } from "./raft-log.ts";
 
 const entry = (index: number): Entry => ({
-  ...{ term: 1, index, type: "EntryNormal", data: new Uint8Array(10) },
+  term: 1,
+  index,
+  type: "EntryNormal",
+  data: new Uint8Array(10),
 });
 const SIZE = entryBytes(entry(2));
 

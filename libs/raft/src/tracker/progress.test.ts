@@ -23,8 +23,14 @@ const acknowledgement = (from: number, index: number) =>
 
 const rejection = (from: number, index: number) =>
   createMessage({
-    ...{ type: "MsgAppResp", to: 1, from, term: 2, reject: true },
-    ...{ index, rejectHint: index, logTerm: 2 },
+    type: "MsgAppResp",
+    to: 1,
+    from,
+    term: 2,
+    reject: true,
+    index,
+    rejectHint: index,
+    logTerm: 2,
   });
 
 describe("progress of a peer", () => {
@@ -67,16 +73,30 @@ describe("a stale leader", () => {
 describe("the defaults of a node", () => {
   it("protect leadership, and each can be turned off", () => {
     const least = {
-      ...{ id: 1, electionTicks: 10, heartbeatTicks: 1, random: () => 0 },
+      id: 1,
+      electionTicks: 10,
+      heartbeatTicks: 1,
+      random: () => 0,
       storage: new MemoryStorage(),
     };
     expect(resolveConfig(least)).toMatchObject({
-      ...{ checkQuorum: true, preVote: true, readMode: "quorum", commitInRefusedVotes: true },
-      ...{ disableProposalForwarding: false, disableConfChangeValidation: false },
-      ...{ asyncStorageWrites: false, stepDownOnRemoval: false, handOverOnRemoval: true },
-      ...{ applied: 0, maxMessageBytes: 2 ** 20, maxApplyingBytes: 2 ** 20 },
-      ...{ maxUncommittedBytes: 2 ** 26, maxInflightMessages: 256, maxInflightBytes: 2 ** 26 },
-      ...{ maxPendingReads: 65_536, lateTicks: 5 },
+      checkQuorum: true,
+      preVote: true,
+      readMode: "quorum",
+      commitInRefusedVotes: true,
+      disableProposalForwarding: false,
+      disableConfChangeValidation: false,
+      asyncStorageWrites: false,
+      stepDownOnRemoval: false,
+      handOverOnRemoval: true,
+      applied: 0,
+      maxMessageBytes: 2 ** 20,
+      maxApplyingBytes: 2 ** 20,
+      maxUncommittedBytes: 2 ** 26,
+      maxInflightMessages: 256,
+      maxInflightBytes: 2 ** 26,
+      maxPendingReads: 65_536,
+      lateTicks: 5,
     });
     const off = { checkQuorum: false, preVote: false, commitInRefusedVotes: false } as const;
     expect(resolveConfig({ ...least, ...off })).toMatchObject(off);

@@ -10,7 +10,8 @@ export async function serveControllers(
 ): Promise<INestMicroservice> {
   const app = await NestFactory.createMicroservice(module, {
     strategy: new GrpcTransport(server),
-    ...{ logger: false, abortOnError: false },
+    logger: false,
+    abortOnError: false,
   });
   await app.listen();
   return app;

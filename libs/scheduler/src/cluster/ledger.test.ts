@@ -86,7 +86,8 @@ const amounts = fc.record({
 /** Two of 500 fill a device; one of 501 exceeds it beside one of 500 by a thousandth. */
 const shares = fc.constantFrom(499, 500, 501);
 const tasks = fc.tuple(requests, amounts, shares).map(([task, more, share]) => ({
-  ...{ ...task, gpuMilli: task.gpuMilli < 1000 ? share : task.gpuMilli },
+  ...task,
+  gpuMilli: task.gpuMilli < 1000 ? share : task.gpuMilli,
   scalars: { ...task.scalars, ...more },
 }));
 const steps = fc.array(

@@ -27,8 +27,11 @@ test("quota: exactly its number of GPUs may be held", () => {
   expect(two.blockers(job(2, 1))).toEqual([]);
   expect(two.blockers(job(3, 1))).toEqual([
     {
-      ...{ reason: "QuotaExceeded", resource: "gpu_milli" },
-      ...{ requested: 3_000, free: 2_000, limit: 3_000 },
+      reason: "QuotaExceeded",
+      resource: "gpu_milli",
+      requested: 3_000,
+      free: 2_000,
+      limit: 3_000,
     },
   ]);
 });

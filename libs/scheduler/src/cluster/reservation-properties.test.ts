@@ -22,7 +22,10 @@ const MAX_PROMISES = 16;
 /** Clusters in use with many preemptible jobs, some of them leaving, and a new queue. */
 const inputs: fc.Arbitrary<SchedulingInput> = fc
   .record({
-    ...{ cluster: nodes, low: fillers, second: queues, third: pinnedQueues },
+    cluster: nodes,
+    low: fillers,
+    second: queues,
+    third: pinnedQueues,
     strategy: strategies,
   })
   .map(({ cluster, low, second, third, strategy }) => {
@@ -235,7 +238,10 @@ it("a reservation is never lost to a later job: it only moves forward", () => {
 function lowest(jobs: readonly QueuedJob[], nowMs: number): QueuedJob[] {
   return named("z", jobs, nowMs).map((job) => ({
     ...job,
-    ...{ project: "p9", kind: "training", qosLevel: "best_effort", priority: -9 },
+    project: "p9",
+    kind: "training",
+    qosLevel: "best_effort",
+    priority: -9,
     submittedAtMs: 0,
   }));
 }
@@ -256,7 +262,7 @@ function endedEarly(at: SchedulingInput, drawn: number): SchedulingInput {
 
 it("a later job never precedes a ranked one of its level that may use the same", () => {
   const oneLevel = (jobs: readonly QueuedJob[]) =>
-    jobs.map((job) => ({ ...job, ...{ kind: "training", qosLevel: "standard", priority: 0 } }));
+    jobs.map((job) => ({ ...job, kind: "training", qosLevel: "standard", priority: 0 }));
   fc.assert(
     fc.property(inputs, queues, (given, late) => {
       const first = { ...given, queue: oneLevel(given.queue) as QueuedJob[] };

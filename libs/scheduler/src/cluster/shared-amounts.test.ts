@@ -168,7 +168,10 @@ test("shards: victims free a whole server, not scattered places", () => {
 
 test("shards: placed by most free places, and more room never leaves less later", () => {
   expect(spreadShards(servers(3, 5, 4), { shards: 4, placesPerShard: 2 })).toEqual([
-    ...["s1", "s2", "s0", "s1"],
+    "s1",
+    "s2",
+    "s0",
+    "s1",
   ]);
   const amounts = fc.array(fc.nat({ max: 12 }), { minLength: 1, maxLength: 5 });
   const jobs = fc.array(

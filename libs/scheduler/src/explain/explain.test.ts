@@ -151,7 +151,11 @@ describe("blockers", () => {
     const at = input({ nodes: [node("n")], projects }, [queued("first"), job], { nowMs: 1_000 });
     expect(explained(at, "q").blockers).toEqual([
       {
-        ...{ reason: "DependencyWait", resource: "dependencies", requested: 2, free: 0, limit: 2 },
+        reason: "DependencyWait",
+        resource: "dependencies",
+        requested: 2,
+        free: 0,
+        limit: 2,
         jobs: ["x", "y"],
       },
       { reason: "Backoff", resource: "ms_to_wait", requested: 4_000, free: 0, limit: 5_000 },
@@ -299,7 +303,9 @@ describe("explain", () => {
 
   it("a job waits for the quota of a reservation before it until that has ended", () => {
     const busy = running("busy", [{ nodeId: "a", devices: [0] }], {
-      ...{ project: "p2", maxRuntimeMs: 2 * HOUR_MS, expectedEndMs: HOUR_MS },
+      project: "p2",
+      maxRuntimeMs: 2 * HOUR_MS,
+      expectedEndMs: HOUR_MS,
     });
     const gpus = (count: number) => ({ request: request({ gpus: count }) });
     const head = queued("head", { ...gpus(2), maxRuntimeMs: 3 * HOUR_MS });
@@ -350,8 +356,14 @@ describe("explain", () => {
     const cluster = [node("n", { labels: { "x/process": "true", zone: "a" } })];
     expect(blockersOf(cluster, job)).toEqual([
       {
-        ...{ reason: "ExecutorUnavailable", resource: "executor", requested: 1, free: 0, limit: 1 },
-        ...{ rejected: 1, wanted: "container", offered: ["process"] },
+        reason: "ExecutorUnavailable",
+        resource: "executor",
+        requested: 1,
+        free: 0,
+        limit: 1,
+        rejected: 1,
+        wanted: "container",
+        offered: ["process"],
       },
     ]);
   });

@@ -144,7 +144,8 @@ describe("a reserved start", () => {
   it("backfill: a reservation binds all later placements, whatever was tried before", () => {
     const on = (name: string, gpus: number, hours: number, submittedAtMs: number) => ({
       request: request({ gpus, nodeAffinity: [{ key: "n", operator: "in", values: [name] }] }),
-      ...{ maxRuntimeMs: hours * HOUR_MS, submittedAtMs },
+      maxRuntimeMs: hours * HOUR_MS,
+      submittedAtMs,
     });
     const cluster = ["a", "b"].map((name) => node(name, { gpus: 2, labels: { n: name } }));
     const busy = [["a", 10] as const, ["b", 5] as const].map(([nodeId, hours]) =>

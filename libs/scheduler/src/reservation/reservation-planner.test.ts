@@ -113,7 +113,9 @@ describe("a job that waits for its nodes", () => {
     const nodes = ["a", "b"].map((id) => node(id, { gpus: 2, labels: { host: id } }));
     const services = ["a", "b"].map((id) =>
       running(`service-${id}`, [{ nodeId: id, devices: [1] }], {
-        ...{ kind: "serving", preemptible: false, maxRuntimeMs: undefined },
+        kind: "serving",
+        preemptible: false,
+        maxRuntimeMs: undefined,
       }),
     );
     const both = request({

@@ -22,7 +22,11 @@ export function acrobot(): Environment {
     observation.set([Math.cos(a), Math.sin(a), Math.cos(b), Math.sin(b), c, d]);
   };
   return {
-    ...{ name: "Acrobot-v1", observations: 6, actions: 3, continuous: false, maxSteps: 500 },
+    name: "Acrobot-v1",
+    observations: 6,
+    actions: 3,
+    continuous: false,
+    maxSteps: 500,
     reset: (random: Random, observation: Float32Array) => {
       const small = () => random() * 0.2 - 0.1;
       state = [small(), small(), small(), small()];

@@ -19,7 +19,11 @@ export function cartPole(): Environment {
   let [x, speed, angle, turn] = [0, 0, 0, 0];
   const write = (observation: Float32Array) => observation.set([x, speed, angle, turn]);
   return {
-    ...{ name: "CartPole-v1", observations: 4, actions: 2, continuous: false, maxSteps: 500 },
+    name: "CartPole-v1",
+    observations: 4,
+    actions: 2,
+    continuous: false,
+    maxSteps: 500,
     reset: (random: Random, observation: Float32Array) => {
       const small = () => random() * 0.1 - 0.05;
       [x, speed, angle, turn] = [small(), small(), small(), small()];

@@ -15,7 +15,11 @@ export function mountainCar(): Environment {
   let [position, speed] = [0, 0];
   const write = (observation: Float32Array) => observation.set([position, speed]);
   return {
-    ...{ name: "MountainCar-v0", observations: 2, actions: 3, continuous: false, maxSteps: 200 },
+    name: "MountainCar-v0",
+    observations: 2,
+    actions: 3,
+    continuous: false,
+    maxSteps: 200,
     reset: (random: Random, observation: Float32Array) => {
       [position, speed] = [-0.6 + 0.2 * random(), 0];
       write(observation);

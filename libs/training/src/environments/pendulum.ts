@@ -16,7 +16,11 @@ export function pendulum(): Environment {
   const write = (observation: Float32Array) =>
     observation.set([Math.cos(angle), Math.sin(angle), speed]);
   return {
-    ...{ name: "Pendulum-v1", observations: 3, actions: 1, continuous: true, maxSteps: 200 },
+    name: "Pendulum-v1",
+    observations: 3,
+    actions: 1,
+    continuous: true,
+    maxSteps: 200,
     reset: (random: Random, observation: Float32Array) => {
       [angle, speed] = [(2 * random() - 1) * Math.PI, 2 * random() - 1];
       write(observation);

@@ -14,8 +14,15 @@ import {
 } from "./language-model.ts";
 
 const SHAPE: LanguageModelShape = {
-  ...{ vocab_size: 13, context_length: 6, hidden_size: 16, layers: 2, heads: 4, kv_heads: 2 },
-  ...{ intermediate_size: 24, rope_theta: 10_000, norm_epsilon: 1e-5 },
+  vocab_size: 13,
+  context_length: 6,
+  hidden_size: 16,
+  layers: 2,
+  heads: 4,
+  kv_heads: 2,
+  intermediate_size: 24,
+  rope_theta: 10_000,
+  norm_epsilon: 1e-5,
 };
 const PARAMETERS = initialParameters(languageModelParameters(SHAPE), seededRandom(4));
 

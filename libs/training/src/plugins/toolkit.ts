@@ -9,8 +9,18 @@ import { gradientName, gradientsOf, localStepsOf, nextName } from "../training-p
 
 /** The parts of which a plugin builds its algorithm: programs, policies, environments, models. */
 export const PLUGIN_TOOLKIT = {
-  ...{ Graph, gradientsOf, gradientName, localStepsOf, nextName, emitModel, ADAM },
-  ...{ policyFor, policyForward, policyModel, actorCriticParameters, VectorEnvironment },
+  Graph,
+  gradientsOf,
+  gradientName,
+  localStepsOf,
+  nextName,
+  emitModel,
+  ADAM,
+  policyFor,
+  policyForward,
+  policyModel,
+  actorCriticParameters,
+  VectorEnvironment,
 } as const;
 
 export type PluginToolkit = typeof PLUGIN_TOOLKIT;

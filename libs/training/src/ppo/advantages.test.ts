@@ -40,7 +40,8 @@ function rolloutOf(environments: readonly World[]): Rollout {
       return of(world?.steps[Math.floor(at / environments.length)] as Step);
     });
   return {
-    ...{ steps, environments: environments.length },
+    steps,
+    environments: environments.length,
     rewards: each(({ reward }) => reward),
     values: each(({ value }) => value),
     dones: each(({ ending }) => Number(ending !== "goes on")),
@@ -109,7 +110,10 @@ test("advantages: with endless rewards a cut costs nothing, an end costs the val
   const endless = 1 / (1 - 0.9);
   const worldWith = (ending: Ending): World => ({
     steps: (["goes on", ending, "goes on"] as const).map((one) => ({
-      ...{ reward: 1, value: endless, ending: one, following: endless },
+      reward: 1,
+      value: endless,
+      ending: one,
+      following: endless,
     })),
     last: endless,
   });

@@ -21,9 +21,12 @@ const ROWS = 16;
 /** Random rows; a choice had probability one half. */
 function experienceOf(draw: (length: number) => Float32Array) {
   return {
-    ...{ observation: draw(2 * ROWS), action: new Int32Array(ROWS).map((_, i) => i % 2) },
-    ...{ log_probability: new Float32Array(ROWS).fill(-Math.LN2), value: draw(ROWS) },
-    ...{ advantage: draw(ROWS), return: draw(ROWS) },
+    observation: draw(2 * ROWS),
+    action: new Int32Array(ROWS).map((_, i) => i % 2),
+    log_probability: new Float32Array(ROWS).fill(-Math.LN2),
+    value: draw(ROWS),
+    advantage: draw(ROWS),
+    return: draw(ROWS),
   };
 }
 
@@ -48,7 +51,9 @@ async function epochsWith(targetKl: number): Promise<number[][]> {
   };
   const config = { ...CONFIG, target_kl: targetKl };
   const updater = await localUpdater({
-    ...{ backend, config, random },
+    backend,
+    config,
+    random,
     program: ppoProgram(POLICY, ROWS / config.num_minibatches, config),
     client: { pull: () => Promise.resolve(0), push: () => Promise.resolve() },
     parameters: initialParameters(actorCriticParameters(POLICY), random),
@@ -108,7 +113,11 @@ test("local updater: takes Adam's steps at the update's rate; pushes the displac
   const { program, config, parameters, push, pushed, experience } = job;
   const before = structuredClone(parameters);
   const updater = await localUpdater({
-    ...{ backend: referenceBackend, program, config, parameters, random: seededRandom(3) },
+    backend: referenceBackend,
+    program,
+    config,
+    parameters,
+    random: seededRandom(3),
     client: { pull: () => Promise.resolve(0), push },
   });
   await updater.update(experience, 0.03);
@@ -141,7 +150,11 @@ test("shared updater: pushes each minibatch's gradients with its rows and the ra
   };
   const before = structuredClone(parameters);
   const updater = await sharedUpdater({
-    ...{ backend: referenceBackend, program, config, parameters, random: seededRandom(3) },
+    backend: referenceBackend,
+    program,
+    config,
+    parameters,
+    random: seededRandom(3),
     client: { pull, push },
   });
   await updater.update(experience, 0.03);

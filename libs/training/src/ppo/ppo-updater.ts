@@ -66,7 +66,9 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
         const rows = gatherExperience(experience, shuffledEpochs(order, epochs, random));
         const rate = new Float32Array(config.num_minibatches * epochs).fill(learningRate);
         const results = await compiled.run({
-          ...{ ...parameters, ...state, ...rows },
+          ...parameters,
+          ...state,
+          ...rows,
           learning_rate: rate,
         });
         for (const name of Object.keys(state)) state[name]?.set(results[nextName(name)] ?? []);

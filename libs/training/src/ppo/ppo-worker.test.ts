@@ -19,9 +19,15 @@ import {
 
 const CONFIG: PpoConfig = {
   ...PPO_DEFAULTS,
-  ...{ num_envs: 2, num_steps: 8, num_minibatches: 2, update_epochs: 2, hidden: 4 },
+  num_envs: 2,
+  num_steps: 8,
+  num_minibatches: 2,
+  update_epochs: 2,
+  hidden: 4,
   // Five whole iterations of 16 steps, and a rest.
-  ...{ total_timesteps: 90, learning_rate: 0.01, normalize_observations: true },
+  total_timesteps: 90,
+  learning_rate: 0.01,
+  normalize_observations: true,
 };
 
 /** The servers of one worker: displacements are applied by plain SGD. */
@@ -52,8 +58,14 @@ function begin(config = CONFIG, makeEnvironment: () => Environment = cartPole) {
   const reports: PpoProgress[] = [];
   const run = (more: Partial<PpoWorkerOptions> = {}) =>
     runPpoWorker({
-      ...{ config, makeEnvironment, backend: referenceBackend, client: servers, workers: 1 },
-      ...{ draws: seededRandom, done: 0, signal: new AbortController().signal },
+      config,
+      makeEnvironment,
+      backend: referenceBackend,
+      client: servers,
+      workers: 1,
+      draws: seededRandom,
+      done: 0,
+      signal: new AbortController().signal,
       parameters: structuredClone(fresh),
       report: async (progress) => {
         reports.push(structuredClone(progress));
@@ -80,7 +92,11 @@ test("PPO worker: reports each iteration with the steps of all workers", async (
 function counter(): Environment {
   let [episode, step] = [0, 0];
   return {
-    ...{ name: "counter", observations: 1, actions: 2, continuous: false, maxSteps: 9 },
+    name: "counter",
+    observations: 1,
+    actions: 2,
+    continuous: false,
+    maxSteps: 9,
     reset: (_, observation) => {
       [episode, step] = [episode + 1, 0];
       observation.fill(0);
@@ -174,7 +190,10 @@ test("PPO worker: closes every program that it compiled", async () => {
 
 test("PPO worker: a policy has the environment's sizes and kind of action", () => {
   expect(policyFor(pendulum(), 7)).toEqual({
-    ...{ observations: 3, actions: 1, continuous: true, hidden: 7 },
+    observations: 3,
+    actions: 1,
+    continuous: true,
+    hidden: 7,
   });
   const names = (config: PpoConfig) => ppoParameters(cartPole(), config).map(({ name }) => name);
   const plain = names({ ...CONFIG, normalize_observations: false });

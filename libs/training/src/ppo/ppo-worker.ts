@@ -131,7 +131,9 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
       .update(experience, config.learning_rate * left)
       .catch((error: unknown) => Promise.reject(withLocation(error, iteration, timesteps)));
     const why = divergenceOf({
-      ...{ parameters, metrics, greatestReward: normalizer.greatestReward },
+      parameters,
+      metrics,
+      greatestReward: normalizer.greatestReward,
       horizon: Math.min(1 / (1 - gamma), maxSteps),
     });
     if (why) throw withLocation(diverged(why), iteration, timesteps);

@@ -106,7 +106,11 @@ test("episodes: a cut has its last observation, a termination has none", () => {
   const counter = (third: Partial<StepOutcome>, maxSteps = 100): Environment => {
     let step = 0;
     return {
-      ...{ name: "counter", observations: 1, actions: 2, continuous: false, maxSteps },
+      name: "counter",
+      observations: 1,
+      actions: 2,
+      continuous: false,
+      maxSteps,
       reset: (_, observation) => {
         step = 0;
         observation[0] = step;

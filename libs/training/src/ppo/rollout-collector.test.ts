@@ -21,7 +21,11 @@ const policy = { observations: 1, actions: 2, continuous: false, hidden: 4 };
 function counter(third: Partial<StepOutcome> = {}): Environment {
   let step = 0;
   return {
-    ...{ name: "counter", observations: 1, actions: 2, continuous: false, maxSteps: 3 },
+    name: "counter",
+    observations: 1,
+    actions: 2,
+    continuous: false,
+    maxSteps: 3,
     reset: (_, observation) => {
       step = 0;
       observation[0] = step;
@@ -41,7 +45,8 @@ async function collect(options: {
 }) {
   const random = seededRandom(3);
   const config = {
-    ...{ normalize_observations: options.normalized ?? false, normalize_rewards: false },
+    normalize_observations: options.normalized ?? false,
+    normalize_rewards: false,
     gamma: GAMMA,
   };
   const specs = [...actorCriticParameters(policy), ...normalizationParameters(config, 1)];
@@ -57,8 +62,15 @@ async function collect(options: {
   const experience = await collectRollout(
     // Without lambda a return is the reward and the value of the next observation.
     {
-      ...{ policy, forward, worlds, normalizer, random, bootstrapTruncated },
-      ...{ steps: STEPS, gamma: GAMMA, lambda: 0 },
+      policy,
+      forward,
+      worlds,
+      normalizer,
+      random,
+      bootstrapTruncated,
+      steps: STEPS,
+      gamma: GAMMA,
+      lambda: 0,
     },
     parameters,
   );
@@ -84,7 +96,8 @@ test("truncation: the value is the critic's estimate of the last observation", a
 
 test("truncation: the value is 0 where the episode terminated or cuts count as ends", async () => {
   const ended = await collect({
-    ...{ bootstrapTruncated: true, second: counter({ terminated: true }) },
+    bootstrapTruncated: true,
+    second: counter({ terminated: true }),
   });
   const last = await ended.worth(3);
   expect(ended.returns(0)[2]).toBeCloseTo(1 + GAMMA * last, 5);
@@ -98,7 +111,8 @@ test("truncation: the value is 0 where the episode terminated or cuts count as e
 
 test("truncation: a last observation is normalized and does not change moments", async () => {
   const { returns, worth, parameters } = await collect({
-    ...{ bootstrapTruncated: true, normalized: true },
+    bootstrapTruncated: true,
+    normalized: true,
   });
   // Both show 0, 1 and 2 at the first three steps; the last observation, 3, is not among them.
   const seen = [0, 0, 1, 1, 2, 2];
@@ -123,9 +137,15 @@ async function rolloutOf(continuous: boolean) {
   const forward = await referenceBackend.compile(policyForward(shape, 2));
   const experience = await collectRollout(
     {
-      ...{ policy: shape, forward, worlds, random, bootstrapTruncated: false },
-      ...{ normalizer: new ExperienceNormalizer(worlds, PLAIN, parameters) },
-      ...{ steps: STEPS, gamma: GAMMA, lambda: 0 },
+      policy: shape,
+      forward,
+      worlds,
+      random,
+      bootstrapTruncated: false,
+      normalizer: new ExperienceNormalizer(worlds, PLAIN, parameters),
+      steps: STEPS,
+      gamma: GAMMA,
+      lambda: 0,
     },
     parameters,
   );
@@ -156,9 +176,15 @@ test("rollout: a choice is drawn with its probability", async () => {
   };
   const { action, log_probability } = await collectRollout(
     {
-      ...{ policy: shape, forward, worlds, bootstrapTruncated: false },
-      ...{ normalizer: new ExperienceNormalizer(worlds, PLAIN, {}) },
-      ...{ steps: draws.length, gamma: GAMMA, lambda: 0, random: () => draws.shift() ?? 0 },
+      policy: shape,
+      forward,
+      worlds,
+      bootstrapTruncated: false,
+      normalizer: new ExperienceNormalizer(worlds, PLAIN, {}),
+      steps: draws.length,
+      gamma: GAMMA,
+      lambda: 0,
+      random: () => draws.shift() ?? 0,
     },
     {},
   );

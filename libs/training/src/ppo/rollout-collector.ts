@@ -76,8 +76,13 @@ export async function collectRollout(
     ? await valuesAt(cuts, options, parameters, count)
     : new Float32Array(count);
   const rollout = {
-    ...{ steps, environments: worlds.size, rewards, values: value, dones },
-    ...{ cutValues, lastValues },
+    steps,
+    environments: worlds.size,
+    rewards,
+    values: value,
+    dones,
+    cutValues,
+    lastValues,
   };
   const { advantages, returns } = estimateAdvantages(rollout, options.gamma, options.lambda);
   return {

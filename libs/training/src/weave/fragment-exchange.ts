@@ -32,7 +32,10 @@ export function wholeModelExchange(client: ParameterClient, model: Parameters): 
   let underWay: Promise<unknown> = Promise.resolve();
   const settle = async () => void (await underWay);
   return {
-    ...{ shared, part, settle, finish: settle },
+    shared,
+    part,
+    settle,
+    finish: settle,
     pullAll: async () => void (await client.pull(shared)),
     begin: (_fragment, _round, terms) => {
       underWay = client.push(part, terms).then(() => client.pull(shared));

@@ -12,8 +12,10 @@ test("schedule: without a warm start every round but the last has local_steps", 
 
 test("schedule: a warm start has more exchanges, and the steps add up", () => {
   const schedule = weaveSchedule({
-    ...{ total_steps: 5120, local_steps: 32 },
-    ...{ warm_start_steps: 160, warm_start_local_steps: 4 },
+    total_steps: 5120,
+    local_steps: 32,
+    warm_start_steps: 160,
+    warm_start_local_steps: 4,
   });
   expect(schedule.rounds).toBe(40 + 155);
   let steps = 0;
@@ -35,7 +37,10 @@ test("schedule: a job shorter than a round has one round, also in its warm start
 
 test("schedule: a job that is all warm start ends with it", () => {
   const schedule = weaveSchedule({
-    ...{ total_steps: 10, local_steps: 8, warm_start_steps: 64, warm_start_local_steps: 2 },
+    total_steps: 10,
+    local_steps: 8,
+    warm_start_steps: 64,
+    warm_start_local_steps: 2,
   });
   expect(schedule.rounds).toBe(5);
   expect(schedule.stepAfter(5)).toBe(10);

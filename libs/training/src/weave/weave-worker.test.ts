@@ -22,7 +22,9 @@ const [WORKERS, BATCH, SEED] = [2, 2, 11];
 const shape = { features: 3, outputs: 1, task: "regression" as const, hidden: [5] };
 const program = supervisedProgram(shape, BATCH);
 const SPECS = program.parameters.map(({ name, shape: of }) => ({
-  ...{ name, shape: of, type: "f32" as const },
+  name,
+  shape: of,
+  type: "f32" as const,
 }));
 const OUTER = { learningRate: 0.8, momentum: 0.4 };
 const SGD = { kind: "sgd", momentum: 0, nesterov: false } as const;
@@ -31,7 +33,11 @@ const uniform = (length: number) => Float32Array.from({ length }, () => draws() 
 const ROWS = { features: uniform(60), target: uniform(20), count: 20 };
 
 const config = (more: Partial<WeaveConfig> = {}): WeaveConfig => ({
-  ...{ total_steps: 22, local_steps: 6, learning_rate: 0.2, warmup_steps: 0, max_grad_norm: 1e3 },
+  total_steps: 22,
+  local_steps: 6,
+  learning_rate: 0.2,
+  warmup_steps: 0,
+  max_grad_norm: 1e3,
   ...more,
 });
 const initial = () => initialParameters(program.parameters, seededRandom(SEED));
@@ -65,7 +71,9 @@ class FragmentServer {
     const underWay = new Map<number, Promise<void>>();
     const settle = async () => void (await Promise.all(underWay.values()));
     return {
-      ...{ shared, part, settle },
+      shared,
+      part,
+      settle,
       pullAll: async () => {
         for (const [fragment] of this.#ranges.entries()) this.#copy(fragment, this.held, shared);
       },
@@ -129,7 +137,12 @@ type Own = Pick<WeaveWorkerOptions, "parameters" | "exchange" | "report"> &
 function work(of: WeaveConfig, rank: number, own: Own): Promise<void> {
   const { done = 0 } = own;
   return runWeaveWorker({
-    ...{ config: of, program, optimizer: SGD, backend: referenceBackend, batch: BATCH, done },
+    config: of,
+    program,
+    optimizer: SGD,
+    backend: referenceBackend,
+    batch: BATCH,
+    done,
     batches: batchesOf(rank, weaveSchedule(of).stepAfter(done)),
     // All data passes through the exchange.
     client: { pull: () => Promise.resolve(0), push: () => Promise.resolve() },
@@ -146,7 +159,8 @@ async function train(of: WeaveConfig, pauseMs = () => 0) {
   await Promise.all(
     models.map((parameters, rank) =>
       work(of, rank, {
-        ...{ parameters, exchange: server.exchange(rank) },
+        parameters,
+        exchange: server.exchange(rank),
         report: async ({ state }) => void kept[rank]?.push(structuredClone(state)),
       }),
     ),
@@ -273,7 +287,8 @@ test("weave: the model is the average after each exchange; training is unchanged
   await Promise.all(
     models.map((parameters, rank) =>
       work(of, rank, {
-        ...{ parameters, exchange: server.exchange(rank) },
+        parameters,
+        exchange: server.exchange(rank),
         // Until rank 0 continues there is no further update.
         report: async ({ step }) => void (rank === 0 && expected.add(0, server.held, step)),
       }),

@@ -41,10 +41,20 @@ export async function addMaster(command: Command): Promise<number> {
   if (token.tls === false && !isLoopback(host)) proof.unshift("--insecure-nodes");
   const isEncrypted = typeof token.secrets_key === "string";
   const flags = [
-    ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
-    ...[...proof, "--join-token-file", writeToken(token, command)],
+    "--name",
+    name,
+    "--peers",
+    peers,
+    "--grpc-host",
+    host,
+    "--grpc-port",
+    port,
+    ...proof,
+    "--join-token-file",
+    writeToken(token, command),
     ...(isEncrypted ? ["--secrets-key-file", secretsKeyFile] : []),
-    ...["--data", directory],
+    "--data",
+    directory,
   ];
   if (isRecordFormat(format)) {
     printRecord({ name, address, peers, flags }, name, format, data);

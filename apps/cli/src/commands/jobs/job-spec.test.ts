@@ -41,7 +41,8 @@ test("job spec: paths of data and of a tokenizer are relative to the file", asyn
     seed: 1,
   });
   expect(await configOf({ data: "a", tokenizer: "bpe" })).toEqual({
-    ...{ data: join(folder, "a"), tokenizer: "bpe" },
+    data: join(folder, "a"),
+    tokenizer: "bpe",
   });
 });
 

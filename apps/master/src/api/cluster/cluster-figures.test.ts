@@ -17,19 +17,25 @@ beforeAll(async () => {
 afterAll(() => server.master.close());
 
 const gpu = (index: number, name: string) => ({
-  ...{ index, name, uuid: `GPU-${index}`, memoryBytes: 80, memoryUsedBytes: 20 },
-  ...{
-    utilizationPercent: 50,
-    temperatureCelsius: 40,
-    powerWatts: 100,
-    simulated: false,
-    fault: "",
-  },
+  index,
+  name,
+  uuid: `GPU-${index}`,
+  memoryBytes: 80,
+  memoryUsedBytes: 20,
+  utilizationPercent: 50,
+  temperatureCelsius: 40,
+  powerWatts: 100,
+  simulated: false,
+  fault: "",
 });
 
 const H100S = {
-  ...{ type: "NVIDIA H100", simulated: false, memory_bytes_each: 80 },
-  ...{ in_use: 0, available: 0, quarantined: 0 },
+  type: "NVIDIA H100",
+  simulated: false,
+  memory_bytes_each: 80,
+  in_use: 0,
+  available: 0,
+  quarantined: 0,
 };
 
 /** Its engine uses 30 bytes, on GPU 1 of two. */
@@ -95,7 +101,11 @@ describe("GET /cluster/metrics", () => {
   it("counts a machine's resources once, and simulated ones per node", async () => {
     const pretended = { ...gpu(7, "Pretended"), simulated: true };
     const on = (node: NodeView, hostId: string, diskId: string): NodeView => ({
-      ...{ ...node, hostId, diskId, diskBytes: 1_000, diskUsedBytes: 10 },
+      ...node,
+      hostId,
+      diskId,
+      diskBytes: 1_000,
+      diskUsedBytes: 10,
       gpus: [...node.gpus, pretended],
     });
     const one = gpuNode("w1", 0);
@@ -108,7 +118,9 @@ describe("GET /cluster/metrics", () => {
     const { totals, nodes } = (await json("/api/v1/cluster/resources")) as ClusterResourcesReply;
     expect(totals.cpu_cores.offered).toBe(2 * one.cpuCount);
     expect(totals.memory_bytes).toMatchObject({
-      ...{ offered: 2 * one.memoryBytes, measured: 2 * one.memoryUsedBytes, in_use: 30 },
+      offered: 2 * one.memoryBytes,
+      measured: 2 * one.memoryUsedBytes,
+      in_use: 30,
     });
     expect(totals.local_ssd_bytes).toMatchObject({ offered: 3_000, measured: 30 });
     expect(totals.gpus).toEqual([
@@ -199,8 +211,16 @@ describe("GET /cluster/resources", () => {
     await server.control.propose(scheduledModel("placed", 1, 0));
     const limits = { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 };
     await server.control.propose({
-      ...{ type: "plan.commit", atMs: 1, basedOnIndex: 1, overcommitRatio: 1, limits },
-      ...{ acknowledgeMs: 1_000, admitted: [], unsatisfiable: [], preemptions: [], expired: [] },
+      type: "plan.commit",
+      atMs: 1,
+      basedOnIndex: 1,
+      overcommitRatio: 1,
+      limits,
+      acknowledgeMs: 1_000,
+      admitted: [],
+      unsatisfiable: [],
+      preemptions: [],
+      expired: [],
       starts: [{ entry: replicaEntry("placed"), placements: [{ nodeId: "w3", devices: [1] }] }],
     });
     server.directory.views = [

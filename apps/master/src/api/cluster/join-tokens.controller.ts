@@ -38,7 +38,10 @@ export class JoinTokensController {
     const { role, name } = body;
     const join = { role, name, expiresAtMs };
     await propose(this.#control, {
-      ...{ type: "join.create", atMs: now, id: joinSecretId(secret), join },
+      type: "join.create",
+      atMs: now,
+      id: joinSecretId(secret),
+      join,
     });
     return {
       object: "cluster.join_token",

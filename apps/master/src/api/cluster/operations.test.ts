@@ -52,7 +52,9 @@ describe("operational paths", () => {
     server.directory.views = [...server.directory.views, refusing as NodeView];
     const detail = expect.stringContaining("refuse this master's cluster or its leader: 1");
     expect(JSON.parse(await publicText("/health"))).toMatchObject({
-      ...{ status: "degraded", refusing_nodes: 1, detail },
+      status: "degraded",
+      refusing_nodes: 1,
+      detail,
     });
     expect(JSON.parse(await publicText("/health/detailed"))).toMatchObject({
       status: "degraded",

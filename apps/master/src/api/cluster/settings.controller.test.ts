@@ -30,8 +30,14 @@ describe("the cluster's settings", () => {
     expect(reply.headers.get("etag")).toBe('"0"');
     expect(await reply.json()).toMatchObject({
       object: "cluster_setting",
-      ...{ name: "overcommit_ratio", value: 1, default: 1, version: 0 },
-      ...{ type: "number", minimum: 0.1, maximum: 10, updated_at: null },
+      name: "overcommit_ratio",
+      value: 1,
+      default: 1,
+      version: 0,
+      type: "number",
+      minimum: 0.1,
+      maximum: 10,
+      updated_at: null,
     });
     const list = await (await send(server, "GET", path())).json();
     const names = (list as { data: { name: string }[] }).data.map(({ name }) => name);

@@ -43,7 +43,8 @@ describe("GET /jobs/{id}/events", () => {
     const stream = async (after: string) => {
       const headers = {
         authorization: `Bearer ${api.master.adminKey}`,
-        ...{ accept: "text/event-stream", "last-event-id": after },
+        accept: "text/event-stream",
+        "last-event-id": after,
       };
       return (await fetch(`${api.master.url}/api/v1/jobs/${id}/events`, { headers })).text();
     };

@@ -206,21 +206,34 @@ describe("POST /jobs", () => {
   it("reports all faults of a body at once, of single and of several fields", async () => {
     const resources = { gpu_count: 1.5, cpu_cores: -1 };
     const reply = await api.call("POST", "/jobs", {
-      ...{ name: "zz", config: { a: 1 }, foo: 1, resources },
+      name: "zz",
+      config: { a: 1 },
+      foo: 1,
+      resources,
     });
     expect(reply.status).toBe(400);
     const pointers = reply.body?.errors?.map(({ pointer }) => pointer).sort();
     expect(pointers).toEqual([
-      ...["#/command", "#/config", "#/foo", "#/resources/cpu_cores", "#/resources/gpu_count"],
+      "#/command",
+      "#/config",
+      "#/foo",
+      "#/resources/cpu_cores",
+      "#/resources/gpu_count",
     ]);
     // The intended value of a malformed field is not guessed.
     const vague = { name: 7, command: "", config: { a: 1 }, algorithm: "A B", tasks: 0 };
     const told = await api.call("POST", "/jobs", {
-      ...{ ...vague, failure_tolerance: 2, resources: { gpu_count: 3, gpu_type: "" } },
+      ...vague,
+      failure_tolerance: 2,
+      resources: { gpu_count: 3, gpu_type: "" },
     });
     const places = new Set(told.body?.errors?.map(({ pointer }) => pointer));
     expect([...places].sort()).toEqual([
-      ...["#/algorithm", "#/command", "#/name", "#/resources/gpu_type", "#/tasks"],
+      "#/algorithm",
+      "#/command",
+      "#/name",
+      "#/resources/gpu_type",
+      "#/tasks",
     ]);
   });
 
@@ -242,16 +255,18 @@ describe("POST /jobs", () => {
   it("refuses variables from which a trainer's runtime would load code", async () => {
     const trainer = { name: "t", algorithm: "ppo", config: { total_timesteps: 1_000 } };
     const loaders = [
-      ...[
-        "NODE_OPTIONS",
-        "NODE_PATH",
-        "NODE_EXTRA_CA_CERTS",
-        "LD_PRELOAD",
-        "LD_AUDIT",
-        "PATH",
-        "ENV",
-      ],
-      ...["DYLD_INSERT_LIBRARIES", "GCONV_PATH", "OPENSSL_CONF", "SSL_CERT_FILE", "GLIBC_TUNABLES"],
+      "NODE_OPTIONS",
+      "NODE_PATH",
+      "NODE_EXTRA_CA_CERTS",
+      "LD_PRELOAD",
+      "LD_AUDIT",
+      "PATH",
+      "ENV",
+      "DYLD_INSERT_LIBRARIES",
+      "GCONV_PATH",
+      "OPENSSL_CONF",
+      "SSL_CERT_FILE",
+      "GLIBC_TUNABLES",
     ];
     const asked = Object.fromEntries(loaders.map((name) => [name, "x"]));
     const refused = await api.call("POST", "/jobs", { ...trainer, environment_variables: asked });
@@ -374,7 +389,10 @@ describe("POST /jobs", () => {
     const index = api.master.control.appliedIndex;
     const dry = (gpus: number) =>
       api.call("POST", "/jobs?dry_run=true", {
-        ...{ name: "n", command: "x", tasks: 1, resources: { gpu_count: gpus } },
+        name: "n",
+        command: "x",
+        tasks: 1,
+        resources: { gpu_count: gpus },
       });
     const fits = await dry(2);
     expect(fits.status).toBe(200);
@@ -403,8 +421,12 @@ test("reports a failure once: rank, node, exit code and last lines", async () =>
   const failed = (body?.data ?? []).filter((event) => event.phase === "FAILED");
   expect(failed).toHaveLength(1);
   expect(failed[0]?.failure).toMatchObject({
-    ...{ reason: "ExitCode", exit_code: 3, rank: 0, last_lines: ["a", "b"] },
-    ...{ node: "a", node_name: "worker-1" },
+    reason: "ExitCode",
+    exit_code: 3,
+    rank: 0,
+    last_lines: ["a", "b"],
+    node: "a",
+    node_name: "worker-1",
   });
 });
 

@@ -27,9 +27,19 @@ function attach(...schemas: readonly (string | undefined)[]): void {
   server.directory.views = schemas.map((schema, i) => {
     const schemas: Record<string, string> = schema === undefined ? {} : { evolution: schema };
     const register = {
-      ...{ nodeId: `n${i}`, kind: "NODE_KIND_WORKER" as const, name: `w${i}`, version: "test" },
-      ...{ address: "127.0.0.1:1", incarnation: "1", hardware: null, labels: {}, taints: [] },
-      ...{ rack: "", fabric: "", executors: ["training"], environments: [] },
+      nodeId: `n${i}`,
+      kind: "NODE_KIND_WORKER" as const,
+      name: `w${i}`,
+      version: "test",
+      address: "127.0.0.1:1",
+      incarnation: "1",
+      hardware: null,
+      labels: {},
+      taints: [],
+      rack: "",
+      fabric: "",
+      executors: ["training"],
+      environments: [],
       algorithms: ["ppo", "evolution"],
       algorithmSchemas: schemas,
       taskIsolation: "",
@@ -51,7 +61,9 @@ it("refuses a plugin's own field with its pointer, as its schema says", async ()
   attach(schemaWith(100));
   expect(await faultsOf({ generations: 5, seed: 3 })).toEqual([200]);
   expect(await faultsOf({ generations: 0, learning_rat: 1 })).toEqual([
-    ...[422, "#/config/generations", "#/config/learning_rat"],
+    422,
+    "#/config/generations",
+    "#/config/learning_rat",
   ]);
 });
 

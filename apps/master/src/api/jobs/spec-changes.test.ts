@@ -73,13 +73,14 @@ function started(n: number, change: object, gpus: number): object[] {
   return [
     { type: "job.submit", jobId: id, spec },
     {
-      ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1e6, admitted: [id] },
-      ...{
-        unsatisfiable: [],
-        preemptions: [],
-        expired: [],
-        starts: [{ entry: jobEntry(id), placements }],
-      },
+      type: "plan.commit",
+      overcommitRatio: 1,
+      acknowledgeMs: 1e6,
+      admitted: [id],
+      unsatisfiable: [],
+      preemptions: [],
+      expired: [],
+      starts: [{ entry: jobEntry(id), placements }],
     },
   ];
 }
@@ -228,7 +229,9 @@ test("blockers: an executor or algorithm without a node is named, with the offer
   expect(image.changes).toEqual([]);
   expect(image.blockers).toMatchObject([
     {
-      ...{ reason: "ExecutorUnavailable", wanted: "container", offered: ["process"] },
+      reason: "ExecutorUnavailable",
+      wanted: "container",
+      offered: ["process"],
       message: expect.stringContaining("the nodes offer: process"),
     },
   ]);

@@ -26,12 +26,22 @@ let count = 0;
 beforeAll(async () => {
   api = await JobApi.start();
   await api.join("plain", {
-    ...{ cpuMilli: 4_000, memoryMib: 4_096, localSsdGb: 10, gpuType: "A100", gpuMemoryGb: 40 },
-    ...{ gpuCount: 1, rack: "r1", labels: { zone: "b" } },
+    cpuMilli: 4_000,
+    memoryMib: 4_096,
+    localSsdGb: 10,
+    gpuType: "A100",
+    gpuMemoryGb: 40,
+    gpuCount: 1,
+    rack: "r1",
+    labels: { zone: "b" },
   });
   await api.join("rich", {
-    ...{ ioOperationsPerSec: 1_000_000, networkMbps: 100_000, fabric: "ib0", rack: "r2" },
-    ...{ labels: { zone: "a" }, executors: ["process", "container", "training"] },
+    ioOperationsPerSec: 1_000_000,
+    networkMbps: 100_000,
+    fabric: "ib0",
+    rack: "r2",
+    labels: { zone: "a" },
+    executors: ["process", "container", "training"],
   });
   await api.join("special", { gpuCount: 0, taints: ["special"], labels: { kind: "special" } });
   await api.propose({ type: "setting.put", name: "shared_storage_gb", value: 100 });
@@ -260,7 +270,8 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       const { body } = await api.call("GET", `/jobs/${next}`);
       expect(body?.explanation?.blockers).toMatchObject([
         {
-          ...{ reason: "DependencyWait", jobs: [id] },
+          reason: "DependencyWait",
+          jobs: [id],
           message: `DependencyWait: waits for ${id} to succeed`,
         },
       ]);
@@ -335,7 +346,8 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
   "resources.tolerations": {
     refused: "special",
     effect: places(["special"], ["other"], "AffinityNoMatch", {
-      ...{ node: "special", node_affinity: { kind: "special" } },
+      node: "special",
+      node_affinity: { kind: "special" },
     }),
   },
   "resources.same_rack": {
@@ -428,14 +440,33 @@ describe("job spec: every field", { timeout: 60_000 }, () => {
   it("has a case here, and each attribute of the platform is a field", () => {
     expect(Object.keys(FIELDS).sort()).toEqual(contractFields().sort());
     const resources = [
-      ...["cpu_cores", "memory_gb", "gpu_count", "gpu_type", "gpu_memory_gb", "local_ssd_gb"],
-      ...["shared_storage_gb", "io_operations_per_sec", "network_bandwidth_gbps"],
-      ...["infiniband_required", "node_affinity", "node_anti_affinity", "qos_level", "priority"],
+      "cpu_cores",
+      "memory_gb",
+      "gpu_count",
+      "gpu_type",
+      "gpu_memory_gb",
+      "local_ssd_gb",
+      "shared_storage_gb",
+      "io_operations_per_sec",
+      "network_bandwidth_gbps",
+      "infiniband_required",
+      "node_affinity",
+      "node_anti_affinity",
+      "qos_level",
+      "priority",
       "preemptible",
     ].map((name) => `resources.${name}`);
     const attributes = [
-      ...["name", "algorithm", "container_image", "command", "working_directory", "dependencies"],
-      ...["environment_variables", "max_runtime_hours", "retry_limit", "failure_tolerance"],
+      "name",
+      "algorithm",
+      "container_image",
+      "command",
+      "working_directory",
+      "dependencies",
+      "environment_variables",
+      "max_runtime_hours",
+      "retry_limit",
+      "failure_tolerance",
     ];
     expect(Object.keys(FIELDS)).toEqual(expect.arrayContaining([...resources, ...attributes]));
     for (const group of ["checkpoint_config.", "monitoring_config."]) {

@@ -95,7 +95,11 @@ describe("API keys over HTTP", () => {
     expect(reply.status).toBe(200);
     const next = (await reply.json()) as typeof made & { replaces: Record<string, string> };
     expect(next).toMatchObject({
-      ...{ name: "app", models: ["FamilyA-1-2B"], limits, status: "active", expires_at: null },
+      name: "app",
+      models: ["FamilyA-1-2B"],
+      limits,
+      status: "active",
+      expires_at: null,
       replaces: { id: made.id, status: "active" },
     });
     expect(next.id).not.toBe(made.id);

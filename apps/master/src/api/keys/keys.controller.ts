@@ -98,8 +98,13 @@ export class KeysController {
     refuseEscalation(request, old.scopes);
     const { id: nextId, text } = createApiKey(body.environment);
     const key: ApiKeyRecord = {
-      ...{ id: nextId, name: old.name, hash: hashApiKey(text, this.#pepper) },
-      ...{ scopes: old.scopes, models: old.models, limits: old.limits, createdAtMs: now },
+      id: nextId,
+      name: old.name,
+      hash: hashApiKey(text, this.#pepper),
+      scopes: old.scopes,
+      models: old.models,
+      limits: old.limits,
+      createdAtMs: now,
       rotatedFrom: id,
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,
     };

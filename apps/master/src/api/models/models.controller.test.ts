@@ -127,7 +127,9 @@ describe("models", () => {
   it("off a key's list can be neither registered nor removed with it", async () => {
     const scopes = ["models:read", "models:deploy"];
     const made = await send(server, "POST", "/api/v1/keys", {
-      ...{ name: "deployer", scopes, models: ["mine"] },
+      name: "deployer",
+      scopes,
+      models: ["mine"],
     });
     expect(made.status).toBe(200);
     const { key } = (await made.json()) as { key: string };
@@ -170,14 +172,18 @@ describe("models", () => {
     [
       "replicas",
       {
-        ...{ id: "a", source: "builtin://tiny", replicas: "every-worker" },
+        id: "a",
+        source: "builtin://tiny",
+        replicas: "every-worker",
         resources: { gpu_count: 1 },
       },
     ],
     [
       "options.device",
       {
-        ...{ id: "a", source: "builtin://tiny", options: { device: "0" } },
+        id: "a",
+        source: "builtin://tiny",
+        options: { device: "0" },
         resources: { gpu_count: 1 },
       },
     ],
@@ -203,8 +209,16 @@ describe("models", () => {
       { entry: replicaEntry(deployment), placements: [{ nodeId: offer.id, devices: [3] }] },
     ];
     await server.control.propose({
-      ...{ type: "plan.commit", atMs: 1, basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1 },
-      ...{ admitted: [], unsatisfiable: [], starts, preemptions: [], expired: [] },
+      type: "plan.commit",
+      atMs: 1,
+      basedOnIndex: 0,
+      overcommitRatio: 1,
+      acknowledgeMs: 1,
+      admitted: [],
+      unsatisfiable: [],
+      starts,
+      preemptions: [],
+      expired: [],
     });
     await expect.poll(onGpu, { timeout: 30_000 }).toMatchObject({ waiting_for: [] });
     const worker = await send(server, "GET", `/api/v1/workers/${offer.id}`);

@@ -35,7 +35,9 @@ describe("seed", () => {
     expect([...control.state.models.values()].every(({ standIn }) => standIn)).toBe(true);
     const [deployment] = control.state.deployments.values();
     expect(deployment?.spec.weights).toEqual({
-      ...{ key: "my-model", file: "my-model.gguf", sources: ["file:///models/my%20model.gguf"] },
+      key: "my-model",
+      file: "my-model.gguf",
+      sources: ["file:///models/my%20model.gguf"],
     });
     expect(control.state.deployments.size).toBe(1);
   });

@@ -36,7 +36,10 @@ test("enrollment: a token just created through another master is valid, once", a
     );
   const made = { role: "worker" as const, name: "w", expiresAtMs: Date.now() + 1e6 };
   control.coming.push({
-    ...{ type: "join.create", atMs: Date.now(), id: joinSecretId(secret), join: made },
+    type: "join.create",
+    atMs: Date.now(),
+    id: joinSecretId(secret),
+    join: made,
   });
   expect(await join("worker", "another")).toMatch(/not for the worker another/);
   expect(await join("worker")).toBe("joined");

@@ -131,7 +131,8 @@ describe("three masters", { timeout: 180_000 }, () => {
       const refused = await group.request(leader, "POST", "/api/v1/cluster/transfer", body);
       expect(refused.status, param).toBe(400);
       expect(await refused.json()).toMatchObject({
-        ...{ code: "invalid_value", errors: [{ pointer: `#/${param}` }] },
+        code: "invalid_value",
+        errors: [{ pointer: `#/${param}` }],
       });
     }
     const asked = await group.request(leader, "POST", "/api/v1/cluster/transfer", { to: next });

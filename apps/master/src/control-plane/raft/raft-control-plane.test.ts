@@ -96,8 +96,13 @@ async function openGroup(each: number | readonly NodeCredentials[]): Promise<Ope
 }
 
 const keyOf = (id: string): ApiKeyRecord => ({
-  ...{ id, name: "k", hash: "0".repeat(64), scopes: [], models: [] },
-  ...{ limits: {}, createdAtMs: 0 },
+  id,
+  name: "k",
+  hash: "0".repeat(64),
+  scopes: [],
+  models: [],
+  limits: {},
+  createdAtMs: 0,
 });
 const create = (id: string) => ({ type: "key.create" as const, atMs: Date.now(), key: keyOf(id) });
 

@@ -2,21 +2,19 @@ import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import { findAdmission } from "@heddle/consensus/member/admission";
-import { Agreement } from "@heddle/consensus/member/agreement";
+import type { Agreement } from "@heddle/consensus/member/agreement";
 import type { DirectoryLock } from "@heddle/consensus/member/directory-lock";
 import { Formation } from "@heddle/consensus/member/formation";
 import { type FullIdentity, isJoined, startIdentity } from "@heddle/consensus/member/identity";
 import { IdentityMarks } from "@heddle/consensus/member/identity-marks";
-import { keyAgreement } from "@heddle/consensus/member/key-agreement";
 import { memberChanges } from "@heddle/consensus/member/member-changes";
 import { RemovalWatch } from "@heddle/consensus/member/removal-watch";
-import { versionRaise } from "@heddle/consensus/member/version-raise";
 import type { Member } from "@heddle/consensus/ports";
 import { noLeader } from "@heddle/consensus/proposals/pending-proposals";
 import type { ThreadStatus } from "@heddle/consensus/thread/thread-protocol";
 import { ThreadedReplica } from "@heddle/consensus/thread/threaded-replica";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
-import { NEWEST_VERSION, SEALED } from "@heddle/control/cluster-version";
+import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { IdempotencyRecord } from "@heddle/control/idempotency";
@@ -42,6 +40,7 @@ import { ControlMachine, controlCommandOf } from "./control-machine.ts";
 import { takeBackup } from "./live-backup.ts";
 import type { RaftService } from "./raft-service.ts";
 import { ReplicaCounts } from "./replica-counts.ts";
+import { startAgreements } from "./start-agreements.ts";
 
 export interface RaftControlPlaneOptions {
   /** The directory, which this process holds by `lock`; both are let go of at the end. */
@@ -109,11 +108,18 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const { directory, logger, newestVersion, keys = NO_SECRET_KEYS } = options;
     this.#keys = keys;
     this.#machine = new ControlMachine((entry) => this.#onEntry(entry), {
-      ...{ newestVersion, keys, onSnapshot: () => this.#counts.snapshotsTaken++ },
+      newestVersion,
+      keys,
+      onSnapshot: () => this.#counts.snapshotsTaken++,
     });
     const { control } = this.#machine;
     this.#marks = new IdentityMarks({
-      ...{ directory, identity, control, keys, log: logger, addEntry: () => this.#reportHash() },
+      directory,
+      identity,
+      control,
+      keys,
+      log: logger,
+      addEntry: () => this.#reportHash(),
       // Before its pepper a cluster has no secrets.
       holdsSecrets: () => control.secret("pepper") !== undefined,
       onError: (error) => this.#fail(toAppError(error)),
@@ -344,8 +350,12 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const { segmentBytes, snapshotEntries, raftPort = 0 } = this.#options;
     const host = server.address.slice(0, server.address.lastIndexOf(":"));
     const { replica, port } = await ThreadedReplica.open<ControlReply>({
-      ...{ identity: this.#identity, directory, credentials, addresses },
-      ...{ segmentBytes, snapshotEntries },
+      identity: this.#identity,
+      directory,
+      credentials,
+      addresses,
+      segmentBytes,
+      snapshotEntries,
       listen: { host, port: raftPort },
       machine: this.#machine,
       log: logger,
@@ -362,42 +372,30 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       log: logger,
       isActive: (id: number) => this.#isActive(id),
       admit: (from: Introduction__Output) => this.#admit(from),
-      ...{ control, secretsKeys: this.#keys.ids },
+      control,
+      secretsKeys: this.#keys.ids,
     });
     service.serve({
       port,
       introduce: (from) => memberChanges(this.#identity, replica, from, around()),
       progress: () => this.#ownProgress(),
     });
+    const others = () => this.#othersNow();
     this.#watch = new RemovalWatch({
       identity: this.#identity,
       credentials,
       hasLeader: () => replica.status().leader !== undefined,
-      others: () => this.#othersNow(),
+      others,
       onRemoved: () => this.#onRemoved(),
     });
-    this.#agreements = this.#startAgreements(replica);
+    const leads = () => replica.status().leads;
+    this.#agreements = startAgreements(
+      { identity: this.#identity, credentials, log: logger, others, leads },
+      this.#machine,
+      this.#keys,
+      (entry) => this.#propose(entry),
+    );
     this.#marks.begin(replica);
-  }
-
-  #startAgreements(replica: ThreadedReplica<ControlReply>): Agreement[] {
-    const { credentials, logger: log } = this.#options;
-    const { control } = this.#machine;
-    const parts = {
-      ...{ identity: this.#identity, credentials, log, others: () => this.#othersNow() },
-      leads: () => replica.status().leads,
-    };
-    const steps = [
-      versionRaise({
-        ...{ supported: control.newest, version: () => control.version, log },
-        raise: (version) => this.#propose({ type: "version.raise", atMs: Date.now(), version }),
-      }),
-      keyAgreement({
-        ...{ keys: this.#keys, control, log, sinceVersion: SEALED },
-        use: (id) => this.#propose({ type: "secrets.key", atMs: Date.now(), id }),
-      }),
-    ];
-    return steps.map((step) => new Agreement(parts, step));
   }
 
   /** The other members, each with the address at which it is reached now. */

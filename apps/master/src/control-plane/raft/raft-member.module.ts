@@ -32,7 +32,8 @@ export async function startRaftMember(options: RaftMemberOptions): Promise<INest
   const context = await NestFactory.createMicroservice(module, {
     inject: [RaftMember],
     useFactory: ({ server }: RaftMember) => ({ strategy: new GrpcTransport(server.server) }),
-    ...{ logger: false, abortOnError: false },
+    logger: false,
+    abortOnError: false,
   });
   await context.listen();
   return context;

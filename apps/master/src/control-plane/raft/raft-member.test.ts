@@ -29,10 +29,14 @@ async function start(tls: boolean) {
     throw error;
   };
   const context = await startRaftMember({
-    ...{ config, directory, keys: NO_SECRET_KEYS, seed: undefined },
+    config,
+    directory,
+    keys: NO_SECRET_KEYS,
+    seed: undefined,
     logger: createLogger({ service: "master-test", level: "silent" }),
     lock: await lockDirectory(directory),
-    ...{ onFatal: raise, onRemoved: raise },
+    onFatal: raise,
+    onRemoved: raise,
   });
   return { config, context, member: context.get(RaftMember) };
 }
@@ -45,7 +49,8 @@ test("member: serves other masters before its control plane opens, and after", a
   const peer = new Peer(member.server.address, credentials, "master");
   const locate = () => peer.unary(locateMethod, {}, { deadlineMs: 5_000 });
   await expect(locate()).rejects.toMatchObject({
-    ...{ code: "unavailable", message: "this master is still starting" },
+    code: "unavailable",
+    message: "this master is still starting",
   });
   const { control, shownKey } = await member.open();
   expect((await locate()).port).toBeGreaterThan(0);

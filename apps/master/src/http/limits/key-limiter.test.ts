@@ -25,7 +25,9 @@ describe("limits of a key over three masters", () => {
 
   async function keyWith(limits: Record<string, number>): Promise<string> {
     const made = await group.change("master-1", "POST", "/api/v1/keys", {
-      ...{ name: "limited", scopes: ["*"], limits },
+      name: "limited",
+      scopes: ["*"],
+      limits,
     });
     const { key } = (await made.json()) as { key: string };
     // Each master applies the key separately.

@@ -51,7 +51,11 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
 }
 
 const started: EngineEvent = {
-  ...{ type: "started", id: 1, promptTokens: 30, cachedTokens: 10, queuedMs: 1 },
+  type: "started",
+  id: 1,
+  promptTokens: 30,
+  cachedTokens: 10,
+  queuedMs: 1,
 };
 const delta: EngineEvent = { type: "delta", id: 1, choice: 0, text: "x", tokens: 7 };
 const usage = { promptTokens: 30, cachedTokens: 10, completionTokens: 9, reasoningTokens: 0 };

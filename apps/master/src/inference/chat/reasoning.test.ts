@@ -9,7 +9,11 @@ function split(pieces: readonly string[], style?: ReasoningStyle) {
   const splitter = new ReasoningSplitter(style);
   const parts = pieces.map((text) =>
     splitter.push({
-      ...{ type: "delta", id: 1, choice: 0, text, tokens: 1 },
+      type: "delta",
+      id: 1,
+      choice: 0,
+      text,
+      tokens: 1,
       logprobs: [{ token: text, bytes: [], logprob: -1, top: [] }],
     }),
   );
@@ -53,7 +57,10 @@ describe("reasoning", () => {
 
   it("without an end leaves no content", () => {
     expect(split(["<think>", "on and on</thi"])).toEqual({
-      ...{ reasoning: "on and on</thi", content: "", tokens: 2, scored: "" },
+      reasoning: "on and on</thi",
+      content: "",
+      tokens: 2,
+      scored: "",
     });
   });
 

@@ -112,7 +112,12 @@ describe("limits", () => {
     const given: number[] = [];
     let changed: () => void = () => undefined;
     const replica: ReadyReplica = {
-      ...{ node: "n", holder: "h", reports: 1, calls: 1, maxSequences: 1, maxQueued: 0 },
+      node: "n",
+      holder: "h",
+      reports: 1,
+      calls: 1,
+      maxSequences: 1,
+      maxQueued: 0,
       get used() {
         return room.used;
       },
@@ -136,7 +141,9 @@ describe("limits", () => {
       },
       clock: { monotonicMs: () => clock.nowMs, wallMs: () => clock.nowMs },
       random: () => 0.5,
-      ...{ maxQueued: 8, maxWaitMs: 60_000, maxLoadingWaitMs: 60_000 },
+      maxQueued: 8,
+      maxWaitMs: 60_000,
+      maxLoadingWaitMs: 60_000,
     });
     const request = { choices: 1, input: { kind: "text", text: "x" } } as GenerateRequest;
     const call = { requestId: "r", deployment: "m", request, fairKey: "k", priority: 0 };

@@ -35,7 +35,10 @@ test("dispatch: after three failures the last one is reported, with its node", a
   const call = start();
   await soon();
   expect(call.error).toMatchObject({
-    ...{ code: "engine_failed", node: "c", param: "p", model: "m" },
+    code: "engine_failed",
+    node: "c",
+    param: "p",
+    model: "m",
   });
   expect(replicas.map(({ deadlines }) => deadlines.length)).toEqual([1, 1, 1, 0]);
   expect(dispatch.stats()).toMatchObject({ started: 0, retries: 2 });

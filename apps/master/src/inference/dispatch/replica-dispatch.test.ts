@@ -56,7 +56,9 @@ test("dispatch: the wait for a loading model is longer, with its own error", asy
   expect(call.error).toBeUndefined();
   await pass(1);
   expect(call.error).toMatchObject({
-    ...{ code: "model_loading", message: "it loads", retryAfterMs: 5_000 },
+    code: "model_loading",
+    message: "it loads",
+    retryAfterMs: 5_000,
   });
 });
 
@@ -145,7 +147,9 @@ test("dispatch: queued calls go in turn, and new ones after them", async () => {
   await change();
   await soon();
   expect([first, second, jumper].map(({ answer }) => answer !== undefined)).toEqual([
-    ...[true, true, true],
+    true,
+    true,
+    true,
   ]);
 });
 

@@ -122,7 +122,12 @@ describe("replica choice", () => {
 
 describe("replica choice: bounds", () => {
   const replica = (more: Partial<Candidate>): Candidate => ({
-    ...{ holder: "a", used: 0, calls: 0, maxSequences: 4, maxQueued: 100, usedBy: () => 0 },
+    holder: "a",
+    used: 0,
+    calls: 0,
+    maxSequences: 4,
+    maxQueued: 100,
+    usedBy: () => 0,
     ...more,
   });
   const choose = (all: readonly Candidate[], sequences = 1) =>
@@ -131,7 +136,10 @@ describe("replica choice: bounds", () => {
   test("replicas are full when each holds four more batches, or its queue bound", () => {
     const [full, free] = [replica({ used: 20 }), replica({ used: 19 })];
     expect([allFull([]), allFull([full]), allFull([free]), allFull([full, free])]).toEqual([
-      ...[true, true, false, false],
+      true,
+      true,
+      false,
+      false,
     ]);
     expect(allFull([replica({ used: 5, maxQueued: 1 })])).toBe(true);
     expect(allFull([replica({ used: 4, maxQueued: 1 })])).toBe(false);

@@ -7,9 +7,22 @@ import { ProgressBook } from "./progress-book.ts";
 
 const START_MS = Date.UTC(2026, 0, 1);
 const JOB: JobRecord = {
-  ...{ id: "job_A", name: "a", project: "default", queue: "default", state: "running" },
-  ...{ submittedIndex: 1, submittedAtMs: START_MS, changedIndex: 5, sinceMs: START_MS, tasks: 2 },
-  ...{ attempt: 2, failures: 0, losses: 0, preemptions: 0, liveTasks: 2, waitingFor: [] },
+  id: "job_A",
+  name: "a",
+  project: "default",
+  queue: "default",
+  state: "running",
+  submittedIndex: 1,
+  submittedAtMs: START_MS,
+  changedIndex: 5,
+  sinceMs: START_MS,
+  tasks: 2,
+  attempt: 2,
+  failures: 0,
+  losses: 0,
+  preemptions: 0,
+  liveTasks: 2,
+  waitingFor: [],
   startedAtMs: START_MS,
 };
 
@@ -24,8 +37,10 @@ interface ReportFields {
 function report(atMs: number, line: unknown, fields: ReportFields = {}) {
   const { attempt = 2, rank = 0, incarnation = 0, checkpoint = "", checkpointStep } = fields;
   const progress = {
-    ...{ line: JSON.stringify(line), atUnixMs: START_MS + atMs },
-    ...{ checkpoint, checkpointUnixMs: START_MS + atMs },
+    line: JSON.stringify(line),
+    atUnixMs: START_MS + atMs,
+    checkpoint,
+    checkpointUnixMs: START_MS + atMs,
     ...(checkpointStep !== undefined && { checkpointStep }),
   };
   return { task: { jobId: "job_A", attempt, rank, incarnation }, progress };

@@ -264,8 +264,13 @@ export class ReplicaController {
     if (!attempt) {
       const backoff = new Backoff(retry, this.#random);
       attempt = {
-        ...{ backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, isResting: false, failures: 0 },
-        ...{ seenAtMs: this.#clock.monotonicMs(), sent: undefined },
+        backoff,
+        notBeforeMs: 0,
+        notBeforeHeartbeat: 0,
+        isResting: false,
+        failures: 0,
+        seenAtMs: this.#clock.monotonicMs(),
+        sent: undefined,
       };
       this.#attempts.set(key, attempt);
     }

@@ -22,12 +22,18 @@ test("explanation: a backoff shows the time that is left and when it ends", () =
 test("explanation: an amount has the name of its spec field and that field's units", () => {
   const memory = { resource: "memory_mib", requested: 95_368, free: 954, limit: 4_096 };
   expect(viewBlocker({ reason: "InsufficientMemory", ...memory })).toMatchObject({
-    ...{ resource: "memory_gb", requested: 100, free: 1, limit: 4.294 },
+    resource: "memory_gb",
+    requested: 100,
+    free: 1,
+    limit: 4.294,
     message: "InsufficientMemory: 100 GB of memory (`memory_gb`) requested, 1 free of 4.294",
   });
   const network = { resource: "network_mbps", requested: 500_000, free: 0, limit: 100_000 };
   expect(viewBlocker({ reason: "InsufficientNetwork", ...network })).toMatchObject({
-    ...{ resource: "network_bandwidth_gbps", requested: 500, free: 0, limit: 100 },
+    resource: "network_bandwidth_gbps",
+    requested: 500,
+    free: 0,
+    limit: 100,
   });
   const cpu = { resource: "cpu_milli", requested: 1_500, free: 100, limit: 1_000 };
   expect(blockerText({ reason: "Fragmented", ...cpu })).toMatch(/^Fragmented: 1.5 CPU cores/);

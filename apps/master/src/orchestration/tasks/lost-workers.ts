@@ -91,7 +91,11 @@ export class LostWorkers {
       .filter(({ rank }) => lost.has(rank))
       .flatMap(({ jobId, attempt, rank, incarnation = 0 }) =>
         servers.map((serverId) => ({
-          ...{ serverId, jobId, attempt, rank, incarnation },
+          serverId,
+          jobId,
+          attempt,
+          rank,
+          incarnation,
           key: `${serverId}/${jobId}/${attempt}/${rank}/${incarnation}`,
         })),
       );

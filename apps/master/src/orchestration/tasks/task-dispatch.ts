@@ -140,7 +140,14 @@ export class TaskDispatch {
     for (const [node, address] of addresses) {
       if (this.#links.has(node)) continue;
       const link = new TaskLink({
-        ...{ node, address, credentials, masterId, term, cluster, leaseMs, log },
+        node,
+        address,
+        credentials,
+        masterId,
+        term,
+        cluster,
+        leaseMs,
+        log,
         mayRenew: () => this.#mayRenew(node, term),
         onReport: () => this.#queueRound(),
         onProgress: (status) => {

@@ -109,7 +109,8 @@ export class TaskLink {
   #run(): Promise<void> {
     const { node, log } = this.#options;
     return keepConnected({
-      ...{ backoff: reconnect, signal: this.#closing.signal },
+      backoff: reconnect,
+      signal: this.#closing.signal,
       connect: (onOpen) => this.#session(onOpen),
       onEnd: ({ message: error }) => {
         log.info({ node, error }, "the session for tasks ended, opening it anew");

@@ -81,7 +81,9 @@ function startOf(
   const maxRunMs = (spec?.max_runtime_hours ?? 0) * 3_600_000;
   const runMs = maxRunMs > 0 ? maxRunMs + graceMs : 0;
   return {
-    ...{ ...base, parameterServers, readyServers: readyServersOf(state) },
+    ...base,
+    parameterServers,
+    readyServers: readyServersOf(state),
     jobToken: secrets.attemptToken(record),
     ticket: secrets.ticket(record, parameterServers, runMs),
   };
@@ -122,7 +124,9 @@ export function statusDelta(
   if (phase === "exited") {
     const sickDevices = status.exit?.sickDevices ?? [];
     return {
-      ...{ ...base, phase, exit: exitOf(status) },
+      ...base,
+      phase,
+      exit: exitOf(status),
       ...(sickDevices.length > 0 && { sickDevices: sickDevices.slice(0, maxSickDevices) }),
     };
   }
@@ -135,7 +139,8 @@ export function missingTaskReport(record: TaskRecord, nowMs: number): TaskReport
   if (record.phase === "reserved" || record.phase === "exited") return undefined;
   const message = "its worker does not have it any more";
   return {
-    ...{ ...idOf(record), phase: "exited" },
+    ...idOf(record),
+    phase: "exited",
     exit: { reason: "NodeLost", message, endedAtMs: nowMs },
   };
 }

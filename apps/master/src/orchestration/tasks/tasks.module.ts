@@ -59,7 +59,13 @@ function openDispatch(
   log: Logger,
 ): TaskDispatch {
   return new TaskDispatch({
-    ...{ masterId, control, directory, credentials, secrets, progress, log },
+    masterId,
+    control,
+    directory,
+    credentials,
+    secrets,
+    progress,
+    log,
     leaseMs: jobTimes.leaseMs,
     clock: systemClock,
     leads: () => isActiveLeader(control),

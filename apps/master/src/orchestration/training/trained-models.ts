@@ -79,8 +79,12 @@ async function recordsOf(
   const recorded = await readLineage(artifacts, job.id);
   const { sha256 } = known.artifact;
   const lineage: ModelLineageRecord = {
-    ...{ jobId: job.id, jobName: job.name, project: job.project, attempt: job.attempt },
-    ...{ algorithm: spec.algorithm ?? "", sha256 },
+    jobId: job.id,
+    jobName: job.name,
+    project: job.project,
+    attempt: job.attempt,
+    algorithm: spec.algorithm ?? "",
+    sha256,
     ...(recorded?.data && { dataSha256: recorded.data.sha256 }),
     ...(recorded?.code_version !== undefined && { codeVersion: recorded.code_version }),
     ...(recorded?.step !== undefined && { step: recorded.step }),
@@ -90,11 +94,18 @@ async function recordsOf(
   const contextWindow = typeof given === "number" ? given : DEFAULT_CONTEXT_TOKENS;
   const deployment = deploymentOf(known, modelId, contextWindow);
   const model: ModelRecord = {
-    ...{ id: modelId, family: "trained", contextWindow, availability: "Private" },
+    id: modelId,
+    family: "trained",
+    contextWindow,
+    availability: "Private",
     intendedUse: `What the job ${job.name} has trained.`,
-    ...{ ownedBy: job.project, capabilities: ["chat"], deployment: deployment.spec.key },
+    ownedBy: job.project,
+    capabilities: ["chat"],
+    deployment: deployment.spec.key,
     backing: `${MODEL_ARTIFACT} of the job ${job.name} (${job.id})`,
-    ...{ standIn: false, createdAtMs: job.endedAtMs ?? job.submittedAtMs, lineage },
+    standIn: false,
+    createdAtMs: job.endedAtMs ?? job.submittedAtMs,
+    lineage,
   };
   return { model, deployment };
 }

@@ -51,7 +51,11 @@ export function guardedEnvironment(name: string, make: MakeEnvironment): MakeEnv
     checkForm(subject, made);
     const { observations, actions, continuous, maxSteps } = made;
     return {
-      ...{ name: made.name, observations, actions, continuous, maxSteps },
+      name: made.name,
+      observations,
+      actions,
+      continuous,
+      maxSteps,
       reset: (random, seen) => attempt(subject, () => made.reset(random, seen)),
       step: (action, seen) => {
         const outcome: Partial<StepOutcome> | undefined = attempt(subject, () =>

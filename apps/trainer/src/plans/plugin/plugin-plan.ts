@@ -30,7 +30,9 @@ export function pluginPlan(
   const own = checkedConfig(algorithm, config.own);
   const plan = attributed(subject, () =>
     algorithm.plan(own, {
-      ...{ rank, tasks, backend },
+      rank,
+      tasks,
+      backend,
       environment: (name) => environmentNamed(plugins.environments, name)(),
       draws: (...uses) => drawsFor(config.seed, PLUGIN_DRAWS, ...uses),
     }),
@@ -38,7 +40,11 @@ export function pluginPlan(
   checkPluginPlan(config.algorithm, plan);
   const { parameters, servers, rounds, pushesPerRound, fragments } = plan;
   return {
-    ...{ parameters, servers, rounds, pushesPerRound, fragments },
+    parameters,
+    servers,
+    rounds,
+    pushesPerRound,
+    fragments,
     stepAfter: (round) => stepAfter(subject, plan, round),
     run: (loop) => runChecked(subject, plan, loop),
     writeArtifacts: (directory, end) => leave(subject, plan, directory, end),

@@ -60,7 +60,10 @@ async function runPlan(plan: TrainingPlan): Promise<{ reports: RoundReport[]; en
   const parameters = initialParameters(plan.parameters, seededRandom(1));
   const reports: RoundReport[] = [];
   await plan.run({
-    ...{ client: stepper(parameters), parameters, done: 0, state: undefined },
+    client: stepper(parameters),
+    parameters,
+    done: 0,
+    state: undefined,
     signal: new AbortController().signal,
     report: (round) => {
       reports.push(round);
@@ -73,7 +76,9 @@ async function runPlan(plan: TrainingPlan): Promise<{ reports: RoundReport[]; en
 test("example environment: ppo trains on it and learns", async () => {
   const plugins = await loadPlugins(EXAMPLES);
   const config = parseTrainingConfig("ppo", {
-    ...{ environment: "GridWorld-v0", total_timesteps: 40_000, target_return: 0.5 },
+    environment: "GridWorld-v0",
+    total_timesteps: 40_000,
+    target_return: 0.5,
     learning_rate: 1e-3,
   });
   if (config.algorithm !== "ppo") throw new Error("a ppo config was parsed as another");
@@ -84,7 +89,10 @@ test("example environment: ppo trains on it and learns", async () => {
 test("example algorithm: learns CartPole, stops at its target, leaves a policy", async () => {
   const plugins = await loadPlugins(EXAMPLES);
   const config = parsePluginTraining("evolution-strategies", {
-    ...{ seed: 3, environment: "CartPole-v1", target_return: 100, learning_rate: 0.5 },
+    seed: 3,
+    environment: "CartPole-v1",
+    target_return: 100,
+    learning_rate: 0.5,
   });
   const plan = pluginPlan(config, plugins, backend, SOLE);
   expect(plan.rounds).toBe(100);
@@ -159,7 +167,9 @@ function planOf(changes: object, give = (plan: object): unknown => plan): Traini
   const plan = {
     parameters: [{ name: "w", shape: [2], init }],
     servers: { optimizer: ADAM, learningRate: 1 },
-    ...{ rounds: 3, pushesPerRound: 1, stepAfter: (round: number) => round },
+    rounds: 3,
+    pushesPerRound: 1,
+    stepAfter: (round: number) => round,
     run: () => Promise.resolve(),
     ...changes,
   };
@@ -357,7 +367,11 @@ it.each([
 });
 
 const SEA = {
-  ...{ name: "Sea-v0", observations: 1, actions: 2, continuous: false, maxSteps: 9 },
+  name: "Sea-v0",
+  observations: 1,
+  actions: 2,
+  continuous: false,
+  maxSteps: 9,
   reset: () => undefined,
   step: () => ({ reward: 1, terminated: false }),
 };

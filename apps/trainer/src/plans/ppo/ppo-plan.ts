@@ -53,9 +53,15 @@ export function ppoPlan(
     pushesPerRound: isSole ? 1 : config.update_epochs * config.num_minibatches,
     run: (loop) =>
       runPpoWorker({
-        ...{ config, makeEnvironment, backend, workers: tasks },
-        ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
-        ...{ done: loop.done, signal: loop.signal },
+        config,
+        makeEnvironment,
+        backend,
+        workers: tasks,
+        client: loop.client,
+        parameters: loop.parameters,
+        state: loop.state,
+        done: loop.done,
+        signal: loop.signal,
         draws: (iteration) => drawsFor(config.seed, rank, iteration),
         report: (progress) => loop.report(reportOf(progress, config)),
       }),

@@ -30,8 +30,15 @@ import { expect, test, vi } from "vitest";
 vi.setConfig({ testTimeout: 300_000 });
 
 const SHAPE = {
-  ...{ vocab_size: 27, context_length: 16, hidden_size: 32, layers: 1, heads: 2 },
-  ...{ kv_heads: 1, intermediate_size: 64, rope_theta: 10_000, norm_epsilon: 1e-5 },
+  vocab_size: 27,
+  context_length: 16,
+  hidden_size: 32,
+  layers: 1,
+  heads: 2,
+  kv_heads: 1,
+  intermediate_size: 64,
+  rope_theta: 10_000,
+  norm_epsilon: 1e-5,
 };
 const [WORKERS, BATCH, STEPS, LOCAL_STEPS, SEED] = [2, 8, 3_200, 8, 1];
 const SPECS = languageModelParameters(SHAPE);
@@ -144,15 +151,23 @@ async function train(way: Way): Promise<number> {
   await Promise.all(
     copies.map((parameters, rank) =>
       runWeaveWorker({
-        ...{ backend, parameters, batch, done: 0, signal: new AbortController().signal },
+        backend,
+        parameters,
+        batch,
+        done: 0,
+        signal: new AbortController().signal,
         program: languageModelProgram(SHAPE, batch),
         client: server.client(rank, workers, compression),
         batches: textBatches(TRAINED, size, seededRandom(100 + SEED), { rank, workers }),
         optimizer: { ...ADAM, beta2: way.beta2 },
         config: {
-          ...{ total_steps: STEPS, local_steps: LOCAL_STEPS, max_grad_norm: 1 },
-          ...{ learning_rate: way.learningRate, warmup_steps: 32 },
-          ...{ warm_start_steps: way.warmSteps, warm_start_local_steps: 1 },
+          total_steps: STEPS,
+          local_steps: LOCAL_STEPS,
+          max_grad_norm: 1,
+          learning_rate: way.learningRate,
+          warmup_steps: 32,
+          warm_start_steps: way.warmSteps,
+          warm_start_local_steps: 1,
         },
         report: async () => undefined,
       }),
@@ -177,12 +192,22 @@ test("weave: two workers, H=8 and int8, end within 3 % of the synchronous loss",
   // One worker with the whole batch and its own Adam is synchronous training; both use the same
   // data.
   const bsp = await train({
-    ...{ workers: 1, batch: WORKERS * BATCH, compression: "none", beta2: 0.999 },
-    ...{ outer: { learningRate: 1, momentum: 0 }, learningRate: 6e-3, warmSteps: 0 },
+    workers: 1,
+    batch: WORKERS * BATCH,
+    compression: "none",
+    beta2: 0.999,
+    outer: { learningRate: 1, momentum: 0 },
+    learningRate: 6e-3,
+    warmSteps: 0,
   });
   const weave = await train({
-    ...{ workers: WORKERS, batch: BATCH, compression: "int8", beta2: 0.99 },
-    ...{ outer: { learningRate: 0.8, momentum: 0.4 }, learningRate: 4e-3, warmSteps: 64 },
+    workers: WORKERS,
+    batch: BATCH,
+    compression: "int8",
+    beta2: 0.99,
+    outer: { learningRate: 0.8, momentum: 0.4 },
+    learningRate: 4e-3,
+    warmSteps: 64,
   });
   console.info(`seed ${SEED}: bsp ${bsp.toFixed(4)}, weave ${weave.toFixed(4)}`);
   expect(bsp).toBeLessThan(Math.log(27) / 2);

@@ -73,12 +73,18 @@ export function weavePlan(
     tokenizer: subject.tokenizer,
     run: (loop) =>
       runWeaveWorker({
-        ...{ config: averagedByLeader(config, place), program, backend },
+        config: averagedByLeader(config, place),
+        program,
+        backend,
         optimizer: innerOptimizer(config),
-        ...{ batch: config.batch_size, batches: subject.batches(loop.done) },
-        ...{ client: loop.client, exchange: loop.exchange },
-        ...{ parameters: loop.parameters, state: loop.state },
-        ...{ done: loop.done, signal: loop.signal },
+        batch: config.batch_size,
+        batches: subject.batches(loop.done),
+        client: loop.client,
+        exchange: loop.exchange,
+        parameters: loop.parameters,
+        state: loop.state,
+        done: loop.done,
+        signal: loop.signal,
         report: async (progress) => {
           const tokens = subject.tokens && subject.tokens * schedule.stepsOf(progress.round);
           await loop.report(reportOf(progress, tokens));

@@ -21,7 +21,10 @@ export interface ContainerEngine {
 
 /** Restrictions of every container; the engine's default seccomp filter stays as well. */
 export const CONFINED: readonly string[] = [
-  ...["--cap-drop", "all", "--security-opt", "no-new-privileges"],
+  "--cap-drop",
+  "all",
+  "--security-opt",
+  "no-new-privileges",
 ];
 
 /** The first engine that works here; the failure of an installed one is logged. */

@@ -126,7 +126,10 @@ export class ContainerExecutor implements Executor {
   ): ContainerTask {
     const [cli, name] = [this.#cli, this.#nameOf(keyOf(launch.plan.id))];
     return new ContainerTask({
-      ...{ cli, name, mark: this.#markFor(launch), copier },
+      cli,
+      name,
+      mark: this.#markFor(launch),
+      copier,
       directory: launch.directory,
       memoryLimitBytes: launch.plan.spec.memoryBytes,
       client: client && {
@@ -166,8 +169,11 @@ export class ContainerExecutor implements Executor {
     const { memoryBytes, cpuMilli, command, containerImage } = plan.spec;
     const [program, ...args] = command;
     return [
-      ...["--label", `${nodeLabel}=${this.#nodeId}`],
-      ...[...CONFINED, "--pids-limit", String(maxContainerProcesses)],
+      "--label",
+      `${nodeLabel}=${this.#nodeId}`,
+      ...CONFINED,
+      "--pids-limit",
+      String(maxContainerProcesses),
       ...this.#networkArguments(plan, launch.environment),
       // Programs expect to write there.
       ...(plan.spec.readOnly ? ["--read-only", "--tmpfs", "/tmp"] : []),
@@ -177,12 +183,14 @@ export class ContainerExecutor implements Executor {
       ...(this.#writesItself ? ["--log-driver", "passthrough"] : []),
       ...this.#gpuArguments(plan, launch.environment),
       ...launch.mounts.flatMap(({ path, isReadOnly }) => [
-        ...["--volume", `${path}:${path}${isReadOnly ? ":ro" : ""}`],
+        "--volume",
+        `${path}:${path}${isReadOnly ? ":ro" : ""}`,
       ]),
       ...(plan.spec.workingDirectory === "" ? [] : ["--workdir", launch.workingDirectory]),
       ...environment,
       ...(program === undefined ? [] : ["--entrypoint", program]),
-      ...[containerImage, ...args],
+      containerImage,
+      ...args,
     ];
   }
 

@@ -14,7 +14,9 @@ test.runIf(process.getuid?.() === 0)(
     const dataDirectory = mkdtempSync(join(tmpdir(), "heddle-isolation-"));
     onTestFinished(() => rmSync(dataDirectory, { recursive: true }));
     const { level, reasons } = await Isolation.find({
-      ...{ dataDirectory, checkpointRoot: join(dataDirectory, "checkpoints"), programs: [] },
+      dataDirectory,
+      checkpointRoot: join(dataDirectory, "checkpoints"),
+      programs: [],
       taskUsers: "own",
     });
     expect(level).toBe("none");

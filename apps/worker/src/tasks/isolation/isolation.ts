@@ -182,7 +182,9 @@ export class Isolation {
       ],
       writable: [
         ...mounts.filter(({ isReadOnly }) => !isReadOnly).map(({ path }) => path),
-        ...[pipesFolder(directory), ...temporaryFolders, ...writable],
+        pipesFolder(directory),
+        ...temporaryFolders,
+        ...writable,
       ].map(realPath),
     };
   }
@@ -197,8 +199,11 @@ export class Isolation {
       mkdirSync(work, { mode: 0o700 });
       writeFileSync(secret, "secret", { mode: 0o600 });
       const isolated = await this.prepare({
-        ...{ environment: {}, mounts: [{ path: work, isReadOnly: false }], directory: folder },
-        ...{ jobId: "probe", checkpointDirectory: work },
+        environment: {},
+        mounts: [{ path: work, isReadOnly: false }],
+        directory: folder,
+        jobId: "probe",
+        checkpointDirectory: work,
       });
       const result = join(work, "result");
       const command = [process.execPath, probe, result, String(process.pid), secret];
@@ -300,7 +305,10 @@ async function runProbe(
   });
   const ended = once(child, "close") as Promise<[number | null, string | null]>;
   await giveOrders(child, {
-    ...{ command, environment: isolated.environment, workingDirectory: work, cgroup: "" },
+    command,
+    environment: isolated.environment,
+    workingDirectory: work,
+    cgroup: "",
     confinement: isolated.confinement,
   });
   const [code] = await ended;

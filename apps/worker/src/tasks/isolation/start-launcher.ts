@@ -9,7 +9,8 @@ const maxAnswerBytes = 8_192;
 
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
 const commandOf = (name: string) => [
-  ...[process.execPath, "--max-old-space-size=64"],
+  process.execPath,
+  "--max-old-space-size=64",
   fileURLToPath(new URL(`./${name}${extension}`, import.meta.url)),
 ];
 

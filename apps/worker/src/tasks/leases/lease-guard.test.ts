@@ -42,8 +42,12 @@ async function guardOfEndedWorker(kept: { boot: string; expiresAtMs: number }): 
   const leaseFile = join(directory, "lease.json");
   writeFileSync(leaseFile, JSON.stringify(kept));
   const orders: GuardOrders = {
-    ...{ nodeId: nodeId(), boot: bootId(), dataDirectory: directory, leaseFile },
-    ...{ cgroup: "", containerCli: "" },
+    nodeId: nodeId(),
+    boot: bootId(),
+    dataDirectory: directory,
+    leaseFile,
+    cgroup: "",
+    containerCli: "",
   };
   guard = spawn(process.execPath, [program, JSON.stringify(orders)], {
     stdio: ["ignore", "ignore", "inherit"],

@@ -111,11 +111,18 @@ export class ProcessExecutor implements Executor {
     const dataKib = Math.ceil((memoryBytes * 2 + dataSlackBytes) / 1024);
     const statusFile = join(directory, "exit-status");
     const args = [
-      ...["-c", WRAPPER, "heddle-task", statusFile],
-      ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...LAUNCHER],
+      "-c",
+      WRAPPER,
+      "heddle-task",
+      statusFile,
+      isBound || memoryBytes === 0 ? "" : String(dataKib),
+      ...LAUNCHER,
     ];
     const orders: LaunchOrders = {
-      ...{ command: program.command, workingDirectory, confinement, cgroup: leaf?.entry ?? "" },
+      command: program.command,
+      workingDirectory,
+      confinement,
+      cgroup: leaf?.entry ?? "",
       environment: { ...environment, [MARK_VARIABLE]: mark },
     };
     const wordsFile = shellMessagesFile(statusFile);
@@ -124,7 +131,11 @@ export class ProcessExecutor implements Executor {
     const { child, copier } = await startWithOutput(launch, mark, (output) =>
       inOwnTurn(() =>
         spawnDetached([...shell, ...args], {
-          ...{ mark, user, input: program.input, wordsFile, output },
+          mark,
+          user,
+          input: program.input,
+          wordsFile,
+          output,
         }),
       ),
     );
@@ -235,7 +246,8 @@ function spawnDetached(
   const child = spawn(program, args, {
     cwd: "/",
     env: {
-      ...{ PATH: ownPath, [MARK_VARIABLE]: task.mark },
+      PATH: ownPath,
+      [MARK_VARIABLE]: task.mark,
       ...(task.user !== undefined && { [USER_VARIABLE]: String(task.user) }),
     },
     detached: true,

@@ -146,7 +146,8 @@ test.concurrent("sockets: a worker that ends removes those of killed processes",
   const worker = await leader.startWorker({}, { TMPDIR: leader.folder });
   const listen = `require("node:net").createServer().listen(process.argv[1].replace("PID", process.pid), () => process.kill(process.pid, "SIGKILL"))`;
   const { pid } = spawnSync(process.execPath, [
-    ...["--eval", listen],
+    "--eval",
+    listen,
     join(leader.folder, "heddle-data-PID-a1.sock"),
   ]);
   const socket = join(leader.folder, `heddle-data-${pid}-a1.sock`);
@@ -400,7 +401,11 @@ test.concurrent("removal: a task whose logs are being shipped leaves nothing on 
 test.concurrent("simulated GPUs: hidden from CUDA; a faulty one ends only its own task", async (context) => {
   const leader = await newLeader(context);
   const gpus = [0, 1].map((index) => ({
-    ...{ index, uuid: `simulated-${index}`, name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" },
+    index,
+    uuid: `simulated-${index}`,
+    name: "H100",
+    memoryBytes: 80 * 2 ** 30,
+    fault: "",
     simulated: true,
   }));
   await leader.startWorker({ simulatedGpus: gpus, labels: { zone: "a" }, rack: "r1" });

@@ -35,7 +35,10 @@ afterEach(async () => {
 });
 
 const training = (algorithm: string, config: object): Partial<TaskSpec> => ({
-  ...{ executor: "training", algorithm, config: JSON.stringify(config), cpuMilli: 1_000 },
+  executor: "training",
+  algorithm,
+  config: JSON.stringify(config),
+  cpuMilli: 1_000,
 });
 
 async function start(
@@ -77,7 +80,10 @@ test("training: a job runs to its artifacts; no secret in arguments or environme
   expect(leader.register?.executors).toContain("training");
   expect(leader.register?.algorithms).toEqual(["ppo", "weave"]);
   expect(leader.register?.environments).toEqual([
-    ...["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"],
+    "CartPole-v1",
+    "Acrobot-v1",
+    "MountainCar-v0",
+    "Pendulum-v1",
   ]);
   const session = leader.open();
   await start(session, training("ppo", { total_timesteps: 20_000 }));
@@ -99,7 +105,10 @@ test("training: no variable of its job runs code in the trainer", async () => {
   const thief = join(leader.folder, "thief.cjs");
   writeFileSync(thief, `require("node:fs").writeFileSync(${JSON.stringify(stolen)}, "ran");`);
   const environment = {
-    ...{ NODE_OPTIONS: `--require ${thief}`, LD_PRELOAD: "/none.so", ENV: thief, PATH: "/none" },
+    NODE_OPTIONS: `--require ${thief}`,
+    LD_PRELOAD: "/none.so",
+    ENV: thief,
+    PATH: "/none",
     PLUGIN_LEVEL: "3",
   };
   await start(session, { ...training("ppo", { total_timesteps: 20_000 }), environment });

@@ -183,9 +183,18 @@ export class TrainingExecutor implements Executor {
       throw new Error(`a task's environment has no ${name}`);
     };
     return {
-      ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
-      ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
-      ...{ parameterServers, readyServers, host, release: version, plugins },
+      jobId: id.jobId,
+      attempt: id.attempt,
+      rank: id.rank,
+      tasks: spec.tasks,
+      jobName: spec.jobName,
+      algorithm: spec.algorithm,
+      config: configOf(plan),
+      parameterServers,
+      readyServers,
+      host,
+      release: version,
+      plugins,
       failureTolerance: spec.failureTolerance,
       incarnation: id.incarnation,
       // A task that others use as their leader could not be lost alone.

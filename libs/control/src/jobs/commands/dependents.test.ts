@@ -14,15 +14,20 @@ test("dependents: all that fail in one command fail theirs, transitively", () =>
   cluster.submit(5, { dependencies: ["n4"] });
   const unsatisfiable = [1, 2].map((n) => ({ jobId: jobId(n), message: "never" }));
   cluster.do({
-    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
-    ...{ admitted: [], starts: [], preemptions: [], expired: [], unsatisfiable },
+    type: "plan.commit",
+    basedOnIndex: 0,
+    overcommitRatio: 1,
+    acknowledgeMs: 1_000,
+    admitted: [],
+    starts: [],
+    preemptions: [],
+    expired: [],
+    unsatisfiable,
   });
   expect(states(cluster, 1, 2, 3, 4, 5)).toEqual(Array(5).fill("failed"));
   expect(cluster.job(5).failure).toMatchObject({
-    ...{
-      reason: "DependencyFailed",
-      message: `the job ${jobId(4)}, on which it depends, is failed`,
-    },
+    reason: "DependencyFailed",
+    message: `the job ${jobId(4)}, on which it depends, is failed`,
   });
 });
 
@@ -48,6 +53,9 @@ test("join: a token is valid once, for its role, until it expires", () => {
     cluster.do({ type: "join.use", atMs, id: ID, role }).ok;
   expect(cluster.do({ type: "join.create", atMs: 1_000, id: ID, join })).toEqual({ ok: true });
   expect([use(50_000), use(49_999, "master"), use(49_999), use(49_999)]).toEqual([
-    ...[false, false, true, false],
+    false,
+    false,
+    true,
+    false,
   ]);
 });

@@ -18,8 +18,15 @@ const startOf = (entry: PlanEntry, device = 0) => {
 };
 
 const planPart = {
-  ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
-  ...{ admitted: [], unsatisfiable: [], starts: [], preemptions: [], expired: [] },
+  type: "plan.commit",
+  basedOnIndex: 0,
+  overcommitRatio: 1,
+  acknowledgeMs: 1_000,
+  admitted: [],
+  unsatisfiable: [],
+  starts: [],
+  preemptions: [],
+  expired: [],
 };
 
 const commit = (cluster: PlannedCluster, change: Record<string, unknown>) =>

@@ -11,7 +11,10 @@ function recoveringGang() {
   for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
   const checkpoint_config = { grace_seconds: GRACE_MS / 1_000 };
   cluster.submit(1, {
-    ...{ tasks: 2, failure_tolerance: 1, resources: { gpu_count: 2 }, checkpoint_config },
+    tasks: 2,
+    failure_tolerance: 1,
+    resources: { gpu_count: 2 },
+    checkpoint_config,
   });
   cluster.run(1);
   cluster.do({ type: "node.lost", nodeIds: ["b"], fencedAtMs: cluster.atMs + 150_000 });
@@ -103,9 +106,15 @@ test("task places: a node at its number of tasks is full, however little they as
   const placements = [{ nodeId: first?.nodeId, devices: [] }];
   cluster.submit(3, tiny(1));
   const forced = cluster.do({
-    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
+    type: "plan.commit",
+    basedOnIndex: 0,
+    overcommitRatio: 1,
+    acknowledgeMs: 1_000,
     limits: { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 },
-    ...{ admitted: [jobId(3)], unsatisfiable: [], preemptions: [], expired: [] },
+    admitted: [jobId(3)],
+    unsatisfiable: [],
+    preemptions: [],
+    expired: [],
     starts: [{ entry: jobEntry(jobId(3)), placements, backfilled: false }],
   });
   expect(forced).toMatchObject({ refused: [{ entry: jobEntry(jobId(3)), why: "over_capacity" }] });

@@ -48,8 +48,13 @@ function plan() {
   });
   const made = schedule(view);
   act({
-    ...{ type: "plan.commit", basedOnIndex: made.basedOnIndex, overcommitRatio: 1 },
-    ...{ acknowledgeMs: 10_000, unsatisfiable: [], preemptions: [], expired: [] },
+    type: "plan.commit",
+    basedOnIndex: made.basedOnIndex,
+    overcommitRatio: 1,
+    acknowledgeMs: 10_000,
+    unsatisfiable: [],
+    preemptions: [],
+    expired: [],
     admitted: [...control.state.jobs.keys()],
     starts: made.starts,
   });
@@ -107,8 +112,15 @@ test("shards: a plan from before the loss of the server starts nothing", () => {
   expect(starts).toHaveLength(1);
   act({ type: "server.lost", serverIds: ["p"] });
   act({
-    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1 },
-    ...{ unsatisfiable: [], preemptions: [], expired: [], admitted: [jobId(1)], starts },
+    type: "plan.commit",
+    basedOnIndex: 0,
+    overcommitRatio: 1,
+    acknowledgeMs: 1,
+    unsatisfiable: [],
+    preemptions: [],
+    expired: [],
+    admitted: [jobId(1)],
+    starts,
   });
   expect(job(1)).toMatchObject({ state: "pending", liveTasks: 0 });
   expect(control.state.tasks.size).toBe(0);
@@ -122,7 +134,9 @@ test("server loss: ends the attempt without a retry; shards move to another serv
   serverJoins("q");
   act({ type: "server.lost", serverIds: ["p"] });
   expect(job(1)).toMatchObject({
-    ...{ state: "retrying", losses: 1, failures: 0 },
+    state: "retrying",
+    losses: 1,
+    failures: 0,
     failure: {
       reason: "NodeLost",
       message: "the parameter server p is lost, which held shard 0",
@@ -173,7 +187,7 @@ function submitFragments(n: number, shards: number, fragments: number) {
 
 test("shards: each fragment takes places, those of one shard on one server", async () => {
   act({
-    ...{ type: "node.join" },
+    type: "node.join",
     offer: nodeOffer("a", { executors: ["training"], algorithms: ["ppo", "weave"] }),
   });
   for (const id of ["p", "q"]) serverJoins(id);
@@ -340,7 +354,10 @@ test("crash loop: a rank that crashes early three times fails the job", () => {
   expect(job(1)).toMatchObject({ state: "retrying", attempt: 1, losses: 2, failures: 1 });
   expect(job(1).notBeforeMs).toBe(atMs + 1_000);
   expect(job(1).failure).toEqual({
-    ...{ reason: "ExitCode", signal: "SIGSEGV", rank: 2, nodeId: "a" },
+    reason: "ExitCode",
+    signal: "SIGSEGV",
+    rank: 2,
+    nodeId: "a",
     lastLines: ["a bad kernel"],
     message:
       "rank 2 was ended by SIGSEGV 3 times in a row, each within 60 s of its start; " +

@@ -13,9 +13,16 @@ const HOUR_MS = 3_600_000;
 /** A plan with the cluster's limits and only the given decisions. */
 const plan = (cluster: PlannedCluster, change: Record<string, unknown>) =>
   cluster.do({
-    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
+    type: "plan.commit",
+    basedOnIndex: 0,
+    overcommitRatio: 1,
+    acknowledgeMs: 1_000,
     limits: { jobTimeoutMs: 2 * HOUR_MS, maxConcurrentJobs: 1_000 },
-    ...{ admitted: [], unsatisfiable: [], starts: [], preemptions: [], expired: [] },
+    admitted: [],
+    unsatisfiable: [],
+    starts: [],
+    preemptions: [],
+    expired: [],
     ...change,
   });
 

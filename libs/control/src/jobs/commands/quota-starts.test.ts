@@ -21,15 +21,16 @@ function clusterWith(jobs: number, quota?: object) {
 
 function commit(cluster: PlannedCluster, change: Record<string, unknown>) {
   return cluster.do({
-    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
-    ...{
-      limits: LIMITS,
-      admitted: [],
-      unsatisfiable: [],
-      starts: [],
-      preemptions: [],
-      expired: [],
-    },
+    type: "plan.commit",
+    basedOnIndex: 0,
+    overcommitRatio: 1,
+    acknowledgeMs: 1_000,
+    limits: LIMITS,
+    admitted: [],
+    unsatisfiable: [],
+    starts: [],
+    preemptions: [],
+    expired: [],
     ...change,
   });
 }
@@ -73,12 +74,14 @@ test("quota: replicas count with each other, and with the jobs of their project"
   for (const model of ["m", "n"]) cluster.do({ ...scheduledModel(model, 1, cluster.atMs) });
   const entries = [replicaEntry("m"), replicaEntry("n"), jobId(1)];
   expect(commit(cluster, { starts: starts(...entries) })).toEqual({
-    ...{ ok: true, refused: [{ entry: jobEntry(jobId(1)), why: "quota" }] },
+    ok: true,
+    refused: [{ entry: jobEntry(jobId(1)), why: "quota" }],
   });
   const other = clusterWith(1, { gpuMilli: 1_000 });
   for (const model of ["m", "n"]) other.do({ ...scheduledModel(model, 1, other.atMs) });
   expect(commit(other, { starts: starts(replicaEntry("m"), replicaEntry("n")) })).toEqual({
-    ...{ ok: true, refused: [{ entry: replicaEntry("n"), why: "quota" }] },
+    ok: true,
+    refused: [{ entry: replicaEntry("n"), why: "quota" }],
   });
 });
 

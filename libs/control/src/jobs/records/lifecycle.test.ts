@@ -10,9 +10,22 @@ const NOW = { index: 9, atMs: 5_000, version: NEWEST_VERSION };
 
 function job(state: JobState, change: Partial<JobRecord> = {}): JobRecord {
   return {
-    ...{ id: "j", name: "n", project: "p", queue: "q", state, submittedIndex: 1 },
-    ...{ submittedAtMs: 1, changedIndex: 1, sinceMs: 1, tasks: 2, attempt: 1, failures: 0 },
-    ...{ losses: 0, preemptions: 0, liveTasks: 2, waitingFor: [] },
+    id: "j",
+    name: "n",
+    project: "p",
+    queue: "q",
+    state,
+    submittedIndex: 1,
+    submittedAtMs: 1,
+    changedIndex: 1,
+    sinceMs: 1,
+    tasks: 2,
+    attempt: 1,
+    failures: 0,
+    losses: 0,
+    preemptions: 0,
+    liveTasks: 2,
+    waitingFor: [],
     ...change,
   };
 }
@@ -28,10 +41,15 @@ const leave = (why: "preempt" | "drain" | "suspend"): JobTransition => ({
   byMs: 8_000,
 });
 const failed = (reason: JobFailureRecord["reason"], retryLimit = 0): JobTransition => ({
-  ...{ type: "failed", failure: failure(reason), retryLimit },
+  type: "failed",
+  failure: failure(reason),
+  retryLimit,
 });
 const lost = (within: boolean): JobTransition => ({
-  ...{ type: "nodesLost", within, isSilent: false, failure: failure("NodeLost") },
+  type: "nodesLost",
+  within,
+  isSilent: false,
+  failure: failure("NodeLost"),
 });
 const none = { liveTasks: 0 };
 const one = { liveTasks: 1 };
@@ -105,11 +123,19 @@ describe("lifecycle: the transition table", () => {
 
 test("lifecycle: nothing leaves a terminal state", () => {
   const events: JobTransition[] = [
-    ...[{ type: "admitted" }, { type: "leased" }, { type: "rendezvous" }, { type: "due" }],
-    ...[{ type: "succeeded" }, { type: "cancel" }, { type: "resume" }],
+    { type: "admitted" },
+    { type: "leased" },
+    { type: "rendezvous" },
+    { type: "due" },
+    { type: "succeeded" },
+    { type: "cancel" },
+    { type: "resume" },
     { type: "doomed", failure: failure("Internal") },
     { type: "reserved", tasks: 2, byMs: 1 },
-    ...[leave("suspend"), lost(true), lost(false), failed("Hang", 9)],
+    leave("suspend"),
+    lost(true),
+    lost(false),
+    failed("Hang", 9),
   ] as JobTransition[];
   for (const state of JOB_STATES.filter(isTerminal)) {
     for (const event of events) expect(walk(job(state), event), event.type).toEqual([]);

@@ -14,8 +14,15 @@ const ENTRIES: readonly PlanEntry[] = [
 ];
 
 const PLAN: CommitPlanCommand = {
-  ...{ type: "plan.commit", atMs: 1, basedOnIndex: 1, overcommitRatio: 1, acknowledgeMs: 1 },
-  ...{ admitted: [], unsatisfiable: [], expired: [], line: [{ jobId: "job_b" }] },
+  type: "plan.commit",
+  atMs: 1,
+  basedOnIndex: 1,
+  overcommitRatio: 1,
+  acknowledgeMs: 1,
+  admitted: [],
+  unsatisfiable: [],
+  expired: [],
+  line: [{ jobId: "job_b" }],
   starts: ENTRIES.map((entry) => ({ entry, placements: [] })),
   preemptions: ENTRIES.map((forEntry) => ({ victimId: "job_c", forEntry })),
 };
@@ -37,7 +44,9 @@ function clusterOf(version: number): PlannedCluster {
 function evict(cluster: PlannedCluster, loggedAt: number) {
   const plan = {
     ...PLAN,
-    ...{ atMs: cluster.atMs, admitted: [jobId(2)], line: [] },
+    atMs: cluster.atMs,
+    admitted: [jobId(2)],
+    line: [],
     starts: [{ entry: jobEntry(jobId(2)), placements: [{ nodeId: "a", devices: [0] }] }],
     preemptions: [{ victimId: jobId(1), forEntry: jobEntry(jobId(2)) }],
   };

@@ -15,8 +15,12 @@ function faults(
   const nodes = workers.map(({ state = "ready", ...offer }, i): [string, NodeRecord] => [
     `n${i}`,
     {
-      ...{ offer: nodeOffer(`n${i}`, offer), state, joinedAtMs: 0, changedIndex: 1 },
-      ...{ quarantined: [], serving: [] },
+      offer: nodeOffer(`n${i}`, offer),
+      state,
+      joinedAtMs: 0,
+      changedIndex: 1,
+      quarantined: [],
+      serving: [],
     },
   ]);
   return offerFaults(spec, new Map(nodes)).map(({ param }) => param);

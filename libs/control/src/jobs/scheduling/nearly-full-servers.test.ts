@@ -51,8 +51,13 @@ class Cluster {
     const at = { index: control.index, nowMs: this.#atMs };
     const plan = schedule(schedulingInput(control.state, control.jobs, at));
     const reply = this.act({
-      ...{ type: "plan.commit", basedOnIndex: plan.basedOnIndex, overcommitRatio: 1 },
-      ...{ acknowledgeMs: 1e9, unsatisfiable: [], expired: [], preemptions: plan.preemptions },
+      type: "plan.commit",
+      basedOnIndex: plan.basedOnIndex,
+      overcommitRatio: 1,
+      acknowledgeMs: 1e9,
+      unsatisfiable: [],
+      expired: [],
+      preemptions: plan.preemptions,
       admitted: [...control.state.jobs.keys()],
       starts: plan.starts,
     });

@@ -212,8 +212,14 @@ test("replica claims: apply refuses starts beyond later limits, and says why", (
   const limits = { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 };
   const placements = [{ nodeId: "a", devices: [0] }];
   const plan = {
-    ...{ type: "plan.commit", overcommitRatio: 1, limits, acknowledgeMs: 1_000 },
-    ...{ admitted: [jobId(1)], unsatisfiable: [], preemptions: [], expired: [] },
+    type: "plan.commit",
+    overcommitRatio: 1,
+    limits,
+    acknowledgeMs: 1_000,
+    admitted: [jobId(1)],
+    unsatisfiable: [],
+    preemptions: [],
+    expired: [],
     starts: [{ entry: jobEntry(jobId(1)), placements }],
   };
   expect(cluster.do(plan)).toEqual({

@@ -76,8 +76,14 @@ test("scheduling input: apply refuses a start without enough shared storage left
   const starts = [1, 2].map((n) => ({ entry: jobEntry(jobId(n)), placements }));
   const admitted = [jobId(1), jobId(2)];
   const reply = cluster.do({
-    ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1, admitted, expired: [] },
-    ...{ unsatisfiable: [], preemptions: [], starts },
+    type: "plan.commit",
+    overcommitRatio: 1,
+    acknowledgeMs: 1,
+    admitted,
+    expired: [],
+    unsatisfiable: [],
+    preemptions: [],
+    starts,
   });
   expect(reply).toMatchObject({ refused: [{ entry: jobEntry(jobId(2)), why: "shared_storage" }] });
   expect(cluster.control.jobs.holdings.sharedStorageMb).toBe(6_000);
@@ -102,8 +108,14 @@ test("scheduling input: replicas take the devices that they hold, and count as s
   expect(cluster.view().snapshot.running).toMatchObject([{ kind: "serving", tasks: 1 }]);
   const placements = [{ nodeId: "a", devices: [2, 3] }];
   cluster.do({
-    ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1, admitted: [], expired: [] },
-    ...{ unsatisfiable: [], preemptions: [], starts: [{ entry: jobEntry(jobId(1)), placements }] },
+    type: "plan.commit",
+    overcommitRatio: 1,
+    acknowledgeMs: 1,
+    admitted: [],
+    expired: [],
+    unsatisfiable: [],
+    preemptions: [],
+    starts: [{ entry: jobEntry(jobId(1)), placements }],
   });
   expect(cluster.job(1).state).toBe("pending");
 });
@@ -124,7 +136,8 @@ test("scheduling input: a tolerated lost task restarts in its attempt once fence
   expect(cluster.plan().plan.starts).toMatchObject([{ placements: [{ nodeId: "c" }] }]);
   const incarnations = () =>
     [...cluster.control.state.tasks.values()].map(({ nodeId, incarnation }) => [
-      ...[nodeId, incarnation ?? 0],
+      nodeId,
+      incarnation ?? 0,
     ]);
   expect(incarnations().sort()).toEqual([
     ["b", 0],

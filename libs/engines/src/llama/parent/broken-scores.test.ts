@@ -20,13 +20,28 @@ afterAll(() => rm(folder, { recursive: true }));
 
 function submit(firstHandle: number, prompt: Int32Array): ThreadSubmit {
   return {
-    ...{ kind: "submit", firstHandle, choices: 1, prompt, maxTokens: 4, minTokens: 0 },
+    kind: "submit",
+    firstHandle,
+    choices: 1,
+    prompt,
+    maxTokens: 4,
+    minTokens: 0,
     sampling: {
-      ...{ temperature: 0, topP: 1, topK: 0, minP: 0, repetitionPenalty: 1 },
-      ...{ presencePenalty: 0, frequencyPenalty: 0, seed: 1 },
-      ...{ biasTokens: new Int32Array(0), biasValues: new Float32Array(0) },
+      temperature: 0,
+      topP: 1,
+      topK: 0,
+      minP: 0,
+      repetitionPenalty: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      seed: 1,
+      biasTokens: new Int32Array(0),
+      biasValues: new Float32Array(0),
     },
-    ...{ topLogprobs: -1, grammar: NO_GRAMMAR, fairKey: "k", priority: 0 },
+    topLogprobs: -1,
+    grammar: NO_GRAMMAR,
+    fairKey: "k",
+    priority: 0,
   };
 }
 
@@ -47,9 +62,16 @@ function poisonable(model: LoadedModel, poison: { after: number }): LoadedModel 
 describe("scores that are no numbers for once", () => {
   it("keep no prefix of the call for others", () => {
     const { model } = loadModel({
-      ...{ modelPath: join(folder, "tiny.gguf"), device: "cpu", gpuLayers: 0, threads: 1 },
-      ...{ maxSequences: 4, prefillBudgetTokens: 64, contextTokens: 512, kvTokens: 2048 },
-      ...{ wake: new SharedArrayBuffer(4), steps: stepRingMemory() },
+      modelPath: join(folder, "tiny.gguf"),
+      device: "cpu",
+      gpuLayers: 0,
+      threads: 1,
+      maxSequences: 4,
+      prefillBudgetTokens: 64,
+      contextTokens: 512,
+      kvTokens: 2048,
+      wake: new SharedArrayBuffer(4),
+      steps: stepRingMemory(),
     });
     const poison = { after: -1 };
     const loop = new BatchLoop(poisonable(model, poison), new StepRing(stepRingMemory()), () => 0);

@@ -258,7 +258,9 @@ describe("the llama engine on a tiny model", () => {
     ];
     const ask = (choice: "auto" | "required", names: readonly string[]) =>
       session.ask({
-        ...{ prompt: [{ role: "user", content: "Hi" }], tools, maxTokens: 300 },
+        prompt: [{ role: "user", content: "Hi" }],
+        tools,
+        maxTokens: 300,
         sampling: { temperature: 1, seed: 5 },
         toolUse: { choice, names, parallel: false },
       });
@@ -279,12 +281,14 @@ describe("the llama engine on a tiny model", () => {
     };
     const param = "response_format.json_schema.schema";
     expect(await refused({ properties: { a: { not: {} } } })).toMatchObject({
-      ...{ code: "invalid_value", param },
+      code: "invalid_value",
+      param,
       message: expect.stringContaining("/properties/a/not"),
     });
     // Its automaton has 2^n states.
     expect(await refused({ type: "string", pattern: "a.{30}$" })).toMatchObject({
-      ...{ code: "invalid_value", param },
+      code: "invalid_value",
+      param,
       message: expect.stringMatching(/states|takes more than/),
     });
     const { texts } = await session.ask({ prompt: PROMPT, format: "json_object", maxTokens: 5 });

@@ -19,9 +19,15 @@ beforeAll(async () => {
   const modelPath = join(directory, "tiny.gguf");
   await writeTinyModel(modelPath);
   const loading = loadModel({
-    ...{ modelPath, device: "cpu", gpuLayers: 0, threads: 1, prefillBudgetTokens: 32 },
-    ...{ contextTokens: 64, maxSequences: 1 },
-    ...{ wake: new SharedArrayBuffer(4), steps: stepRingMemory() },
+    modelPath,
+    device: "cpu",
+    gpuLayers: 0,
+    threads: 1,
+    prefillBudgetTokens: 32,
+    contextTokens: 64,
+    maxSequences: 1,
+    wake: new SharedArrayBuffer(4),
+    steps: stepRingMemory(),
   });
   model = loading.model;
   const refusal = "{% if messages[0].role == 'assistant' %}{{ raise_exception('no') }}{% endif %}";

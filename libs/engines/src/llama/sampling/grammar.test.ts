@@ -21,9 +21,15 @@ beforeAll(async () => {
   const modelPath = join(directory, "tiny.gguf");
   await writeTinyModel(modelPath);
   ({ model, table } = loadModel({
-    ...{ modelPath, device: "cpu", gpuLayers: 0, threads: 1, prefillBudgetTokens: 32 },
-    ...{ contextTokens: 64, maxSequences: 1 },
-    ...{ wake: new SharedArrayBuffer(4), steps: stepRingMemory() },
+    modelPath,
+    device: "cpu",
+    gpuLayers: 0,
+    threads: 1,
+    prefillBudgetTokens: 32,
+    contextTokens: 64,
+    maxSequences: 1,
+    wake: new SharedArrayBuffer(4),
+    steps: stepRingMemory(),
   }));
 });
 afterAll(async () => {

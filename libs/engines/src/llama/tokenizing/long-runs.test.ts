@@ -60,8 +60,12 @@ function pieceModel(addsSpace: boolean) {
   const typeOf = (_: string, token: number) =>
     token === 0 ? 2 : token < 3 ? 3 : token < 259 ? 6 : token < 259 + pieces.length ? 1 : 5;
   const vocabulary: ByteVocabulary = {
-    ...{ tokens, types: tokens.map(typeOf), merges: [] },
-    ...{ begin: 1, end: 2, padding: 2 },
+    tokens,
+    types: tokens.map(typeOf),
+    merges: [],
+    begin: 1,
+    end: 2,
+    padding: 2,
   };
   const scores = tokens.map((piece) => piece.length);
   return {

@@ -9,8 +9,12 @@ import { textPieces } from "./text-pieces.ts";
 const MAX_PIECE_CHARS = 8 * 1024;
 /** Of vocabularies of byte pairs. */
 const WORDS: TextCuts = {
-  ...{ atSpaces: true, atSymbols: true, anywhere: true },
-  ...{ known: undefined, inDigits: false, spaceTokens: 0 },
+  atSpaces: true,
+  atSymbols: true,
+  anywhere: true,
+  known: undefined,
+  inDigits: false,
+  spaceTokens: 0,
 };
 
 it("text pieces: the whole text, none of them too long or ending within a character", () => {

@@ -11,8 +11,20 @@ const KINDS: readonly string[] = [
     " ",
   ),
   ...'!? ... -- <|x|> { } => #### \\ " _ ~ € ™'.split(" "),
-  ...[" ", "  ", "     ", "\n", "\n\n", "\r\n", "\t", "\t\t ", "\u00a0", "\u2003\u3000", "\u0085"],
-  ...[" \n", "\n ", " \t "],
+  " ",
+  "  ",
+  "     ",
+  "\n",
+  "\n\n",
+  "\r\n",
+  "\t",
+  "\t\t ",
+  "\u00a0",
+  "\u2003\u3000",
+  "\u0085",
+  " \n",
+  "\n ",
+  " \t ",
 ];
 
 /** A text of about `length` characters; whole code points only. */
