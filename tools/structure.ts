@@ -1,12 +1,12 @@
 /**
  * Prints figures of a tree's structure, this one's by default:
  *
- *     node tools/structure.ts [ROOT]
+ *     npm run structure -- [ROOT]
  */
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { wideLines, wordCount } from "./tidy/document-rules.ts";
-import { cycles, resolveImport } from "./tidy/graph-rules.ts";
+import { cycles, resolveImport, roomCycles } from "./tidy/graph-rules.ts";
 import { longSentences, longTitles, privatePhrases, sharedNames } from "./tidy/language-rules.ts";
 import { isTest, readSources, repositoryFiles } from "./tidy/source-file.ts";
 
@@ -37,6 +37,7 @@ console.table({
   "rooms of apps/master": master.rooms,
   "arrows between them": master.arrows,
   "import cycles, types too": cycles(sources).length,
+  "import cycles of rooms in apps": roomCycles(sources).length,
   "names exported twice": sharedNames(files).length,
   "private phrases": phrases,
   "private phrases per 1,000 comment words": Number(((1_000 * phrases) / commentWords).toFixed(2)),

@@ -13,9 +13,11 @@ test("logger: a line has service, level and time; prompts and keys are redacted"
   const logger = createLogger({ service: "worker", level: "warn", destination });
   logger.info({}, "not written");
   logger.warn({ call: { prompt: "secret", authorization: "Bearer secret" } }, "a call");
-  expect(lines).toHaveLength(1);
+  logger.warn({ authorization: "Bearer secret", messages: ["secret"], input: "secret" }, "flat");
+  logger.warn({ node: { clusterToken: "secret", jobToken: "secret" }, apiKey: "secret" }, "keys");
+  expect(lines).toHaveLength(3);
   const line = JSON.parse(lines[0] ?? "") as Record<string, unknown>;
   expect(line).toMatchObject({ service: "worker", level: "warn", msg: "a call" });
   expect(line["time"]).toMatch(/^\d{4}-\d\d-\d\dT/);
-  expect(lines[0]).not.toContain("secret");
+  expect(lines.join("")).not.toContain("secret");
 });

@@ -18,6 +18,19 @@ export function logLevelOf(env: NodeJS.ProcessEnv): LogLevel {
   return LOG_LEVELS.find((level) => level === env["HEDDLE_LOG_LEVEL"]) ?? "info";
 }
 
+/** Fields that no line shows, alone or one level deep. */
+const SECRET_FIELDS = [
+  "authorization",
+  "messages",
+  "prompt",
+  "input",
+  "api_key",
+  "apiKey",
+  "clusterToken",
+  "jobToken",
+  "privateKey",
+];
+
 export interface LoggerOptions {
   /** The process's role, on every line. */
   readonly service: string;
@@ -33,7 +46,10 @@ export function createLogger({ service, level, destination }: LoggerOptions): Lo
     base: { service, pid: process.pid },
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
-    redact: ["*.authorization", "*.messages", "*.prompt", "req.headers.authorization"],
+    redact: [
+      ...SECRET_FIELDS.flatMap((name) => [name, `*.${name}`]),
+      "req.headers.authorization",
+    ],
   };
   return pino(options, destination ?? pino.destination({ dest: 1, sync: true }));
 }
