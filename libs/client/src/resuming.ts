@@ -39,17 +39,17 @@ export async function* resumingStream(
   const { path, query, signal, confirm } = request;
   let { after } = request;
   let failures = 0;
-  let heardMs: number | undefined;
+  let lastContactMs: number | undefined;
   for (;;) {
     try {
       const headers = { accept: "text/event-stream", ...(after ? { "last-event-id": after } : {}) };
       // The first connection is like any other call; later ones are retried here.
-      const maxRetries = heardMs === undefined ? undefined : 0;
+      const maxRetries = lastContactMs === undefined ? undefined : 0;
       const call = { method: "GET", path, query, headers, signal, maxRetries } as const;
       const response = await transport.open(call);
-      heardMs = performance.now();
+      lastContactMs = performance.now();
       for await (const event of readServerSentEvents(response.body!, SILENCE_MS)) {
-        heardMs = performance.now();
+        lastContactMs = performance.now();
         failures = 0;
         after = event.id ?? after;
         yield event;
@@ -58,9 +58,9 @@ export async function* resumingStream(
     } catch (error) {
       if (signal?.aborted) throw aborted();
       const { reason, isLag } = await reasonOf(error, confirm);
-      if (isLag) heardMs ??= performance.now();
+      if (isLag) lastContactMs ??= performance.now();
       const isRefusal = reason instanceof HeddleError && !reason.retryable && !isLag;
-      const isLate = heardMs === undefined || performance.now() - heardMs > PATIENCE_MS;
+      const isLate = lastContactMs === undefined || performance.now() - lastContactMs > PATIENCE_MS;
       if (isRefusal || isLate || transport.maxRetries === 0) throw brokenOff(reason);
       transport.next();
       yield "broken";

@@ -152,8 +152,8 @@ export class Attachment {
       this.#follow(reply.cluster);
       const beat = () => {
         const refusesLeader = followed.refusalOf(reply.cluster);
-        const told = heartbeat(reply.masterId);
-        stream.write({ heartbeat: { ...told, ...(refusesLeader && { refusesLeader }) } });
+        const state = heartbeat(reply.masterId);
+        stream.write({ heartbeat: { ...state, ...(refusesLeader && { refusesLeader }) } });
       };
       this.#report = beat;
       const intervalMs = Math.max(50, reply.heartbeatIntervalMs);

@@ -46,10 +46,7 @@ export function createLogger({ service, level, destination }: LoggerOptions): Lo
     base: { service, pid: process.pid },
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
-    redact: [
-      ...SECRET_FIELDS.flatMap((name) => [name, `*.${name}`]),
-      "req.headers.authorization",
-    ],
+    redact: [...SECRET_FIELDS.flatMap((name) => [name, `*.${name}`]), "req.headers.authorization"],
   };
   return pino(options, destination ?? pino.destination({ dest: 1, sync: true }));
 }

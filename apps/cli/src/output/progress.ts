@@ -75,7 +75,7 @@ export class LoadProgressView {
     const seconds = Math.floor((this.#nowMs() - this.#startedAtMs) / 1_000);
     if (seconds === this.#shownS) return;
     if (this.#out.isTty) this.#out.write(`\r\x1b[2K${this.#label} ${seconds} s`);
-    else if (seconds < nextTold(this.#shownS)) return;
+    else if (seconds < nextShownS(this.#shownS)) return;
     else this.#out.write(`${this.#label} ${seconds} s\n`);
     this.#shownS = seconds;
   }
@@ -86,7 +86,7 @@ export class LoadProgressView {
   }
 }
 
-function nextTold(shownS: number): number {
+function nextShownS(shownS: number): number {
   const listed = TOLD_AT_S.find((seconds) => seconds > shownS);
   return listed ?? (Math.floor(shownS / TOLD_EVERY_S) + 1) * TOLD_EVERY_S;
 }

@@ -12,7 +12,7 @@ interface ProcessLogOptions {
   /** The lowest level that is shown; plain text lines are always shown. */
   readonly level: ProcessLogLevel;
   /** True for a warning that the caller reports itself: it is logged, not shown. */
-  readonly isTold?: (line: Extract<LogLine, { kind: "record" }>) => boolean;
+  readonly isExpected?: (line: Extract<LogLine, { kind: "record" }>) => boolean;
   readonly onGaveUp: (spec: ProcessSpec, why: string) => void;
 }
 
@@ -46,7 +46,7 @@ export class ProcessLog implements ProcessEvents {
     } else if (line.level < LEVELS[this.#options.level]) {
       return;
     } else if (line.level >= LEVELS.warn) {
-      if (LEVELS[this.#options.level] >= LEVELS.warn && this.#options.isTold?.(line)) return;
+      if (LEVELS[this.#options.level] >= LEVELS.warn && this.#options.isExpected?.(line)) return;
       const { paint } = this.#options.messages;
       const style = line.level >= LEVELS.error ? "red" : "yellow";
       this.#show(

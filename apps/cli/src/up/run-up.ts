@@ -115,7 +115,7 @@ class LocalCluster {
       directory: setup.data.subdirectory("logs"),
       messages: output.messages,
       level: setup.options.logLevel,
-      isTold: ({ message }) => this.#isStarting && message === "a replica failed",
+      isExpected: ({ message }) => this.#isStarting && message === "a replica failed",
       onGaveUp: ({ kind, name }, why) => {
         if (kind === "master") this.#onMasterLost(name, why);
       },
@@ -132,7 +132,7 @@ class LocalCluster {
     }
     const directory = join(this.#setup.options.dataDir, name);
     this.#say(
-      `${name} is not restarted; ${left.join(" and ")} ${left.length === 1 ? "continues" : "continue"}. Fix the reported problem and restart the cluster. If its files are damaged, delete them before: rm -r ${directory} (it then joins the others anew).`,
+      `${name} is not restarted; ${left.join(" and ")} ${left.length === 1 ? "continues" : "continue"}. Fix the reported problem and restart the cluster. If its files are damaged, delete them before: rm -r ${directory} (it then joins the others again).`,
     );
   }
 

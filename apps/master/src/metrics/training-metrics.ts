@@ -35,13 +35,13 @@ const FIGURES: readonly Figure[] = [
   },
   {
     name: "bytes_pushed",
-    help: "Bytes sent to the parameter servers by the node that tells.",
+    help: "Bytes sent to the parameter servers by the node that reports.",
     read: ({ bytesPushed }) => bytesPushed,
   },
   { name: "attempt", help: "The present attempt.", read: (_, { attempt }) => attempt },
   {
     name: "checkpoint_timestamp_seconds",
-    help: "When the latest durable checkpoint was told.",
+    help: "When the latest durable checkpoint was reported.",
     read: (_, { checkpoint }) => checkpoint && checkpoint.atMs / 1_000,
   },
 ];

@@ -58,8 +58,8 @@ export function viewModel(
  * Replicas of a deployment have the same file and options; those of an older worker report none.
  */
 function chatTemplateOf(replicas: readonly ModelReplica[]): ChatTemplateOrigin | null {
-  const telling = replicas.find((replica) => replica.phase === "ready" && replica.chat_template);
-  return telling?.chat_template ?? null;
+  const reporting = replicas.find((replica) => replica.phase === "ready" && replica.chat_template);
+  return reporting?.chat_template ?? null;
 }
 
 function viewLineage(lineage: ModelLineageRecord): ModelLineage {

@@ -331,7 +331,7 @@ export class NodeRegistry implements NodeDirectory {
       if (node.silentIntervals <= goneIntervals) continue;
       log.warn({ node: node.id }, "a node sent no heartbeat and is dropped");
       this.#remove(node, stream);
-      refuse(stream, "no heartbeat came in time: attach anew");
+      refuse(stream, "no heartbeat came in time: attach again");
     }
   }
 

@@ -252,7 +252,7 @@ export class JobShards {
   #restoreFault(cause: unknown): unknown {
     const { code, message } = toAppError(cause);
     if (code === "invalid_value") {
-      const hint = "submit the job again to begin anew";
+      const hint = "submit the job again to start from the beginning";
       return new DamagedCheckpoints(code, `${message}; ${hint}`, { cause });
     }
     if (code !== "unprocessable") return cause;
@@ -262,7 +262,7 @@ export class JobShards {
         ? "the training data has changed since the job began, and its byte pairs are learned from it"
         : "the training data, or the plugin, has changed since the job began";
     const digest = data === undefined ? "" : ` (its SHA-256 is ${data.sha256} now)`;
-    const hint = "put back what was there, or submit the job again to begin anew";
+    const hint = "put back what was there, or submit the job again to start from the beginning";
     return new AppError("invalid_value", `${what}${digest}: ${message}; ${hint}`, { cause });
   }
 

@@ -204,7 +204,7 @@ async function ownState({ orders, plan, done, control }: Run): Promise<RankState
   control.log(
     found
       ? `rank ${orders.rank} goes on with what it kept at round ${found.round}, not ${done}`
-      : `rank ${orders.rank} has nothing of its own from before: its optimizer begins anew`,
+      : `rank ${orders.rank} has nothing of its own from before: its optimizer starts from zero`,
   );
   return found?.state;
 }

@@ -213,7 +213,7 @@ export class Replica {
     this.#failedLoads = isOfLoad ? this.#failedLoads + 1 : 0;
     this.#failsAgain = code === "invalid_value" || this.#failedLoads >= maxFailedLoads;
     if (!this.#failsAgain || code === "invalid_value") return failure;
-    const end = `It failed ${maxFailedLoads} times in a row and is not tried again until its file changes, its model is registered anew or \`heddle models pull\` asks for it.`;
+    const end = `It failed ${maxFailedLoads} times in a row and is not tried again until its file changes, its model is registered again or \`heddle models pull\` asks for it.`;
     return new AppError("model_failed", `${message.replace(/[.\s]+$/, "")}. ${end}`, failure);
   }
 
@@ -253,7 +253,7 @@ export class Replica {
       onExit: (error) => exit.resolve(error),
       onRestart: (error) => {
         const fields = { deployment: this.spec.key, error: error.message };
-        this.#log.warn(fields, "an engine crashed and starts anew; its calls failed");
+        this.#log.warn(fields, "an engine crashed and restarts; its calls failed");
         this.#setPhase("loading", `restarting after a crash: ${error.message}`);
       },
       onRecovered: () => this.#setPhase("ready", ""),

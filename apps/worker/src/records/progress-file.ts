@@ -13,7 +13,7 @@ const maxLines = 500;
 const maxEarlierLines = 100;
 
 /** The longest reported line; of a longer one only the documented fields are reported. */
-const maxToldLength = 2_048;
+const maxReportedLength = 2_048;
 const documented: ReadonlySet<string> = new Set(Object.keys(progressLine.shape));
 
 /**
@@ -85,7 +85,7 @@ export class ProgressFile {
 /** The line as JSON text for masters. */
 export function encodeProgress(line: ProgressLine | undefined): string {
   const text = JSON.stringify(line ?? {});
-  if (text.length <= maxToldLength) return text;
+  if (text.length <= maxReportedLength) return text;
   const known = Object.entries(line ?? {}).filter(([name]) => documented.has(name));
   return JSON.stringify(Object.fromEntries(known));
 }

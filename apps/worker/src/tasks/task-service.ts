@@ -36,7 +36,7 @@ import { TaskTable } from "./task-table.ts";
 const defaultMaxLogBytes = 256 * 2 ** 20;
 const pruneEveryMs = 3_600_000;
 /** How long a worker that ends waits until the masters know its tasks' ends. */
-const maxTellMs = 1_500;
+const maxFinalReportMs = 1_500;
 /** The leader logs progress more often than this. */
 const freshProgressMs = 15_000;
 const readChunkBytes = 64 * 1024;
@@ -219,7 +219,7 @@ export class TaskService {
    * Resolves when the masters have every task's end and log, or soon where they are unreachable.
    */
   async #reported(): Promise<void> {
-    const end = performance.now() + maxTellMs;
+    const end = performance.now() + maxFinalReportMs;
     const isDone = () => this.#table.statuses().length === 0 && this.#table.tasks().length === 0;
     while (this.#sessions.isOpen && !isDone() && performance.now() < end) await delay(20);
   }

@@ -87,7 +87,7 @@ class TaskSession {
   readonly #commands = new SerialQueue();
   #unsubscribe: (() => void) | undefined;
   #renewing: NodeJS.Timeout | undefined;
-  #telling: NodeJS.Timeout | undefined;
+  #folderTimer: NodeJS.Timeout | undefined;
   readonly #nextFlush = new OncePerTurn(() => this.#flush());
   #isOpen = false;
   #cluster = "";
@@ -170,12 +170,12 @@ class TaskSession {
   }
 
   #scheduleFolders(inMs: number): void {
-    clearTimeout(this.#telling);
-    this.#telling = setTimeout(() => void this.#tellFolders(), inMs);
-    this.#telling.unref();
+    clearTimeout(this.#folderTimer);
+    this.#folderTimer = setTimeout(() => void this.#reportFolders(), inMs);
+    this.#folderTimer.unref();
   }
 
-  async #tellFolders(): Promise<void> {
+  async #reportFolders(): Promise<void> {
     const jobIds = await this.#table.checkpoints.next();
     if (this.#ended) return;
     if (jobIds.length > 0) this.#stream.write({ checkpointFolders: { jobIds } });
@@ -214,7 +214,7 @@ class TaskSession {
   #stop(): void {
     this.#ended = true;
     clearTimeout(this.#renewing);
-    clearTimeout(this.#telling);
+    clearTimeout(this.#folderTimer);
     this.#unsubscribe?.();
     this.#dirty.clear();
   }

@@ -109,7 +109,7 @@ export class TaskTable {
     );
     for (const executor of new Set(options.executors.values())) {
       const count = await executor.sweep(known);
-      if (count > 0) options.log.warn({ count }, "ended processes of tasks that nobody knows");
+      if (count > 0) options.log.warn({ count }, "ended processes of unknown tasks");
     }
     return table;
   }

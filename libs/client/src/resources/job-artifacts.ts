@@ -66,7 +66,7 @@ async function* rest({ body }: Response, skipped: number): AsyncGenerator<Uint8A
 }
 
 function changed(path: string): HeddleError {
-  const message = `${path} is another file than when its download began: begin anew.`;
+  const message = `${path} is another file than when its download began: start it again.`;
   return new HeddleError(message, { code: "conflict" });
 }
 

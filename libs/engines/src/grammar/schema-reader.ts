@@ -48,10 +48,10 @@ export class SchemaReader {
 
   /** The combining keyword that alone says something of the value. */
   onlyKeyword(keywords: Record<string, unknown>): (typeof COMBINING)[number] | undefined {
-    const telling = Object.keys(keywords).filter(
+    const significant = Object.keys(keywords).filter(
       (name) => !ANNOTATIONS.has(name) && !name.startsWith("x-"),
     );
-    return telling.length === 1 ? COMBINING.find((name) => name === telling[0]) : undefined;
+    return significant.length === 1 ? COMBINING.find((name) => name === significant[0]) : undefined;
   }
 
   /** What a reference within the document names. */

@@ -146,7 +146,7 @@ async function pullInto(
   return await withFileLock(
     `${path}.lock`,
     signal,
-    () => tellWaiting(path, spec, options),
+    () => reportWaiting(path, spec, options),
     async () => {
       // The process that held the lock before may have pulled them.
       if (await isVerified(path, markerOf(path), spec, signal)) return path;
@@ -323,7 +323,7 @@ function checkSpec(spec: WeightsSpec): WeightsSource[] {
 }
 
 /** While another process pulls, its part's growth is the progress. */
-async function tellWaiting(path: string, spec: WeightsSpec, options: PullOptions): Promise<void> {
+async function reportWaiting(path: string, spec: WeightsSpec, options: PullOptions): Promise<void> {
   let pulled = 0;
   try {
     pulled = (await stat(`${path}.part`)).size;

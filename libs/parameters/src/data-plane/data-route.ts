@@ -78,7 +78,7 @@ export class DataRoute {
   }
 
   async fetch(fetching: Fetching): Promise<DataHead> {
-    let failure = new AppError("unavailable", "a worker told no address to take its part from");
+    let failure = new AppError("unavailable", "a worker reported no address for its part");
     for (const target of this.#ordered(fetching.targets)) {
       fetching.signal.throwIfAborted();
       try {

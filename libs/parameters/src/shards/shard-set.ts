@@ -65,7 +65,7 @@ export async function openShards(access: ShardSetAccess): Promise<number> {
     throw new AppError(
       "conflict",
       `the shards of job ${access.spec.jobId} were left at the versions ${versions.join(", ")}: ` +
-        "restore them from a checkpoint, or close them and begin anew",
+        "restore them from a checkpoint, or close them and start from the beginning",
     );
   }
   return versions[0] ?? 0;

@@ -12,15 +12,15 @@ export function stepFollower(raft: Raft, message: Message): StepResult {
     case "MsgReadIndex":
       return forwardRead(raft, message);
     case "MsgApp":
-      heardFromLeader(raft, message);
+      onLeaderContact(raft, message);
       handleAppend(raft, message);
       return STEPPED;
     case "MsgHeartbeat":
-      heardFromLeader(raft, message);
+      onLeaderContact(raft, message);
       handleHeartbeat(raft, message);
       return STEPPED;
     case "MsgSnap":
-      heardFromLeader(raft, message);
+      onLeaderContact(raft, message);
       handleSnapshot(raft, message);
       return STEPPED;
     case "MsgReadIndexResp":
@@ -42,7 +42,7 @@ export function stepFollower(raft: Raft, message: Message): StepResult {
   return STEPPED;
 }
 
-function heardFromLeader(raft: Raft, message: Message): void {
+function onLeaderContact(raft: Raft, message: Message): void {
   raft.electionElapsed = 0;
   raft.lead = message.from;
 }

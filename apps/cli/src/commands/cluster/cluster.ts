@@ -53,7 +53,7 @@ export async function transferLeadershipCommand(command: Command): Promise<numbe
   const context = commandContext(command);
   const [to] = command.args;
   const status = await context.heddle.cluster.transfer(to);
-  const sentence = "the leader was asked to hand over; heddle cluster status shows who leads";
+  const sentence = "the leader was asked to hand over; heddle cluster status shows the leader";
   printChange({ record: status, name: textOf(fieldsOf(status)["leader"]), sentence }, context);
   return 0;
 }

@@ -9,7 +9,7 @@ import { watchInterrupts } from "../../interrupt.ts";
 import { wholeNumberOf } from "../../number-flags.ts";
 import { printRecord, printRows } from "../../output/rows.ts";
 import { drained } from "../../output/terminal.ts";
-import { tellFailure } from "./job-watch.ts";
+import { printFailure } from "./job-watch.ts";
 
 interface ArtifactFlags {
   /** A file; `-` is standard output. */
@@ -57,7 +57,7 @@ async function list(
   if (artifacts.length > 0) return 0;
   const { state, failure } = await heddle.jobs.get(id);
   messages.write(`the job is ${state} and has no artifacts\n`);
-  if (failure) tellFailure(failure, messages);
+  if (failure) printFailure(failure, messages);
   return 0;
 }
 

@@ -42,11 +42,11 @@ export async function followJob(context: CommandContext, id: string): Promise<nu
     view.end();
     interrupts.release();
   }
-  if (failure && !isRecordFormat(format)) tellFailure(failure, messages);
+  if (failure && !isRecordFormat(format)) printFailure(failure, messages);
   // All updates were seen before, so the stream did not repeat the job's end.
   if (last === undefined || !isTerminalPhase(last)) last = (await heddle.jobs.get(id)).phase;
   if (last !== "SUCCEEDED") return JOB_FAILED;
-  if (!isRecordFormat(format)) await tellResults(context, id);
+  if (!isRecordFormat(format)) await printResults(context, id);
   return 0;
 }
 
@@ -55,7 +55,7 @@ const REGISTER_WAIT_MS = 20_000;
 const REGISTER_POLL_MS = 250;
 
 /** Says how to get the job's artifacts, and the id of its model. */
-async function tellResults({ heddle, messages }: CommandContext, id: string): Promise<void> {
+async function printResults({ heddle, messages }: CommandContext, id: string): Promise<void> {
   const artifacts = await heddle.jobs.artifacts(id).catch(() => []);
   const names = artifacts.slice(0, 8).map(({ name }) => name);
   if (names.length > 0) {
@@ -90,12 +90,12 @@ export async function endOfJob(context: CommandContext, id: string): Promise<num
     interrupts.release();
   }
   printChange({ record: job, name: job.id, sentence: `${job.name} ${job.state}` }, context);
-  if (job.failure && !isRecordFormat(format)) tellFailure(job.failure, messages);
+  if (job.failure && !isRecordFormat(format)) printFailure(job.failure, messages);
   return job.state === "succeeded" ? 0 : JOB_FAILED;
 }
 
 /** Why and where it failed, and its last log lines. */
-export function tellFailure(failure: JobFailure, out: Terminal): void {
+export function printFailure(failure: JobFailure, out: Terminal): void {
   const { reason, cause, message, rank, node, node_name: name, exit_code: code, signal } = failure;
   const facts = [
     ...(cause === null ? [] : [`after ${cause}`]),

@@ -8,7 +8,7 @@ import { wholeNumberOf } from "../../number-flags.ts";
 import { progressText } from "../../output/job-progress.ts";
 import { type Column, isRecordFormat, printRecord, printRows } from "../../output/rows.ts";
 import { writeBlockers } from "./job-explain.ts";
-import { tellFailure } from "./job-watch.ts";
+import { printFailure } from "./job-watch.ts";
 
 const LIST_AGAIN_MS = 2_000;
 
@@ -82,7 +82,7 @@ export async function getJob(command: Command): Promise<number> {
   }
   const rows = [...factsOf(job)].filter(([, value]) => value !== "");
   for (const [name, value] of rows) data.write(`${data.paint("dim", name.padEnd(12))}${value}\n`);
-  if (job.failure) tellFailure(job.failure, data);
+  if (job.failure) printFailure(job.failure, data);
   if (job.task_list.length > 0) printTasks(job, { format, data });
   if (job.explanation) writeBlockers(job.explanation, data);
   return 0;

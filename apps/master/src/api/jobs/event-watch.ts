@@ -155,7 +155,7 @@ export class EventWatch {
     stream.write(`id: ${positionText(from)}\nretry: 1000\n\n`);
     let position = from;
     let progressAtMs: number | undefined;
-    const tellProgress = (job: JobRecord | undefined) => {
+    const sendProgress = (job: JobRecord | undefined) => {
       const seen = job && this.#progress.of(job);
       if (!seen || seen.latest.atMs === progressAtMs) return;
       progressAtMs = seen.latest.atMs;
@@ -171,13 +171,13 @@ export class EventWatch {
       // A position beyond the job's end has seen all of it.
       if (job && isTerminal(job.state) && position.index > job.changedIndex) break;
       // No event of a job follows its end.
-      if (job && isTerminal(job.state) && !isMore) tellProgress(job);
+      if (job && isTerminal(job.state) && !isMore) sendProgress(job);
       for (const event of events) {
         const data = JSON.stringify(viewEvent(this.#control.state, event));
         stream.write(`id: ${positionText(event)}\nevent: ${event.what.type}\ndata: ${data}\n\n`);
       }
       position = next;
-      tellProgress(job);
+      sendProgress(job);
       await stream.drained();
       if (isMore) continue;
       if (job && isTerminal(job.state)) break;

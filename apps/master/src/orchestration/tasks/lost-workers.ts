@@ -116,7 +116,10 @@ export class LostWorkers {
       });
     } catch (error) {
       const { message } = toAppError(error);
-      log.info({ server: server.name, error: message }, "a server was not told of a lost task");
+      log.info(
+        { server: server.name, error: message },
+        "a server did not receive the loss of a task",
+      );
     } finally {
       peer.close();
     }

@@ -113,7 +113,7 @@ export class TaskLink {
       signal: this.#closing.signal,
       connect: (onOpen) => this.#session(onOpen),
       onEnd: ({ message: error }) => {
-        log.info({ node, error }, "the session for tasks ended, opening it anew");
+        log.info({ node, error }, "the session for tasks ended, opening another");
       },
     });
   }

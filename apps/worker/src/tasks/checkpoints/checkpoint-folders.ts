@@ -129,7 +129,7 @@ export class CheckpointFolders {
     await this.#remove(id, async (folder) => {
       const idleMs = Date.now() - (await lastChangeMs(folder));
       if (idleMs < keepUnknownMs) return;
-      if (owner === undefined) return this.#tellUnclaimed(folder, id);
+      if (owner === undefined) return this.#reportUnclaimed(folder, id);
       // Renamed at once, so that a new job of that name begins with its own folder.
       const away = join(this.#root, `${removedPrefix}${id}`);
       await rename(folder, away);
@@ -142,7 +142,7 @@ export class CheckpointFolders {
   }
 
   /** Once for each process: the folder is from before claims existed, or the disk was full. */
-  #tellUnclaimed(directory: string, job: string): void {
+  #reportUnclaimed(directory: string, job: string): void {
     if (this.#logged.has(job) || this.#logged.size >= maxLogged) return;
     this.#logged.add(job);
     const advice = `remove it, or write the cluster's id (${this.cluster}) to its file ${claimFile}`;

@@ -46,13 +46,13 @@ export class ProgressReporter {
 
   /** Reads new lines, and resolves with whether there is something to report. */
   async read(
-    isHeard: () => boolean,
+    isLeaseLive: () => boolean,
     onStep: (step: number) => void,
     isLast: boolean,
   ): Promise<boolean> {
     const lines = await this.#options.file.read();
-    if (!isHeard()) return false;
-    if (lines.length > 0) this.#hear(lines, onStep);
+    if (!isLeaseLive()) return false;
+    if (lines.length > 0) this.#onLines(lines, onStep);
     return this.#report(isLast);
   }
 
@@ -70,7 +70,7 @@ export class ProgressReporter {
     return this.#report(true);
   }
 
-  #hear(lines: readonly ProgressLine[], onStep: (step: number) => void): void {
+  #onLines(lines: readonly ProgressLine[], onStep: (step: number) => void): void {
     const { checkpoints, onFault } = this.#options;
     const atUnixMs = Date.now();
     const named: string[] = [];

@@ -33,8 +33,7 @@ export async function findContainerEngine(log: Log): Promise<ContainerEngine | u
   const found = tried.find((each) => "cli" in each);
   for (const each of tried) {
     if (found || "cli" in each) break;
-    const advice =
-      "no job with a `container_image` comes to this worker: mend it and start it anew";
+    const advice = "no job with a `container_image` comes to this worker: repair it and restart it";
     log.info({ ...each, advice }, "no container can be run here");
   }
   return found;

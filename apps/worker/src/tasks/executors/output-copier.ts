@@ -177,10 +177,10 @@ export class OutputCopier {
   async #giveUp(left: readonly { readonly pid: number }[]): Promise<void> {
     for (const { pid } of left) signalProcess(pid, "SIGKILL");
     // A full disk must not hide the task's end.
-    await this.#tellLeft().catch(() => undefined);
+    await this.#reportLeft().catch(() => undefined);
   }
 
-  async #tellLeft(): Promise<void> {
+  async #reportLeft(): Promise<void> {
     const { root, stderr } = this.#files;
     const file = await openFileBeneath(root, relative(root, stderr), APPEND);
     try {

@@ -106,7 +106,7 @@ export class TurnThread<Input, Output> {
 
   #take(result: TurnResult<Output>): void {
     const turn = this.#current;
-    if (turn === undefined) throw new Error("a thread answered what nobody had asked");
+    if (turn === undefined) throw new Error("a thread answered without a request");
     clearTimeout(this.#timer);
     this.#current = undefined;
     this.#queue.charge(turn.fairKey, turn.cost ?? performance.now() - this.#begunMs);
