@@ -17,6 +17,7 @@ import {
   deadExports,
   folderSize,
   layering,
+  needlessExceptions,
   purity,
   roomCycles,
 } from "./tidy/graph-rules.ts";
@@ -291,6 +292,8 @@ describe("the layers", () => {
       "libs/base/src/a.ts:2: y is exported and nothing imports it",
     ]);
     expect(deadExports(sources)).toEqual([]);
+    expect(needlessExceptions([a, used]).length).toBeGreaterThan(0);
+    expect(needlessExceptions(sources)).toEqual([]);
   });
 });
 
