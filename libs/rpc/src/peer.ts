@@ -3,7 +3,6 @@ import {
   Client,
   type ClientDuplexStream,
   type ClientReadableStream,
-  type ClientWritableStream,
   type Metadata,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
@@ -89,38 +88,6 @@ export class Peer {
     }
   }
 
-  /** A stream of requests with one reply at its end, with back-pressure. */
-  async clientStream<Req, ReqOut, Res, ResOut>(
-    method: RpcMethod<Req, ReqOut, Res, ResOut>,
-    requests: AsyncIterable<Req>,
-    options: { readonly deadlineMs: number },
-  ): Promise<ResOut> {
-    const { promise, resolve, reject } = Promise.withResolvers<ResOut>();
-    const call = this.#client.makeClientStreamRequest(
-      method.path,
-      method.requestSerialize,
-      method.responseDeserialize,
-      this.#metadata,
-      { deadline: Date.now() + options.deadlineMs },
-      (error, reply) => {
-        if (error || reply === undefined) reject(fromStatus(error, this.address));
-        else resolve(reply);
-      },
-    );
-    const drained = drainOf(call, promise);
-    try {
-      for await (const request of requests) {
-        if (!call.write(request)) await drained();
-        if (call.destroyed) break;
-      }
-      call.end();
-    } catch (error) {
-      call.cancel();
-      reject(fromStatus(error, this.address));
-    }
-    return promise;
-  }
-
   /** A long-lived bidirectional stream; only the keepalive bounds its silence. */
   duplex<Req, ReqOut, Res, ResOut>(
     method: RpcMethod<Req, ReqOut, Res, ResOut>,
@@ -141,21 +108,4 @@ export class Peer {
 
 function abandoned(path: string): AppError {
   return new AppError("cancelled", `the call ${path} was given up before it was sent`);
-}
-
-/** Waits until the call accepts more, or has ended; removes its listeners. */
-function drainOf<Req>(call: ClientWritableStream<Req>, end: Promise<unknown>): () => Promise<void> {
-  let hasEnded = false;
-  let wake = () => {};
-  const settle = () => {
-    hasEnded = true;
-    wake();
-  };
-  end.then(settle, settle);
-  return () =>
-    new Promise((resolve) => {
-      wake = resolve;
-      if (hasEnded) resolve();
-      else call.once("drain", resolve);
-    });
 }

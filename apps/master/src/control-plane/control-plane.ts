@@ -2,7 +2,6 @@ import type { AppError } from "@heddle/base/errors";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { IdempotencyRecord, IdempotentRequest } from "@heddle/control/idempotency";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
-import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { ControlGroup } from "./control-group.ts";
 
@@ -33,9 +32,8 @@ export interface ControlPlane {
   close(): Promise<void>;
 }
 
-/** By what a change that comes again is known, so that it is made once; at most one of the two. */
+/** By what a change that comes again is known, so that it is made once. */
 export interface Once {
-  readonly session?: SessionRequest | undefined;
   readonly idempotency?: IdempotentRequest | undefined;
 }
 

@@ -107,13 +107,11 @@ const keyOf = (id: string): ApiKeyRecord => ({
 const create = (id: string) => ({ type: "key.create" as const, atMs: Date.now(), key: keyOf(id) });
 
 // holds: state-exactly-once
-test("idempotency: a request of a session is applied once, whichever master it reaches", async () => {
+test("idempotency: a repeated request is applied once, whichever master it reaches", async () => {
   const [first, second, third] = await openGroup(3);
   if (!first || !second || !third) throw new Error("three were to start");
   await first.plane.readBarrier();
-  const client = "client-0001";
-  expect(await first.plane.openSession(client)).toEqual({ ok: true });
-  const request = { session: { client, sequence: 1 } };
+  const request = { idempotency: { id: "caller:0001", fingerprint: "0".repeat(64), answer: "{}" } };
   expect(await first.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"))).toMatchObject({ code: "conflict" });

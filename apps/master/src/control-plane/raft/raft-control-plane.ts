@@ -180,10 +180,6 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#machine.control.keptAnswer(id);
   }
 
-  openSession(client: string): Promise<ControlReply> {
-    return this.#propose({ type: "session.open", atMs: Date.now(), client });
-  }
-
   keepSecret(name: string, value: string): Promise<ControlReply> {
     return this.#propose({ type: "secret.keep", atMs: Date.now(), name, value });
   }
