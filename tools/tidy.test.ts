@@ -31,6 +31,7 @@ import {
 } from "./tidy/language-rules.ts";
 import { brokenLinks, unknownFiles } from "./tidy/link-rules.ts";
 import {
+  constantCase,
   constructorSize,
   domainNames,
   type FileRule,
@@ -91,6 +92,12 @@ const SHAPE_RULES: readonly Sample[] = [
     title: "no list is spread into another one",
     bad: "f([...[a, b], c]);",
     good: "f([...a, c], ...[b]);",
+  },
+  {
+    rule: constantCase,
+    title: "constants of a module are in upper case",
+    bad: "const maxBytes = 4 * 1024;\nf(maxBytes);",
+    good: "const MAX_BYTES = 4 * 1024;\nconst known = new Map();\nf(MAX_BYTES, known);",
   },
   {
     rule: fileName,

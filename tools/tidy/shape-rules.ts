@@ -84,6 +84,31 @@ export const literalSpread: FileRule = (file) => {
 
 const LITERALS = new Set(["ObjectExpression", "ArrayExpression"]);
 
+/** Of sources: what their tests declare is free. */
+export const constantCase: FileRule = (file) => {
+  if (isTest(file.path) || !/^(apps|libs)\//.test(file.path)) return [];
+  return file.body.flatMap((statement) => {
+    const declaration = (statement["declaration"] ?? statement) as SyntaxNode;
+    if (declaration.type !== "VariableDeclaration" || declaration["kind"] !== "const") return [];
+    return (declaration["declarations"] as SyntaxNode[]).flatMap((each) => {
+      const { name = "" } = each["id"] as { name?: string };
+      if (!isPlainValue(each["init"] as SyntaxNode | null) || /^[A-Z][A-Z0-9_]*$/.test(name))
+        return [];
+      const line = lineAt(file.text, each.start);
+      return [`${file.path}:${line}: ${name} is a constant of its module: write it in upper case`];
+    });
+  });
+};
+
+/** A number or a text, or what is computed of such alone. */
+function isPlainValue(node: SyntaxNode | null): boolean {
+  if (!node) return false;
+  if (node.type === "Literal") return /^(number|string)$/.test(typeof node["value"]);
+  if (node.type === "UnaryExpression") return isPlainValue(node["argument"] as SyntaxNode);
+  if (node.type !== "BinaryExpression") return false;
+  return isPlainValue(node["left"] as SyntaxNode) && isPlainValue(node["right"] as SyntaxNode);
+}
+
 export const fileName: FileRule = (file) => {
   const name = file.path.slice(file.path.lastIndexOf("/") + 1);
   if (

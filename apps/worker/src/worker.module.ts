@@ -17,9 +17,9 @@ import { TaskService } from "./tasks/task-service.ts";
 import { TasksController } from "./tasks/tasks.controller.ts";
 import { WORKER_OFFER, WorkerState } from "./worker-state.ts";
 
-const defaultMaxArtifactBytes = 50 * 2 ** 30;
+const DEFAULT_MAX_ARTIFACT_BYTES = 50 * 2 ** 30;
 /** As long as the masters keep an ended job. */
-const defaultMaxArtifactAgeMs = 7 * 24 * 3_600_000;
+const DEFAULT_MAX_ARTIFACT_AGE_MS = 7 * 24 * 3_600_000;
 
 export interface WorkerOptions extends NodeFlags, WorkerOffer {
   readonly version: string;
@@ -78,8 +78,8 @@ export function workerModule(
 class WorkerModule {}
 
 function keptFiles(options: WorkerOptions, node: NodeAgent): KeptFiles {
-  const { dataDirectory, maxArtifactBytes: maxBytes = defaultMaxArtifactBytes } = options;
-  const maxAgeMs = options.maxArtifactAgeMs ?? defaultMaxArtifactAgeMs;
+  const { dataDirectory, maxArtifactBytes: maxBytes = DEFAULT_MAX_ARTIFACT_BYTES } = options;
+  const maxAgeMs = options.maxArtifactAgeMs ?? DEFAULT_MAX_ARTIFACT_AGE_MS;
   const place = options.artifactReplica;
   const replica = place ? openReplica(place, maxAgeMs) : undefined;
   const root = join(dataDirectory, "artifacts");

@@ -7,7 +7,7 @@ import { isProcessAlive } from "./process-alive.ts";
 
 const NAME = /^heddle-(?:ps|data)-(\d+)-[\w-]+\.sock$/;
 /** The maximum number checked in one call, which bounds its duration. */
-const maxSockets = 4_096;
+const MAX_SOCKETS = 4_096;
 
 /**
  * A socket path that is unique to this process. It is short, since a socket's path has at most 107
@@ -21,7 +21,7 @@ export function ownSocketPath(use: "ps" | "data", folder = tmpdir()): string {
 export async function removeStaleSockets(folder = tmpdir()): Promise<number> {
   const names = await readdir(folder).catch(() => []);
   let removed = 0;
-  for (const name of names.filter((each) => NAME.test(each)).slice(0, maxSockets)) {
+  for (const name of names.filter((each) => NAME.test(each)).slice(0, MAX_SOCKETS)) {
     if (await isStale(join(folder, name), Number(NAME.exec(name)?.[1]))) removed++;
   }
   return removed;

@@ -12,18 +12,18 @@ import { attachMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 
 /** A master that does not answer `register` in this time is disconnected and retried. */
-const registerTimeoutMs = 5_000;
+const REGISTER_TIMEOUT_MS = 5_000;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
 /** Fast retries, because a master that starts with the node is ready soon. */
-const eagerTries = 20;
-const eagerMs = 200;
+const EAGER_TRIES = 20;
+const EAGER_MS = 200;
 /**
  * Consecutive failures before the operator is warned: three masters may need ten seconds to agree.
  */
-const quietFailures = 24;
+const QUIET_FAILURES = 24;
 
 /** Retry interval for a removed master, whose address another one may take. */
-const removedRestMs = 10_000;
+const REMOVED_REST_MS = 10_000;
 
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
@@ -104,8 +104,8 @@ export class Attachment {
           isRemoved = true;
           log.info({ master }, "detached from a master that was removed from its group");
         } else if (!isRemoved) this.#logFailure(error, failures);
-        if (isRemoved) return this.#options.removedRestMs ?? removedRestMs;
-        return Math.min(pauseMs, failures <= eagerTries ? eagerMs : Infinity);
+        if (isRemoved) return this.#options.removedRestMs ?? REMOVED_REST_MS;
+        return Math.min(pauseMs, failures <= EAGER_TRIES ? EAGER_MS : Infinity);
       },
     });
   }
@@ -114,7 +114,7 @@ export class Attachment {
   #logFailure({ message }: AppError, failures: number): void {
     const { master, log } = this.#options;
     const fact = "not attached to a master, retrying";
-    if (failures === quietFailures) log.warn({ master, error: message }, fact);
+    if (failures === QUIET_FAILURES) log.warn({ master, error: message }, fact);
     else log.info({ master, error: message }, fact);
   }
 
@@ -131,7 +131,7 @@ export class Attachment {
     const peer = new Peer(master, credentials);
     const stream = peer.duplex(attachMethod);
     const { promise, resolve } = Promise.withResolvers<AppError>();
-    let timer: NodeJS.Timeout = setTimeout(() => stream.cancel(), registerTimeoutMs);
+    let timer: NodeJS.Timeout = setTimeout(() => stream.cancel(), REGISTER_TIMEOUT_MS);
     const onClose = () => stream.cancel();
     const end = (error: AppError) => {
       clearTimeout(timer);

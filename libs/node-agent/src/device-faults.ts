@@ -12,11 +12,11 @@ export function readDeviceFaults(path: string): ReadonlyMap<number, string> {
     return new Map();
   }
   const faults = new Map<number, string>();
-  for (const line of text.split("\n").slice(0, maxLines)) {
+  for (const line of text.split("\n").slice(0, MAX_LINES)) {
     const [, index, why] = /^\s*(\d{1,4})(?:\s+(.{1,200}))?/.exec(line) ?? [];
     if (index !== undefined) faults.set(Number(index), why?.trim() || "declared sick");
   }
   return faults;
 }
 
-const maxLines = 1_024;
+const MAX_LINES = 1_024;

@@ -27,5 +27,5 @@ function figure(cell: string | undefined): number {
 }
 
 /** The queried fields, in the order that `parseGpus` reads. */
-export const gpuFields =
+export const GPU_FIELDS =
   "index,uuid,name,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw";

@@ -1,11 +1,11 @@
 import { execFile } from "node:child_process";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
-import { gpuFields, parseGpus } from "./gpu-csv.ts";
+import { GPU_FIELDS, parseGpus } from "./gpu-csv.ts";
 
-const pollMs = 2_000;
-const timeoutMs = 5_000;
+const POLL_MS = 2_000;
+const TIMEOUT_MS = 5_000;
 /** After this many consecutive failures the machine has no usable GPU and is not probed again. */
-const maxFailures = 3;
+const MAX_FAILURES = 3;
 
 /** The NVIDIA GPUs of this machine as nvidia-smi reports them; none if it is absent. */
 export class GpuProbe {
@@ -36,18 +36,18 @@ export class GpuProbe {
       this.#gpus = parseGpus(text);
     }
     if (this.#failures > 0) this.#gpus = [];
-    if (this.#stopped || this.#failures >= maxFailures) return;
-    this.#timer = setTimeout(() => void this.#poll(), pollMs);
+    if (this.#stopped || this.#failures >= MAX_FAILURES) return;
+    this.#timer = setTimeout(() => void this.#poll(), POLL_MS);
     this.#timer.unref();
   }
 }
 
 function queryTool(): Promise<string | undefined> {
-  const options = { timeout: timeoutMs, killSignal: "SIGKILL" as const };
+  const options = { timeout: TIMEOUT_MS, killSignal: "SIGKILL" as const };
   return new Promise((resolve) => {
     execFile(
       "nvidia-smi",
-      [`--query-gpu=${gpuFields}`, "--format=csv,noheader,nounits"],
+      [`--query-gpu=${GPU_FIELDS}`, "--format=csv,noheader,nounits"],
       options,
       (error, stdout) => resolve(error ? undefined : stdout),
     );

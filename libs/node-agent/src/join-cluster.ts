@@ -12,8 +12,8 @@ import { TlsIdentity, type TlsMaterial } from "@heddle/pki/tls-identity";
 import { Peer } from "@heddle/rpc/peer";
 import { joinMethod } from "@heddle/rpc/proto";
 
-const dialTimeoutMs = 3_000;
-const joinDeadlineMs = 15_000;
+const DIAL_TIMEOUT_MS = 3_000;
+const JOIN_DEADLINE_MS = 15_000;
 
 export interface JoinOptions {
   /** host:port of a master. */
@@ -47,7 +47,7 @@ export async function joinCluster(options: JoinOptions): Promise<Joined> {
   const peer = new Peer(options.master, { clusterToken: "", tls });
   try {
     const request = { secret: token.secret, role: options.role, name: options.name, csr };
-    const reply = await peer.unary(joinMethod, request, { deadlineMs: joinDeadlineMs });
+    const reply = await peer.unary(joinMethod, request, { deadlineMs: JOIN_DEADLINE_MS });
     const material = { authority, certificate: reply.certificate, privateKey };
     const key = reply.authorityKey;
     return { material, authority: key ? { certificate: authority, privateKey: key } : undefined };
@@ -65,7 +65,7 @@ function fetchAuthority(master: string, hash: string): Promise<string> {
   const unchecked = { rejectUnauthorized: false, ALPNProtocols: ["h2"] };
   const socket = connect({ host, port: Number(master.slice(at + 1)), ...unchecked });
   const fail = (message: string) => reject(new AppError("unavailable", `${master}: ${message}`));
-  socket.setTimeout(dialTimeoutMs, () => socket.destroy(new Error("no answer")));
+  socket.setTimeout(DIAL_TIMEOUT_MS, () => socket.destroy(new Error("no answer")));
   socket.once("error", (error) => fail(error.message));
   socket.once("secureConnect", () => {
     const shown = socket.getPeerCertificate(true);

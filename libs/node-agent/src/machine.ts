@@ -10,7 +10,7 @@ import { readDeviceFaults } from "./device-faults.ts";
 import { GpuProbe } from "./gpu-probe.ts";
 
 /** Sampling interval of CPU and disk. */
-const sampleMs = 1_000;
+const SAMPLE_MS = 1_000;
 
 /** The operator's settings of what a machine cannot measure itself. */
 export interface MachineOptions {
@@ -64,7 +64,7 @@ export class Machine {
       this.#sampleCpu();
       this.#sampleFaults();
       void this.#sampleDisk();
-    }, sampleMs);
+    }, SAMPLE_MS);
     this.#timer.unref();
   }
 

@@ -12,9 +12,9 @@ import { renewMethod } from "@heddle/rpc/proto";
 import { type Joined, joinCluster } from "./join-cluster.ts";
 
 const joinBackoff = { baseMs: 100, maxMs: 3_000 };
-const renewDeadlineMs = 15_000;
+const RENEW_DEADLINE_MS = 15_000;
 /** Failures between two log lines about missing masters. */
-const reportEveryFailures = 10;
+const REPORT_EVERY_FAILURES = 10;
 
 export interface EnrolOptions {
   readonly dataDirectory: string;
@@ -68,7 +68,7 @@ export async function joinAny(options: EnrolOptions): Promise<Joined> {
         if (!isAway(error)) throw error;
         failure = error;
         const { message } = toAppError(error);
-        if (rounds % reportEveryFailures === 0)
+        if (rounds % REPORT_EVERY_FAILURES === 0)
           log.warn({ master, error: message }, "not joined yet");
       }
     }
@@ -95,7 +95,7 @@ async function renewed(
       const { certificate } = await peer.unary(
         renewMethod,
         { csr },
-        { deadlineMs: renewDeadlineMs },
+        { deadlineMs: RENEW_DEADLINE_MS },
       );
       const material = { authority: tls.material.authority, certificate, privateKey };
       await writeMaterial(dataDirectory, material);

@@ -24,7 +24,7 @@ export interface NodeFlags {
   readonly secretPaths?: readonly string[] | undefined;
 }
 
-const tokenHelp = "--cluster-token-file FILE, the masters' token";
+const TOKEN_HELP = "--cluster-token-file FILE, the masters' token";
 const nodeFlags = {
   data: { type: "string" },
   name: { type: "string" },
@@ -103,7 +103,7 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
       masters: masterAddresses(masters),
       tls,
       isExposed: !(tls || staysHere),
-      clusterToken: tls ? "" : readClusterToken(required(text("cluster-token-file"), tokenHelp)),
+      clusterToken: tls ? "" : readClusterToken(required(text("cluster-token-file"), TOKEN_HELP)),
       joinToken: tls ? readJoinToken(text("join-token-file")) : undefined,
     },
     metrics: {

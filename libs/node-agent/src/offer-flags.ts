@@ -35,17 +35,17 @@ export const OFFER_FLAGS = {
 
 /** The most tasks that a worker may be configured to take. */
 export const MAX_TASKS = 1_024;
-const tasksPerCpu = 64;
-const mostTasksByDefault = 256;
+const TASKS_PER_CPU = 64;
+const MOST_TASKS_BY_DEFAULT = 256;
 
 /** The tasks that a worker takes at a time where its operator does not say. */
 export function defaultMaxTasks(cpus: number): number {
-  return Math.min(mostTasksByDefault, tasksPerCpu * Math.max(1, cpus));
+  return Math.min(MOST_TASKS_BY_DEFAULT, TASKS_PER_CPU * Math.max(1, cpus));
 }
 
-const maxUserId = 4_294_967_294;
+const MAX_USER_ID = 4_294_967_294;
 /** Labels, taints, racks and fabrics; jobs name them. */
-const nameForm = /^[\w./=:-]{1,128}$/;
+const NAME_FORM = /^[\w./=:-]{1,128}$/;
 
 /** The first and last user id, which are group ids as well. */
 export interface UserRange {
@@ -100,7 +100,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
   return {
     ...(simulate !== undefined && { simulatedGpus: simulatedGpus(simulate) }),
     labels: readLabels(flags["labels"] ?? ""),
-    taints: listOf("taints", flags["taints"] ?? "", nameForm),
+    taints: listOf("taints", flags["taints"] ?? "", NAME_FORM),
     rack: nameOf("rack", flags["rack"]),
     fabric: nameOf("fabric", flags["fabric"]),
     localSsdBytes: localSsdGb && localSsdGb * 1e9,
@@ -131,14 +131,14 @@ function parseTaskUsers(text: string | undefined): UserRange | "own" | undefined
   if (text === undefined || text === "own") return text;
   const [, first = "", last = first] = /^(\d{1,10})(?:-(\d{1,10}))?$/.exec(text) ?? [];
   const range = { first: Number(first), last: Number(last) };
-  if (first !== "" && range.first > 0 && range.first <= range.last && range.last <= maxUserId)
+  if (first !== "" && range.first > 0 && range.first <= range.last && range.last <= MAX_USER_ID)
     return range;
   const message = `--task-users takes FIRST-LAST or one user id, as 200000-200999, or \`own\`, not ${text}`;
   throw new AppError("invalid_value", message);
 }
 
 function nameOf(flag: string, text = ""): string {
-  if (text === "" || nameForm.test(text)) return text;
+  if (text === "" || NAME_FORM.test(text)) return text;
   const form = "a name of 1 to 128 letters, digits and _./=:-";
   throw new AppError("invalid_value", `--${flag} takes ${form}, not ${text.slice(0, 200)}`);
 }

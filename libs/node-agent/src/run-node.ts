@@ -4,9 +4,9 @@ import type { Log } from "@heddle/observability/logger";
 import type { NodeFigures } from "./node-metrics.ts";
 
 /** Grace period of open requests after SIGTERM. */
-const drainMs = 10_000;
+const DRAIN_MS = 10_000;
 /** After this further time the process exits, whatever still runs. */
-const exitMs = 15_000;
+const EXIT_MS = 15_000;
 
 export interface RunningNode extends NodeFigures {
   readonly nodeId: string;
@@ -33,9 +33,9 @@ export async function runNode(start: () => Promise<RunningNode>, log: Log): Prom
   const stop = async () => {
     if (stopping) return endProcess(1);
     stopping = true;
-    log.info({ drainMs }, "stopping");
-    setTimeout(() => void endProcess(1), drainMs + exitMs).unref();
-    await node.close(drainMs);
+    log.info({ drainMs: DRAIN_MS }, "stopping");
+    setTimeout(() => void endProcess(1), DRAIN_MS + EXIT_MS).unref();
+    await node.close(DRAIN_MS);
     return endProcess(0);
   };
   process.on("SIGTERM", () => void stop());

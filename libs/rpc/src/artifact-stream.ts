@@ -3,7 +3,7 @@ import { Peer } from "./peer.ts";
 import { readArtifactMethod } from "./proto.ts";
 
 /** A stream without data for this long is cancelled. */
-const silenceMs = 30_000;
+const SILENCE_MS = 30_000;
 
 /** A range of an artifact is verified by the digests of its pieces. */
 export const ARTIFACT_PIECE_BYTES = 2 ** 20;
@@ -29,7 +29,7 @@ export async function* streamArtifact(
 ): AsyncGenerator<Buffer, void> {
   const peer = new Peer(address, credentials, role);
   const silence = new AbortController();
-  const listen = () => setTimeout(() => silence.abort(), silenceMs);
+  const listen = () => setTimeout(() => silence.abort(), SILENCE_MS);
   let timer = listen();
   try {
     const either = AbortSignal.any([signal, silence.signal]);

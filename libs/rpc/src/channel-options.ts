@@ -1,11 +1,11 @@
 import type { ChannelOptions } from "@grpc/grpc-js";
 
 /** The maximum message size: prompts of 128k tokens with room to spare. */
-const maxMessageBytes = 64 * 1024 * 1024;
+const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
 /** Keepalive of an idle connection: the interval, and the timeout of an answer. */
-const keepaliveTimeMs = 10_000;
-const keepaliveTimeoutMs = 5_000;
+const KEEPALIVE_TIME_MS = 10_000;
+const KEEPALIVE_TIMEOUT_MS = 5_000;
 
 /** Disables grpc-js's own statistics, which cost time per message and are not read. */
 const withoutStatistics: ChannelOptions = { "grpc.enable_channelz": 0 };
@@ -13,11 +13,11 @@ const withoutStatistics: ChannelOptions = { "grpc.enable_channelz": 0 };
 /** Client options of every connection between nodes. */
 export const clientChannelOptions: ChannelOptions = {
   ...withoutStatistics,
-  "grpc.keepalive_time_ms": keepaliveTimeMs,
-  "grpc.keepalive_timeout_ms": keepaliveTimeoutMs,
+  "grpc.keepalive_time_ms": KEEPALIVE_TIME_MS,
+  "grpc.keepalive_timeout_ms": KEEPALIVE_TIMEOUT_MS,
   "grpc.keepalive_permit_without_calls": 1,
-  "grpc.max_receive_message_length": maxMessageBytes,
-  "grpc.max_send_message_length": maxMessageBytes,
+  "grpc.max_receive_message_length": MAX_MESSAGE_BYTES,
+  "grpc.max_send_message_length": MAX_MESSAGE_BYTES,
   // Callers reconnect themselves: the channel must not wait in its own backoff for two minutes.
   "grpc.initial_reconnect_backoff_ms": 100,
   "grpc.min_reconnect_backoff_ms": 100,
@@ -40,8 +40,8 @@ export const bulkChannelOptions: ChannelOptions = {
 /** Options of every server of a node. */
 export const serverChannelOptions: ChannelOptions = {
   ...withoutStatistics,
-  "grpc.keepalive_time_ms": keepaliveTimeMs,
-  "grpc.keepalive_timeout_ms": keepaliveTimeoutMs,
-  "grpc.max_receive_message_length": maxMessageBytes,
-  "grpc.max_send_message_length": maxMessageBytes,
+  "grpc.keepalive_time_ms": KEEPALIVE_TIME_MS,
+  "grpc.keepalive_timeout_ms": KEEPALIVE_TIMEOUT_MS,
+  "grpc.max_receive_message_length": MAX_MESSAGE_BYTES,
+  "grpc.max_send_message_length": MAX_MESSAGE_BYTES,
 };

@@ -6,7 +6,7 @@ import type { HealthCheckResponse } from "@heddle/contracts/generated/grpc/healt
 type Watch = ServerWritableStream<HealthCheckRequest__Output, HealthCheckResponse>;
 
 /** Watches need no token, so their number is bounded. */
-const maxWatches = 64;
+const MAX_WATCHES = 64;
 
 /** The grpc.health.v1 state of one process; every service has the process's health. */
 export class Health {
@@ -19,8 +19,8 @@ export class Health {
 
   /** Writes the status now and when it changes. Resolves when the caller or the process is gone. */
   async watch(call: Watch): Promise<void> {
-    if (this.#watches.size >= maxWatches) {
-      throw new AppError("overloaded", `${maxWatches} watches are open`);
+    if (this.#watches.size >= MAX_WATCHES) {
+      throw new AppError("overloaded", `${MAX_WATCHES} watches are open`);
     }
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#watches.set(call, resolve);

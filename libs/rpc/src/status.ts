@@ -3,16 +3,16 @@ import { AppError, ERROR_TABLE, isErrorCode, toAppError } from "@heddle/base/err
 import { TOKEN_MISMATCH } from "./token/handshake.ts";
 
 /** The trailer with the error code, which is finer than the gRPC status. */
-const errorCodeKey = "heddle-error-code";
-const retryAfterKey = "heddle-retry-after-ms";
+const ERROR_CODE_KEY = "heddle-error-code";
+const RETRY_AFTER_KEY = "heddle-retry-after-ms";
 
 /** The error as a gRPC status: the table's status, the message, and the error code in a trailer. */
 export function toStatus(error: unknown): StatusObject {
   const appError = toAppError(error);
   const metadata = new Metadata();
-  metadata.set(errorCodeKey, appError.code);
+  metadata.set(ERROR_CODE_KEY, appError.code);
   if (appError.retryAfterMs !== undefined) {
-    metadata.set(retryAfterKey, String(Math.ceil(appError.retryAfterMs)));
+    metadata.set(RETRY_AFTER_KEY, String(Math.ceil(appError.retryAfterMs)));
   }
   return { code: ERROR_TABLE[appError.code].grpc, details: appError.message, metadata };
 }
@@ -21,8 +21,8 @@ export function toStatus(error: unknown): StatusObject {
 export function fromStatus(error: unknown, peer: string): AppError {
   if (error instanceof AppError) return error;
   if (!isServiceError(error)) return toAppError(error);
-  const code = error.metadata?.get(errorCodeKey)[0];
-  const retryAfterMs = Number(error.metadata?.get(retryAfterKey)[0] ?? Number.NaN);
+  const code = error.metadata?.get(ERROR_CODE_KEY)[0];
+  const retryAfterMs = Number(error.metadata?.get(RETRY_AFTER_KEY)[0] ?? Number.NaN);
   // A starting node registers its services one by one, and an older version may lack one.
   const why =
     error.code === status.UNIMPLEMENTED

@@ -27,11 +27,11 @@ export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
 export type RegistryChange = "nodes" | "room";
 
 /** Intervals without a heartbeat after which a node is dropped. */
-const goneIntervals = 10;
+const GONE_INTERVALS = 10;
 /** Intervals for which calls wait for a worker that left, whose process may be restarting. */
-const returnIntervals = 30;
+const RETURN_INTERVALS = 30;
 /** Bound on attached nodes. */
-const maxNodes = 4_096;
+const MAX_NODES = 4_096;
 
 /** The nodes' progress of running tasks goes there. */
 type Progress = Pick<ProgressBook, "take">;
@@ -129,7 +129,7 @@ export class NodeRegistry implements NodeDirectory {
   expectsWorkers(): boolean {
     for (const { node } of this.#nodes.values()) if (isLive(node)) return true;
     const awayMs = this.#clock.monotonicMs() - this.#workerLeftAtMs;
-    return awayMs < returnIntervals * this.#heartbeatMs;
+    return awayMs < RETURN_INTERVALS * this.#heartbeatMs;
   }
 
   /** The workers with a replica of the deployment, split by whether their heartbeats arrive. */
@@ -172,7 +172,7 @@ export class NodeRegistry implements NodeDirectory {
     let node: AttachedNode | undefined;
     const unregistered = setTimeout(
       () => refuse(stream, "the first message must be `register`"),
-      goneIntervals * this.#heartbeatMs,
+      GONE_INTERVALS * this.#heartbeatMs,
     );
     const leave = () => {
       clearTimeout(unregistered);
@@ -220,8 +220,8 @@ export class NodeRegistry implements NodeDirectory {
     }
     this.#checkIdentity(register, caller);
     const previous = this.#nodes.get(register.nodeId);
-    if (!previous && this.#nodes.size >= maxNodes) {
-      throw new AppError("overloaded", `${maxNodes} nodes are attached to this master`);
+    if (!previous && this.#nodes.size >= MAX_NODES) {
+      throw new AppError("overloaded", `${MAX_NODES} nodes are attached to this master`);
     }
     // The newer stream wins: the older belongs to a process that ended or a broken connection.
     if (previous) {
@@ -328,7 +328,7 @@ export class NodeRegistry implements NodeDirectory {
     const log = this.#log;
     for (const { node, stream } of [...this.#nodes.values()]) {
       node.silentIntervals += 1;
-      if (node.silentIntervals <= goneIntervals) continue;
+      if (node.silentIntervals <= GONE_INTERVALS) continue;
       log.warn({ node: node.id }, "a node sent no heartbeat and is dropped");
       this.#remove(node, stream);
       refuse(stream, "no heartbeat came in time: attach again");
@@ -339,7 +339,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#lastSeenMs.delete(id);
     this.#lastSeenMs.set(id, lastSeenMs);
     const [oldest] = this.#lastSeenMs.keys();
-    if (oldest !== undefined && this.#lastSeenMs.size > maxNodes) this.#lastSeenMs.delete(oldest);
+    if (oldest !== undefined && this.#lastSeenMs.size > MAX_NODES) this.#lastSeenMs.delete(oldest);
   }
 
   #changed(change: RegistryChange): void {

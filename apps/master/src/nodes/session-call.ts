@@ -5,9 +5,9 @@ import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
  * Flow-control window: events that a worker may send ahead of the reader, which bounds a call's
  * memory.
  */
-export const eventWindow = 256;
+export const EVENT_WINDOW = 256;
 /** Consumption is reported to the worker in batches of this size. */
-const grantLot = 64;
+const GRANT_LOT = 64;
 
 /** What a call needs of its stream. */
 export interface CallCarrier {
@@ -25,7 +25,7 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
   readonly node: string;
   readonly #carrier: CallCarrier;
   /** One place is reserved for a local `failed`. */
-  readonly #events = new Channel<EngineEvent>(eventWindow + 1);
+  readonly #events = new Channel<EngineEvent>(EVENT_WINDOW + 1);
   readonly #inner = this.#events[Symbol.asyncIterator]();
   readonly #signal: AbortSignal;
   readonly #onAbort = () => this.#cancel("the caller gave the request up");
@@ -48,7 +48,7 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
   /** An event from the worker; one that exceeds the window is cut off. */
   deliver(event: EngineEvent): void {
     if (this.ended) return;
-    if (this.#events.size >= eventWindow) {
+    if (this.#events.size >= EVENT_WINDOW) {
       const message = `worker ${this.node} sent more events than it was granted`;
       this.fail({ code: "server_error", message });
       this.#carrier.cancel(this.id);
@@ -90,7 +90,7 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
 
   #onConsumed(): void {
     this.#consumed += 1;
-    if (this.#consumed < grantLot || this.ended) return;
+    if (this.#consumed < GRANT_LOT || this.ended) return;
     this.#carrier.grant(this.id, this.#consumed);
     this.#consumed = 0;
   }

@@ -19,17 +19,17 @@ import { fromStatus } from "@heddle/rpc/status";
 import type { PullProgress } from "./node-directory.ts";
 import { type CallLoad, OpenLoad } from "./open-load.ts";
 import type { InferenceCall } from "./replicas/ready-replica.ts";
-import { eventWindow, SessionCall } from "./session-call.ts";
+import { EVENT_WINDOW, SessionCall } from "./session-call.ts";
 
 const reconnect = { baseMs: 50, maxMs: 2_000 };
 /** Load and Unload respond once the work has started. */
-const commandDeadlineMs = 10_000;
+const COMMAND_DEADLINE_MS = 10_000;
 /** A worker ends calls at their deadline itself; after this margin it counts as hung. */
-const deadlineGraceMs = 1_000;
+const DEADLINE_GRACE_MS = 1_000;
 /** A cancelled call counts as load until the worker confirms its end, at most this long. */
-const cancelledHoldMs = 5_000;
+const CANCELLED_HOLD_MS = 5_000;
 /** The largest value of a uint32 field. */
-const maxUint32 = 2 ** 32 - 1;
+const MAX_UINT32 = 2 ** 32 - 1;
 
 interface OpenCall {
   readonly call: SessionCall;
@@ -94,7 +94,7 @@ export class WorkerLink {
     const id = this.#freeId();
     const call = new SessionCall(id, node, this, signal);
     const timer =
-      deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + deadlineGraceMs) : undefined;
+      deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + DEADLINE_GRACE_MS) : undefined;
     const { deployment, fairKey } = asked;
     const load = { deployment, fairKey, sequences: sequencesOf(asked.request) };
     this.#open.set(id, { call, load, isComputed: false, timer });
@@ -105,9 +105,9 @@ export class WorkerLink {
         deployment,
         ...encodeWork(asked.request),
         fairKey,
-        deadlineMs: Math.min(maxUint32, Math.ceil(deadlineMs)),
+        deadlineMs: Math.min(MAX_UINT32, Math.ceil(deadlineMs)),
         priority: asked.priority,
-        window: eventWindow,
+        window: EVENT_WINDOW,
       },
     });
     return call;
@@ -122,20 +122,20 @@ export class WorkerLink {
     if (!open) return;
     this.#stream?.write({ cancel: { id } });
     clearTimeout(open.timer);
-    open.timer = setTimeout(() => this.#forget(id), cancelledHoldMs);
+    open.timer = setTimeout(() => this.#forget(id), CANCELLED_HOLD_MS);
     open.timer.unref();
   }
 
   async load(spec: DeploymentSpec): Promise<void> {
     const request = { deployment: encodeDeployment(spec) };
     const signal = this.#closing.signal;
-    await this.#peer.unary(loadMethod, request, { deadlineMs: commandDeadlineMs, signal });
+    await this.#peer.unary(loadMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
   }
 
   async unload(deployment: string): Promise<void> {
     const signal = this.#closing.signal;
     const request = { deployment };
-    await this.#peer.unary(unloadMethod, request, { deadlineMs: commandDeadlineMs, signal });
+    await this.#peer.unary(unloadMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
   }
 
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress> {
@@ -267,9 +267,9 @@ export class WorkerLink {
 
   /** Ids are uint32 and wrap around; those still open are skipped. */
   #freeId(): number {
-    while (this.#open.has(this.#nextId)) this.#nextId = (this.#nextId % maxUint32) + 1;
+    while (this.#open.has(this.#nextId)) this.#nextId = (this.#nextId % MAX_UINT32) + 1;
     const id = this.#nextId;
-    this.#nextId = (id % maxUint32) + 1;
+    this.#nextId = (id % MAX_UINT32) + 1;
     return id;
   }
 }

@@ -3,11 +3,11 @@ import type { LogName } from "./log-name.ts";
 import type { LogStore } from "./log-store.ts";
 
 /** Longer lines are split. */
-const maxLineBytes = 64 * 1024;
-const pieceBytes = 64 * 1024;
+const MAX_LINE_BYTES = 64 * 1024;
+const PIECE_BYTES = 64 * 1024;
 /** Bytes from the end that are searched for the last lines. */
-const maxTailBytes = 1024 * 1024;
-const newline = 10;
+const MAX_TAIL_BYTES = 1024 * 1024;
+const NEWLINE = 10;
 
 /** An item of a log: a line, a part of one, or a gap. */
 export interface LogItem {
@@ -64,7 +64,7 @@ export class LogLines {
     while (this.peek() === undefined && !this.#complete) {
       this.#items = [];
       this.#head = 0;
-      const piece = await this.#store.read(this.name, this.#position, pieceBytes);
+      const piece = await this.#store.read(this.name, this.#position, PIECE_BYTES);
       if (!piece) return false;
       const before = this.#position;
       this.#add(piece);
@@ -83,17 +83,17 @@ export class LogLines {
   /** Seeks to the last `count` lines, within the search bound. */
   async seekTail(count: number): Promise<void> {
     const { end, first } = await this.#store.state(this.name);
-    const from = Math.max(first, end - maxTailBytes);
+    const from = Math.max(first, end - MAX_TAIL_BYTES);
     const bytes = await this.#bytes(from, end);
     // The end of the last line starts no other.
-    let lines = bytes.at(-1) === newline ? -1 : 0;
+    let lines = bytes.at(-1) === NEWLINE ? -1 : 0;
     let at = bytes.byteLength;
     while (at > 0) {
-      if (bytes[at - 1] === newline && ++lines >= count) break;
+      if (bytes[at - 1] === NEWLINE && ++lines >= count) break;
       at -= 1;
     }
     const isCut = at === 0 && from > first && lines < count;
-    this.#position = isCut ? from + bytes.indexOf(newline) + 1 : from + at;
+    this.#position = isCut ? from + bytes.indexOf(NEWLINE) + 1 : from + at;
   }
 
   /** Seeks to the first line begun at that time or later. */
@@ -101,7 +101,7 @@ export class LogLines {
     const offset = await this.#store.offsetAt(this.name, unixMs);
     const before = offset === 0 ? undefined : await this.#bytes(offset - 1, offset);
     this.#position = offset;
-    if (before === undefined || before[0] === newline) return;
+    if (before === undefined || before[0] === NEWLINE) return;
     // A line that continues here began earlier.
     await this.fill();
     this.take();
@@ -110,7 +110,7 @@ export class LogLines {
   async #bytes(from: number, to: number): Promise<Buffer> {
     const parts: Buffer[] = [];
     for (let at = from; at < to; ) {
-      const piece = await this.#store.read(this.name, at, Math.min(pieceBytes, to - at));
+      const piece = await this.#store.read(this.name, at, Math.min(PIECE_BYTES, to - at));
       if (!piece || piece.data.byteLength === 0) break;
       // Lost bytes count as bytes without line ends.
       if (piece.offset > at) parts.push(Buffer.alloc(piece.offset - at));
@@ -124,7 +124,7 @@ export class LogLines {
     if (offset > this.#position) this.#addGap(offset);
     let start = 0;
     while (start < data.byteLength) {
-      const end = data.indexOf(newline, start);
+      const end = data.indexOf(NEWLINE, start);
       const part = data.subarray(start, end < 0 ? data.byteLength : end);
       if (this.#rest.byteLength === 0) {
         this.#restMs = times.findLast(({ at }) => at <= start)?.unixMs ?? this.#restMs;
@@ -135,7 +135,7 @@ export class LogLines {
         this.#cut(this.#rest.byteLength, true);
         this.#position += 1;
       }
-      while (this.#rest.byteLength >= maxLineBytes) this.#cut(maxLineBytes, false);
+      while (this.#rest.byteLength >= MAX_LINE_BYTES) this.#cut(MAX_LINE_BYTES, false);
       start += part.byteLength + 1;
     }
     if (!complete) return;

@@ -9,23 +9,23 @@ import type { LogRepair } from "./log-repair.ts";
 import type { LogStore } from "./log-store.ts";
 
 /** Logs that one reader reads in parallel; incarnations of a task are read one after the other. */
-const maxLogs = 64;
-const maxLogsWithReplaced = 1_024;
-const batchItems = 512;
-const batchBytes = 256 * 1024;
+const MAX_LOGS = 64;
+const MAX_LOGS_WITH_REPLACED = 1_024;
+const BATCH_ITEMS = 512;
+const BATCH_BYTES = 256 * 1024;
 /** Polling interval of a waiting reader, and of its repairs. */
-const idleMs = 500;
-const repairEveryMs = 5_000;
+const IDLE_MS = 500;
+const REPAIR_EVERY_MS = 5_000;
 /** How long an answer waits for other masters and workers. */
-const repairWaitMs = 2_000;
+const REPAIR_WAIT_MS = 2_000;
 /** After the job's end, how long a log of a missing worker is waited for. */
-const settleMs = 3_000;
+const SETTLE_MS = 3_000;
 /** Without `follow`, how long a pause in an ended job's arriving logs ends the wait. */
-const arrivalQuietMs = 2_500;
-const maxArrivalMs = 7_000;
-const arrivalPollMs = 50;
+const ARRIVAL_QUIET_MS = 2_500;
+const MAX_ARRIVAL_MS = 7_000;
+const ARRIVAL_POLL_MS = 50;
 /** This long after the job's end, missing logs are no longer waited for. */
-const arrivedAfterMs = 60_000;
+const ARRIVED_AFTER_MS = 60_000;
 
 export interface LogQuery {
   readonly jobId: string;
@@ -99,7 +99,7 @@ export class LogReader {
           return;
         }
         if (!isIdle) continue;
-        await Promise.race([wake.promise, delay(idleMs)]);
+        await Promise.race([wake.promise, delay(IDLE_MS)]);
         await reading.refresh();
       }
     } finally {
@@ -145,7 +145,7 @@ class Reading {
       const latest = Math.max(...kept.map((name) => name.attempt));
       if (!cursor && attempt === undefined && !allAttempts) reading.#fromAttempt = latest;
     }
-    await Promise.race([reading.#repair().catch(() => {}), delay(repairWaitMs)]);
+    await Promise.race([reading.#repair().catch(() => {}), delay(REPAIR_WAIT_MS)]);
     if (!query.follow) await reading.#arrival(signal);
     await reading.refresh();
     if (cursor) return reading;
@@ -163,7 +163,7 @@ class Reading {
     const { jobId } = this.#query;
     const job = this.#options.state().jobs.get(jobId);
     if (!job || !isTerminal(job.state)) return;
-    if (Date.now() - (job.endedAtMs ?? 0) > arrivedAfterMs) return;
+    if (Date.now() - (job.endedAtMs ?? 0) > ARRIVED_AFTER_MS) return;
     const startedMs = performance.now();
     let grownMs = startedMs;
     const unsubscribe = store.onGrown((name) => {
@@ -172,8 +172,8 @@ class Reading {
     try {
       while (!signal.aborted && (await this.#isOnItsWay())) {
         const nowMs = performance.now();
-        if (nowMs - grownMs > arrivalQuietMs || nowMs - startedMs > maxArrivalMs) return;
-        await delay(arrivalPollMs);
+        if (nowMs - grownMs > ARRIVAL_QUIET_MS || nowMs - startedMs > MAX_ARRIVAL_MS) return;
+        await delay(ARRIVAL_POLL_MS);
       }
     } finally {
       unsubscribe();
@@ -198,7 +198,7 @@ class Reading {
       const known = this.#query.cursor?.positions.find((each) => logFileName(each) === key);
       this.#logs.set(key, new LogLines(name, this.#options.store, known?.offset ?? 0));
     }
-    if (performance.now() - this.#repairedMs < repairEveryMs) return;
+    if (performance.now() - this.#repairedMs < REPAIR_EVERY_MS) return;
     // It is retried; the reader gets what is available.
     void this.#repair().catch(() => {});
   }
@@ -208,7 +208,7 @@ class Reading {
     const items: LogItem[] = [];
     const dry = new Set<LogLines>();
     let bytes = 0;
-    while (items.length < batchItems && bytes < batchBytes) {
+    while (items.length < BATCH_ITEMS && bytes < BATCH_BYTES) {
       const item = this.#tail.shift() ?? (await this.#earliest(dry));
       if (!item) break;
       items.push(item);
@@ -228,13 +228,13 @@ class Reading {
   /** Whether nothing will follow; check before the last read. */
   isOver(): boolean {
     const { untilMs, jobId } = this.#query;
-    if (untilMs !== undefined && Date.now() > untilMs + settleMs) return true;
+    if (untilMs !== undefined && Date.now() > untilMs + SETTLE_MS) return true;
     const job = this.#options.state().jobs.get(jobId);
     if (job && !isTerminal(job.state)) return false;
     this.#endedSinceMs ??= performance.now();
     const isComplete = [...this.#logs.values()].every((lines) => lines.isOver);
     const quietSinceMs = Math.max(this.#quietSinceMs, this.#endedSinceMs);
-    return isComplete || performance.now() - quietSinceMs > settleMs;
+    return isComplete || performance.now() - quietSinceMs > SETTLE_MS;
   }
 
   /** The next line of all logs; those in `dry` had none at their last check. */
@@ -323,7 +323,7 @@ class Reading {
         streams.includes(name.stream),
     );
     const streamsOfRanks = new Set(chosen.map((name) => logFileName({ ...name, incarnation: 0 })));
-    if (streamsOfRanks.size > maxLogs || chosen.length > maxLogsWithReplaced) throw tooMany();
+    if (streamsOfRanks.size > MAX_LOGS || chosen.length > MAX_LOGS_WITH_REPLACED) throw tooMany();
     return chosen.sort((a, b) => (a.incarnation ?? 0) - (b.incarnation ?? 0));
   }
 
@@ -371,6 +371,6 @@ function refuseUnknown({ ranks, attempt, follow }: LogQuery, job: JobRecord): vo
 }
 
 function tooMany(): AppError {
-  const message = `The logs of more than ${maxLogs / 2} tasks cannot be read at once: choose some with \`rank\` (as rank=0,1), an \`attempt\` or a \`stream\`.`;
+  const message = `The logs of more than ${MAX_LOGS / 2} tasks cannot be read at once: choose some with \`rank\` (as rank=0,1), an \`attempt\` or a \`stream\`.`;
   return new AppError("invalid_value", message, { param: "rank" });
 }

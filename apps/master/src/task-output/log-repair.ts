@@ -6,10 +6,10 @@ import { readLogMethod } from "@heddle/rpc/proto";
 import { type LogName, logFileOf } from "./log-name.ts";
 import type { LogStore } from "./log-store.ts";
 
-const readBytes = 4 * 1024 * 1024;
-const deadlineMs = 10_000;
+const READ_BYTES = 4 * 1024 * 1024;
+const DEADLINE_MS = 10_000;
 /** Read calls to one source for one log in one repair. */
-const maxCalls = 1_024;
+const MAX_CALLS = 1_024;
 
 /** A process that may have a log. */
 export interface LogSource {
@@ -75,10 +75,10 @@ export class LogRepair {
   async #fillFrom(peer: Peer, name: LogName, gap: LogGap): Promise<void> {
     const { store } = this.#options;
     let offset = gap.start;
-    for (let call = 0; call < maxCalls && offset < gap.end; call++) {
-      const maxBytes = Math.min(readBytes, gap.end - offset);
+    for (let call = 0; call < MAX_CALLS && offset < gap.end; call++) {
+      const maxBytes = Math.min(READ_BYTES, gap.end - offset);
       const request = { file: logFileOf(name), offset, maxBytes };
-      const signal = AbortSignal.timeout(deadlineMs);
+      const signal = AbortSignal.timeout(DEADLINE_MS);
       const before = offset;
       for await (const piece of peer.serverStream(readLogMethod, request, signal)) {
         await store.fill(name, piece);
@@ -90,11 +90,11 @@ export class LogRepair {
 
   async #fetchFrom(peer: Peer, name: LogName): Promise<void> {
     const { store } = this.#options;
-    for (let call = 0; call < maxCalls; call++) {
+    for (let call = 0; call < MAX_CALLS; call++) {
       const { end: offset, complete } = await store.state(name);
       if (complete) return;
-      const request = { file: logFileOf(name), offset, maxBytes: readBytes };
-      const signal = AbortSignal.timeout(deadlineMs);
+      const request = { file: logFileOf(name), offset, maxBytes: READ_BYTES };
+      const signal = AbortSignal.timeout(DEADLINE_MS);
       for await (const piece of peer.serverStream(readLogMethod, request, signal)) {
         await store.append(name, piece);
       }

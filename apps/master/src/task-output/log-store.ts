@@ -6,9 +6,9 @@ import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log"
 import { type LogName, logFileName, parseFileName } from "./log-name.ts";
 
 /** Open logs; the least recently used is closed first. */
-const maxOpen = 256;
-const defaultSyncPauseMs = 50;
-const sweepMs = 60_000;
+const MAX_OPEN = 256;
+const DEFAULT_SYNC_PAUSE_MS = 50;
+const SWEEP_MS = 60_000;
 
 export interface LogStoreOptions {
   readonly directory: string;
@@ -51,8 +51,8 @@ export class LogStore {
 
   constructor(options: LogStoreOptions) {
     this.#options = options;
-    this.#syncPauseMs = options.syncPauseMs ?? defaultSyncPauseMs;
-    this.#sweepTimer = setInterval(() => void this.sweep(Date.now()), sweepMs);
+    this.#syncPauseMs = options.syncPauseMs ?? DEFAULT_SYNC_PAUSE_MS;
+    this.#sweepTimer = setInterval(() => void this.sweep(Date.now()), SWEEP_MS);
     this.#sweepTimer.unref();
   }
 
@@ -176,7 +176,7 @@ export class LogStore {
   }
 
   async #closeOldest(): Promise<void> {
-    if (this.#held.size <= maxOpen) return;
+    if (this.#held.size <= MAX_OPEN) return;
     for (const [path, opening] of this.#held) {
       if (this.#users.has(path) || this.#dirty.has(path)) continue;
       this.#held.delete(path);
@@ -244,11 +244,11 @@ async function folderUse(path: string) {
   let writtenMs = 0;
   for (const file of await readdir(path).catch(() => [])) {
     const found = await stat(join(path, file)).catch(() => undefined);
-    bytes += (found?.blocks ?? 0) * statBlockBytes;
+    bytes += (found?.blocks ?? 0) * STAT_BLOCK_BYTES;
     writtenMs = Math.max(writtenMs, found?.mtimeMs ?? 0);
   }
   return { path, bytes, writtenMs };
 }
 
 /** The unit of `stat`'s blocks, whatever the file system's are. */
-const statBlockBytes = 512;
+const STAT_BLOCK_BYTES = 512;

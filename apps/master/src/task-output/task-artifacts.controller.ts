@@ -13,7 +13,7 @@ import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane
 import { ArtifactReader } from "./artifact-reader.ts";
 
 /** Concurrent relays on one master; further ones are refused and retried by the caller. */
-const maxRelays = 64;
+const MAX_RELAYS = 64;
 
 /**
  * TaskArtifacts of proto/tasks.proto on a master: relays the bytes from the worker that has them.
@@ -37,8 +37,8 @@ export class TaskArtifactsController {
     range: ArtifactRange__Output,
     { call, signal }: StreamContext<ArtifactRange__Output, ArtifactChunk>,
   ): Promise<void> {
-    if (this.#relays >= maxRelays) {
-      throw new AppError("overloaded", `this master passes on ${maxRelays} artifacts already`);
+    if (this.#relays >= MAX_RELAYS) {
+      throw new AppError("overloaded", `this master passes on ${MAX_RELAYS} artifacts already`);
     }
     checkMayRead(this.#control.state, callerOf(call), range);
     this.#relays += 1;

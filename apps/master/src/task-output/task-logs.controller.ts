@@ -19,11 +19,11 @@ import { TaskSecrets } from "./task-secrets.ts";
 type ShipStream = ServerDuplexStream<LogChunk__Output, LogAck>;
 
 /** Bytes of one stream that are not on disk yet; beyond them it is not read (back-pressure). */
-const maxPendingBytes = 4 * 1024 * 1024;
-const maxChunkBytes = 1024 * 1024;
-const readChunkBytes = 64 * 1024;
+const MAX_PENDING_BYTES = 4 * 1024 * 1024;
+const MAX_CHUNK_BYTES = 1024 * 1024;
+const READ_CHUNK_BYTES = 64 * 1024;
 /** Maximum bytes of one Read call. */
-const maxReadBytes = 4 * 1024 * 1024;
+const MAX_READ_BYTES = 4 * 1024 * 1024;
 
 /** TaskLogs of proto/tasks.proto on a master. */
 @Controller()
@@ -55,11 +55,11 @@ export class TaskLogsController {
     };
     stream.on("data", (chunk: LogChunk__Output) => {
       pendingBytes += chunk.data.byteLength;
-      if (pendingBytes > maxPendingBytes) stream.pause();
+      if (pendingBytes > MAX_PENDING_BYTES) stream.pause();
       this.#take(chunk, caller)
         .then((ack) => {
           pendingBytes -= chunk.data.byteLength;
-          if (pendingBytes <= maxPendingBytes) stream.resume();
+          if (pendingBytes <= MAX_PENDING_BYTES) stream.resume();
           if (!ended) stream.write(ack);
         })
         .catch(fail);
@@ -78,8 +78,8 @@ export class TaskLogsController {
   async #take(chunk: LogChunk__Output, caller: NodeClaim): Promise<LogAck> {
     const name = logNameOf(chunk.file);
     const file = logFileOf(name);
-    if (chunk.data.byteLength > maxChunkBytes) {
-      throw new AppError("request_too_large", `a chunk has at most ${maxChunkBytes} bytes`);
+    if (chunk.data.byteLength > MAX_CHUNK_BYTES) {
+      throw new AppError("request_too_large", `a chunk has at most ${MAX_CHUNK_BYTES} bytes`);
     }
     checkOwnsNode(this.#control.state, caller, chunk.nodeId);
     if (!this.#mayWrite(name, chunk)) {
@@ -131,8 +131,8 @@ export class TaskLogsController {
   ): Promise<void> {
     const name = logNameOf(file);
     let at = offset;
-    for (let left = Math.min(maxBytes, maxReadBytes); left > 0 && !stream.cancelled; ) {
-      const piece = await this.#store.read(name, at, Math.min(left, readChunkBytes));
+    for (let left = Math.min(maxBytes, MAX_READ_BYTES); left > 0 && !stream.cancelled; ) {
+      const piece = await this.#store.read(name, at, Math.min(left, READ_CHUNK_BYTES));
       if (!piece) throw new AppError("not_found", "this master has no such log");
       const first = piece.offset > at ? piece.offset : 0;
       if (piece.data.byteLength === 0 && !piece.complete && first === 0) break;

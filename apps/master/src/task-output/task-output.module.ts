@@ -18,7 +18,7 @@ import { TaskLogsController } from "./task-logs.controller.ts";
 import { TaskSecrets } from "./task-secrets.ts";
 
 /** Workers that are asked for one log. */
-const maxAskedWorkers = 16;
+const MAX_ASKED_WORKERS = 16;
 
 /** The logs that workers ship to this master, and the artifacts that it relays. */
 @Module({
@@ -103,7 +103,7 @@ function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirector
   const worker = directory
     .nodes()
     .filter(({ id, kind }) => (isPresent ? id === task?.nodeId : kind === "worker"))
-    .slice(0, maxAskedWorkers);
+    .slice(0, MAX_ASKED_WORKERS);
   return [
     ...masters.map(({ address }) => ({ address, role: "master" as const })),
     ...worker.map(({ address }) => ({ address, role: "worker" as const })),

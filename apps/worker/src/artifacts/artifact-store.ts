@@ -19,19 +19,19 @@ import { openedFile } from "./opened-file.ts";
 import type { ArtifactReplica, OpenedFile } from "./replica.ts";
 
 /** The most files of one task; their list is part of the masters' log. */
-const maxFiles = 256;
-const maxNameLength = 256;
+const MAX_FILES = 256;
+const MAX_NAME_LENGTH = 256;
 /** Bytes of one task's files that are no blocks of a disk: holes, and what a file system compresses away. */
-const maxHoleBytes = 2 ** 30;
+const MAX_HOLE_BYTES = 2 ** 30;
 /** The unit of `stat`'s blocks, whatever the file system's are. */
-const blockBytes = 512;
+const BLOCK_BYTES = 512;
 /** A path of plain names without `.` and `..`. */
-const nameForm = /^(?!.*(?:^|\/)\.{1,2}(?:\/|$))[\w.@+= ()-]+(?:\/[\w.@+= ()-]+)*$/;
+const NAME_FORM = /^(?!.*(?:^|\/)\.{1,2}(?:\/|$))[\w.@+= ()-]+(?:\/[\w.@+= ()-]+)*$/;
 /**
  * In a task's folder: the digests of pieces, by the digest of the file's name. No file of a task
  * can have such a name.
  */
-const digestFolder = "~digests";
+const DIGEST_FOLDER = "~digests";
 
 export interface ArtifactStoreOptions {
   /** On the file system of the tasks' directories. */
@@ -151,14 +151,14 @@ export class ArtifactStore {
   }
 
   #check(files: readonly FileBeneath[]): void {
-    if (files.length > maxFiles) {
+    if (files.length > MAX_FILES) {
       throw refusal(
-        `it has ${files.length} artifacts, more than the limit of ${maxFiles}: pack them into archives`,
+        `it has ${files.length} artifacts, more than the limit of ${MAX_FILES}: pack them into archives`,
       );
     }
     const wrong = files.find(({ name }) => !isName(name));
     if (wrong !== undefined) {
-      const form = `1 to ${maxNameLength} letters, digits, spaces and _.@+=()-`;
+      const form = `1 to ${MAX_NAME_LENGTH} letters, digits, spaces and _.@+=()-`;
       throw refusal(`${JSON.stringify(wrong.name)} is not a valid name: use ${form}`);
     }
     const { maxBytes } = this.#options;
@@ -189,14 +189,14 @@ export class ArtifactStore {
     const files = await filesBeneath(this.#options.root, kept);
     const artifacts: Artifact[] = [];
     let holeBytes = 0;
-    for (const { name } of files.filter((file) => !file.name.startsWith(`${digestFolder}/`))) {
+    for (const { name } of files.filter((file) => !file.name.startsWith(`${DIGEST_FOLDER}/`))) {
       const file = await openFileBeneath(this.#options.root, `${kept}/${name}`);
       try {
         // Some file systems allocate late, and know the blocks only after a sync.
         await file.sync();
         const { size, blocks } = await file.stat();
-        holeBytes += Math.max(0, size - blocks * blockBytes);
-        if (holeBytes > maxHoleBytes) throw tooSparse(name, size, blocks * blockBytes);
+        holeBytes += Math.max(0, size - blocks * BLOCK_BYTES);
+        if (holeBytes > MAX_HOLE_BYTES) throw tooSparse(name, size, blocks * BLOCK_BYTES);
         artifacts.push(await this.#describe(kept, name, file, size));
       } finally {
         await file.close();
@@ -226,7 +226,7 @@ export class ArtifactStore {
     const artifact = { name, bytes, sha256: hash.digest("hex") };
     if (digests.length < 2) return artifact;
     const list = Buffer.concat(digests);
-    await makeDirectoryBeneath(root, `${folder}/${digestFolder}`);
+    await makeDirectoryBeneath(root, `${folder}/${DIGEST_FOLDER}`);
     await replaceFileBeneath(root, `${folder}/${digestPath(name)}`, list);
     return { ...artifact, pieces: createHash("sha256").update(list).digest("hex") };
   }
@@ -250,7 +250,7 @@ async function* piecesOf(file: FileHandle): AsyncGenerator<Buffer, void> {
 }
 
 function digestPath(name: string): string {
-  return `${digestFolder}/${createHash("sha256").update(name).digest("hex")}`;
+  return `${DIGEST_FOLDER}/${createHash("sha256").update(name).digest("hex")}`;
 }
 
 function refusal(what: string): AppError {
@@ -259,7 +259,7 @@ function refusal(what: string): AppError {
 
 function tooSparse(name: string, bytes: number, allocated: number): AppError {
   return refusal(
-    `${name} has ${bytes} bytes, of which ${allocated} are on the disk, and at most ${maxHoleBytes} bytes of a task's files may be missing there: write it without holes, or pack it`,
+    `${name} has ${bytes} bytes, of which ${allocated} are on the disk, and at most ${MAX_HOLE_BYTES} bytes of a task's files may be missing there: write it without holes, or pack it`,
   );
 }
 
@@ -275,7 +275,7 @@ function refuseLink(cause: unknown): never {
 }
 
 function isName(name: string): boolean {
-  return name.length <= maxNameLength && nameForm.test(name);
+  return name.length <= MAX_NAME_LENGTH && NAME_FORM.test(name);
 }
 
 function sizeOf(files: readonly FileBeneath[]): number {

@@ -17,7 +17,7 @@ import type { ReplicaSet } from "./replica-set.ts";
 type SessionStream = ServerDuplexStream<InferenceCommand__Output, InferenceEvents>;
 
 /** The most open requests of one master; its own queue holds the rest. */
-const maxRequests = 4_096;
+const MAX_REQUESTS = 4_096;
 
 interface OpenRequest {
   readonly outbox: Outbox;
@@ -100,8 +100,8 @@ export class InferenceSession {
 
   #submit(start: Start__Output, opened: OpenRequest): EngineFailure | undefined {
     const { id, deployment, fairKey, deadlineMs, priority } = start;
-    if (this.#open.size > maxRequests) {
-      return { code: "overloaded", message: `${maxRequests} requests are open on this stream` };
+    if (this.#open.size > MAX_REQUESTS) {
+      return { code: "overloaded", message: `${MAX_REQUESTS} requests are open on this stream` };
     }
     try {
       const call = this.#replicas.submit(

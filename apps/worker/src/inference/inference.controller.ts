@@ -10,7 +10,7 @@ import { InferenceSession } from "./inference-session.ts";
 import { ReplicaSet } from "./replica-set.ts";
 
 /** A master that does not read the ends of its answers within this time is disconnected. */
-const takenMs = 1_000;
+const TAKEN_MS = 1_000;
 
 /** WorkerInference of proto/worker.proto: one session of requests for each master. */
 @Controller()
@@ -51,6 +51,6 @@ export class InferenceController implements BeforeApplicationShutdown {
   /** Resolves when the masters have read the last answers, which end with the process. */
   async #finished(): Promise<void> {
     const all = Promise.allSettled([...this.#sessions].map((session) => session.finish()));
-    await Promise.race([all, delay(takenMs)]);
+    await Promise.race([all, delay(TAKEN_MS)]);
   }
 }

@@ -1,7 +1,7 @@
 import type { EngineEvent, TokenLogprob } from "@heddle/contracts/engine";
 
 /** A folded delta of this many tokens is closed and another begins, so that frames stay small. */
-const maxFoldedTokens = 4_096;
+const MAX_FOLDED_TOKENS = 4_096;
 
 /** A waiting event; deltas grow while they wait. */
 type Waiting =
@@ -52,7 +52,7 @@ export class Outbox {
     }
     const index = this.#open.get(event.choice);
     const open = index === undefined ? undefined : this.#waiting[index];
-    if (open?.type === "delta" && open.tokens + event.tokens <= maxFoldedTokens) {
+    if (open?.type === "delta" && open.tokens + event.tokens <= MAX_FOLDED_TOKENS) {
       open.text += event.text;
       open.tokens += event.tokens;
       if (event.logprobs) {

@@ -19,7 +19,7 @@ import {
 } from "./replica.ts";
 
 /** The most deployments of one worker. */
-const maxReplicas = 64;
+const MAX_REPLICAS = 64;
 
 /** The deployments of this node, one engine each. */
 export class ReplicaSet {
@@ -64,8 +64,8 @@ export class ReplicaSet {
     }
     // Another load of the same key may have finished during the wait.
     if (this.#replicas.has(spec.key)) return;
-    if (this.#replicas.size >= maxReplicas) {
-      const message = `this worker has reached its limit of ${maxReplicas} deployments: unload one first`;
+    if (this.#replicas.size >= MAX_REPLICAS) {
+      const message = `this worker has reached its limit of ${MAX_REPLICAS} deployments: unload one first`;
       throw new AppError("overloaded", message);
     }
     const isSame = current !== undefined && isDeepStrictEqual(current.spec, spec);

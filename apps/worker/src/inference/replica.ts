@@ -21,13 +21,13 @@ import type { EnginePorts, PullState } from "./engine-ports.ts";
 const restartBackoff = { baseMs: 250, maxMs: 30_000 };
 
 /** How long an unload waits for a pull or a load to stop; it then continues in the background. */
-const maxCloseWaitMs = 3_000;
+const MAX_CLOSE_WAIT_MS = 3_000;
 
 /**
  * The most loads of one file that may fail in a row, crashes included. Then the file is at fault,
  * or a dependency is missing, and a retry would only cost the node.
  */
-const maxFailedLoads = 5;
+const MAX_FAILED_LOADS = 5;
 
 /** The failures of a deployment's loads, which the next replica continues to count. */
 export interface FailedTries {
@@ -183,7 +183,7 @@ export class Replica {
   }
 
   async #ended(): Promise<void> {
-    await Promise.race([this.#running, delay(maxCloseWaitMs, undefined, { ref: false })]);
+    await Promise.race([this.#running, delay(MAX_CLOSE_WAIT_MS, undefined, { ref: false })]);
   }
 
   async #run(): Promise<void> {
@@ -211,9 +211,9 @@ export class Replica {
     // A failed pull has given no file to an engine; a missing device may return.
     const isOfLoad = this.#phase === "loading" && code !== "unavailable";
     this.#failedLoads = isOfLoad ? this.#failedLoads + 1 : 0;
-    this.#failsAgain = code === "invalid_value" || this.#failedLoads >= maxFailedLoads;
+    this.#failsAgain = code === "invalid_value" || this.#failedLoads >= MAX_FAILED_LOADS;
     if (!this.#failsAgain || code === "invalid_value") return failure;
-    const end = `It failed ${maxFailedLoads} times in a row and is not tried again until its file changes, its model is registered again or \`heddle models pull\` asks for it.`;
+    const end = `It failed ${MAX_FAILED_LOADS} times in a row and is not tried again until its file changes, its model is registered again or \`heddle models pull\` asks for it.`;
     return new AppError("model_failed", `${message.replace(/[.\s]+$/, "")}. ${end}`, failure);
   }
 

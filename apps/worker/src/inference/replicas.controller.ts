@@ -15,7 +15,7 @@ import { ReplicaSet } from "./replica-set.ts";
 export const ENGINES = Symbol("EnginePorts");
 
 /** The shortest time between two progress messages. */
-const progressIntervalMs = 100;
+const PROGRESS_INTERVAL_MS = 100;
 
 /** WorkerModels of proto/worker.proto. */
 @Controller()
@@ -53,7 +53,7 @@ export class ReplicasController {
     const onProgress = (progress: typeof last) => {
       last = progress;
     };
-    const timer = setInterval(() => call.write({ ...last, done: false }), progressIntervalMs);
+    const timer = setInterval(() => call.write({ ...last, done: false }), PROGRESS_INTERVAL_MS);
     try {
       await this.#pullWeights(weights, { signal, onProgress });
       await this.#replicas.retry(weights);

@@ -13,11 +13,11 @@ import { fromStatus } from "@heddle/rpc/status";
 import type { TaskLog } from "@heddle/storage/task-log";
 import { keyOf } from "../records/task-plan.ts";
 
-const chunkBytes = 64 * 1024;
+const CHUNK_BYTES = 64 * 1024;
 /** The most unacknowledged bytes of one master. */
-const windowBytes = 1024 * 1024;
+const WINDOW_BYTES = 1024 * 1024;
 /** The longest time between two checks of the files. */
-const idleMs = 500;
+const IDLE_MS = 500;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
 
 /** One stream of one task. */
@@ -148,7 +148,7 @@ class ShipSession {
         return false;
       });
       if (sent) continue;
-      await Promise.race([this.#signalled.promise, delay(idleMs)]);
+      await Promise.race([this.#signalled.promise, delay(IDLE_MS)]);
     }
     await this.#ended;
   }
@@ -181,10 +181,10 @@ class ShipSession {
     }
     if (known.sent === undefined || known.done || known.sentComplete) return false;
     if (known.sent >= log.end && !log.complete) return false;
-    if (known.sent - known.acked >= windowBytes / 4 || this.#inFlight() >= windowBytes)
+    if (known.sent - known.acked >= WINDOW_BYTES / 4 || this.#inFlight() >= WINDOW_BYTES)
       return false;
     const from = known.sent;
-    const { offset, data, times, complete } = await log.read(from, chunkBytes);
+    const { offset, data, times, complete } = await log.read(from, CHUNK_BYTES);
     // The file has shrunk: the next check finds out why.
     if (data.byteLength === 0 && offset === from && !complete) return false;
     // The bytes between the last acknowledged one and `first` were released meanwhile, and are

@@ -5,16 +5,16 @@ import type { StreamName, TaskDirectory } from "../records/task-directory.ts";
 import { TASK_STREAMS } from "../records/task-directory.ts";
 
 /** The bytes of each stream that are searched for last lines, and the longest of them. */
-const tailBytes = 16 * 1024;
-const maxTailLine = 1_024;
+const TAIL_BYTES = 16 * 1024;
+const MAX_TAIL_LINE = 1_024;
 /** The share of the bound that is released at once. */
-const droppedShare = 1 / 16;
-const newline = 10;
+const DROPPED_SHARE = 1 / 16;
+const NEWLINE = 10;
 /** Holes are a whole number of the file system's blocks. */
-const blockBytes = 4_096;
+const BLOCK_BYTES = 4_096;
 /** With less free space the disk counts as full: output may be lost. */
-const minFreeBytes = 64 * 1024;
-const fullDiskMark =
+const MIN_FREE_BYTES = 64 * 1024;
+const FULL_DISK_MARK =
   "[heddle: the worker's disk was full: what was written here meanwhile may be lost]\n";
 
 /** Both streams of one task; other processes write the files. */
@@ -102,7 +102,7 @@ export class TaskStreams {
   /** Marks both streams as soon as the disk has space again: which lines were lost is unknown. */
   async #mark(): Promise<void> {
     const { bavail, bsize } = await statfs(this.logs.stdout.path);
-    const isFull = bavail * bsize < minFreeBytes;
+    const isFull = bavail * bsize < MIN_FREE_BYTES;
     if (isFull) this.#isUnmarked = true;
     if (isFull || !this.#isUnmarked) return;
     this.#isUnmarked = false;
@@ -110,11 +110,11 @@ export class TaskStreams {
   }
 
   async #markIn(log: TaskLog): Promise<void> {
-    const isCut = log.end > 0 && (await log.read(log.end - 1, 1)).data[0] !== newline;
+    const isCut = log.end > 0 && (await log.read(log.end - 1, 1)).data[0] !== NEWLINE;
     // After the end neither the task's later output nor a mark behind it counts.
     const isFenced = this.#sealed && log.base + (await log.size()) > log.end;
     if (isFenced) return;
-    await log.appendText(`${isCut ? "\n" : ""}${fullDiskMark}`);
+    await log.appendText(`${isCut ? "\n" : ""}${FULL_DISK_MARK}`);
     if (this.#sealed) await log.observe(() => Date.now());
   }
 
@@ -136,8 +136,8 @@ export class TaskStreams {
   async #bound(name: StreamName): Promise<void> {
     const log = this.logs[name];
     if (log.end - log.first <= this.maxBytes) return;
-    const keepFrom = Math.min(log.end - this.maxBytes * (1 - droppedShare), this.#shipped[name]);
-    const first = Math.floor(keepFrom / blockBytes) * blockBytes;
+    const keepFrom = Math.min(log.end - this.maxBytes * (1 - DROPPED_SHARE), this.#shipped[name]);
+    const first = Math.floor(keepFrom / BLOCK_BYTES) * BLOCK_BYTES;
     if (first <= log.first) return;
     await log.dropBefore(first);
     if (first > log.base) await log.punchHole(first - log.base);
@@ -145,14 +145,17 @@ export class TaskStreams {
 }
 
 async function lastLinesOf(log: TaskLog): Promise<{ text: string; unixMs: number }[]> {
-  const from = Math.max(log.first, log.end - tailBytes);
-  const { data, times } = await log.read(from, tailBytes);
+  const from = Math.max(log.first, log.end - TAIL_BYTES);
+  const { data, times } = await log.read(from, TAIL_BYTES);
   const lines: { text: string; unixMs: number }[] = [];
   for (let start = 0; start < data.byteLength; ) {
     const newline = data.indexOf(10, start);
     const end = newline < 0 ? data.byteLength : newline;
     const unixMs = times.findLast(({ at }) => at <= start)?.unixMs ?? 0;
-    lines.push({ text: data.toString("utf8", start, Math.min(end, start + maxTailLine)), unixMs });
+    lines.push({
+      text: data.toString("utf8", start, Math.min(end, start + MAX_TAIL_LINE)),
+      unixMs,
+    });
     start = end + 1;
   }
   return lines;

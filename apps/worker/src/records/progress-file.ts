@@ -5,15 +5,15 @@ import { openToRead } from "./task-directory.ts";
 export type ProgressLine = z.output<typeof progressLine>;
 
 /** A longer line is skipped. */
-const maxLineBytes = 64 * 1024;
+const MAX_LINE_BYTES = 64 * 1024;
 /** The most bytes of one read; of more the end is read, since the latest lines count. */
-const maxReadBytes = 256 * 1024;
+const MAX_READ_BYTES = 256 * 1024;
 /** The most lines of one read: the latest, and before them the latest with checkpoints. */
-const maxLines = 500;
-const maxEarlierLines = 100;
+const MAX_LINES = 500;
+const MAX_EARLIER_LINES = 100;
 
 /** The longest reported line; of a longer one only the documented fields are reported. */
-const maxReportedLength = 2_048;
+const MAX_REPORTED_LENGTH = 2_048;
 const documented: ReadonlySet<string> = new Set(Object.keys(progressLine.shape));
 
 /**
@@ -40,19 +40,19 @@ export class ProgressFile {
     if (text === "") return [];
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
-    if (this.#rest.length > maxLineBytes) {
+    if (this.#rest.length > MAX_LINE_BYTES) {
       this.#rest = "";
       this.malformed += 1;
     }
-    const earlier = lines.slice(0, -maxLines).filter((line) => line.includes('"checkpoint'));
-    const taken = [...earlier.slice(-maxEarlierLines), ...lines.slice(-maxLines)];
+    const earlier = lines.slice(0, -MAX_LINES).filter((line) => line.includes('"checkpoint'));
+    const taken = [...earlier.slice(-MAX_EARLIER_LINES), ...lines.slice(-MAX_LINES)];
     return taken.flatMap((line) => this.#parse(line));
   }
 
   #parse(line: string): ProgressLine[] {
     if (line.trim() === "") return [];
     try {
-      if (line.length <= maxLineBytes) return [progressLine.parse(JSON.parse(line))];
+      if (line.length <= MAX_LINE_BYTES) return [progressLine.parse(JSON.parse(line))];
     } catch {
       // Counted below.
     }
@@ -66,7 +66,7 @@ export class ProgressFile {
     try {
       const { size } = await file.stat();
       if (size < this.#offset) this.#restart(0);
-      if (size - this.#offset > maxReadBytes) this.#restart(size - maxReadBytes);
+      if (size - this.#offset > MAX_READ_BYTES) this.#restart(size - MAX_READ_BYTES);
       const bytes = Buffer.alloc(size - this.#offset);
       const { bytesRead } = await file.read(bytes, 0, bytes.byteLength, this.#offset);
       this.#offset += bytesRead;
@@ -85,7 +85,7 @@ export class ProgressFile {
 /** The line as JSON text for masters. */
 export function encodeProgress(line: ProgressLine | undefined): string {
   const text = JSON.stringify(line ?? {});
-  if (text.length <= maxReportedLength) return text;
+  if (text.length <= MAX_REPORTED_LENGTH) return text;
   const known = Object.entries(line ?? {}).filter(([name]) => documented.has(name));
   return JSON.stringify(Object.fromEntries(known));
 }

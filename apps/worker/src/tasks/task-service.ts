@@ -33,15 +33,15 @@ import { Task } from "./task.ts";
 import { type TaskSessionStream, TaskSessions } from "./task-sessions.ts";
 import { TaskTable } from "./task-table.ts";
 
-const defaultMaxLogBytes = 256 * 2 ** 20;
-const pruneEveryMs = 3_600_000;
+const DEFAULT_MAX_LOG_BYTES = 256 * 2 ** 20;
+const PRUNE_EVERY_MS = 3_600_000;
 /** How long a worker that ends waits until the masters know its tasks' ends. */
-const maxFinalReportMs = 1_500;
+const MAX_FINAL_REPORT_MS = 1_500;
 /** The leader logs progress more often than this. */
-const freshProgressMs = 15_000;
-const readChunkBytes = 64 * 1024;
+const FRESH_PROGRESS_MS = 15_000;
+const READ_CHUNK_BYTES = 64 * 1024;
 /** The most bytes of one call of Read. */
-const maxReadBytes = 4 * 1024 * 1024;
+const MAX_READ_BYTES = 4 * 1024 * 1024;
 
 export interface TaskServiceOptions {
   readonly dataDirectory: string;
@@ -98,7 +98,7 @@ export class TaskService {
   private constructor(options: TaskServiceOptions, { table, lease, executors, isolation }: Opened) {
     this.#options = options;
     this.isolation = isolation;
-    this.#pruning = setInterval(() => this.#prune(), pruneEveryMs);
+    this.#pruning = setInterval(() => this.#prune(), PRUNE_EVERY_MS);
     this.#pruning.unref();
     this.#table = table;
     this.#lease = lease;
@@ -139,7 +139,7 @@ export class TaskService {
       executors,
       lease,
       artifacts: options.artifacts,
-      maxLogBytes: options.maxLogBytes ?? defaultMaxLogBytes,
+      maxLogBytes: options.maxLogBytes ?? DEFAULT_MAX_LOG_BYTES,
       gpus: () =>
         options.gpus().map((gpu) => ({
           index: gpu.index ?? 0,
@@ -174,7 +174,7 @@ export class TaskService {
 
   /** The progress of running tasks for heartbeats: the leader has logged older progress. */
   progress(): TaskStatus[] {
-    return this.#table.progressSince(Date.now() - freshProgressMs);
+    return this.#table.progressSince(Date.now() - FRESH_PROGRESS_MS);
   }
 
   /** Why no leader runs tasks here; empty where one does, or none has connected. */
@@ -219,7 +219,7 @@ export class TaskService {
    * Resolves when the masters have every task's end and log, or soon where they are unreachable.
    */
   async #reported(): Promise<void> {
-    const end = performance.now() + maxFinalReportMs;
+    const end = performance.now() + MAX_FINAL_REPORT_MS;
     const isDone = () => this.#table.statuses().length === 0 && this.#table.tasks().length === 0;
     while (this.#sessions.isOpen && !isDone() && performance.now() < end) await delay(20);
   }
@@ -309,8 +309,8 @@ export class TaskService {
     const log = name && this.#table.find(id)?.streams.logs[name];
     if (!log) throw new AppError("not_found", "this worker has no such log");
     let at = offset;
-    for (let left = Math.min(maxBytes, maxReadBytes); left > 0 && !stream.cancelled; ) {
-      const piece = await log.read(at, Math.min(left, readChunkBytes));
+    for (let left = Math.min(maxBytes, MAX_READ_BYTES); left > 0 && !stream.cancelled; ) {
+      const piece = await log.read(at, Math.min(left, READ_CHUNK_BYTES));
       const first = piece.offset > at ? piece.offset : 0;
       if (piece.data.byteLength === 0 && !piece.complete && first === 0) break;
       const { data, complete } = piece;

@@ -16,13 +16,13 @@ import type { TaskTable } from "./task-table.ts";
 export type TaskSessionStream = ServerDuplexStream<TaskCommand__Output, TaskReport>;
 
 /** The interval of reports about jobs with checkpoints here, and their delay after a task's end. */
-const foldersMs = 60_000;
-const foldersSoonMs = 500;
+const FOLDERS_MS = 60_000;
+const FOLDERS_SOON_MS = 500;
 /**
  * A leader's refusal is reported after this time without a session: during an election it means
  * nothing.
  */
-const refusalMs = 10_000;
+const REFUSAL_MS = 10_000;
 
 /** WorkerTasks of proto/tasks.proto: only the session of the latest leader counts. */
 export class TaskSessions {
@@ -63,7 +63,7 @@ export class TaskSessions {
   /** Why no leader is followed, where that has lasted; else empty. */
   get refusal(): string {
     if (this.isOpen) this.#openAtMs = performance.now();
-    return performance.now() - this.#openAtMs > refusalMs ? this.#refusal : "";
+    return performance.now() - this.#openAtMs > REFUSAL_MS ? this.#refusal : "";
   }
 
   /** Whether a leader is connected. */
@@ -148,7 +148,7 @@ class TaskSession {
     else if (stop) this.#table.stop(checkedId(stop.task), stop);
     else if (forget) {
       await this.#table.forget(checkedId(forget.task));
-      this.#scheduleFolders(foldersSoonMs);
+      this.#scheduleFolders(FOLDERS_SOON_MS);
     } else if (forgetCheckpoints) {
       const { jobIds, emptyJobIds, unknownJobIds } = forgetCheckpoints;
       this.#table.checkpoints.forget(jobIds, emptyJobIds, unknownJobIds);
@@ -166,7 +166,7 @@ class TaskSession {
       if (what !== "output") this.#markDirty(task);
     });
     this.#requestLease();
-    this.#scheduleFolders(foldersSoonMs);
+    this.#scheduleFolders(FOLDERS_SOON_MS);
   }
 
   #scheduleFolders(inMs: number): void {
@@ -179,7 +179,7 @@ class TaskSession {
     const jobIds = await this.#table.checkpoints.next();
     if (this.#ended) return;
     if (jobIds.length > 0) this.#stream.write({ checkpointFolders: { jobIds } });
-    this.#scheduleFolders(foldersMs);
+    this.#scheduleFolders(FOLDERS_MS);
   }
 
   #requestLease(): void {

@@ -24,17 +24,17 @@ import type { TaskContext } from "./task-context.ts";
 
 /** The most tasks that the masters have not released, and the most whose logs are to be shipped. */
 const maxTasks = 2 * MAX_TASKS;
-const maxRetired = 512;
+const MAX_RETIRED = 512;
 /** Ends of tasks that never began here, kept until the master has them in its log. */
-const maxTombstones = 4_096;
+const MAX_TOMBSTONES = 4_096;
 
 /** Launches at a time; each keeps a core busy for some 50 ms. */
 const maxLaunching = Math.max(2, availableParallelism());
 
 /** Between two checks of a running task's streams, progress and bounds. */
-const watchMs = 100;
+const WATCH_MS = 100;
 /** Likewise between any two tasks' checks on average, which bounds their cost. */
-const watchEachMs = 4;
+const WATCH_EACH_MS = 4;
 
 export interface TaskTableOptions {
   /** The root of the tasks' directories. */
@@ -215,7 +215,8 @@ export class TaskTable {
     await task.retire();
     this.#changed(task, "phase");
     const oldest = this.#retired.keys().next().value;
-    if (this.#retired.size > maxRetired && oldest) this.#remove(oldest).catch(this.#onRemovalFault);
+    if (this.#retired.size > MAX_RETIRED && oldest)
+      this.#remove(oldest).catch(this.#onRemovalFault);
   }
 
   /** The logs of the task are on the disks of a majority of the masters. */
@@ -357,7 +358,7 @@ export class TaskTable {
       }),
       artifacts: this.#options.artifacts,
       gpus: () => this.#options.gpus(),
-      watchMs: () => Math.max(watchMs, this.#tasks.size * watchEachMs),
+      watchMs: () => Math.max(WATCH_MS, this.#tasks.size * WATCH_EACH_MS),
       isLeaseLive: () => lease.isLive,
       onChange: (what) => {
         if (what === "phase") this.#onPhase(task);
@@ -392,7 +393,7 @@ export class TaskTable {
     const status: TaskStatus = { task: id, phase: "exited", rendezvous: "", exit, cluster };
     this.#tombstones.set(keyOf(id), status);
     const oldest = this.#tombstones.keys().next().value;
-    if (this.#tombstones.size > maxTombstones && oldest) this.#tombstones.delete(oldest);
+    if (this.#tombstones.size > MAX_TOMBSTONES && oldest) this.#tombstones.delete(oldest);
     this.#changed(status, "phase");
   }
 

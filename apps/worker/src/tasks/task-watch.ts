@@ -3,12 +3,12 @@ import { AppError } from "@heddle/base/errors";
 import type { TaskDirectory } from "../records/task-directory.ts";
 import type { TaskPlan } from "../records/task-plan.ts";
 import type { TaskHandle } from "./executors/executor.ts";
-import { type ExitVerdict, outOfMemoryAdvice } from "./executors/exit-reason.ts";
+import { type ExitVerdict, OUT_OF_MEMORY_ADVICE } from "./executors/exit-reason.ts";
 
-const memoryEveryMs = 500;
-const diskEveryMs = 5_000;
+const MEMORY_EVERY_MS = 500;
+const DISK_EVERY_MS = 5_000;
 /** The most counted entries of a task's directory; a task with more exceeds its bound. */
-const maxCountedEntries = 200_000;
+const MAX_COUNTED_ENTRIES = 200_000;
 
 /**
  * Checks a running task's bounds: time, memory, disk, and time without steps. It reports a
@@ -70,18 +70,18 @@ export class TaskWatch {
 
   async #memoryVerdict(handle: TaskHandle, nowMs: number): Promise<ExitVerdict | undefined> {
     const { memoryBytes } = this.#plan.spec;
-    if (memoryBytes === 0 || nowMs - this.#memoryAtMs < memoryEveryMs) return undefined;
+    if (memoryBytes === 0 || nowMs - this.#memoryAtMs < MEMORY_EVERY_MS) return undefined;
     this.#memoryAtMs = nowMs;
     const used = (await handle.usage()).memoryBytes;
     if (used <= memoryBytes) return undefined;
-    const message = `it used ${sizeText(used)} of the ${sizeText(memoryBytes)} that it requested: ${outOfMemoryAdvice}`;
+    const message = `it used ${sizeText(used)} of the ${sizeText(memoryBytes)} that it requested: ${OUT_OF_MEMORY_ADVICE}`;
     return { reason: "OutOfMemory", message };
   }
 
   /** From the latest scan, which may take long and is not awaited. */
   #lookAtDisk(nowMs: number): ExitVerdict | undefined {
     const { diskBytes } = this.#plan.spec;
-    if (diskBytes === 0 || nowMs - this.#diskAtMs < diskEveryMs) return this.#diskVerdict;
+    if (diskBytes === 0 || nowMs - this.#diskAtMs < DISK_EVERY_MS) return this.#diskVerdict;
     this.#diskAtMs = Number.POSITIVE_INFINITY;
     void diskViolation(this.#directory, diskBytes).then((words) => {
       const advice = "ask for more with `resources.local_ssd_gb`";
@@ -99,7 +99,7 @@ async function diskViolation(
 ): Promise<string | undefined> {
   const asked = `the ${sizeText(diskBytes)} of disk that it asked for`;
   try {
-    const used = await diskUseBeneath(root, name, maxCountedEntries);
+    const used = await diskUseBeneath(root, name, MAX_COUNTED_ENTRIES);
     return used > diskBytes ? `it wrote ${sizeText(used)} of ${asked}` : undefined;
   } catch (error) {
     if (!(error instanceof AppError)) return undefined;

@@ -28,14 +28,14 @@ import type { TaskContext } from "./task-context.ts";
 import { TaskWatch } from "./task-watch.ts";
 
 /** How often a task that is to leave is checked. */
-const leaveMs = 50;
-const progressMs = 250;
-const lastLineCount = 50;
+const LEAVE_MS = 50;
+const PROGRESS_MS = 250;
+const LAST_LINE_COUNT = 50;
 /** The share of a checkpoint's grace that is reserved for the exit on SIGTERM. */
-const leaveShare = 0.2;
-const minLeaveMs = 1_000;
+const LEAVE_SHARE = 0.2;
+const MIN_LEAVE_MS = 1_000;
 /** How long an ended task waits for the second copy of its last checkpoint. */
-const maxCopyMs = 60_000;
+const MAX_COPY_MS = 60_000;
 
 /** An adopted task runs already and needs no places. */
 const NO_PLACES: GangPlaces = {
@@ -85,7 +85,7 @@ export class Task {
     this.#progress = new ProgressReporter({
       file: new ProgressFile(directory.root, directory.progressName),
       checkpoints: context.checkpoints,
-      intervalMs: plan.spec.progressIntervalMs - progressMs / 2,
+      intervalMs: plan.spec.progressIntervalMs - PROGRESS_MS / 2,
       onFault: context.onFault,
     });
     this.#hold = new OutputHold(streams);
@@ -320,7 +320,7 @@ export class Task {
       if (!this.#stop && (await this.#hold.look(handle))) this.#onHold();
       const nowMs = performance.now();
       if (this.#hold.isHeld) watch.onHeld(nowMs);
-      if (nowMs - progressAtMs >= progressMs) {
+      if (nowMs - progressAtMs >= PROGRESS_MS) {
         progressAtMs = nowMs;
         await this.#readProgress(watch);
       }
@@ -355,7 +355,7 @@ export class Task {
 
   /** The last checkpoint is reported once its second copy is made, or at the timeout. */
   async #copied(): Promise<void> {
-    const leftMs = this.#stop ? this.#stop.killAtMs - performance.now() : maxCopyMs;
+    const leftMs = this.#stop ? this.#stop.killAtMs - performance.now() : MAX_COPY_MS;
     if (await this.#progress.settle(leftMs)) this.#context.onChange("progress");
   }
 
@@ -374,7 +374,7 @@ export class Task {
     if (stop.killAtMs > performance.now()) await this.#handle.signal("SIGTERM");
     while (this.#phase !== "exited") {
       if (performance.now() >= stop.killAtMs) return this.#handle.kill();
-      await delay(leaveMs);
+      await delay(LEAVE_MS);
     }
   }
 
@@ -387,14 +387,14 @@ export class Task {
     if (!stop) return;
     const { reported, keptCount } = this.#progress;
     const graceMs = stop.killAtMs - performance.now();
-    const keepMs = Math.min(graceMs / 2, Math.max(minLeaveMs, graceMs * leaveShare));
+    const keepMs = Math.min(graceMs / 2, Math.max(MIN_LEAVE_MS, graceMs * LEAVE_SHARE));
     const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
     if ((await handle.signal(signal, true)) === 0) return;
     while (this.#phase !== "exited" && stop.checkpoint) {
       const { reported: now, keptCount: kept } = this.#progress;
       if (now?.checkpointUnixMs !== reported?.checkpointUnixMs || kept > keptCount) return;
       if (performance.now() >= stop.killAtMs - keepMs) return;
-      await delay(leaveMs);
+      await delay(LEAVE_MS);
     }
   }
 
@@ -408,7 +408,7 @@ export class Task {
     const isDone = end.exitCode === 0 && !asked && !this.#verdict;
     const artifacts = isDone ? await this.#keepArtifacts() : [];
     const verdict = this.#verdict;
-    const lastLines = await this.streams.lastLines(lastLineCount).catch((error: unknown) => {
+    const lastLines = await this.streams.lastLines(LAST_LINE_COUNT).catch((error: unknown) => {
       onFault(error);
       return [];
     });

@@ -13,7 +13,7 @@ import { TaskService } from "./task-service.ts";
 import type { TaskSessionStream } from "./task-sessions.ts";
 
 /** The grace of tasks where the caller that ends this process does not wait. */
-const maxTaskGraceMs = 3_000;
+const MAX_TASK_GRACE_MS = 3_000;
 
 /** The services of a worker's tasks: WorkerTasks, TaskLogs and TaskArtifacts. */
 @Controller()
@@ -34,7 +34,7 @@ export class TasksController implements OnModuleDestroy {
 
   /** Tasks end while the masters are still reachable for their reports. */
   onModuleDestroy(): Promise<void> {
-    return this.#tasks.close(Math.min(this.#node.drainMs, maxTaskGraceMs));
+    return this.#tasks.close(Math.min(this.#node.drainMs, MAX_TASK_GRACE_MS));
   }
 
   @GrpcCall(workerTasksService, "Session")

@@ -20,8 +20,8 @@ interface Owner {
   readonly started: string;
 }
 
-const attempts = 4;
-const maxPauseMs = 100;
+const ATTEMPTS = 4;
+const MAX_PAUSE_MS = 100;
 
 /**
  * Takes the directory's lock. Throws `conflict`, naming the pid, where a live process holds it, in
@@ -63,10 +63,10 @@ async function announce(directory: string, nonce: string): Promise<LockSocket | 
     const owner = parseOwner(await readFile(join(directory, "lock"), "utf8").catch(() => ""));
     if (owner && isSameProcess(owner.pid, owner.started))
       throw inUse(directory, `the process ${owner.pid}`);
-    if (attempt === attempts) {
+    if (attempt === ATTEMPTS) {
       throw inUse(directory, `a process of another container, where its id is ${pid}`);
     }
-    await delay(Math.random() * maxPauseMs);
+    await delay(Math.random() * MAX_PAUSE_MS);
   }
 }
 

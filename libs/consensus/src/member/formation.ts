@@ -15,12 +15,12 @@ import { introduce } from "./ask-member.ts";
 import { type Beginning, type FullIdentity, type Identity, writeIdentity } from "./identity.ts";
 import { checkSameKeys } from "./key-agreement.ts";
 
-const askAgainMs = 200;
-const askDeadlineMs = 2_000;
+const ASK_AGAIN_MS = 200;
+const ASK_DEADLINE_MS = 2_000;
 /** How often it is said what is waited for. */
-const reportEveryMs = 10_000;
+const REPORT_EVERY_MS = 10_000;
 /** Longer than a connection outlives the machine at its other end. */
-const namesakePatienceMs = 10_000;
+const NAMESAKE_PATIENCE_MS = 10_000;
 /** Another master of the name that runs, or a join token that is missing: neither may pass by itself. */
 const FINAL: ReadonlySet<string> = new Set(["conflict", "permission_denied"]);
 
@@ -69,10 +69,10 @@ export class Formation {
    */
   async find(): Promise<FullIdentity> {
     const { peers, identity, signal, log } = this.#options;
-    const { patienceMs = namesakePatienceMs } = this.#options;
+    const { patienceMs = NAMESAKE_PATIENCE_MS } = this.#options;
     const others = [...peers].filter(([name]) => name !== identity.name);
     if (others.length > 0) await this.#checkOwnAddress();
-    let sinceReportMs = reportEveryMs;
+    let sinceReportMs = REPORT_EVERY_MS;
     let refusedMs = 0;
     while (!signal.aborted) {
       const asked = await Promise.all(others.map(([, address]) => this.#ask(address)));
@@ -87,16 +87,16 @@ export class Formation {
       if (replies.length === others.length && replies.every(({ cluster }) => cluster === "")) {
         return this.#form(replies);
       }
-      if (sinceReportMs >= reportEveryMs) {
+      if (sinceReportMs >= REPORT_EVERY_MS) {
         sinceReportMs = 0;
         const errors = asked.flatMap((reply) => (reply instanceof AppError ? reply.message : []));
         log.info({ errors }, "waiting for the other masters to find or form the group");
       }
       const refusal = asked.find((reply) => reply instanceof AppError && FINAL.has(reply.code));
-      refusedMs = refusal ? refusedMs + askAgainMs : 0;
+      refusedMs = refusal ? refusedMs + ASK_AGAIN_MS : 0;
       if (refusal && refusedMs > patienceMs) throw refusal;
-      sinceReportMs += askAgainMs;
-      await delay(askAgainMs, undefined, { signal }).catch(() => undefined);
+      sinceReportMs += ASK_AGAIN_MS;
+      await delay(ASK_AGAIN_MS, undefined, { signal }).catch(() => undefined);
     }
     throw new AppError("cancelled", "the start was interrupted");
   }
@@ -124,7 +124,10 @@ export class Formation {
     const introduction = { name, nonce, address: own, peers: sortedNames(peers), supports };
     const request = { ...introduction, secretsKeys: keys.ids, ...shown };
     try {
-      return await introduce(address, credentials, request, { deadlineMs: askDeadlineMs, signal });
+      return await introduce(address, credentials, request, {
+        deadlineMs: ASK_DEADLINE_MS,
+        signal,
+      });
     } catch (error) {
       const failure = toAppError(error);
       if (failure.code === "invalid_api_key") throw failure;

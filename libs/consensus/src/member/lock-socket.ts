@@ -2,9 +2,9 @@ import { type FileHandle, open, readdir, rename, rm, stat } from "node:fs/promis
 import { connect, createServer, type Server } from "node:net";
 import { join } from "node:path";
 
-const isDraft = /^lock-\d+-[0-9a-f]+\.sock\.new$/;
+const IS_DRAFT = /^lock-\d+-[0-9a-f]+\.sock\.new$/;
 /** A draft is there for a moment; one that is younger may be a process's that starts. */
-const draftAgeMs = 60_000;
+const DRAFT_AGE_MS = 60_000;
 
 /**
  * A Unix socket in a data directory that shows that its process is alive.
@@ -57,9 +57,9 @@ export class LockSocket {
 
   /** Of processes that were killed before their sockets had their names. */
   async #removeDrafts(directory: string): Promise<void> {
-    for (const name of (await readdir(directory)).filter((each) => isDraft.test(each))) {
+    for (const name of (await readdir(directory)).filter((each) => IS_DRAFT.test(each))) {
       const { mtimeMs } = await stat(join(directory, name)).catch(() => ({ mtimeMs: Date.now() }));
-      if (Date.now() - mtimeMs < draftAgeMs) continue;
+      if (Date.now() - mtimeMs < DRAFT_AGE_MS) continue;
       if (await throughShortPath(directory, (base) => answers(join(base, name)))) continue;
       await rm(join(directory, name), { force: true });
     }

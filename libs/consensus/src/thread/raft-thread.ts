@@ -39,7 +39,7 @@ const REQUEST_TICKS = 200;
 const ALIVE_TICKS = 20;
 /** A leader with no one to send to or to fear wakes for so many ticks at once: nothing waits for them. */
 const TICKS_A_WAKE_ALONE = 4;
-const locateDeadlineMs = 2_000;
+const LOCATE_DEADLINE_MS = 2_000;
 
 const FATES: Readonly<Record<SnapshotFate, string>> = {
   setAside: "its file is kept as *.snap.damaged, and this master goes on without it",
@@ -306,7 +306,7 @@ class RaftThread {
     const { locateMethod } = await import("@heddle/rpc/proto");
     const peer = new Peer(address, this.#credentials);
     try {
-      const { port } = await peer.unary(locateMethod, {}, { deadlineMs: locateDeadlineMs });
+      const { port } = await peer.unary(locateMethod, {}, { deadlineMs: LOCATE_DEADLINE_MS });
       return { host: address.slice(0, address.lastIndexOf(":")).replace(/^\[|\]$/g, ""), port };
     } finally {
       peer.close();

@@ -26,16 +26,16 @@ import { createPeerServer, dialPeer, type Endpoint, type PeerSocket } from "./so
 
 const reconnect = { baseMs: 50, maxMs: 1_000 };
 /** A connection that ends sooner counts as an attempt that failed. */
-const steadyAfterMs = 2_000;
+const STEADY_AFTER_MS = 2_000;
 /** About 3 s with the delays above. */
-const warnAfterAttempts = 8;
+const WARN_AFTER_ATTEMPTS = 8;
 /** A snapshot that takes longer is given up and begun again. */
-const snapshotDeadlineMs = 120_000;
+const SNAPSHOT_DEADLINE_MS = 120_000;
 /** A connection on which no hello comes in this time is cut. */
-const helloTimeoutMs = 5_000;
+const HELLO_TIMEOUT_MS = 5_000;
 /** Each side sends something this often; after so many intervals of silence it is cut. */
-const pingEveryMs = 1_000;
-const maxSilentIntervals = 5;
+const PING_EVERY_MS = 1_000;
+const MAX_SILENT_INTERVALS = 5;
 /** What a timer can wait at most; 24 days. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -158,7 +158,7 @@ export class RaftTransport implements Transport {
     if (!remote?.address)
       throw new AppError("unavailable", `the address of member ${to} is unknown`);
     const { socket, frames } = await this.#connect(to, remote, "snapshot");
-    const late = setTimeout(() => socket.destroy(), snapshotDeadlineMs);
+    const late = setTimeout(() => socket.destroy(), SNAPSHOT_DEADLINE_MS);
     try {
       await writeSnapshot(socket, snapshot);
       const { value, done } = await frames.next();
@@ -261,7 +261,7 @@ export class RaftTransport implements Transport {
     const { socket, validMs } = peer;
     this.#track(socket);
     const frames = new SocketFrames(socket);
-    const unnamed = setTimeout(() => socket.destroy(), helloTimeoutMs);
+    const unnamed = setTimeout(() => socket.destroy(), HELLO_TIMEOUT_MS);
     try {
       const { value, done } = await frames.next();
       const hello = readHello(done ? undefined : value);
@@ -287,9 +287,9 @@ export class RaftTransport implements Transport {
   async #converse({ socket, frames, hello, remote }: Conversation): Promise<void> {
     let silentIntervals = 0;
     const pings = setInterval(() => {
-      if (++silentIntervals > maxSilentIntervals) socket.destroy();
+      if (++silentIntervals > MAX_SILENT_INTERVALS) socket.destroy();
       else if (socket.writableLength === 0) socket.write(frameOf(FRAME_KINDS.ping));
-    }, pingEveryMs);
+    }, PING_EVERY_MS);
     remote.link.attach(socket);
     this.#options.onConnections?.();
     try {
@@ -330,12 +330,12 @@ export class RaftTransport implements Transport {
         openedAtMs = performance.now();
       });
       if (signal.aborted) return;
-      if (performance.now() - openedAtMs >= steadyAfterMs) {
+      if (performance.now() - openedAtMs >= STEADY_AFTER_MS) {
         backoff.reset();
         attempts = 0;
       }
       // A master that starts or ends with the others is none to warn of.
-      if (++attempts === warnAfterAttempts) {
+      if (++attempts === WARN_AFTER_ATTEMPTS) {
         const fields = { member: id, address: remote.address, error: error.message };
         this.#options.log.warn(fields, "no steady connection to another master, retrying");
       }
@@ -398,6 +398,6 @@ function endAfter(socket: Socket, validMs: number): void {
 function refuse(socket: Socket, error: AppError): void {
   if (!socket.writable) return void socket.destroy();
   socket.on("error", () => undefined);
-  socket.setTimeout(helloTimeoutMs, () => socket.destroy());
+  socket.setTimeout(HELLO_TIMEOUT_MS, () => socket.destroy());
   socket.end(refusalFrame(error));
 }

@@ -5,7 +5,7 @@ import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { listSchema, stateQuery } from "./parameters.ts";
 
 const count = z.int().min(1);
-const schemes = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
+const SCHEMES = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
 
 /** The body of POST /models: the id's promises, and the weights that serve it. */
 const registerModelRequest = z
@@ -28,7 +28,7 @@ const registerModelRequest = z
     stand_in: z.boolean().default(false),
     source: z
       .string()
-      .regex(schemes, "expected hf://, https://, file:// or a like source")
+      .regex(SCHEMES, "expected hf://, https://, file:// or a like source")
       .optional()
       .describe(
         "A source as text, or in full. File name and cache key are derived from the source.",
@@ -43,7 +43,7 @@ const registerModelRequest = z
           .string()
           .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*\.gguf$/)
           .optional(),
-        sources: z.array(z.string().regex(schemes)).min(1).max(16),
+        sources: z.array(z.string().regex(SCHEMES)).min(1).max(16),
         sha256: z
           .string()
           .regex(/^[0-9a-f]{64}$/)

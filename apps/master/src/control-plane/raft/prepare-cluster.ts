@@ -5,7 +5,7 @@ import { type CatalogSeed, seedModels, unseededModels } from "../catalog/seed.ts
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 import { bootstrapAdminKey, clusterPepper } from "./secrets.ts";
 
-const retryMs = 100;
+const RETRY_MS = 100;
 
 export interface PrepareOptions {
   readonly bootstrapKeyFile: string | undefined;
@@ -42,7 +42,7 @@ export async function prepareCluster(
       const mayRepeat = options.bootstrapKeyFile !== undefined && !control.fault;
       if (code !== "unavailable" || !mayRepeat) throw error;
       logger.info({ why: message }, "the leader changed while the cluster was prepared");
-      await delay(retryMs);
+      await delay(RETRY_MS);
     }
   }
 }
@@ -90,7 +90,7 @@ async function awaitEncryption(control: RaftControlPlane, logger: Logger): Promi
   if (!control.takesSecrets) logger.info("waiting until the log is encrypted with the secrets key");
   while (!control.takesSecrets) {
     if (control.fault) throw control.fault;
-    await delay(retryMs);
+    await delay(RETRY_MS);
   }
 }
 
@@ -104,7 +104,7 @@ async function awaitLeader(control: RaftControlPlane, logger: Logger): Promise<v
       if (message !== lastMessage) logger.info({ why: message }, "waiting for a leader");
       lastMessage = message;
       if (control.fault) throw control.fault;
-      await delay(retryMs);
+      await delay(RETRY_MS);
     }
   }
 }

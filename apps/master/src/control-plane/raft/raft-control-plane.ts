@@ -75,7 +75,7 @@ export interface RaftControlPlaneOptions {
 
 /** Entries that identity.json records for the next start. */
 const MARKED: ReadonlySet<string> = new Set(["version.raise", "secrets.key"]);
-const progressDeadlineMs = 1_000;
+const PROGRESS_DEADLINE_MS = 1_000;
 /** A removed leader sends the commit index and transfers leadership; two round trips suffice. */
 const HAND_OVER_MS = 1_000;
 /** How long a removed member waits until a remaining one confirms the removal; several elections. */
@@ -280,7 +280,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     if (!address) throw new AppError("unavailable", "the leader's address is unknown");
     const peer = new Peer(address, credentials);
     try {
-      const { members } = await peer.unary(progressMethod, {}, { deadlineMs: progressDeadlineMs });
+      const { members } = await peer.unary(
+        progressMethod,
+        {},
+        { deadlineMs: PROGRESS_DEADLINE_MS },
+      );
       return members;
     } finally {
       peer.close();

@@ -2,8 +2,8 @@ import type { ErrorCode } from "@heddle/base/errors";
 import type { EngineFailure } from "@heddle/contracts/engine";
 
 /** Attempts per call before its first event, by failures or refusals. */
-const maxFailures = 3;
-const maxRefusals = 8;
+const MAX_FAILURES = 3;
+const MAX_REFUSALS = 8;
 /** The replica differs from its last report: it is skipped until the next one. */
 const refusalCodes: ReadonlySet<ErrorCode> = new Set([
   "overloaded",
@@ -60,7 +60,7 @@ export class CallAttempts {
       this.#refusals += 1;
       this.#excluded.set(holder, { failed: undefined, reports: sent.reports });
     } else return false;
-    return this.#failures < maxFailures && this.#refusals < maxRefusals;
+    return this.#failures < MAX_FAILURES && this.#refusals < MAX_REFUSALS;
   }
 
   mayTry({ holder, reports }: AttemptedReplica): boolean {

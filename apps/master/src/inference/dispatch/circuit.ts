@@ -2,7 +2,7 @@ import { Backoff } from "@heddle/base/backoff";
 import type { Random } from "@heddle/base/random";
 
 /** Consecutive failures that open the circuit. */
-const threshold = 3;
+const THRESHOLD = 3;
 const rest = { baseMs: 1_000, maxMs: 30_000 };
 
 /**
@@ -21,17 +21,17 @@ export class Circuit {
 
   /** Whether a request may be sent now. */
   allows(nowMs: number): boolean {
-    if (this.#failures < threshold) return true;
+    if (this.#failures < THRESHOLD) return true;
     return nowMs >= this.#openUntilMs && !this.#probing;
   }
 
   /** When an open circuit may be probed; 0 if it is closed. */
   get opensAtMs(): number {
-    return this.#failures < threshold ? 0 : this.#openUntilMs;
+    return this.#failures < THRESHOLD ? 0 : this.#openUntilMs;
   }
 
   onSent(): void {
-    if (this.#failures >= threshold) this.#probing = true;
+    if (this.#failures >= THRESHOLD) this.#probing = true;
   }
 
   /** The answer has started: the next request may be sent, but the count of failures stays. */
@@ -53,6 +53,6 @@ export class Circuit {
   onFailure(nowMs: number): void {
     this.#failures += 1;
     this.#probing = false;
-    if (this.#failures >= threshold) this.#openUntilMs = nowMs + this.#backoff.nextMs();
+    if (this.#failures >= THRESHOLD) this.#openUntilMs = nowMs + this.#backoff.nextMs();
   }
 }

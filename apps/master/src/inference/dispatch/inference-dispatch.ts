@@ -32,7 +32,7 @@ export interface DispatchOptions {
 }
 
 /** Chunks kept per deployment: 4 million characters. */
-const maxPrefixChunks = 65_536;
+const MAX_PREFIX_CHUNKS = 65_536;
 
 interface Waiter {
   readonly fairKey: string;
@@ -352,7 +352,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       lane = {
         queue: new FairQueue(this.#options.maxQueued),
         retries: new Set(),
-        prefixes: new PrefixIndex(maxPrefixChunks),
+        prefixes: new PrefixIndex(MAX_PREFIX_CHUNKS),
         replicas: new Map(),
       };
       this.#lanes.set(deployment, lane);

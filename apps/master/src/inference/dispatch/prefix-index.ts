@@ -3,9 +3,9 @@ import type { EngineInput } from "@heddle/contracts/engine";
 /** Units (UTF-16 code units of text, or token ids) per chunk. */
 const chunkUnits = { text: 64, tokens: 16 };
 /** Maximum chunks of a prompt that are indexed: 64k characters or 16k tokens. */
-const maxChunks = 1_024;
+const MAX_CHUNKS = 1_024;
 /** Replicas kept per chunk, the most recent ones. */
-const maxHoldersPerChunk = 8;
+const MAX_HOLDERS_PER_CHUNK = 8;
 
 /**
  * Which replicas have recently served which prefix: an approximate radix tree, kept flat. A chunk's
@@ -47,7 +47,7 @@ export class PrefixIndex {
       const holders = this.#holders.get(chunk) ?? [];
       this.#holders.delete(chunk);
       const others = holders.filter((other) => other !== holder);
-      this.#holders.set(chunk, [holder, ...others.slice(0, maxHoldersPerChunk - 1)]);
+      this.#holders.set(chunk, [holder, ...others.slice(0, MAX_HOLDERS_PER_CHUNK - 1)]);
     }
     for (const oldest of this.#holders.keys()) {
       if (this.#holders.size <= this.#maxEntries) break;
@@ -83,7 +83,7 @@ export function promptChunks(input: EngineInput): number[] {
  */
 function chain(length: number, unit: (index: number) => number, size: number): number[] {
   const chunks: number[] = [];
-  const end = Math.min(length - (length % size), size * maxChunks);
+  const end = Math.min(length - (length % size), size * MAX_CHUNKS);
   let high = 0x9e3779b9;
   let low = 0x85ebca6b;
   for (let index = 0; index < end; index += 1) {

@@ -7,9 +7,9 @@ interface Placement {
 }
 
 /** The weight of a full batch against a fully cached prompt. */
-const loadWeight = 0.5;
+const LOAD_WEIGHT = 0.5;
 /** Batches that may wait in an engine for several keys; a single key may have one. */
-const maxBatchesAhead = 4;
+const MAX_BATCHES_AHEAD = 4;
 
 /**
  * Chooses the replica for a request of a key; undefined if no replica has room.
@@ -40,7 +40,7 @@ export function chooseReplica<C extends Candidate>(
     if (rank === 0) continue;
     const matched = prompt.matched.get(candidate.holder) ?? 0;
     const share = prompt.chunks > 0 ? matched / prompt.chunks : 0;
-    const score = share - loadWeight * (candidate.used / Math.max(1, candidate.maxSequences));
+    const score = share - LOAD_WEIGHT * (candidate.used / Math.max(1, candidate.maxSequences));
     const better =
       !best ||
       rank > best.rank ||
@@ -70,7 +70,7 @@ function roomRank(candidate: Candidate, { sequences, fairKey }: Placement): 0 | 
 
 /** Maximum sequences on a replica, so that each of several keys has its share of it. */
 function roomForAll({ maxSequences, maxQueued }: Candidate): number {
-  return maxSequences + Math.min(maxQueued, maxBatchesAhead * maxSequences);
+  return maxSequences + Math.min(maxQueued, MAX_BATCHES_AHEAD * maxSequences);
 }
 
 /** Whether no call of any key has room: then no other queued call needs a try. */

@@ -12,17 +12,17 @@ import type {
 type ProgressEntry = ReportProgressCommand["entries"][number];
 
 /** Bound on jobs with progress; further ones are ignored. */
-const maxJobs = 10_000;
+const MAX_JOBS = 10_000;
 /** Interval between two log entries of one job's progress. */
-const logEveryMs = 10_000;
+const LOG_EVERY_MS = 10_000;
 /** The same for a new checkpoint, since the next attempt resumes from the last one in the log. */
-const logCheckpointEveryMs = 1_000;
+const LOG_CHECKPOINT_EVERY_MS = 1_000;
 /** After this long without progress of the reporting rank, a higher rank reports for the job. */
-const silentRankMs = 30_000;
-const maxBatch = 256;
-const maxMessage = 1_024;
+const SILENT_RANK_MS = 30_000;
+const MAX_BATCH = 256;
+const MAX_MESSAGE = 1_024;
 /** Maximum further numbers of a progress line. */
-const maxMetrics = 32;
+const MAX_METRICS = 32;
 
 /** The known progress of a job. */
 export interface SeenProgress {
@@ -62,7 +62,7 @@ export class ProgressBook {
   readonly #listeners = new Set<() => void>();
 
   /** `everyMs`: interval between two log entries of one job's progress. */
-  constructor(everyMs = logEveryMs) {
+  constructor(everyMs = LOG_EVERY_MS) {
     this.#everyMs = everyMs;
   }
 
@@ -80,13 +80,13 @@ export class ProgressBook {
     if (!task || !progress) return;
     const { jobId, attempt, rank, incarnation } = task;
     const held = this.#jobs.get(jobId);
-    if (!held && this.#jobs.size >= maxJobs) return;
+    if (!held && this.#jobs.size >= MAX_JOBS) return;
     if (held && held.entry.attempt > attempt) return;
     const known = held?.entry.attempt === attempt ? held : undefined;
     const readings = known?.readings ?? new Map<number, RankReading>();
     if (isRepeated(readings.get(rank), incarnation, progress.atUnixMs)) return;
     readings.set(rank, { incarnation, atMs: progress.atUnixMs });
-    if (known && rank > known.rank && arrivedMs - known.arrivedMs <= silentRankMs) return;
+    if (known && rank > known.rank && arrivedMs - known.arrivedMs <= SILENT_RANK_MS) return;
     const line = parse(progress.line);
     if (!line) return;
     const speaker = { attempt, rank, incarnation };
@@ -113,7 +113,7 @@ export class ProgressBook {
   due(nowMs: number, urgent: ReadonlySet<string>): ProgressEntry[] {
     const due: ProgressEntry[] = [];
     for (const [jobId, held] of this.#jobs) {
-      if (!held.isNew || due.length >= maxBatch) continue;
+      if (!held.isNew || due.length >= MAX_BATCH) continue;
       if (!urgent.has(jobId) && nowMs < this.#dueMs(jobId, held.entry)) continue;
       due.push(held.entry);
     }
@@ -124,7 +124,9 @@ export class ProgressBook {
     const written = this.#written.get(jobId);
     if (!written) return Number.NEGATIVE_INFINITY;
     const isNewCheckpoint = checkpoint && checkpoint.name !== written.entry.checkpoint?.name;
-    const everyMs = isNewCheckpoint ? Math.min(logCheckpointEveryMs, this.#everyMs) : this.#everyMs;
+    const everyMs = isNewCheckpoint
+      ? Math.min(LOG_CHECKPOINT_EVERY_MS, this.#everyMs)
+      : this.#everyMs;
     return written.atMs + everyMs;
   }
 
@@ -178,7 +180,7 @@ function progressOf(line: Line, atMs: number): ProgressRecord {
     device: line.device,
     bytesPushed: line.bytes_pushed,
     metrics: metricsOf(line),
-    message: line.message?.slice(0, maxMessage),
+    message: line.message?.slice(0, MAX_MESSAGE),
   };
 }
 
@@ -189,5 +191,5 @@ function metricsOf(line: Line): ProgressRecord["metrics"] {
       Number.isFinite(value) && !Object.hasOwn(progressLine.shape, name) && name.length <= 64,
   );
   if (numbers.length === 0) return undefined;
-  return Object.fromEntries(numbers.slice(0, maxMetrics)) as Record<string, number>;
+  return Object.fromEntries(numbers.slice(0, MAX_METRICS)) as Record<string, number>;
 }

@@ -17,9 +17,9 @@ import { type PlacementAction, type PlacementWorker, planPlacement } from "./pla
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** How long the attempts in a process are kept after it detached, since it may return. */
-const rememberedMs = 600_000;
+const REMEMBERED_MS = 600_000;
 /** After this long without a leader a majority of the masters is gone; elections take seconds. */
-const leaderlessMs = 10_000;
+const LEADERLESS_MS = 10_000;
 
 /** What placement needs of the nodes. */
 type PlacedNodes = Pick<NodeRegistry, "workers" | "nodes" | "incarnations" | "onChange">;
@@ -132,7 +132,7 @@ export class ReplicaController {
     const nowMs = this.#clock.monotonicMs();
     if (fault || group?.status().leader !== undefined) this.#leaderlessFromMs = undefined;
     else this.#leaderlessFromMs ??= nowMs;
-    return this.#leaderlessFromMs !== undefined && nowMs - this.#leaderlessFromMs >= leaderlessMs;
+    return this.#leaderlessFromMs !== undefined && nowMs - this.#leaderlessFromMs >= LEADERLESS_MS;
   }
 
   /** Whether this master has not made the process load the deployment yet. */
@@ -283,7 +283,7 @@ export class ReplicaController {
     const attached = new Set(this.#registry.incarnations());
     for (const [key, attempt] of this.#attempts) {
       if (attached.has(key.slice(0, key.indexOf("/")))) attempt.seenAtMs = nowMs;
-      else if (nowMs - attempt.seenAtMs > rememberedMs) this.#attempts.delete(key);
+      else if (nowMs - attempt.seenAtMs > REMEMBERED_MS) this.#attempts.delete(key);
     }
   }
 }

@@ -35,13 +35,13 @@ const forgetMethod = method<
   ForgetJobReply,
   ForgetJobReply__Output
 >(parameterShardsService, "ForgetJob");
-const callMs = 10_000;
+const CALL_MS = 10_000;
 /** Servers that are queried at once. */
-const maxServers = 16;
+const MAX_SERVERS = 16;
 /** Interval between two full checks, for what was missed during an absence or another leader. */
-const lookMs = 60_000;
+const LOOK_MS = 60_000;
 /** Retention of checkpoints of unknown jobs: dropped after their end, or lost with a restore. */
-const unknownMs = 24 * 3_600_000;
+const UNKNOWN_MS = 24 * 3_600_000;
 
 export interface CheckpointReleaseOptions {
   readonly control: ControlPlane;
@@ -65,18 +65,18 @@ export class CheckpointRelease {
   async step(nowMs: number): Promise<number> {
     const { servers } = this.#options.control.state;
     const ready = [...servers.values()].filter(({ state }) => state === "ready");
-    await forEachLimit(ready, maxServers, (server) => this.#releaseOn(server));
-    return nowMs + lookMs;
+    await forEachLimit(ready, MAX_SERVERS, (server) => this.#releaseOn(server));
+    return nowMs + LOOK_MS;
   }
 
   async #releaseOn({ name, address }: { readonly name: string; readonly address: string }) {
     const { credentials, log } = this.#options;
     const peer = new Peer(address, credentials, "parameter-server");
     try {
-      const { jobs } = await peer.unary(listMethod, {}, { deadlineMs: callMs });
+      const { jobs } = await peer.unary(listMethod, {}, { deadlineMs: CALL_MS });
       for (const { jobId, idleMs } of jobs) {
         if (!this.#isOver(jobId, idleMs)) continue;
-        await peer.unary(forgetMethod, { jobId }, { deadlineMs: callMs });
+        await peer.unary(forgetMethod, { jobId }, { deadlineMs: CALL_MS });
         log.info({ server: name, job: jobId }, "the checkpoints of a job that is over are deleted");
       }
     } catch (error) {
@@ -92,6 +92,6 @@ export class CheckpointRelease {
 
   #isOver(jobId: string, idleMs: number): boolean {
     const job = this.#options.control.state.jobs.get(jobId);
-    return job ? isTerminal(job.state) : idleMs > unknownMs;
+    return job ? isTerminal(job.state) : idleMs > UNKNOWN_MS;
   }
 }

@@ -24,12 +24,12 @@ const releaseMethod = method<
   LostWorkerReply,
   LostWorkerReply__Output
 >(parameterShardsService, "ReleaseWorker");
-const callMs = 5_000;
+const CALL_MS = 5_000;
 /** The wait before a retry for a server that did not answer. */
-const againMs = 1_000;
+const AGAIN_MS = 1_000;
 /** Servers that are called at once, and concurrent calls per server, over one connection. */
-const maxServers = 16;
-const maxCalls = 8;
+const MAX_SERVERS = 16;
+const MAX_CALLS = 8;
 
 export interface LostWorkersOptions {
   readonly control: ControlPlane;
@@ -59,9 +59,9 @@ export class LostWorkers {
     this.#reported = reported;
     const open = due.filter(({ key }) => !reported.has(key));
     const byServer = Map.groupBy(open, ({ serverId }) => serverId);
-    await forEachLimit(byServer, maxServers, ([id, reports]) => this.#report(id, reports));
+    await forEachLimit(byServer, MAX_SERVERS, ([id, reports]) => this.#report(id, reports));
     const isDone = open.every(({ key }) => reported.has(key));
-    return isDone ? undefined : this.#options.clock.wallMs() + againMs;
+    return isDone ? undefined : this.#options.clock.wallMs() + AGAIN_MS;
   }
 
   *#due(): Steps<Due[]> {
@@ -109,8 +109,8 @@ export class LostWorkers {
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
-      await forEachLimit(reports, maxCalls, async ({ serverId: _, key, ...lost }) => {
-        await peer.unary(releaseMethod, lost, { deadlineMs: callMs });
+      await forEachLimit(reports, MAX_CALLS, async ({ serverId: _, key, ...lost }) => {
+        await peer.unary(releaseMethod, lost, { deadlineMs: CALL_MS });
         this.#reported.add(key);
         log.info({ job: lost.jobId, rank: lost.rank }, "the others go on without a lost task");
       });

@@ -24,14 +24,14 @@ import {
 } from "./task-orders.ts";
 
 /** The maximum interval between rounds, and the minimum pause after a change. */
-const roundMs = 250;
-const pauseMs = 5;
+const ROUND_MS = 250;
+const PAUSE_MS = 5;
 /** Maximum entries per command of one worker's report. */
-const maxEntries = 256;
+const MAX_ENTRIES = 256;
 /** The wait after a failed proposal before the report is retried. */
-const retryMs = 500;
+const RETRY_MS = 500;
 /** A report of a possibly lost node is awaited until its lease has expired, plus this margin. */
-const wordMarginMs = 10_000;
+const WORD_MARGIN_MS = 10_000;
 
 export interface TaskDispatchOptions {
   readonly control: ControlPlane;
@@ -66,7 +66,7 @@ export class TaskDispatch {
   #progressLookedMs = 0;
   #judging = false;
   /** Rounds may use at most a third of the time, however much there is to compare. */
-  #pauseMs = pauseMs;
+  #pauseMs = PAUSE_MS;
   #roundQueued: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -75,7 +75,7 @@ export class TaskDispatch {
     this.#progress = options.progress;
     this.#hold = new LeaseHold(options.control, options.clock, options.leaseMs);
     this.#unsubscribe = options.control.onApplied(() => this.#queueRound());
-    this.#timer = setInterval(() => this.#round(), roundMs);
+    this.#timer = setInterval(() => this.#round(), ROUND_MS);
     this.#timer.unref();
   }
 
@@ -112,8 +112,8 @@ export class TaskDispatch {
       void this.#report(link);
     }
     void this.#confirmFailures();
-    this.#pauseMs = Math.max(pauseMs, 2 * (clock.monotonicMs() - startedMs));
-    if (clock.monotonicMs() - this.#progressLookedMs < roundMs) return;
+    this.#pauseMs = Math.max(PAUSE_MS, 2 * (clock.monotonicMs() - startedMs));
+    if (clock.monotonicMs() - this.#progressLookedMs < ROUND_MS) return;
     this.#progressLookedMs = clock.monotonicMs();
     void this.#writeProgress(new Set());
   }
@@ -205,13 +205,13 @@ export class TaskDispatch {
         atMs: clock.wallMs(),
         nodeId,
         reports: entries,
-        wordMs: this.#options.leaseMs + wordMarginMs,
+        wordMs: this.#options.leaseMs + WORD_MARGIN_MS,
       });
       this.#reporting.delete(link.node);
       this.#queueRound();
     } catch (error) {
       log.warn({ node: link.node, error: toAppError(error).message }, "tasks: reporting again");
-      setTimeout(() => this.#reporting.delete(link.node), retryMs).unref();
+      setTimeout(() => this.#reporting.delete(link.node), RETRY_MS).unref();
     }
   }
 
@@ -268,7 +268,7 @@ export class TaskDispatch {
         ? statusDelta(record, status)
         : missingTaskReport(record, clock.wallMs());
       if (entry) entries.push(entry);
-      if (entries.length >= maxEntries) break;
+      if (entries.length >= MAX_ENTRIES) break;
     }
     return entries;
   }

@@ -14,11 +14,11 @@ import { fromStatus } from "@heddle/rpc/status";
 
 const reconnect = { baseMs: 50, maxMs: 2_000 };
 /** An order without an effect is repeated after this. */
-const repeatMs = 3_000;
+const REPEAT_MS = 3_000;
 /** Maximum orders in flight to one worker; the others wait for a later round. */
-const maxUnanswered = 1_024;
+const MAX_UNANSWERED = 1_024;
 /** Lease intervals without a message after which a stream is reopened; a worker renews sooner. */
-const silentFactor = 2;
+const SILENT_FACTOR = 2;
 
 export interface TaskLinkOptions {
   readonly node: string;
@@ -82,8 +82,8 @@ export class TaskLink {
   order(key: string, command: TaskCommand, nowMs: number): void {
     const kind = Object.keys(command)[0] ?? "";
     const given = this.#given.get(key);
-    if (given?.order === kind && nowMs - given.atMs < repeatMs) return;
-    if (!given && this.#given.size >= maxUnanswered) return;
+    if (given?.order === kind && nowMs - given.atMs < REPEAT_MS) return;
+    if (!given && this.#given.size >= MAX_UNANSWERED) return;
     if (this.#stream?.writableNeedDrain) return;
     this.#given.set(key, { order: kind, atMs: nowMs });
     this.#stream?.write(command);
@@ -125,7 +125,7 @@ export class TaskLink {
     let silence: NodeJS.Timeout | undefined;
     const onMessage = () => {
       clearTimeout(silence);
-      silence = setTimeout(() => stream.cancel(), leaseMs * silentFactor);
+      silence = setTimeout(() => stream.cancel(), leaseMs * SILENT_FACTOR);
       silence.unref();
     };
     const end = (error: unknown) => {

@@ -12,10 +12,10 @@ import { registerTrainedModels } from "../training/trained-models.ts";
 import { CheckpointRelease } from "./checkpoint-release.ts";
 import { LostWorkers } from "./lost-workers.ts";
 
-const registerPauseMs = 50;
-const releasePauseMs = 250;
+const REGISTER_PAUSE_MS = 50;
+const RELEASE_PAUSE_MS = 250;
 /** Delay after a job's end, so that jobs that end together are handled together. */
-const forgetPauseMs = 1_000;
+const FORGET_PAUSE_MS = 1_000;
 /** Commands that may change which jobs hold shards. */
 const MOVES_SHARDS: ReadonlySet<string> = new Set([
   "plan.commit",
@@ -59,7 +59,7 @@ export class TaskLoops implements OnApplicationBootstrap {
     const parts = { control: this.#control, artifacts: this.#artifacts, log: this.#log };
     this.#loops.run({
       name: "registering models",
-      pauseMs: registerPauseMs,
+      pauseMs: REGISTER_PAUSE_MS,
       concerns: (command) => command === undefined || command.type === "tasks.report",
       step: () => registerTrainedModels({ ...parts, clock: systemClock }),
     });
@@ -71,7 +71,7 @@ export class TaskLoops implements OnApplicationBootstrap {
     const checkpoints = new CheckpointRelease(parts);
     const forgetting = this.#loops.run({
       name: "deleting checkpoints",
-      pauseMs: forgetPauseMs,
+      pauseMs: FORGET_PAUSE_MS,
       concerns: (command) => command === undefined,
       step: () => checkpoints.step(systemClock.wallMs()),
     });
@@ -79,7 +79,7 @@ export class TaskLoops implements OnApplicationBootstrap {
     const shards = new ShardRelease({ ...parts, onFreed, clock: systemClock });
     this.#loops.run({
       name: "freeing shards",
-      pauseMs: releasePauseMs,
+      pauseMs: RELEASE_PAUSE_MS,
       concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),
       step: () => shards.step(),
     });
@@ -90,7 +90,7 @@ export class TaskLoops implements OnApplicationBootstrap {
     const lost = new LostWorkers({ ...parts, clock: systemClock });
     this.#loops.run({
       name: "releasing lost tasks",
-      pauseMs: releasePauseMs,
+      pauseMs: RELEASE_PAUSE_MS,
       concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),
       step: () => lost.step(),
     });

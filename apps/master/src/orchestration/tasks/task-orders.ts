@@ -20,7 +20,7 @@ import type { TaskSecrets } from "../../task-output/task-secrets.ts";
 
 const BYTES_PER_GB = 1e9;
 /** Grace period of a task whose checkpoint is not needed. */
-const leaveMs = 5_000;
+const LEAVE_MS = 5_000;
 
 const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"] as const;
 
@@ -127,7 +127,7 @@ export function statusDelta(
       ...base,
       phase,
       exit: exitOf(status),
-      ...(sickDevices.length > 0 && { sickDevices: sickDevices.slice(0, maxSickDevices) }),
+      ...(sickDevices.length > 0 && { sickDevices: sickDevices.slice(0, MAX_SICK_DEVICES) }),
     };
   }
   const isChanged = record.phase === "lost" || ORDER.indexOf(phase) > ORDER.indexOf(record.phase);
@@ -151,15 +151,15 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
     ...(reason && { reason }),
     ...(exit?.exitCode !== undefined && { exitCode: exit.exitCode }),
     ...(exit?.signal && { signal: exit.signal }),
-    ...(exit?.message && { message: exit.message.slice(0, maxMessage) }),
-    lastLines: (exit?.lastLines ?? []).slice(-maxLines).map((line) => line.slice(0, maxLine)),
+    ...(exit?.message && { message: exit.message.slice(0, MAX_MESSAGE) }),
+    lastLines: (exit?.lastLines ?? []).slice(-MAX_LINES).map((line) => line.slice(0, MAX_LINE)),
     endedAtMs: exit?.endedUnixMs ?? 0,
     ...(exit && exit.artifacts.length > 0 && { artifacts: artifactsOf(exit) }),
   };
 }
 
 function artifactsOf({ artifacts }: TaskExit__Output): ArtifactRecord[] {
-  return artifacts.slice(0, maxArtifacts).map(({ name, bytes, sha256, pieces }) => {
+  return artifacts.slice(0, MAX_ARTIFACTS).map(({ name, bytes, sha256, pieces }) => {
     return {
       name,
       bytes,
@@ -170,11 +170,11 @@ function artifactsOf({ artifacts }: TaskExit__Output): ArtifactRecord[] {
 }
 
 /** The part of a task's exit that is logged. */
-const maxLines = 50;
-const maxLine = 4_096;
-const maxMessage = 2_048;
-const maxArtifacts = 256;
-const maxSickDevices = 64;
+const MAX_LINES = 50;
+const MAX_LINE = 4_096;
+const MAX_MESSAGE = 2_048;
+const MAX_ARTIFACTS = 256;
+const MAX_SICK_DEVICES = 64;
 
 /** In the workers' format. */
 function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {
@@ -182,7 +182,7 @@ function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {
 }
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
-  return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
+  return { stop: { task, checkpoint: false, graceMs: LEAVE_MS, why } };
 }
 
 /** Addresses by id, so that every task of a gang gets the same order. */

@@ -20,12 +20,12 @@ const closeMethod = method<ShardId, ShardId__Output, CloseShardReply, CloseShard
   parameterShardsService,
   "Close",
 );
-const closeMs = 5_000;
+const CLOSE_MS = 5_000;
 /** Servers that are called at once, and concurrent calls per server, over one connection. */
-const maxServers = 16;
-const maxCalls = 8;
+const MAX_SERVERS = 16;
+const MAX_CALLS = 8;
 /** Attempts that ended up to this long before this term may still have shards on the servers. */
-const latelyMs = 600_000;
+const LATELY_MS = 600_000;
 
 export interface ShardReleaseOptions {
   readonly control: ControlPlane;
@@ -69,7 +69,7 @@ export class ShardRelease {
     this.#held = held;
     const over = [...before].filter(([key]) => !held.has(key)).map(([, each]) => each);
     const byServer = Map.groupBy(over, ({ serverId }) => serverId);
-    await forEachLimit(byServer, maxServers, ([id, held]) => this.#close(id, held));
+    await forEachLimit(byServer, MAX_SERVERS, ([id, held]) => this.#close(id, held));
     if (over.length > 0) this.#options.onFreed();
     return undefined;
   }
@@ -91,7 +91,7 @@ export class ShardRelease {
   *#recentHoldings(): Steps<Map<string, Held>> {
     const { control, clock } = this.#options;
     const found = new Map<string, Held>();
-    const sinceMs = clock.wallMs() - latelyMs;
+    const sinceMs = clock.wallMs() - LATELY_MS;
     yield* forEachInSteps(control.state.jobs.values(), (job) => {
       if (isTerminal(job.state) && (job.endedAtMs ?? 0) < sinceMs) return;
       for (const serverId of new Set(job.shards)) this.#add(found, serverId, job);
@@ -119,9 +119,9 @@ export class ShardRelease {
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
-      await forEachLimit(over, maxCalls, async ({ jobId, attempt, shards }) => {
+      await forEachLimit(over, MAX_CALLS, async ({ jobId, attempt, shards }) => {
         for (const shard of shards) {
-          await peer.unary(closeMethod, { jobId, attempt, shard }, { deadlineMs: closeMs });
+          await peer.unary(closeMethod, { jobId, attempt, shard }, { deadlineMs: CLOSE_MS });
         }
       });
     } catch (error) {

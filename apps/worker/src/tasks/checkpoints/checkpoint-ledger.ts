@@ -12,9 +12,9 @@ import { pruneCheckpoints } from "./prune-checkpoints.ts";
  * The most names that wait for the removal of earlier checkpoints; beyond it the oldest are left on
  * disk.
  */
-const maxWaiting = 1_000;
+const MAX_WAITING = 1_000;
 /** More than 100 names of 512 characters, as JSON. The task can write the list too. */
-const maxListBytes = 512 * 1024;
+const MAX_LIST_BYTES = 512 * 1024;
 /** The most names without a copy that are remembered for removal. */
 const MAX_DROPPED = 1_000;
 
@@ -89,7 +89,7 @@ export class CheckpointLedger {
    * removed, which may take long.
    */
   add(names: readonly string[]): Promise<void> {
-    this.#waiting = [...this.#waiting, ...names].slice(-maxWaiting);
+    this.#waiting = [...this.#waiting, ...names].slice(-MAX_WAITING);
     this.#pruning ??= this.#prune().finally(() => {
       this.#pruning = undefined;
     });
@@ -156,7 +156,7 @@ export class CheckpointLedger {
   }
 
   async #read(): Promise<string[]> {
-    const kept = await readJson(this.#root, this.#path, maxListBytes);
+    const kept = await readJson(this.#root, this.#path, MAX_LIST_BYTES);
     const names = Array.isArray(kept) ? kept.slice(-this.#keep) : [];
     return names.filter((name) => typeof name === "string");
   }

@@ -4,14 +4,14 @@ import { LimitedQueue } from "@heddle/base/async/limited-queue";
 import { inOwnTurn } from "../executors/own-turn.ts";
 
 /** The rest of a longer answer is skipped. */
-const maxOutputBytes = 256 * 1024;
+const MAX_OUTPUT_BYTES = 256 * 1024;
 /** For a CLI that has ended while something that it started still holds its output. */
-const drainMs = 500;
+const DRAIN_MS = 500;
 
 /** Calls of the CLI at a time, pulls of images among them, and calls that may wait. */
-const maxCalls = 16;
-const maxPulls = 3;
-const maxWaiting = 4_096;
+const MAX_CALLS = 16;
+const MAX_PULLS = 3;
+const MAX_WAITING = 4_096;
 
 interface CliOptions {
   readonly timeoutMs: number;
@@ -41,16 +41,16 @@ export class CliError extends Error {
 /** One of podman, docker and nerdctl; each call is a process with a time limit. */
 export class ContainerCli {
   readonly name: string;
-  readonly #calls = this.#limited(maxCalls - maxPulls);
-  readonly #pulls = this.#limited(maxPulls);
+  readonly #calls = this.#limited(MAX_CALLS - MAX_PULLS);
+  readonly #pulls = this.#limited(MAX_PULLS);
 
   constructor(name: string) {
     this.name = name;
   }
 
   #limited(running: number): LimitedQueue {
-    const message = () => `${maxWaiting} calls of ${this.name} wait on this worker already`;
-    return new LimitedQueue({ running, waiting: maxWaiting }, () => new CliError(message()));
+    const message = () => `${MAX_WAITING} calls of ${this.name} wait on this worker already`;
+    return new LimitedQueue({ running, waiting: MAX_WAITING }, () => new CliError(message()));
   }
 
   /** Its output, trimmed. Rejects with a CliError. */
@@ -113,7 +113,7 @@ export class ContainerCli {
         reject(new CliError(words, code ?? undefined));
       };
       child.once("close", finish);
-      child.once("exit", (code, how) => setTimeout(finish, drainMs, code, how).unref());
+      child.once("exit", (code, how) => setTimeout(finish, DRAIN_MS, code, how).unref());
     });
   }
 
@@ -131,7 +131,7 @@ function gather(stream: NodeJS.ReadableStream | null): () => string {
   const pieces: Buffer[] = [];
   let size = 0;
   stream?.on("data", (piece: Buffer) => {
-    if (size < maxOutputBytes) pieces.push(piece);
+    if (size < MAX_OUTPUT_BYTES) pieces.push(piece);
     size += piece.byteLength;
   });
   return () => Buffer.concat(pieces).toString("utf8");

@@ -7,7 +7,7 @@ import { CliError, ContainerCli } from "./container-cli.ts";
 
 const CLIS = ["podman", "docker", "nerdctl"] as const;
 /** The time by which an unresponsive CLI may delay a worker's start. */
-const probeTimeoutMs = 15_000;
+const PROBE_TIMEOUT_MS = 15_000;
 /** Podman's exit codes for a container without such a program, and for one that cannot be made. */
 const [noSuchProgram, notMade] = [127, 126];
 
@@ -52,7 +52,7 @@ async function probe(name: string): Promise<Verdict> {
       if (isWhole(await probeRun(cli, ["--network", "none"])))
         return { cli, writesItself: true, hasNetwork: false };
     }
-    await cli.run(["info"], { timeoutMs: probeTimeoutMs });
+    await cli.run(["info"], { timeoutMs: PROBE_TIMEOUT_MS });
     return { cli, writesItself: false, hasNetwork: true };
   } catch (error) {
     return { name, error: error instanceof Error ? error.message : String(error) };
@@ -72,7 +72,7 @@ async function probeRun(
   const how = ["--rm", ...network, ...CONFINED, "--log-driver", "passthrough", ...limits];
   try {
     await cli.run(["run", ...how, "--rootfs", folder, "/no-program"], {
-      timeoutMs: probeTimeoutMs,
+      timeoutMs: PROBE_TIMEOUT_MS,
     });
     return 0;
   } catch (error) {

@@ -22,13 +22,13 @@ import {
 import { attachClient, startByItself, startWithClient } from "./container-start.ts";
 import { ContainerTask } from "./container-task.ts";
 
-const commandTimeoutMs = 60_000;
-const pullTimeoutMs = 30 * 60_000;
+const COMMAND_TIMEOUT_MS = 60_000;
+const PULL_TIMEOUT_MS = 30 * 60_000;
 /** Processes and threads of one container. */
-const maxContainerProcesses = 4_096;
-const nodeLabel = "heddle.node";
+const MAX_CONTAINER_PROCESSES = 4_096;
+const NODE_LABEL = "heddle.node";
 /** The longest line of a file of variables that every CLI accepts. */
-const maxFileLine = 32_000;
+const MAX_FILE_LINE = 32_000;
 
 /** Runs tasks in containers, through the first of podman, docker and nerdctl that works. */
 export class ContainerExecutor implements Executor {
@@ -75,7 +75,7 @@ export class ContainerExecutor implements Executor {
     );
     if (isHere) return;
     try {
-      await this.#cli.pull(image, { timeoutMs: pullTimeoutMs, signal });
+      await this.#cli.pull(image, { timeoutMs: PULL_TIMEOUT_MS, signal });
     } catch (error) {
       const message = `${this.#cli.name} could not pull the image ${image}: ${errorText(error)}. Check its name and that this worker may read its registry`;
       throw new LaunchError("ImagePull", message, error);
@@ -151,7 +151,7 @@ export class ContainerExecutor implements Executor {
     const args = this.#createArguments(launch, ["--env-file", file, ...asArguments]);
     const create = () =>
       this.#cli.run(["create", "--name", name, ...args], {
-        timeoutMs: commandTimeoutMs,
+        timeoutMs: COMMAND_TIMEOUT_MS,
         environment: this.#markOf(launch),
       });
     try {
@@ -170,10 +170,10 @@ export class ContainerExecutor implements Executor {
     const [program, ...args] = command;
     return [
       "--label",
-      `${nodeLabel}=${this.#nodeId}`,
+      `${NODE_LABEL}=${this.#nodeId}`,
       ...CONFINED,
       "--pids-limit",
-      String(maxContainerProcesses),
+      String(MAX_CONTAINER_PROCESSES),
       ...this.#networkArguments(plan, launch.environment),
       // Programs expect to write there.
       ...(plan.spec.readOnly ? ["--read-only", "--tmpfs", "/tmp"] : []),
@@ -226,7 +226,7 @@ export class ContainerExecutor implements Executor {
       .filter(([name]) => isOwn(name))
       .map(([name, value]) => `${name}=${value}`);
     const isPlain = (line: string) =>
-      line.length < maxFileLine &&
+      line.length < MAX_FILE_LINE &&
       /^\w+=$|^\w+=[^\s"'`#\\$]([^\n\r"'`#\\$]*[^\s"'`#\\$])?$/.test(line);
     return {
       inFile: lines
@@ -274,7 +274,7 @@ export class ContainerExecutor implements Executor {
   }
 
   #run(...args: string[]): Promise<string> {
-    return this.#cli.run(args, { timeoutMs: commandTimeoutMs });
+    return this.#cli.run(args, { timeoutMs: COMMAND_TIMEOUT_MS });
   }
 }
 
@@ -284,8 +284,8 @@ export async function removeContainers(
   nodeId: string,
   kept: ReadonlySet<string>,
 ): Promise<number> {
-  const options = { timeoutMs: commandTimeoutMs };
-  const filter = ["--filter", `label=${nodeLabel}=${nodeId}`, "--format", "{{.Names}}"];
+  const options = { timeoutMs: COMMAND_TIMEOUT_MS };
+  const filter = ["--filter", `label=${NODE_LABEL}=${nodeId}`, "--format", "{{.Names}}"];
   const names = (await cli.run(["ps", "--all", ...filter], options)).split("\n");
   const strays = names.filter((name) => name !== "" && !kept.has(name));
   for (const name of strays) await cli.run(["rm", "--force", name], options);

@@ -10,10 +10,10 @@ import { inOwnTurn } from "../executors/own-turn.ts";
 import { type ProcessRecord, readProcess } from "../executors/process-tree.ts";
 import { CliError, type ContainerCli, lastLine } from "./container-cli.ts";
 
-const startTimeoutMs = 60_000;
-const pollMs = 200;
+const START_TIMEOUT_MS = 60_000;
+const POLL_MS = 200;
 /** The most bytes of an engine's messages that are read. */
-const maxWordsBytes = 8_192;
+const MAX_WORDS_BYTES = 8_192;
 
 interface ContainerStart {
   readonly cli: ContainerCli;
@@ -31,7 +31,7 @@ interface ContainerStart {
 export async function startByItself(how: ContainerStart, mark: string): Promise<OutputCopier> {
   const { cli, name, environment, launch } = how;
   const { directory } = launch;
-  const options = { timeoutMs: startTimeoutMs, environment, directory };
+  const options = { timeoutMs: START_TIMEOUT_MS, environment, directory };
   const pipes = await OutputPipes.open(directory);
   let copier: OutputCopier;
   try {
@@ -53,15 +53,15 @@ export async function startByItself(how: ContainerStart, mark: string): Promise<
 export async function startWithClient(how: ContainerStart): Promise<ProcessRecord> {
   const { cli, name, launch, environment } = how;
   const client = await attachClient(cli, ["start", "--attach", name], launch, environment);
-  const giveUpAtMs = performance.now() + startTimeoutMs;
+  const giveUpAtMs = performance.now() + START_TIMEOUT_MS;
   for (;;) {
     const isThere = readProcess(client.pid)?.startTime === client.startTime;
     const args = ["inspect", "--type", "container", "--format", "{{.State.Status}}", name];
-    const status = await cli.run(args, { timeoutMs: startTimeoutMs });
+    const status = await cli.run(args, { timeoutMs: START_TIMEOUT_MS });
     if (!["created", "configured", "initialized"].includes(status)) return client;
     if (!isThere) throw new CliError(lastWords(launch) || "its client ended without a word");
     if (performance.now() > giveUpAtMs) throw new CliError("it did not come to run in time");
-    await delay(pollMs);
+    await delay(POLL_MS);
   }
 }
 
@@ -99,7 +99,7 @@ function lastWords({ root, stderr }: TaskLaunch): string {
   const file = openFileBeneathSync(root, relative(root, stderr));
   try {
     const { size } = fstatSync(file);
-    const bytes = Buffer.alloc(Math.min(maxWordsBytes, size));
+    const bytes = Buffer.alloc(Math.min(MAX_WORDS_BYTES, size));
     const length = readSync(file, bytes, 0, bytes.byteLength, size - bytes.byteLength);
     return lastLine(bytes.toString("utf8", 0, length));
   } finally {

@@ -16,15 +16,15 @@ import {
 import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { ContainerCli } from "./container-cli.ts";
 
-const callTimeoutMs = 30_000;
+const CALL_TIMEOUT_MS = 30_000;
 /** How often a container is checked, by its process here or by its engine. */
-const processPollMs = 200;
-const enginePollMs = 1_000;
-const maxRetryMs = 10_000;
+const PROCESS_POLL_MS = 200;
+const ENGINE_POLL_MS = 1_000;
+const MAX_RETRY_MS = 10_000;
 /** Between two rounds of killing, by the engine where the processes are not visible. */
-const killRoundMs = 500;
+const KILL_ROUND_MS = 500;
 /** An unresponsive engine is abandoned after this where nothing of the task is left. */
-const patienceMs = 60_000;
+const PATIENCE_MS = 60_000;
 
 const LIVE: ReadonlySet<string> = new Set(["running", "paused", "stopping", "restarting"]);
 
@@ -101,7 +101,7 @@ export class ContainerTask implements TaskHandle {
     const ended = this.exited.then(() => true);
     for (;;) {
       const output = freshScan().then((scan) => this.#killVisible(scan));
-      if (await Promise.race([ended, output.then(() => delay(killRoundMs))])) return;
+      if (await Promise.race([ended, output.then(() => delay(KILL_ROUND_MS))])) return;
     }
   }
 
@@ -140,12 +140,12 @@ export class ContainerTask implements TaskHandle {
       this.#first ??= this.#see(state.pid);
       const first = this.#first;
       await this.#keepClient();
-      if (!first) await delay(enginePollMs);
+      if (!first) await delay(ENGINE_POLL_MS);
       while (first && isThere(first)) {
-        await delay(processPollMs);
+        await delay(PROCESS_POLL_MS);
         await this.#keepClient();
       }
-      if (first) await delay(processPollMs); // The engine notices a little later.
+      if (first) await delay(PROCESS_POLL_MS); // The engine notices a little later.
     }
   }
 
@@ -162,7 +162,7 @@ export class ContainerTask implements TaskHandle {
     if (!state || !LIVE.has(state.status)) return;
     onTrouble("the client that carried its output has ended: output may be missing");
     this.#client = await client.renew();
-    await delay(enginePollMs); // Restarts of a client that cannot stay are bounded.
+    await delay(ENGINE_POLL_MS); // Restarts of a client that cannot stay are bounded.
   }
 
   /**
@@ -170,8 +170,8 @@ export class ContainerTask implements TaskHandle {
    * not answer.
    */
   async #state(): Promise<ContainerState | undefined> {
-    const giveUpAtMs = performance.now() + patienceMs;
-    for (let retryMs = killRoundMs; ; retryMs = Math.min(retryMs * 2, maxRetryMs)) {
+    const giveUpAtMs = performance.now() + PATIENCE_MS;
+    for (let retryMs = KILL_ROUND_MS; ; retryMs = Math.min(retryMs * 2, MAX_RETRY_MS)) {
       try {
         return await this.#ask();
       } catch (error) {
@@ -185,7 +185,7 @@ export class ContainerTask implements TaskHandle {
 
   async #ask(): Promise<ContainerState | undefined> {
     const { cli, name } = this.#options;
-    const options = { timeoutMs: callTimeoutMs };
+    const options = { timeoutMs: CALL_TIMEOUT_MS };
     const format = "{{.State.Status}} {{.State.ExitCode}} {{.State.OOMKilled}} {{.State.Pid}}";
     try {
       const output = await cli.run(
@@ -219,7 +219,7 @@ export class ContainerTask implements TaskHandle {
    */
   #signalByEngine(...args: readonly string[]): Promise<number> {
     const { cli, name } = this.#options;
-    return cli.run([...args, name], { timeoutMs: callTimeoutMs }).then(
+    return cli.run([...args, name], { timeoutMs: CALL_TIMEOUT_MS }).then(
       () => 1,
       () => 0,
     );

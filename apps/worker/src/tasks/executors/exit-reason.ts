@@ -19,7 +19,7 @@ export function exitReason(
 ): { readonly reason: FailureReason | ""; readonly message: string } {
   if (verdict) return verdict;
   if (end.outOfMemory) {
-    return { reason: "OutOfMemory", message: `the system ended it: ${outOfMemoryAdvice}` };
+    return { reason: "OutOfMemory", message: `the system ended it: ${OUT_OF_MEMORY_ADVICE}` };
   }
   if (end.exitCode === 0) return { reason: "", message: "" };
   // The two streams are read separately: an earlier line may come later.
@@ -30,26 +30,26 @@ export function exitReason(
     return { reason: "CheckpointCorrupt", message: said ?? exitText(end) };
   }
   const text = lastLines.join("\n");
-  if (gpuMemory.test(text)) {
+  if (GPU_MEMORY.test(text)) {
     const message =
       "its last lines say that the GPU's memory ran out: use smaller batches, more GPUs, or a larger `gpu_memory_gb`";
     return { reason: "GpuOutOfMemory", message };
   }
-  if (hostMemory.test(text)) {
-    return { reason: "OutOfMemory", message: `its last lines say so: ${outOfMemoryAdvice}` };
+  if (HOST_MEMORY.test(text)) {
+    return { reason: "OutOfMemory", message: `its last lines say so: ${OUT_OF_MEMORY_ADVICE}` };
   }
   const message = end.hasReason ? said : undefined;
   return { reason: "ExitCode", message: message ?? exitText(end) };
 }
 
 /** Advice for a task that ran out of memory. */
-export const outOfMemoryAdvice = "memory ran out; ask for more with `resources.memory_gb`";
+export const OUT_OF_MEMORY_ADVICE = "memory ran out; ask for more with `resources.memory_gb`";
 
 /** Messages of CUDA, PyTorch, JAX and ROCm. */
-const gpuMemory =
+const GPU_MEMORY =
   /CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|HIP out of memory|OutOfMemoryError: .*GPU|RESOURCE_EXHAUSTED: Out of memory/;
 /** Messages of Python, C++, Node, ONNX Runtime, Go, Java and the C library. */
-const hostMemory =
+const HOST_MEMORY =
   /^MemoryError|std::bad_alloc|JavaScript heap out of memory|Array buffer allocation failed|Failed to allocate memory for requested buffer|fatal error: runtime: out of memory|java\.lang\.OutOfMemoryError|Cannot allocate memory/m;
 
 function exitText({ exitCode, signal }: TaskEnd): string {

@@ -26,9 +26,9 @@ const COPIER = [
   "exec 3<&- 4>&- 5<&0; copy; wait",
 ].join("\n");
 
-const lostMark =
+const LOST_MARK =
   "[heddle: a part of this output could not be written to the worker's disk, and is lost]";
-const leftMark =
+const LEFT_MARK =
   "\n[heddle: a process of this task that could not be ended still has its output open: what it writes from here on is not kept]\n";
 
 /** The folder of a task's pipes while they are made. */
@@ -41,11 +41,11 @@ type LogFiles = Pick<TaskLaunch, "root" | "stdout" | "stderr">;
 
 const APPEND = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND;
 /** The longest time to copy what a task has left in its pipes. */
-const maxDrainMs = 10_000;
-const drainPollMs = 50;
-const makeTimeoutMs = 10_000;
+const MAX_DRAIN_MS = 10_000;
+const DRAIN_POLL_MS = 50;
+const MAKE_TIMEOUT_MS = 10_000;
 /** The most bytes of one read of a pipe. */
-const maxReadBytes = 64 * 1024;
+const MAX_READ_BYTES = 64 * 1024;
 
 /**
  * The ends of two pipes. A task writes to pipes because a program that opens `/dev/stdout` would
@@ -100,7 +100,7 @@ export class OutputPipes {
     );
     const [readOut, readErr] = this.#readEnds;
     const child = await inOwnTurn(async () => {
-      const started = spawn("/bin/sh", ["-c", COPIER, "heddle-output", lostMark], {
+      const started = spawn("/bin/sh", ["-c", COPIER, "heddle-output", LOST_MARK], {
         cwd: "/",
         env: { PATH: process.env["PATH"], [COPIER_VARIABLE]: mark },
         detached: true,
@@ -162,7 +162,7 @@ export class OutputCopier {
    * Resolves when all output is in the files. Call it after the task's processes were killed. The
    * wait for one that could not be killed and has a pipe open is bounded, which the log shows.
    */
-  async drained(patienceMs: number = maxDrainMs): Promise<void> {
+  async drained(patienceMs: number = MAX_DRAIN_MS): Promise<void> {
     const giveUpAtMs = performance.now() + patienceMs;
     if (this.#ended && (await within(patienceMs, this.#ended))) return;
     for (;;) {
@@ -170,7 +170,7 @@ export class OutputCopier {
       const left = copiers.filter(({ mark }) => mark === this.#mark);
       if (left.length === 0) return;
       if (performance.now() >= giveUpAtMs) return this.#giveUp(left);
-      await delay(drainPollMs);
+      await delay(DRAIN_POLL_MS);
     }
   }
 
@@ -184,7 +184,7 @@ export class OutputCopier {
     const { root, stderr } = this.#files;
     const file = await openFileBeneath(root, relative(root, stderr), APPEND);
     try {
-      await file.writeFile(leftMark);
+      await file.writeFile(LEFT_MARK);
     } finally {
       await file.close();
     }
@@ -201,7 +201,7 @@ async function within(ms: number, work: Promise<boolean>): Promise<boolean> {
 }
 
 function makePipes(paths: readonly string[]): Promise<void> {
-  const options = { timeout: makeTimeoutMs };
+  const options = { timeout: MAKE_TIMEOUT_MS };
   const make = () =>
     new Promise<void>((resolve, reject) => {
       // The task may run as another user. Only this worker reaches the folder, and the names are
@@ -230,7 +230,7 @@ function openBothEnds(path: string): { read: number; write: number } {
 function takeFrom(readEnd: number): string {
   // This end would block on reads; another one of the same pipe does not.
   const end = openSync(`/proc/self/fd/${readEnd}`, constants.O_RDONLY | constants.O_NONBLOCK);
-  const bytes = Buffer.alloc(maxReadBytes);
+  const bytes = Buffer.alloc(MAX_READ_BYTES);
   try {
     return bytes.toString("utf8", 0, readSync(end, bytes));
   } catch (error) {

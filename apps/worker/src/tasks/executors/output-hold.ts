@@ -3,7 +3,7 @@ import type { TaskStreams } from "../../logs/task-streams.ts";
 import type { TaskHandle } from "./executor.ts";
 
 /** A stopped task continues when this share of its bound is left. */
-const releaseShare = 0.5;
+const RELEASE_SHARE = 0.5;
 
 /**
  * Stops a task while too much of its output waits for the masters. A program that is faster than
@@ -24,7 +24,7 @@ export class OutputHold {
   /** Stops or continues the task by the state of its output; true where that has changed. */
   async look(handle: TaskHandle): Promise<boolean> {
     const share = this.#streams.waitingShare;
-    if (this.#isHeld && share <= releaseShare) return this.release(handle);
+    if (this.#isHeld && share <= RELEASE_SHARE) return this.release(handle);
     if (!this.#isHeld && share <= 1) return false;
     const isNew = !this.#isHeld;
     this.#isHeld = true;

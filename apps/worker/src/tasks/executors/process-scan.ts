@@ -149,8 +149,8 @@ export function freshScan(): Promise<ProcessScan> {
 }
 
 /** A scan without marks serves every watched task for this time, or for a multiple of its duration. */
-const recentMs = 400;
-const recentTimes = 20;
+const RECENT_MS = 400;
+const RECENT_TIMES = 20;
 const groups = new FreshRun(() => runInTurns(() => ProcessScan.inSteps({ withMarks: false })));
 let recent: { readonly scan: Promise<ProcessScan>; untilMs: number } | undefined;
 
@@ -161,7 +161,7 @@ export function recentGroups(): Promise<ProcessScan> {
   const next = { scan: groups.get(), untilMs: Number.POSITIVE_INFINITY };
   const keep = () => {
     const endedMs = performance.now();
-    next.untilMs = endedMs + Math.max(recentMs, recentTimes * (endedMs - beganMs));
+    next.untilMs = endedMs + Math.max(RECENT_MS, RECENT_TIMES * (endedMs - beganMs));
   };
   next.scan.then(keep, keep);
   recent = next;

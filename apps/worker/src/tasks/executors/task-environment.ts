@@ -12,7 +12,7 @@ export const INHERITED: readonly string[] = [
   "SHELL",
   "LD_LIBRARY_PATH",
 ];
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 export interface EnvironmentFacts {
   readonly plan: TaskPlan;
@@ -34,7 +34,7 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
   const { plan, peers, own } = facts;
   const { spec, id } = plan;
   const inherited = INHERITED.flatMap((name) => {
-    const value = own[name] ?? (name === "PATH" ? defaultPath : undefined);
+    const value = own[name] ?? (name === "PATH" ? DEFAULT_PATH : undefined);
     return value === undefined ? [] : [[name, value]];
   });
   const [host, port] = splitAddress(peers[0] ?? "");

@@ -44,8 +44,8 @@ export interface IsolationOptions {
 
 /** Where every program may keep what is not to stay, and the devices. */
 const temporaryFolders = ["/tmp", "/var/tmp", "/run/lock", "/dev"];
-const probeTimeoutMs = 60_000;
-const rootReason =
+const PROBE_TIMEOUT_MS = 60_000;
+const ROOT_REASON =
   "Landlock: it does not hold a task of root, which reads disks through their devices and reaches root's services; run the worker as another user";
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
 const probe = fileURLToPath(new URL(`./probe-main${extension}`, import.meta.url));
@@ -100,7 +100,7 @@ export class Isolation {
         continue;
       }
       if (level === "Landlock" && process.getuid?.() === 0) {
-        reasons.push(rootReason);
+        reasons.push(ROOT_REASON);
         continue;
       }
       const found = new Isolation(level, reasons, options, users);
@@ -296,7 +296,7 @@ async function runProbe(
     cwd: "/",
     env: {},
     stdio: ["ignore", "ignore", "pipe", "ignore", "ignore", "pipe"],
-    timeout: probeTimeoutMs,
+    timeout: PROBE_TIMEOUT_MS,
     killSignal: "SIGKILL",
   });
   let said = "";

@@ -22,7 +22,7 @@ const CHANGE_DIRECTORY = [4n, 5n, 7n, 8n, 9n, 10n, 12n].reduce((all, bit) => all
 const MAKE_DEVICE = (1n << 6n) | (1n << 11n);
 
 /** Rules of one task: a directory with more entries on the way to a hidden path is refused. */
-const maxRules = 16_384;
+const MAX_RULES = 16_384;
 
 const libc = koffi.load(null);
 const createRuleset = libc.func("syscall", "long", ["long", "void *", "size_t", "uint32_t"]);
@@ -59,9 +59,9 @@ export function restrictByLandlock(paths: LandlockPaths): void {
   );
   const read = ["/", ...paths.readable].flatMap((path) => allBut(path, paths.hidden));
   const write = paths.writable.flatMap((path) => allBut(path, paths.hidden));
-  if (read.length + write.length > maxRules) {
+  if (read.length + write.length > MAX_RULES) {
     throw new Error(
-      `Landlock would need ${read.length + write.length} rules, more than ${maxRules}`,
+      `Landlock would need ${read.length + write.length} rules, more than ${MAX_RULES}`,
     );
   }
   for (const path of read) allow(ruleset, path, READ_FILE);

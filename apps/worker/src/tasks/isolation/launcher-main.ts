@@ -9,7 +9,7 @@ import { enterView } from "./task-view.ts";
 // gives the rights up, and then executes the program. It must not touch process.stdin, stdout or stderr:
 // Node would make the task's pipes non-blocking.
 
-const cannotExecute = 126;
+const CANNOT_EXECUTE = 126;
 
 try {
   const orders = JSON.parse(readFileSync(ORDERS_FD, "utf8")) as LaunchOrders;
@@ -25,7 +25,7 @@ try {
   } catch {
     // The worker is gone; its successor reads the exit status.
   }
-  process.exit(cannotExecute);
+  process.exit(CANNOT_EXECUTE);
 }
 
 function confine(how: Confinement): void {

@@ -13,7 +13,7 @@ const PR_CAPBSET_DROP = 24;
 const PR_CAP_AMBIENT = 47;
 const PR_SET_CHILD_SUBREAPER = 36;
 const PR_CAP_AMBIENT_CLEAR_ALL = 4;
-const lastCapability = 63;
+const LAST_CAPABILITY = 63;
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const EWOULDBLOCK = 11;
@@ -75,7 +75,7 @@ export function forbidNewPrivileges(): void {
 /** The next program has no capability, also where it runs as root. */
 export function dropCapabilities(): void {
   prctlCall(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  for (let each = 0; each <= lastCapability; each++) prctlCall(PR_CAPBSET_DROP, each, 0, 0, 0);
+  for (let each = 0; each <= LAST_CAPABILITY; each++) prctlCall(PR_CAPBSET_DROP, each, 0, 0, 0);
 }
 
 /** From now on this process, and what it becomes, is the parent of descendants whose parents end. */

@@ -4,8 +4,8 @@ import { fileURLToPath } from "node:url";
 import { LAUNCHER_READY, type LaunchOrders, ORDERS_FD } from "./launch-orders.ts";
 
 /** A launcher that gives no answer is killed after that. */
-const launchTimeoutMs = 60_000;
-const maxAnswerBytes = 8_192;
+const LAUNCH_TIMEOUT_MS = 60_000;
+const MAX_ANSWER_BYTES = 8_192;
 
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
 const commandOf = (name: string) => [
@@ -30,11 +30,11 @@ export async function giveOrders(child: ChildProcess, orders: LaunchOrders): Pro
     const finish = () => resolve(text.trim());
     pipe.on("data", (piece: Buffer) => {
       text += piece.toString("utf8");
-      if (text.includes("\n") || text.length > maxAnswerBytes) finish();
+      if (text.includes("\n") || text.length > MAX_ANSWER_BYTES) finish();
     });
     // Not at the child's end, which may be seen before an answer that is still in the pipe.
     pipe.once("end", finish).once("error", finish).once("close", finish);
-    setTimeout(finish, launchTimeoutMs).unref();
+    setTimeout(finish, LAUNCH_TIMEOUT_MS).unref();
   });
   pipe.end(JSON.stringify(orders));
   const text = await answer;

@@ -20,8 +20,8 @@ const wideRange: UserRange = { first: 1_900_000_000, last: 1_900_999_999 };
 /** Within the 65,536 ids that a container without the host's users usually has. */
 const narrowRange: UserRange = { first: 61_184, last: 65_519 };
 /** Beside the jobs' folders of checkpoints; no task reads it. */
-const keyFile = ".task-users-key";
-const keyBytes = 32;
+const KEY_FILE = ".task-users-key";
+const KEY_BYTES = 32;
 
 /** The first of the default ranges whose ids exist here. */
 export function defaultRange(): UserRange | undefined {
@@ -158,14 +158,14 @@ function ownersBelow(root: string, jobId: string): number[] {
 
 /** Made by the first worker that needs it. */
 function keyAt(root: string): Buffer {
-  const path = join(root, keyFile);
+  const path = join(root, KEY_FILE);
   const draft = `${path}.${randomUUID()}`;
   try {
     return readFileSync(path);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
-  writeFileSync(draft, randomBytes(keyBytes), { flag: "wx", mode: 0o600 });
+  writeFileSync(draft, randomBytes(KEY_BYTES), { flag: "wx", mode: 0o600 });
   try {
     linkSync(draft, path);
   } catch (error) {

@@ -13,11 +13,11 @@ import { join } from "node:path";
 import { tryLock } from "./libc.ts";
 
 /** The folder of all workers of this machine; it is empty after a boot. */
-const machineFolder = "/run/heddle/task-users";
-const lockName = "lock";
+const MACHINE_FOLDER = "/run/heddle/task-users";
+const LOCK_NAME = "lock";
 /** A worker holds the lock for one scan of the machine's processes. */
-const maxLockMs = 5_000;
-const lockPollMs = 2;
+const MAX_LOCK_MS = 5_000;
+const LOCK_POLL_MS = 2;
 
 /** What a worker uses now. */
 export interface Claims {
@@ -37,14 +37,14 @@ export class UserClaims {
   #file: { readonly name: string; readonly descriptor: number } | undefined;
 
   /** `folders`: the first that can be made is taken. */
-  constructor(root: string, folders = [machineFolder, join(root, ".task-users")]) {
+  constructor(root: string, folders = [MACHINE_FOLDER, join(root, ".task-users")]) {
     this.#root = root;
     this.#folder = usable(folders);
   }
 
   /** Chooses with the claims of all other workers, while none of them can. */
   update<T>(choose: (others: readonly Claims[]) => { result: T; jobs: Claims["jobs"] }): T {
-    const lock = openSync(join(this.#folder, lockName), "a", 0o600);
+    const lock = openSync(join(this.#folder, LOCK_NAME), "a", 0o600);
     try {
       awaitLock(lock, this.#folder);
       const { result, jobs } = choose(this.#others());
@@ -102,7 +102,7 @@ function usable(folders: readonly string[]): string {
   for (const folder of folders) {
     try {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
-      closeSync(openSync(join(folder, lockName), "a", 0o600));
+      closeSync(openSync(join(folder, LOCK_NAME), "a", 0o600));
       return folder;
     } catch (error) {
       faults.push((error as Error).message);
@@ -112,13 +112,13 @@ function usable(folders: readonly string[]): string {
 }
 
 function awaitLock(descriptor: number, folder: string): void {
-  const giveUpAtMs = performance.now() + maxLockMs;
+  const giveUpAtMs = performance.now() + MAX_LOCK_MS;
   const pause = new Int32Array(new SharedArrayBuffer(4));
   while (!tryLock(descriptor)) {
     if (performance.now() > giveUpAtMs)
       throw new Error(
-        `another worker of this machine has held ${join(folder, lockName)} for ${maxLockMs} ms: look for one that is stopped`,
+        `another worker of this machine has held ${join(folder, LOCK_NAME)} for ${MAX_LOCK_MS} ms: look for one that is stopped`,
       );
-    Atomics.wait(pause, 0, 0, lockPollMs);
+    Atomics.wait(pause, 0, 0, LOCK_POLL_MS);
   }
 }

@@ -12,11 +12,11 @@ import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
 // worker needs it, and after the worker's death until no task is left. The signal
 // of `REVOKE_SIGNAL` ends the lease of a dead worker at once.
 
-const checkMs = 200;
+const CHECK_MS = 200;
 /** After the worker's death, how long it tries to kill a task. */
-const maxOrphanSweepMs = 10 * 60_000;
+const MAX_ORPHAN_SWEEP_MS = 10 * 60_000;
 /** The processes that lead tasks end by themselves, or are killed after so many rounds. */
-const maxLeaderRounds = 40;
+const MAX_LEADER_ROUNDS = 40;
 
 const orders = JSON.parse(process.argv[2] ?? "{}") as GuardOrders;
 let expiresAtMs = Number.NEGATIVE_INFINITY;
@@ -43,7 +43,7 @@ lines.on("line", (line) => {
 lines.on("close", () => {
   isOrphan = true;
 });
-setInterval(look, checkMs);
+setInterval(look, CHECK_MS);
 
 function look(): void {
   const nowMs = bootClock.monotonicMs();
@@ -60,7 +60,7 @@ function look(): void {
   isRemoving = true;
   void endContainers().finally(() => {
     isRemoving = false;
-    if (isOrphan && (left === 0 || overMs > maxOrphanSweepMs)) process.exit(0);
+    if (isOrphan && (left === 0 || overMs > MAX_ORPHAN_SWEEP_MS)) process.exit(0);
   });
 }
 
@@ -94,7 +94,7 @@ function endProcesses(scan: ProcessScan): number {
     const pids = [...others, ...(leader ? [leader] : [])].map(({ pid }) => pid);
     for (const pid of pids) found.add(pid);
     killAllButLeader(leader?.pid, pids);
-    if (leader && rounds > maxLeaderRounds) signalProcess(leader.pid, "SIGKILL");
+    if (leader && rounds > MAX_LEADER_ROUNDS) signalProcess(leader.pid, "SIGKILL");
   }
   for (const { pid } of scan.straysOf(users)) if (signalProcess(pid, "SIGKILL")) found.add(pid);
   return found.size;

@@ -9,7 +9,7 @@ import type { GuardOrders, LeaseGuard } from "./lease-guard.ts";
 
 const FILE = "lease.json";
 /** How often the lease is checked while tasks depend on it, besides each use. */
-const checkMs = 100;
+const CHECK_MS = 100;
 
 interface Kept {
   readonly boot: string;
@@ -91,7 +91,7 @@ export class LeaseKeeper {
   watchWhile(isNeeded: () => boolean): void {
     this.#isNeeded = isNeeded;
     if (this.#timer) return;
-    this.#timer = setInterval(() => this.#look(), checkMs).unref();
+    this.#timer = setInterval(() => this.#look(), CHECK_MS).unref();
     this.#guard?.guard(this.#lease.expiresAtMs);
   }
 

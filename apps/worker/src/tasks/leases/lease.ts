@@ -30,8 +30,8 @@ export class Lease {
 
   /** The time until the next renewal; short while the last request is unanswered. */
   get renewEveryMs(): number {
-    const regularMs = Math.max(minRenewMs, this.#leaseMs / renewalsPerLease);
-    return this.#asked.size === 0 && this.isLive ? regularMs : Math.min(regularMs, askAgainMs);
+    const regularMs = Math.max(MIN_RENEW_MS, this.#leaseMs / RENEWALS_PER_LEASE);
+    return this.#asked.size === 0 && this.isLive ? regularMs : Math.min(regularMs, ASK_AGAIN_MS);
   }
 
   /**
@@ -53,7 +53,7 @@ export class Lease {
     const request = this.#nextRequest++;
     this.#asked.set(request, this.#clock.monotonicMs());
     for (const old of this.#asked.keys()) {
-      if (this.#asked.size <= maxOpenRequests) break;
+      if (this.#asked.size <= MAX_OPEN_REQUESTS) break;
       this.#asked.delete(old);
     }
     return request;
@@ -72,11 +72,11 @@ export class Lease {
  * After the last renewal a lease of 150 s has at least 140 s left. That covers two minutes of
  * partition and the search for a leader.
  */
-const renewalsPerLease = 15;
-const minRenewMs = 50;
-const askAgainMs = 1_000;
+const RENEWALS_PER_LEASE = 15;
+const MIN_RENEW_MS = 50;
+const ASK_AGAIN_MS = 1_000;
 /** The most unanswered requests; older ones would be useless. */
-const maxOpenRequests = 16;
+const MAX_OPEN_REQUESTS = 16;
 
 /** Time since the machine started, including sleep: CLOCK_BOOTTIME where known. */
 export const bootClock: Pick<Clock, "monotonicMs"> = { monotonicMs: () => uptime() * 1000 };

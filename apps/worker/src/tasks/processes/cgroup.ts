@@ -12,15 +12,15 @@ import { dirname, join } from "node:path";
 /** The controllers that limit a task. */
 const CONTROLLERS = ["memory", "cpu", "pids"] as const;
 /** The period of `cpu.max`. */
-const cpuPeriodUs = 100_000;
+const CPU_PERIOD_US = 100_000;
 /** The most processes and threads of one task. */
-const maxProcesses = 32_768;
+const MAX_PROCESSES = 32_768;
 
 /** The leaf of a worker that is alone in its cgroup. */
-const workerLeaf = "heddle-worker";
+const WORKER_LEAF = "heddle-worker";
 /** Empty branches of other workers: younger ones stay, as do those beyond the bound. */
-const leftAfterMs = 10 * 60_000;
-const maxLeft = 8_192;
+const LEFT_AFTER_MS = 10 * 60_000;
+const MAX_LEFT = 8_192;
 
 export interface CgroupLimits {
   readonly memoryBytes: number;
@@ -88,10 +88,10 @@ export class CgroupBranch {
       bound("memory", "memory.oom.group", "1");
     }
     if (limits.cpuMilli > 0) {
-      const quotaUs = Math.max(1_000, Math.round((limits.cpuMilli * cpuPeriodUs) / 1_000));
-      bound("cpu", "cpu.max", `${quotaUs} ${cpuPeriodUs}`);
+      const quotaUs = Math.max(1_000, Math.round((limits.cpuMilli * CPU_PERIOD_US) / 1_000));
+      bound("cpu", "cpu.max", `${quotaUs} ${CPU_PERIOD_US}`);
     }
-    bound("pids", "pids.max", String(maxProcesses));
+    bound("pids", "pids.max", String(MAX_PROCESSES));
     return leaf;
   }
 
@@ -159,7 +159,7 @@ function delegate(own: string, branch: string): void {
   if (wanted.length === 0) return;
   const members = words(join(own, "cgroup.procs"));
   if (members.size === 1 && members.has(String(process.pid))) {
-    const leaf = join(own, workerLeaf);
+    const leaf = join(own, WORKER_LEAF);
     mkdirSync(leaf, { recursive: true });
     writeFileSync(join(leaf, "cgroup.procs"), String(process.pid));
   }
@@ -181,9 +181,9 @@ function delegate(own: string, branch: string): void {
 function removeLeftBranches(own: string, branch: string): void {
   for (const name of foldersIn(own)
     .filter((each) => each.startsWith("heddle-"))
-    .slice(0, maxLeft)) {
+    .slice(0, MAX_LEFT)) {
     const path = join(own, name);
-    if (path === branch || name === workerLeaf || isYoung(path)) continue;
+    if (path === branch || name === WORKER_LEAF || isYoung(path)) continue;
     const leaves = foldersIn(path).map((leaf) => join(path, leaf));
     if (leaves.some(isYoung)) continue;
     // The system refuses to remove a leaf with members.
@@ -193,7 +193,7 @@ function removeLeftBranches(own: string, branch: string): void {
 
 function isYoung(path: string): boolean {
   const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
-  return Date.now() - mtimeMs < leftAfterMs;
+  return Date.now() - mtimeMs < LEFT_AFTER_MS;
 }
 
 function foldersIn(path: string): string[] {

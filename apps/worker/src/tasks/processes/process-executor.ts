@@ -26,7 +26,7 @@ import type { CgroupBranch } from "./cgroup.ts";
 import { ProcessTask, shellMessagesFile } from "./process-task.ts";
 
 /** Of about 10 ms; a child that is still there, as in an uninterruptible read, is left behind. */
-const maxSweepRounds = 500;
+const MAX_SWEEP_ROUNDS = 500;
 
 /**
  * The shell between this worker and the launcher. It runs with the worker's rights and a clean
@@ -43,21 +43,21 @@ const WRAPPER = [
   'exec 4>&2 2>&3 3>&-; (exec "$@" 2>&4 4>&-)',
   'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"',
   'exec 2> /dev/null; children="/proc/$$/task/$$/children" round=0',
-  `while [ -r "$children" ] && [ $round -lt ${maxSweepRounds} ]; do`,
+  `while [ -r "$children" ] && [ $round -lt ${MAX_SWEEP_ROUNDS} ]; do`,
   '  left=; read -r left < "$children"; [ -n "$left" ] || break; kill -KILL $left',
   // A shell reaps children that it did not start while it waits for one that it did.
   "  sleep 0.01; round=$((round + 1))",
   "done; exit $code",
 ].join("\n");
 /** Of the wrapper and the launcher, which run with the worker's rights. */
-const ownPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const OWN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /**
  * Without a cgroup's memory bound, a process may allocate this much beyond the task's bound before
  * the system refuses. It is a backstop: the watch measures real use, and reports that memory ran
  * out. Runtimes such as Node's reserve far more than they use.
  */
-const dataSlackBytes = 4 * 2 ** 30;
+const DATA_SLACK_BYTES = 4 * 2 ** 30;
 
 /** The program of a task's process. */
 interface TaskProgram {
@@ -108,7 +108,7 @@ export class ProcessExecutor implements Executor {
     const { memoryBytes, cpuMilli } = plan.spec;
     const leaf = this.#branch?.leaf(leafName(launch), { memoryBytes, cpuMilli });
     const isBound = this.#branch?.controllers.has("memory") ?? false;
-    const dataKib = Math.ceil((memoryBytes * 2 + dataSlackBytes) / 1024);
+    const dataKib = Math.ceil((memoryBytes * 2 + DATA_SLACK_BYTES) / 1024);
     const statusFile = join(directory, "exit-status");
     const args = [
       "-c",
@@ -246,7 +246,7 @@ function spawnDetached(
   const child = spawn(program, args, {
     cwd: "/",
     env: {
-      PATH: ownPath,
+      PATH: OWN_PATH,
       [MARK_VARIABLE]: task.mark,
       ...(task.user !== undefined && { [USER_VARIABLE]: String(task.user) }),
     },

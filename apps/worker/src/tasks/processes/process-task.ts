@@ -19,15 +19,15 @@ import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { Cgroup } from "./cgroup.ts";
 
 /** How often a task is checked that is not our child. */
-const pollMs = 200;
+const POLL_MS = 200;
 /** Between two rounds of killing: a process that forked meanwhile is found in the next. */
-const killRoundMs = 20;
+const KILL_ROUND_MS = 20;
 /** A wrapper that has not ended by then is killed; processes of its task may outlive it. */
-const maxWrapperMs = 8_000;
+const MAX_WRAPPER_MS = 8_000;
 /** Processes that survive this, as in an uninterruptible read, are left behind. */
-const maxKillMs = 10_000;
+const MAX_KILL_MS = 10_000;
 /** An exit status has three digits at most. */
-const maxStatusBytes = 16;
+const MAX_STATUS_BYTES = 16;
 
 export interface ProcessTaskOptions {
   readonly record: ProcessRecord;
@@ -78,9 +78,9 @@ export class ProcessTask implements TaskHandle {
       this.#kill(found);
       if (found.length === 0) break;
       const passedMs = performance.now() - startMs;
-      if (passedMs > maxWrapperMs && !this.#ended) signalProcess(this.record.pid, "SIGKILL");
-      if (passedMs > maxKillMs) break;
-      await delay(killRoundMs);
+      if (passedMs > MAX_WRAPPER_MS && !this.#ended) signalProcess(this.record.pid, "SIGKILL");
+      if (passedMs > MAX_KILL_MS) break;
+      await delay(KILL_ROUND_MS);
     }
     leaf?.remove();
   }
@@ -153,7 +153,7 @@ export class ProcessTask implements TaskHandle {
 
   async #gone(): Promise<TaskEnd> {
     const { pid, startTime } = this.record;
-    while (readProcess(pid)?.startTime === startTime) await delay(pollMs);
+    while (readProcess(pid)?.startTime === startTime) await delay(POLL_MS);
     return {};
   }
 }
@@ -185,10 +185,10 @@ export function shellMessagesFile(statusFile: string): string {
 }
 
 async function readStatus(path: string): Promise<number | undefined> {
-  const bytes = Buffer.alloc(maxStatusBytes);
+  const bytes = Buffer.alloc(MAX_STATUS_BYTES);
   const file = await openFileBeneath(dirname(path), basename(path)).catch(() => undefined);
   try {
-    const read = await file?.read(bytes, 0, maxStatusBytes, 0);
+    const read = await file?.read(bytes, 0, MAX_STATUS_BYTES, 0);
     // Without a file the wrapper was killed with the rest.
     return read && Number(bytes.toString("latin1", 0, read.bytesRead).trim());
   } finally {

@@ -4,8 +4,8 @@ import { basename, dirname, join } from "node:path";
 import { LaunchError } from "../executors/executor.ts";
 
 /** The system allows 107 bytes for a socket's path; the rest is for the name of the folder and the socket. */
-const maxRootBytes = 70;
-const mode = 0o700;
+const MAX_ROOT_BYTES = 70;
+const MODE = 0o700;
 
 /**
  * The folders in which the tasks of one attempt meet on this node. Only the attempt's own tasks reach a
@@ -59,12 +59,12 @@ export class SocketFolders {
   }
 
   #make(): string {
-    const root = this.#roots.find((path) => Buffer.byteLength(path) <= maxRootBytes);
+    const root = this.#roots.find((path) => Buffer.byteLength(path) <= MAX_ROOT_BYTES);
     if (root === undefined) {
-      const message = `the tasks' sockets need a folder with a path of at most ${maxRootBytes} bytes, and ${this.#roots.join(" and ")} are longer: give the worker a shorter --data`;
+      const message = `the tasks' sockets need a folder with a path of at most ${MAX_ROOT_BYTES} bytes, and ${this.#roots.join(" and ")} are longer: give the worker a shorter --data`;
       throw new LaunchError("LaunchFailed", message);
     }
-    mkdirSync(root, { recursive: true, mode });
+    mkdirSync(root, { recursive: true, mode: MODE });
     return mkdtempSync(join(root, this.#prefix));
   }
 

@@ -47,8 +47,8 @@ interface TrainerContext {
 }
 
 /** The time limit of a device's check. */
-const checkMs = 120_000;
-const cpuAdvice = "give `config.device` auto, which takes the CPU there and says so";
+const CHECK_MS = 120_000;
+const CPU_ADVICE = "give `config.device` auto, which takes the CPU there and says so";
 
 /**
  * Runs tasks of training jobs: each as a process of the trainer, which is bounded, killed and
@@ -107,7 +107,7 @@ export class TrainingExecutor implements Executor {
       const advice =
         plan.devices.length === 0
           ? "ask for one with `resources.gpu_count`"
-          : `what it was given is simulated: have workers with GPUs, or ${cpuAdvice}`;
+          : `what it was given is simulated: have workers with GPUs, or ${CPU_ADVICE}`;
       const message = `\`config.device\` is cuda and the task holds no real GPU: ${advice}`;
       throw new LaunchError("Unsatisfiable", message);
     }
@@ -117,7 +117,7 @@ export class TrainingExecutor implements Executor {
     if (!fault) return;
     const message = `\`config.device\` is cuda and this worker cannot compute on it: ${fault.message}`;
     if (fault.isPassing) throw new LaunchError("LaunchFailed", message);
-    throw new LaunchError("Unsatisfiable", `${message}; install what is missing, or ${cpuAdvice}`);
+    throw new LaunchError("Unsatisfiable", `${message}; install what is missing, or ${CPU_ADVICE}`);
   }
 
   async start(launch: TaskLaunch): Promise<TaskHandle> {
@@ -275,13 +275,13 @@ function deviceFault(
   environment: NodeJS.ProcessEnv,
 ): Promise<DeviceFault | undefined> {
   const args = [trainerProgram("run/check-device-main"), ...asked];
-  const options = { timeout: checkMs, env: environment };
+  const options = { timeout: CHECK_MS, env: environment };
   const check = () =>
     new Promise<DeviceFault | undefined>((resolve) => {
       execFile(process.execPath, args, options, (error, _stdout, stderr) => {
         if (!error) return resolve(undefined);
         const isLate = error.killed === true;
-        const why = isLate ? `it gave no sign within ${checkMs / 1_000} s` : error.message;
+        const why = isLate ? `it gave no sign within ${CHECK_MS / 1_000} s` : error.message;
         const message = stderr.trim().split("\n").at(-1) || why;
         resolve({ message, isPassing: isLate || MEMORY.test(stderr) });
       });
