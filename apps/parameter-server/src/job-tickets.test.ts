@@ -231,6 +231,14 @@ test("ticket: under TLS a task needs no node key, and a server none of a task", 
     // use.
     const byNode = { ...job, credentials: worker };
     await expect(openShards(byNode)).rejects.toMatchObject(denied);
+    // Nor does another server's: it reads and changes only what its ticket names.
+    const peer = new Peer(bound.address, await nodeOf("parameter-server"), "parameter-server");
+    const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
+    const exported = drain(peer.serverStream(shardMethods.exportShard, { id }, job.signal));
+    await expect(exported).rejects.toMatchObject(denied);
+    const norm = peer.unary(shardMethods.addNorm, { id, squares: 1 }, deadline);
+    await expect(norm).rejects.toMatchObject(denied);
+    peer.close();
     for (const by of [worker, await nodeOf("parameter-server")]) {
       const forged = ticketed([bound.address], { by });
       await expect(openShards(forged)).rejects.toMatchObject({ code: "invalid_api_key" });

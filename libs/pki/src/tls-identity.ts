@@ -119,7 +119,8 @@ export class TlsIdentity {
       return new AppError("invalid_api_key", `the certificate of ${node.name} has expired`);
     }
     if (roles.includes(node.role)) return undefined;
-    const message = `${node.name} is a ${node.role}; this is for a ${roles.join(" or ")}`;
+    const allowed = roles.length > 0 ? `a ${roles.join(" or ")}` : "a task with its job's ticket";
+    const message = `${node.name} is a ${node.role}; this is for ${allowed}`;
     return new AppError("permission_denied", message);
   }
 

@@ -1,10 +1,13 @@
 import type { NodeRole } from "@heddle/pki/node-name";
 
 /**
- * `job`: a task with a ticket; the service checks the ticket's claims. Without TLS workers may call
- * such methods too, because any holder of the cluster token can issue a ticket.
+ * `job`: a task with a ticket, or a server that shows it on the task's behalf; the service checks the
+ * ticket's claims. Without TLS `TOKEN_HOLDERS` may call such methods too.
  */
 export type Callers = "anyone" | readonly (NodeRole | "job")[];
+
+/** Any holder of the cluster token can issue a ticket. */
+export const TOKEN_HOLDERS: readonly NodeRole[] = ["worker", "parameter-server"];
 
 /** Who may call each method of proto/; unlisted methods are for masters. */
 export const CALLERS: Readonly<Record<string, Callers>> = {
@@ -39,8 +42,8 @@ export const CALLERS: Readonly<Record<string, Callers>> = {
   "/heddle.v1.ParameterShards/Restore": ["job"],
   "/heddle.v1.ParameterShards/Pull": ["job"],
   "/heddle.v1.ParameterShards/Push": ["job"],
-  "/heddle.v1.ParameterShards/AddNorm": ["parameter-server", "job"],
-  "/heddle.v1.ParameterShards/Export": ["parameter-server", "job"],
+  "/heddle.v1.ParameterShards/AddNorm": ["job"],
+  "/heddle.v1.ParameterShards/Export": ["job"],
   "/heddle.v1.ParameterShards/Replicate": ["job"],
   // Served by tasks, under the attempt's token.
   "/heddle.v1.PartSource/Take": ["parameter-server"],

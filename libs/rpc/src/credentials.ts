@@ -11,7 +11,7 @@ import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
 import { type NodeClaim, type NodeRole, readClaim, writeClaim } from "@heddle/pki/node-name";
 import { TlsIdentity, type TlsMaterial } from "@heddle/pki/tls-identity";
-import { CALLERS, type Callers } from "./callers.ts";
+import { CALLERS, type Callers, TOKEN_HOLDERS } from "./callers.ts";
 import type { FollowedCluster } from "./followed-cluster.ts";
 import { type JobCredentials, TICKET_SCHEME, type TicketVerifier } from "./job-ticket.ts";
 import { toStatus } from "./status.ts";
@@ -121,7 +121,7 @@ function identify(
   const roles = callers.filter((caller) => caller !== "job");
   if (own.tls) return own.tls.peerName(call.getAuthContext().sslPeerCertificate, roles);
   if (!takesBearer) {
-    return checkedClaim(claimOf(call.getPeer()), takesTickets ? [...roles, "worker"] : roles);
+    return checkedClaim(claimOf(call.getPeer()), takesTickets ? [...roles, ...TOKEN_HOLDERS] : roles);
   }
   if (isBearer(String(authorization), own.clusterToken)) return undefined;
   throw new AppError("invalid_api_key", `the call ${TOKEN_MISMATCH}`);

@@ -4,7 +4,7 @@ import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
 import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
 import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
 import { TlsIdentity } from "@heddle/pki/tls-identity";
-import { CALLERS } from "@heddle/rpc/callers";
+import { CALLERS, TOKEN_HOLDERS } from "@heddle/rpc/callers";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { attachMethod, packageDefinition, type RpcMethod } from "@heddle/rpc/proto";
@@ -65,8 +65,8 @@ async function expectTable(server: string, as: (role: NodeRole) => NodeCredentia
     closing.push(() => peer.close());
     for (const method of METHODS) {
       const callers = CALLERS[method.path];
-      // Without TLS a worker issues tickets with its token.
-      const isIssuer = role === "worker" && !as(role).tls && callers?.includes("job");
+      // Without TLS the token issues tickets.
+      const isIssuer = TOKEN_HOLDERS.includes(role) && !as(role).tls && callers?.includes("job");
       const isLetIn = callers === "anyone" || isIssuer || callers?.includes(role);
       const expected = isLetIn ? "served" : "permission_denied";
       expect(await outcome(peer, method), `${role} calls ${method.path}`).toBe(expected);
