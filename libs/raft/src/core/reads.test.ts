@@ -126,6 +126,16 @@ describe("the confirmation rounds", () => {
     expect(rounds.size).toBe(1);
   });
 
+  it("need a majority of both halves while the configuration is joint", () => {
+    const rounds = new ReadOnly();
+    rounds.add(read, 4);
+    const joint = { incoming: new Set([1, 4, 5]), outgoing: new Set([1, 2, 3]) };
+    for (const id of [1, 4, 5]) rounds.receiveAck(id, rounds.heartbeatContext());
+    expect(rounds.takeConfirmed(joint)).toEqual([]);
+    rounds.receiveAck(2, rounds.heartbeatContext());
+    expect(rounds.takeConfirmed(joint).map(({ index }) => index)).toEqual([4]);
+  });
+
   it("ignore malformed contexts, and numbers that were never assigned", () => {
     const rounds = new ReadOnly();
     rounds.add(read, 4);

@@ -57,6 +57,16 @@ test("vote: a node that has a leader in the term rejects other candidates", () =
   expect(node.status.vote).toBe(0);
 });
 
+test("vote: a follower that was suspended waits a whole election timeout again", () => {
+  const node = new TestNode(1);
+  node.tick(ELECTION_TICKS - 1);
+  node.raw.tick(ELECTION_TICKS);
+  node.tick(ELECTION_TICKS - 1);
+  expect(node.status.role).toBe("follower");
+  node.timeOut();
+  expect(node.status.role).toBe("candidate");
+});
+
 test("vote: a node that granted one waits a whole election timeout before it campaigns", () => {
   const node = new TestNode(1, { term: 5 });
   node.raw.setRandomizedElectionTicks(ELECTION_TICKS);
