@@ -121,7 +121,10 @@ function identify(
   const roles = callers.filter((caller) => caller !== "job");
   if (own.tls) return own.tls.peerName(call.getAuthContext().sslPeerCertificate, roles);
   if (!takesBearer) {
-    return checkedClaim(claimOf(call.getPeer()), takesTickets ? [...roles, ...TOKEN_HOLDERS] : roles);
+    return checkedClaim(
+      claimOf(call.getPeer()),
+      takesTickets ? [...roles, ...TOKEN_HOLDERS] : roles,
+    );
   }
   if (isBearer(String(authorization), own.clusterToken)) return undefined;
   throw new AppError("invalid_api_key", `the call ${TOKEN_MISMATCH}`);

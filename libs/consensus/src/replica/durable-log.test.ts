@@ -181,3 +181,51 @@ test("durable log: one without entries is empty, one with a term is not", async 
   await log.write(append({ term: 1, vote: 0, commit: 0 }));
   expect(log.isEmpty).toBe(false);
 });
+
+/** An entry of which a segment holds one. */
+const large = (index: number) => ({ ...entry(index), data: new Uint8Array(2_500) });
+
+/** A log of entries up to 6 that fill a segment each, with snapshots at 3 and 5. */
+async function oneEntryPerSegment(): Promise<MemoryFiles> {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  for (let index = 2; index <= 6; index++) {
+    await log.write(append({ term: 1, vote: 1, commit: index - 1, entries: [large(index)] }));
+    if (index === 3 || index === 5) await log.compact({ index, term: 1 }, membership, []);
+  }
+  await log.close();
+  return files;
+}
+
+/** Removes that many of the oldest segments. */
+async function loseSegments(files: MemoryFiles, count: number): Promise<void> {
+  const segments = files.paths().filter((path) => path.endsWith(".log"));
+  for (const path of segments.slice(0, count)) await files.remove(path);
+}
+
+// holds: wal-segments
+test("durable log: one missing entry after the newest snapshot is refused", async () => {
+  const files = await oneEntryPerSegment();
+  const again = await open(files);
+  expect([again.snapshotIndex, again.memory.lastIndex()]).toEqual([5, 6]);
+  await again.write(append({ term: 1, vote: 1, commit: 6, entries: [large(7)] }));
+  await again.close();
+  const entries = () => files.paths().filter((path) => path.endsWith(".log")).length;
+  // Only the segment with entry 7 is left.
+  await loseSegments(files, entries() - 1);
+  await expect(open(files)).rejects.toThrow(/begins with entry 7, .* ends at entry 5/);
+});
+
+test("durable log: an older snapshot does not serve where one entry after it is gone", async () => {
+  const files = await oneEntryPerSegment();
+  const newest = files.paths().findLast((path) => path.endsWith(".snap")) as string;
+  files.flipBit(newest, 20, 0);
+  const onDamaged = () => undefined;
+  expect((await open(files, { onDamaged })).snapshotIndex).toBe(3);
+  const others = await oneEntryPerSegment();
+  others.flipBit(newest, 20, 0);
+  // The segment with entry 4.
+  await loseSegments(others, 1);
+  await expect(open(others, { onDamaged })).rejects.toThrow(/no usable snapshot is left/);
+});

@@ -69,8 +69,10 @@ test("time limit: applies to the running attempt, not to the one that the plan s
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 2 });
   plan(cluster, { expired: [jobId(1)] });
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 2 });
-  cluster.atMs += 2 * HOUR_MS;
-  plan(cluster, { expired: [jobId(1)] });
+  const endsAtMs = cluster.job(1).startedAtMs! + 2 * HOUR_MS;
+  plan(cluster, { atMs: endsAtMs - 1, expired: [jobId(1)] });
+  expect(cluster.job(1).state).toBe("running");
+  plan(cluster, { atMs: endsAtMs, expired: [jobId(1)] });
   expect(cluster.job(1)).toMatchObject({ failure: { reason: "DeadlineExceeded" } });
 });
 

@@ -217,6 +217,11 @@ describe("silent losses", () => {
     expect(lose(maxIdleLosses + 1, steps).state).toBe("failed");
   });
 
+  test("a long run before the loss before is no progress", () => {
+    const longSince = () => ({ startedAtMs: -3_600_000 });
+    expect(lose(maxIdleLosses + 1, longSince).state).toBe("failed");
+  });
+
   test("below the version that bounds them they do not count", () => {
     const old = { ...NOW, version: LIMITED_TASKS - 1 };
     expect(lose(20, () => ({}), old)).toMatchObject({ state: "retrying", losses: 20 });
