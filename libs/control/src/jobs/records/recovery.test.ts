@@ -6,8 +6,15 @@ const MINUTE_MS = 60_000;
 
 /** A task that a signal ended, after so many early crashes of its rank. */
 const crashed = (before?: number): TaskRecord => ({
-  ...{ jobId: "j", attempt: 1, rank: 2, nodeId: "n", devices: [], gpuMilli: 0, phase: "exited" },
-  ...{ runningAtMs: 5_000, earlyCrashes: before },
+  jobId: "j",
+  attempt: 1,
+  rank: 2,
+  nodeId: "n",
+  devices: [],
+  gpuMilli: 0,
+  phase: "exited",
+  runningAtMs: 5_000,
+  earlyCrashes: before,
   exit: { reason: "NodeLost", signal: "SIGSEGV", message: "it crashed", endedAtMs: 1 },
 });
 
@@ -19,7 +26,7 @@ test("early crash: within a minute of the start; a longer run restarts the count
   expect(earlyCrashes(lost, 5_001)).toBeUndefined();
 });
 
-test("early crash: the third in a row fails the job, and its replacement begins anew", () => {
+test("early crash: the third in a row fails the job and restarts the count", () => {
   expect(crashLoop([crashed(2)])).toBeUndefined();
   expect(crashLoop([crashed(3)])).toMatchObject({ reason: "ExitCode", rank: 2, signal: "SIGSEGV" });
   const inherited = [1, 2, 3].map((count) => crashesTakenOver(crashed(count))?.earlyCrashes);
