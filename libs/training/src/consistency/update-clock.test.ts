@@ -32,6 +32,7 @@ describe("bsp", () => {
     expect(clock.leave(1)).toEqual([0]);
     expect(clock.classify(1, 2)).toBe("out_of_order");
     clock.join(1);
+    expect(clock.clockOf(1)).toBe(1);
     expect(clock.accept(0, 2)).toEqual([]);
     expect(clock.accept(1, 2)).toEqual([0, 1]);
   });
