@@ -1,6 +1,6 @@
 // holds: cli-verbs, cli-address-and-key
 
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import {
   closeSync,
   existsSync,
@@ -11,146 +11,27 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { freePort } from "@heddle/base/testing/free-ports";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { DrivenProcess } from "./testing/driven-process.ts";
 
-const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
-const NOWHERE = join(tmpdir(), "heddle-there-is-no-such-directory");
-const MODELS = {
-  data: [
-    {
-      id: "m-1",
-      status: "pulling",
-      context_window: 131072,
-      served_context_tokens: 8192,
-      backing: "a small model",
-      stand_in: true,
-      family: "A",
-      replicas: [{ node: "w1", phase: "pulling", pulled_bytes: 1, total_bytes: 2 }],
-    },
-    {
-      id: "m-2",
-      status: "ready",
-      context_window: 4096,
-      chat_template: "plain",
-      replicas: [{ node: "w1", phase: "ready" }],
-      waiting_for: ["InsufficientGpu: one", "NodesLost: two"],
-    },
-  ],
-};
-const BROKEN = { node: "w1", phase: "failed", message: "m-3.gguf is no usable GGUF file" };
-const WITH_BROKEN = { data: [...MODELS.data, { id: "m-3", status: "failed", replicas: [BROKEN] }] };
-const GROUP = {
-  leader: "master-2",
-  answered_by: "master-1",
-  term: 7,
-  commit: 20,
-  applied: 20,
-  snapshot_index: 11,
-  state_hash: "00ff",
-  cluster_version: 1,
-  supported_cluster_version: 2,
-  health: "degraded",
-  quorum: { voters: 2, required: 2, reachable: 1, has_quorum: false },
-  masters: [
-    { id: "master-1", member: 1, role: "follower", connected: true, lag: 3, address: "h:1" },
-    { id: "master-2", member: 2, role: "leader", connected: true, lag: 0, address: "h:2" },
-  ],
-};
-const AMOUNT = { offered: 4, in_use: 1, measured: 0.5 };
-const MEMORY = { offered: 2 ** 31, in_use: 2 ** 30, measured: 2 ** 30 };
-const NODE = { cpu_cores: AMOUNT, memory_bytes: MEMORY, local_ssd_bytes: MEMORY };
-const GPUS = [{ type: "H100", count: 2, in_use: 1, memory_bytes_each: 80 }];
-/** The response of all routes below /cluster; each command reads its own part. */
-const CLUSTER = {
-  ...GROUP,
-  token: "hdlj_made",
-  secrets_key: "0123456789abcdef",
-  workers: { total: 3, by_state: { ready: 2, suspect: 1, draining: 0 } },
-  gpus: { total: 8, used: 3 },
-  cpu: { cores: 64, used_cores: 1.5 },
-  memory: { total_bytes: 2 ** 32, used_bytes: 2 ** 30 },
-  totals: { ...NODE, gpus: GPUS },
-  nodes: [{ ...NODE, name: "w1", kind: "worker", state: "ready", gpus: GPUS }],
-};
-const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
-const SILENT = { ...WORKER, id: "w2", name: "worker-2", status: "suspect", silent_seconds: 45 };
-const HEALTH = { status: "ok", version: "0.1.0", uptime: 12.3, detail: "" };
-const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
+import {
+  CLUSTER,
+  HEALTH,
+  JOB,
+  KEY,
+  MAIN,
+  MODELS,
+  NOWHERE,
+  ROTATED,
+  ScriptedApi,
+} from "./testing/scripted-api.ts";
 
-const ROTATED = {
-  ...KEY,
-  id: "newnewne",
-  key: "hdl_live_newnewne_x",
-  replaces: { ...KEY, expires_at: "2030-01-01T00:00:00.000Z" },
-};
-const JOB = { id: "job_1", job_id: "job_1", name: "a", state: "succeeded", phase: "SUCCEEDED" };
-const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
-
-const calls: { method: string; url: string; body: unknown }[] = [];
-const server = createServer((request, response) => void answer(request, response));
-let endpoint = "";
-beforeAll(async () => {
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-});
-afterAll(() => {
-  server.closeAllConnections();
-  server.close();
-});
-
-async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-  let body = "";
-  for await (const piece of request) body += piece;
-  const { method = "", url = "" } = request;
-  calls.push({ method, url, body: body === "" ? undefined : JSON.parse(body) });
-  const json = (value: object, status = 200) =>
-    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
-  if (!["Bearer good", `Bearer ${KEY.key}`].includes(request.headers.authorization ?? "")) {
-    json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
-  } else if (url === "/api/v1/models") {
-    json(calls.some((call) => call.url === "/api/v1/models/m-3/pull") ? WITH_BROKEN : MODELS);
-  } else if (url === "/api/v1/cluster/status") json(CLUSTER);
-  else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
-  else if (url === "/health") json(HEALTH);
-  else if (url.startsWith("/api/v1/jobs")) json(JOB);
-  else if (url === "/api/v1/workers") json({ data: [WORKER, SILENT] });
-  else if (url === "/api/v1/keys" && method === "POST")
-    json({ ...KEY, unknown_models: ["later"] }, 201);
-  else if (url === "/api/v1/keys") json({ data: [KEY] });
-  else if (url === "/api/v1/keys/abcdefgh/rotate") json(ROTATED);
-  else if (/models\/m-[23]\/pull$/.test(url)) {
-    const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
-    response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
-  } else if (url === "/api/v1/models/m-2") json({ id: "m-2", deleted: true });
-  else if (url.startsWith("/api/v1/models/")) {
-    json({ error: { code: "model_not_found", message: "No such model." } }, 404);
-  } else if (method === "DELETE") response.writeHead(204).end();
-  else chatAnswer(response);
-}
-
-function chatAnswer(response: ServerResponse): void {
-  const chunk = { choices: [{ delta: { content: "Hello." }, finish_reason: "stop" }] };
-  const usage = { choices: [], usage: USAGE };
-  const events = [chunk, usage].map((event) => `data: ${JSON.stringify(event)}\n\n`);
-  response.end(`${events.join("")}data: [DONE]\n\n`);
-}
-
-async function heddle(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
-  const driven = new DrivenProcess([process.execPath, MAIN, ...args], {
-    HEDDLE_DATA: NOWHERE,
-    HEDDLE_ENDPOINT: endpoint,
-    HEDDLE_API_KEY: "good",
-    ...env,
-  });
-  return { code: await driven.end(), stdout: driven.stdout, stderr: driven.stderr };
-}
+const api = new ScriptedApi();
+const { calls } = api;
+const heddle = api.heddle.bind(api);
 
 describe("command line", () => {
   it("prints help with 0 and refuses unknown commands with 2", async () => {
@@ -246,7 +127,7 @@ describe("command line", () => {
   it("tries the next master of `heddle up` if the first is unreachable", async () => {
     const data = mkdtempSync(join(tmpdir(), "heddle-masters-"));
     const gone = `http://127.0.0.1:${await freePort()}`;
-    const credentials = { endpoint: gone, endpoints: [gone, endpoint], api_key: KEY.key };
+    const credentials = { endpoint: gone, endpoints: [gone, api.endpoint], api_key: KEY.key };
     writeFileSync(join(data, "credentials.json"), JSON.stringify(credentials));
     const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
     for (const what of ["workers", "models"]) {
@@ -261,14 +142,14 @@ describe("command line", () => {
   it("keys rotate: stores the key that it uses itself for the next start", async () => {
     const data = mkdtempSync(join(tmpdir(), "heddle-rotate-"));
     const credentials = join(data, "credentials.json");
-    writeFileSync(credentials, JSON.stringify({ endpoint, api_key: KEY.key }));
+    writeFileSync(credentials, JSON.stringify({ endpoint: api.endpoint, api_key: KEY.key }));
     const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
     const rotated = await heddle(["keys", "rotate", "abcdefgh"], env);
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
     expect(rotated.stderr).toContain(`${data} stores the new key`);
     expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
-      endpoint,
-      endpoints: [endpoint],
+      endpoint: api.endpoint,
+      endpoints: [api.endpoint],
       api_key: "hdl_live_newnewne_x",
     });
     expect(readFileSync(join(data, "bootstrap-key"), "utf8")).toBe("hdl_live_newnewne_x\n");
@@ -292,42 +173,6 @@ describe("command line", () => {
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/keys/abcdefgh" });
   });
 
-  it("chats with the first ready model: the answer on stdout, its speed on stderr", async () => {
-    const { code, stdout, stderr } = await heddle(["chat", "Hi", "--system", "Be brief."]);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: "Hello.\n" });
-    expect(stderr).toMatch(/first token after \d+ ms\n$/);
-    expect(calls.at(-1)?.body).toMatchObject({
-      model: "m-2",
-      messages: [
-        { role: "system", content: "Be brief." },
-        { role: "user", content: "Hi" },
-      ],
-    });
-  });
-
-  it("prints an answer as one record with -o json", async () => {
-    const { code, stdout } = await heddle(["chat", "Hi", "-o", "json"]);
-    expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toEqual({
-      model: "m-2",
-      content: "Hello.",
-      finish_reason: "stop",
-      usage: USAGE,
-      ttft_ms: expect.any(Number),
-      // An answer that arrived at once has no rate.
-      tokens_per_second: null,
-    });
-  });
-
-  it("refuses an empty question with 2 and sends nothing", async () => {
-    const before = calls.length;
-    for (const args of [["chat", " "], ["chat", "-"], ["chat"]]) {
-      const stderr = expect.stringContaining("The prompt is missing");
-      expect(await heddle(args)).toMatchObject({ code: 2, stdout: "", stderr });
-    }
-    expect(calls).toHaveLength(before);
-  });
-
   // holds: start-bad-options
   it("refuses an option with an empty value", async () => {
     const before = calls.length;
@@ -345,7 +190,7 @@ describe("command line", () => {
     for (const args of [["models", "list", "-o", "json"], ["chat", "Hi"], ["--help"]]) {
       const driven = new DrivenProcess([process.execPath, MAIN, ...args], {
         HEDDLE_DATA: NOWHERE,
-        HEDDLE_ENDPOINT: endpoint,
+        HEDDLE_ENDPOINT: api.endpoint,
         HEDDLE_API_KEY: "good",
       });
       driven.child.stdout?.destroy();
@@ -362,26 +207,6 @@ describe("command line", () => {
     closeSync(full);
     expect(ended.status).toBe(1);
     expect(ended.stderr.toString()).toMatch(/^heddle: cannot write the output: ENOSPC[^\n]*\n$/);
-  });
-
-  it("takes a prompt from standard input", async () => {
-    const child = spawn(process.execPath, [MAIN, "chat", "-"], {
-      env: { ...process.env, HEDDLE_ENDPOINT: endpoint, HEDDLE_API_KEY: "good" },
-      stdio: ["pipe", "ignore", "ignore"],
-    });
-    child.stdin.end("From a pipe.\n");
-    const code = await new Promise((resolve) => child.once("close", resolve));
-    expect(code).toBe(0);
-    expect(calls.at(-1)?.body).toMatchObject({
-      messages: [{ role: "user", content: "From a pipe." }],
-    });
-  });
-
-  it("refuses a limit out of range with 2", async () => {
-    expect(await heddle(["chat", "Hi", "--temperature", "3"])).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining('--temperature "3": give a number from 0 to 2'),
-    });
   });
 
   it("prints cause, remedy and request id of a refusal, and exits with its code", async () => {
