@@ -1,4 +1,4 @@
-import { submitJobRequest } from "@heddle/contracts/api/jobs";
+import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { ControlCommand } from "@heddle/control/command";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import { ControlMachine } from "../../apps/master/src/control-plane/raft/control-machine.ts";

@@ -1,4 +1,4 @@
-import { submitJobRequest } from "@heddle/contracts/api/jobs";
+import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { ControlCommand } from "@heddle/control/command";
 import type { NodeSnapshot, QueuedJob } from "@heddle/scheduler/model";
 

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { ERROR_TABLE } from "@heddle/base/errors";
 import { chatCompletionRequest } from "@heddle/contracts/api/chat";
 import { ERROR_MEANINGS } from "@heddle/contracts/api/errors";
-import { submitJobRequest } from "@heddle/contracts/api/jobs";
+import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import { OPERATIONS } from "@heddle/contracts/api/operations";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { TRAINING_CONFIGS } from "@heddle/contracts/training";

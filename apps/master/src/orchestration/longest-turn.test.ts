@@ -2,7 +2,7 @@
 
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
 import { jobOperations } from "@heddle/contracts/api/job-operations";
-import { JOB_STATES } from "@heddle/contracts/api/jobs";
+import { JOB_STATES } from "@heddle/contracts/api/job-spec";
 import { type Page, pageQuery } from "@heddle/contracts/api/parameters";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "zod";

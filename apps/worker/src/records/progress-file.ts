@@ -1,4 +1,4 @@
-import { progressLine } from "@heddle/contracts/api/jobs";
+import { progressLine } from "@heddle/contracts/api/job-spec";
 import type { z } from "zod";
 import { openToRead } from "./task-directory.ts";
 

@@ -1,6 +1,6 @@
 import type { JobEvent, JobProgressEvent } from "@heddle/contracts/api/events";
 import type { Job } from "@heddle/contracts/api/job-replies";
-import type { JobPhase } from "@heddle/contracts/api/jobs";
+import type { JobPhase } from "@heddle/contracts/api/job-spec";
 import { HeddleError } from "../errors.ts";
 import { pathPart } from "../path-part.ts";
 import { resumingStream } from "../resuming.ts";

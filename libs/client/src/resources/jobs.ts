@@ -6,7 +6,7 @@ import type {
   JobSummary,
   SubmittedJob,
 } from "@heddle/contracts/api/job-replies";
-import type { JobSpec, JobState } from "@heddle/contracts/api/jobs";
+import type { JobSpec, JobState } from "@heddle/contracts/api/job-spec";
 import { NotFoundError } from "../errors.ts";
 import { Pages } from "../pages.ts";
 import { pathPart } from "../path-part.ts";

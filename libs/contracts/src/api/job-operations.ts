@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { dryRunSchema, jobSchema, jobSummarySchema, submittedJobSchema } from "./job-replies.ts";
-import { generateNameRequest, JOB_STATES, submitJobRequest } from "./jobs.ts";
+import { generateNameRequest, JOB_STATES, submitJobRequest } from "./job-spec.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import {
   booleanParameter,

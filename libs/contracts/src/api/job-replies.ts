@@ -5,7 +5,7 @@ import {
   type JobPhase,
   type JobState,
   submitJobRequest,
-} from "./jobs.ts";
+} from "./job-spec.ts";
 import type { DataOf } from "./operation.ts";
 import { time } from "./parameters.ts";
 

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import type { JobBlocker, JobExplanation } from "@heddle/contracts/api/job-replies";
-import type { JobSpec } from "@heddle/contracts/api/jobs";
+import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
 import { printRecord, printRows } from "../../output/rows.ts";

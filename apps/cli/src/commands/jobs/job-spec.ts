@@ -2,7 +2,7 @@ import { dirname, extname, isAbsolute, resolve } from "node:path";
 import { text as readText } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
-import type { JobSpec } from "@heddle/contracts/api/jobs";
+import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import type { Command } from "commander";
 import { type Document, parseAllDocuments } from "yaml";
 

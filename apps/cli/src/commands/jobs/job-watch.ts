@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { isTerminalPhase } from "@heddle/client/resources/job-stream";
 import type { Job, JobFailure } from "@heddle/contracts/api/job-replies";
-import type { JobPhase } from "@heddle/contracts/api/jobs";
+import type { JobPhase } from "@heddle/contracts/api/job-spec";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
 import { watchInterrupts } from "../../interrupt.ts";

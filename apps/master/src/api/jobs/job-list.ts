@@ -4,7 +4,7 @@ import { STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
 import type { JobsQuery } from "@heddle/contracts/api/job-operations";
 import type { JobSummary } from "@heddle/contracts/api/job-replies";
-import type { JobState, SubmitJob } from "@heddle/contracts/api/jobs";
+import type { JobState, SubmitJob } from "@heddle/contracts/api/job-spec";
 import type { Page } from "@heddle/contracts/api/parameters";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { Inject } from "@nestjs/common";

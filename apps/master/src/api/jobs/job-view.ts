@@ -5,7 +5,7 @@ import {
   type JobTask,
   phaseOf,
 } from "@heddle/contracts/api/job-replies";
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
 import { evictedFor } from "@heddle/control/jobs/records/logged-plan";
 import { registrationOf } from "@heddle/control/jobs/records/model-registration";

@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { type OwnConfigCheck, ownConfigCheck } from "@heddle/contracts/plugin-config";
 import { parsePluginTraining } from "@heddle/contracts/training";
 import type { ValidationFault } from "@heddle/contracts/validation";

@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/jobs";
+import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/job-spec";
 import { isTrainerVariable, TRAINER_VARIABLES } from "@heddle/contracts/trainer-environment";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import { check, RequestFaults, type ValidationFault } from "@heddle/contracts/validation";

@@ -1,6 +1,6 @@
 // holds: sched-explain
 
-import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/jobs";
+import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { ControlCommand } from "@heddle/control/command";
 import type { SpecChange } from "@heddle/control/jobs/commands/spec-changes";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";

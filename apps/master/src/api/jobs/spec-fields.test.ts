@@ -1,7 +1,7 @@
 // holds: jobs-pointers, jobs-fields, jobs-ids, jobs-dependencies, life-tolerance, sched-priorities
 // holds: sched-strategies
 
-import { submitJobRequest } from "@heddle/contracts/api/jobs";
+import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

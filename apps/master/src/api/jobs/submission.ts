@@ -5,7 +5,7 @@ import {
   GENERATED_CHARACTERS,
   generateNameRequest,
   type SubmitJob,
-} from "@heddle/contracts/api/jobs";
+} from "@heddle/contracts/api/job-spec";
 import { validate } from "@heddle/contracts/validation";
 import { versionOf } from "@heddle/control/cluster-version";
 import { checkSubmission } from "@heddle/control/jobs/commands/submission";

@@ -1,4 +1,4 @@
-import { progressLine } from "@heddle/contracts/api/jobs";
+import { progressLine } from "@heddle/contracts/api/job-spec";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { isEarlier } from "@heddle/control/jobs/commands/task-reports";
 import type { ReportProgressCommand } from "@heddle/control/jobs/records/commands";

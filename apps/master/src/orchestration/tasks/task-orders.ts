@@ -1,5 +1,5 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
-import { FAILURE_REASONS } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
+import { FAILURE_REASONS } from "@heddle/contracts/api/job-spec";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import type { StartTask } from "@heddle/contracts/generated/heddle/v1/StartTask";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";

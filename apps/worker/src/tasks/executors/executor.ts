@@ -1,4 +1,4 @@
-import type { FailureReason } from "@heddle/contracts/api/jobs";
+import type { FailureReason } from "@heddle/contracts/api/job-spec";
 import type { TaskPlan } from "../../records/task-plan.ts";
 import type { ProcessScan } from "./process-scan.ts";
 

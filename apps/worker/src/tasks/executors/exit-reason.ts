@@ -1,4 +1,4 @@
-import type { FailureReason } from "@heddle/contracts/api/jobs";
+import type { FailureReason } from "@heddle/contracts/api/job-spec";
 import { FAILURE_PREFIX } from "@heddle/contracts/trainer/exit-codes";
 import type { TaskEnd } from "./executor.ts";
 import { signalFromExitStatus } from "./signal-from-exit-status.ts";

@@ -1,5 +1,5 @@
 import type { Steps } from "@heddle/base/async/steps";
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { specFaults } from "../records/spec-faults.ts";
 import { splitLevel } from "../records/task-request.ts";
 

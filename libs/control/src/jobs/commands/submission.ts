@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../../command.ts";
 import { BOUNDED_FROM, submissionRefusal } from "../../state-limits.ts";
 import { nameKey } from "../index/job-index.ts";

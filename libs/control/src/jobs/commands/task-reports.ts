@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { HARDENED } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply } from "../../command.ts";
 import type {

@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 import type {
   CheckpointRecord,

@@ -1,6 +1,6 @@
 // holds: life-transitions
 
-import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/api/jobs";
+import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/api/job-spec";
 import { describe, expect, it, test } from "vitest";
 import { LIMITED_TASKS, NEWEST_VERSION } from "../../cluster-version.ts";
 import { isTerminal, type JobTransition, MAX_LOSSES, transition } from "./lifecycle.ts";

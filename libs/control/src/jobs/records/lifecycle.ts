@@ -1,4 +1,4 @@
-import type { FailureReason, JobState } from "@heddle/contracts/api/jobs";
+import type { FailureReason, JobState } from "@heddle/contracts/api/job-spec";
 import { LIMITED_TASKS } from "../../cluster-version.ts";
 import type { IdleLosses, JobFailureRecord, JobRecord, Leaving } from "./records.ts";
 

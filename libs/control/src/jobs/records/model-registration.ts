@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 
 /** The artifact that becomes a model. */
 export const MODEL_ARTIFACT = "model.gguf";

@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { environmentOf } from "@heddle/contracts/training";
 import type { JobsState, NodeOffer } from "./records.ts";
 import type { SpecFault } from "./spec-faults.ts";

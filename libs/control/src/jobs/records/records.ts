@@ -1,4 +1,4 @@
-import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/api/jobs";
+import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/api/job-spec";
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 
 /**

@@ -1,4 +1,4 @@
-import type { FailureReason } from "@heddle/contracts/api/jobs";
+import type { FailureReason } from "@heddle/contracts/api/job-spec";
 import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 
 /**

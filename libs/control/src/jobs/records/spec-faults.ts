@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { splitFault } from "./task-request.ts";
 
 /** One fault of a spec whose fields are each valid. */

@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import {
   type LabelSelector,
   type NeededOffer,

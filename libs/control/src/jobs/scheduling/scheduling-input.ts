@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { settingValue } from "@heddle/contracts/api/settings";
 import type { SchedulingInput } from "@heddle/scheduler/cycle/scheduling-cycle";
 import {

@@ -1,4 +1,4 @@
-import type { SubmitJob } from "@heddle/contracts/api/jobs";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { roomForShards, spreadShards } from "@heddle/scheduler/cluster/shared-amounts";
 import type { JobsTransaction } from "../commands/jobs-transaction.ts";
 import type { JobIndex } from "../index/job-index.ts";

@@ -1,4 +1,4 @@
-import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/jobs";
+import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import type { ControlCommand } from "../../command.ts";
 import type { DeploymentRecord } from "../../state.ts";

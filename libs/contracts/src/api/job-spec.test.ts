@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { submitJobRequest } from "./jobs.ts";
+import { submitJobRequest } from "./job-spec.ts";
 
 const isName = (name: string) => submitJobRequest.shape.name.safeParse(name).success;
 
