@@ -17,8 +17,7 @@ import { JobList } from "./jobs/job-list.ts";
 import { JobService } from "./jobs/job-service.ts";
 import { JobsController } from "./jobs/jobs.controller.ts";
 import { PluginConfigs } from "./jobs/plugin-configs.ts";
-import { ProjectsController } from "./jobs/projects.controller.ts";
-import { QueuesController } from "./jobs/queues.controller.ts";
+import { QuotasController } from "./jobs/quotas.controller.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
 import { KeysController } from "./keys/keys.controller.ts";
 import { JobLogsController } from "./logs/job-logs.controller.ts";
@@ -42,8 +41,7 @@ import { ModelsController } from "./models/models.controller.ts";
     JobLogsController,
     ArtifactsController,
     EventsController,
-    QueuesController,
-    ProjectsController,
+    QuotasController,
     WorkersController,
     ClusterController,
     SettingsController,

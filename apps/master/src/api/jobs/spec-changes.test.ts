@@ -265,7 +265,7 @@ test("blockers: each says how many nodes lack what", async () => {
     "InsufficientGpu: 2 of 2 nodes have GPUs of other types than `gpu_type`",
   ]);
   const racks = await followed(EIGHT, { tasks: 2, resources: { gpu_count: 16, same_rack: true } });
-  expect(racks.blockers[0]?.message).toContain("16 of 16 are free, but in no one rack");
+  expect(racks.blockers[0]?.message).toContain("16 of 16 are free, but not within one rack");
 });
 
 test("proposals: the rest of a GPU quota, with a start once it is free", async () => {

@@ -15,7 +15,7 @@ test("explanation: a backoff shows the time that is left and when it ends", () =
   const limit = Date.UTC(2026, 0, 1);
   const backoff = { resource: "ms_to_wait", requested: 615, free: 0, limit };
   expect(blockerText({ reason: "Backoff", ...backoff })).toBe(
-    "Backoff: 0.615 s to wait before the next start, until 2026-01-01T00:00:00.000Z",
+    "Backoff: 0.615 s of backoff left before the next start, until 2026-01-01T00:00:00.000Z",
   );
 });
 

@@ -34,40 +34,45 @@ export function viewExplanation(explanation: WaitingExplanation): JobExplanation
 export function viewBlocker(blocker: Blocker): JobBlocker {
   const { resource, requested, free, limit } = blocker;
   const { field } = unitOf(resource);
-  const [asked, left, most] = [requested, free, limit].map((value) => number(resource, value));
-  const amounts = { resource: field, requested: asked!, free: left!, limit: most! };
-  return { ...blocker, ...amounts, message: blockerText(blocker) };
+  return {
+    ...blocker,
+    resource: field,
+    requested: specAmount(resource, requested),
+    free: specAmount(resource, free),
+    limit: specAmount(resource, limit),
+    message: blockerText(blocker),
+  };
 }
 
-/** What a node lacks that a static filter rejects. */
-const LACK_OF_FILTER: Readonly<Record<NodeFilter, string>> = {
-  lost: "are lost: their workers do not report",
-  state: "take no work now: they drain or are drained",
+/** Why a static filter rejects a node. */
+const REJECTIONS: Readonly<Record<NodeFilter, string>> = {
+  lost: "are lost: their workers send no heartbeats",
+  state: "are not schedulable: they are draining or drained",
   taint: "have taints that the job does not tolerate",
   executor: "do not offer its executor",
   algorithm: "do not offer its algorithm",
   gpu: "have no GPUs",
-  gpu_index: "have fewer GPUs than the named device's index asks for",
+  gpu_index: "have no GPU with the index of the requested device",
   gpu_type: "have GPUs of other types than `gpu_type`",
   gpu_memory: "have GPUs with less memory than `gpu_memory_gb`",
   affinity: "do not match `node_affinity`",
   anti_affinity: "match `node_anti_affinity`",
-  infiniband: "hang on no InfiniBand fabric",
+  infiniband: "are not connected to an InfiniBand fabric",
 };
 
-/** Enough of it is free, but not in one place. */
-const SCATTERED: Readonly<Record<string, string>> = {
-  gpu_milli_in_one_rack: "in no one rack",
-  gpu_milli_on_one_fabric: "on no one fabric",
+/** Enough of it is free, but not in one domain of the topology. */
+const FRAGMENTED: Readonly<Record<string, string>> = {
+  gpu_milli_in_one_rack: "not within one rack",
+  gpu_milli_on_one_fabric: "not within one fabric",
 };
 
-/** Why nodes do not count that would do for the job. */
-const AWAY: ReadonlyMap<Blocker["reason"], string> = new Map([
+/** Why nodes are unavailable that satisfy the spec. */
+const UNAVAILABLE: ReadonlyMap<Blocker["reason"], string> = new Map([
   ["NodesLost", "are lost"],
   ["NodesDraining", "are draining or drained"],
 ]);
 
-/** A blocker in words: `InsufficientGpu: 8 GPUs requested, 2 free of 4`. */
+/** A blocker as text: `InsufficientGpu: 8 GPUs requested, 2 free of 4`. */
 export function blockerText(blocker: Blocker): string {
   const { reason, resource, requested, free, limit, rejected, wanted, offered } = blocker;
   if (reason === "NoNodes") return `${reason}: no worker has joined the cluster`;
@@ -80,25 +85,26 @@ export function blockerText(blocker: Blocker): string {
   if (fragments) {
     return `${reason}: ${requested} shards of ${fragments} fragments requested; the parameter servers have room for ${free} of ${limit}, since all fragments of a shard are on one server`;
   }
-  const lack = LACK_OF_FILTER[resource as NodeFilter];
-  if (rejected !== undefined && lack) return `${reason}: ${rejected} of ${limit} nodes ${lack}`;
-  const scattered = SCATTERED[resource] ?? (reason === "Fragmented" ? "not together" : undefined);
-  if (scattered) {
-    return `${reason}: ${amount(resource, requested)} requested; ${number(resource, free)} of ${number(resource, limit)} are free, but ${scattered} as each task or the gang needs them`;
+  const rejection = REJECTIONS[resource as NodeFilter];
+  if (rejected !== undefined && rejection)
+    return `${reason}: ${rejected} of ${limit} nodes ${rejection}`;
+  const where = FRAGMENTED[resource] ?? (reason === "Fragmented" ? "not together" : undefined);
+  if (where) {
+    return `${reason}: ${amount(resource, requested)} requested; ${specAmount(resource, free)} of ${specAmount(resource, limit)} are free, but ${where} as the tasks or the gang require`;
   }
   if (resource === "tasks_to_fence") {
-    return `${reason}: ${requested} of ${limit} tasks may still run on nodes that are lost; the job goes on when their workers answer, or their leases are surely over`;
+    return `${reason}: ${requested} of ${limit} tasks may still run on lost nodes; the job continues when their workers report, or when their leases have expired`;
   }
   if (resource === "tasks_leaving") {
-    return `${reason}: ${requested} of ${limit} tasks have not ended yet`;
+    return `${reason}: ${requested} of ${limit} tasks are still stopping`;
   }
-  if (AWAY.has(reason) && resource === "nodes") {
-    return `${reason}: ${limit - free} of ${limit} nodes that the job could run on ${AWAY.get(reason)}`;
+  if (UNAVAILABLE.has(reason) && resource === "nodes") {
+    return `${reason}: ${limit - free} of ${limit} nodes that the job could run on ${UNAVAILABLE.get(reason)}`;
   }
   if (reason === "Backoff") {
-    return `${reason}: ${requested / 1_000} s to wait before the next start, until ${isoOrNull(limit)}`;
+    return `${reason}: ${requested / 1_000} s of backoff left before the next start, until ${isoOrNull(limit)}`;
   }
-  return `${reason}: ${amount(resource, requested)} requested, ${number(resource, free)} free of ${number(resource, limit)}`;
+  return `${reason}: ${amount(resource, requested)} requested, ${specAmount(resource, free)} free of ${specAmount(resource, limit)}`;
 }
 
 function dependenciesText({ jobs = [], requested }: Blocker): string {
@@ -111,11 +117,12 @@ function dependenciesText({ jobs = [], requested }: Blocker): string {
 function amount(resource: string, value: number): string {
   if (inGpus(resource)) return `${value / 1_000} GPU${value === 1_000 ? "" : "s"}`;
   const { field, unit } = unitOf(resource);
-  const shown = number(resource, value);
+  const shown = specAmount(resource, value);
   return unit ? `${shown} ${unit} (\`${field}\`)` : `${field} ${shown}`;
 }
 
-function number(resource: string, value: number): number {
+/** A number of the scheduler in the units of the spec's field. */
+function specAmount(resource: string, value: number): number {
   const { times, isRoundedUp } = unitOf(resource);
   return isRoundedUp ? shortest(value, times) : rounded(value * times);
 }

@@ -48,6 +48,6 @@ test("unplaced models: one on a device that no node has says so", async () => {
   await join(control, "four", { gpuCount: 4 });
   expect(await waits(control, "m")).toEqual([
     "InsufficientGpu: 1 of 2 nodes have no GPUs",
-    "InsufficientGpu: 1 of 2 nodes have fewer GPUs than the named device's index asks for",
+    "InsufficientGpu: 1 of 2 nodes have no GPU with the index of the requested device",
   ]);
 });

@@ -1,9 +1,11 @@
 import { AppError } from "@heddle/base/errors";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { type Project, projectOperations } from "@heddle/contracts/api/projects";
+import { type Queue, queueOperations } from "@heddle/contracts/api/queues";
 import { usageAt } from "@heddle/control/jobs/records/account-changes";
 import type { SetProjectCommand } from "@heddle/control/jobs/records/commands";
-import type { ProjectRecord } from "@heddle/control/jobs/records/records";
+import type { ProjectRecord, QueueRecord } from "@heddle/control/jobs/records/records";
+import { DEFAULT_SETTINGS } from "@heddle/scheduler/model";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
@@ -13,9 +15,14 @@ import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { pageOf } from "../keys/page.ts";
 
-/** Projects: quota and usage of each. A job creates the project that it names. */
+const DEFAULT_QUEUE: QueueRecord = { name: "default", strategy: DEFAULT_SETTINGS.defaultStrategy };
+
+/**
+ * Projects, with quota and usage of each, and queues, with placement policy and maximum length. A
+ * job creates the project that it names.
+ */
 @Controller()
-export class ProjectsController {
+export class QuotasController {
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
 
@@ -28,7 +35,7 @@ export class ProjectsController {
   }
 
   @Serves(projectOperations.list)
-  list(@Query() query: QueryOf<typeof projectOperations.list>) {
+  listProjects(@Query() query: QueryOf<typeof projectOperations.list>) {
     const nowMs = Date.now();
     const projects = [...this.#control.state.projects.values()];
     return pageOf(
@@ -38,20 +45,48 @@ export class ProjectsController {
   }
 
   @Serves(projectOperations.get)
-  get(@Param("name") name: string): Project {
+  getProject(@Param("name") name: string): Project {
     const project = this.#control.state.projects.get(name);
     if (!project) throw new AppError("not_found", `No project has the name ${name}.`);
     return viewProject(project, Date.now());
   }
 
   @Serves(projectOperations.set)
-  set(
+  setProject(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("name") name: string,
   ) {
     const requested = () => ({ command: requestedProject(name, request), answer: name });
-    return this.#changes.make(request, reply, requested, () => this.get(name));
+    return this.#changes.make(request, reply, requested, () => this.getProject(name));
+  }
+
+  @Serves(queueOperations.list)
+  listQueues(@Query() query: QueryOf<typeof queueOperations.list>) {
+    const queues = new Map([["default", DEFAULT_QUEUE], ...this.#control.state.queues]);
+    return pageOf(
+      [...queues.values()].map((queue) => this.#viewQueue(queue)),
+      query,
+    );
+  }
+
+  @Serves(queueOperations.set)
+  setQueue(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+    @Param("name") name: string,
+  ) {
+    const requested = () => {
+      const { strategy, max_length: maxLength } = bodyOf(queueOperations.set, request);
+      const queue = { name, strategy, maxLength };
+      return { command: { type: "queue.set" as const, atMs: Date.now(), queue }, answer: queue };
+    };
+    return this.#changes.make(request, reply, requested, (queue) => this.#viewQueue(queue));
+  }
+
+  #viewQueue({ name, strategy, maxLength }: QueueRecord): Queue {
+    const length = this.#control.jobs.queueLengths.get(name) ?? 0;
+    return { id: name, object: "queue", name, strategy, length, max_length: maxLength ?? null };
   }
 }
 
