@@ -2,8 +2,15 @@ import { seededRandom } from "@heddle/base/random";
 import { openShards } from "@heddle/parameters/shards/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
 import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
+import { runReference } from "@heddle/training/reference/reference-backend";
+import {
+  nextName,
+  stepOf,
+  type TrainingProgram,
+  zeroState,
+} from "@heddle/training/training-program";
 import { afterAll, afterEach, beforeAll, describe, expect, it, test, vi } from "vitest";
-import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
+import { closeClients, jobOn, joinJob, SHAPES, tensors } from "./testing/training-job.ts";
 
 // Real server processes and sockets; the workers are clients in this process.
 
@@ -70,20 +77,88 @@ const OPTIMIZERS: readonly ShardSetSpec["optimizer"][] = [
   { kind: "adamw", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.1 },
 ];
 
+const NAMES = ["weight", "bias", "gain"] as const;
+
+/** Half the squared distance to the target, whose gradient is `slope`. */
+const distanceProgram: TrainingProgram = {
+  parameters: SHAPES.map(({ name, shape }) => ({ name, shape, init: { kind: "zeros" } })),
+  data: SHAPES.map(({ name, shape, type }) => ({ name: `target.${name}`, shape, type })),
+  build: (graph, inputs) => {
+    const terms = NAMES.map((name) => {
+      const [own, goal] = [inputs[name], inputs[`target.${name}`]];
+      if (!own || !goal) throw new Error(`there is no ${name}`);
+      return graph.mul(graph.sum(graph.square(graph.sub(own, goal))), 0.5);
+    });
+    return { loss: terms.reduce((sum, term) => graph.add(sum, term)), metrics: {} };
+  },
+};
+
+/** The parameters after each step of the reference, one step for each rate. */
+function referenceSteps(
+  goal: Tensors,
+  rates: readonly number[],
+  options: Pick<ShardSetSpec, "optimizer" | "maxGradientNorm">,
+): Record<string, ArrayLike<number>>[] {
+  const step = stepOf(distanceProgram, options);
+  const data = Object.fromEntries(NAMES.map((name) => [`target.${name}`, goal[name]]));
+  let kept: Record<string, ArrayLike<number>> = {
+    ...tensors((at) => Math.sin(at)),
+    ...zeroState(distanceProgram, options.optimizer),
+  };
+  return rates.map((rate) => {
+    const results = runReference(step, { ...kept, ...data, learning_rate: [rate] });
+    const names = Object.keys(kept);
+    kept = Object.fromEntries(names.map((name) => [name, results[nextName(name)] ?? []]));
+    return kept;
+  });
+}
+
+// holds: ps-reference
+describe.each(["bsp", "asp"] as const)("%s: the servers' steps", (kind) => {
+  it.each(OPTIMIZERS)("are the reference's, also in a second attempt: %o", async (optimizer) => {
+    const goal = target(7, 1);
+    const rates = [0.2, 0.05, 0.1, 0.4, 0.3, 0.02];
+    const options = { optimizer, maxGradientNorm: 90 };
+    const expected = referenceSteps(
+      goal,
+      rates.map((rate) => rate / 4),
+      options,
+    );
+    const first = jobOn(servers, { ...options, learningRate: 1 / 4, consistency: { kind } });
+    const second = { ...first, spec: { ...first.spec, attempt: 2 } };
+    const own = tensors(() => 0);
+    for (const [at, job] of [first, second].entries()) {
+      expect(await openShards(job)).toBe(at * 3);
+      const client = await joinJob(job, 0);
+      if (at === 0) await client.initialize(tensors((position) => Math.sin(position)));
+      await client.pull(own);
+      for (let update = at * 3; update < at * 3 + 3; update++) {
+        await client.push(slope(own, goal), { weight: 2, learningRate: rates[update] ?? 0 });
+        await client.pull(own);
+        for (const name of NAMES) {
+          const errors = own[name].map((value, i) => value - (expected[update]?.[name]?.[i] ?? 9));
+          const error = Math.max(...errors.map(Math.abs));
+          expect(error, `${name} after update ${update + 1}`).toBeLessThan(1e-5);
+        }
+      }
+    }
+  });
+});
+
 describe("bsp", () => {
   // holds: ps-bsp
   it.each(OPTIMIZERS)("equals one worker with all data, to 1e-6: %o", async (optimizer) => {
     const targets = [target(1, 4), target(2, 8), target(3, 4)];
     const mean = tensors(() => 0);
     for (const { weightOfPart, ...of } of targets) {
-      for (const name of ["weight", "bias", "gain"] as const) {
+      for (const name of NAMES) {
         for (const [i, value] of of[name].entries()) mean[name][i]! += (value * weightOfPart) / 16;
       }
     }
     const options = { optimizer, maxGradientNorm: 50 };
     const many = await train(targets, 6, options);
     const one = await train([{ ...mean, weightOfPart: 16 }], 6, options);
-    for (const name of ["weight", "bias", "gain"] as const) {
+    for (const name of NAMES) {
       const difference = many[5]?.[name].map((value, i) => value - (one[5]?.[name][i] ?? 0));
       expect(Math.max(...(difference ?? [1]).map(Math.abs))).toBeLessThan(1e-6);
       expect(many[5]?.[name]).not.toEqual(many[0]?.[name]);
