@@ -154,6 +154,11 @@ describe("WriteAheadLog", () => {
       // The group is whole if only zeros are missing.
       const isWhole = whole.subarray(at).every((byte) => byte === 0);
       expect(indexes, `torn at byte ${at}`).toEqual(isWhole ? [1, 2, 3, 4] : [1, 2]);
+      if (isWhole) continue;
+      // The opening has truncated it: neither its bytes nor its report come again.
+      const rest = (await readFile(path)).subarray(groupStart);
+      expect(rest.every((byte) => byte === 0)).toBe(true);
+      expect((await read()).tornBytes).toBe(0);
     }
   });
 
@@ -264,6 +269,20 @@ describe("WriteAheadLog", () => {
     await write(Array.from({ length: 150 }, (_, i) => [entry(i + 1)]));
     await truncate(await lastSegment(), 16);
     await expect(open()).rejects.toThrow(/its file has 16 bytes/);
+  });
+
+  it("removes the segment whose first write was torn, and takes its place again", async () => {
+    await write([[entry(1, 1, 3000)], [entry(2, 1, 3000)]]);
+    const [kept = "", torn = ""] = (await readdir(directory)).sort();
+    const whole = await readFile(join(directory, torn));
+    await writeFile(join(directory, torn), whole.fill(0, 40));
+    const { log, recovered } = await open();
+    expect(recovered.entries.map(({ index }) => index)).toEqual([1]);
+    expect((await readdir(directory)).filter((name) => name.endsWith(".log"))).toEqual([kept]);
+    await log.append([entry(2, 2, 3000)]);
+    await log.close();
+    expect((await readdir(directory)).sort()).toContain(torn);
+    expect((await read()).indexes).toEqual([1, 2]);
   });
 
   it("opens with a smaller or larger segment size than it was written with", async () => {
