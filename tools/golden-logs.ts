@@ -12,6 +12,7 @@ import { gzipSync } from "node:zlib";
 import { type Random, seededRandom } from "@heddle/base/random";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import type { ControlCommand } from "@heddle/control/command";
+import { logCommand } from "@heddle/control/jobs/records/logged-command";
 import { RandomCommands } from "@heddle/control/jobs/testing/random-commands";
 import { modelOnDevice } from "@heddle/control/jobs/testing/specs";
 import { type LogCommand, ReplicatedControl } from "@heddle/control/replicated-control";
@@ -38,7 +39,8 @@ class RandomEntries {
   }
 
   next(): LogCommand {
-    const command = this.#below(5) === 0 ? this.#catalogCommand() : this.#jobs.next();
+    const drawn = this.#below(5) === 0 ? this.#catalogCommand() : this.#jobs.next();
+    const command = logCommand(drawn, NEWEST_VERSION);
     this.#atMs = command.atMs;
     const atMs = this.#atMs;
     switch (this.#below(16)) {

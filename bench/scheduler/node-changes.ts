@@ -73,7 +73,7 @@ function changesOf(node: NodeSnapshot, added: NodeSnapshot): Record<string, Cont
     "a node joins": joinOf(added),
     "a node's labels change": labelled,
     "a node drains": { type: "node.drain", atMs, nodeId, byMs: 3_000 },
-    "a node resumes": { type: "node.resume", atMs, nodeId, wellDevices: [] },
+    "a node resumes": { type: "node.resume", atMs, nodeId, healthyDevices: [] },
   };
 }
 

@@ -8,6 +8,7 @@ import type {
   KeyLimits,
   ModelRecord,
 } from "./state.ts";
+import { messagesAt } from "./state-messages.ts";
 
 /** Bounds of the replicated state. A command that would exceed one is refused with `conflict`. */
 export const MAX_KEYS = 100_000;
@@ -138,7 +139,7 @@ function rotateKey(
     return refuse("conflict", `the key ${id} has expired: create another`);
   }
   if (!(Number.isSafeInteger(expiresAtMs) && expiresAtMs >= atMs)) {
-    return refuse("invalid_value", `the end of the key ${id} lies before its rotation`);
+    return refuse("invalid_value", messagesAt(versionOf(state)).expiredRotation(id));
   }
   const taken = key.rotatedFrom === undefined ? undefined : successorOf(state, id, atMs);
   if (taken) {

@@ -4,7 +4,13 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { HARDENED, NEWEST_VERSION, PLAN_ENTRIES, SEALED } from "./cluster-version.ts";
+import {
+  HARDENED,
+  LIMITED_TASKS,
+  NEWEST_VERSION,
+  PLAN_ENTRIES,
+  SEALED,
+} from "./cluster-version.ts";
 import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
 
 /**
@@ -32,7 +38,7 @@ const STRANGERS = [
 
 const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
 
-const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES];
+const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES, LIMITED_TASKS];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {
   const logs = goldenLogs(version);

@@ -17,8 +17,10 @@ export const SEALED = 3;
 export const PLAN_ENTRIES = 4;
 /** Nodes limit the number of their tasks, and repeated losses without progress end a job. */
 export const LIMITED_TASKS = 5;
+/** The log, the records and their texts use the field's terms; see logged-command.ts. */
+export const STANDARD_TERMS = 6;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = LIMITED_TASKS;
+export const NEWEST_VERSION = STANDARD_TERMS;
 
 type Versioned = Pick<ControlState, "cluster">;
 

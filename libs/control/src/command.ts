@@ -1,5 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
-import type { JobsCommand, LoggedEntry } from "./jobs/records/commands.ts";
+import type { JobsCommand, LoggedEntry, LoggedJobsCommand } from "./jobs/records/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**
@@ -7,6 +7,9 @@ import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./
  * `apply` reads.
  */
 export type ControlCommand = CatalogCommand | JobsCommand;
+
+/** The same as a log holds it, in the present or an earlier form. */
+export type LoggedCommand = CatalogCommand | LoggedJobsCommand;
 
 /** Changes of keys and models. */
 export type CatalogCommand =

@@ -9,7 +9,7 @@ import {
   useSecretsKey,
   versionOf,
 } from "./cluster-version.ts";
-import type { ControlCommand, ControlReply } from "./command.ts";
+import type { ControlReply, LoggedCommand } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
 import {
   type IdempotencyRecord,
@@ -18,16 +18,18 @@ import {
 } from "./idempotency.ts";
 import { isJobsCommand, JobsStateMachine } from "./jobs/commands/jobs-state-machine.ts";
 import type { JobIndex } from "./jobs/index/job-index.ts";
+import { readCommand } from "./jobs/records/logged-command.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
 import { NO_SESSIONS_FROM, type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 import { BOUNDED_FROM, growthRefusal } from "./state-limits.ts";
+import { messagesAt } from "./state-messages.ts";
 
 /** A log entry: a command, or an entry of the group itself. */
 export type LogCommand =
   | {
       readonly type: "control";
-      readonly command: ControlCommand;
+      readonly command: LoggedCommand;
       /** Of versions before NO_SESSIONS_FROM. */
       readonly session?: SessionRequest | undefined;
       readonly idempotency?: IdempotentRequest | undefined;
@@ -206,7 +208,8 @@ export class ReplicatedControl {
     return change();
   }
 
-  #change(command: ControlCommand, index: number): ControlReply {
+  #change(logged: LoggedCommand, index: number): ControlReply {
+    const command = readCommand(logged);
     const { version } = this;
     const refusal = version >= BOUNDED_FROM ? growthRefusal(this.state, command) : undefined;
     if (refusal) return refusal;
@@ -216,7 +219,8 @@ export class ReplicatedControl {
 
   #keepSecret(name: string, value: string): ControlReply {
     if (this.#secrets.has(name)) {
-      return { ok: false, code: "conflict", message: `the secret ${name} is kept already` };
+      const message = messagesAt(this.version).existingSecret(name);
+      return { ok: false, code: "conflict", message };
     }
     this.#secrets.set(name, value);
     return { ok: true };

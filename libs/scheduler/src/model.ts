@@ -145,9 +145,9 @@ export interface QueuedJob extends JobTraits {
    */
   readonly joinsRunning?: boolean | undefined;
   /** The start that an earlier plan reserved. */
-  readonly promisedStartMs?: number | undefined;
+  readonly reservedStartMs?: number | undefined;
   /** The rank from an earlier plan; ranked jobs precede unranked ones of their level. */
-  readonly placeInLine?: number | undefined;
+  readonly reservationRank?: number | undefined;
 }
 
 /**

@@ -133,13 +133,13 @@ test("devices: an older report does not quarantine one returned to service", asy
     watched.control.state.nodes.get("a")?.quarantined.map(({ device }) => device);
   expect(quarantined()).toEqual([0]);
   // Another master has seen that it is healthy, and this one has not yet.
-  const wellAsOf = { incarnation: sick.incarnation, reading: 8 };
+  const healthyAsOf = { incarnation: sick.incarnation, reading: 8 };
   await propose(watched.control, {
     type: "node.resume",
     atMs: watched.nowMs,
     nodeId: "a",
-    wellDevices: [0],
-    wellAsOf,
+    healthyDevices: [0],
+    healthyAsOf,
   });
   await watched.pass(2_000);
   expect(quarantined()).toEqual([]);
@@ -151,8 +151,8 @@ test("devices: an older report does not quarantine one returned to service", asy
     type: "node.resume",
     atMs: watched.nowMs,
     nodeId: "a",
-    wellDevices: [0],
-    wellAsOf,
+    healthyDevices: [0],
+    healthyAsOf,
   });
   watched.nodes.set("a", { ...sick, incarnation: "2", deviceReadings: 1 });
   await watched.pass(1_000);

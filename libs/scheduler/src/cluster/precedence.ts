@@ -41,7 +41,10 @@ export function* inFairOrder(
 ): Generator<QueuedJob, void> {
   const levels = Map.groupBy(jobs, levelOf);
   for (const level of [...levels.keys()].sort((a, b) => b - a)) {
-    const byProject = Map.groupBy([...levels.get(level)!].sort(byLine), ({ project }) => project);
+    const byProject = Map.groupBy(
+      [...levels.get(level)!].sort(byRankAndAge),
+      ({ project }) => project,
+    );
     const lanes = [...byProject.values()].map((lane) => ({ lane, next: 0 }));
     while (lanes.length > 0) {
       const first = lanes.reduce((best, lane) => (goesFirst(lane, best, fairShare) ? lane : best));
@@ -59,23 +62,26 @@ interface Lane {
 function goesFirst(a: Lane, b: Lane, fairShare: FairShare): boolean {
   const jobA = a.lane[a.next]!;
   const jobB = b.lane[b.next]!;
-  const inLine = byPlaceInLine(jobA, jobB);
-  if (inLine !== 0) return inLine < 0;
+  const byRank = byReservationRank(jobA, jobB);
+  if (byRank !== 0) return byRank < 0;
   const shares = fairShare.share(jobA.project) - fairShare.share(jobB.project);
   if (shares !== 0) return shares < 0;
   return byAge(jobA, jobB) < 0;
 }
 
-function byLine(a: QueuedJob, b: QueuedJob): number {
-  return byPlaceInLine(a, b) || byAge(a, b);
+function byRankAndAge(a: QueuedJob, b: QueuedJob): number {
+  return byReservationRank(a, b) || byAge(a, b);
 }
 
 /**
  * Jobs without a rank are last; a reservation without one is of an earlier version, which made only
  * one.
  */
-function byPlaceInLine(a: QueuedJob, b: QueuedJob): number {
-  return ascending(a.placeInLine, b.placeInLine) || ascending(a.promisedStartMs, b.promisedStartMs);
+function byReservationRank(a: QueuedJob, b: QueuedJob): number {
+  return (
+    ascending(a.reservationRank, b.reservationRank) ||
+    ascending(a.reservedStartMs, b.reservedStartMs)
+  );
 }
 
 function ascending(a = Number.POSITIVE_INFINITY, b = Number.POSITIVE_INFINITY): number {

@@ -92,7 +92,7 @@ function blocksOthers(at: SchedulingInput, plan: Plan, job: QueuedJob): boolean 
 function alone(at: SchedulingInput, plan: Plan, job: QueuedJob): SchedulingInput {
   const preemptions = plan.preemptions.filter(({ forEntry }) => !isSameEntry(forEntry, job.entry));
   const after = advance(at, { ...plan, preemptions }, at.nowMs);
-  return { ...after, queue: [{ ...job, promisedStartMs: undefined, placeInLine: undefined }] };
+  return { ...after, queue: [{ ...job, reservedStartMs: undefined, reservationRank: undefined }] };
 }
 
 it("no job waits for an eviction because of an earlier job on other nodes", () => {

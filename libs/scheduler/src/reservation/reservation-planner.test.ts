@@ -243,7 +243,7 @@ describe("the ranked jobs", () => {
   });
 
   it("start with a reservation of an earlier version, which has no rank", () => {
-    const held = { ...broad, promisedStartMs: 5 * HOUR_MS };
+    const held = { ...broad, reservedStartMs: 5 * HOUR_MS };
     const { reservations } = schedule({ ...given, queue: [...late, held] });
     expect(reservations[0]?.entry).toEqual(jobEntry("broad"));
   });

@@ -21,8 +21,8 @@ export function advance(input: SchedulingInput, plan: Plan, toMs: number): Sched
       const rank = plan.ranked.findIndex((entry) => isSameEntry(entry, job.entry));
       return {
         ...job,
-        promisedStartMs: promised.get(entryKey(job.entry)),
-        placeInLine: rank < 0 ? undefined : rank,
+        reservedStartMs: promised.get(entryKey(job.entry)),
+        reservationRank: rank < 0 ? undefined : rank,
       };
     });
   for (const job of input.queue) {

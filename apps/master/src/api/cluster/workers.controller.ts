@@ -103,12 +103,12 @@ export class WorkersController {
   }
 
   /** Devices that the node's worker does not report as sick; none if it is detached. */
-  #well(nodeId: string): Pick<ResumeNodeCommand, "wellDevices" | "wellAsOf"> {
+  #well(nodeId: string): Pick<ResumeNodeCommand, "healthyDevices" | "healthyAsOf"> {
     const node = this.#directory.nodes().find(({ id }) => id === nodeId);
     if (!node) return {};
     const { gpus, incarnation, deviceReadings: reading } = node;
-    const wellDevices = gpus.filter(({ fault }) => fault === "").map(({ index }) => index);
-    return { wellDevices, wellAsOf: { incarnation, reading } };
+    const healthyDevices = gpus.filter(({ fault }) => fault === "").map(({ index }) => index);
+    return { healthyDevices, healthyAsOf: { incarnation, reading } };
   }
 
   #change(

@@ -18,6 +18,7 @@ import {
   type TaskRecord,
   taskKey,
 } from "@heddle/control/jobs/records/records";
+import { reservationOf } from "@heddle/control/jobs/records/renamed-fields";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
 import type { ControlState } from "@heddle/control/state";
 import type { SeenProgress } from "../../nodes/progress/progress-book.ts";
@@ -84,7 +85,7 @@ export function viewWholeJob(
     leaving: job.leaving ? viewLeaving(job.leaving) : null,
     due_at: isoOrNull(job.dueMs),
     not_before: isoOrNull(job.notBeforeMs),
-    promised_start: isoOrNull(job.promisedStartMs),
+    promised_start: isoOrNull(reservationOf(job).startMs),
     checkpoint: job.checkpoint
       ? {
           name: job.checkpoint.name,

@@ -1,6 +1,7 @@
 import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import type { Command, StateMachine } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import { readCommand } from "@heddle/control/jobs/records/logged-command";
 import { type LogCommand, ReplicatedControl } from "@heddle/control/replicated-control";
 import { loadableBytes } from "../state-memory.ts";
 
@@ -119,5 +120,5 @@ async function* splitLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<st
 
 /** The change that an entry makes, where it makes one. */
 export function controlCommandOf(entry: LogCommand | undefined): ControlCommand | undefined {
-  return entry?.type === "control" ? entry.command : undefined;
+  return entry?.type === "control" ? readCommand(entry.command) : undefined;
 }

@@ -19,6 +19,7 @@ import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { IdempotencyRecord } from "@heddle/control/idempotency";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
+import { logCommand } from "@heddle/control/jobs/records/logged-command";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
@@ -171,7 +172,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
-    const reply = await this.#propose({ type: "control", command, ...once });
+    const logged = logCommand(command, this.#machine.control.version);
+    const reply = await this.#propose({ type: "control", command: logged, ...once });
     this.#counts.answered(command, reply);
     return reply;
   }

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Steps } from "@heddle/base/async/steps";
-import { versionOf } from "@heddle/control/cluster-version";
-import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/records/commands";
-import { logPlan, readEntry } from "@heddle/control/jobs/records/logged-plan";
+import type { CommitPlanCommand, RankedJob } from "@heddle/control/jobs/records/commands";
+import { readEntry } from "@heddle/control/jobs/records/logged-plan";
+import { reservationOf } from "@heddle/control/jobs/records/renamed-fields";
 import { algorithmFault } from "@heddle/control/jobs/records/task-request";
 import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
@@ -15,7 +15,7 @@ import type { RefusedEntry } from "./plan-refusals.ts";
 import type { Scheduling } from "./scheduling.ts";
 
 /** A promise that moves by less is not written again. */
-const PROMISE_SLACK_MS = 10_000;
+const RESERVATION_SLACK_MS = 10_000;
 /** Starts, and tasks of them, in one entry of the log; a longer plan goes in several, one at a time. */
 const MAX_STARTS = 500;
 const MAX_TASKS = 4_096;
@@ -60,7 +60,7 @@ async function commit(
 ): Promise<void> {
   const refused: RefusedEntry[] = [];
   for (const part of entriesOf(command)) {
-    const reply = await propose(control, logPlan(part, versionOf(control.state)));
+    const reply = await propose(control, part);
     for (const each of reply.refused ?? []) refused.push({ entry: readEntry(each), why: each.why });
     // Applying one entry may take most of a turn's budget, so other work runs between two.
     await nextTurn();
@@ -130,12 +130,12 @@ function commandOf(
     })),
     preemptions: plan.preemptions.map(({ victimId, forEntry }) => ({ victimId, forEntry })),
     expired: plan.expired,
-    line: lineOf(plan),
+    ranked: rankedJobs(plan),
   };
 }
 
 /** Only jobs keep their places: a replica's claim is made again in each cycle. */
-function lineOf({ ranked, reservations }: Plan): PlannedPlace[] {
+function rankedJobs({ ranked, reservations }: Plan): RankedJob[] {
   return ranked.flatMap((entry) => {
     if (entry.kind === "replica") return [];
     const startAtMs = reservations.find((each) => isSameEntry(each.entry, entry))?.startAtMs;
@@ -166,21 +166,21 @@ function partsOf(starts: CommitPlanCommand["starts"]): CommitPlanCommand["starts
 }
 
 function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanCommand): boolean {
-  const { admitted, unsatisfiable, starts, preemptions, expired, line = [] } = command;
+  const { admitted, unsatisfiable, starts, preemptions, expired, ranked = [] } = command;
   const lists = [admitted, unsatisfiable, starts, preemptions, expired];
-  if (lists.some(({ length }) => length > 0) || line.length !== jobs.line.size) return true;
+  if (lists.some(({ length }) => length > 0) || ranked.length !== jobs.ranked.size) return true;
   let last = -1;
-  return line.some(({ jobId, startAtMs }) => {
-    const { promisedStartMs, placeInLine = -1 } = state.jobs.get(jobId) ?? {};
-    const isBehind = placeInLine > last;
-    last = placeInLine;
-    return !isBehind || isMoved(promisedStartMs, startAtMs);
+  return ranked.some(({ jobId, startAtMs }) => {
+    const { startMs, rank = -1 } = reservationOf(state.jobs.get(jobId) ?? {});
+    const isBehind = rank > last;
+    last = rank;
+    return !isBehind || isMoved(startMs, startAtMs);
   });
 }
 
 function isMoved(held: number | undefined, planned: number | undefined): boolean {
   if (held === undefined || planned === undefined) return held !== planned;
-  return Math.abs(planned - held) > PROMISE_SLACK_MS;
+  return Math.abs(planned - held) > RESERVATION_SLACK_MS;
 }
 
 /** The next moment at which time alone changes what a plan says: a backoff or a bound is over. */

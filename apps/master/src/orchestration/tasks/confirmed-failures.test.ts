@@ -14,16 +14,16 @@ test("failure: confirmed after a second and all other nodes' reports", () => {
   const [one = "", two = "", own = ""] = tasks.map(({ nodeId }) => nodeId);
   const exit = { reason: "ExitCode", endedAtMs: 1 };
   const reports = [{ jobId: jobId(1), attempt: 1, rank: 2, phase: "exited", exit }];
-  cluster.do({ type: "tasks.report", nodeId: own, reports, wordMs: 60_000 });
+  cluster.do({ type: "tasks.report", nodeId: own, reports, statusTimeoutMs: 60_000 });
   const suspectedMs = cluster.atMs;
-  const judged = (live: Record<string, number>) =>
+  const confirmed = (live: Record<string, number>) =>
     confirmedFailures(cluster.control, (nodeId) => live[nodeId]);
   const late = suspectedMs + 1_000;
-  expect(judged({ [one]: late, [two]: late - 1 })).toEqual([]);
-  expect(judged({ [one]: late, [own]: late })).toEqual([]);
+  expect(confirmed({ [one]: late, [two]: late - 1 })).toEqual([]);
+  expect(confirmed({ [one]: late, [own]: late })).toEqual([]);
   const entries = [{ jobId: jobId(1), attempt: 1, suspectedMs }];
-  expect(judged({ [one]: late, [two]: late })).toEqual(entries);
-  cluster.do({ type: "jobs.judge", entries });
+  expect(confirmed({ [one]: late, [two]: late })).toEqual(entries);
+  cluster.do({ type: "jobs.confirmFailures", entries });
   expect(cluster.job(1).state).toBe("failed");
-  expect(judged({ [one]: late, [two]: late })).toEqual([]);
+  expect(confirmed({ [one]: late, [two]: late })).toEqual([]);
 });

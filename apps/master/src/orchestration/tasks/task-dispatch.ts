@@ -31,7 +31,7 @@ const MAX_ENTRIES = 256;
 /** The wait after a failed proposal before the report is retried. */
 const RETRY_MS = 500;
 /** A report of a possibly lost node is awaited until its lease has expired, plus this margin. */
-const WORD_MARGIN_MS = 10_000;
+const STATUS_MARGIN_MS = 10_000;
 
 export interface TaskDispatchOptions {
   readonly control: ControlPlane;
@@ -64,7 +64,7 @@ export class TaskDispatch {
   readonly #reporting = new Set<string>();
   readonly #progressWrites = new SerialQueue();
   #progressLookedMs = 0;
-  #judging = false;
+  #confirming = false;
   /** Rounds may use at most a third of the time, however much there is to compare. */
   #pauseMs = PAUSE_MS;
   #roundQueued: NodeJS.Timeout | undefined;
@@ -205,7 +205,7 @@ export class TaskDispatch {
         atMs: clock.wallMs(),
         nodeId,
         reports: entries,
-        wordMs: this.#options.leaseMs + WORD_MARGIN_MS,
+        statusTimeoutMs: this.#options.leaseMs + STATUS_MARGIN_MS,
       });
       this.#reporting.delete(link.node);
       this.#queueRound();
@@ -218,7 +218,7 @@ export class TaskDispatch {
   /** Confirms failures whose other nodes have reported since. */
   async #confirmFailures(): Promise<void> {
     const { control, clock, directory, log } = this.#options;
-    if (this.#judging || control.jobs.suspected.size === 0) return;
+    if (this.#confirming || control.jobs.suspected.size === 0) return;
     const views = new Map(directory.nodes().map((view) => [view.id, view]));
     const entries = confirmedFailures(control, (nodeId) => {
       const link = this.#links.get(nodeId);
@@ -227,13 +227,13 @@ export class TaskDispatch {
       return views.get(nodeId)?.lastSeenMs;
     });
     if (entries.length === 0) return;
-    this.#judging = true;
+    this.#confirming = true;
     try {
-      await propose(control, { type: "jobs.judge", atMs: clock.wallMs(), entries });
+      await propose(control, { type: "jobs.confirmFailures", atMs: clock.wallMs(), entries });
     } catch (error) {
-      log.warn({ error: toAppError(error).message }, "failures of jobs are judged again");
+      log.warn({ error: toAppError(error).message }, "confirming failures of jobs: trying again");
     }
-    this.#judging = false;
+    this.#confirming = false;
   }
 
   /**

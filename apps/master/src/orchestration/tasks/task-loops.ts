@@ -20,7 +20,7 @@ const FORGET_PAUSE_MS = 1_000;
 const MOVES_SHARDS: ReadonlySet<string> = new Set([
   "plan.commit",
   "tasks.report",
-  "jobs.judge",
+  "jobs.confirmFailures",
   "job.request",
   "node.lost",
   "server.lost",

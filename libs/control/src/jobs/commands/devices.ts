@@ -1,6 +1,8 @@
 import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
+import { messagesAt } from "../../state-messages.ts";
 import type { QuarantineDeviceCommand } from "../records/commands.ts";
 import type { DeviceReading, NodeRecord } from "../records/records.ts";
+import { healthyReading } from "../records/renamed-fields.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 
 /** A sick device keeps its index and takes no new work; the node's other devices go on. */
@@ -20,7 +22,8 @@ export function quarantineDevice(
   if (known === (why !== undefined)) return ACCEPTED;
   const { atMs, index: changedIndex } = change.now;
   const quarantined = why === undefined ? others : [...others, { device, why, atMs }];
-  const what = why === undefined ? `device ${device} is well again` : `device ${device}: ${why}`;
+  const healthy = messagesAt(change.version).deviceHealthy(device);
+  const what = why === undefined ? healthy : `device ${device}: ${why}`;
   change.putNode({ ...node, quarantined, changedIndex }, what);
   return ACCEPTED;
 }
@@ -30,8 +33,9 @@ export function quarantineDevice(
  * Reports can reach the log out of order, because each master receives them separately.
  */
 export function isStaleReading(
-  { wellAsOf }: Pick<NodeRecord, "wellAsOf">,
+  node: Pick<NodeRecord, "healthyAsOf" | "wellAsOf">,
   { incarnation, reading }: DeviceReading,
 ): boolean {
-  return wellAsOf?.incarnation === incarnation && reading < wellAsOf.reading;
+  const healthy = healthyReading(node);
+  return healthy?.incarnation === incarnation && reading < healthy.reading;
 }

@@ -63,7 +63,7 @@ const COMMANDS: {
   "job.request": requestJob,
   "plan.commit": commitPlan,
   "tasks.report": reportTasks,
-  "jobs.judge": confirmFailures,
+  "jobs.confirmFailures": confirmFailures,
   "jobs.progress": reportProgress,
   "node.join": applyNodeJoin,
   "node.update": setServing,

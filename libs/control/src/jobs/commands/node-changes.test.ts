@@ -78,13 +78,13 @@ test("devices: a fault report that reaches the log after a newer recovery is ign
   const sick = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
   const quarantined = () => cluster.control.state.nodes.get("a")?.quarantined.length;
   cluster.do({ ...sick, asOf: at(7) });
-  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: at(8) });
+  cluster.do({ type: "node.resume", nodeId: "a", healthyDevices: [0], healthyAsOf: at(8) });
   // The leader proposed it before it had applied the resume.
   cluster.do({ ...sick, asOf: at(7) });
   expect(quarantined()).toBe(0);
   cluster.do({ ...sick, asOf: at(8) });
   expect(quarantined()).toBe(1);
-  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: at(9) });
+  cluster.do({ type: "node.resume", nodeId: "a", healthyDevices: [0], healthyAsOf: at(9) });
   cluster.do({ ...sick, asOf: at(1, "the next process") });
   expect(quarantined()).toBe(1);
 });

@@ -1,5 +1,6 @@
 import { MAX_DEVICES } from "@heddle/scheduler/cluster/ledger";
 import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
+import { messagesAt } from "../../state-messages.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import type {
   DrainNodeCommand,
@@ -18,6 +19,7 @@ import {
   replicaKey,
   type TaskRecord,
 } from "../records/records.ts";
+import { healthyReadingFields } from "../records/renamed-fields.ts";
 import { fewestTasks } from "../records/task-request.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 import { leaveWithGrace } from "./requests.ts";
@@ -224,13 +226,15 @@ function evict(change: JobsTransaction, nodeId: string): void {
 
 /** Ends a drain. Healthy devices take work again. */
 export function resumeNode(change: JobsTransaction, command: ResumeNodeCommand): ControlReply {
-  const { nodeId, wellDevices = [], wellAsOf } = command;
+  const { nodeId, healthyDevices = [], healthyAsOf } = command;
   const node = change.state.nodes.get(nodeId);
   if (!node) return unknownNode(nodeId);
-  const healed = node.quarantined.filter(({ device }) => wellDevices.includes(device));
+  const healed = node.quarantined.filter(({ device }) => healthyDevices.includes(device));
   const quarantined = node.quarantined.filter((sick) => !healed.includes(sick));
-  const why = healed.map(({ device }) => `device ${device} is well again`).join("; ") || undefined;
-  const taken = healed.length > 0 ? { quarantined, wellAsOf } : {};
+  const { deviceHealthy } = messagesAt(change.version);
+  const why = healed.map(({ device }) => deviceHealthy(device)).join("; ") || undefined;
+  const reading = healthyReadingFields(healthyAsOf, change.version);
+  const taken = healed.length > 0 ? { quarantined, ...reading } : {};
   const resumed = { ...taken, drainByMs: undefined, changedIndex: change.now.index };
   if (node.state === "lost") change.putNode({ ...node, ...resumed, before: "ready" }, why);
   else if (node.state !== "ready" || why !== undefined) {

@@ -5,6 +5,7 @@ import { jobEntry } from "@heddle/scheduler/plan-entry";
 import { schedule } from "@heddle/scheduler/schedule";
 import { beforeEach, expect, test } from "vitest";
 import { ReplicatedControl } from "../../replicated-control.ts";
+import { newestControl } from "../../testing/newest-control.ts";
 import type { JobsCommand, TaskReportEntry } from "../records/commands.ts";
 import { algorithmFault } from "../records/task-request.ts";
 import { schedulingInput } from "../scheduling/scheduling-input.ts";
@@ -14,7 +15,7 @@ import { jobId, jobSpec, nodeOffer } from "../testing/specs.ts";
 let control: ReplicatedControl;
 let atMs: number;
 beforeEach(() => {
-  control = new ReplicatedControl();
+  control = newestControl();
   atMs = 0;
   act({
     type: "node.join",
@@ -161,7 +162,7 @@ test("server restart: a new process has lost its shards, a new address has not",
   expect(job(1).state).toBe("running");
   serverJoins("p", "2");
   expect(job(1)).toMatchObject({ state: "retrying", losses: 1 });
-  expect(job(1).failure?.message).toMatch(/^the parameter server p was started anew/);
+  expect(job(1).failure?.message).toMatch(/^the parameter server p restarted/);
 });
 
 test("shards: are free again once the job has ended", () => {

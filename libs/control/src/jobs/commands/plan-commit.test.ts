@@ -96,7 +96,7 @@ test("suspend: a job suspended before admission is admitted after its resume", (
 });
 
 /** Jobs 1 and 2 run on a and b; 3 and 4 wait for a alone, 5 for either. */
-function inLine() {
+function rankedJobs() {
   const cluster = new PlannedCluster();
   const on = (host: string, change: object) => {
     const here = { key: "name", operator: "in", values: [host] };
@@ -114,15 +114,15 @@ function inLine() {
 
 // holds: sched-reservations
 test("reservations: the next plan and a restored master keep them until the start", async () => {
-  const cluster = inLine();
-  const held = () => [3, 4, 5].map((n) => cluster.job(n).placeInLine);
-  const { placeInLine, promisedStartMs } = cluster.job(4);
-  expect([held(), placeInLine, promisedStartMs]).toEqual([[0, 1, 2], 1, undefined]);
-  expect(cluster.job(5).promisedStartMs).toBeGreaterThan(cluster.atMs);
+  const cluster = rankedJobs();
+  const held = () => [3, 4, 5].map((n) => cluster.job(n).reservationRank);
+  const { reservationRank, reservedStartMs } = cluster.job(4);
+  expect([held(), reservationRank, reservedStartMs]).toEqual([[0, 1, 2], 1, undefined]);
+  expect(cluster.job(5).reservedStartMs).toBeGreaterThan(cluster.atMs);
   expect(cluster.job(2)).toMatchObject({ leaving: { forEntry: jobEntry(jobId(5)) } });
   const restored = new ReplicatedControl();
   await restored.restore([...cluster.control.snapshot()]);
-  expect([...restored.jobs.line].sort()).toEqual([3, 4, 5].map(jobId));
+  expect([...restored.jobs.ranked].sort()).toEqual([3, 4, 5].map(jobId));
   const at = { index: restored.index, nowMs: cluster.atMs };
   const { ranked } = schedule(schedulingInput(restored.state, restored.jobs, at));
   expect(ranked).toEqual([3, 4, 5].map(jobId).map(jobEntry));
@@ -132,17 +132,20 @@ test("reservations: the next plan and a restored master keep them until the star
   expect(held()).toEqual([undefined, 1, 2]);
   cluster.report(2, "exited", { endedAtMs: 1 });
   expect(cluster.plan().plan.starts).toMatchObject([{ entry: jobEntry(jobId(5)) }]);
-  expect([held(), [...cluster.control.jobs.line]]).toEqual([[undefined, 1, undefined], [jobId(4)]]);
+  expect([held(), [...cluster.control.jobs.ranked]]).toEqual([
+    [undefined, 1, undefined],
+    [jobId(4)],
+  ]);
 });
 
 test("reservations: a job that the plan leaves out loses its own", () => {
-  const cluster = inLine();
-  plan(cluster, { promise: { jobId: jobId(4), startAtMs: 5 } });
-  expect(cluster.job(4)).toMatchObject({ promisedStartMs: 5 });
-  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("placeInLine");
+  const cluster = rankedJobs();
+  plan(cluster, { reservation: { jobId: jobId(4), startAtMs: 5 } });
+  expect(cluster.job(4)).toMatchObject({ reservedStartMs: 5 });
+  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("reservationRank");
   plan(cluster, {});
-  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("promisedStartMs");
-  expect(cluster.control.jobs.line.size).toBe(0);
+  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("reservedStartMs");
+  expect(cluster.control.jobs.ranked.size).toBe(0);
 });
 
 test("reservations: lost tasks that rejoin keep their rank before later jobs", () => {
@@ -172,24 +175,24 @@ test("reservations: lost tasks that rejoin keep their rank before later jobs", (
     leaving: { forEntry: { kind: "recovery", jobId: jobId(1) } },
   });
   expect(cluster.job(3)).toMatchObject({ leaving: { forEntry: jobEntry(jobId(4)) } });
-  expect([1, 4].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1]);
+  expect([1, 4].map((n) => cluster.job(n).reservationRank)).toEqual([0, 1]);
   cluster.report(2, "exited", { endedAtMs: 1 });
   expect(cluster.plan().plan.starts).toMatchObject([
     { entry: { kind: "recovery", jobId: jobId(1) } },
   ]);
-  expect([...cluster.control.jobs.line]).toEqual([jobId(4)]);
+  expect([...cluster.control.jobs.ranked]).toEqual([jobId(4)]);
 });
 
 test("reservations: a job whose start a stale plan refuses keeps its rank", () => {
-  const cluster = inLine();
+  const cluster = rankedJobs();
   const starts = [{ entry: jobEntry(jobId(3)), placements: [{ nodeId: "a", devices: [0] }] }];
   const line = [4, 5].map((n) => ({ jobId: jobId(n) }));
   expect(plan(cluster, { starts, line })).toMatchObject({
     refused: [{ entry: jobEntry(jobId(3)) }],
   });
-  expect([3, 4, 5].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1, 2]);
+  expect([3, 4, 5].map((n) => cluster.job(n).reservationRank)).toEqual([0, 1, 2]);
   plan(cluster, { line });
-  expect(cluster.job(3)).not.toHaveProperty("placeInLine");
+  expect(cluster.job(3)).not.toHaveProperty("reservationRank");
 });
 
 // holds: sched-apply-conditions

@@ -3,16 +3,13 @@ import { runtimeBoundMs } from "@heddle/scheduler/cluster/precedence";
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 import { ACCEPTED, type ControlReply, type RefusedStart } from "../../command.ts";
 import { BOUNDED_FROM, hasRoomForTasks } from "../../state-limits.ts";
-import type {
-  CommitPlanCommand,
-  LoggedPlan,
-  PlannedPlace,
-  PlannedStart,
-} from "../records/commands.ts";
+import { messagesAt } from "../../state-messages.ts";
+import type { CommitPlanCommand, PlannedStart, RankedJob } from "../records/commands.ts";
 import { isUnderWay } from "../records/lifecycle.ts";
-import { leavingFor, logEntry, readPlan } from "../records/logged-plan.ts";
-import { type JobRecord, type TaskRecord } from "../records/records.ts";
+import { leavingFor, logEntry } from "../records/logged-plan.ts";
+import type { JobRecord, TaskRecord } from "../records/records.ts";
 import { crashesTakenOver, missingRanks } from "../records/recovery.ts";
+import { NO_RESERVATION, reservationFields, reservationOf } from "../records/renamed-fields.ts";
 import { sharedRequest } from "../records/task-request.ts";
 import { replicaClaim } from "../scheduling/replica-claims.ts";
 import { runningEntry, sharedSupply } from "../scheduling/scheduling-input.ts";
@@ -29,8 +26,7 @@ type JobEntry = Extract<PlanEntry, { jobId: string }>;
  * Applies the decisions of a plan that are still valid. The reply names the others, so that the
  * next plan can consider them.
  */
-export function commitPlan(change: JobsTransaction, logged: LoggedPlan): ControlReply {
-  const plan = readPlan(logged);
+export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): ControlReply {
   const { jobs } = change.state;
   for (const { jobId, message } of plan.unsatisfiable) {
     const job = jobs.get(jobId);
@@ -55,7 +51,7 @@ export function commitPlan(change: JobsTransaction, logged: LoggedPlan): Control
     const why = startJob(change, plan, start, quotas);
     if (why) refused.push({ ...logEntry(start.entry, change.version), why });
   }
-  setLine(change, plan);
+  setRanks(change, plan);
   return refused.length > 0 ? { ok: true, refused } : ACCEPTED;
 }
 
@@ -89,7 +85,7 @@ function isPastBound(change: JobsTransaction, plan: CommitPlanCommand, job: JobR
 
 function expire(change: JobsTransaction, job: JobRecord): void {
   const ranMs = change.now.atMs - (job.startedAtMs ?? job.sinceMs);
-  const message = `it ran for ${Math.round(ranMs / 1_000)} s, which is its bound`;
+  const message = messagesAt(change.version).pastTimeLimit(Math.round(ranMs / 1_000));
   change.move(job, { type: "doomed", failure: { reason: "DeadlineExceeded", message } });
 }
 
@@ -199,29 +195,30 @@ function isOfJob(entry: PlanEntry): entry is JobEntry {
   return entry.kind !== "replica";
 }
 
-/** A job that is not in the plan's line loses its reservation. */
-function setLine(change: JobsTransaction, { line, promise, starts }: CommitPlanCommand): void {
+/** A job that the plan does not rank loses its reservation. */
+function setRanks(change: JobsTransaction, plan: CommitPlanCommand): void {
+  const { ranked, reservation, starts } = plan;
   const { jobs } = change.state;
-  const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
+  const planned: readonly RankedJob[] = ranked ?? (reservation ? [reservation] : []);
   // A job whose start was just refused keeps its rank for the next plan.
-  const started = line ? starts.map(({ entry }) => entry).filter(isOfJob) : [];
+  const started = ranked ? starts.map(({ entry }) => entry).filter(isOfJob) : [];
   const stay = new Set([...planned, ...started].map(({ jobId }) => jobId));
-  for (const id of [...change.index.line].sort()) {
+  for (const id of [...change.index.ranked].sort()) {
     const job = jobs.get(id);
-    if (job && !stay.has(id)) {
-      change.putJob({ ...job, promisedStartMs: undefined, placeInLine: undefined });
-    }
+    if (job && !stay.has(id)) change.putJob({ ...job, ...NO_RESERVATION });
   }
   let last = -1;
   for (const { jobId, startAtMs } of planned) {
     const job = jobs.get(jobId);
     if (job?.state !== "pending" && job?.state !== "recovering") continue;
+    const known = reservationOf(job);
     // A rank stays as long as it is greater than the one before it.
-    const placeInLine = line && Math.max(job.placeInLine ?? 0, last + 1);
-    last = placeInLine ?? last;
-    const isMoved = job.promisedStartMs !== startAtMs;
-    if (!isMoved && job.placeInLine === placeInLine) continue;
+    const rank = ranked && Math.max(known.rank ?? 0, last + 1);
+    last = rank ?? last;
+    const isMoved = known.startMs !== startAtMs;
+    if (!isMoved && known.rank === rank) continue;
     const changedIndex = isMoved ? change.now.index : job.changedIndex;
-    change.putJob({ ...job, promisedStartMs: startAtMs, placeInLine, changedIndex });
+    const fields = reservationFields({ startMs: startAtMs, rank }, change.version);
+    change.putJob({ ...job, ...fields, changedIndex });
   }
 }

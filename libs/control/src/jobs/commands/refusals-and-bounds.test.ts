@@ -30,7 +30,7 @@ test("devices: events report a fault and its end", () => {
   for (const _ of [1, 2]) quarantine(1, "Xid 79");
   expect(said()).toEqual(["device 1: Xid 79"]);
   for (const _ of [1, 2]) quarantine(1);
-  expect(said()).toEqual(["device 1: Xid 79", "device 1 is well again"]);
+  expect(said()).toEqual(["device 1: Xid 79", "device 1 is healthy again"]);
   expect(quarantine(2, "Xid 79")).toMatchObject({ ok: false, code: "invalid_value" });
   expect(quarantine(-1, "Xid 79")).toMatchObject({ ok: false, code: "invalid_value" });
   expect(cluster.control.state.nodes.get("a")?.quarantined).toEqual([]);

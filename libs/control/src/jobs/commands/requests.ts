@@ -1,4 +1,5 @@
 import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
+import { messagesAt } from "../../state-messages.ts";
 import type { RequestJobCommand } from "../records/commands.ts";
 import { isTerminal } from "../records/lifecycle.ts";
 import type { JobRecord } from "../records/records.ts";
@@ -10,7 +11,7 @@ export function requestJob(change: JobsTransaction, command: RequestJobCommand):
   const job = change.state.jobs.get(jobId);
   if (!job) return refuse("not_found", `no job has the id ${jobId}`);
   if (ifIndex !== undefined && ifIndex !== job.changedIndex) {
-    const message = `the job ${jobId} has changed at index ${job.changedIndex}, after ${ifIndex}; look at it again`;
+    const message = messagesAt(change.version).changedJob(jobId, job.changedIndex, ifIndex);
     return refuse("precondition_failed", message);
   }
   switch (request) {

@@ -1,4 +1,5 @@
 import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
+import { messagesAt } from "../../state-messages.ts";
 import type { JoinServerCommand, LoseServersCommand } from "../records/commands.ts";
 import type { ServerRecord } from "../records/records.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
@@ -20,9 +21,10 @@ export function joinServer(change: JobsTransaction, { server }: JoinServerComman
   const joinedAtMs = known?.joinedAtMs ?? atMs;
   const hasRestarted = known?.state === "ready" && known.incarnation !== incarnation;
   const record = { id, name, address, incarnation, state: "ready" as const };
-  const why = hasRestarted ? "it was started anew, without the shards that it held" : undefined;
+  const messages = messagesAt(change.version);
+  const why = hasRestarted ? messages.shardsGone : undefined;
   change.putServer({ ...record, joinedAtMs, changedIndex }, why);
-  if (hasRestarted) endAttempts(change, id, `the parameter server ${name} was started anew`);
+  if (hasRestarted) endAttempts(change, id, messages.serverRestarted(name));
   return ACCEPTED;
 }
 

@@ -1,6 +1,7 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../../command.ts";
 import { BOUNDED_FROM, submissionRefusal } from "../../state-limits.ts";
+import { messagesAt } from "../../state-messages.ts";
 import { nameKey } from "../index/job-index.ts";
 import type { SubmitJobCommand } from "../records/commands.ts";
 import { isTerminal } from "../records/lifecycle.ts";
@@ -97,7 +98,7 @@ function roomRefusal({ state, index, version }: State, spec: SubmitJob): Refusal
   if (known?.maxLength === undefined || length < known.maxLength) {
     return version >= BOUNDED_FROM ? submissionRefusal(state, spec) : undefined;
   }
-  const message = `the queue ${queue} holds ${length} jobs, and its bound is ${known.maxLength}`;
+  const message = messagesAt(version).fullQueue(queue, length, known.maxLength);
   return refuse("insufficient_quota", message, "queue");
 }
 

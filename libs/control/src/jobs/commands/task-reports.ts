@@ -1,6 +1,7 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { HARDENED } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply } from "../../command.ts";
+import { messagesAt } from "../../state-messages.ts";
 import type {
   ConfirmFailuresCommand,
   ReportProgressCommand,
@@ -44,6 +45,7 @@ const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
  */
 export function reportTasks(change: JobsTransaction, command: ReportTasksCommand): ControlReply {
   const changed: TaskRecord[] = [];
+  const messages = messagesAt(change.version);
   /** Version 1 compared each entry with the state before the report, so a repeated end counted twice. */
   const latest = new Map<string, TaskRecord>();
   for (const entry of command.reports) {
@@ -55,11 +57,11 @@ export function reportTasks(change: JobsTransaction, command: ReportTasksCommand
     if (change.version >= HARDENED) latest.set(key, next);
     // Before the job is placed again, which could choose the same device.
     for (const device of entry.sickDevices ?? []) {
-      const why = entry.exit?.message ?? "a task ended for it";
+      const why = entry.exit?.message ?? messages.unexplainedDeviceFault;
       quarantineDevice(change, { nodeId: command.nodeId, device, why });
     }
   }
-  putTasks(change, changed, command.wordMs);
+  putTasks(change, changed, command.statusTimeoutMs);
   return ACCEPTED;
 }
 
@@ -85,7 +87,7 @@ function changesTask({ phase, incarnation = 0 }: TaskRecord, entry: TaskReportEn
 }
 
 function reported(
-  { state, now }: JobsTransaction,
+  { state, now, version }: JobsTransaction,
   task: TaskRecord,
   entry: TaskReportEntry,
 ): TaskRecord {
@@ -99,7 +101,8 @@ function reported(
     ...(isElastic && phase === "running" && { runningAtMs: now.atMs }),
   };
   if (phase !== "exited") return next;
-  const unknown = { reason: "Internal" as const, message: "it ended without a word", endedAtMs: 0 };
+  const message = messagesAt(version).unexplainedExit;
+  const unknown = { reason: "Internal" as const, message, endedAtMs: 0 };
   const over = { ...next, exit: exit ?? unknown };
   return isElastic ? { ...over, earlyCrashes: earlyCrashes(over, now.atMs) } : over;
 }
@@ -111,7 +114,7 @@ function reported(
 export function putTasks(
   change: JobsTransaction,
   tasks: readonly TaskRecord[],
-  wordMs?: number,
+  statusTimeoutMs?: number,
 ): void {
   const overs = new Map<string, number>();
   for (const task of tasks) {
@@ -119,7 +122,7 @@ export function putTasks(
     overs.set(task.jobId, (overs.get(task.jobId) ?? 0) + (task.phase === "exited" ? 1 : 0));
   }
   for (const [jobId, over] of overs) {
-    let job = review(change, change.state.jobs.get(jobId)!, wordMs);
+    let job = review(change, change.state.jobs.get(jobId)!, statusTimeoutMs);
     for (let count = 0; count < over; count++) job = change.move(job, { type: "taskOver" });
     // Watchers of the job see its tasks, so the job changes too.
     const { index: changedIndex } = change.now;
@@ -128,7 +131,11 @@ export function putTasks(
 }
 
 /** Derives the job's next state from all tasks of its attempt. */
-function review(change: JobsTransaction, job: JobRecord, wordMs: number | undefined): JobRecord {
+function review(
+  change: JobsTransaction,
+  job: JobRecord,
+  statusTimeoutMs: number | undefined,
+): JobRecord {
   if (!isUnderWay(job.state) && job.state !== "checkpointing") return job;
   const tasks = change.tasksOf(job);
   const spec = change.state.specs.get(job.id)!;
@@ -141,13 +148,14 @@ function review(change: JobsTransaction, job: JobRecord, wordMs: number | undefi
   }
   const stopped = isUnderWay(job.state) ? tasks.find(isStopped) : undefined;
   if (stopped) {
-    const failure = stopOf(stopped);
+    const failure = stopOf(stopped, change.version);
     return change.move(job, { type: "nodesLost", within: false, isSilent: false, failure });
   }
   const failed = rootCause(tasks);
-  if (failed && isUnconfirmed(job, tasks, failed, wordMs)) {
-    const byMs = change.now.atMs + (wordMs ?? 0);
-    return change.move(job, { type: "suspected", failure: unconfirmedFailure(failed), byMs });
+  if (failed && isUnconfirmed(job, tasks, failed, statusTimeoutMs)) {
+    const byMs = change.now.atMs + (statusTimeoutMs ?? 0);
+    const failure = unconfirmedFailure(failed, change.version);
+    return change.move(job, { type: "suspected", failure, byMs });
   }
   if (failed) return fail(change, job, failed);
   const lost = tasks.filter(isLost);
@@ -188,8 +196,8 @@ function isStopped({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && asked === true;
 }
 
-function stopOf({ rank, nodeId }: TaskRecord): JobFailureRecord {
-  const message = `rank ${rank} was ended on the node ${nodeId}, though the job was to go on`;
+function stopOf({ rank, nodeId }: TaskRecord, version: number): JobFailureRecord {
+  const message = messagesAt(version).stoppedRank(rank, nodeId);
   return { reason: "NodeLost", message, rank, nodeId };
 }
 

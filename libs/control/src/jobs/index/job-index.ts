@@ -9,6 +9,7 @@ import type {
   ReplicaRecord,
   TaskRecord,
 } from "../records/records.ts";
+import { reservationOf } from "../records/renamed-fields.ts";
 import {
   nodeLabels,
   nodeScalars,
@@ -77,8 +78,8 @@ export class JobIndex {
   /** Ended jobs without live tasks, in the order in which they ended. */
   readonly ended: JobRecord[] = [];
   readonly events: EventLog;
-  /** Live jobs with a reservation or a rank in the line. */
-  readonly line = new Set<string>();
+  /** Live jobs with a reservation or a rank. */
+  readonly ranked = new Set<string>();
   /** Requests by job; equal ones are the same object. */
   readonly #requests = new Map<
     string,
@@ -155,9 +156,10 @@ export class JobIndex {
     const waitsFor = isLive ? after.waitingFor : [];
     if (waitedFor !== waitsFor) this.#setWaiting(job.id, waitedFor, waitsFor);
     this.#setShards(job.id, shardsHeld(before), shardsHeld(after));
-    const isInLine = job.promisedStartMs !== undefined || job.placeInLine !== undefined;
-    if (isLive && isInLine) this.line.add(job.id);
-    else this.line.delete(job.id);
+    const { startMs, rank } = reservationOf(job);
+    const isRanked = startMs !== undefined || rank !== undefined;
+    if (isLive && isRanked) this.ranked.add(job.id);
+    else this.ranked.delete(job.id);
     this.#setUnregistered(job.id, after);
     if (!before) {
       this.submitted.add(job);

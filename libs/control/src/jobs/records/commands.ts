@@ -19,7 +19,7 @@ import type {
 export type JobsCommand =
   | SubmitJobCommand
   | RequestJobCommand
-  | LoggedPlan
+  | CommitPlanCommand
   | ReportTasksCommand
   | ConfirmFailuresCommand
   | ReportProgressCommand
@@ -38,6 +38,14 @@ export type JobsCommand =
   | SetProjectCommand
   | SetQueueCommand
   | TickCommand;
+
+/** A command as a log holds it, in the present or an earlier form. */
+export type LoggedJobsCommand =
+  | JobsCommand
+  | LoggedPlan
+  | EarlierReport
+  | EarlierConfirmation
+  | EarlierResume;
 
 export interface SubmitJobCommand {
   readonly type: "job.submit";
@@ -76,19 +84,28 @@ export interface CommitPlanCommand {
   /** Running jobs past their time limit. */
   readonly expired: readonly string[];
   /** The jobs that keep their rank in the queue, in order. */
-  readonly line?: readonly PlannedPlace[] | undefined;
-  /** The single reservation of a plan in logs of earlier versions, which have no line. */
-  readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
+  readonly ranked?: readonly RankedJob[] | undefined;
+  /** The single reservation of a plan in logs of earlier versions, which rank no jobs. */
+  readonly reservation?: PlannedReservation | undefined;
+}
+
+export interface PlannedReservation {
+  readonly jobId: string;
+  readonly startAtMs: number;
 }
 
 /** A plan entry as it is logged: `jobId` is the earlier form. */
 export type LoggedEntry = { readonly entry: PlanEntry } | { readonly jobId: string };
 
-/** A plan as a log holds it, in the present or the earlier form. */
+/** A plan as a log holds it, in the present or an earlier form. */
 export interface LoggedPlan extends Omit<CommitPlanCommand, "starts" | "preemptions"> {
   readonly starts: readonly (LoggedEntry &
     Pick<CommitPlanCommand["starts"][number], "placements">)[];
   readonly preemptions: readonly LoggedPreemption[];
+  /** The earlier name of `ranked`. */
+  readonly line?: readonly RankedJob[] | undefined;
+  /** The earlier name of `reservation`. */
+  readonly promise?: PlannedReservation | undefined;
 }
 
 type LoggedPreemption = { readonly victimId: string } & (
@@ -97,7 +114,7 @@ type LoggedPreemption = { readonly victimId: string } & (
 );
 
 /** A waiting or recovering job whose rank in the queue is kept until the start. */
-export interface PlannedPlace {
+export interface RankedJob {
   readonly jobId: string;
   /** The reserved start; absent for a job that a reservation behind it overtakes. */
   readonly startAtMs?: number | undefined;
@@ -127,12 +144,18 @@ export interface ReportTasksCommand {
    * How long an unconfirmed failure waits for a report of the other tasks' nodes. Absent: not at
    * all.
    */
+  readonly statusTimeoutMs?: number | undefined;
+}
+
+/** A report of versions before STANDARD_TERMS. */
+export interface EarlierReport extends Omit<ReportTasksCommand, "statusTimeoutMs"> {
+  /** The earlier name of `statusTimeoutMs`. */
   readonly wordMs?: number | undefined;
 }
 
 /** All nodes of these jobs have reported since the unconfirmed failure. */
 export interface ConfirmFailuresCommand {
-  readonly type: "jobs.judge";
+  readonly type: "jobs.confirmFailures";
   readonly atMs: number;
   readonly entries: readonly {
     readonly jobId: string;
@@ -140,6 +163,11 @@ export interface ConfirmFailuresCommand {
     /** Identifies the failure that was checked. */
     readonly suspectedMs: number;
   }[];
+}
+
+/** A confirmation of versions before STANDARD_TERMS. */
+export interface EarlierConfirmation extends Omit<ConfirmFailuresCommand, "type"> {
+  readonly type: "jobs.judge";
 }
 
 export interface TaskReportEntry {
@@ -231,8 +259,14 @@ export interface ResumeNodeCommand {
   readonly atMs: number;
   readonly nodeId: string;
   /** Quarantined devices that their worker no longer reports as sick. */
-  readonly wellDevices?: readonly number[] | undefined;
+  readonly healthyDevices?: readonly number[] | undefined;
   /** The device reading that shows them healthy. */
+  readonly healthyAsOf?: DeviceReading | undefined;
+}
+
+/** The end of a drain in versions before STANDARD_TERMS. */
+export interface EarlierResume extends Omit<ResumeNodeCommand, "healthyDevices" | "healthyAsOf"> {
+  readonly wellDevices?: readonly number[] | undefined;
   readonly wellAsOf?: DeviceReading | undefined;
 }
 

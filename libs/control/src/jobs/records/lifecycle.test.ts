@@ -192,7 +192,7 @@ describe("silent losses", () => {
     expect(state).toBe("failed");
     expect(why?.reason).toBe("NodeLost");
     expect(why?.message).toMatch(
-      /lost 6 times in a row without a new step .* fewer tasks to a node/,
+      /lost 6 times in a row without a new step .* fewer tasks on a node/,
     );
   });
 

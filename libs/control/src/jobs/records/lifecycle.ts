@@ -1,6 +1,8 @@
 import type { FailureReason, JobState } from "@heddle/contracts/api/job-spec";
 import { LIMITED_TASKS } from "../../cluster-version.ts";
+import { messagesAt } from "../../state-messages.ts";
 import type { IdleLosses, JobFailureRecord, JobRecord, Leaving } from "./records.ts";
+import { NO_RESERVATION } from "./renamed-fields.ts";
 
 /** The events of a job's lifecycle. */
 export type JobTransition =
@@ -162,9 +164,6 @@ function enter(
   };
 }
 
-/** Only a waiting job has a reservation. */
-const OUT_OF_LINE = { promisedStartMs: undefined, placeInLine: undefined };
-
 function end(
   job: JobRecord,
   state: JobState,
@@ -172,7 +171,7 @@ function end(
   failure?: JobFailureRecord,
 ): JobRecord {
   const change = failure ? { failure, endedAtMs: now.atMs } : { endedAtMs: now.atMs };
-  return enter(job, state, now, { ...change, notBeforeMs: undefined, ...OUT_OF_LINE });
+  return enter(job, state, now, { ...change, notBeforeMs: undefined, ...NO_RESERVATION });
 }
 
 function taskOver(job: JobRecord, now: ApplyContext): JobRecord {
@@ -186,7 +185,7 @@ function reserve(
 ): readonly JobRecord[] {
   if (job.state === "recovering") {
     const liveTasks = job.liveTasks + tasks;
-    return [{ ...job, ...OUT_OF_LINE, liveTasks, changedIndex: now.index }];
+    return [{ ...job, ...NO_RESERVATION, liveTasks, changedIndex: now.index }];
   }
   if (job.state !== "pending" || job.liveTasks > 0) return [];
   const change = {
@@ -196,7 +195,7 @@ function reserve(
     shards,
     dueMs: byMs,
     notBeforeMs: undefined,
-    ...OUT_OF_LINE,
+    ...NO_RESERVATION,
     startedAtMs: undefined,
   };
   return [enter(job, "scheduled", now, change)];
@@ -227,7 +226,7 @@ function leave(
   if (isUnderWay(job.state)) return settle([left(job, leaving, now)], now);
   if (!isSuspend || job.state === "cancelling" || job.state === "suspended") return [];
   const from = job.state === "accepted" ? job.state : undefined;
-  return [enter(job, "suspended", now, { leaving: { ...leaving, from }, ...OUT_OF_LINE })];
+  return [enter(job, "suspended", now, { leaving: { ...leaving, from }, ...NO_RESERVATION })];
 }
 
 /** Also a recovering job: its remaining tasks may have much to save. */
@@ -244,7 +243,7 @@ function left(job: JobRecord, leaving: Leaving, now: ApplyContext): JobRecord {
 function due(job: JobRecord, now: ApplyContext): readonly JobRecord[] {
   if (job.state === "scheduled") return [enter(job, "pending", now)];
   if (job.suspectedMs !== undefined) {
-    const message = `after the end of rank ${job.failure?.rank}, the node of another was not heard of until its lease was over`;
+    const message = messagesAt(now.version).unreportedRank(job.failure?.rank);
     const failure = { reason: "NodeLost", message } as const;
     return loseNodes(job, { within: false, isSilent: false, failure }, now);
   }
@@ -283,7 +282,8 @@ function loseNodes(
   }
   const idleLosses = isSilent ? countIdleLoss(job, now) : job.idleLosses;
   const count = isSilent ? (idleLosses?.count ?? 0) : 0;
-  if (count > MAX_IDLE_LOSSES) return [end(job, "failed", now, lossLoop(count, failure))];
+  if (count > MAX_IDLE_LOSSES)
+    return [end(job, "failed", now, lossLoop(count, failure, now.version))];
   const change = { losses, failure, idleLosses };
   if (within) return [enter(job, "recovering", now, change)];
   const notBeforeMs = count > 1 ? now.atMs + refusedBackoffMs(count - 1) : undefined;
@@ -303,11 +303,8 @@ function countIdleLoss(job: JobRecord, { atMs, version }: ApplyContext): IdleLos
   return { count: hasProgressed ? 1 : last.count + 1, atMs, ...reached };
 }
 
-function lossLoop(count: number, failure: JobFailureRecord): JobFailureRecord {
-  const without = `without a new step or checkpoint, or ${LONG_RUN_MS / 60_000} minutes of running, in between`;
-  const advice =
-    "the job may be more than its nodes bear: give its tasks more memory or CPU, or fewer tasks to a node";
-  const message = `its nodes were lost ${count} times in a row ${without}; ${advice}; the last time: ${failure.message}`;
+function lossLoop(count: number, failure: JobFailureRecord, version: number): JobFailureRecord {
+  const message = messagesAt(version).lossLoop(count, LONG_RUN_MS / 60_000, failure.message);
   return { ...failure, message };
 }
 

@@ -1,5 +1,5 @@
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
-import { PLAN_ENTRIES } from "../../cluster-version.ts";
+import { PLAN_ENTRIES, STANDARD_TERMS } from "../../cluster-version.ts";
 import type { CommitPlanCommand, LoggedEntry, LoggedPlan } from "./commands.ts";
 import type { Leaving } from "./records.ts";
 
@@ -20,9 +20,13 @@ export function readEntry(logged: LoggedEntry): PlanEntry {
 
 /** The plan for the log of a cluster of that version. */
 export function logPlan(plan: CommitPlanCommand, version: number): LoggedPlan {
-  if (version >= PLAN_ENTRIES) return plan;
+  if (version >= STANDARD_TERMS) return plan;
+  const { ranked: line, reservation: promise, ...rest } = plan;
+  if (version >= PLAN_ENTRIES) return { ...rest, line, promise };
   return {
-    ...plan,
+    ...rest,
+    line,
+    promise,
     starts: plan.starts.map(({ entry, placements }) => ({ jobId: entryId(entry), placements })),
     preemptions: plan.preemptions.map(({ victimId, forEntry }) => {
       return { victimId, forJobId: entryId(forEntry) };
@@ -31,9 +35,10 @@ export function logPlan(plan: CommitPlanCommand, version: number): LoggedPlan {
 }
 
 export function readPlan(logged: LoggedPlan): CommitPlanCommand {
-  const { starts, preemptions, line, promise } = logged;
+  const { starts, preemptions, line, promise, ...rest } = logged;
+  const { ranked = line, reservation = promise } = rest;
   return {
-    ...logged,
+    ...rest,
     starts: starts.map((start) => ({ entry: readEntry(start), placements: start.placements })),
     preemptions: preemptions.map((each) => {
       const { victimId } = each;
@@ -42,8 +47,8 @@ export function readPlan(logged: LoggedPlan): CommitPlanCommand {
         forEntry: "forEntry" in each ? each.forEntry : parseEntryId(each.forJobId),
       };
     }),
-    line: line?.map((place) => ({ ...place, jobId: withoutSuffix(place.jobId) })),
-    promise: promise && { ...promise, jobId: withoutSuffix(promise.jobId) },
+    ranked: ranked?.map((job) => ({ ...job, jobId: withoutSuffix(job.jobId) })),
+    reservation: reservation && { ...reservation, jobId: withoutSuffix(reservation.jobId) },
   };
 }
 
@@ -72,7 +77,7 @@ function parseEntryId(id: string): PlanEntry {
   return { kind: jobId === id ? "job" : "recovery", jobId };
 }
 
-/** Recovering jobs had the suffix in lines too. */
+/** Ranked recovering jobs had the suffix too. */
 function withoutSuffix(id: string): string {
   return id.endsWith(RECOVERY_SUFFIX) ? id.slice(0, -RECOVERY_SUFFIX.length) : id;
 }

@@ -59,8 +59,12 @@ export interface JobRecord {
     | { readonly id: string; readonly atMs: number; readonly fault?: string | undefined }
     | undefined;
   /** The reserved start. */
+  readonly reservedStartMs?: number | undefined;
+  /** Rank among the reservations of its priority level: the lower, the sooner. */
+  readonly reservationRank?: number | undefined;
+  /** `reservedStartMs` in records of cluster versions before STANDARD_TERMS. */
   readonly promisedStartMs?: number | undefined;
-  /** Rank in the reservation line, within its priority level: the lower, the sooner. */
+  /** `reservationRank` in records of cluster versions before STANDARD_TERMS. */
   readonly placeInLine?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
   readonly waitingFor: readonly string[];
@@ -249,6 +253,8 @@ export interface NodeRecord {
   /** Sick devices by index. */
   readonly quarantined: readonly QuarantinedDevice[];
   /** The worker's reading by which devices returned to service: an earlier one quarantines none. */
+  readonly healthyAsOf?: DeviceReading | undefined;
+  /** The same in records of cluster versions before STANDARD_TERMS. */
   readonly wellAsOf?: DeviceReading | undefined;
   /** Replicas of deployed models that hold devices here. */
   readonly serving: readonly ServingHold[];

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
 import { jobId } from "../testing/specs.ts";
 
-const WORD_MS = 160_000;
+const STATUS_TIMEOUT_MS = 160_000;
 
 /** A running gang of two on the nodes `a` and `b`; returns the rank on each. */
 function runningGang(change: Record<string, unknown> = {}) {
@@ -18,14 +18,22 @@ function runningGang(change: Record<string, unknown> = {}) {
   const ends = (rank: number, reason: string, endedAtMs = 1) => {
     const exit = { reason, message: `rank ${rank} ends`, exitCode: 1, endedAtMs };
     const reports = [{ jobId: jobId(1), attempt: 1, rank, phase: "exited", exit }];
-    cluster.do({ type: "tasks.report", nodeId: nodeOf(rank), reports, wordMs: WORD_MS });
+    cluster.do({
+      type: "tasks.report",
+      nodeId: nodeOf(rank),
+      reports,
+      statusTimeoutMs: STATUS_TIMEOUT_MS,
+    });
   };
   const lose = (rank: number) => {
     const fencedAtMs = cluster.atMs + 155_000;
     cluster.do({ type: "node.lost", nodeIds: [nodeOf(rank)], fencedAtMs });
   };
   const judge = (suspectedMs = cluster.job(1).suspectedMs) =>
-    cluster.do({ type: "jobs.judge", entries: [{ jobId: jobId(1), attempt: 1, suspectedMs }] });
+    cluster.do({
+      type: "jobs.confirmFailures",
+      entries: [{ jobId: jobId(1), attempt: 1, suspectedMs }],
+    });
   return { cluster, ends, lose, judge };
 }
 
@@ -35,8 +43,10 @@ describe("root cause: a rank that exits with a non-zero code", () => {
     ends(1, "ExitCode");
     const held = cluster.job(1);
     expect(held).toMatchObject({ state: "running", failures: 0, suspectedMs: cluster.atMs });
-    expect(held.failure?.message).toMatch(/^rank 1 ends; it counts once the nodes .* heard of/);
-    expect(held.dueMs).toBe(cluster.atMs + WORD_MS);
+    expect(held.failure?.message).toMatch(
+      /^rank 1 ends; it is confirmed once the nodes .* have reported/,
+    );
+    expect(held.dueMs).toBe(cluster.atMs + STATUS_TIMEOUT_MS);
     judge(held.suspectedMs! - 1);
     expect(cluster.job(1)).toEqual(held);
     judge();
@@ -64,7 +74,7 @@ describe("root cause: a rank that exits with a non-zero code", () => {
   test("is a lost node if the other's node does not report until the lease expires", () => {
     const { cluster, ends } = runningGang();
     ends(1, "ExitCode");
-    cluster.atMs += WORD_MS;
+    cluster.atMs += STATUS_TIMEOUT_MS;
     cluster.do({ type: "clock.tick" });
     expect(cluster.job(1)).toMatchObject({ state: "retrying", failures: 0, losses: 1 });
     expect(cluster.job(1).failure).toMatchObject({ reason: "NodeLost" });
@@ -93,7 +103,7 @@ describe("root cause: a rank that exits with a non-zero code", () => {
     cluster.run(1);
     const exit = { reason: "ExitCode", endedAtMs: 1 };
     const reports = [{ jobId: jobId(1), attempt: 1, rank: 0, phase: "exited", exit }];
-    cluster.do({ type: "tasks.report", nodeId: "a", reports, wordMs: WORD_MS });
+    cluster.do({ type: "tasks.report", nodeId: "a", reports, statusTimeoutMs: STATUS_TIMEOUT_MS });
     expect(cluster.job(1).state).toBe("failed");
     const own = runningGang();
     own.ends(0, "OutOfMemory");

@@ -1,4 +1,5 @@
 import type { FailureReason } from "@heddle/contracts/api/job-spec";
+import { messagesAt } from "../../state-messages.ts";
 import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 
 /**
@@ -27,15 +28,15 @@ function endedAtMs({ exit }: TaskRecord): number {
 
 /**
  * Whether the failure is unconfirmed: tasks on other nodes are alive by the log, and only a later
- * report from those nodes proves it. `wordMs` bounds the wait; undefined: no wait.
+ * report from those nodes proves it. `statusTimeoutMs` bounds the wait; undefined: no wait.
  */
 export function isUnconfirmed(
   job: JobRecord,
   tasks: readonly TaskRecord[],
   failed: TaskRecord,
-  wordMs: number | undefined,
+  statusTimeoutMs: number | undefined,
 ): boolean {
-  if (wordMs === undefined && job.suspectedMs === undefined) return false;
+  if (statusTimeoutMs === undefined && job.suspectedMs === undefined) return false;
   if (job.state === "scheduled" || job.state === "checkpointing" || depth(failed) < 2) return false;
   return othersOf(tasks, failed).length > 0;
 }
@@ -46,9 +47,9 @@ export function othersOf(tasks: readonly TaskRecord[], failed: TaskRecord): Task
 }
 
 /** The failure as clients see it while it is unconfirmed. */
-export function unconfirmedFailure(failed: TaskRecord): JobFailureRecord {
+export function unconfirmedFailure(failed: TaskRecord, version: number): JobFailureRecord {
   const failure = failureOf(failed);
-  const rest = "it counts once the nodes of the other ranks are heard of, one of which may be lost";
+  const rest = messagesAt(version).unconfirmedFailure;
   return { ...failure, message: failure.message === "" ? rest : `${failure.message}; ${rest}` };
 }
 

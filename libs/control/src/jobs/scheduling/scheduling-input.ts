@@ -26,6 +26,7 @@ import {
   taskKey,
 } from "../records/records.ts";
 import { missingRanks } from "../records/recovery.ts";
+import { reservationOf } from "../records/renamed-fields.ts";
 import { requestedFragments, sharedRequest, sharedStorageMb } from "../records/task-request.ts";
 import { replicaClaims, servingEntries } from "./replica-claims.ts";
 import { shardSupply } from "./shard-places.ts";
@@ -86,10 +87,12 @@ export function queuedFrom(
   entry: PlanEntry,
   spec: SubmitJob,
   job: Pick<JobRecord, "project" | "queue" | "tasks" | "submittedAtMs" | "waitingFor"> &
-    Partial<Pick<JobRecord, "notBeforeMs" | "promisedStartMs" | "placeInLine">>,
+    Pick<JobRecord, "notBeforeMs"> &
+    Parameters<typeof reservationOf>[0],
   request: TaskRequest,
 ): QueuedJob {
   const { resources, max_runtime_hours: hours } = spec;
+  const reservation = reservationOf(job);
   return {
     entry,
     project: job.project,
@@ -106,8 +109,8 @@ export function queuedFrom(
     waitingFor: job.waitingFor,
     notBeforeMs: job.notBeforeMs ?? 0,
     sameRack: resources.same_rack,
-    promisedStartMs: job.promisedStartMs,
-    placeInLine: job.placeInLine,
+    reservedStartMs: reservation.startMs,
+    reservationRank: reservation.rank,
   };
 }
 

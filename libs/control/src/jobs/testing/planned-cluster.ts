@@ -63,7 +63,7 @@ export class PlannedCluster {
       starts: plan.starts,
       preemptions: plan.preemptions,
       expired: plan.expired,
-      line: plan.ranked.flatMap((ranked) => {
+      ranked: plan.ranked.flatMap((ranked) => {
         if (ranked.kind === "replica") return [];
         const { jobId: id } = ranked;
         const reservation = plan.reservations.find(({ entry }) => isSameEntry(entry, ranked));

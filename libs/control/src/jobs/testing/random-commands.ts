@@ -1,6 +1,5 @@
 import type { Random } from "@heddle/base/random";
 import { jobEntry, replicaEntry } from "@heddle/scheduler/plan-entry";
-import { versionOf } from "../../cluster-version.ts";
 import type { ControlCommand } from "../../command.ts";
 import type { ControlState } from "../../state.ts";
 import type {
@@ -9,7 +8,6 @@ import type {
   PlannedStart,
   TaskReportEntry,
 } from "../records/commands.ts";
-import { logPlan } from "../records/logged-plan.ts";
 import { type JobRecord, type TaskRecord, taskKey } from "../records/records.ts";
 import { missingRanks } from "../records/recovery.ts";
 import { jobId, jobSpec, nodeOffer, scheduledModel } from "./specs.ts";
@@ -132,7 +130,7 @@ export class RandomCommands {
     const forJobId = (this.#below(4) === 0 ? jobs[0] : waiting)?.id ?? "";
     // A limit that all jobs have passed would prevent every start.
     const isLate = starts.length === 0 && this.#below(2) === 0;
-    const plan: CommitPlanCommand = {
+    return {
       type: "plan.commit",
       atMs: this.#atMs,
       basedOnIndex: 0,
@@ -147,20 +145,19 @@ export class RandomCommands {
         forEntry: jobEntry(forJobId),
       })),
       expired: some(isLate ? 3 : 60),
-      ...this.#line(forJobId),
+      ...this.#ranked(forJobId),
     };
-    return logPlan(plan, versionOf(this.#state));
   }
 
-  /** One plan in four has the reservation of an earlier version; the others a line in any order. */
-  #line(jobId: string): Partial<CommitPlanCommand> {
-    const promise = { jobId, startAtMs: this.#atMs + 5 };
-    if (this.#below(4) === 0) return { promise };
+  /** One plan in four has the reservation of an earlier version; the others rank jobs in any order. */
+  #ranked(jobId: string): Partial<CommitPlanCommand> {
+    const reservation = { jobId, startAtMs: this.#atMs + 5 };
+    if (this.#below(4) === 0) return { reservation };
     const ids = [...this.#state.jobs.keys()].filter(() => this.#below(4) === 0);
-    const line = [jobId, ...ids.filter((id) => id !== jobId).reverse()].map((id) =>
-      this.#below(2) === 0 ? { jobId: id } : { ...promise, jobId: id },
+    const ranked = [jobId, ...ids.filter((id) => id !== jobId).reverse()].map((id) =>
+      this.#below(2) === 0 ? { jobId: id } : { ...reservation, jobId: id },
     );
-    return { line: this.#below(4) === 0 ? [] : line };
+    return { ranked: this.#below(4) === 0 ? [] : ranked };
   }
 
   /** Bounds that some starts exceed and some do not; sometimes below the present holdings. */
@@ -244,8 +241,8 @@ export class RandomCommands {
       const reason = isFault ? this.#pick(REASONS) : undefined;
       return { jobId: id, attempt, rank, phase, exit: { reason, endedAtMs: this.#atMs } };
     });
-    const wordMs = this.#below(2) === 0 ? 20_000 : undefined;
-    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports, wordMs };
+    const statusTimeoutMs = this.#below(2) === 0 ? 20_000 : undefined;
+    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports, statusTimeoutMs };
   }
 
   /** Confirms unconfirmed failures, sometimes one that was already checked. */
@@ -255,7 +252,7 @@ export class RandomCommands {
       .map(({ id: jobId, attempt, suspectedMs = 0 }) => {
         return { jobId, attempt, suspectedMs: suspectedMs - (this.#below(10) === 0 ? 1 : 0) };
       });
-    return { type: "jobs.judge", atMs: this.#atMs, entries };
+    return { type: "jobs.confirmFailures", atMs: this.#atMs, entries };
   }
 
   #request(): JobsCommand {
@@ -275,7 +272,7 @@ export class RandomCommands {
       case 0:
         return { type: "node.drain", atMs, nodeId, byMs: atMs + this.#below(30_000) };
       case 1:
-        return { type: "node.resume", atMs, nodeId, wellDevices: [0, 2] };
+        return { type: "node.resume", atMs, nodeId, healthyDevices: [0, 2] };
       case 2:
         return {
           type: "node.quarantine",
