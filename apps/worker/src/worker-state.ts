@@ -1,8 +1,9 @@
 import { availableParallelism } from "node:os";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
+import { defaultMaxTasks } from "@heddle/contracts/task-places";
 import { NodeAgent, type ReportedState } from "@heddle/node-agent/node-agent";
-import { defaultMaxTasks, type WorkerOffer } from "@heddle/node-agent/offer-flags";
+import type { WorkerOffer } from "@heddle/node-agent/offer-flags";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { Inject, Injectable, type OnModuleInit } from "@nestjs/common";
 import { ReplicaSet } from "./inference/replica-set.ts";
@@ -43,8 +44,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
   }
 
   registration(): Partial<Register> {
-    const { labels, taints, rack, fabric } = this.#offer;
-    const { maxTasks = defaultMaxTasks(availableParallelism()) } = this.#offer;
+    const { labels, taints, rack, fabric, maxTasks } = this.#offer;
     const { executors, algorithms, environments, schemas, isolation } = this.#tasks;
     return {
       labels: { ...labels },
@@ -56,7 +56,8 @@ export class WorkerState implements ReportedState, OnModuleInit {
       environments,
       algorithmSchemas: schemas,
       taskIsolation: isolation,
-      maxTasks,
+      maxTasks: maxTasks ?? defaultMaxTasks(availableParallelism()),
+      maxTasksChosen: maxTasks !== undefined,
     };
   }
 

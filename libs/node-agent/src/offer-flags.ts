@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
+import { MAX_TASKS } from "@heddle/contracts/task-places";
 import { type FlagHelp, wholeNumber } from "./node-flags.ts";
 import { simulatedGpus } from "./simulated-gpus.ts";
 
@@ -14,7 +15,7 @@ export const OFFER_FLAGS = {
   "local-ssd-gb": ["GB", "local SSD for jobs, in GB"],
   "io-operations-per-sec": ["N", "disk operations per second for jobs"],
   "network-gbps": ["GBPS", "network bandwidth for jobs, in Gbit/s"],
-  "max-tasks": ["N", "maximum number of tasks (default: 64 per CPU, at most 256)"],
+  "max-tasks": ["N", "maximum number of tasks (default: a share of 64 per CPU, at most 256)"],
   checkpoints: ["DIR", "checkpoint directory (default: with the tasks)"],
   "task-log-mib": ["MIB", "maximum log size per stream of a task, in MiB"],
   plugins: ["FILE,...", "plugin files with training algorithms and environments"],
@@ -32,16 +33,6 @@ export const OFFER_FLAGS = {
   "task-hidden": ["PATH,...", "paths that tasks of the worker's own user cannot read"],
   "task-writable": ["PATH,...", "further paths that tasks of the worker's own user may write to"],
 } as const satisfies Record<string, FlagHelp>;
-
-/** The most tasks that a worker may be configured to take. */
-export const MAX_TASKS = 1_024;
-const TASKS_PER_CPU = 64;
-const MOST_TASKS_BY_DEFAULT = 256;
-
-/** The tasks that a worker takes at a time where its operator does not say. */
-export function defaultMaxTasks(cpus: number): number {
-  return Math.min(MOST_TASKS_BY_DEFAULT, TASKS_PER_CPU * Math.max(1, cpus));
-}
 
 const MAX_USER_ID = 4_294_967_294;
 /** Labels, taints, racks and fabrics; jobs name them. */

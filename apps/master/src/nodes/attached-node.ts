@@ -153,6 +153,7 @@ function offerOf(register: Register__Output): NodeJobOffer | undefined {
     ioOperationsPerSec: hardware?.ioOperationsPerSec ?? 0,
     networkMbps: hardware?.networkMbps ?? 0,
     maxTasks: register.maxTasks || undefined,
+    isMaxTasksChosen: register.maxTasksChosen,
   };
 }
 

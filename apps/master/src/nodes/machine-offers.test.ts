@@ -41,6 +41,7 @@ function worker(id: string, replicaMib: number, hostId: string | undefined = "h"
       ioOperationsPerSec: 1_000,
       networkMbps: 10_000,
       maxTasks: 128,
+      isMaxTasksChosen: false,
     },
   };
 }
@@ -149,7 +150,9 @@ test("silent worker: once it is lost, only its tasks keep memory", async () => {
 });
 
 /** One amount of each offer. */
-function amounts(amount: "cpuMilli" | "localSsdGb" | "ioOperationsPerSec" | "networkMbps") {
+function amounts(
+  amount: "cpuMilli" | "localSsdGb" | "ioOperationsPerSec" | "networkMbps" | "maxTasks",
+) {
   const { nodes } = api.master.control.state;
   return Object.fromEntries([...nodes].map(([id, { offer }]) => [id, offer[amount]]));
 }
@@ -168,6 +171,23 @@ test("two workers of one machine: they divide its cores, network and disk", asyn
   expect(amounts("ioOperationsPerSec")).toEqual({ a: 500, b: 500, c: 1_000 });
   const { totals } = await resources();
   expect(totals.cpu_cores).toMatchObject({ offered: 4, available: 4 });
+});
+
+test("workers of one machine: they divide its task places unless these are chosen", async () => {
+  const chosen = worker("d", 0);
+  const offer = { ...chosen.offer!, maxTasks: 100, isMaxTasksChosen: true };
+  const others = [worker("c", 0, "other"), { ...chosen, offer }];
+  const become = async (views: readonly NodeView[], expected: Record<string, number>) => {
+    api.master.directory.views = [...views, ...others];
+    await expect.poll(() => amounts("maxTasks"), { timeout: 5_000 }).toEqual(expected);
+  };
+  await become([worker("a", 0)], { a: 128, c: 128, d: 100 });
+  // A silent worker leaves the next one its share.
+  await become([worker("b", 0)], { a: 128, b: 64, c: 128, d: 100 });
+  await become([worker("a", 0), worker("b", 0)], { a: 64, b: 64, c: 128, d: 100 });
+  // However many there are, each takes a task.
+  api.master.directory.views = Array.from({ length: 130 }, (_, at) => worker(`x${at}`, 0, "x"));
+  await expect.poll(() => amounts("maxTasks")["x129"], { timeout: 5_000 }).toBe(1);
 });
 
 test("second worker: it offers no cores that tasks of the first hold", async () => {

@@ -1,5 +1,6 @@
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import type { ReplicaStatus } from "@heddle/contracts/engine";
+import { defaultMaxTasks } from "@heddle/contracts/task-places";
 import type { NodeOffer } from "@heddle/control/jobs/records/records";
 import { nodeScalars } from "@heddle/control/jobs/records/task-request";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
@@ -105,7 +106,9 @@ function divide({ amount, size, views, silent }: Pool, control: ControlPlane): M
   for (const { offer, held, isLost } of silent) {
     if (isLost) left -= held[amount];
     else {
-      const kept = Math.max(nodeScalars(offer)[amount], held[amount]);
+      // Places may be offered twice for a time: a task needs more than a place.
+      const offered = amount === "tasks" ? 0 : nodeScalars(offer)[amount];
+      const kept = Math.max(offered, held[amount]);
       sharers.push({ id: offer.id, kept });
     }
   }
@@ -172,7 +175,17 @@ function poolsOf(machine: Sharing, control: ControlPlane): Pool[] {
       pools.push({ views, silent, amount, size: mostOf(amount, views) });
     }
   }
-  return [...pools, ...limitedPools(machine, control)];
+  return [...pools, placesOf(machine), ...limitedPools(machine, control)];
+}
+
+/**
+ * The machine's places for tasks, without the workers whose operator chose their number. The choice
+ * of a silent worker is unknown: it counts as a sharer.
+ */
+function placesOf({ views, silent }: Sharing): Pool {
+  const sharers = workersOf({ views }).filter(({ offer }) => !offer?.isMaxTasksChosen);
+  const size = defaultMaxTasks(Math.max(0, ...views.map(({ cpuCount }) => cpuCount)));
+  return { views: sharers, silent, amount: "tasks", size };
 }
 
 /** The control groups that limit memory or cores; the workers in one divide its limit. */

@@ -80,6 +80,8 @@ export interface NodeJobOffer {
   readonly networkMbps: number;
   /** Undefined if not reported. */
   readonly maxTasks: number | undefined;
+  /** The operator chose it; otherwise the workers of a machine divide its places. */
+  readonly isMaxTasksChosen: boolean;
 }
 
 export interface GpuView {

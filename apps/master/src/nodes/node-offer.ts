@@ -31,7 +31,7 @@ export function nodeOfferOf(
     localSsdGb: share.localSsdGb,
     ioOperationsPerSec: share.ioOperationsPerSec,
     networkMbps: share.networkMbps,
-    ...(offer.maxTasks && version >= LIMITED_TASKS ? { maxTasks: offer.maxTasks } : {}),
+    ...(offer.maxTasks && version >= LIMITED_TASKS ? { maxTasks: Math.max(1, share.tasks) } : {}),
     gpuType: gpuTypeOf(gpus[0]?.name ?? ""),
     gpuMemoryGb: Math.floor(memoryBytes / BYTES_PER_GB),
     gpuCount: gpus.reduce((count, { index }) => Math.max(count, index + 1), 0),

@@ -99,7 +99,14 @@ function view(id: string): NodeView {
     state: "ready",
     diskBytes: 0,
     diskUsedBytes: 0,
-    offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0, maxTasks: 128 },
+    offer: {
+      ...offer,
+      localSsdBytes: 1e12,
+      ioOperationsPerSec: 0,
+      networkMbps: 0,
+      maxTasks: 128,
+      isMaxTasksChosen: true,
+    },
   } as NodeView;
 }
 

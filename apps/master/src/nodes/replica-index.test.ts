@@ -25,6 +25,7 @@ function worker(id: number, deployments: readonly string[]): AttachedNode {
     algorithmSchemas: {},
     taskIsolation: "",
     maxTasks: 0,
+    maxTasksChosen: false,
   };
   const node = new AttachedNode(register, undefined, 0);
   report(node, deployments);

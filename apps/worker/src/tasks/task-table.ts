@@ -5,7 +5,7 @@ import { LimitedQueue } from "@heddle/base/async/limited-queue";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import { MAX_TASKS } from "@heddle/node-agent/offer-flags";
+import { MAX_TASKS } from "@heddle/contracts/task-places";
 import type { Log } from "@heddle/observability/logger";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";

@@ -44,6 +44,7 @@ function attach(...schemas: readonly (string | undefined)[]): void {
       algorithmSchemas: schemas,
       taskIsolation: "",
       maxTasks: 0,
+      maxTasksChosen: false,
     };
     return new AttachedNode(register, undefined, 0).view(0);
   });

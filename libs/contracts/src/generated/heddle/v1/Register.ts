@@ -21,6 +21,7 @@ export interface Register {
   'algorithmSchemas'?: ({[key: string]: string});
   'taskIsolation'?: (string);
   'maxTasks'?: (number);
+  'maxTasksChosen'?: (boolean);
 }
 
 export interface Register__Output {
@@ -41,4 +42,5 @@ export interface Register__Output {
   'algorithmSchemas': ({[key: string]: string});
   'taskIsolation': (string);
   'maxTasks': (number);
+  'maxTasksChosen': (boolean);
 }
