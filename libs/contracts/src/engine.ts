@@ -94,7 +94,7 @@ export interface GenerateRequest {
   readonly minTokens?: number | undefined;
   /** End tokens are never sampled. */
   readonly ignoreEnd?: boolean | undefined;
-  /** Up to 4 strings; the text ends before the first of them. */
+  /** Up to 32 strings; the text ends before the first of them. */
   readonly stop: readonly string[];
   /** Alternatives per token, 0..20; absent means no log-probabilities at all. */
   readonly topLogprobs?: number | undefined;
@@ -175,6 +175,8 @@ export type EngineEvent =
       readonly id: number;
       readonly choice: number;
       readonly reason: FinishReason;
+      /** The string of the request's `stop` that ended the text; absent where none did. */
+      readonly stop?: string | undefined;
     }
   | {
       readonly type: "embedding";

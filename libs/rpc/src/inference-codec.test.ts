@@ -48,12 +48,15 @@ const event: fc.Arbitrary<EngineEvent> = fc.oneof(
     }),
     optional("logprobs", fc.array(logprob, { minLength: 1, maxLength: 3 })),
   ),
-  fc.record({
-    type: fc.constant("finish" as const),
-    id: uint32,
-    choice: uint32,
-    reason: fc.constantFrom("stop", "length", "tool_calls", "content_filter"),
-  }),
+  merged(
+    fc.record({
+      type: fc.constant("finish" as const),
+      id: uint32,
+      choice: uint32,
+      reason: fc.constantFrom("stop", "length", "tool_calls", "content_filter"),
+    }),
+    optional("stop", text),
+  ),
   fc.record({
     type: fc.constant("embedding" as const),
     id: uint32,

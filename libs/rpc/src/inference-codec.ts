@@ -52,7 +52,10 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
       return { id: event.id, delta };
     }
     case "finish":
-      return { id: event.id, finish: { choice: event.choice, reason: event.reason } };
+      return {
+        id: event.id,
+        finish: { choice: event.choice, reason: event.reason, stop: event.stop },
+      };
     case "embedding":
       return { id: event.id, embedding: { input: event.input, values: bytesOf(event.values) } };
     case "done":
@@ -78,7 +81,9 @@ export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
     return { type: "started", id, promptTokens, cachedTokens, queuedMs };
   }
   if (finish) {
-    return { type: "finish", id, choice: finish.choice, reason: finishReason(finish.reason) };
+    const { choice, reason, stop } = finish;
+    const read = { type: "finish", id, choice, reason: finishReason(reason) } as const;
+    return stop === undefined ? read : { ...read, stop };
   }
   if (embedding) {
     return { type: "embedding", id, input: embedding.input, values: floatsOf(embedding.values) };

@@ -13,23 +13,28 @@ interface Scanned {
 export class StopScanner {
   readonly #stops: readonly string[];
   #held = "";
-  #stopped = false;
+  #stop: string | undefined;
 
   /** An empty stop string matches nothing; lone surrogates match as U+FFFD, as text carries them. */
   constructor(stops: readonly string[]) {
     this.#stops = stops.filter((stop) => stop !== "").map((stop) => stop.toWellFormed());
   }
 
+  /** The stop string that was met. */
+  get stop(): string | undefined {
+    return this.#stop;
+  }
+
   /** `text` is whole characters. After a stop everything is swallowed. */
   push(text: string): Scanned {
-    if (this.#stopped) return { text: "", stopped: true };
+    if (this.#stop !== undefined) return { text: "", stopped: true };
     if (this.#stops.length === 0) return { text, stopped: false };
     const pending = this.#held + text;
-    const cut = this.#firstMatch(pending);
-    if (cut !== undefined) {
-      this.#stopped = true;
+    const match = this.#firstMatch(pending);
+    if (match !== undefined) {
+      this.#stop = match.stop;
       this.#held = "";
-      return { text: pending.slice(0, cut), stopped: true };
+      return { text: pending.slice(0, match.start), stopped: true };
     }
     const keep = pending.length - this.#heldLength(pending);
     this.#held = pending.slice(keep);
@@ -43,19 +48,21 @@ export class StopScanner {
     return rest;
   }
 
-  /** The start of the stop string that completes first in `text`. */
-  #firstMatch(text: string): number | undefined {
-    let start: number | undefined;
+  /** The stop string that completes first in `text`, and its start. */
+  #firstMatch(text: string): { readonly stop: string; readonly start: number } | undefined {
+    let match: { readonly stop: string; readonly start: number } | undefined;
     let end = Number.POSITIVE_INFINITY;
     for (const stop of this.#stops) {
       const found = text.indexOf(stop);
       if (found < 0) continue;
       const foundEnd = found + stop.length;
-      if (foundEnd > end || (foundEnd === end && start !== undefined && found > start)) continue;
-      start = found;
+      if (foundEnd > end || (foundEnd === end && match !== undefined && found > match.start)) {
+        continue;
+      }
+      match = { stop, start: found };
       end = foundEnd;
     }
-    return start;
+    return match;
   }
 
   /** The length of the longest suffix of `text` that is a proper prefix of a stop string. */

@@ -44,6 +44,11 @@ export class ChoiceText {
     return this.#stopped;
   }
 
+  /** The stop string that was met. */
+  get stop(): string | undefined {
+    return this.#scanner.stop;
+  }
+
   /** Adds a token that is part of the text; undefined where nothing can be let out yet. */
   push(token: number, row: RowLogprobs | undefined): TextDelta | undefined {
     this.#tokens++;

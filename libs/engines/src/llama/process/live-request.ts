@@ -58,7 +58,9 @@ export class LiveRequest extends LiveWork {
     if (!stopped && end !== ENDED_STOP && end !== ENDED_LENGTH) return false;
     this.#delta(choice, text.finish(end === ENDED_STOP ? 1 : 0), events);
     const reason = stopped || text.stopped || end === ENDED_STOP ? "stop" : "length";
-    events.push({ type: "finish", id: this.id, choice, reason });
+    const { stop } = text;
+    const finish = { type: "finish", id: this.id, choice, reason } as const;
+    events.push(stop === undefined ? finish : { ...finish, stop });
     this.#texts[choice] = undefined;
     this.#openChoices--;
     return stopped && end !== ENDED_LENGTH;
