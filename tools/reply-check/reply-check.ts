@@ -8,7 +8,11 @@ interface MediaType {
 }
 
 interface Responses {
-  readonly [status: string]: { readonly content?: Readonly<Record<string, MediaType>> };
+  readonly [status: string]: {
+    readonly content?: Readonly<Record<string, MediaType>>;
+    /** Of the errors' response, which has the name of their schema. */
+    readonly $ref?: string;
+  };
 }
 
 interface Document {
@@ -44,7 +48,9 @@ export class ReplyCheck {
     const { status, mediaType } = reply;
     const responses = this.#responsesOf(reply);
     if (status >= 400 && !responses?.[status]) {
-      const name = mediaType === "application/problem+json" ? "Problem" : "ErrorResponse";
+      const isProblem = mediaType === "application/problem+json";
+      const known = responses?.["default"]?.$ref?.split("/").at(-1);
+      const name = known ?? (isProblem ? "Problem" : "ErrorResponse");
       return faultOf(reply, this.#errors(this.#document.components.schemas[name]!, text));
     }
     if (!responses) return undefined;

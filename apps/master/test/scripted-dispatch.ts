@@ -3,6 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type {
   EmbedRequest,
   EngineEvent,
+  FinishReason,
   GenerateRequest,
   TokenLogprob,
 } from "@heddle/contracts/engine";
@@ -24,6 +25,8 @@ export interface Script {
   refuseWith?: AppError;
   /** Tokens after which the events end without `done`, as on the loss of a worker. */
   vanishAfter?: number;
+  /** How each choice ends, in place of what its tokens say. */
+  finish?: { reason: FinishReason; stop?: string };
   /** Whether the next requests for embeddings end without `done`. */
   loseShards?: boolean[];
 }
@@ -98,6 +101,7 @@ export class ScriptedDispatch implements InferenceDispatch {
           id: 1,
           choice,
           reason: request.maxTokens === undefined ? "stop" : "length",
+          ...script.finish,
         };
       }
       yield { type: "done", id: 1, usage: usage() };

@@ -5,6 +5,7 @@ import { Embeddings } from "./resources/embeddings.ts";
 import { Events } from "./resources/events.ts";
 import { Jobs } from "./resources/jobs.ts";
 import { Keys } from "./resources/keys.ts";
+import { Messages } from "./resources/messages.ts";
 import { Models } from "./resources/models.ts";
 import { Projects } from "./resources/projects.ts";
 import { Queues } from "./resources/queues.ts";
@@ -32,6 +33,7 @@ export class Heddle {
   readonly chat: Chat;
   readonly completions: Completions;
   readonly embeddings: Embeddings;
+  readonly messages: Messages;
 
   constructor(options: HeddleOptions) {
     const transport = new HttpTransport(options);
@@ -47,5 +49,6 @@ export class Heddle {
     this.chat = new Chat(transport);
     this.completions = new Completions(transport);
     this.embeddings = new Embeddings(transport);
+    this.messages = new Messages(transport);
   }
 }

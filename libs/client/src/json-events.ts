@@ -2,7 +2,7 @@ import { ConnectionError, HeddleError, ServerError, streamedError } from "./erro
 import { readServerSentEvents } from "./server-sent-events.ts";
 import { aborted } from "./transport.ts";
 
-/** Ends a stream of chat chunks; other streams end with an empty object. */
+/** Ends a stream of chat chunks; others end with an empty object, or with an event of their own. */
 const DONE = "[DONE]";
 
 /**
@@ -14,6 +14,7 @@ export async function* readJsonEvents<T>(
   response: Response,
   silenceMs: number,
   signal: AbortSignal | undefined,
+  isLast: (event: T) => boolean = () => false,
 ): AsyncGenerator<T, void> {
   if (!response.body) {
     throw new ServerError("The cluster answered without a body.", { code: "server_error" });
@@ -24,7 +25,9 @@ export async function* readJsonEvents<T>(
       if (data === DONE || data === "{}") return;
       const error = streamedError(data);
       if (error) throw error;
-      yield JSON.parse(data) as T;
+      const event = JSON.parse(data) as T;
+      yield event;
+      if (isLast(event)) return;
     }
   } catch (cause) {
     if (signal?.aborted) throw aborted();

@@ -15,7 +15,7 @@ export const responseFormat = z.looseObject({
     })
     .optional(),
 });
-const functionName = z
+export const functionName = z
   .string()
   .regex(/^[a-zA-Z0-9_-]{1,64}$/, "names have 1 to 64 letters, digits, _ and -");
 export const MAX_TOOLS = 128;
@@ -95,7 +95,8 @@ export function checkFormat({ type, json_schema }: z.infer<typeof responseFormat
   checkSchemaSize("response_format.json_schema.schema", json_schema.schema);
 }
 
-function checkSchemaSize(param: string, schema: unknown): void {
+/** Throws where the schema is too long. */
+export function checkSchemaSize(param: string, schema: unknown): void {
   const length = JSON.stringify(schema ?? {}).length;
   if (length <= MAX_SCHEMA_CHARS) return;
   throw invalid(

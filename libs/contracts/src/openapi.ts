@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { errorResponse, problem } from "./api/errors.ts";
+import { messagesError } from "./api/inference/messages.ts";
 import type { ApiOperation, Content } from "./api/operation.ts";
-import { isOrchestration, OPERATIONS } from "./api/operations.ts";
+import { errorFormatOf, OPERATIONS } from "./api/operations.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -31,7 +32,7 @@ export function openApiDocument(version: string): OpenApiDocument {
   const all = operations.map(({ operation }) => operation);
   const inputs = jsonSchemas(Object.fromEntries(all.flatMap(inputsOf)), "input");
   const outputs = jsonSchemas(
-    { ...Object.fromEntries(all.flatMap(outputsOf)), problem, errorResponse },
+    { ...Object.fromEntries(all.flatMap(outputsOf)), problem, errorResponse, messagesError },
     "output",
   );
   const schemas = { ...inputs.schemas, ...outputs.schemas };
@@ -57,10 +58,17 @@ export function openApiDocument(version: string): OpenApiDocument {
       responses: {
         Problem: errorObject("application/problem+json", "Problem"),
         ErrorResponse: errorObject("application/json", "ErrorResponse"),
+        MessagesErrorResponse: errorObject("application/json", "MessagesErrorResponse"),
       },
     },
   };
 }
+
+const ERROR_RESPONSES = {
+  problem: "Problem",
+  openai: "ErrorResponse",
+  anthropic: "MessagesErrorResponse",
+} as const;
 
 function errorObject(mediaType: string, name: string): Json {
   const schema = { $ref: `#/components/schemas/${name}` };
@@ -146,7 +154,6 @@ function operationObject(
     status,
     replyObject(`${operationId} ${status}`, REASONS[status] ?? status, content, schemas),
   ]);
-  const error = isOrchestration(path) ? "Problem" : "ErrorResponse";
   return {
     operationId,
     summary,
@@ -156,7 +163,7 @@ function operationObject(
     ...(body ? { requestBody: bodyObject(operation, schemas) } : {}),
     responses: {
       ...Object.fromEntries(statuses),
-      default: { $ref: `#/components/responses/${error}` },
+      default: { $ref: `#/components/responses/${ERROR_RESPONSES[errorFormatOf(path)]}` },
     },
   };
 }

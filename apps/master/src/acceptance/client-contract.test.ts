@@ -89,9 +89,18 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/embeddings",
     ({ embeddings }) => embeddings.create({ model: "none", input: "?" }),
   ],
+  "messages.create": [
+    "POST /api/v1/messages",
+    ({ messages }) => messages.create({ model: "none", max_tokens: 1, messages: [ASKED] }),
+  ],
+  "messages.stream": [
+    "POST /api/v1/messages",
+    ({ messages }) => messages.stream({ model: "none", max_tokens: 1, messages: [ASKED] }).next(),
+  ],
 };
 
 type Call = (heddle: Heddle) => Promise<unknown>;
+const ASKED = { role: "user" as const, content: "?" };
 const SPEC = { name: "contract", command: "true" };
 
 let api: JobApi;

@@ -47,7 +47,7 @@ export class AccessCheck {
   of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => void {
     if (permission === "public") return () => undefined;
     return (request, reply) => {
-      const key = this.#authenticate(request.headers.authorization);
+      const key = this.#authenticate(tokenOf(request.headers));
       const reservation = this.#admit(key, permission, reply);
       reply.raw.once("close", () => {
         if (reservation.reservedTokens === 0) reservation.finish(0);
@@ -70,20 +70,26 @@ export class AccessCheck {
     }
   }
 
-  #authenticate(header: string | undefined): ApiKeyRecord {
-    if (header === undefined || header === "") {
-      const message = "No API key was given. Send the header `Authorization: Bearer <API_KEY>`.";
-      throw new AppError("invalid_api_key", message);
-    }
-    const token = /^bearer +(\S+) *$/i.exec(header)?.[1];
-    if (token === undefined) {
-      const message = "The Authorization header is not of the form `Bearer <API_KEY>`.";
-      throw new AppError("invalid_api_key", message);
-    }
+  #authenticate(token: string): ApiKeyRecord {
     const verified = this.#verifier.verify(token);
     if (!verified.ok) throw new AppError("invalid_api_key", verified.message);
     return verified.key;
   }
+}
+
+/** The API key of the headers: a bearer token, or `x-api-key` as Anthropic's clients send it. */
+function tokenOf({ authorization, "x-api-key": apiKey }: FastifyRequest["headers"]): string {
+  if (!authorization && typeof apiKey === "string" && apiKey !== "") return apiKey;
+  if (!authorization) {
+    const message = "No API key was given. Send the header `Authorization: Bearer <API_KEY>`.";
+    throw new AppError("invalid_api_key", message);
+  }
+  const token = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+  if (token === undefined) {
+    const message = "The Authorization header is not of the form `Bearer <API_KEY>`.";
+    throw new AppError("invalid_api_key", message);
+  }
+  return token;
 }
 
 function authorize(key: ApiKeyRecord, permission: string | undefined): void {

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import { type AppError, ERROR_TABLE, type ErrorCode } from "@heddle/base/errors";
-import { isOrchestration } from "@heddle/contracts/api/operations";
+import { errorFormatOf } from "@heddle/contracts/api/operations";
 import { RequestFaults } from "@heddle/contracts/validation";
 
 /** An error as one HTTP answer: status, headers and body text. */
@@ -25,15 +25,30 @@ export function errorReply(
   path: string,
   status: number = ERROR_TABLE[error.code].http,
 ): ErrorReply {
-  const problem = isOrchestration(path);
+  const format = errorFormatOf(path);
   return {
     status,
     headers: {
-      "content-type": problem ? "application/problem+json" : "application/json; charset=utf-8",
+      "content-type":
+        format === "problem" ? "application/problem+json" : "application/json; charset=utf-8",
+      ...(format === "anthropic" && { "request-id": requestId }),
       ...errorHeaders(error),
     },
-    body: problem ? problemBody(error, requestId, path, status) : envelopeBody(error, requestId),
+    body: bodyOf(format, error, requestId, path, status),
   };
+}
+
+function bodyOf(
+  format: ReturnType<typeof errorFormatOf>,
+  error: AppError,
+  requestId: string,
+  path: string,
+  status: number,
+): string {
+  if (format === "problem") return problemBody(error, requestId, path, status);
+  return format === "openai"
+    ? envelopeBody(error, requestId)
+    : messagesErrorBody(error, requestId, status);
 }
 
 /** The headers that the official SDKs read to decide on a retry, and RFC 6750's challenge. */
@@ -63,6 +78,32 @@ export function envelopeBody(error: AppError, requestId: string): string {
     },
   });
 }
+
+/** Anthropic's error body. */
+export function messagesErrorBody(
+  error: AppError,
+  requestId: string,
+  status: number = ERROR_TABLE[error.code].http,
+): string {
+  const { message, param = null, code } = error;
+  const type = MESSAGES_ERROR_TYPES[status] ?? (status >= 500 ? "api_error" : OTHER_FAULT);
+  return JSON.stringify({
+    type: "error",
+    error: { type, message, param, code, retryable: canRetry(error) },
+    request_id: requestId,
+  });
+}
+
+const OTHER_FAULT = "invalid_request_error";
+const MESSAGES_ERROR_TYPES: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  503: "overloaded_error",
+  504: "timeout_error",
+};
 
 function problemBody(error: AppError, requestId: string, path: string, status: number): string {
   return JSON.stringify({

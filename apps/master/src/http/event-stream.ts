@@ -7,6 +7,8 @@ import { READER_STALL_MS } from "../config/config.ts";
  */
 const MAX_PENDING_CHARACTERS = 16_384;
 
+const COMMENT = ": heartbeat\n\n";
+
 /** Responses that are event streams, into which a comment may be written at any time. */
 const opened = new WeakSet<ServerResponse>();
 
@@ -17,6 +19,8 @@ export function isEventStream(response: ServerResponse): boolean {
 
 export interface EventStreamOptions {
   readonly heartbeatMs: number;
+  /** The text of a heartbeat; a comment by default. */
+  readonly heartbeat?: string | undefined;
   /** How long a client may read nothing; 60,000 by default. */
   readonly stallMs?: number | undefined;
   /** Called once, before the first byte; returns further headers. */
@@ -42,11 +46,11 @@ export class EventStream {
   };
 
   constructor(response: ServerResponse, options: EventStreamOptions) {
-    const { heartbeatMs, stallMs = READER_STALL_MS, onOpen } = options;
+    const { heartbeatMs, heartbeat = COMMENT, stallMs = READER_STALL_MS, onOpen } = options;
     this.#stallMs = stallMs;
     this.#response = response;
     this.#onOpen = onOpen;
-    this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs);
+    this.#heartbeat = setInterval(() => this.#beat(heartbeat), heartbeatMs);
   }
 
   /** Whether the status is sent: from then on a failure can only be an event. */
@@ -131,7 +135,7 @@ export class EventStream {
   }
 
   /** A client that does not read gets no heartbeats, which would only accumulate. */
-  #beat(): void {
-    if (!this.#response.writableNeedDrain) this.write(": heartbeat\n\n");
+  #beat(text: string): void {
+    if (!this.#response.writableNeedDrain) this.write(text);
   }
 }

@@ -29,6 +29,17 @@ const PIECE_CHARACTERS = 256 * 1024;
 /** Output tokens reserved per choice for a call without a limit. */
 const DEFAULT_OUTPUT_TOKENS = 4096;
 
+/** What differs between the streams of APIs. */
+export interface StreamFormat {
+  /** After the last event of a complete answer. */
+  readonly end: string;
+  /** A comment if absent. */
+  readonly heartbeat?: string;
+  readonly errorBody: (error: AppError, requestId: string) => string;
+}
+
+const OPENAI_STREAM: StreamFormat = { end: "data: [DONE]\n\n", errorBody: envelopeBody };
+
 interface InferenceParts {
   readonly models: ModelCatalog;
   readonly limits: KeyLimiter;
@@ -217,7 +228,7 @@ export class InferenceCalls {
   /**
    * Streams an answer: `pump` writes its events and returns the last ones. Throws only before the
    * head is sent. After that, as for a heartbeat during a long wait, a failure is an event, and
-   * `[DONE]` is omitted.
+   * the format's end is omitted.
    */
   async stream(
     http: CallerRequest,
@@ -225,9 +236,11 @@ export class InferenceCalls {
     permitted: PermittedCall,
     signal: AbortSignal,
     pump: (stream: EventStream) => Promise<string>,
+    format: StreamFormat = OPENAI_STREAM,
   ): Promise<AppError | undefined> {
     const stream = new EventStream(reply.raw, {
       heartbeatMs: this.parts.heartbeatMs,
+      heartbeat: format.heartbeat,
       stallMs: this.parts.stallMs,
       onOpen: () => {
         reply.hijack();
@@ -235,7 +248,7 @@ export class InferenceCalls {
       },
     });
     try {
-      stream.end(`${await pump(stream)}data: [DONE]\n\n`);
+      stream.end((await pump(stream)) + format.end);
       return undefined;
     } catch (thrown) {
       if (!stream.isOpen) {
@@ -243,7 +256,7 @@ export class InferenceCalls {
         throw thrown;
       }
       const failure = underId(permitted.model, this.#failureOf(thrown, signal));
-      stream.end(`event: error\ndata: ${envelopeBody(failure, http.id)}\n\n`);
+      stream.end(`event: error\ndata: ${format.errorBody(failure, http.id)}\n\n`);
       // A client that does not read gets no error event; its pending data is dropped.
       if (failure.code === "request_timeout") reply.raw.destroy();
       return failure;

@@ -11,16 +11,19 @@ import { TextCompletions } from "./completions/text-completions.ts";
 import { EmbeddingCalls } from "./embeddings/embedding-calls.ts";
 import { EmbeddingsController } from "./embeddings/embeddings.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
+import { MessageCalls } from "./messages/message-calls.ts";
+import { MessagesController } from "./messages/messages.controller.ts";
 import { UsageLedger } from "./usage-ledger.ts";
 
 /** The inference API: calls from their body to the last byte of the answer. */
 @Module({
   imports: [HttpModule, MetricsModule, ModelsModule],
-  controllers: [ChatController, CompletionsController, EmbeddingsController],
+  controllers: [ChatController, CompletionsController, EmbeddingsController, MessagesController],
   providers: [
     ChatCompletions,
     EmbeddingCalls,
     InferenceCalls,
+    MessageCalls,
     TextCompletions,
     {
       provide: Accounting,

@@ -4,6 +4,7 @@ import { completionOperations } from "./completions.ts";
 import { embeddingOperations } from "./embeddings.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
+import { messageOperations } from "./inference/messages.ts";
 import { jobOperations } from "./job-operations.ts";
 import { keyOperations } from "./keys.ts";
 import { modelOperations } from "./models.ts";
@@ -18,6 +19,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   chat: chatOperations,
   completions: completionOperations,
   embeddings: embeddingOperations,
+  messages: messageOperations,
   models: modelOperations,
   jobs: jobOperations,
   events: eventOperations,
@@ -35,6 +37,7 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
   "chat",
   "completions",
   "embeddings",
+  "messages",
   "models",
 ]);
 const API_ROOT = /^\/api\/v1\/([^/?]+)/;
@@ -45,6 +48,14 @@ const orchestrationRoots = new Set(
     .flatMap(([, operations]) => Object.values(operations))
     .flatMap(({ path }) => API_ROOT.exec(path)?.[1] ?? []),
 );
+
+/** Which errors an API answers with: RFC 9457's problems, OpenAI's or Anthropic's. */
+type ErrorFormat = "problem" | "openai" | "anthropic";
+
+export function errorFormatOf(path: string): ErrorFormat {
+  if (isOrchestration(path)) return "problem";
+  return API_ROOT.exec(path)?.[1] === "messages" ? "anthropic" : "openai";
+}
 
 /**
  * Whether the path belongs to the orchestration API, which answers with RFC 9457. All others use

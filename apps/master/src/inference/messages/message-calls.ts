@@ -1,0 +1,146 @@
+import type { AppError } from "@heddle/base/errors";
+import type { ChatCompletionRequest } from "@heddle/contracts/api/chat";
+import type { MessageEvent } from "@heddle/contracts/api/inference/messages";
+import {
+  type MessagesRequest,
+  parseMessagesRequest,
+} from "@heddle/contracts/api/inference/messages-request";
+import type { ReasoningStyle } from "@heddle/contracts/engine";
+import { Inject } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import type { CallerRequest } from "../../http/access.ts";
+import { messagesErrorBody } from "../../http/error-reply.ts";
+import { parseJsonBody } from "../../http/json-body.ts";
+import { uniqueSuffix } from "../../http/request-id.ts";
+import { askedTokens } from "../chat/chat-completions.ts";
+import { estimatePromptTokens, toGenerateRequest } from "../chat/chat-request.ts";
+import { ChoiceSplitter } from "../chat/choice-splitter.ts";
+import type { InferenceAnswer } from "../dispatch/inference-port.ts";
+import {
+  cutShort,
+  fingerprintOf,
+  InferenceCalls,
+  type PermittedCall,
+  type StreamFormat,
+} from "../inference-calls.ts";
+import { asMessageError, toChatRequest } from "./message-chat.ts";
+import { MessageCollector, MessageWriter } from "./message-writer.ts";
+
+const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
+const FORMAT: StreamFormat = { end: "", heartbeat: PING, errorBody: messagesErrorBody };
+
+interface Prepared extends PermittedCall {
+  readonly request: MessagesRequest;
+  readonly chat: ChatCompletionRequest;
+  readonly maxTokens: number | undefined;
+  readonly reasoning: ReasoningStyle | undefined;
+}
+
+/** POST /messages: the call of a chat, in the words of Anthropic's API. */
+export class MessageCalls {
+  readonly #calls: InferenceCalls;
+
+  constructor(@Inject(InferenceCalls) calls: InferenceCalls) {
+    this.#calls = calls;
+  }
+
+  answer(http: CallerRequest, reply: FastifyReply): Promise<void> {
+    return this.#calls.answer(
+      reply,
+      () => this.#prepare(http, reply),
+      (prepared, signal) => this.#run(http, reply, prepared, signal),
+    );
+  }
+
+  #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
+    const { models } = this.#calls.parts;
+    const request = parseMessagesRequest(parseJsonBody(http.body as Buffer));
+    const model = this.#calls.resolve(http, request.model);
+    const chat = toChatRequest(request);
+    const promptTokens = estimatePromptTokens(chat);
+    const maxTokens = askedTokens(request, model, models);
+    const permitted = this.#calls.permit(http, reply, {
+      model,
+      promptTokens,
+      outputTokens: request.max_tokens,
+      endUser: request.metadata?.user_id ?? undefined,
+    });
+    const headers = { ...permitted.headers, "request-id": http.id };
+    const reasoning = models.reasoningStyle(model);
+    return { ...permitted, headers, request, chat, maxTokens, reasoning };
+  }
+
+  async #run(
+    http: CallerRequest,
+    reply: FastifyReply,
+    prepared: Prepared,
+    signal: AbortSignal,
+  ): Promise<AppError | undefined> {
+    const { chat, maxTokens } = prepared;
+    const work = { request: toGenerateRequest(chat, maxTokens) };
+    const starting = this.#calls.start(http, prepared, work, signal);
+    if (prepared.request.stream !== true) {
+      const collector = new MessageCollector();
+      for await (const event of messageEvents(prepared, starting)) collector.take(event);
+      this.#calls.send(http, reply, prepared, JSON.stringify(collector.message));
+      return undefined;
+    }
+    return this.#calls.stream(
+      http,
+      reply,
+      prepared,
+      signal,
+      async (stream) => {
+        for await (const event of messageEvents(prepared, starting)) {
+          if (stream.write(eventText(event))) continue;
+          await stream.drained();
+          signal.throwIfAborted();
+        }
+        return "";
+      },
+      FORMAT,
+    );
+  }
+}
+
+function eventText(event: MessageEvent): string {
+  return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+}
+
+/** The events of the answer; its faults name what the caller has sent. */
+async function* messageEvents(
+  prepared: Prepared,
+  starting: Promise<InferenceAnswer>,
+): AsyncGenerator<MessageEvent, void> {
+  try {
+    yield* writtenEvents(prepared, await starting);
+  } catch (thrown) {
+    throw asMessageError(thrown);
+  }
+}
+
+async function* writtenEvents(
+  { model, call, chat, reasoning }: Prepared,
+  answer: InferenceAnswer,
+): AsyncGenerator<MessageEvent, void> {
+  const writer = new MessageWriter({
+    id: `msg_${uniqueSuffix()}`,
+    model: model.id,
+    system_fingerprint: fingerprintOf(model),
+  });
+  const hasTools = chat.tools != null && chat.tools.length > 0 && chat.tool_choice !== "none";
+  const splitter = new ChoiceSplitter(reasoning, hasTools);
+  let complete = false;
+  for await (const event of answer.events) {
+    call.observe(event);
+    if (event.type === "started") yield writer.start(call.usage);
+    complete ||= event.type === "done";
+    if (event.type !== "delta" && event.type !== "finish") continue;
+    const split = event.type === "delta" ? splitter.push(event) : splitter.finish();
+    call.reasoned(split.reasoningTokens);
+    yield* writer.piece(split);
+    if (event.type === "finish") writer.ended(event);
+  }
+  if (!complete) throw cutShort(answer.node);
+  yield* writer.end(call.usage);
+}
