@@ -9,6 +9,7 @@ import { Messages } from "./resources/messages.ts";
 import { Models } from "./resources/models.ts";
 import { Projects } from "./resources/projects.ts";
 import { Queues } from "./resources/queues.ts";
+import { Responses } from "./resources/responses.ts";
 import { Settings } from "./resources/settings.ts";
 import { Workers } from "./resources/workers.ts";
 import { type HeddleOptions, HttpTransport } from "./transport.ts";
@@ -34,6 +35,7 @@ export class Heddle {
   readonly completions: Completions;
   readonly embeddings: Embeddings;
   readonly messages: Messages;
+  readonly responses: Responses;
 
   constructor(options: HeddleOptions) {
     const transport = new HttpTransport(options);
@@ -50,5 +52,6 @@ export class Heddle {
     this.completions = new Completions(transport);
     this.embeddings = new Embeddings(transport);
     this.messages = new Messages(transport);
+    this.responses = new Responses(transport);
   }
 }

@@ -97,6 +97,14 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/messages",
     ({ messages }) => messages.stream({ model: "none", max_tokens: 1, messages: [ASKED] }).next(),
   ],
+  "responses.create": [
+    "POST /api/v1/responses",
+    ({ responses }) => responses.create({ model: "none", input: "?" }),
+  ],
+  "responses.stream": [
+    "POST /api/v1/responses",
+    ({ responses }) => responses.stream({ model: "none", input: "?" }).next(),
+  ],
 };
 
 type Call = (heddle: Heddle) => Promise<unknown>;

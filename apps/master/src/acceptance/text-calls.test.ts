@@ -240,3 +240,77 @@ it("messages: faults are Anthropic's errors and name their field", async () => {
     Anthropic.AuthenticationError,
   );
 });
+
+const FORECAST: OpenAI.Responses.FunctionTool = {
+  type: "function",
+  name: "weather",
+  description: "The weather of a city",
+  strict: true,
+  parameters: {
+    type: "object",
+    properties: { city: { type: "string", maxLength: 12 }, unit: { enum: ["C", "F"] } },
+    required: ["city", "unit"],
+    additionalProperties: false,
+  },
+};
+const QUESTION = {
+  model: TINY,
+  input: "weather in Oslo?",
+  seed: 7,
+  max_output_tokens: 400,
+} as const;
+
+// holds: api-responses
+it("responses: a required function is called, streamed and not, whatever the model", async () => {
+  const body = {
+    ...QUESTION,
+    tools: [FORECAST],
+    tool_choice: "required" as const,
+    parallel_tool_calls: false,
+  };
+  const whole = await openai.responses.create(body);
+  expect(whole).toMatchObject({ status: "completed", output: [{ type: "function_call" }] });
+  const final = await openai.responses.stream(body).finalResponse();
+  for (const { output } of [whole, final]) {
+    expect(output).toHaveLength(1);
+    const [call] = output;
+    if (call?.type !== "function_call") throw new Error("no call");
+    expect(call).toMatchObject({ name: "weather", status: "completed" });
+    const { city, unit } = JSON.parse(call.arguments);
+    expect([typeof city, ["C", "F"].includes(unit)]).toEqual(["string", true]);
+  }
+  const [call] = whole.output as [OpenAI.Responses.ResponseFunctionToolCall];
+  const result = { type: "function_call_output" as const, call_id: call.call_id, output: "rain" };
+  const input = [{ role: "user" as const, content: QUESTION.input }, call, result];
+  const next = await openai.responses.create({ ...body, input, tool_choice: "none" });
+  expect(next.output).toMatchObject([{ type: "message" }]);
+  expect(next.usage?.input_tokens).toBeGreaterThan(QUESTION.input.length);
+});
+
+it("responses: JSON by a schema is parsed by the official client", async () => {
+  const { parameters: schema } = FORECAST;
+  const format = { type: "json_schema" as const, name: "weather", schema: schema ?? {} };
+  const { output_parsed } = await openai.responses.parse({ ...QUESTION, text: { format } });
+  expect(Object.keys(output_parsed ?? {})).toEqual(["city", "unit"]);
+  const wrong = { ...format, schema: { type: "object", not: {} } };
+  await expect(
+    openai.responses.create({ ...QUESTION, text: { format: wrong } }),
+  ).rejects.toMatchObject({ status: 400, param: "text.format.schema" });
+  const tools = [{ ...FORECAST, parameters: { type: "object", not: {} } }];
+  await expect(openai.responses.create({ ...QUESTION, tools })).rejects.toMatchObject({
+    status: 400,
+    param: "tools[0].parameters",
+  });
+  const long = openai.responses.create({ ...QUESTION, input: "x ".repeat(9000) });
+  await expect(long).rejects.toMatchObject({ code: "context_length_exceeded", param: "input" });
+});
+
+it("responses: the client of this repository gets the same", async () => {
+  const heddle = new Heddle({ endpoint: cluster.url, auth_token: cluster.adminKey });
+  const body = { ...QUESTION, max_output_tokens: 8, temperature: 0, logit_bias: only("x") };
+  const { output } = await heddle.responses.create(body);
+  expect(output).toMatchObject([{ status: "incomplete", content: [{ text: "xxxxxxxx" }] }]);
+  const types: string[] = [];
+  for await (const { type } of heddle.responses.stream(body)) types.push(type);
+  expect([types[0], types.at(-1)]).toEqual(["response.created", "response.incomplete"]);
+});

@@ -35,10 +35,19 @@ export interface StreamFormat {
   readonly end: string;
   /** A comment if absent. */
   readonly heartbeat?: string;
-  readonly errorBody: (error: AppError, requestId: string) => string;
+  /** The last event of an answer that failed. */
+  readonly failure: (error: AppError, requestId: string) => string;
 }
 
-const OPENAI_STREAM: StreamFormat = { end: "data: [DONE]\n\n", errorBody: envelopeBody };
+const OPENAI_STREAM: StreamFormat = {
+  end: "data: [DONE]\n\n",
+  failure: (error, requestId) => errorEvent(envelopeBody(error, requestId)),
+};
+
+/** An event named `error`. */
+export function errorEvent(body: string): string {
+  return `event: error\ndata: ${body}\n\n`;
+}
 
 interface InferenceParts {
   readonly models: ModelCatalog;
@@ -107,12 +116,12 @@ export class InferenceCalls {
    */
   async answer<Prepared extends PermittedCall>(
     reply: FastifyReply,
-    prepare: () => Prepared,
+    prepare: () => Prepared | Promise<Prepared>,
     run: (prepared: Prepared, signal: AbortSignal) => Promise<AppError | undefined>,
   ): Promise<void> {
     const abort = this.#enter();
     try {
-      const prepared = prepare();
+      const prepared = await prepare();
       await this.#run(reply, prepared, abort, run);
     } finally {
       this.parts.inFlight.leave(abort);
@@ -256,7 +265,7 @@ export class InferenceCalls {
         throw thrown;
       }
       const failure = underId(permitted.model, this.#failureOf(thrown, signal));
-      stream.end(`event: error\ndata: ${format.errorBody(failure, http.id)}\n\n`);
+      stream.end(format.failure(failure, http.id));
       // A client that does not read gets no error event; its pending data is dropped.
       if (failure.code === "request_timeout") reply.raw.destroy();
       return failure;

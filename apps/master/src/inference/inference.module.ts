@@ -13,17 +13,26 @@ import { EmbeddingsController } from "./embeddings/embeddings.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
 import { MessageCalls } from "./messages/message-calls.ts";
 import { MessagesController } from "./messages/messages.controller.ts";
+import { ResponseCalls } from "./responses/response-calls.ts";
+import { ResponsesController } from "./responses/responses.controller.ts";
 import { UsageLedger } from "./usage-ledger.ts";
 
 /** The inference API: calls from their body to the last byte of the answer. */
 @Module({
   imports: [HttpModule, MetricsModule, ModelsModule],
-  controllers: [ChatController, CompletionsController, EmbeddingsController, MessagesController],
+  controllers: [
+    ChatController,
+    CompletionsController,
+    EmbeddingsController,
+    MessagesController,
+    ResponsesController,
+  ],
   providers: [
     ChatCompletions,
     EmbeddingCalls,
     InferenceCalls,
     MessageCalls,
+    ResponseCalls,
     TextCompletions,
     {
       provide: Accounting,

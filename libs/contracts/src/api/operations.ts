@@ -11,6 +11,7 @@ import { modelOperations } from "./models.ts";
 import type { ApiOperation } from "./operation.ts";
 import { projectOperations } from "./projects.ts";
 import { queueOperations } from "./queues.ts";
+import { responseOperations } from "./responses/operations.ts";
 import { settingOperations } from "./settings.ts";
 import { workerOperations } from "./workers.ts";
 
@@ -20,6 +21,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   completions: completionOperations,
   embeddings: embeddingOperations,
   messages: messageOperations,
+  responses: responseOperations,
   models: modelOperations,
   jobs: jobOperations,
   events: eventOperations,
@@ -39,6 +41,7 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
   "embeddings",
   "messages",
   "models",
+  "responses",
 ]);
 const API_ROOT = /^\/api\/v1\/([^/?]+)/;
 

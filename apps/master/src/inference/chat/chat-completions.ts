@@ -136,7 +136,10 @@ async function collectAnswer(
 }
 
 /** Whether the answer may have calls of tools. */
-function callsTools({ tools, tool_choice }: ChatCompletionRequest): boolean {
+export function callsTools({
+  tools,
+  tool_choice,
+}: Pick<ChatCompletionRequest, "tools" | "tool_choice">): boolean {
   return tools != null && tools.length > 0 && tool_choice !== "none";
 }
 

@@ -124,7 +124,7 @@ function logprobsJson(logprobs: readonly TokenLogprob[]): string {
 const OBFUSCATION_STEP = 16;
 const PADDING = "aB3dE5gH7jK9mN1pQ2sT4vW6";
 
-function paddingFor(length: number): string {
+export function paddingFor(length: number): string {
   const wanted = OBFUSCATION_STEP - (length % OBFUSCATION_STEP);
   const from = Math.floor(Math.random() * (PADDING.length - wanted));
   return PADDING.slice(from, from + wanted);

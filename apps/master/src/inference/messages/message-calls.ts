@@ -18,6 +18,7 @@ import { ChoiceSplitter } from "../chat/choice-splitter.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import {
   cutShort,
+  errorEvent,
   fingerprintOf,
   InferenceCalls,
   type PermittedCall,
@@ -27,7 +28,11 @@ import { asMessageError, toChatRequest } from "./message-chat.ts";
 import { MessageCollector, MessageWriter } from "./message-writer.ts";
 
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
-const FORMAT: StreamFormat = { end: "", heartbeat: PING, errorBody: messagesErrorBody };
+const FORMAT: StreamFormat = {
+  end: "",
+  heartbeat: PING,
+  failure: (error, requestId) => errorEvent(messagesErrorBody(error, requestId)),
+};
 
 interface Prepared extends PermittedCall {
   readonly request: MessagesRequest;

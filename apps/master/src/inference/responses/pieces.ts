@@ -1,0 +1,82 @@
+import type {
+  EngineEvent,
+  FinishReason,
+  ReasoningStyle,
+  TokenLogprob,
+} from "@heddle/contracts/engine";
+import { ChoiceSplitter, type SplitChoice } from "../chat/choice-splitter.ts";
+
+/** A piece of an answer, from which a response and all its events follow. */
+export type Piece =
+  | { readonly kind: "reasoning"; readonly text: string }
+  | {
+      readonly kind: "text";
+      readonly text: string;
+      readonly logprobs?: readonly TokenLogprob[] | undefined;
+    }
+  | { readonly kind: "call"; readonly id: string; readonly name: string }
+  | { readonly kind: "arguments"; readonly text: string };
+
+/** Splits the events of the one choice of a response into pieces. */
+export class PieceSplitter {
+  readonly #splitter: ChoiceSplitter;
+  readonly #onReasoned: (tokens: number) => void;
+  #finish: FinishReason | undefined;
+
+  constructor(
+    style: ReasoningStyle | undefined,
+    hasTools: boolean,
+    onReasoned: (tokens: number) => void,
+  ) {
+    this.#splitter = new ChoiceSplitter(style, hasTools);
+    this.#onReasoned = onReasoned;
+  }
+
+  /** Why the answer ended, once it has. */
+  get finish(): FinishReason | undefined {
+    return this.#finish;
+  }
+
+  push(event: EngineEvent): readonly Piece[] {
+    if (event.type === "delta") return this.#piecesOf(this.#splitter.push(event));
+    if (event.type !== "finish") return [];
+    const rest = this.#splitter.finish();
+    this.#finish = this.#splitter.reasonOf(event.reason);
+    return this.#piecesOf(rest);
+  }
+
+  /** Text without characters has a part of one; it counts only by its scores. */
+  #piecesOf({ reasoning, content, calls, logprobs, reasoningTokens }: SplitChoice): Piece[] {
+    this.#onReasoned(reasoningTokens);
+    const pieces: Piece[] = [];
+    if (reasoning !== "") pieces.push({ kind: "reasoning", text: reasoning });
+    if (content !== "" || logprobs?.length) {
+      pieces.push({ kind: "text", text: content, ...(logprobs?.length ? { logprobs } : {}) });
+    }
+    for (const { id, name, arguments: text } of calls) {
+      if (id !== undefined && name !== undefined) pieces.push({ kind: "call", id, name });
+      if (text !== "") pieces.push({ kind: "arguments", text });
+    }
+    return pieces;
+  }
+}
+
+/** Appends a piece, as part of the last one where both are of one kind. */
+export function appendJoined(pieces: Piece[], piece: Piece): void {
+  const last = pieces.at(-1);
+  if (last === undefined || last.kind !== piece.kind || piece.kind === "call") {
+    pieces.push(piece);
+    return;
+  }
+  const text = (last as { readonly text: string }).text + piece.text;
+  if (piece.kind !== "text") pieces[pieces.length - 1] = { ...piece, text };
+  else {
+    const { logprobs: before = [] } = last as Piece & { readonly kind: "text" };
+    const logprobs = [...before, ...(piece.logprobs ?? [])];
+    pieces[pieces.length - 1] = {
+      kind: "text",
+      text,
+      ...(logprobs.length > 0 ? { logprobs } : {}),
+    };
+  }
+}
