@@ -8,6 +8,7 @@ import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { parseJoinToken } from "@heddle/pki/join-token";
+import { closeContext } from "@heddle/rpc/nest/close-context";
 import type { INestApplicationContext } from "@nestjs/common";
 import { type MasterConfig, readConfig, secretPathsOf, usageText } from "./config/config.ts";
 import { VERSION } from "./config/version.ts";
@@ -19,7 +20,7 @@ import { checkBootstrapKey } from "./control-plane/raft/secrets.ts";
 import { masterModule } from "./master.module.ts";
 import { goOnWithoutMemory } from "./offline/halted-server.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
-import { closeContext, startMaster } from "./start-master.ts";
+import { startMaster } from "./start-master.ts";
 
 /** Modules that provide NODE_DIRECTORY and INFERENCE_DISPATCH. */
 type ClusterModules = Parameters<typeof masterModule>[3];

@@ -1,8 +1,9 @@
 import "reflect-metadata";
 import type { AddressInfo } from "node:net";
 import type { Server } from "@grpc/grpc-js";
+import { closeContext } from "@heddle/rpc/nest/close-context";
 import { GrpcTransport } from "@heddle/rpc/nest/grpc-transport";
-import type { DynamicModule, INestApplication, INestApplicationContext } from "@nestjs/common";
+import type { DynamicModule, INestApplication } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { MasterConfig } from "./config/config.ts";
@@ -42,13 +43,4 @@ export async function startMaster(
   const { httpHost } = config;
   const host = httpHost.includes(":") ? `[${httpHost}]` : httpHost;
   return { app, url: `http://${host}:${port}`, close: () => closeContext(app) };
-}
-
-/** Closes a context; rejects with what a hook threw, which Nest would only log. */
-export async function closeContext(context: INestApplicationContext): Promise<void> {
-  const thrown: unknown[] = [];
-  const ignore = () => undefined;
-  context.useLogger({ error: (reason) => thrown.push(reason), log: ignore, warn: ignore });
-  await context.close();
-  if (thrown.length > 0) throw thrown[0];
 }

@@ -3,33 +3,38 @@ import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat"
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import { defaultMaxTasks } from "@heddle/contracts/task-places";
 import { NodeAgent, type ReportedState } from "@heddle/node-agent/node-agent";
-import type { WorkerOffer } from "@heddle/node-agent/offer-flags";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { Inject, Injectable, type OnModuleInit } from "@nestjs/common";
+import { WORKER_OPTIONS, type WorkerOptions } from "./config/worker-options.ts";
 import { ReplicaSet } from "./inference/replica-set.ts";
-import { TaskService } from "./tasks/task-service.ts";
-
-/** The provider's token of what the operator offers of the node. */
-export const WORKER_OFFER = Symbol("WorkerOffer");
+import { TaskSessions } from "./tasks/task-sessions.ts";
+import { TaskTable } from "./tasks/task-table.ts";
+import { WorkerExecutors } from "./tasks/worker-executors.ts";
 
 /** The worker's part of registrations and heartbeats. */
 @Injectable()
 export class WorkerState implements ReportedState, OnModuleInit {
   readonly #node: NodeAgent;
-  readonly #offer: WorkerOffer;
+  readonly #options: WorkerOptions;
   readonly #replicas: ReplicaSet;
-  readonly #tasks: TaskService;
+  readonly #executors: WorkerExecutors;
+  readonly #tasks: TaskTable;
+  readonly #sessions: TaskSessions;
 
   constructor(
     @Inject(NodeAgent) node: NodeAgent,
-    @Inject(WORKER_OFFER) offer: WorkerOffer,
+    @Inject(WORKER_OPTIONS) options: WorkerOptions,
     @Inject(ReplicaSet) replicas: ReplicaSet,
-    @Inject(TaskService) tasks: TaskService,
+    @Inject(WorkerExecutors) executors: WorkerExecutors,
+    @Inject(TaskTable) tasks: TaskTable,
+    @Inject(TaskSessions) sessions: TaskSessions,
   ) {
     this.#node = node;
-    this.#offer = offer;
+    this.#options = options;
     this.#replicas = replicas;
+    this.#executors = executors;
     this.#tasks = tasks;
+    this.#sessions = sessions;
   }
 
   /** A faulty GPU ends the tasks that hold it, and is reported to the masters at once. */
@@ -38,20 +43,20 @@ export class WorkerState implements ReportedState, OnModuleInit {
     machine.onFault((gpu) => {
       const { index, simulated, fault } = gpu;
       options.log.error({ gpu: index, simulated, fault }, "a GPU is sick");
-      this.#tasks.onGpuFault(gpu);
+      this.#tasks.onGpuFault(index ?? -1, fault ?? "");
       this.#node.report();
     });
   }
 
   registration(): Partial<Register> {
-    const { labels, taints, rack, fabric, maxTasks } = this.#offer;
-    const { executors, algorithms, environments, schemas, isolation } = this.#tasks;
+    const { labels, taints, rack, fabric, maxTasks } = this.#options;
+    const { names, algorithms, environments, schemas, isolation } = this.#executors;
     return {
       labels: { ...labels },
       taints: [...taints],
       rack,
       fabric,
-      executors,
+      executors: names,
       algorithms,
       environments,
       algorithmSchemas: schemas,
@@ -66,7 +71,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       ...this.#node.machine.usage(),
       replicas: this.#replicas.statuses(master).map(encodeReplica),
       tasks: this.#tasks.progress(),
-      refusesLeader: this.#tasks.refusal,
+      refusesLeader: this.#sessions.refusal,
     };
   }
 }

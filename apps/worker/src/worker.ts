@@ -2,8 +2,9 @@ import "reflect-metadata";
 import type { RunningNode } from "@heddle/node-agent/run-node";
 import { nodeModule, startNode } from "@heddle/node-agent/start-node";
 import type { Log } from "@heddle/observability/logger";
+import type { WorkerOptions } from "./config/worker-options.ts";
 import type { EnginePorts } from "./inference/engine-ports.ts";
-import { type WorkerOptions, workerModule } from "./worker.module.ts";
+import { workerModule } from "./worker.module.ts";
 import { WorkerState } from "./worker-state.ts";
 
 /** Starts a worker: serves models and tasks over gRPC, attached to every master. */

@@ -35,7 +35,12 @@ export async function runNode(start: () => Promise<RunningNode>, log: Log): Prom
     stopping = true;
     log.info({ drainMs: DRAIN_MS }, "stopping");
     setTimeout(() => void endProcess(1), DRAIN_MS + EXIT_MS).unref();
-    await node.close(DRAIN_MS);
+    try {
+      await node.close(DRAIN_MS);
+    } catch (error) {
+      log.error({ error: String(error) }, "the node did not stop in order");
+      return endProcess(1);
+    }
     return endProcess(0);
   };
   process.on("SIGTERM", () => void stop());

@@ -1,4 +1,5 @@
 import { Health } from "@heddle/rpc/health";
+import { closeContext } from "@heddle/rpc/nest/close-context";
 import { GrpcHealthController } from "@heddle/rpc/nest/grpc-health.controller";
 import { GrpcTransport } from "@heddle/rpc/nest/grpc-transport";
 import type { DynamicModule, Type } from "@nestjs/common";
@@ -47,7 +48,7 @@ export async function startNode(
     attachedMasters: () => agent.attachedMasters,
     close: async (drainMs) => {
       agent.stopServing(drainMs);
-      await app.close();
+      await closeContext(app);
     },
   };
 }

@@ -5,6 +5,9 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { readArtifact } from "./artifact-service.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 
+/** The injection token of the ArtifactBytes of all workers. */
+export const ARTIFACT_BYTES = Symbol("ArtifactBytes");
+
 /**
  * Reads any artifact: from this worker's own disk, else through the masters, one after the other.
  */

@@ -1,5 +1,8 @@
 import type { FileBeneath } from "@heddle/base/beneath";
 
+/** The injection token of the second place: an ArtifactReplica, or null. */
+export const ARTIFACT_REPLICA = Symbol("ArtifactReplica");
+
 /** The folder with copies of checkpoints, `JOB/COPY`, beside those of artifacts. */
 export const CHECKPOINTS = "checkpoints";
 

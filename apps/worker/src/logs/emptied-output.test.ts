@@ -76,16 +76,20 @@ test("truncated output: a file that has shrunk is not read again and again", asy
   truncateSync(path, 0);
   const id = { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 };
   const reads = vi.spyOn(log, "read");
-  const shipper = new LogShipper({
-    master: leader.address,
-    credentials: leader.credentials,
-    nodeId: "node",
-    logs: () => [{ id, grant: "", stream: "stdout", log }],
-    onDurable: () => {},
-    onShipped: () => {},
-    whileRemoved: () => Promise.resolve(),
-    log: { info() {}, warn() {}, error() {} },
-  });
+  const shipper = new LogShipper(
+    {
+      master: leader.address,
+      credentials: leader.credentials,
+      nodeId: "node",
+      whileRemoved: () => Promise.resolve(),
+      log: { info() {}, warn() {}, error() {} },
+    },
+    {
+      logs: () => [{ id, grant: "", stream: "stdout", log }],
+      onDurable: () => {},
+      onShipped: () => {},
+    },
+  );
   try {
     await until("it was tried", () => reads.mock.calls.length > 0);
     await delay(1_000);

@@ -29,20 +29,26 @@ export interface ShippedLog {
   readonly log: TaskLog;
 }
 
-export interface LogShipperOptions {
+/** A master to which logs are shipped. */
+export interface LogTarget {
   /** host:port of the master. */
   readonly master: string;
   readonly credentials: NodeCredentials;
+  /** This node. */
   readonly nodeId: string;
-  /** The logs to ship; of a fenced task, what it wrote under its lease. */
-  logs(): readonly ShippedLog[];
-  /** The master has the stream up to there on disk, or refuses the rest. */
-  onDurable(id: TaskId__Output, stream: string, end: number): void;
-  /** The master has the whole of a finished log on disk. */
-  onShipped(shipped: ShippedLog, master: string): void;
   /** Resolves when the master may be contacted: not while it is removed from its group. */
   whileRemoved(signal: AbortSignal): Promise<void>;
   readonly log: Log;
+}
+
+/** The logs to ship, and what is known of them at each master. */
+export interface LogBook {
+  /** Of a fenced task, what it wrote under its lease. */
+  logs(): readonly ShippedLog[];
+  /** The master has the stream up to there on disk, or refuses the rest. */
+  onDurable(master: string, id: TaskId__Output, stream: string, end: number): void;
+  /** The master has the whole of a finished log on disk. */
+  onShipped(master: string, shipped: ShippedLog): void;
 }
 
 /** The progress of one log at one master. */
@@ -59,13 +65,15 @@ interface Progress {
  * each log, and sends the rest no faster than the master makes it durable.
  */
 export class LogShipper {
-  readonly #options: LogShipperOptions;
+  readonly #target: LogTarget;
+  readonly #book: LogBook;
   readonly #closing = new AbortController();
   readonly #done: Promise<void>;
   #wake: (() => void) | undefined;
 
-  constructor(options: LogShipperOptions) {
-    this.#options = options;
+  constructor(target: LogTarget, book: LogBook) {
+    this.#target = target;
+    this.#book = book;
     this.#done = this.#run();
   }
 
@@ -85,14 +93,15 @@ export class LogShipper {
       backoff: reconnect,
       signal: this.#closing.signal,
       connect: (onOpen) => this.#shipOnce(onOpen),
-      beforeNext: (next) => this.#options.whileRemoved(next),
+      beforeNext: (next) => this.#target.whileRemoved(next),
     });
   }
 
   async #shipOnce(onOpen: () => void): Promise<void> {
     const { signal } = this.#closing;
-    const peer = new Peer(this.#options.master, this.#options.credentials);
-    const session = new ShipSession(this.#options, peer.duplex(shipLogsMethod));
+    const { master, credentials } = this.#target;
+    const peer = new Peer(master, credentials);
+    const session = new ShipSession(this.#target, this.#book, peer.duplex(shipLogsMethod));
     this.#wake = () => session.wake();
     const cancel = () => session.cancel();
     signal.addEventListener("abort", cancel, { once: true });
@@ -106,7 +115,8 @@ export class LogShipper {
 
 /** One stream to the master, from its opening to its end. */
 class ShipSession {
-  readonly #options: LogShipperOptions;
+  readonly #target: LogTarget;
+  readonly #book: LogBook;
   readonly #stream: ClientDuplexStream<LogChunk, LogAck__Output>;
   readonly #progress = new Map<string, Progress>();
   readonly #ended: Promise<AppError>;
@@ -114,14 +124,19 @@ class ShipSession {
   #onAck: (() => void) | undefined;
   #signalled = Promise.withResolvers<void>();
 
-  constructor(options: LogShipperOptions, stream: ClientDuplexStream<LogChunk, LogAck__Output>) {
-    this.#options = options;
+  constructor(
+    target: LogTarget,
+    book: LogBook,
+    stream: ClientDuplexStream<LogChunk, LogAck__Output>,
+  ) {
+    this.#target = target;
+    this.#book = book;
     this.#stream = stream;
     const { promise, resolve } = Promise.withResolvers<AppError>();
     this.#ended = promise;
     const end = (error: unknown) => {
       this.#isOver = true;
-      resolve(fromStatus(error, options.master));
+      resolve(fromStatus(error, target.master));
       this.wake();
     };
     stream.on("error", end);
@@ -144,7 +159,7 @@ class ShipSession {
     while (!this.#isOver) {
       this.#signalled = Promise.withResolvers<void>();
       const sent = await this.#round().catch((error: unknown) => {
-        this.#options.log.warn({ error: String(error) }, "a log could not be read for shipping");
+        this.#target.log.warn({ error: String(error) }, "a log could not be read for shipping");
         return false;
       });
       if (sent) continue;
@@ -156,7 +171,7 @@ class ShipSession {
   /** Sends one piece of each log that has more; returns whether any was sent. */
   async #round(): Promise<boolean> {
     let sent = false;
-    const logs = this.#options.logs();
+    const logs = this.#book.logs();
     this.#forgetOthers(logs);
     for (const shipped of logs) {
       if (this.#isOver || this.#stream.writableNeedDrain) return false;
@@ -167,7 +182,7 @@ class ShipSession {
 
   async #send(shipped: ShippedLog): Promise<boolean> {
     const { id, grant, stream, log } = shipped;
-    const owned = { file: { task: id, stream }, nodeId: this.#options.nodeId, grant };
+    const owned = { file: { task: id, stream }, nodeId: this.#target.nodeId, grant };
     const known = this.#progress.get(fileKey(shipped));
     if (!known) {
       this.#progress.set(fileKey(shipped), {
@@ -204,7 +219,7 @@ class ShipSession {
     const known = this.#progress.get(key);
     if (known) this.#apply(known, ack, key);
     const end = ack.fenced ? Number.POSITIVE_INFINITY : (known?.acked ?? 0);
-    this.#options.onDurable(task, ack.file.stream, end);
+    this.#book.onDurable(this.#target.master, task, ack.file.stream, end);
     this.wake();
   }
 
@@ -213,8 +228,8 @@ class ShipSession {
     known.acked = Math.max(known.acked, ack.durable);
     if (!ack.fenced && !ack.complete) return;
     known.done = true;
-    const shipped = this.#options.logs().find((each) => fileKey(each) === key);
-    if (shipped) this.#options.onShipped(shipped, this.#options.master);
+    const shipped = this.#book.logs().find((each) => fileKey(each) === key);
+    if (shipped) this.#book.onShipped(this.#target.master, shipped);
   }
 
   #inFlight(): number {

@@ -1,25 +1,23 @@
 import type { LimitedQueue } from "@heddle/base/async/limited-queue";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
+import type { TaskChange } from "../logs/logged-tasks.ts";
 import type { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
 import type { Executor } from "./executors/executor.ts";
+import type { LeaseKeeper } from "./leases/lease-keeper.ts";
+import type { TaskNode } from "./task-node.ts";
 
 /** A task's dependencies on its worker. */
 export interface TaskContext {
+  readonly node: TaskNode;
   readonly executor: Executor;
   /** Of all tasks of the worker: each launch starts several processes. */
   readonly launches: LimitedQueue;
-  readonly nodeName: string;
-  /** This node's address for the other tasks. */
-  readonly host: string;
-  readonly checkpointDirectory: string;
+  /** Without it no result counts. */
+  readonly lease: Pick<LeaseKeeper, "isLive">;
   readonly checkpoints: CheckpointLedger;
   readonly artifacts: ArtifactStore;
-  gpus(): readonly { readonly index: number; readonly simulated: boolean }[];
   /** Until the task's next check: longer on a worker with many tasks. */
   watchMs(): number;
-  /** Whether this worker still holds the lease; without it no result counts. */
-  isLeaseLive(): boolean;
   /** Called for a change that concerns a master or a reader of logs. */
-  onChange(what: "phase" | "progress" | "output"): void;
-  onFault(error: unknown): void;
+  onChange(what: TaskChange): void;
 }

@@ -1,13 +1,14 @@
 import { mkdir } from "node:fs/promises";
 import { availableParallelism } from "node:os";
-import { join } from "node:path";
 import { LimitedQueue } from "@heddle/base/async/limited-queue";
 import { toAppError } from "@heddle/base/errors";
+import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { MAX_TASKS } from "@heddle/contracts/task-places";
-import type { Log } from "@heddle/observability/logger";
+import type { OnModuleDestroy, OnModuleInit } from "@nestjs/common";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
+import type { LoggedTasks, TaskChange } from "../logs/logged-tasks.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
 import { TaskDirectory } from "../records/task-directory.ts";
 import { taskMemory } from "../records/task-memory.ts";
@@ -15,12 +16,14 @@ import { keyOf, type TaskPlan } from "../records/task-plan.ts";
 import type { CheckpointCopies } from "./checkpoints/checkpoint-copies.ts";
 import { CheckpointFolders } from "./checkpoints/checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
-import { type Executor, type GangPlaces, LaunchError } from "./executors/executor.ts";
+import { type GangPlaces, LaunchError } from "./executors/executor.ts";
 import type { ExitVerdict } from "./executors/exit-reason.ts";
 import { ProcessScan } from "./executors/process-scan.ts";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { Task } from "./task.ts";
 import type { TaskContext } from "./task-context.ts";
+import type { TaskNode } from "./task-node.ts";
+import type { WorkerExecutors } from "./worker-executors.ts";
 
 /** The most tasks that the masters have not released, and the most whose logs are to be shipped. */
 const maxTasks = 2 * MAX_TASKS;
@@ -36,38 +39,36 @@ const WATCH_MS = 100;
 /** Likewise between any two tasks' checks on average, which bounds their cost. */
 const WATCH_EACH_MS = 4;
 
-export interface TaskTableOptions {
+/** The leader logs progress more often than this. */
+const FRESH_PROGRESS_MS = 15_000;
+/** Between two attempts at second copies, and removals of what killed processes have left. */
+const UPKEEP_MS = 3_600_000;
+
+/** The injection token of the TaskPlaces. */
+export const TASK_PLACES = Symbol("TaskPlaces");
+
+/** Where tasks keep their files. */
+export interface TaskPlaces {
   /** The root of the tasks' directories. */
   readonly root: string;
+  /** Of each stream of a task. */
+  readonly maxLogBytes: number;
   /** Checkpoints by job; workers with the same file system share them. */
   readonly checkpointRoot: string;
   /** Their second copies, where there is a place for them. */
-  readonly copies?: CheckpointCopies | undefined;
-  readonly nodeId: string;
-  readonly nodeName: string;
-  readonly host: string;
-  /** By the name in a job's spec. */
-  readonly executors: ReadonlyMap<string, Executor>;
-  readonly lease: LeaseKeeper;
-  readonly artifacts: ArtifactStore;
-  /** Of each stream of a task. */
-  readonly maxLogBytes: number;
-  gpus(): readonly {
-    readonly index: number;
-    readonly simulated: boolean;
-    readonly fault: string;
-  }[];
-  readonly log: Log;
+  readonly copies: CheckpointCopies | undefined;
 }
-
-export type TaskChange = "phase" | "progress" | "output";
 
 /**
  * All tasks of this worker. Commands of masters are idempotent. A worker with an expired lease only
  * ends its tasks.
  */
-export class TaskTable {
-  readonly #options: TaskTableOptions;
+export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
+  readonly #node: TaskNode;
+  readonly #places: TaskPlaces;
+  readonly #executors: WorkerExecutors;
+  readonly #lease: LeaseKeeper;
+  readonly #artifacts: ArtifactStore;
   readonly #tasks = new Map<string, Task>();
   /** Forgotten by the masters; only their logs still count. */
   readonly #retired = new Map<string, Task>();
@@ -82,36 +83,60 @@ export class TaskTable {
   readonly checkpoints: CheckpointFolders;
   readonly #onRemovalFault = (error: unknown) => {
     const { message } = toAppError(error);
-    this.#options.log.warn({ error: message }, "what a task has left could not be removed");
+    this.#node.log.warn({ error: message }, "what a task has left could not be removed");
   };
   #closing = false;
+  #upkeep: NodeJS.Timeout | undefined;
+  readonly #onExit = () => this.killNow();
   /** Refused commands of older attempts. */
   fenced = 0;
 
-  private constructor(options: TaskTableOptions) {
-    this.#options = options;
+  constructor(
+    node: TaskNode,
+    places: TaskPlaces,
+    executors: WorkerExecutors,
+    lease: LeaseKeeper,
+    artifacts: ArtifactStore,
+  ) {
+    this.#node = node;
+    this.#places = places;
+    this.#executors = executors;
+    this.#lease = lease;
+    this.#artifacts = artifacts;
     const runs = (jobId: string) =>
       [...this.#tasks.values()].some(({ plan }) => plan.id.jobId === jobId);
-    const onOver = (jobId: string) => options.copies?.dropJob(jobId) ?? Promise.resolve();
-    this.checkpoints = new CheckpointFolders(options.checkpointRoot, runs, options.log, onOver);
-    options.lease.onExpired(() => this.#fenceAll("the worker's lease is over"));
+    const onOver = async (jobId: string) => places.copies?.dropJob(jobId);
+    this.checkpoints = new CheckpointFolders(places.checkpointRoot, runs, node.log, onOver);
+    lease.onExpired(() => this.#fenceAll("the worker's lease is over"));
   }
 
   /** Takes over the tasks that an earlier process of this worker left, or ends them. */
-  static async open(options: TaskTableOptions): Promise<TaskTable> {
-    const table = new TaskTable(options);
-    await mkdir(options.root, { recursive: true, mode: 0o700 });
-    TaskDirectory.removeRest(options.root).catch(table.#onRemovalFault);
-    for (const directory of await TaskDirectory.all(options.root))
-      await table.#tryRestore(directory);
+  async onModuleInit(): Promise<void> {
+    const { root } = this.#places;
+    await mkdir(root, { recursive: true, mode: 0o700 });
+    TaskDirectory.removeRest(root).catch(this.#onRemovalFault);
+    for (const directory of await TaskDirectory.all(root)) await this.#tryRestore(directory);
     const known = new Set(
-      [...table.#tasks].filter(([, task]) => task.phase !== "exited").map(([key]) => key),
+      [...this.#tasks].filter(([, task]) => task.phase !== "exited").map(([key]) => key),
     );
-    for (const executor of new Set(options.executors.values())) {
+    for (const executor of this.#executors.all) {
       const count = await executor.sweep(known);
-      if (count > 0) options.log.warn({ count }, "ended processes of unknown tasks");
+      if (count > 0) this.#node.log.warn({ count }, "ended processes of unknown tasks");
     }
-    return table;
+    this.#upkeep = setInterval(() => this.#keepUp(), UPKEEP_MS).unref();
+    process.on("exit", this.#onExit);
+  }
+
+  /** Sockets of processes that were killed with this worker: none may start here again. */
+  async onModuleDestroy(): Promise<void> {
+    clearInterval(this.#upkeep);
+    await removeStaleSockets();
+    process.off("exit", this.#onExit);
+  }
+
+  #keepUp(): void {
+    void removeStaleSockets();
+    for (const task of this.tasks()) task.copyAgain();
   }
 
   /** Returns the function that unsubscribes. */
@@ -128,8 +153,9 @@ export class TaskTable {
     ];
   }
 
-  /** Of the running tasks that have reported progress since, for heartbeats. */
-  progressSince(unixMs: number): TaskStatus[] {
+  /** The fresh progress of running tasks for heartbeats: the leader has logged older progress. */
+  progress(): TaskStatus[] {
+    const unixMs = Date.now() - FRESH_PROGRESS_MS;
     const statuses: TaskStatus[] = [];
     for (const live of this.#tasks.values()) {
       const { task, phase, progress } = live.status();
@@ -154,7 +180,7 @@ export class TaskTable {
     const key = keyOf(plan.id);
     const known = this.#tasks.get(key);
     if (known) return this.#changed(known, "phase");
-    if (this.#leasing.has(key) || !this.#options.lease.isLive || this.#isFenced(plan.id)) return;
+    if (this.#leasing.has(key) || !this.#lease.isLive || this.#isFenced(plan.id)) return;
     const refusal = this.#refusal(plan);
     if (refusal) return this.#bury(plan.id, refusal);
     this.#leasing.add(key);
@@ -164,11 +190,11 @@ export class TaskTable {
       await this.#remove(key);
       const task = await this.#take(plan);
       this.#tasks.set(key, task);
-      this.#options.log.info({ task: key, devices: [...plan.devices] }, "a task is leased");
+      this.#node.log.info({ task: key, devices: [...plan.devices] }, "a task is leased");
       this.#changed(task, "phase");
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
-      const message = `the worker ${this.#options.nodeName} could not take it: ${text}`;
+      const message = `the worker ${this.#node.name} could not take it: ${text}`;
       const reason = error instanceof LaunchError ? error.reason : "NodeLost";
       this.#bury(plan.id, { reason, message });
     } finally {
@@ -177,7 +203,7 @@ export class TaskTable {
   }
 
   async #take(plan: TaskPlan): Promise<Task> {
-    const task = await this.#create(plan, TaskDirectory.of(this.#options.root, plan.id));
+    const task = await this.#create(plan, TaskDirectory.of(this.#places.root, plan.id));
     try {
       await task.lease();
       return task;
@@ -189,7 +215,7 @@ export class TaskTable {
   }
 
   start(id: TaskId__Output, places: GangPlaces): void {
-    if (!this.#options.lease.isLive || this.#isFenced(id)) return;
+    if (!this.#lease.isLive || this.#isFenced(id)) return;
     this.#tasks.get(keyOf(id))?.start(places);
   }
 
@@ -234,7 +260,7 @@ export class TaskTable {
   }
 
   /** Ends every task; each has up to `graceMs` to save its state. */
-  async close(graceMs: number): Promise<void> {
+  async endAll(graceMs: number): Promise<void> {
     this.#closing = true;
     const live = [...this.#tasks.values()].filter(({ phase }) => phase !== "exited");
     const why = { reason: "NodeLost", message: "its worker was stopped" } as const;
@@ -251,17 +277,20 @@ export class TaskTable {
   }
 
   #gpuFault(index: number, fault: string): ExitVerdict {
-    const message = `GPU ${index} of ${this.#options.nodeName}: ${fault}`;
+    const message = `GPU ${index} of ${this.#node.name}: ${fault}`;
     return { reason: "GpuFault", message, sickDevices: [index] };
   }
 
   #refusal(plan: TaskPlan): ExitVerdict | undefined {
-    const { executors, nodeName, gpus } = this.#options;
-    const sick = gpus().find(({ index, fault }) => fault && plan.devices.includes(index));
+    const executors = this.#executors;
+    const { name: nodeName } = this.#node;
+    const sick = this.#node
+      .gpus()
+      .find(({ index, fault }) => fault && plan.devices.includes(index));
     if (sick) return this.#gpuFault(sick.index, sick.fault);
     if (this.#closing) return { reason: "NodeLost", message: "its worker is being stopped" };
-    if (!executors.has(plan.spec.executor)) {
-      const message = `the worker ${nodeName} has no executor "${plan.spec.executor}", but ${[...executors.keys()].join(", ")}`;
+    if (!executors.get(plan.spec.executor)) {
+      const message = `the worker ${nodeName} has no executor "${plan.spec.executor}", but ${executors.names.join(", ")}`;
       return { reason: "LaunchFailed", message };
     }
     if (this.#tasks.size + this.#leasing.size >= maxTasks) {
@@ -285,13 +314,13 @@ export class TaskTable {
   }
 
   #watchLease(): void {
-    this.#options.lease.watchWhile(() => this.#tasks.size + this.#leasing.size > 0);
+    this.#lease.watchWhile(() => this.#tasks.size + this.#leasing.size > 0);
   }
 
   #fenceAll(why: string): void {
     for (const task of this.#tasks.values()) {
       if (task.phase === "exited") continue;
-      this.#options.log.warn({ task: keyOf(task.plan.id), why }, "a task is killed");
+      this.#node.log.warn({ task: keyOf(task.plan.id), why }, "a task is killed");
       task.fence(why);
     }
   }
@@ -302,7 +331,7 @@ export class TaskTable {
       await this.#restore(directory);
     } catch (error) {
       const { message } = toAppError(error);
-      this.#options.log.error(
+      this.#node.log.error(
         { directory: directory.path, error: message },
         "a task of before is lost",
       );
@@ -315,10 +344,11 @@ export class TaskTable {
   }
 
   async #restore(directory: TaskDirectory): Promise<void> {
-    const { lease, log, executors, root } = this.#options;
+    const { log } = this.#node;
+    const { root } = this.#places;
     const memory = taskMemory(await directory.readRecord(), directory, root);
     // Its remaining processes carry its mark, and the sweep ends them.
-    if (!memory || !executors.has(memory.plan.spec.executor))
+    if (!memory || !this.#executors.get(memory.plan.spec.executor))
       return directory.remove(this.#onRemovalFault);
     const key = keyOf(memory.plan.id);
     const task = await this.#create(memory.plan, directory).catch((error: unknown) => {
@@ -332,44 +362,37 @@ export class TaskTable {
     if (memory.forgotten) this.#retired.set(key, task);
     else this.#tasks.set(key, task);
     this.#watchLease();
-    await task.resume(memory, lease.isLive);
+    await task.resume(memory, this.#lease.isLive);
     if (memory.phase !== "exited") {
-      log.warn({ task: key, phase: task.phase, adopted: lease.isLive }, "found a task of before");
+      log.warn(
+        { task: key, phase: task.phase, adopted: this.#lease.isLive },
+        "found a task of before",
+      );
     }
   }
 
   async #create(plan: TaskPlan, directory: TaskDirectory): Promise<Task> {
-    const { lease, log, nodeName, host, executors, maxLogBytes, checkpointRoot } = this.#options;
+    const { checkpointRoot, maxLogBytes, copies } = this.#places;
     await directory.create();
     const streams = await TaskStreams.open(directory, maxLogBytes);
-    const executor = executors.get(plan.spec.executor);
+    const executor = this.#executors.get(plan.spec.executor);
     if (!executor) throw new Error(`no executor ${plan.spec.executor}`);
-    const checkpointDirectory = join(checkpointRoot, plan.id.jobId);
     const keep = Math.max(1, plan.spec.keepCheckpoints);
-    const around: TaskContext = {
+    const claim = () => this.checkpoints.claim(plan.id.jobId);
+    const context: TaskContext = {
+      node: this.#node,
       executor,
       launches: this.#launches,
-      nodeName,
-      host,
-      checkpointDirectory,
-      checkpoints: new CheckpointLedger(checkpointRoot, plan.id, keep, {
-        claim: () => this.checkpoints.claim(plan.id.jobId),
-        copies: this.#options.copies,
-      }),
-      artifacts: this.#options.artifacts,
-      gpus: () => this.#options.gpus(),
+      lease: this.#lease,
+      checkpoints: new CheckpointLedger(checkpointRoot, plan.id, keep, { claim, copies }),
+      artifacts: this.#artifacts,
       watchMs: () => Math.max(WATCH_MS, this.#tasks.size * WATCH_EACH_MS),
-      isLeaseLive: () => lease.isLive,
       onChange: (what) => {
         if (what === "phase") this.#onPhase(task);
         this.#changed(task, what);
       },
-      onFault: (error) => {
-        const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
-        log.error({ task: keyOf(plan.id), error: text }, "a task's supervision failed");
-      },
     };
-    const task: Task = new Task(plan, directory, streams, around);
+    const task: Task = new Task(plan, directory, streams, context);
     return task;
   }
 
@@ -377,7 +400,7 @@ export class TaskTable {
     const { phase, exit } = task.status();
     const { exitCode, signal, reason, message } = exit ?? {};
     const end = exit ? { exitCode, signal, reason, error: message } : {};
-    this.#options.log.info({ task: keyOf(task.plan.id), phase, ...end }, "task");
+    this.#node.log.info({ task: keyOf(task.plan.id), phase, ...end }, "task");
   }
 
   #bury(id: TaskId__Output, how: ExitVerdict | { reason: ""; message: string }): void {

@@ -10,7 +10,7 @@ import type { TaskStreams } from "../logs/task-streams.ts";
 import { ProgressFile } from "../records/progress-file.ts";
 import type { TaskDirectory } from "../records/task-directory.ts";
 import type { TaskMemory, TaskPhaseName } from "../records/task-memory.ts";
-import type { TaskPlan } from "../records/task-plan.ts";
+import { keyOf, type TaskPlan } from "../records/task-plan.ts";
 import { ProgressReporter } from "./checkpoints/progress-reporter.ts";
 import {
   type GangPlaces,
@@ -70,6 +70,11 @@ export class Task {
   #forgotten = false;
   /** Serializes changes of its directory, until the directory is removed. */
   readonly #keeping = new SerialQueue();
+  readonly #onFault = (error: unknown) => {
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    const { log } = this.#context.node;
+    log.error({ task: keyOf(this.plan.id), error: text }, "a task's supervision failed");
+  };
   #removed = false;
 
   constructor(
@@ -86,7 +91,7 @@ export class Task {
       file: new ProgressFile(directory.root, directory.progressName),
       checkpoints: context.checkpoints,
       intervalMs: plan.spec.progressIntervalMs - PROGRESS_MS / 2,
-      onFault: context.onFault,
+      onFault: this.#onFault,
     });
     this.#hold = new OutputHold(streams);
   }
@@ -116,7 +121,7 @@ export class Task {
     await this.#context.checkpoints.makeDirectory();
     const { algorithm, config } = this.plan.spec;
     if (algorithm !== "") await this.directory.writeConfig(config);
-    this.#port = await PortReservation.take(this.#context.host);
+    this.#port = await PortReservation.take(this.#context.node.host);
     this.#rendezvous = this.#port.address;
     await this.#remember();
   }
@@ -173,7 +178,7 @@ export class Task {
     const isRunning = this.#handle !== undefined;
     this.#setPhase("stopping");
     this.#ending.abort();
-    if (isRunning) void this.#leave().catch(this.#context.onFault);
+    if (isRunning) void this.#leave().catch(this.#onFault);
     else if (!this.#startedUnixMs) this.#run(this.#onEnd({}));
   }
 
@@ -187,7 +192,7 @@ export class Task {
   fence(why: string): void {
     if (this.#phase === "exited") return;
     this.end({ reason: "NodeLost", message: why });
-    this.#handle?.kill().catch(this.#context.onFault);
+    this.#handle?.kill().catch(this.#onFault);
     this.#run(this.streams.seal());
   }
 
@@ -201,7 +206,7 @@ export class Task {
   async retire(): Promise<void> {
     this.#forgotten = true;
     await this.#remember();
-    this.#inTurn(() => this.directory.removeWork()).catch(this.#context.onFault);
+    this.#inTurn(() => this.directory.removeWork()).catch(this.#onFault);
   }
 
   /** Removes the rest of it. */
@@ -209,7 +214,7 @@ export class Task {
     return this.#inTurn(async () => {
       this.#removed = true;
       await this.streams.close();
-      await this.directory.remove(this.#context.onFault);
+      await this.directory.remove(this.#onFault);
     });
   }
 
@@ -232,30 +237,31 @@ export class Task {
       }, signal);
     } catch (error) {
       if (signal.aborted) return await this.#onEnd({});
-      if (!(error instanceof LaunchError)) this.#context.onFault(error);
+      if (!(error instanceof LaunchError)) this.#onFault(error);
       const message = toAppError(error).message;
       const reason = error instanceof LaunchError ? error.reason : "Internal";
       this.#verdict = { reason, message };
       return await this.#onEnd({});
     }
     await this.#remember();
-    if (this.#stop) void this.#leave().catch(this.#context.onFault);
+    if (this.#stop) void this.#leave().catch(this.#onFault);
     else this.#setPhase("running");
     await this.#follow(this.#handle);
   }
 
   async #launch(places: GangPlaces): Promise<TaskLaunch> {
-    const { checkpointDirectory, nodeName } = this.#context;
+    const { node, checkpoints } = this.#context;
+    const checkpointDirectory = checkpoints.directory;
     const { directory, plan } = this;
     const environment = taskEnvironment({
       plan,
-      nodeName,
+      nodeName: node.name,
       peers: places.peers,
       checkpointDirectory,
       progressFile: directory.progress,
       artifactDirectory: directory.artifacts,
       configFile: directory.config,
-      gpus: this.#context.gpus(),
+      gpus: node.gpus(),
       own: process.env,
     });
     return {
@@ -287,10 +293,10 @@ export class Task {
     try {
       const end = await this.#watch(handle);
       await this.#observe();
-      if (!this.#context.isLeaseLive()) this.fence("it ended after the lease was over");
+      if (!this.#context.lease.isLive) this.fence("it ended after the lease was over");
       await this.#readProgress();
       await this.#context.checkpoints.settled();
-      if (this.#context.isLeaseLive()) await this.#copied();
+      if (this.#context.lease.isLive) await this.#copied();
       await this.#onEnd(end);
     } catch (error) {
       await this.#onUnwatched(handle, error);
@@ -299,7 +305,7 @@ export class Task {
 
   /** A task that cannot be watched would hang forever: it is killed, and its end is reported. */
   async #onUnwatched(handle: TaskHandle, error: unknown): Promise<void> {
-    this.#context.onFault(error);
+    this.#onFault(error);
     const message = `its worker could not watch it any more, and killed it: ${toAppError(error).message}`;
     this.#verdict ??= { reason: "Internal", message };
     await handle.kill();
@@ -343,12 +349,13 @@ export class Task {
   }
 
   async #observe(): Promise<void> {
-    const now = () => (this.#context.isLeaseLive() ? Date.now() : undefined);
+    const now = () => (this.#context.lease.isLive ? Date.now() : undefined);
     if (await this.streams.observe(now)) this.#context.onChange("output");
   }
 
   async #readProgress(watch?: TaskWatch): Promise<void> {
-    const { isLeaseLive, onChange } = this.#context;
+    const { lease, onChange } = this.#context;
+    const isLeaseLive = () => lease.isLive;
     const onStep = (step: number) => watch?.onStep(step, performance.now());
     if (await this.#progress.read(isLeaseLive, onStep, watch === undefined)) onChange("progress");
   }
@@ -361,7 +368,7 @@ export class Task {
 
   /** Retries a second copy that failed. */
   copyAgain(): void {
-    void this.#context.checkpoints.copyLatest().catch(this.#context.onFault);
+    void this.#context.checkpoints.copyLatest().catch(this.#onFault);
   }
 
   /** A checkpoint where requested, then SIGTERM, then the kill. */
@@ -401,7 +408,7 @@ export class Task {
   async #onEnd(end: TaskEnd): Promise<void> {
     if (this.#exit) return;
     const asked = this.#stopWhy !== undefined;
-    const { onFault } = this.#context;
+    const onFault = this.#onFault;
     await this.#port?.release();
     // An error with its files must not hide the end from the masters.
     await this.streams.seal().catch(onFault);
@@ -429,7 +436,7 @@ export class Task {
 
   /** A task whose artifacts cannot be stored has failed. */
   async #keepArtifacts(): Promise<Artifact[]> {
-    const { artifacts, isLeaseLive } = this.#context;
+    const { artifacts, lease } = this.#context;
     try {
       const kept = await artifacts.keep(
         this.plan.id,
@@ -437,7 +444,7 @@ export class Task {
         this.directory.artifactsName,
       );
       // It may have taken long: files of gigabytes are read for their digests.
-      if (!isLeaseLive()) this.#verdict ??= { reason: "NodeLost", message: "its lease is over" };
+      if (!lease.isLive) this.#verdict ??= { reason: "NodeLost", message: "its lease is over" };
       return kept;
     } catch (error) {
       const message = `its artifacts were not kept: ${toAppError(error).message}`;
@@ -453,10 +460,7 @@ export class Task {
 
   #run(work: Promise<unknown>): void {
     const before = this.#work;
-    this.#work = Promise.all([before, work]).then(
-      () => {},
-      (error: unknown) => this.#context.onFault(error),
-    );
+    this.#work = Promise.all([before, work]).then(() => {}, this.#onFault);
   }
 
   #remember(): Promise<void> {

@@ -5,6 +5,7 @@ import { Peer } from "../peer.ts";
 import { method } from "../proto.ts";
 import { bindServer, closeServer } from "../server.ts";
 import { NumbersController, numbersService, Seen } from "../testing/numbers.controller.ts";
+import { closeContext } from "./close-context.ts";
 import { GrpcCall } from "./grpc-call.ts";
 import { serveControllers } from "./serve-controllers.ts";
 
@@ -82,6 +83,26 @@ test("transport: a duplex handler owns its stream, which outlives Nest's close",
   stream.write({ number: 2 });
   await eventually(() => got.length === 2, "the second echo");
   stream.end();
+});
+
+test("close: the other modules close when a hook throws, and it is reported", async () => {
+  const closed: string[] = [];
+  class Inner {
+    async onModuleDestroy() {
+      closed.push("inner");
+    }
+  }
+  class Outer {
+    async onModuleDestroy() {
+      closed.push("outer");
+      throw new Error("its disk is full");
+    }
+  }
+  const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
+  closing.push(() => closeServer(bound.server, 0));
+  const app = await serveControllers({ module: Outer, imports: [Inner] }, bound.server);
+  await expect(closeContext(app)).rejects.toThrow("its disk is full");
+  expect(closed).toEqual(["outer", "inner"]);
 });
 
 test("handler: one of a method that the service lacks is refused at its declaration", () => {

@@ -66,6 +66,11 @@ export class CheckpointLedger {
     this.#keep = keep;
   }
 
+  /** The folder of the job's checkpoints. */
+  get directory(): string {
+    return join(this.#root, this.#jobId);
+  }
+
   /**
    * Throws a LaunchError where another object has its name: no worker that shares it could do
    * better.
@@ -77,7 +82,7 @@ export class CheckpointLedger {
     } catch (cause) {
       const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
       if (code !== "EEXIST" && code !== "ENOTDIR" && code !== "ELOOP") throw cause;
-      const path = join(this.#root, this.#jobId);
+      const path = this.directory;
       const message = `its checkpoints need the folder ${path}, but there is a file or a link: remove it`;
       throw new LaunchError("LaunchFailed", message, cause);
     }

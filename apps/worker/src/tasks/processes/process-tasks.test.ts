@@ -158,6 +158,25 @@ test.concurrent("sockets: a worker that ends removes those of killed processes",
   expect(existsSync(socket)).toBe(false);
 });
 
+test.concurrent("worker stop: masters have ends and last lines before the lease is released", async (context) => {
+  const leader = await newLeader(context);
+  const worker = await leader.startWorker();
+  const session = leader.open();
+  const slow = "trap 'sleep 0.5; echo last; exit 0' TERM; echo first; while :; do sleep 0.05; done";
+  await session.start({ ...shell(slow), graceMs: 30_000 });
+  await until("the first line came", () => leader.log() === "first\n");
+  const guard = `HEDDLE_LEASE_GUARD=${leader.nodeId}`;
+  expect(processesWith(guard)).toHaveLength(1);
+  const exited = once(worker, "exit");
+  worker.kill("SIGTERM");
+  const [code] = await exited;
+  expect(code).toBe(0);
+  expect(session.status()?.exit).toMatchObject({ exitCode: 0, message: "its worker was stopped" });
+  expect([leader.log(), leader.isComplete()]).toEqual(["first\nlast\n", true]);
+  expect(session.error).toMatchObject({ details: expect.stringContaining("being stopped") });
+  expect(processesWith(guard)).toEqual([]);
+});
+
 // holds: task-lease-guard
 test.concurrent("worker kill -9: its tasks end with the lease, and are reported lost", async (context) => {
   const leader = await newLeader(context);

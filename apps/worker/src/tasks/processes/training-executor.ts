@@ -12,8 +12,6 @@ import {
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginNames } from "@heddle/contracts/trainer/plugin-names";
 import { trainingFaults } from "@heddle/contracts/training-faults";
-import type { Log } from "@heddle/observability/logger";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import type { TaskPlan } from "../../records/task-plan.ts";
 import {
@@ -23,27 +21,17 @@ import {
   type TaskLaunch,
 } from "../executors/executor.ts";
 import { inOwnTurn } from "../executors/own-turn.ts";
+import type { TaskNode } from "../task-node.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
 import { SocketFolders } from "./socket-folders.ts";
 import { trainerProgram } from "./trainer-program.ts";
 
-/** The worker's part of a trainer's orders. */
-interface TrainerContext {
-  readonly nodeId: string;
-  /** Where the folders of the tasks' sockets may lie. */
-  readonly socketRoots: readonly string[];
-  readonly credentials: NodeCredentials;
-  /** This machine's address for parameter servers. */
-  readonly host: string;
-  readonly version: string;
+interface TrainingSettings {
   /** Files of plugins, for trainers to load. */
   readonly plugins: readonly string[];
-  gpus(): readonly {
-    readonly index?: number | undefined;
-    readonly simulated?: boolean | undefined;
-  }[];
-  readonly log: Log;
+  /** Where the folders of the tasks' sockets may lie. */
+  readonly socketRoots: readonly string[];
 }
 
 /** The time limit of a device's check. */
@@ -60,17 +48,20 @@ export class TrainingExecutor implements Executor {
   readonly environments: readonly string[];
   readonly schemas: Readonly<Record<string, string>>;
   readonly #processes: ProcessExecutor;
-  readonly #context: TrainerContext;
+  readonly #node: TaskNode;
+  readonly #plugins: readonly string[];
   readonly #sockets: SocketFolders;
 
   private constructor(
     processes: ProcessExecutor,
-    context: TrainerContext,
+    node: TaskNode,
+    { plugins, socketRoots }: TrainingSettings,
     { algorithms, environments, schemas }: PluginNames,
   ) {
     this.#processes = processes;
-    this.#context = context;
-    this.#sockets = new SocketFolders(context.nodeId, context.socketRoots);
+    this.#node = node;
+    this.#plugins = plugins;
+    this.#sockets = new SocketFolders(node.id, socketRoots);
     this.algorithms = ["ppo", "weave", ...algorithms];
     this.environments = [...ENVIRONMENTS.keys(), ...environments];
     this.schemas = schemas;
@@ -79,21 +70,24 @@ export class TrainingExecutor implements Executor {
   /** Undefined where ONNX Runtime does not load, which is logged. */
   static async find(
     processes: ProcessExecutor,
-    context: TrainerContext,
+    node: TaskNode,
+    settings: TrainingSettings,
   ): Promise<TrainingExecutor | undefined> {
+    const { log } = node;
+    const { plugins } = settings;
     const fault = await deviceFault(["cpu"], process.env);
     if (fault) {
-      context.log.warn({ error: fault.message }, "no training here: ONNX Runtime does not load");
+      log.warn({ error: fault.message }, "no training here: ONNX Runtime does not load");
       return undefined;
     }
     try {
-      const added = await describePlugins(context.plugins);
-      if (context.plugins.length > 0) context.log.info({ ...added }, "training plugins");
-      return new TrainingExecutor(processes, context, added);
+      const added = await describePlugins(plugins);
+      if (plugins.length > 0) log.info({ ...added }, "training plugins");
+      return new TrainingExecutor(processes, node, settings, added);
     } catch (error) {
       // One faulty plugin must not disable the node's other abilities.
-      context.log.error({ error: toAppError(error).message }, "no training plugins here");
-      return new TrainingExecutor(processes, { ...context, plugins: [] }, NO_PLUGINS);
+      log.error({ error: toAppError(error).message }, "no training plugins here");
+      return new TrainingExecutor(processes, node, { ...settings, plugins: [] }, NO_PLUGINS);
     }
   }
 
@@ -176,7 +170,7 @@ export class TrainingExecutor implements Executor {
   #orders({ plan, environment, ...places }: TaskLaunch): Omit<TrainerOrders, "socketDirectory"> {
     const { id, spec } = plan;
     const { parameterServers, readyServers, jobToken, ticket, nodes } = places;
-    const { credentials, host, version, plugins } = this.#context;
+    const { credentials, host, version } = this.#node;
     const path = (name: string) => {
       const found = environment[name];
       if (found !== undefined) return found;
@@ -194,7 +188,7 @@ export class TrainingExecutor implements Executor {
       readyServers,
       host,
       release: version,
-      plugins,
+      plugins: this.#plugins,
       failureTolerance: spec.failureTolerance,
       incarnation: id.incarnation,
       // A task that others use as their leader could not be lost alone.
@@ -213,7 +207,7 @@ export class TrainingExecutor implements Executor {
   }
 
   #hasGpu({ devices }: TaskPlan): boolean {
-    const real = this.#context.gpus().filter(({ simulated }) => simulated !== true);
+    const real = this.#node.gpus().filter(({ simulated }) => !simulated);
     const indexes = new Set(real.map(({ index }) => index));
     return devices.length > 0 && devices.every((index) => indexes.has(index));
   }

@@ -1,0 +1,50 @@
+import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
+import { NodeAgent } from "@heddle/node-agent/node-agent";
+import { type DynamicModule, Module } from "@nestjs/common";
+import { ARTIFACT_BYTES } from "../artifacts/artifact-source.ts";
+import { ArtifactsModule } from "../artifacts/artifacts.module.ts";
+import { WORKER_OPTIONS, type WorkerOptions } from "../config/worker-options.ts";
+import type { EnginePorts } from "./engine-ports.ts";
+import { InferenceController } from "./inference.controller.ts";
+import { ReplicaSet } from "./replica-set.ts";
+import { ENGINES, ReplicasController } from "./replicas.controller.ts";
+import { withSimulatedGpus } from "./simulated-device.ts";
+
+@Module({})
+class InferenceModule {}
+
+/** The replicas of models on this worker, with these engines, and the calls to them. */
+export function inferenceModule(given: EnginePorts): DynamicModule {
+  return {
+    module: InferenceModule,
+    imports: [ArtifactsModule],
+    controllers: [ReplicasController, InferenceController],
+    providers: [
+      {
+        provide: ENGINES,
+        inject: [NodeAgent, ARTIFACT_BYTES],
+        useFactory: (node: NodeAgent, bytes: ArtifactBytes) => enginesOn(node, bytes, given),
+      },
+      {
+        provide: ReplicaSet,
+        inject: [NodeAgent, ENGINES, WORKER_OPTIONS],
+        useFactory: (node: NodeAgent, engines: EnginePorts, { engineDefaults }: WorkerOptions) =>
+          new ReplicaSet(engines, engineDefaults, node.options.log, () => node.report()),
+      },
+    ],
+    exports: [ReplicaSet],
+  };
+}
+
+/** The engines of the node's devices, with weights from artifacts of jobs too. */
+function enginesOn(
+  { machine }: NodeAgent,
+  readArtifact: ArtifactBytes,
+  given: EnginePorts,
+): EnginePorts {
+  const ports: EnginePorts = {
+    ...given,
+    pullWeights: (weights, how) => given.pullWeights(weights, { ...how, readArtifact }),
+  };
+  return withSimulatedGpus(ports, () => machine.gpus());
+}

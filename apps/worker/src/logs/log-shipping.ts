@@ -1,0 +1,99 @@
+import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import { NodeAgent } from "@heddle/node-agent/node-agent";
+import type { TaskLog } from "@heddle/storage/task-log";
+import { Inject, Injectable, type OnModuleDestroy, type OnModuleInit } from "@nestjs/common";
+import { type StreamName, TASK_STREAMS } from "../records/task-directory.ts";
+import { type LogBook, LogShipper, type ShippedLog } from "./log-shipper.ts";
+import { LOGGED_TASKS, type LoggedTask, type LoggedTasks } from "./logged-tasks.ts";
+import type { TaskStreams } from "./task-streams.ts";
+
+/** Ships the logs of all tasks to all masters, and releases those that a majority has. */
+@Injectable()
+export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
+  readonly #node: NodeAgent;
+  readonly #tasks: LoggedTasks;
+  /** Masters that have the whole of a log on disk, by the log. */
+  readonly #shipped = new WeakMap<TaskLog, Set<string>>();
+  /** The durable end of each log at each master, likewise. */
+  readonly #durable = new WeakMap<TaskLog, Map<string, number>>();
+  #shippers: readonly LogShipper[] = [];
+
+  constructor(@Inject(NodeAgent) node: NodeAgent, @Inject(LOGGED_TASKS) tasks: LoggedTasks) {
+    this.#node = node;
+    this.#tasks = tasks;
+  }
+
+  onModuleInit(): void {
+    const { credentials, nodeId, options } = this.#node;
+    const { flags, log } = options;
+    this.#shippers = flags.masters.map((master) => {
+      const whileRemoved = (signal: AbortSignal) => this.#node.whileRemoved(master, signal);
+      return new LogShipper({ master, credentials, nodeId, whileRemoved, log }, this);
+    });
+    this.#tasks.onChange((task, what) => {
+      if (what === "progress") return;
+      if ("streams" in task && what === "phase") this.#removeIfSafe(task);
+      for (const shipper of this.#shippers) shipper.wake();
+    });
+  }
+
+  /** The tasks have ended before, and their last lines are with the masters that were reached. */
+  async onModuleDestroy(): Promise<void> {
+    await Promise.all(this.#shippers.map((shipper) => shipper.close()));
+  }
+
+  logs(): ShippedLog[] {
+    return this.#tasks.tasks().flatMap(({ plan, streams }) =>
+      TASK_STREAMS.map((stream) => {
+        // A master that has left the group since may be one that was waited for.
+        this.#reportShipped(streams, stream);
+        const { id, logGrant: grant = "" } = plan;
+        return { id, grant, stream, log: streams.logs[stream] };
+      }),
+    );
+  }
+
+  onDurable(master: string, id: TaskId__Output, stream: string, end: number): void {
+    const streams = this.#tasks.find(id)?.streams;
+    const name = TASK_STREAMS.find((each) => each === stream);
+    if (!streams || !name) return;
+    const log = streams.logs[name];
+    const ends = this.#durable.get(log) ?? new Map<string, number>();
+    this.#durable.set(log, ends.set(master, Math.max(end, ends.get(master) ?? 0)));
+    this.#reportShipped(streams, name);
+  }
+
+  #reportShipped(streams: TaskStreams, name: StreamName): void {
+    const ends = this.#durable.get(streams.logs[name]);
+    if (!ends) return;
+    const { present, majority } = this.#masters();
+    const sorted = present.map((each) => ends.get(each) ?? 0).sort((a, b) => b - a);
+    streams.onShipped(name, sorted[majority - 1] ?? 0);
+  }
+
+  onShipped(master: string, { id, log }: ShippedLog): void {
+    const holders = this.#shipped.get(log) ?? new Set();
+    this.#shipped.set(log, holders.add(master));
+    const task = this.#tasks.find(id);
+    if (task) this.#removeIfSafe(task);
+  }
+
+  /** The logs of a task stay here until a majority of the masters has them whole. */
+  #removeIfSafe({ plan, streams }: LoggedTask): void {
+    const { present, majority } = this.#masters();
+    const holders = (each: TaskLog) =>
+      present.filter((master) => this.#shipped.get(each)?.has(master)).length;
+    if (Object.values(streams.logs).some((each) => holders(each) < majority)) return;
+    this.#tasks.onLogsShipped(plan.id).catch((error: unknown) => {
+      const { log } = this.#node.options;
+      log.warn({ error: String(error) }, "a task's logs could not be removed");
+    });
+  }
+
+  /** The masters of the group, and the number of them that is a majority. */
+  #masters(): { readonly present: readonly string[]; readonly majority: number } {
+    const { masters } = this.#node.options.flags;
+    const present = masters.filter((master) => !this.#node.isRemoved(master));
+    return { present, majority: Math.floor(present.length / 2) + 1 };
+  }
+}

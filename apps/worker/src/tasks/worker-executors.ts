@@ -1,0 +1,80 @@
+import type { WorkerOptions } from "../config/worker-options.ts";
+import { ContainerExecutor } from "./containers/container-executor.ts";
+import type { Executor } from "./executors/executor.ts";
+import type { Isolation, IsolationLevel } from "./isolation/isolation.ts";
+import { CgroupBranch } from "./processes/cgroup.ts";
+import { ProcessExecutor } from "./processes/process-executor.ts";
+import { TrainingExecutor } from "./processes/training-executor.ts";
+import type { TaskNode } from "./task-node.ts";
+
+/** The executors that this worker has found, and what it reports of them to the masters. */
+export class WorkerExecutors {
+  readonly isolation: IsolationLevel;
+  /** The branch of cgroups that holds all tasks; empty where there is none. */
+  readonly cgroup: string;
+  readonly #byName: ReadonlyMap<string, Executor>;
+
+  private constructor(isolation: IsolationLevel, cgroup: string, found: readonly Executor[]) {
+    this.isolation = isolation;
+    this.cgroup = cgroup;
+    this.#byName = new Map(found.map((executor) => [executor.name, executor]));
+  }
+
+  static async find(
+    node: TaskNode,
+    isolation: Isolation,
+    { isIsolationOptional, plugins = [] }: WorkerOptions,
+  ): Promise<WorkerExecutors> {
+    const { id, log } = node;
+    const branch = CgroupBranch.open(id);
+    log.info(CgroupBranch.words(branch), "how tasks are bounded");
+    const processes = new ProcessExecutor(id, branch, isolation);
+    const isAllowed = isolation.level !== "none" || isIsolationOptional === true;
+    const found: Executor[] = isAllowed ? [processes] : [];
+    const { socketRoots } = isolation;
+    const [container, training] = await Promise.all([
+      ContainerExecutor.find(id, log),
+      isAllowed ? TrainingExecutor.find(processes, node, { plugins, socketRoots }) : undefined,
+    ]);
+    if (training) found.push(training);
+    if (container) {
+      log.info({ cli: container.cli }, "containers can be run");
+      found.push(container);
+    }
+    return new WorkerExecutors(isolation.level, branch?.path ?? "", found);
+  }
+
+  get(name: string): Executor | undefined {
+    return this.#byName.get(name);
+  }
+
+  get all(): readonly Executor[] {
+    return [...this.#byName.values()];
+  }
+
+  /** The executors that this worker reports to the masters. */
+  get names(): string[] {
+    return [...this.#byName.keys()];
+  }
+
+  /** Its training algorithms, likewise. */
+  get algorithms(): string[] {
+    return this.all.flatMap(({ algorithms }) => algorithms ?? []);
+  }
+
+  /** The environments of their `ppo`. */
+  get environments(): string[] {
+    return this.all.flatMap(({ environments }) => environments ?? []);
+  }
+
+  /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
+  get schemas(): Record<string, string> {
+    return Object.assign({}, ...this.all.map(({ schemas = {} }) => schemas));
+  }
+
+  /** The container CLI; empty where there is none. */
+  get containerCli(): string {
+    const containers = this.get("container");
+    return containers instanceof ContainerExecutor ? containers.cli : "";
+  }
+}
