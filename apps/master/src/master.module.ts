@@ -4,6 +4,7 @@ import { ApiModule } from "./api/api.module.ts";
 import { configModule } from "./config/config.module.ts";
 import type { MasterConfig } from "./config/config.ts";
 import { controlPlaneModule, type OpenControlPlane } from "./control-plane/control-plane.module.ts";
+import { DocumentsModule } from "./documents/documents.module.ts";
 import { HttpModule } from "./http/http.module.ts";
 import { CallsModule } from "./inference/calls.module.ts";
 import { DispatchModule } from "./inference/dispatch/dispatch.module.ts";
@@ -37,6 +38,7 @@ export function masterModule(
     imports: [
       configModule(config, logger),
       controlPlaneModule(open),
+      DocumentsModule,
       CallsModule,
       ...cluster,
       TaskOutputModule,

@@ -48,6 +48,7 @@ export class TestControl implements ControlPlane {
   readonly #replicated = newestControl();
   readonly state = this.#replicated.state;
   readonly jobs = this.#replicated.jobs;
+  readonly documents = this.#replicated.documents;
   readonly appliedIndex = 0;
   fault: AppError | undefined;
   group: ControlPlane["group"];

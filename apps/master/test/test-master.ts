@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import type { ControlCommand } from "@heddle/control/command";
+import type { DocumentIndex } from "@heddle/control/documents/document-index";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { newestControl } from "@heddle/control/testing/newest-control";
@@ -35,6 +36,10 @@ export class VolatileControl implements ControlPlane {
 
   get jobs(): JobIndex {
     return this.#replicated.jobs;
+  }
+
+  get documents(): DocumentIndex {
+    return this.#replicated.documents;
   }
 
   get appliedIndex(): number {

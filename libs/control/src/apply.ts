@@ -1,5 +1,5 @@
 import { isSettingName, settingFault } from "@heddle/contracts/api/settings";
-import { HARDENED, versionOf } from "./cluster-version.ts";
+import { HARDENED, STORES_DOCUMENTS, versionOf } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
 import type {
   ApiKeyRecord,
@@ -14,14 +14,21 @@ import { messagesAt } from "./state-messages.ts";
 export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
 const MAX_JOINS = 1_000;
-/** Settings that masters of the previous version do not know. */
-const HARDENED_SETTINGS: ReadonlySet<string> = new Set(["job_spec_kib", "state_mib"]);
+/** The cluster version from which on a setting exists, where it is not the first. */
+const SETTINGS_SINCE: Readonly<Record<string, number>> = {
+  job_spec_kib: HARDENED,
+  state_mib: HARDENED,
+  documents: STORES_DOCUMENTS,
+  documents_mib: STORES_DOCUMENTS,
+  owner_documents: STORES_DOCUMENTS,
+  owner_documents_mib: STORES_DOCUMENTS,
+};
 /** How many removed models are remembered; the oldest entry is dropped first. */
 const MAX_REMOVED_MODELS = 1_000;
 
 /**
  * The only code that changes keys and models; jobs and nodes change in
- * jobs/commands/jobs-state-machine.ts.
+ * jobs/commands/jobs-state-machine.ts, documents in documents/documents-state-machine.ts.
  * - Deterministic: reply and new state follow from the old state and the command alone.
  * - A refused command changes nothing.
  * - A rule that differs between cluster versions checks `versionOf(state)`.
@@ -69,6 +76,7 @@ export function emptyState(): ControlState {
     replicas: new Map(),
     events: new Map(),
     servers: new Map(),
+    documents: new Map(),
     cluster: new Map(),
   };
 }
@@ -262,8 +270,7 @@ function putSetting(
   state: ControlState,
   { name, value, ifVersion, atMs }: Extract<CatalogCommand, { type: "setting.put" }>,
 ): ControlReply {
-  const isNew = HARDENED_SETTINGS.has(name) && versionOf(state) < HARDENED;
-  if (!isSettingName(name) || isNew) {
+  if (!isSettingName(name) || versionOf(state) < (SETTINGS_SINCE[name] ?? 0)) {
     return refuse("not_found", `no setting has the name ${name}`);
   }
   const fault = settingFault(name, value);

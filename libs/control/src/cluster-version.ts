@@ -19,6 +19,8 @@ export const PLAN_ENTRIES = 4;
 export const LIMITED_TASKS = 5;
 /** The log, the records and their texts use the field's terms; see logged-command.ts. */
 export const STANDARD_TERMS = 6;
+/** The state has records of documents. */
+export const STORES_DOCUMENTS = 6;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = STANDARD_TERMS;
 

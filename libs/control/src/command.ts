@@ -1,4 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
+import type { DocumentRecord, DocumentsCommand } from "./documents/records.ts";
 import type { JobsCommand, LoggedEntry, LoggedJobsCommand } from "./jobs/records/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
@@ -6,10 +7,10 @@ import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./
  * Every command that changes the replicated state. The proposer sets `atMs`, the only clock that
  * `apply` reads.
  */
-export type ControlCommand = CatalogCommand | JobsCommand;
+export type ControlCommand = CatalogCommand | DocumentsCommand | JobsCommand;
 
 /** The same as a log holds it, in the present or an earlier form. */
-export type LoggedCommand = CatalogCommand | LoggedJobsCommand;
+export type LoggedCommand = CatalogCommand | DocumentsCommand | LoggedJobsCommand;
 
 /** Changes of keys and models. */
 export type CatalogCommand =
@@ -71,6 +72,8 @@ interface Made {
   readonly ok: true;
   /** The new version of a versioned record. */
   readonly version?: number | undefined;
+  /** The record of a document that was put. */
+  readonly document?: DocumentRecord | undefined;
   /** The job was submitted before, so nothing changed. */
   readonly wasThere?: true | undefined;
   /** Of a plan: the starts that were refused, and why. */

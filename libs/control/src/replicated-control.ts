@@ -5,11 +5,14 @@ import {
   NEWEST_VERSION,
   raiseVersion,
   SEALED,
+  STORES_DOCUMENTS,
   secretsKeyOf,
   useSecretsKey,
   versionOf,
 } from "./cluster-version.ts";
 import type { ControlReply, LoggedCommand } from "./command.ts";
+import type { DocumentIndex } from "./documents/document-index.ts";
+import { DocumentsStateMachine, isDocumentsCommand } from "./documents/documents-state-machine.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
 import {
   type IdempotencyRecord,
@@ -92,6 +95,7 @@ export class ReplicatedControl {
   readonly #answers = new IdempotencyRecords();
   readonly #secrets = new HashedMap<string>();
   readonly #jobs: JobsStateMachine;
+  readonly #documents: DocumentsStateMachine;
   readonly #maxBytes: number;
   #commands = 0;
   #logTimeMs = 0;
@@ -109,6 +113,7 @@ export class ReplicatedControl {
     for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
     this.state = state as unknown as ControlState;
     this.#jobs = new JobsStateMachine(this.state);
+    this.#documents = new DocumentsStateMachine(this.state);
     this.#maps = new Map([
       ...Object.entries(state),
       ["#sessions", this.#sessions.map as HashedMap<unknown>],
@@ -130,6 +135,11 @@ export class ReplicatedControl {
   /** The index derived from the jobs' state; read-only. */
   get jobs(): JobIndex {
     return this.#jobs.index;
+  }
+
+  /** The index derived from the documents; read-only. */
+  get documents(): DocumentIndex {
+    return this.#documents.index;
   }
 
   /** The cluster version whose rules apply to the next command. */
@@ -213,8 +223,12 @@ export class ReplicatedControl {
     const { version } = this;
     const refusal = version >= BOUNDED_FROM ? growthRefusal(this.state, command) : undefined;
     if (refusal) return refusal;
-    if (!isJobsCommand(command)) return apply(this.state, command);
-    return this.#jobs.apply(command, { index, atMs: this.#logTimeMs, version });
+    const now = { index, atMs: this.#logTimeMs, version };
+    if (isJobsCommand(command)) return this.#jobs.apply(command, now);
+    if (!isDocumentsCommand(command)) return apply(this.state, command);
+    return version < STORES_DOCUMENTS
+      ? this.#unknown(command.type)
+      : this.#documents.apply(command, now);
   }
 
   #keepSecret(name: string, value: string): ControlReply {
@@ -262,6 +276,7 @@ export class ReplicatedControl {
     this.#logTimeMs = head.logTimeMs;
     this.#index = head.index ?? 0;
     this.#jobs.rebuild();
+    this.#documents.rebuild();
   }
 }
 

@@ -5,8 +5,8 @@ import { HashedMap, storedBytes } from "./hashed-map.ts";
 import type { ControlState } from "./state.ts";
 
 /**
- * Each kind's share of the setting `state_mib`. The remainder is for sessions, answers and secrets,
- * which have bounds of their own.
+ * Each kind's share of the setting `state_mib`. Answers and secrets have bounds of their own beside
+ * it.
  */
 const STATE_KINDS = {
   jobs: { maps: ["jobs", "specs", "tasks", "events"], share: 0.7 },
@@ -15,6 +15,7 @@ const STATE_KINDS = {
     share: 0.1,
   },
   cluster: { maps: ["nodes", "servers", "projects", "queues", "replicas"], share: 0.1 },
+  documents: { maps: ["documents"], share: 0.1 },
 } as const satisfies Record<
   string,
   { readonly maps: readonly (keyof ControlState)[]; readonly share: number }
@@ -63,7 +64,7 @@ export function hasTooManyEvents(state: Bounded): boolean {
   return mapBytes(state.events) > EVENT_SHARE * limitOf(state, "jobs");
 }
 
-/** Why a command that adds a record of the catalog or the cluster does not fit. */
+/** Why a command that adds a record does not fit. */
 export function growthRefusal(state: ControlState, command: ControlCommand): Refusal | undefined {
   const kind = addsRecord(state, command) ? addedKind(command.type) : undefined;
   if (kind === undefined) return undefined;
@@ -83,6 +84,7 @@ const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
   "server.join": "cluster",
   "project.set": "cluster",
   "queue.set": "cluster",
+  "document.put": "documents",
 };
 
 /** The kind of the records that such commands add; undefined if they add none. */
@@ -90,12 +92,13 @@ export function addedKind(type: ControlCommand["type"]): StateKind | undefined {
   return ADDED_KINDS[type];
 }
 
-/** Whether the command adds a record of the catalog or the cluster; submissions check jobs. */
+/** Whether the command adds a record or may enlarge one; submissions check jobs. */
 function addsRecord(state: ControlState, command: ControlCommand): boolean {
   switch (command.type) {
     case "key.create":
     case "key.rotate":
     case "join.create":
+    case "document.put":
       return true;
     case "model.register":
       return !state.models.has(command.model.id);

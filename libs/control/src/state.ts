@@ -1,4 +1,5 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
 
 /**
@@ -20,6 +21,8 @@ export interface ControlState extends JobsState {
   readonly joins: Map<string, JoinRecord>;
   /** Models that an administrator removed, by id: a restart does not register them again. */
   readonly removedModels: Map<string, RemovedModel>;
+  /** By `documentKey`; their contents are on the masters' disks. */
+  readonly documents: Map<string, DocumentRecord>;
   /**
    * The cluster's own values; see cluster-version.ts.
    * - `version`: the cluster version, a number; absent in a state that was never raised.

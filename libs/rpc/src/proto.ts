@@ -18,6 +18,18 @@ import type {
   Certificates__Output,
 } from "@heddle/contracts/generated/heddle/v1/Certificates";
 import type {
+  ContentChunk,
+  ContentChunk__Output,
+} from "@heddle/contracts/generated/heddle/v1/ContentChunk";
+import type {
+  ContentName,
+  ContentName__Output,
+} from "@heddle/contracts/generated/heddle/v1/ContentName";
+import type {
+  ContentStored,
+  ContentStored__Output,
+} from "@heddle/contracts/generated/heddle/v1/ContentStored";
+import type {
   InferenceCommand,
   InferenceCommand__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
@@ -109,7 +121,7 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * oneof's name holds its set member.
  */
 export const packageDefinition = loadSync(
-  ["cluster", "worker", "raft", "tasks", "enrollment", "parameters", "health"].map(
+  ["cluster", "worker", "raft", "tasks", "enrollment", "parameters", "health", "documents"].map(
     (name) => `${name}.proto`,
   ),
   {
@@ -141,6 +153,7 @@ export const workerTasksService = service("heddle.v1.WorkerTasks");
 export const taskArtifactsService = service("heddle.v1.TaskArtifacts");
 export const taskLogsService = service("heddle.v1.TaskLogs");
 export const enrollmentService = service("heddle.v1.Enrollment");
+export const documentContentsService = service("heddle.v1.DocumentContents");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -210,6 +223,18 @@ export const readArtifactMethod = method<
   ArtifactChunk,
   ArtifactChunk__Output
 >(taskArtifactsService, "Read");
+export const putContentMethod = method<
+  ContentChunk,
+  ContentChunk__Output,
+  ContentStored,
+  ContentStored__Output
+>(documentContentsService, "Put");
+export const getContentMethod = method<
+  ContentName,
+  ContentName__Output,
+  ContentChunk,
+  ContentChunk__Output
+>(documentContentsService, "Get");
 export const joinMethod = method<
   JoinRequest,
   JoinRequest__Output,

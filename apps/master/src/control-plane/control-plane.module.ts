@@ -1,3 +1,4 @@
+import { NO_SECRET_KEYS, SecretKeys } from "@heddle/base/secret-keys";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { DynamicModule } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "./control-plane.ts";
@@ -14,6 +15,8 @@ export interface OpenControlPlane {
   readonly control: ControlPlane;
   readonly pepper: Uint8Array;
   readonly credentials: NodeCredentials;
+  /** With which this master encrypts what it writes to its disk; none leaves it in clear. */
+  readonly keys?: SecretKeys | undefined;
   /** Of the authority that signs the nodes' certificates; undefined without TLS. */
   readonly authorityHash: string | undefined;
 }
@@ -26,6 +29,7 @@ export function controlPlaneModule(open: OpenControlPlane): DynamicModule {
     { provide: CONTROL_PLANE, useValue: open.control },
     { provide: PEPPER, useValue: open.pepper },
     { provide: CREDENTIALS, useValue: open.credentials },
+    { provide: SecretKeys, useValue: open.keys ?? NO_SECRET_KEYS },
     { provide: AUTHORITY_HASH, useValue: open.authorityHash ?? null },
   ];
   return { module: ControlPlaneModule, global: true, providers, exports: providers };

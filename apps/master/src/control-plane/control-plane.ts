@@ -1,5 +1,6 @@
 import type { AppError } from "@heddle/base/errors";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { DocumentIndex } from "@heddle/control/documents/document-index";
 import type { IdempotencyRecord, IdempotentRequest } from "@heddle/control/idempotency";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { ControlState } from "@heddle/control/state";
@@ -11,6 +12,8 @@ export interface ControlPlane {
   readonly state: ControlState;
   /** What follows from the state's jobs; read-only, and another object after a restore. */
   readonly jobs: JobIndex;
+  /** What follows from the state's documents; read-only, and another object after a restore. */
+  readonly documents: DocumentIndex;
   /** The log index up to which the state has come. */
   readonly appliedIndex: number;
   /**

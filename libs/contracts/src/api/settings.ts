@@ -65,6 +65,38 @@ export const CLUSTER_SETTINGS = {
     description:
       "Memory that the masters' state may take; a change that would need more is refused.",
   },
+  documents: {
+    type: "integer",
+    minimum: 0,
+    maximum: 10_000_000,
+    default: 100_000,
+    unit: "documents",
+    description: "Stored responses, conversations, files and batches of all keys.",
+  },
+  documents_mib: {
+    type: "integer",
+    minimum: 0,
+    maximum: 1_048_576,
+    default: 10_240,
+    unit: "MiB",
+    description: "Content of all documents, which each master keeps on its disk.",
+  },
+  owner_documents: {
+    type: "integer",
+    minimum: 0,
+    maximum: 10_000_000,
+    default: 50_000,
+    unit: "documents",
+    description: "Documents of one key and its successors.",
+  },
+  owner_documents_mib: {
+    type: "integer",
+    minimum: 0,
+    maximum: 1_048_576,
+    default: 5_120,
+    unit: "MiB",
+    description: "Content of the documents of one key and its successors.",
+  },
 } as const satisfies Record<string, SettingSpec>;
 
 export type SettingName = keyof typeof CLUSTER_SETTINGS;

@@ -17,11 +17,8 @@ import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
-import type { IdempotencyRecord } from "@heddle/control/idempotency";
-import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import { logCommand } from "@heddle/control/jobs/records/logged-command";
 import type { LogCommand } from "@heddle/control/replicated-control";
-import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
@@ -146,12 +143,16 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return plane;
   }
 
-  get state(): ControlState {
+  get state(): ControlPlane["state"] {
     return this.#machine.control.state;
   }
 
-  get jobs(): JobIndex {
+  get jobs(): ControlPlane["jobs"] {
     return this.#machine.control.jobs;
+  }
+
+  get documents(): ControlPlane["documents"] {
+    return this.#machine.control.documents;
   }
 
   get appliedIndex(): number {
@@ -178,7 +179,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return reply;
   }
 
-  keptAnswer(id: string): IdempotencyRecord | undefined {
+  keptAnswer(id: string): ReturnType<ControlPlane["keptAnswer"]> {
     return this.#machine.control.keptAnswer(id);
   }
 

@@ -78,7 +78,7 @@ export class RaftMember implements OnApplicationShutdown {
 
   /** Finds or forms the group, and gives a new cluster its secrets, first key and models. */
   async open(): Promise<OpenControlPlane & Pick<PreparedCluster, "shownKey">> {
-    const { config, logger, seed } = this.#options;
+    const { config, keys, logger, seed } = this.#options;
     const { credentials, authority } = this.#own;
     const control = await RaftControlPlane.open(this.#groupOptions());
     this.#control = control;
@@ -91,7 +91,7 @@ export class RaftMember implements OnApplicationShutdown {
     void keepStateRoom(control, stateRoomMib(), logger, this.#roomWatch.signal);
     const speaker: NodeCredentials = { ...credentials, cluster: control.status().cluster };
     const hash = authority && authorityHash(authority.certificate);
-    return { control, pepper, credentials: speaker, authorityHash: hash, shownKey };
+    return { control, pepper, credentials: speaker, keys, authorityHash: hash, shownKey };
   }
 
   #groupOptions(): RaftControlPlaneOptions {

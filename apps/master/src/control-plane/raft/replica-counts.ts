@@ -8,7 +8,12 @@ export class ReplicaCounts {
   #proposals = 0;
   #proposalsFailed = 0;
   #proposalSeconds = 0;
-  readonly #refusedForRoom: Record<StateKind, number> = { jobs: 0, catalog: 0, cluster: 0 };
+  readonly #refusedForRoom: Record<StateKind, number> = {
+    jobs: 0,
+    catalog: 0,
+    cluster: 0,
+    documents: 0,
+  };
   snapshotsTaken = 0;
   snapshotsInstalled = 0;
 

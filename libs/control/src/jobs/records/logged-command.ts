@@ -1,5 +1,6 @@
 import { STANDARD_TERMS } from "../../cluster-version.ts";
 import type { CatalogCommand, ControlCommand, LoggedCommand } from "../../command.ts";
+import type { DocumentsCommand } from "../../documents/records.ts";
 import type {
   EarlierConfirmation,
   EarlierReport,
@@ -43,7 +44,10 @@ export function readCommand(logged: LoggedCommand): ControlCommand {
     case "node.resume":
       return readResume(logged);
     default:
-      return logged satisfies Exclude<LoggedJobsCommand, EarlierConfirmation> | CatalogCommand;
+      return logged satisfies
+        | Exclude<LoggedJobsCommand, EarlierConfirmation>
+        | CatalogCommand
+        | DocumentsCommand;
   }
 }
 

@@ -1,0 +1,172 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { toAppError } from "@heddle/base/errors";
+import { isLive } from "@heddle/control/documents/documents-state-machine";
+import type { Log } from "@heddle/observability/logger";
+import type { BlobStore } from "@heddle/storage/blob-store";
+import { isActiveLeader } from "../control-plane/active-leader.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { propose } from "../control-plane/propose.ts";
+import type { ContentReplicas } from "./content-replicas.ts";
+
+/** A content without a record is removed after this time, in which a put must have proposed it. */
+export const CONTENT_GRACE_MS = 15 * 60_000;
+const STEP_MS = 2_000;
+/** Bytes that one step fetches or verifies, up to one content more. */
+const STEP_BYTES = 32 * 2 ** 20;
+/** After a content came from no master. */
+const RETRY_MS = 60_000;
+/** What a content counts beside its bytes. */
+const CONTENT_COST_BYTES = 64 * 1024;
+/** Between two runs that verify all contents. */
+const VERIFY_PAUSE_MS = 24 * 3_600_000;
+
+/** Of a run that verified all; operators who replace a secrets key wait for it. */
+const VERIFIED = "this master's documents are intact, and none is from before its secrets key";
+
+interface DocumentUpkeepOptions {
+  readonly store: BlobStore;
+  readonly replicas: ContentReplicas;
+  readonly control: ControlPlane;
+  readonly log: Log;
+  /** Monotonic, in milliseconds. */
+  readonly now?: (() => number) | undefined;
+}
+
+/**
+ * Keeps this master's disk in step with the records: fetches contents that it lacks, removes those
+ * without a record, and verifies all of them once a day. The leader removes expired records.
+ */
+export class DocumentUpkeep {
+  readonly #options: DocumentUpkeepOptions;
+  readonly #now: () => number;
+  readonly #stop = new AbortController();
+  /** By digest: when it is fetched, at the earliest. */
+  #missing: ReadonlyMap<string, number> = new Map();
+  #unused: ReadonlyMap<string, UnusedContent> = new Map();
+  /** The contents of the present run that are still to be verified. */
+  #unverified: string[] = [];
+  #isIntact = true;
+  #verifyAtMs = 0;
+  swept = 0;
+
+  constructor(options: DocumentUpkeepOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** Contents of records that are not on this disk. */
+  get missing(): number {
+    return this.#missing.size;
+  }
+
+  /** Runs until `close`. */
+  async run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.step().catch((error: unknown) => {
+        this.#options.log.warn({ err: toAppError(error).message }, "documents: tried again");
+      });
+      await delay(STEP_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  async step(): Promise<void> {
+    await this.#expire();
+    await this.#fetchMissing();
+    await this.#sweep();
+    await this.#verify();
+  }
+
+  async #expire(): Promise<void> {
+    const { control } = this.#options;
+    const nowMs = Date.now();
+    const first = control.documents.firstDue;
+    if (!first || isLive(first, nowMs) || !isActiveLeader(control)) return;
+    await propose(control, { type: "documents.expire", atMs: nowMs });
+  }
+
+  /** A content that has just begun to be missing may be on its way. */
+  async #fetchMissing(): Promise<void> {
+    const { control, store, replicas } = this.#options;
+    const now = this.#now();
+    const missing = new Map<string, number>();
+    for (const digest of control.documents.digests.keys()) {
+      if (!store.has(digest)) missing.set(digest, this.#missing.get(digest) ?? now + STEP_MS);
+    }
+    this.#missing = missing;
+    const due = [...missing].flatMap(([digest, dueMs]) => (dueMs <= now ? [digest] : []));
+    const { failed } = await this.#inStep(due, (digest) => replicas.heal(digest));
+    for (const digest of failed) missing.set(digest, now + RETRY_MS);
+  }
+
+  /** Works through contents up to the bytes of one step. */
+  async #inStep(
+    digests: readonly string[],
+    work: (digest: string) => Promise<{ readonly byteLength: number }>,
+  ): Promise<{ readonly taken: number; readonly failed: readonly string[] }> {
+    const failed: string[] = [];
+    let [taken, bytes, fault] = [0, 0, ""];
+    for (const digest of digests) {
+      if (bytes >= STEP_BYTES || this.#stop.signal.aborted) break;
+      taken++;
+      bytes += CONTENT_COST_BYTES;
+      try {
+        bytes += (await work(digest)).byteLength;
+      } catch (error) {
+        failed.push(digest);
+        fault = toAppError(error).message;
+      }
+    }
+    const text = "contents of documents are missing on this master's disk, or damaged";
+    if (failed.length > 0) this.#options.log.warn({ count: failed.length, err: fault }, text);
+    return { taken, failed };
+  }
+
+  async #sweep(): Promise<void> {
+    const { control, store } = this.#options;
+    const now = this.#now();
+    const before = this.#unused;
+    const unused = new Map<string, UnusedContent>();
+    for (const [digest, put] of store.list()) {
+      if (control.documents.digests.has(digest)) continue;
+      const known = before.get(digest);
+      unused.set(digest, known?.put === put ? known : { put, sinceMs: now });
+    }
+    this.#unused = unused;
+    const isOver = ({ sinceMs }: UnusedContent) => now - sinceMs >= CONTENT_GRACE_MS;
+    const over = [...unused].filter(([, content]) => isOver(content));
+    if (over.length === 0) return;
+    await control.group?.readBarrier();
+    for (const [digest, { put }] of over) {
+      if (control.documents.digests.has(digest)) continue;
+      await store.delete(digest, put);
+      this.swept++;
+    }
+  }
+
+  async #verify(): Promise<void> {
+    const { store, replicas, log } = this.#options;
+    if (this.#unverified.length === 0) {
+      if (this.#now() < this.#verifyAtMs) return;
+      this.#isIntact = true;
+      this.#unverified = [...store.list().keys()];
+      this.#verifyAtMs = this.#now() + VERIFY_PAUSE_MS;
+    }
+    const { taken, failed } = await this.#inStep(this.#unverified, (digest) =>
+      replicas.verify(digest),
+    );
+    this.#unverified = this.#unverified.slice(taken);
+    this.#isIntact &&= failed.length === 0;
+    if (taken > 0 && this.#unverified.length === 0 && this.#isIntact) log.info({}, VERIFIED);
+  }
+}
+
+/** A content without a record, as of which put of it and since when. */
+interface UnusedContent {
+  readonly put: number;
+  readonly sinceMs: number;
+}

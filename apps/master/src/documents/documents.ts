@@ -1,0 +1,51 @@
+import type { DocumentKind, DocumentRecord, NewDocument } from "@heddle/control/documents/records";
+import type { ApiKeyRecord } from "@heddle/control/state";
+
+/**
+ * The masters' store of documents, the same on every master. An owner sees its own documents only:
+ * another's is as one that does not exist.
+ */
+export interface Documents {
+  /**
+   * Resolves when the content is on the disks of a majority and its record is committed. Throws
+   * `insufficient_storage`, `precondition_failed` where `expectedVersion` (0 for none) is another,
+   * and `unavailable` without a majority.
+   */
+  put(
+    document: NewDocument,
+    content: Uint8Array,
+    options?: { readonly expectedVersion?: number | undefined },
+  ): Promise<DocumentRecord>;
+  /** With every change answered before the call; undefined where there is none. */
+  get(kind: DocumentKind, id: string, owner: string): Promise<StoredDocument | undefined>;
+  /** Like `get`, without the content. */
+  find(kind: DocumentKind, id: string, owner: string): Promise<DocumentRecord | undefined>;
+  /** An owner's documents of a kind by their age. */
+  list(kind: DocumentKind, owner: string, range: DocumentRange): Promise<DocumentPage>;
+  /** False where there was none. */
+  delete(kind: DocumentKind, id: string, owner: string): Promise<boolean>;
+  /** The owner of what a caller stores: the first of the keys that its key replaced by rotation. */
+  ownerOf(key: Pick<ApiKeyRecord, "id" | "rotatedFrom">): string;
+  /** Throws `insufficient_storage` where a new document of this many bytes would be refused now. */
+  checkRoom(owner: string, bytes: number): void;
+}
+
+export interface StoredDocument {
+  readonly record: DocumentRecord;
+  readonly content: Uint8Array;
+}
+
+export interface DocumentRange {
+  /** The id of the document before the first one; the page is empty where it does not exist. */
+  readonly after?: string | undefined;
+  readonly limit: number;
+  readonly order: "asc" | "desc";
+}
+
+export interface DocumentPage {
+  readonly records: readonly DocumentRecord[];
+  readonly hasMore: boolean;
+}
+
+/** The port's injection token. */
+export const DOCUMENTS = Symbol("Documents");

@@ -1,0 +1,129 @@
+import { AppError } from "@heddle/base/errors";
+import { STORES_DOCUMENTS, versionOf } from "@heddle/control/cluster-version";
+import { isLive, roomRefusal } from "@heddle/control/documents/documents-state-machine";
+import {
+  type DocumentKind,
+  type DocumentRecord,
+  documentFault,
+  documentKey,
+  MAX_DOCUMENT_BYTES,
+  type NewDocument,
+} from "@heddle/control/documents/records";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { propose, refusalError } from "../control-plane/propose.ts";
+import type { ContentReplicas } from "./content-replicas.ts";
+import { CONTENT_GRACE_MS } from "./document-upkeep.ts";
+import type { DocumentPage, DocumentRange, Documents, StoredDocument } from "./documents.ts";
+
+/** Documents whose records are in the replicated state and whose contents are on the masters' disks. */
+export class ReplicatedDocuments implements Documents {
+  readonly #control: ControlPlane;
+  readonly #contents: ContentReplicas;
+
+  constructor(control: ControlPlane, contents: ContentReplicas) {
+    this.#control = control;
+    this.#contents = contents;
+  }
+
+  async put(
+    { kind, id, owner, metadata, expiresAtMs }: NewDocument,
+    content: Uint8Array,
+    { expectedVersion }: { readonly expectedVersion?: number | undefined } = {},
+  ): Promise<DocumentRecord> {
+    const document = { kind, id, owner, metadata, expiresAtMs };
+    const bytes = content.byteLength;
+    this.#check(document, bytes);
+    const startedMs = performance.now();
+    const digest = await this.#contents.put(content);
+    const { document: record } = await propose(this.#control, {
+      type: "document.put",
+      atMs: Date.now(),
+      document: { ...document, digest, bytes },
+      ifVersion: expectedVersion,
+    });
+    // Another master may have swept the content while this process was stopped.
+    const isLate = performance.now() - startedMs > CONTENT_GRACE_MS / 2;
+    if (isLate) await this.#contents.put(content);
+    return record!;
+  }
+
+  async get(kind: DocumentKind, id: string, owner: string): Promise<StoredDocument | undefined> {
+    const record = await this.find(kind, id, owner);
+    return record && { record, content: await this.#contents.get(record.digest) };
+  }
+
+  async find(kind: DocumentKind, id: string, owner: string): Promise<DocumentRecord | undefined> {
+    await this.#control.group?.readBarrier();
+    const record = this.#control.state.documents.get(documentKey({ kind, id, owner }));
+    return record && isLive(record, Date.now()) ? record : undefined;
+  }
+
+  async list(
+    kind: DocumentKind,
+    owner: string,
+    { after, limit, order }: DocumentRange,
+  ): Promise<DocumentPage> {
+    const last = after === undefined ? undefined : await this.find(kind, after, owner);
+    if (after === undefined) await this.#control.group?.readBarrier();
+    else if (!last) {
+      const message = `No ${kind} has the id ${after}, so no page follows it.`;
+      throw new AppError("invalid_value", message, { param: "after" });
+    }
+    const list = this.#control.documents.list(owner, kind);
+    const step = order === "asc" ? 1 : -1;
+    const first = order === "asc" ? 0 : list.length - 1;
+    const records: DocumentRecord[] = [];
+    const nowMs = Date.now();
+    for (let at = last ? list.placeOf(last) + step : first; records.length <= limit; at += step) {
+      const record = list.at(at);
+      if (!record) break;
+      if (isLive(record, nowMs)) records.push(record);
+    }
+    return { records: records.slice(0, limit), hasMore: records.length > limit };
+  }
+
+  async delete(kind: DocumentKind, id: string, owner: string): Promise<boolean> {
+    this.#checkVersion();
+    const command = { type: "document.delete", atMs: Date.now(), kind, id, owner } as const;
+    const reply = await this.#control.propose(command);
+    if (!reply.ok && reply.code !== "not_found") throw refusalError(reply);
+    return reply.ok;
+  }
+
+  ownerOf({ id, rotatedFrom }: Pick<ApiKeyRecord, "id" | "rotatedFrom">): string {
+    let [owner, before] = [id, rotatedFrom];
+    while (before !== undefined) {
+      owner = before;
+      before = this.#control.state.keys.get(owner)?.rotatedFrom;
+    }
+    return owner;
+  }
+
+  checkRoom(owner: string, bytes: number): void {
+    const { state, documents } = this.#control;
+    const refusal = roomRefusal(state, documents, { owner, bytes });
+    if (refusal) throw refusalError(refusal);
+  }
+
+  #check(document: NewDocument, bytes: number): void {
+    this.#checkVersion();
+    const fault = documentFault(document);
+    if (fault !== undefined) throw new AppError("invalid_value", `${fault}.`);
+    if (bytes > MAX_DOCUMENT_BYTES) {
+      const message = `A ${document.kind} has at most ${MAX_DOCUMENT_BYTES} bytes, and this one has ${bytes}.`;
+      throw new AppError("request_too_large", message);
+    }
+    const { state, documents } = this.#control;
+    const replaced = state.documents.get(documentKey(document));
+    const refusal = roomRefusal(state, documents, { owner: document.owner, bytes }, replaced);
+    if (refusal) throw refusalError(refusal);
+  }
+
+  #checkVersion(): void {
+    if (versionOf(this.#control.state) >= STORES_DOCUMENTS) return;
+    const message =
+      "The masters store no documents yet: that begins when all of them run this build.";
+    throw new AppError("unavailable", message);
+  }
+}

@@ -1,0 +1,10 @@
+// Original file: proto/documents.proto
+
+
+export interface ContentName {
+  'digest'?: (string);
+}
+
+export interface ContentName__Output {
+  'digest': (string);
+}

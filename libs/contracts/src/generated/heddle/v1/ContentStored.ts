@@ -1,0 +1,8 @@
+// Original file: proto/documents.proto
+
+
+export interface ContentStored {
+}
+
+export interface ContentStored__Output {
+}

@@ -1,0 +1,163 @@
+import { settingValue } from "@heddle/contracts/api/settings";
+import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../command.ts";
+import type { ControlState } from "../state.ts";
+import { DocumentIndex, type DocumentUse } from "./document-index.ts";
+import {
+  type DocumentName,
+  type DocumentRecord,
+  type DocumentsCommand,
+  documentFault,
+  documentKey,
+  MAX_DOCUMENT_BYTES,
+} from "./records.ts";
+
+type DocumentsState = Pick<ControlState, "documents" | "settings">;
+
+/** Documents that one `documents.expire` removes at most. */
+const MAX_EXPIRED = 1_000;
+const COMMANDS = { "document.put": true, "document.delete": true, "documents.expire": true };
+
+/** The replicated records of documents and their index: the only code that changes either. */
+export class DocumentsStateMachine {
+  readonly #state: DocumentsState;
+  #index: DocumentIndex;
+
+  constructor(state: DocumentsState) {
+    this.#state = state;
+    this.#index = new DocumentIndex(state.documents.values());
+  }
+
+  /** Read-only, and another object after a restore. */
+  get index(): DocumentIndex {
+    return this.#index;
+  }
+
+  /** Rebuilds the index after the whole state was replaced. */
+  rebuild(): void {
+    this.#index = new DocumentIndex(this.#state.documents.values());
+  }
+
+  /** Deterministic; a refused command changes nothing. `atMs` is the log's time. */
+  apply(command: DocumentsCommand, now: { index: number; atMs: number }): ControlReply {
+    switch (command.type) {
+      case "document.put":
+        return this.#put(command, now);
+      case "document.delete":
+        return this.#delete(command, now.atMs);
+      case "documents.expire":
+        return this.#expire(now.atMs);
+    }
+  }
+
+  #put(
+    { document, ifVersion }: DocumentsCommand & { type: "document.put" },
+    { index: version, atMs }: { index: number; atMs: number },
+  ): ControlReply {
+    const { kind, id } = document;
+    const fault = documentFault(document) ?? contentFault(document);
+    if (fault !== undefined) return refuse("invalid_value", fault);
+    const stored = this.#state.documents.get(documentKey(document));
+    const known = stored && isLive(stored, atMs) ? stored : undefined;
+    if (ifVersion !== undefined && ifVersion !== (known?.version ?? 0)) {
+      const has = known ? `has the version ${known.version}` : "does not exist";
+      const message = `the ${kind} ${id} ${has}, and version ${ifVersion} was expected; read it again`;
+      return refuse("precondition_failed", message);
+    }
+    const refusal = roomRefusal(this.#state, this.#index, document, stored);
+    if (refusal) return refusal;
+    const { createdAtMs = atMs, createdVersion = version } = known ?? {};
+    const record = { ...document, createdAtMs, createdVersion, version };
+    this.#replace(stored, record);
+    return { ok: true, version, document: record };
+  }
+
+  #delete(name: DocumentName, atMs: number): ControlReply {
+    const known = this.#state.documents.get(documentKey(name));
+    if (!known || !isLive(known, atMs)) {
+      return refuse("not_found", `no ${name.kind} has the id ${name.id}`);
+    }
+    this.#replace(known, undefined);
+    return ACCEPTED;
+  }
+
+  #expire(atMs: number): ControlReply {
+    for (let removed = 0; removed < MAX_EXPIRED; removed++) {
+      const first = this.#index.firstDue;
+      if (!first || isLive(first, atMs)) break;
+      this.#replace(first, undefined);
+    }
+    return ACCEPTED;
+  }
+
+  #replace(before: DocumentRecord | undefined, after: DocumentRecord | undefined): void {
+    if (after) this.#state.documents.set(documentKey(after), after);
+    else if (before) this.#state.documents.delete(documentKey(before));
+    this.#index.put(before, after);
+  }
+}
+
+/** Whether the command changes documents. */
+export function isDocumentsCommand(command: {
+  readonly type: string;
+}): command is DocumentsCommand {
+  return Object.hasOwn(COMMANDS, command.type);
+}
+
+/** Whether a document's time is not over. */
+export function isLive({ expiresAtMs }: DocumentRecord, atMs: number): boolean {
+  return expiresAtMs === undefined || expiresAtMs > atMs;
+}
+
+/** Why an owner's content of this many bytes does not fit, as a new document or in place of one. */
+export function roomRefusal(
+  { settings }: Pick<DocumentsState, "settings">,
+  index: DocumentIndex,
+  { owner, bytes }: Pick<DocumentRecord, "owner" | "bytes">,
+  replaced?: DocumentRecord,
+): Refusal | undefined {
+  const more = { count: replaced ? 0 : 1, bytes: bytes - (replaced?.bytes ?? 0) };
+  const value = (name: Parameters<typeof settingValue>[1]) => settingValue(settings, name);
+  return (
+    useRefusal("this key's documents", index.useOf(owner), more, {
+      count: value("owner_documents"),
+      mib: value("owner_documents_mib"),
+      settings: ["owner_documents", "owner_documents_mib"],
+    }) ??
+    useRefusal("the cluster's documents", index.total, more, {
+      count: value("documents"),
+      mib: value("documents_mib"),
+      settings: ["documents", "documents_mib"],
+    })
+  );
+}
+
+function useRefusal(
+  what: string,
+  used: DocumentUse,
+  more: DocumentUse,
+  most: { count: number; mib: number; settings: readonly [string, string] },
+): Refusal | undefined {
+  const [countSetting, mibSetting] = most.settings;
+  const full = (has: string, setting: string) =>
+    refuse(
+      "insufficient_storage",
+      `${what} are ${has}; delete some, wait until some expire, or raise the cluster setting ${setting}`,
+    );
+  if (more.count > 0 && used.count + more.count > most.count) {
+    return full(`${used.count}, and the limit is ${most.count}`, countSetting);
+  }
+  if (more.bytes > 0 && used.bytes + more.bytes > most.mib * 2 ** 20) {
+    const has = `${used.bytes} bytes, this needs ${more.bytes} more, and the limit is ${most.mib} MiB`;
+    return full(has, mibSetting);
+  }
+  return undefined;
+}
+
+function contentFault({
+  digest,
+  bytes,
+}: Pick<DocumentRecord, "digest" | "bytes">): string | undefined {
+  if (!/^[0-9a-f]{64}$/.test(digest)) return "a document's digest is 64 hexadecimal digits";
+  if (Number.isSafeInteger(bytes) && bytes >= 0 && bytes <= MAX_DOCUMENT_BYTES) return undefined;
+  return `a document has at most ${MAX_DOCUMENT_BYTES} bytes, got ${bytes}`;
+}
