@@ -5,6 +5,7 @@ import type {
   EngineEvent,
   FinishReason,
   GenerateRequest,
+  ReadRequest,
   TokenLogprob,
 } from "@heddle/contracts/engine";
 import type {
@@ -60,6 +61,7 @@ export class ScriptedDispatch implements InferenceDispatch {
     if (request.kind === "embed") {
       return { node: "node-test", events: vectorsOf(request, this.script.loseShards?.shift()) };
     }
+    if (request.kind === "read") return { node: "node-test", events: readingOf(request) };
     return { node: "node-test", events: this.#events(request, { ...this.script }, signal) };
   }
 
@@ -127,9 +129,17 @@ async function* vectorsOf({ inputs }: EmbedRequest, isLost = false): AsyncGenera
   yield { type: "done", id: 1, usage };
 }
 
-function promptWords(request: GenerateRequest): string[] {
-  if (request.input.kind !== "chat") return [];
-  return request.input.messages.flatMap((message) => (message.content ?? "").split(/\s+/));
+/** Each word of a chat is a token. */
+async function* readingOf({ input }: ReadRequest): AsyncGenerator<EngineEvent> {
+  const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  yield { type: "started", id: 1, promptTokens: 0, cachedTokens: 0, queuedMs: 0 };
+  yield { type: "reading", id: 1, count: promptWords({ input }).length };
+  yield { type: "done", id: 1, usage };
+}
+
+function promptWords({ input }: Pick<GenerateRequest, "input">): string[] {
+  if (input.kind !== "chat") return [];
+  return input.messages.flatMap((message) => (message.content ?? "").split(/\s+/));
 }
 
 function deltaOf(

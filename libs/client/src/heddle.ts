@@ -11,6 +11,7 @@ import { Projects } from "./resources/projects.ts";
 import { Queues } from "./resources/queues.ts";
 import { Responses } from "./resources/responses.ts";
 import { Settings } from "./resources/settings.ts";
+import { Tokens } from "./resources/tokens.ts";
 import { Workers } from "./resources/workers.ts";
 import { type HeddleOptions, HttpTransport } from "./transport.ts";
 
@@ -36,6 +37,7 @@ export class Heddle {
   readonly embeddings: Embeddings;
   readonly messages: Messages;
   readonly responses: Responses;
+  readonly tokens: Tokens;
 
   constructor(options: HeddleOptions) {
     const transport = new HttpTransport(options);
@@ -53,5 +55,6 @@ export class Heddle {
     this.embeddings = new Embeddings(transport);
     this.messages = new Messages(transport);
     this.responses = new Responses(transport);
+    this.tokens = new Tokens(transport);
   }
 }

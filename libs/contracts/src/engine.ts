@@ -111,12 +111,34 @@ export interface EmbedRequest {
   readonly inputs: readonly PlainInput[];
 }
 
+/** Asks how an input is read. Nothing is computed, and no sequence of the engine is taken. */
+export interface ReadRequest {
+  readonly kind: "read";
+  readonly input: EngineInput;
+  /**
+   * `count`, `tokens` or `pieces`, which are tokens with their texts; or the `text` of a rendered
+   * chat or of tokens.
+   */
+  readonly give: "count" | "tokens" | "pieces" | "text";
+  /** Of a text: without the tokens that the vocabulary adds. */
+  readonly isBare?: boolean | undefined;
+}
+
 /** What engines are asked for. */
-export type EngineRequest = GenerateRequest | EmbedRequest;
+export type EngineRequest = GenerateRequest | EmbedRequest | ReadRequest;
 
 /** What a request counts as in its replica. Of inputs to embed an engine runs few at once. */
 export function sequencesOf(request: EngineRequest): number {
+  if (request.kind === "read") return 0;
   return request.kind === "embed" ? 1 : request.choices;
+}
+
+/** How an input was read; the members that were asked for. */
+export interface InputReading {
+  readonly count: number;
+  readonly tokens?: Int32Array | undefined;
+  readonly pieces?: readonly string[] | undefined;
+  readonly text?: string | undefined;
 }
 
 /** One token of an answer. `bytes` is the token's UTF-8, which may be part of a character. */
@@ -148,6 +170,7 @@ export interface Usage {
  * - In order: one `started`; `delta`s, with one `finish` per choice after its last delta; then
  *   exactly one of `done` or `failed`.
  * - Of an EmbedRequest: one `started`, one `embedding` per input in any order, then the same.
+ * - Of a ReadRequest: one `started` of no tokens, one `reading`, then the same.
  * - A refused request has only `failed`; a cancelled one ends with `failed` and code `cancelled`.
  * - `id` is the sender's number of the request, unique on its connection.
  */
@@ -186,6 +209,7 @@ export type EngineEvent =
       /** Not normalised. */
       readonly values: Float32Array;
     }
+  | ({ readonly type: "reading"; readonly id: number } & InputReading)
   | { readonly type: "done"; readonly id: number; readonly usage: Usage }
   | { readonly type: "failed"; readonly id: number; readonly error: EngineFailure };
 

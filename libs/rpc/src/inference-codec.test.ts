@@ -63,6 +63,12 @@ const event: fc.Arbitrary<EngineEvent> = fc.oneof(
     input: uint32,
     values: fc.float32Array({ maxLength: 4 }),
   }),
+  merged(
+    fc.record({ type: fc.constant("reading" as const), id: uint32, count: uint32 }),
+    optional("tokens", fc.int32Array({ minLength: 1, maxLength: 4 })),
+    optional("pieces", fc.array(text, { minLength: 1, maxLength: 3 })),
+    optional("text", text),
+  ),
   fc.record({ type: fc.constant("done" as const), id: uint32, usage }),
   fc.record({
     type: fc.constant("failed" as const),

@@ -8,8 +8,10 @@ import type {
   EngineRequest,
   FinishReason,
   GenerateRequest,
+  InputReading,
   OutputFormat,
   PlainInput,
+  ReadRequest,
   TokenLogprob,
   ToolUse,
   Usage,
@@ -28,6 +30,8 @@ import type {
   InferenceEvent,
   InferenceEvent__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceEvent";
+import type { Reading__Output } from "@heddle/contracts/generated/heddle/v1/Reading";
+import type { ReadRequest__Output } from "@heddle/contracts/generated/heddle/v1/ReadRequest";
 import type { Start, Start__Output } from "@heddle/contracts/generated/heddle/v1/Start";
 import type {
   TokenLogprob__Output,
@@ -58,6 +62,10 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
       };
     case "embedding":
       return { id: event.id, embedding: { input: event.input, values: bytesOf(event.values) } };
+    case "reading": {
+      const { id, count, tokens = [], pieces = [], text } = event;
+      return { id, reading: { count, tokens: [...tokens], pieces: [...pieces], text } };
+    }
     case "done":
       return { id: event.id, done: event.usage };
     case "failed":
@@ -70,7 +78,7 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
 
 /** Throws an AppError `server_error` on a message that this version does not encode. */
 export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
-  const { id, started, delta, finish, embedding, done, failed } = message;
+  const { id, started, delta, finish, embedding, reading, done, failed } = message;
   if (delta) {
     const { choice, text, tokens } = delta;
     const logprobs = delta.logprobs.length > 0 ? delta.logprobs.map(decodeLogprob) : undefined;
@@ -88,13 +96,18 @@ export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
   if (embedding) {
     return { type: "embedding", id, input: embedding.input, values: floatsOf(embedding.values) };
   }
+  if (reading) return { type: "reading", id, ...decodeReading(reading) };
   if (done) return { type: "done", id, usage: decodeUsage(done) };
   if (failed) return { type: "failed", id, error: decodeFailure(failed) };
   throw unknown("event", "none of its members is set");
 }
 
 /** The work of a `Start`. */
-export function encodeWork(request: EngineRequest): Pick<Start, "request" | "embed"> {
+export function encodeWork(request: EngineRequest): Pick<Start, "request" | "embed" | "read"> {
+  if (request.kind === "read") {
+    const { input, give, isBare } = request;
+    return { read: { ...encodeInput(input), give, bare: isBare } };
+  }
   if (request.kind !== "embed") return { request: encodeRequest(request) };
   return { embed: { inputs: request.inputs.map(encodePlain) } };
 }
@@ -103,14 +116,34 @@ export function encodeWork(request: EngineRequest): Pick<Start, "request" | "emb
 export function decodeWork({
   request,
   embed,
-}: Pick<Start__Output, "request" | "embed">): EngineRequest {
+  read,
+}: Pick<Start__Output, "request" | "embed" | "read">): EngineRequest {
   if (request) return decodeRequest(request);
+  if (read) return decodeRead(read);
   if (!embed) throw unknown("request", "none of its members is set");
   const inputs = embed.inputs.map((input): PlainInput => {
     if (input.text !== undefined) return { kind: "text", text: input.text };
     return { kind: "tokens", tokens: input.tokens?.tokens ?? [] };
   });
   return { kind: "embed", inputs } satisfies EmbedRequest;
+}
+
+function decodeRead(message: ReadRequest__Output): ReadRequest {
+  const { give, bare } = message;
+  if (give !== "count" && give !== "tokens" && give !== "pieces" && give !== "text") {
+    throw unknown("kind of reading", give);
+  }
+  return { kind: "read", input: decodeInput(message), give, ...(bare && { isBare: true }) };
+}
+
+/** An empty list is as good as none. */
+function decodeReading({ count, tokens, pieces, text }: Reading__Output): InputReading {
+  return {
+    count,
+    ...(tokens.length > 0 && { tokens: Int32Array.from(tokens) }),
+    ...(pieces.length > 0 && { pieces }),
+    ...(text !== undefined && { text }),
+  };
 }
 
 function encodeRequest(request: GenerateRequest): WireRequest {
@@ -195,7 +228,9 @@ function floatsOf(bytes: Uint8Array): Float32Array {
   return floats;
 }
 
-function decodeInput(message: GenerateRequest__Output): EngineInput {
+function decodeInput(
+  message: Pick<GenerateRequest__Output, "chat" | "text" | "tokens">,
+): EngineInput {
   if (message.chat) return decodeChat(message.chat);
   if (message.text !== undefined) return { kind: "text", text: message.text };
   if (message.tokens) return { kind: "tokens", tokens: message.tokens.tokens };

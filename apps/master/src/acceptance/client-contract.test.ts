@@ -93,6 +93,22 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/messages",
     ({ messages }) => messages.create({ model: "none", max_tokens: 1, messages: [ASKED] }),
   ],
+  "messages.countTokens": [
+    "POST /api/v1/messages/count_tokens",
+    ({ messages }) => messages.countTokens({ model: "none", messages: [ASKED] }),
+  ],
+  "tokens.tokenize": [
+    "POST /api/v1/tokenize",
+    ({ tokens }) => tokens.tokenize({ model: "none", prompt: "?" }),
+  ],
+  "tokens.detokenize": [
+    "POST /api/v1/detokenize",
+    ({ tokens }) => tokens.detokenize({ model: "none", tokens: [5] }),
+  ],
+  "tokens.applyTemplate": [
+    "POST /api/v1/apply-template",
+    ({ tokens }) => tokens.applyTemplate({ model: "none", messages: [ASKED] }),
+  ],
   "messages.stream": [
     "POST /api/v1/messages",
     ({ messages }) => messages.stream({ model: "none", max_tokens: 1, messages: [ASKED] }).next(),

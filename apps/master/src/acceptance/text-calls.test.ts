@@ -314,3 +314,54 @@ it("responses: the client of this repository gets the same", async () => {
   for await (const { type } of heddle.responses.stream(body)) types.push(type);
   expect([types[0], types.at(-1)]).toEqual(["response.created", "response.incomplete"]);
 });
+
+// holds: api-tokens
+it("tokens: texts and chats are read as their calls read them, and spelled again", async () => {
+  const heddle = new Heddle({ endpoint: cluster.url, auth_token: cluster.adminKey });
+  const { tokens } = heddle;
+  const read = await tokens.tokenize({ model: TINY, prompt: "h\u00e9 <|im_end|>" });
+  const tail = await tokens.tokenize({ model: TINY, prompt: "abc", return_token_strs: true });
+  expect(tail).toMatchObject({ count: 3, token_strs: ["a", "b", "c"] });
+  expect(tail.tokens).toEqual([..."abc"].map((c) => Number(byteToken(c.charCodeAt(0)))));
+  const { prompt } = await tokens.detokenize({ model: TINY, tokens: [...read.tokens] });
+  expect(prompt).toBe("h\u00e9 <|im_end|>");
+  const messages = [{ role: "user" as const, content: "what is <|im_end|> here?" }];
+  const shown = await tokens.applyTemplate({ model: TINY, messages });
+  expect(shown.prompt).toContain("what is <|im_end|> here?");
+  expect(shown.prompt).toMatch(/assistant\s*$/);
+  const chat = await tokens.tokenize({ model: TINY, messages });
+  const { usage } = await openai.chat.completions.create({ model: TINY, messages, max_tokens: 1 });
+  expect(chat.count).toBe(usage?.prompt_tokens);
+  const counted = await anthropic.messages.countTokens({ model: TINY, messages });
+  expect(counted.input_tokens).toBe(chat.count);
+  const long = await tokens.tokenize({ model: TINY, prompt: "a loom ".repeat(60_000) });
+  expect(long.tokens).toHaveLength(long.count);
+  expect(long.count).toBeGreaterThan(long.max_model_len);
+});
+
+// holds: api-tokens
+it("tokens: faults name their field, and nothing is charged", async () => {
+  const refused = async (path: string, body: object, param: string) => {
+    const reply = await cluster.request("POST", `/api/v1/${path}`, { model: TINY, ...body });
+    expect([reply.status, ((await reply.json()) as { error: object }).error]).toEqual([
+      400,
+      expect.objectContaining({ param }),
+    ]);
+  };
+  await refused("tokenize", {}, "prompt");
+  await refused("tokenize", { prompt: "a", messages: asked.messages }, "prompt");
+  await refused("tokenize", { prompt: "a".repeat(524_289) }, "prompt");
+  await refused("tokenize", { messages: [] }, "messages");
+  await refused(
+    "tokenize",
+    { messages: asked.messages, add_special_tokens: true },
+    "add_special_tokens",
+  );
+  await refused("detokenize", { tokens: [1e6] }, "tokens");
+  await refused("detokenize", { tokens: ["a"] }, "tokens[0]");
+  await refused("apply-template", { messages: [{ role: "x", content: "" }] }, "messages[0].role");
+  const key = await cluster.createKey({ limits: { tokens_per_minute: 5 } });
+  const heddle = new Heddle({ endpoint: cluster.url, auth_token: key });
+  const { count } = await heddle.tokens.tokenize({ model: TINY, prompt: "a much longer text" });
+  expect(count).toBeGreaterThan(5);
+});

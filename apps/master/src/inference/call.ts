@@ -88,6 +88,7 @@ export class AdmittedCall {
         this.#finishReasons.push(event.reason);
         return;
       case "embedding":
+      case "reading":
         return;
       case "done":
         this.#usage = sum(this.#usage, event.usage);

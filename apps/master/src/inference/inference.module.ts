@@ -15,6 +15,8 @@ import { MessageCalls } from "./messages/message-calls.ts";
 import { MessagesController } from "./messages/messages.controller.ts";
 import { ResponseCalls } from "./responses/response-calls.ts";
 import { ResponsesController } from "./responses/responses.controller.ts";
+import { TokenCalls } from "./tokens/token-calls.ts";
+import { TokensController } from "./tokens/tokens.controller.ts";
 import { UsageLedger } from "./usage-ledger.ts";
 
 /** The inference API: calls from their body to the last byte of the answer. */
@@ -26,6 +28,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     EmbeddingsController,
     MessagesController,
     ResponsesController,
+    TokensController,
   ],
   providers: [
     ChatCompletions,
@@ -34,6 +37,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     MessageCalls,
     ResponseCalls,
     TextCompletions,
+    TokenCalls,
     {
       provide: Accounting,
       inject: [InferenceMetrics, UsageLedger],

@@ -1,5 +1,12 @@
-import type { MessageAnswer, MessageEvent } from "@heddle/contracts/api/inference/messages";
-import type { MessagesRequest } from "@heddle/contracts/api/inference/messages-request";
+import type {
+  MessageAnswer,
+  MessageEvent,
+  MessageTokenCount,
+} from "@heddle/contracts/api/inference/messages";
+import type {
+  MessagesPrompt,
+  MessagesRequest,
+} from "@heddle/contracts/api/inference/messages-request";
 import { readJsonEvents } from "../json-events.ts";
 import type { CallOptions, HttpTransport } from "../transport.ts";
 
@@ -19,6 +26,12 @@ export class Messages {
   /** The whole message. A refused request is not repeated. */
   create(body: Body, { signal }: CallOptions = {}): Promise<MessageAnswer> {
     return this.#transport.json({ ...toMessages(body), signal });
+  }
+
+  /** The tokens of a message's prompt. */
+  countTokens(body: MessagesPrompt, { signal }: CallOptions = {}): Promise<MessageTokenCount> {
+    const path = "/messages/count_tokens";
+    return this.#transport.json({ method: "POST", path, body, isRepeatable: true, signal });
   }
 
   /** The events of one message; `ping` is among them where the model is silent for long. */

@@ -5,6 +5,7 @@ import { embeddingOperations } from "./embeddings.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
 import { messageOperations } from "./inference/messages.ts";
+import { tokenOperations } from "./inference/tokens.ts";
 import { jobOperations } from "./job-operations.ts";
 import { keyOperations } from "./keys.ts";
 import { modelOperations } from "./models.ts";
@@ -22,6 +23,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   embeddings: embeddingOperations,
   messages: messageOperations,
   responses: responseOperations,
+  tokens: tokenOperations,
   models: modelOperations,
   jobs: jobOperations,
   events: eventOperations,
@@ -42,6 +44,7 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
   "messages",
   "models",
   "responses",
+  "tokens",
 ]);
 const API_ROOT = /^\/api\/v1\/([^/?]+)/;
 

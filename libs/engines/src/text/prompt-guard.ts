@@ -66,6 +66,11 @@ export class PromptGuard {
     return parts;
   }
 
+  /** The text of a prompt, with what its messages say as they say it. */
+  shown(rendered: string): string {
+    return this.#plain(rendered);
+  }
+
   #plain(text: string): string {
     return text.replace(this.#marks, (_mark, token) => this.#texts.get(Number(token)) ?? "");
   }

@@ -1,6 +1,7 @@
 import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/api/chat";
 import type {
   ChatMessage,
+  EngineInput,
   GenerateRequest,
   OutputFormat,
   ToolDefinition,
@@ -14,15 +15,19 @@ export function toGenerateRequest(
 ): GenerateRequest {
   return {
     ...generationOf(request, maxTokens),
-    input: {
-      kind: "chat",
-      messages: request.messages.map(toChatMessage),
-      ...offeredTools(request),
-    },
+    input: toChatInput(request),
     topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
     format: formatOf(request.response_format),
     toolUse: toolUseOf(request),
   };
+}
+
+/** The prompt of a chat. */
+export function toChatInput(
+  request: Pick<ChatCompletionRequest, "messages" | "tools" | "tool_choice">,
+): EngineInput {
+  const messages = request.messages.map(toChatMessage);
+  return { kind: "chat", messages, ...offeredTools(request) };
 }
 
 /** What chats and completions say alike of how an answer is drawn. */
@@ -71,7 +76,10 @@ export function generationOf(
 }
 
 /** The tools that the prompt shows: none where none may be called. */
-function offeredTools({ tools, tool_choice }: ChatCompletionRequest) {
+function offeredTools({
+  tools,
+  tool_choice,
+}: Pick<ChatCompletionRequest, "tools" | "tool_choice">) {
   if (!tools?.length || tool_choice === "none") return {};
   return {
     tools: tools.map(

@@ -411,9 +411,9 @@ const missingEnd: EngineEvent = {
   error: { code: "server_error", message: "the worker ended the answer without a last event" },
 };
 
-/** Inputs to embed are computed whole wherever they go. */
+/** Inputs to embed are computed whole wherever they go, and those to read not at all. */
 function chunksOf(request: EngineRequest): number[] {
-  return request.kind === "embed" ? [] : promptChunks(request.input);
+  return request.kind === undefined ? promptChunks(request.input) : [];
 }
 
 function once<T>(compute: () => T): () => T {

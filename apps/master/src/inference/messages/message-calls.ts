@@ -3,6 +3,7 @@ import type { ChatCompletionRequest } from "@heddle/contracts/api/chat";
 import type { MessageEvent } from "@heddle/contracts/api/inference/messages";
 import {
   type MessagesRequest,
+  parseCountTokensRequest,
   parseMessagesRequest,
 } from "@heddle/contracts/api/inference/messages-request";
 import type { ReasoningStyle } from "@heddle/contracts/engine";
@@ -13,7 +14,7 @@ import { messagesErrorBody } from "../../http/error-reply.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { askedTokens } from "../chat/chat-completions.ts";
-import { estimatePromptTokens, toGenerateRequest } from "../chat/chat-request.ts";
+import { estimatePromptTokens, toChatInput, toGenerateRequest } from "../chat/chat-request.ts";
 import { ChoiceSplitter } from "../chat/choice-splitter.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import {
@@ -24,7 +25,8 @@ import {
   type PermittedCall,
   type StreamFormat,
 } from "../inference-calls.ts";
-import { asMessageError, toChatRequest } from "./message-chat.ts";
+import type { ReadingCall } from "../tokens/token-calls.ts";
+import { asMessageError, toChatRequest, toPrompt } from "./message-chat.ts";
 import { MessageCollector, MessageWriter } from "./message-writer.ts";
 
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
@@ -106,6 +108,16 @@ export class MessageCalls {
       FORMAT,
     );
   }
+}
+
+/** POST /messages/count_tokens: what the prompt of the message has. */
+export function countedMessage(body: Record<string, unknown>): ReadingCall {
+  const request = parseCountTokensRequest(body);
+  return {
+    model: request.model,
+    read: { input: toChatInput(toPrompt(request)), give: "count" },
+    pieces: ({ count }) => [JSON.stringify({ input_tokens: count })],
+  };
 }
 
 function eventText(event: MessageEvent): string {

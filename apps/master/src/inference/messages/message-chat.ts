@@ -24,7 +24,7 @@ export function toChatRequest(request: MessagesRequest): ChatCompletionRequest {
 }
 
 /** The part of it that makes the prompt. */
-function toPrompt(request: MessagesPrompt): ChatCompletionRequest {
+export function toPrompt(request: MessagesPrompt): ChatCompletionRequest {
   const { model, messages, system, tools, tool_choice: choice } = request;
   const isParallel = choice == null || choice.type === "none" || !choice.disable_parallel_tool_use;
   return {

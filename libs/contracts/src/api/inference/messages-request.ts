@@ -115,9 +115,11 @@ export const messagesRequest = z
   })
   .meta({ id: "MessagesRequest" });
 
+export const countTokensRequest = z.object(prompt).meta({ id: "CountMessageTokensRequest" });
+
 export type MessagesRequest = z.infer<typeof messagesRequest>;
 /** The part of a request that makes the prompt. */
-export type MessagesPrompt = Pick<MessagesRequest, keyof typeof prompt>;
+export type MessagesPrompt = z.infer<typeof countTokensRequest>;
 export type RequestMessage = MessagesRequest["messages"][number];
 
 /** Members whose values would change the answer, and why they cannot be honoured. */
@@ -135,6 +137,13 @@ export function parseMessagesRequest(body: unknown): MessagesRequest {
   const config = (body as { output_config?: { effort?: unknown } | null }).output_config;
   if (config?.effort != null) throw unsupported("output_config.effort", "it cannot be chosen");
   checkSchemaSize("output_config.format.schema", request.output_config?.format?.schema);
+  return request;
+}
+
+/** The same for a body whose tokens are counted. */
+export function parseCountTokensRequest(body: unknown): MessagesPrompt {
+  const request = validate(countTokensRequest, body);
+  checkPrompt(request, body as Record<string, unknown>);
   return request;
 }
 

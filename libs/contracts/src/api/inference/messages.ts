@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type ApiOperation, type DataOf, json } from "../operation.ts";
-import { messagesRequest } from "./messages-request.ts";
+import { countTokensRequest, messagesRequest } from "./messages-request.ts";
 
 const index = z.int();
 
@@ -91,6 +91,9 @@ export type MessageEvent = {
 }[keyof MessageEvents];
 
 const ping = z.object({ type: z.literal("ping") });
+const tokenCount = z.object({ input_tokens: z.int() }).meta({ id: "MessageTokenCount" });
+
+export type MessageTokenCount = DataOf<typeof tokenCount>;
 
 export const messageOperations = {
   create: {
@@ -106,5 +109,14 @@ export const messageOperations = {
         "text/event-stream": { ...messageEvents, ping, error: messagesError },
       },
     },
+  },
+  countTokens: {
+    operationId: "countMessageTokens",
+    method: "POST",
+    path: "/api/v1/messages/count_tokens",
+    permission: "inference:create",
+    summary: "Counts the tokens of a message's prompt.",
+    body: countTokensRequest,
+    replies: { 200: json(tokenCount) },
   },
 } as const satisfies Record<string, ApiOperation>;

@@ -1,6 +1,11 @@
 import { extname } from "node:path";
-import type { EngineInput } from "@heddle/contracts/engine";
-import type { PromptOrder, PromptThreadStart } from "./prompt-thread.ts";
+import type { EngineInput, InputReading, ReadRequest } from "@heddle/contracts/engine";
+import type {
+  PromptOrder,
+  PromptResult,
+  PromptThreadStart,
+  ReadingOrder,
+} from "./prompt-thread.ts";
 import { type TurnOwner, TurnThread } from "./turn-thread.ts";
 
 /** Longer prompts are tokenized off the thread that streams: a few thousand characters take 10 ms. */
@@ -18,9 +23,18 @@ interface LongReading {
   readonly cancel: () => void;
 }
 
-/** Reads long prompts in a thread of their own; what a prompt costs its key is its characters. */
+/** An input on its way to what was asked of it. */
+interface Telling {
+  readonly reading: Promise<InputReading>;
+  readonly cancel: () => void;
+}
+
+/**
+ * Reads long prompts, and inputs of which only the reading is asked, in a thread of their own. What
+ * an input costs its key is its characters.
+ */
 export class LongPrompts {
-  readonly #thread: TurnThread<PromptOrder, Int32Array>;
+  readonly #thread: TurnThread<PromptOrder | ReadingOrder, PromptResult>;
 
   /** Calls `onFatal` when the thread fails, which is a bug. */
   constructor(start: PromptThreadStart, onFatal: (error: unknown) => void) {
@@ -37,7 +51,15 @@ export class LongPrompts {
   /** The tokens, or why there are none, as PromptReader has it. */
   read(order: PromptOrder, owner: TurnOwner): LongReading {
     const { result, cancel } = this.#thread.run(order, owner, charsOf(order.input));
-    return { tokens: result, cancel };
+    return { tokens: result as Promise<Int32Array>, cancel };
+  }
+
+  tell(request: ReadRequest, owner: TurnOwner): Telling {
+    const order = { ...request, use: "tell" } as const;
+    const { input } = request;
+    const cost = input.kind === "tokens" ? input.tokens.length : charsOf(input);
+    const { result, cancel } = this.#thread.run(order, owner, cost);
+    return { reading: result as Promise<InputReading>, cancel };
   }
 
   /** Ends the thread; what waits is never read. */

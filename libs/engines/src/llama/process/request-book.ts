@@ -4,6 +4,7 @@ import type {
   EngineInput,
   EngineRequest,
   GenerateRequest,
+  InputReading,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import {
@@ -21,6 +22,7 @@ import { TokenPieces } from "../tokenizing/token-pieces.ts";
 import type { GrammarBook } from "./grammar-book.ts";
 import type { GrammarSource } from "./grammar-thread.ts";
 import { LiveEmbedding } from "./live-embedding.ts";
+import { LiveReading } from "./live-reading.ts";
 import { LiveRequest } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
 
@@ -44,7 +46,9 @@ const BROKEN =
 
 const STUCK =
   "the constraint on the text wants characters that no token of this model's vocabulary spells";
-type Live = LiveRequest | LiveEmbedding;
+/** What is to be computed. */
+type LiveComputation = LiveRequest | LiveEmbedding;
+type Live = LiveComputation | LiveReading;
 
 const MAX_CHOICES = 128;
 /** Handles stay in int32; far more than can live at once. */
@@ -79,10 +83,7 @@ export class RequestBook {
       this.#options.emit([failedEvent(id, new AppError("overloaded", message))]);
       return;
     }
-    const live =
-      request.kind === "embed"
-        ? new LiveEmbedding(id, request, options)
-        : new LiveRequest(id, request, options, this.#pieces);
+    const live = this.#begin(id, request, options);
     this.#live.set(id, live);
     this.#waiting++;
     if (options.deadlineMs > 0) {
@@ -91,7 +92,37 @@ export class RequestBook {
         Math.min(options.deadlineMs, 2 ** 31 - 1),
       );
     }
-    this.#prepare(live);
+    if (live instanceof LiveReading) this.#tell(live);
+    else this.#prepare(live);
+  }
+
+  #begin(id: number, request: EngineRequest, options: SubmitOptions): Live {
+    if (request.kind === "read") return new LiveReading(id, request, options);
+    if (request.kind === "embed") return new LiveEmbedding(id, request, options);
+    return new LiveRequest(id, request, options, this.#pieces);
+  }
+
+  /** In the thread of long prompts whatever its length: no stream waits for it. */
+  #tell(live: LiveReading): void {
+    try {
+      checkTokens([live.request.input], this.#options.table.flags.length, () => "tokens");
+    } catch (error) {
+      this.#fail(live, toAppError(error));
+      return;
+    }
+    const { reading, cancel } = this.#options.longPrompts.tell(live.request, live.options);
+    live.stopReading = cancel;
+    reading.then(
+      (told) => this.#told(live, told),
+      (error) => this.#fail(live, toAppError(error)),
+    );
+  }
+
+  #told(live: LiveReading, reading: InputReading): void {
+    if (!this.#live.has(live.id)) return;
+    this.#waiting--;
+    this.#options.emit(live.told(reading));
+    this.#forget(live);
   }
 
   cancel(id: number): void {
@@ -150,7 +181,7 @@ export class RequestBook {
   }
 
   /** Reads the prompts and passes them on; long ones come back later, and the streams go on. */
-  #prepare(live: Live): void {
+  #prepare(live: LiveComputation): void {
     const { table, abilities, reader, longPrompts } = this.#options;
     const inputs = inputsOf(live);
     const use = live instanceof LiveEmbedding ? "embed" : "generate";
@@ -181,7 +212,7 @@ export class RequestBook {
   }
 
   /** Has the grammar compiled; the request follows at once, before the grammar may be forgotten. */
-  #constrain(live: Live, prompts: readonly Int32Array[]): void {
+  #constrain(live: LiveComputation, prompts: readonly Int32Array[]): void {
     const source = live instanceof LiveRequest ? grammarOf(live.request) : undefined;
     if (source === undefined) {
       this.#admitSafely(live, prompts, NO_GRAMMAR);
@@ -193,7 +224,7 @@ export class RequestBook {
     );
   }
 
-  #admitSafely(live: Live, prompts: readonly Int32Array[], grammar: number): void {
+  #admitSafely(live: LiveComputation, prompts: readonly Int32Array[], grammar: number): void {
     // It may have been cancelled while its prompts were tokenized.
     if (!this.#live.has(live.id)) return;
     try {
@@ -203,7 +234,7 @@ export class RequestBook {
     }
   }
 
-  #admit(live: Live, prompts: readonly Int32Array[], grammar: number): void {
+  #admit(live: LiveComputation, prompts: readonly Int32Array[], grammar: number): void {
     for (const { length } of prompts) live.promptTokens += length;
     live.firstHandle = this.#nextHandle;
     this.#nextHandle = (this.#nextHandle + live.sequences) % HANDLE_LIMIT;
@@ -254,12 +285,12 @@ function failedEvent(id: number, { code, message, param }: AppError, live?: Live
   return { type: "failed", id, error };
 }
 
-function inputsOf(live: Live): readonly EngineInput[] {
+function inputsOf(live: LiveComputation): readonly EngineInput[] {
   return live instanceof LiveEmbedding ? live.request.inputs : [live.request.input];
 }
 
 /** Runs the reading of an input; its fault names which of several inputs it is. */
-function located<T>(live: Live, index: number, read: () => T): T {
+function located<T>(live: LiveComputation, index: number, read: () => T): T {
   try {
     return read();
   } catch (error) {
@@ -278,27 +309,41 @@ function refuse(param: string, message: string): never {
   throw new AppError("invalid_value", `Invalid value for '${param}': ${message}.`, { param });
 }
 
-function validate(live: Live, vocabularySize: number, abilities: ModelAbilities): void {
-  const inVocabulary = (token: number): boolean =>
-    Number.isInteger(token) && token >= 0 && token < vocabularySize;
-  const unknown = `a token id is not in 0..${vocabularySize - 1}, this model's vocabulary`;
+function validate(live: LiveComputation, vocabularySize: number, abilities: ModelAbilities): void {
   const embeds = live instanceof LiveEmbedding;
   if (embeds && !abilities.embeds) refuse("model", "it ranks documents and gives no embeddings");
   if (!embeds && !abilities.generates) refuse("model", "it gives embeddings only, and no text");
-  inputsOf(live).forEach((input, i) => {
-    if (input.kind !== "tokens" || input.tokens.every(inVocabulary)) return;
-    refuse(embeds ? `input[${i}]` : "prompt", unknown);
+  checkTokens(inputsOf(live), vocabularySize, (i) => (embeds ? `input[${i}]` : "prompt"));
+  if (!embeds) validateText(live.request, vocabularySize);
+}
+
+function checkTokens(
+  inputs: readonly EngineInput[],
+  vocabularySize: number,
+  paramOf: (input: number) => string,
+): void {
+  inputs.forEach((input, i) => {
+    if (input.kind !== "tokens") return;
+    if (!input.tokens.every((token) => isToken(token, vocabularySize))) {
+      refuse(paramOf(i), unknownToken(vocabularySize));
+    }
   });
-  if (!embeds) validateText(live.request, inVocabulary, unknown);
+}
+
+function isToken(token: number, vocabularySize: number): boolean {
+  return Number.isInteger(token) && token >= 0 && token < vocabularySize;
+}
+
+function unknownToken(vocabularySize: number): string {
+  return `a token id is not in 0..${vocabularySize - 1}, this model's vocabulary`;
 }
 
 function validateText(
   { sampling, choices, maxTokens }: GenerateRequest,
-  inVocabulary: (token: number) => boolean,
-  unknown: string,
+  vocabularySize: number,
 ): void {
-  if (!sampling.logitBias.every(({ token }) => inVocabulary(token))) {
-    refuse("logit_bias", unknown);
+  if (!sampling.logitBias.every(({ token }) => isToken(token, vocabularySize))) {
+    refuse("logit_bias", unknownToken(vocabularySize));
   }
   if (!(choices >= 1 && choices <= MAX_CHOICES)) {
     refuse("n", `${choices} choices were asked for; 1 to ${MAX_CHOICES} are possible`);

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
-import type { EngineInput } from "@heddle/contracts/engine";
+import type { EngineInput, InputReading, ReadRequest } from "@heddle/contracts/engine";
 import { ChatTemplate } from "../../text/chat-template.ts";
-import { PromptGuard } from "../../text/prompt-guard.ts";
+import { PromptGuard, type PromptPart } from "../../text/prompt-guard.ts";
 import type { Llama } from "../native/bindings.ts";
 import type { VocabularyTable } from "../protocol/thread-messages.ts";
 import { PromptBound } from "./prompt-bound.ts";
@@ -21,6 +21,9 @@ export interface PromptRules {
 
 /** An answer needs room after its prompt; an input to embed may fill the context. */
 export type PromptUse = "generate" | "embed";
+
+/** The longest text of tokens that is given, in characters. */
+const MAX_SPELLED_CHARS = 4 * 2 ** 20;
 
 /** From what a request says to the tokens of its prompt, in the thread that asks. */
 export class PromptReader {
@@ -57,19 +60,61 @@ export class PromptReader {
     return tokens;
   }
 
+  /** What the input is as tokens or text, however long. Throws `invalid_value` as `read` does. */
+  tell({ input, give, isBare }: ReadRequest): InputReading {
+    if (give === "text") return this.#text(input);
+    const text = input.kind === "tokens" ? undefined : this.#textOf(input);
+    const tokens =
+      text === undefined
+        ? Int32Array.from((input as { tokens: readonly number[] }).tokens)
+        : this.#tokenized(text, this.#partsOf(text), Number.POSITIVE_INFINITY, isBare).tokens;
+    const count = tokens.length;
+    if (give === "count") return { count };
+    return give === "tokens"
+      ? { count, tokens }
+      : { count, tokens, pieces: this.#tokenizer.pieces(tokens) };
+  }
+
+  #text(input: EngineInput): InputReading {
+    if (input.kind !== "tokens") return { count: 0, text: this.#guard.shown(this.#textOf(input)) };
+    const text = this.#tokenizer.spelled(input.tokens);
+    if (text.length > MAX_SPELLED_CHARS) {
+      const message = `the tokens spell ${text.length} characters, and at most ${MAX_SPELLED_CHARS} are given; send them in parts`;
+      throw new AppError("invalid_value", message, { param: "tokens" });
+    }
+    return { count: input.tokens.length, text };
+  }
+
   #tokens(input: EngineInput, use: PromptUse): ReturnType<Tokenizer["tokenize"]> {
     if (input.kind === "tokens") return { tokens: Int32Array.from(input.tokens), isWhole: true };
-    const text = input.kind === "text" ? input.text : this.#render(input);
-    const parts =
-      this.#guard.split(text) ??
-      (this.#tokenizer.takesApart(text) ? this.#guard.apart(text) : undefined);
+    const text = this.#textOf(input);
+    const parts = this.#partsOf(text);
     // To tokenize megabytes takes seconds: what is too long in any case is refused before.
     const { contextTokens } = this.#rules;
     const least = this.#bound.exceeds(parts ?? [text], contextTokens);
     if (least !== undefined) throw this.#tooLong(`at least ${least}`, input, use);
+    return this.#tokenized(text, parts, COUNTED_CONTEXTS * contextTokens);
+  }
+
+  /** A text taken apart at its control tokens, where it is not to be tokenized as it is. */
+  #partsOf(text: string): readonly PromptPart[] | undefined {
+    const isApart = this.#tokenizer.takesApart(text);
+    return this.#guard.split(text) ?? (isApart ? this.#guard.apart(text) : undefined);
+  }
+
+  #tokenized(
+    text: string,
+    parts: readonly PromptPart[] | undefined,
+    most: number,
+    isBare?: boolean,
+  ): ReturnType<Tokenizer["tokenize"]> {
     return parts === undefined
-      ? this.#tokenizer.tokenize(text)
-      : this.#tokenizer.tokenizeParts(parts, COUNTED_CONTEXTS * contextTokens);
+      ? this.#tokenizer.tokenize(text, isBare)
+      : this.#tokenizer.tokenizeParts(parts, most, isBare);
+  }
+
+  #textOf(input: Exclude<EngineInput, { readonly kind: "tokens" }>): string {
+    return input.kind === "text" ? input.text : this.#render(input);
   }
 
   #render({ messages, tools }: EngineInput & { readonly kind: "chat" }): string {

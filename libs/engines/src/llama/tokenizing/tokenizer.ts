@@ -20,6 +20,8 @@ interface Reading {
 /** For what lies between control tokens. */
 const PLAIN: Reading = { addSpecial: false, parseSpecial: false };
 
+const UNFRAMED = { begin: new Int32Array(0), end: new Int32Array(0) };
+
 /** Read with and without added tokens, it shows which ones the vocabulary adds. */
 const SAMPLE = "a";
 
@@ -38,10 +40,10 @@ export class Tokenizer {
     return isCut(text, this.#table.cuts);
   }
 
-  /** The tokens. The vocabulary's own begin token comes first, once. */
-  tokenize(text: string): PromptTokens {
+  /** The tokens. The vocabulary's own begin token comes first, once, unless the text is bare. */
+  tokenize(text: string, isBare = false): PromptTokens {
     const hasBegin = this.#table.bos !== "" && text.startsWith(this.#table.bos);
-    const tokens = this.#read(text, { addSpecial: !hasBegin, parseSpecial: true });
+    const tokens = this.#read(text, { addSpecial: !isBare && !hasBegin, parseSpecial: true });
     return { tokens, isWhole: true };
   }
 
@@ -50,8 +52,8 @@ export class Tokenizer {
    * reads one: what lies between two is tokenized by itself, only that no further ones are read in it.
    * Ends as soon as there are more tokens than `most`.
    */
-  tokenizeParts(parts: readonly PromptPart[], most: number): PromptTokens {
-    const { begin, end } = this.#framing(parts);
+  tokenizeParts(parts: readonly PromptPart[], most: number, isBare = false): PromptTokens {
+    const { begin, end } = isBare ? UNFRAMED : this.#framing(parts);
     const lists = [begin];
     let count = lists[0]?.length ?? 0;
     for (const part of parts) {
@@ -62,6 +64,21 @@ export class Tokenizer {
       }
     }
     return { tokens: joined([...lists, end]), isWhole: true };
+  }
+
+  /** The text that tokens spell, without the space that the library puts before a text. */
+  spelled(tokens: readonly number[]): string {
+    const { bytes, offsets, bos, cuts } = this.#table;
+    const pieces = tokens.map((token) => bytes.slice(offsets[token], offsets[token + 1]));
+    const text = Buffer.concat(pieces).toString("utf8");
+    const at = bos !== "" && text.startsWith(bos) ? bos.length : 0;
+    const isSpaceAdded = cuts.spaceTokens > 0 && text[at] === " ";
+    return isSpaceAdded ? text.slice(0, at) + text.slice(at + 1) : text;
+  }
+
+  /** The text of each token; a part of a character is U+FFFD. */
+  pieces(tokens: Int32Array): string[] {
+    return Array.from(tokens, (token) => this.#spelling(token));
   }
 
   *#part(part: PromptPart): Generator<Int32Array, void> {

@@ -6,6 +6,7 @@ import type { Finish as _heddle_v1_Finish, Finish__Output as _heddle_v1_Finish__
 import type { Usage as _heddle_v1_Usage, Usage__Output as _heddle_v1_Usage__Output } from '../../heddle/v1/Usage.ts';
 import type { Failure as _heddle_v1_Failure, Failure__Output as _heddle_v1_Failure__Output } from '../../heddle/v1/Failure.ts';
 import type { Embedding as _heddle_v1_Embedding, Embedding__Output as _heddle_v1_Embedding__Output } from '../../heddle/v1/Embedding.ts';
+import type { Reading as _heddle_v1_Reading, Reading__Output as _heddle_v1_Reading__Output } from '../../heddle/v1/Reading.ts';
 
 export interface InferenceEvent {
   'id'?: (number);
@@ -15,7 +16,8 @@ export interface InferenceEvent {
   'done'?: (_heddle_v1_Usage | null);
   'failed'?: (_heddle_v1_Failure | null);
   'embedding'?: (_heddle_v1_Embedding | null);
-  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding";
+  'reading'?: (_heddle_v1_Reading | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding"|"reading";
 }
 
 export interface InferenceEvent__Output {
@@ -26,5 +28,6 @@ export interface InferenceEvent__Output {
   'done'?: (_heddle_v1_Usage__Output | null);
   'failed'?: (_heddle_v1_Failure__Output | null);
   'embedding'?: (_heddle_v1_Embedding__Output | null);
-  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding";
+  'reading'?: (_heddle_v1_Reading__Output | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding"|"reading";
 }

@@ -2,6 +2,7 @@
 
 import type { GenerateRequest as _heddle_v1_GenerateRequest, GenerateRequest__Output as _heddle_v1_GenerateRequest__Output } from '../../heddle/v1/GenerateRequest.ts';
 import type { EmbedRequest as _heddle_v1_EmbedRequest, EmbedRequest__Output as _heddle_v1_EmbedRequest__Output } from '../../heddle/v1/EmbedRequest.ts';
+import type { ReadRequest as _heddle_v1_ReadRequest, ReadRequest__Output as _heddle_v1_ReadRequest__Output } from '../../heddle/v1/ReadRequest.ts';
 
 export interface Start {
   'id'?: (number);
@@ -12,7 +13,8 @@ export interface Start {
   'priority'?: (number);
   'window'?: (number);
   'embed'?: (_heddle_v1_EmbedRequest | null);
-  'work'?: "request"|"embed";
+  'read'?: (_heddle_v1_ReadRequest | null);
+  'work'?: "request"|"embed"|"read";
 }
 
 export interface Start__Output {
@@ -24,5 +26,6 @@ export interface Start__Output {
   'priority': (number);
   'window': (number);
   'embed'?: (_heddle_v1_EmbedRequest__Output | null);
-  'work'?: "request"|"embed";
+  'read'?: (_heddle_v1_ReadRequest__Output | null);
+  'work'?: "request"|"embed"|"read";
 }
