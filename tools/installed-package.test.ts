@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../apps/cli/src/testing/driven-process.ts";
 import { Runbook } from "../apps/master/test/runbook.ts";
-import { EXTERNAL } from "./vendor.mjs";
+import { EXTERNAL } from "./bundle.mjs";
 
 // `npm pack` here, `npm install -g` of the tarball into an empty folder, and what comes of it.
 

@@ -1,18 +1,19 @@
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
-import { dirname, extname, join } from "node:path";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** A module of each package that affects a trainer's results; the whole package counts. */
-const PACKAGES = [
-  "@heddle/backends/onnx-backend",
-  "@heddle/base/errors",
-  "@heddle/contracts/training",
-  "@heddle/parameters/thread-calls",
-  "@heddle/training/backend",
+/** The code that affects a trainer's results; bundled programs have what they share in `chunks`. */
+const FOLDERS = [
+  "apps/trainer/dist",
+  "libs/backends/dist",
+  "libs/base/dist",
+  "libs/contracts/dist",
+  "libs/parameters/dist",
+  "libs/training/dist",
+  "chunks",
 ] as const;
-/** In the root folder of the trainer. */
-const OWN = new URL("../main", import.meta.url).href;
+const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const DIGEST_CHARACTERS = 16;
 
 /**
@@ -20,8 +21,7 @@ const DIGEST_CHARACTERS = 16;
  * `0.1.0+3f2a...` (semver's build metadata).
  */
 export function codeVersion(release: string, plugins: readonly string[]): string {
-  const folders = [OWN, ...PACKAGES.map((name) => import.meta.resolve(name))];
-  const paths = folders.map((url) => dirname(fileURLToPath(url)));
+  const paths = FOLDERS.map((name) => join(ROOT, name)).filter((path) => existsSync(path));
   return `${release}+${codeDigest(paths, plugins).slice(0, DIGEST_CHARACTERS)}`;
 }
 

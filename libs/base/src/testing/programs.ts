@@ -9,7 +9,7 @@ export function programOf(app: App): string {
   return pathOf(`packaged/apps/${app}/dist/main.js`);
 }
 
-/** Node's arguments for a program that is an app's with scripted parts. */
-const scripted = (path: string) => ["--import", pathOf("tools/packaged-modules.mjs"), pathOf(path)];
-export const SCRIPTED_MASTER: readonly string[] = scripted("apps/master/test/scripted-main.ts");
-export const SCRIPTED_WORKER: readonly string[] = scripted("apps/worker/test/scripted-worker.ts");
+/** Node's arguments for a program that is an app's with scripted parts; bundled by the same tool. */
+const scripted = (path: string) => [pathOf(`node_modules/.cache/heddle-test-programs/${path}`)];
+export const SCRIPTED_MASTER: readonly string[] = scripted("apps/master/test/scripted-main.js");
+export const SCRIPTED_WORKER: readonly string[] = scripted("apps/worker/test/scripted-worker.js");

@@ -1,0 +1,85 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { rolldown } from "rolldown";
+
+/** Modules with native parts, by the beginnings of their names: packages of their own. */
+export const EXTERNAL = ["koffi", "onnxruntime-node", "@node-llama-cpp/", "@tensorflow/"];
+
+/** A compiled module of the workspace, by its path from the root. */
+const COMPILED = /^(?:apps|libs)\/[^/]+\/dist\/.*\.js$/;
+/** In the code of a bundle, the folder where its modules believe to be. */
+const HOME = "@home/";
+
+/**
+ * Bundles programs, given by their paths from the root, and what they share. The programs keep their paths in
+ * the result, a list of files with their code. To the code a module is where it would be below `home`, a
+ * path from the folder of the result.
+ */
+export async function bundlePrograms(root, programs, home) {
+  const bundle = await rolldown({
+    cwd: root,
+    input: Object.fromEntries(programs.map((path) => [path.replace(/\.[jt]s$/, ""), `./${path}`])),
+    platform: "node",
+    external: EXTERNAL.map((name) => new RegExp(`^${name}`)),
+    plugins: [compiled(root), places(root, home)],
+    // Nest names packages that are loaded only where they are used and installed.
+    logLevel: "silent",
+  });
+  const { output } = await bundle.generate({
+    entryFileNames: "[name].js",
+    chunkFileNames: "chunks/[name]-[hash].js",
+    // Class names are in messages, and what patches globals, as reflect-metadata does, comes first.
+    keepNames: true,
+    strictExecutionOrder: true,
+  });
+  await bundle.close();
+  return {
+    files: output.map(({ fileName, code }) => ({ path: fileName, code })),
+    modules: output.flatMap(({ moduleIds }) => moduleIds ?? []),
+  };
+}
+
+/** A program of tests may import a source file: then its compiled module is meant, as elsewhere. */
+function compiled(root) {
+  return {
+    name: "compiled",
+    resolveId(id, importer) {
+      if (!importer || !/^\.\.?\/.*\.ts$/.test(id)) return null;
+      const path = relative(root, join(dirname(importer), id));
+      const own = /^((?:apps|libs)\/[^/]+)\/src\/(.+)\.ts$/.exec(path);
+      return own ? join(root, own[1], "dist", `${own[2]}.js`) : null;
+    },
+  };
+}
+
+/** Keeps `import.meta.url` of the workspace's modules what it would be if they were not bundled. */
+function places(root, home) {
+  return {
+    name: "places",
+    transform(code, id) {
+      if (!code.includes("import.meta.url")) return null;
+      const path = relative(root, id).replaceAll("\\", "/");
+      if (!COMPILED.test(path)) return null;
+      const own = `new URL(${JSON.stringify(HOME + path)}, import.meta.url).href`;
+      return code.replaceAll("import.meta.url", own);
+    },
+    renderChunk(code, { fileName }) {
+      const up = relative(dirname(fileName), home).replaceAll("\\", "/");
+      return code.replaceAll(`"${HOME}`, `"${up}/`);
+    },
+  };
+}
+
+/** The license texts of the packages that the modules are of. */
+export function licensesOf(modules) {
+  const folders = modules.map((path) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0]);
+  const texts = [...new Set(folders)].filter((folder) => folder !== undefined).map(licenseOf);
+  return texts.sort().join("\n");
+}
+
+function licenseOf(folder) {
+  const { name, version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const file = readdirSync(folder).find((each) => /^(licen[cs]e|copying)/i.test(each));
+  const text = file === undefined ? "" : readFileSync(join(folder, file), "utf8");
+  return `${name} ${version} (${license})\n\n${text}\n`;
+}
