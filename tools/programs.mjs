@@ -2,7 +2,6 @@
 // bundled with all that it imports. Loading a thousand small modules is most of a program's start.
 import { createHash } from "node:crypto";
 import {
-  cpSync,
   existsSync,
   globSync,
   mkdirSync,
@@ -34,7 +33,6 @@ export function writePrograms() {
   return bringUpToDate(TARGET, [...modules, ...TOOLS], async () => {
     const programs = modules.filter((path) => PROGRAM.test(path));
     const { files, modules: bundled } = await bundlePrograms(ROOT, programs, ".");
-    cpSync(join(ROOT, "proto"), join(TARGET, "proto"), { recursive: true });
     const manifests = packageFolders().map(manifestOf);
     return [...manifests, ...files, { path: "LICENSES.txt", code: licensesOf(bundled) }];
   });
@@ -55,12 +53,14 @@ export default async function writeAllPrograms() {
 async function bringUpToDate(folder, inputs, make) {
   const made = digestOf(inputs);
   const stamp = join(folder, STAMP);
-  const old = existsSync(stamp) ? JSON.parse(readFileSync(stamp, "utf8")) : { files: [] };
+  const old = existsSync(stamp) ? JSON.parse(readFileSync(stamp, "utf8")) : {};
   if (old.made === made) return;
   const files = await make();
+  // An earlier release kept other stamps.
+  if (!old.files) rmSync(folder, { recursive: true, force: true });
   for (const { path, code } of files) replaceFile(join(folder, path), code);
   const paths = files.map(({ path }) => path);
-  for (const path of old.files) {
+  for (const path of old.files ?? []) {
     if (!paths.includes(path)) rmSync(join(folder, path), { force: true });
   }
   replaceFile(stamp, JSON.stringify({ made, files: paths }));

@@ -39,7 +39,7 @@ test("the programs: modules find what lies beside them as if they were not bundl
       ),
     ].map(([, path = ""]) => join(file, "..", path)),
   );
-  expect(texts).toContain("libs/rpc/dist/proto.js");
+  expect(texts).toContain("libs/consensus/dist/thread/threaded-replica.js");
   expect(texts.filter((path) => !/^(apps|libs)\//.test(path))).toEqual([]);
 });
 

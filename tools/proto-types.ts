@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import protobuf from "protobufjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -9,8 +10,8 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 export const generatedTypesFolder = `${root}libs/contracts/src/generated`;
 
 /**
- * Writes the TypeScript types of every message in proto/*.proto into `outputFolder`. The options
- * are those with which libs/rpc/src/proto.ts loads the same files.
+ * Writes the TypeScript types of every message in proto/*.proto into `outputFolder`, and what the
+ * processes load in place of the files. The types are those of libs/rpc/src/service-definition.ts.
  */
 export function writeProtoTypes(outputFolder: string): void {
   rmSync(outputFolder, { recursive: true, force: true });
@@ -33,6 +34,11 @@ export function writeProtoTypes(outputFolder: string): void {
   );
   if (run.status !== 0) throw new Error(`the generator of types failed: ${run.stderr}`);
   nameSourcesRelatively(outputFolder);
+  const messages = new protobuf.Root();
+  messages.resolvePath = (_, name) => join(protoFolder, name);
+  const descriptors = JSON.stringify(messages.loadSync(files).toJSON(), null, 1);
+  const code = `/** All of proto/ as JSON of protobufjs. */\nexport const DESCRIPTORS = \`${descriptors}\`;\n`;
+  writeFileSync(join(outputFolder, "descriptors.ts"), code);
 }
 
 /** The generator names its sources by absolute path, which would differ on every machine. */
