@@ -2,7 +2,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
 import { describe, expect, it } from "vitest";
-import { type Answer, TestSession } from "../testing/test-session.ts";
+import type { Answer } from "../../testing/engine-session.ts";
+import { TestSession } from "../testing/test-session.ts";
 import { startLlamaEngine } from "./llama-engine.ts";
 
 const EOS_TOKEN = 2;

@@ -4,8 +4,9 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { catalogOf, FIRST_QUESTION } from "@heddle/contracts/catalog";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Answer } from "../../testing/engine-session.ts";
 import { pullWeights } from "../../weights/pull-weights.ts";
-import { type Answer, TestSession } from "../testing/test-session.ts";
+import { TestSession } from "../testing/test-session.ts";
 
 const WEIGHTS = await demoWeights();
 
