@@ -21,7 +21,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   rpc: ["base", "contracts", "pki"],
   auth: ["base", "contracts"],
   observability: ["base"],
-  engines: ["base", "contracts"],
+  engines: ["base", "contracts", "client"],
   client: ["contracts"],
 };
 

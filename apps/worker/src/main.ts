@@ -14,12 +14,15 @@ import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-fla
 import { runNode } from "@heddle/node-agent/run-node";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { llamaPorts } from "./inference/llama-ports.ts";
+import { readUpstreams } from "./inference/upstream-config.ts";
+import { withUpstreams } from "./inference/upstream-ports.ts";
 import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the cache and hosts of weights, and the engines' defaults. */
 const workerFlags = {
   "models-cache": ["DIR", "cache of model weights (default: in the data directory)"],
   "weights-hosts": ["HOST,...", "further allowed hosts for weights"],
+  upstreams: ["FILE", "JSON file: servers that models may name, their keys, and commands"],
   threads: ["N", "CPU threads per engine"],
   context: ["TOKENS", "context length per sequence"],
   "max-sequences": ["N", "maximum concurrent sequences per engine"],
@@ -40,13 +43,16 @@ if (process.argv.includes("--help")) {
 
 async function start() {
   const { flags, metrics, extra } = readNodeFlags(process.argv.slice(2), Object.keys(workerFlags));
-  const ports = llamaPorts({
+  const upstreams = readUpstreams(extra["upstreams"]);
+  const llama = llamaPorts({
     cacheDirectory: extra["models-cache"] ?? join(flags.dataDirectory, "models"),
     allowedHosts: (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== ""),
   });
+  const ports = withUpstreams(llama, upstreams);
   const version = String(JSON.parse(manifest).version);
   const engines = engineDefaults(extra);
-  const secretPaths = [...(flags.secretPaths ?? []), ...credentialFiles()];
+  const { keyFiles } = upstreams;
+  const secretPaths = [...(flags.secretPaths ?? []), ...credentialFiles(), ...keyFiles];
   registerSecretPaths(secretPaths, (message) => log.warn({}, message));
   const offer = readOffer(extra);
   const options = { ...flags, ...offer, secretPaths, version, engineDefaults: engines };

@@ -10,7 +10,7 @@ import { ScriptedEngine } from "./scripted-engine.ts";
  */
 export const scriptedPorts: EnginePorts = {
   startEngine: async ({ spec, sink, onExit }) => {
-    const slow = /^slow-(\d+)/.exec(spec.weights.key);
+    const slow = /^slow-(\d+)/.exec(spec.weights?.key ?? "");
     if (slow) await delay(Number(slow[1]));
     return new ScriptedEngine(spec.options, sink, onExit);
   },

@@ -1,4 +1,4 @@
-import type { DeploymentSpec, EngineOptions, WeightsSpec } from "./engine.ts";
+import type { EngineOptions, LlamaDeployment, WeightsSpec } from "./engine.ts";
 
 /**
  * The shipped models: five ids, and for each profile the weights that serve them.
@@ -40,7 +40,7 @@ export interface Catalog {
 
 /** The weights and resources of a deployment. */
 export interface CatalogDeployment {
-  readonly spec: DeploymentSpec;
+  readonly spec: LlamaDeployment;
   /** The memory of the one GPU that each replica needs; absent for CPUs. */
   readonly gpuMemoryGb?: number | undefined;
 }
@@ -306,7 +306,10 @@ export function catalogOfFile(weights: WeightsSpec, place: string): Catalog {
 /** Keys of all profiles' deployments, including those of `gpu` from before it requested GPUs. */
 const PROFILE_DEPLOYMENTS = new Set(
   CATALOG_PROFILES.flatMap((profile) =>
-    catalogOf(profile).deployments.flatMap(({ spec }) => [spec.key, spec.weights.key]),
+    catalogOf(profile).deployments.flatMap(({ spec }) => [
+      spec.key,
+      ...(spec.weights ? [spec.weights.key] : []),
+    ]),
   ),
 );
 

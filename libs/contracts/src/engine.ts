@@ -178,6 +178,7 @@ export type EngineEvent =
   | {
       readonly type: "started";
       readonly id: number;
+      /** 0 where an upstream reports it only at the end. */
       readonly promptTokens: number;
       readonly cachedTokens: number;
       /** Time the request waited for a slot in the engine. */
@@ -198,7 +199,7 @@ export type EngineEvent =
       readonly id: number;
       readonly choice: number;
       readonly reason: FinishReason;
-      /** The string of the request's `stop` that ended the text; absent where none did. */
+      /** The string of `stop` that ended the text; absent where none did, or the upstream does not say. */
       readonly stop?: string | undefined;
     }
   | {
@@ -256,16 +257,67 @@ export interface EngineOptions {
   readonly chatTemplate?: string | undefined;
 }
 
-/**
- * Weights with engine options; several model ids may share a deployment. Its replicas are placed on
- * workers.
- */
-export interface DeploymentSpec {
+/** What the server of an upstream understands beyond OpenAI's contract. */
+export const UPSTREAM_DIALECTS = [
+  "openai",
+  "vllm",
+  "sglang",
+  "llama-server",
+  "tgi",
+  "heddle",
+] as const;
+
+export type UpstreamDialect = (typeof UPSTREAM_DIALECTS)[number];
+
+/** What an upstream is probed with. */
+export const UPSTREAM_PROBES = ["chat", "completions", "embeddings"] as const;
+
+export type UpstreamProbe = (typeof UPSTREAM_PROBES)[number];
+
+/** An OpenAI-compatible server: at an address, or as a command that the worker starts. */
+export interface UpstreamSpec {
+  /** As `https://api.openai.com/v1`; absent with `command`. */
+  readonly baseUrl?: string | undefined;
+  /** A command's name in the worker's configuration; absent with `baseUrl`. */
+  readonly command?: string | undefined;
+  /** The server's id of the model. */
+  readonly model: string;
+  readonly dialect: UpstreamDialect;
+  /** A key's name in the worker's configuration. */
+  readonly apiKey?: string | undefined;
+  readonly probe: UpstreamProbe;
+  /** Sequences that it is asked for at once. */
+  readonly maxConcurrency: number;
+  readonly connectTimeoutMs: number;
+  /** From the request to the first event of its answer. */
+  readonly firstByteTimeoutMs: number;
+  /** Between two pieces of an answer. */
+  readonly idleTimeoutMs: number;
+  /** Further tries of a request before the first byte of its answer. */
+  readonly maxRetries: number;
+  /** An upstream that was idle this long is probed. */
+  readonly probeIntervalMs: number;
+}
+
+/** A file for libllama, with the options of the engine. */
+export interface LlamaDeployment {
   readonly key: string;
   readonly engine: "llama";
   readonly weights: WeightsSpec;
   readonly options: EngineOptions;
 }
+
+/** An upstream; weights only of a command that reads them. */
+export interface UpstreamDeployment {
+  readonly key: string;
+  readonly engine: "openai";
+  readonly upstream: UpstreamSpec;
+  readonly weights?: WeightsSpec | undefined;
+  readonly options: EngineOptions;
+}
+
+/** What serves models; several model ids may share one. Its replicas are placed on workers. */
+export type DeploymentSpec = LlamaDeployment | UpstreamDeployment;
 
 export type ReplicaPhase = "pulling" | "loading" | "ready" | "failed" | "unloading";
 

@@ -2,6 +2,8 @@ import {
   CHAT_TEMPLATE_ORIGINS,
   type DeploymentSpec,
   type ReplicaStatus,
+  UPSTREAM_DIALECTS,
+  UPSTREAM_PROBES,
 } from "@heddle/contracts/engine";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -78,12 +80,29 @@ const weights = merged(
   optional("sizeBytes", fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })),
   optional("license", fc.string({ minLength: 1 })),
 );
-const deployment = fc.record({
-  key: fc.string(),
-  engine: fc.constant("llama"),
-  weights,
-  options,
-}) as fc.Arbitrary<DeploymentSpec>;
+const upstream = merged(
+  fc.record({
+    model: fc.string(),
+    dialect: fc.constantFrom(...UPSTREAM_DIALECTS),
+    probe: fc.constantFrom(...UPSTREAM_PROBES),
+    maxConcurrency: uint32,
+    connectTimeoutMs: uint32,
+    firstByteTimeoutMs: uint32,
+    idleTimeoutMs: uint32,
+    maxRetries: uint32,
+    probeIntervalMs: uint32,
+  }),
+  optional("baseUrl", fc.string({ minLength: 1 })),
+  optional("command", fc.string({ minLength: 1 })),
+  optional("apiKey", fc.string({ minLength: 1 })),
+);
+const deployment = fc.oneof(
+  fc.record({ key: fc.string(), engine: fc.constant("llama"), weights, options }),
+  merged(
+    fc.record({ key: fc.string(), engine: fc.constant("openai"), upstream, options }),
+    optional("weights", weights),
+  ),
+) as fc.Arbitrary<DeploymentSpec>;
 
 test("node codec: a replica's status survives a heartbeat", () => {
   fc.assert(
@@ -126,4 +145,9 @@ test("node codec: an unknown phase and an unknown engine are refused", () => {
   });
   const { deployment: spec } = loadMethod.requestDeserialize(asked);
   expect(() => decodeDeployment(spec)).toThrow(/no engine "abacus"/);
+  const strange = loadMethod.requestSerialize({
+    deployment: { key: "m", engine: "openai", upstream: { dialect: "morse", probe: "chat" } },
+  });
+  const { deployment: upstreamSpec } = loadMethod.requestDeserialize(strange);
+  expect(() => decodeDeployment(upstreamSpec)).toThrow(/does not know \(morse, chat\)/);
 });

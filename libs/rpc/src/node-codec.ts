@@ -7,6 +7,9 @@ import {
   type EngineOptions,
   type ReplicaPhase,
   type ReplicaStatus,
+  UPSTREAM_DIALECTS,
+  UPSTREAM_PROBES,
+  type UpstreamSpec,
   type WeightsSpec,
 } from "@heddle/contracts/engine";
 import type {
@@ -17,6 +20,7 @@ import type { EngineInfo__Output } from "@heddle/contracts/generated/heddle/v1/E
 import type { EngineLoad__Output } from "@heddle/contracts/generated/heddle/v1/EngineLoad";
 import type { EngineOptions__Output } from "@heddle/contracts/generated/heddle/v1/EngineOptions";
 import type { Replica, Replica__Output } from "@heddle/contracts/generated/heddle/v1/Replica";
+import type { Upstream__Output } from "@heddle/contracts/generated/heddle/v1/Upstream";
 import type { Weights, Weights__Output } from "@heddle/contracts/generated/heddle/v1/Weights";
 
 /** The load of a replica without a running engine. */
@@ -58,23 +62,57 @@ export function encodeDeployment(spec: DeploymentSpec): Deployment {
   return {
     key: spec.key,
     engine: spec.engine,
-    weights: encodeWeights(spec.weights),
+    weights: spec.weights && encodeWeights(spec.weights),
     options: { ...spec.options },
+    ...(spec.engine === "openai" && { upstream: { ...spec.upstream } }),
   };
 }
 
 /** Throws an AppError `invalid_value` on a deployment that this version cannot run. */
 export function decodeDeployment(message: Deployment__Output | null): DeploymentSpec {
-  if (!message?.weights) throw new AppError("invalid_value", "a deployment names no weights");
-  if (message.engine !== "llama") {
-    const text = `this node has no engine "${message.engine}": it runs "llama"`;
+  const { key = "", engine = "", upstream, weights = null } = message ?? {};
+  const options = message?.options ? decodeOptions(message.options) : {};
+  switch (engine) {
+    case "llama":
+      return { key, engine, weights: decodeWeights(weights), options };
+    case "openai":
+      return {
+        key,
+        engine,
+        upstream: decodeUpstream(upstream ?? null),
+        ...(weights && { weights: decodeWeights(weights) }),
+        options,
+      };
+    default: {
+      const text = `this node has no engine "${engine}": it runs "llama" and "openai"`;
+      throw new AppError("invalid_value", text);
+    }
+  }
+}
+
+function decodeUpstream(message: Upstream__Output | null): UpstreamSpec {
+  const dialect = UPSTREAM_DIALECTS.find((known) => known === message?.dialect);
+  const probe = UPSTREAM_PROBES.find((known) => known === message?.probe);
+  if (!message || !dialect || !probe) {
+    const what = message ? `${message.dialect}, ${message.probe}` : "nothing";
+    const text = `a deployment names an upstream that this node does not know (${what}): run the same version everywhere`;
     throw new AppError("invalid_value", text);
   }
+  const { baseUrl, command, model, apiKey, maxConcurrency } = message;
+  const { connectTimeoutMs, firstByteTimeoutMs, idleTimeoutMs } = message;
   return {
-    key: message.key,
-    engine: message.engine,
-    weights: decodeWeights(message.weights),
-    options: message.options ? decodeOptions(message.options) : {},
+    ...(baseUrl !== "" && { baseUrl }),
+    ...(command !== "" && { command }),
+    model,
+    dialect,
+    ...(apiKey !== "" && { apiKey }),
+    probe,
+    maxConcurrency,
+    connectTimeoutMs,
+    firstByteTimeoutMs,
+    idleTimeoutMs,
+    maxRetries: message.maxRetries,
+    probeIntervalMs: message.probeIntervalMs,
   };
 }
 

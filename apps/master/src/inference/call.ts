@@ -13,6 +13,8 @@ export interface CallParts {
   readonly accounting: Accounting;
   readonly endUser: string | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
+  /** Estimated before tokenization. */
+  readonly reservedPromptTokens: number;
   /** Requests to engines that the call is split into. */
   readonly engineRequests: number;
   /** Output tokens reserved over all choices. */
@@ -45,6 +47,8 @@ export class AdmittedCall {
   #usage: Usage | undefined;
   #finishReasons: string[] = [];
   #node: string | undefined;
+  /** Whether each engine has reported the prompt's tokens when it began; upstreams report them last. */
+  #isPromptKnown = true;
   /** Requests that an engine has begun. */
   #begun = 0;
   #closed = false;
@@ -107,13 +111,17 @@ export class AdmittedCall {
     }
     this.#promptTokens += event.promptTokens;
     this.#cachedTokens += event.cachedTokens;
-    if (this.#begun < this.#parts.engineRequests) return;
+    this.#isPromptKnown &&= event.promptTokens > 0;
+    if (this.#begun < this.#parts.engineRequests || !this.#isPromptKnown) return;
     this.#parts.reservation.correct(this.#promptTokens + this.#parts.reservedOutputTokens);
   }
 
   /** The engine's count if it sent one, otherwise the tokens seen. */
   get usage(): Usage {
-    return { ...(this.#usage ?? this.#seen), reasoningTokens: this.#reasoningTokens };
+    const reported: Usage = this.#usage ?? { ...this.#seen, reasoningTokens: 0 };
+    // An upstream may count reasoning that it does not show.
+    const reasoningTokens = Math.max(reported.reasoningTokens, this.#reasoningTokens);
+    return { ...reported, reasoningTokens };
   }
 
   /** Updates the metrics with what is new since the last update. */
@@ -134,6 +142,9 @@ export class AdmittedCall {
     // Includes tokens that were not streamed, as the end token. What was seen counts, even if the
     // engine reports less.
     this.#count(atLeast(this.#seen, this.#usage));
+    if (!this.#isPromptKnown && !this.#usage) {
+      this.#count({ ...this.#counted, promptTokens: this.#parts.reservedPromptTokens });
+    }
     const { promptTokens, completionTokens } = this.#counted;
     this.#parts.reservation.finish(promptTokens + completionTokens);
     const row = {

@@ -151,6 +151,7 @@ export class InferenceCalls {
       engineRequests,
       metadata: wanted.metadata,
       endUser: wanted.endUser,
+      reservedPromptTokens: promptTokens,
       reservedOutputTokens: outputTokens,
     });
     return { model, call, headers };

@@ -1,5 +1,5 @@
 import type { Model, ModelLineage, ModelReplica } from "@heddle/contracts/api/models";
-import type { ChatTemplateOrigin, ReplicaStatus } from "@heddle/contracts/engine";
+import type { ChatTemplateOrigin, DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
@@ -51,7 +51,15 @@ export function viewModel(
           license: weights.license ?? null,
         }
       : null,
+    upstream: viewUpstream(deployment?.spec),
   };
+}
+
+/** Without the name of its key, which concerns the workers' operators alone. */
+function viewUpstream(spec: DeploymentSpec | undefined): Model["upstream"] {
+  if (spec?.engine !== "openai") return null;
+  const { baseUrl, command, model, dialect } = spec.upstream;
+  return { base_url: baseUrl ?? null, command: command ?? null, model, dialect };
 }
 
 /**

@@ -263,7 +263,7 @@ function replicaBytes(
 function neededBytes({ gpus }: NodeView, deployment: string, { state }: ControlPlane): number {
   const spec = state.deployments.get(deployment)?.spec;
   const mayUseGpu = spec?.options.device !== "cpu" && gpus.some(({ simulated }) => !simulated);
-  return mayUseGpu ? 0 : (spec?.weights.sizeBytes ?? 0);
+  return mayUseGpu ? 0 : (spec?.weights?.sizeBytes ?? 0);
 }
 
 /** Why a worker has no memory for a replica of a deployment; undefined if it has. */

@@ -153,6 +153,10 @@ export class NodeRegistry implements NodeDirectory {
     { key, weights }: DeploymentSpec,
     signal: AbortSignal,
   ): AsyncGenerator<PullProgress, void> {
+    if (!weights) {
+      const message = "the model is served by an upstream, which has no weights to pull";
+      throw new AppError("invalid_value", message, { param: "id" });
+    }
     const workers = this.workers().sort((a, b) => a.replicas.length - b.replicas.length);
     if (workers.length === 0) {
       throw new AppError("unavailable", "no worker is attached that could pull weights: start one");

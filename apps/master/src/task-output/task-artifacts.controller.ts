@@ -77,7 +77,7 @@ function checkMayRead(
     return source.attempt === task.attempt && source.rank === task.rank && source.name === name;
   };
   for (const { spec } of deployments.values()) {
-    if (spec.weights.sources.some(isAsked)) return;
+    if (spec.weights?.sources.some(isAsked)) return;
   }
   throw new AppError(
     "permission_denied",

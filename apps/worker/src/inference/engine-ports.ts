@@ -20,12 +20,13 @@ export interface EnginePorts {
  */
 export type EngineFactory = (start: {
   readonly spec: DeploymentSpec;
-  readonly modelPath: string;
+  /** Absent where the deployment has no weights. */
+  readonly modelPath: string | undefined;
   readonly sink: EngineEventSink;
   readonly onExit: (error: AppError) => void;
-  /** Called at each crash after which the engine restarts by itself. */
-  readonly onRestart: (error: AppError) => void;
-  /** Called when it accepts requests again after that. */
+  /** Called when it takes no requests for now: it restarts, or its server does not answer. */
+  readonly onDown: (error: AppError) => void;
+  /** Called when it takes requests again after that. */
   readonly onRecovered: () => void;
   readonly signal: AbortSignal;
 }) => Promise<Engine>;

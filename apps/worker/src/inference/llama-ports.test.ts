@@ -23,7 +23,7 @@ async function failureOf(modelPath: string): Promise<AppError> {
     modelPath,
     sink: () => {},
     onExit: () => {},
-    onRestart: () => {},
+    onDown: () => {},
     onRecovered: () => {},
     signal: AbortSignal.timeout(30_000),
   });

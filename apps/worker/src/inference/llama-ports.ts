@@ -19,6 +19,9 @@ export interface LlamaPortsOptions {
 export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
   return {
     startEngine: async ({ spec, modelPath, ...start }) => {
+      if (modelPath === undefined) {
+        throw new AppError("invalid_value", `${spec.key} names no weights, which libllama needs`);
+      }
       // We read the file first: a damaged file gets a reason here, and never reaches the native
       // reader.
       const isCached = !relative(cacheDirectory, modelPath).startsWith("..");
@@ -26,7 +29,12 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
       const template = templateOf(spec.options.chatTemplate, metadata);
       // The engine would check it last, after minutes where the file is large.
       checkTemplate(template);
-      const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
+      const engine = await startLlamaEngine({
+        ...start,
+        modelPath,
+        options: spec.options,
+        onRestart: start.onDown,
+      });
       return withReasoning(engine, template);
     },
     pullWeights: (weights, { signal, onProgress, readArtifact }) =>

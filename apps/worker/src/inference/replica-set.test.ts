@@ -155,7 +155,7 @@ test("engine restart: the replica reports loading, and accepts calls afterwards"
   const phase = () => replicas.statuses()[0]?.phase;
   await replicas.load(spec);
   await vi.waitFor(() => expect(phase()).toBe("ready"), patience);
-  engine?.onRestart(new AppError("engine_failed", "it was killed"));
+  engine?.onDown(new AppError("engine_failed", "it was killed"));
   expect(replicas.statuses()[0]).toMatchObject({
     phase: "loading",
     message: "restarting after a crash: it was killed",

@@ -54,7 +54,9 @@ export class ReplicaSet {
    * again; one whose specification changed is replaced.
    */
   async load(asked: DeploymentSpec): Promise<void> {
-    const spec = { ...asked, options: { ...this.#defaults, ...asked.options } };
+    // The defaults are of libllama.
+    const defaults = asked.engine === "llama" ? this.#defaults : {};
+    const spec = { ...asked, options: { ...defaults, ...asked.options } };
     const current = this.#replicas.get(spec.key);
     if (current) {
       const runs = current.phase !== "failed" && current.phase !== "unloading";

@@ -120,9 +120,9 @@ export class Replica {
 
   /** Whether a retry would fail in the same way: the file is unchanged. */
   get failsAgain(): boolean {
-    const path = this.#modelPath;
-    if (this.#phase !== "failed" || path === undefined) return false;
-    return this.#failsAgain && fileMark(path) === this.#loadedFile;
+    if (this.#phase !== "failed" || !this.#failsAgain) return false;
+    if (this.spec.weights === undefined) return true;
+    return this.#modelPath !== undefined && fileMark(this.#modelPath) === this.#loadedFile;
   }
 
   /** Open requests. */
@@ -222,7 +222,7 @@ export class Replica {
     // It is retried again and again: the same failure is logged once.
     if (message !== this.#lastFailure) {
       const { key, weights } = this.spec;
-      const path = this.#modelPath ?? weights.sources.join(" ");
+      const path = this.#modelPath ?? weights?.sources.join(" ");
       const detail = cause instanceof Error ? { cause: cause.message } : {};
       const fields = { deployment: key, code, error: message, path, ...detail };
       this.#log.error(fields, "a replica failed");
@@ -231,7 +231,8 @@ export class Replica {
     this.#setPhase("failed", message);
   }
 
-  #pullWeights(): Promise<string> {
+  async #pullWeights(): Promise<string | undefined> {
+    if (this.spec.weights === undefined) return undefined;
     return this.#ports.pullWeights(this.spec.weights, {
       signal: this.#closing.signal,
       onProgress: (progress) => {
@@ -241,8 +242,10 @@ export class Replica {
   }
 
   /** Resolves when the engine is ready; `exited` is an error where it then crashes. */
-  async #startEngine(modelPath: string): Promise<{ exited: Promise<AppError | undefined> }> {
-    const file = fileMark(modelPath);
+  async #startEngine(
+    modelPath: string | undefined,
+  ): Promise<{ exited: Promise<AppError | undefined> }> {
+    const file = modelPath === undefined ? "" : fileMark(modelPath);
     if (file !== this.#loadedFile) this.#failedLoads = 0;
     this.#loadedFile = file;
     const exit = Promise.withResolvers<AppError | undefined>();
@@ -251,10 +254,12 @@ export class Replica {
       modelPath,
       sink: (events) => this.#dispatch(events),
       onExit: (error) => exit.resolve(error),
-      onRestart: (error) => {
+      onDown: (error) => {
         const fields = { deployment: this.spec.key, error: error.message };
-        this.#log.warn(fields, "an engine crashed and restarts; its calls failed");
-        this.#setPhase("loading", `restarting after a crash: ${error.message}`);
+        this.#log.warn(fields, "an engine is out of service for now");
+        const isCrash = this.spec.engine === "llama";
+        const reason = isCrash ? `restarting after a crash: ${error.message}` : error.message;
+        this.#setPhase("loading", reason);
       },
       onRecovered: () => this.#setPhase("ready", ""),
       signal: this.#closing.signal,

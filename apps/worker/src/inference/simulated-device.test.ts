@@ -29,7 +29,7 @@ async function startedOn(device: string | undefined) {
     modelPath: "/m",
     sink: () => {},
     onExit: () => {},
-    onRestart: () => {},
+    onDown: () => {},
     onRecovered: () => {},
     signal,
   };

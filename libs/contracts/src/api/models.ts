@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CHAT_TEMPLATE_ORIGINS } from "../engine.ts";
+import { CHAT_TEMPLATE_ORIGINS, UPSTREAM_DIALECTS } from "../engine.ts";
 import { errorResponse } from "./errors.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { listSchema, stateQuery } from "./parameters.ts";
@@ -7,7 +7,44 @@ import { listSchema, stateQuery } from "./parameters.ts";
 const count = z.int().min(1);
 const SCHEMES = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
 
-/** The body of POST /models: the id's promises, and the weights that serve it. */
+const configuredName = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, "expected a name of letters, digits, `.`, `_`, `-`");
+const seconds = z.number().min(0.001).max(86_400);
+
+/** An OpenAI-compatible server that serves the model, instead of libllama. */
+const upstreamEngine = z.strictObject({
+  kind: z.literal("openai"),
+  base_url: z
+    .string()
+    .max(2048)
+    .optional()
+    .describe("As `https://api.openai.com/v1`; its origin must be allowed by the workers."),
+  command: configuredName
+    .optional()
+    .describe("Instead of `base_url`: a command of the workers' configuration, by its name."),
+  model: z.string().min(1).max(200).describe("The server's id of the model."),
+  dialect: z
+    .enum(UPSTREAM_DIALECTS)
+    .default("openai")
+    .describe("What the server understands beyond OpenAI's contract."),
+  api_key: configuredName.optional().describe("A key of the workers' configuration, by its name."),
+  max_concurrency: count.max(4096).default(16).describe("Choices that it generates at once."),
+  connect_timeout_s: seconds.default(5),
+  first_byte_timeout_s: seconds.default(120),
+  idle_timeout_s: seconds.default(60),
+  max_retries: z
+    .int()
+    .min(0)
+    .max(10)
+    .default(2)
+    .describe("Of a request, before the first byte of its answer."),
+  probe_interval_s: seconds
+    .default(60)
+    .describe("A server that was idle this long is asked for one token."),
+});
+
+/** The body of POST /models: the id's promises, and what serves it. */
 const registerModelRequest = z
   .strictObject({
     id: z
@@ -52,6 +89,10 @@ const registerModelRequest = z
         license: z.string().max(100).optional(),
       })
       .optional(),
+    engine: z
+      .discriminatedUnion("kind", [z.strictObject({ kind: z.literal("llama") }), upstreamEngine])
+      .default({ kind: "llama" })
+      .describe("`llama` runs the weights; `openai` is a server that speaks OpenAI's API."),
     replicas: z.union([z.int().min(0).max(10_000), z.literal("every-worker")]).default(1),
     resources: z
       .strictObject({
@@ -85,7 +126,7 @@ const registerModelRequest = z
   .meta({ id: "ModelSpec" });
 
 export type RegisterModelRequest = z.output<typeof registerModelRequest>;
-/** A model to register: its id, and the weights that serve it. */
+/** A model to register: its id, and what serves it. */
 export type ModelSpec = z.input<typeof registerModelRequest>;
 
 const chatTemplate = z
@@ -163,6 +204,15 @@ const modelSchema = z
       })
       .nullable()
       .describe("Null if the model is not loaded from a file."),
+    upstream: z
+      .object({
+        base_url: z.string().nullable(),
+        command: z.string().nullable(),
+        model: z.string(),
+        dialect: z.enum(UPSTREAM_DIALECTS),
+      })
+      .nullable()
+      .describe("The OpenAI-compatible server that serves the model; null for libllama."),
   })
   .meta({ id: "Model", description: "A model, its weights and its replicas." });
 
@@ -212,7 +262,7 @@ export const modelOperations = {
     method: "POST",
     path: "/api/v1/models",
     permission: "models:deploy",
-    summary: "Registers a model and the weights that serve it.",
+    summary: "Registers a model and what serves it.",
     headers: ["Idempotency-Key"],
     body: registerModelRequest,
     replies: { 200: json(modelSchema) },

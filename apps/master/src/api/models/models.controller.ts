@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { type DeletedModel, type Model, modelOperations } from "@heddle/contracts/api/models";
-import type { ApiKeyRecord } from "@heddle/control/state";
+import { STANDARD_TERMS, versionOf } from "@heddle/control/cluster-version";
+import type { ApiKeyRecord, ControlState, DeploymentRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { toRecords } from "../../control-plane/catalog/registration.ts";
@@ -59,6 +60,7 @@ export class ModelsController {
     // A repeated registration must give the same record, including its time.
     const createdAtMs = known?.createdAtMs ?? Date.now();
     const { model, deployment } = toRecords(body, this.#control.state, createdAtMs);
+    requireVersion(this.#control.state, deployment);
     const command = { type: "model.register" as const, atMs: Date.now(), model, deployment };
     return { command, answer: this.#models.viewOf(model, deployment) };
   }
@@ -81,6 +83,13 @@ export class ModelsController {
     if (!deployment) throw new AppError("not_found", `The model \`${id}\` has no weights.`);
     await this.#pulls.stream(deployment, request.id, reply);
   }
+}
+
+/** Masters of earlier versions read the weights of every deployment. */
+function requireVersion(state: ControlState, { spec }: DeploymentRecord): void {
+  if (spec.engine === "llama" || versionOf(state) >= STANDARD_TERMS) return;
+  const message = "Some masters are too old for this engine: upgrade all of them first.";
+  throw new AppError("conflict", message, { param: "engine" });
 }
 
 function callerOf(request: CallerRequest): ApiKeyRecord {

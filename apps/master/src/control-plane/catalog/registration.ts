@@ -1,23 +1,33 @@
 import { createHash } from "node:crypto";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { RegisterModelRequest } from "@heddle/contracts/api/models";
-import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
+import type {
+  DeploymentSpec,
+  EngineOptions,
+  LlamaDeployment,
+  UpstreamDeployment,
+  WeightsSpec,
+} from "@heddle/contracts/engine";
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
+import { checkUpstream, type RequestedUpstream, upstreamSpecOf } from "./upstream-registration.ts";
 
-/** The records of a registration: a deployment with the same weights and options is shared. */
+/** What serves a model, before its deployment has a key. */
+type Served = Omit<LlamaDeployment, "key"> | Omit<UpstreamDeployment, "key">;
+
+/** Characters of an upstream's model in its deployment's key. */
+const MAX_SLUG = 100;
+
+/** The records of a registration: a deployment that serves in the same way is shared. */
 export function toRecords(
   request: RegisterModelRequest,
   state: ControlState,
   atMs: number,
 ): { model: ModelRecord; deployment: DeploymentRecord } {
-  const weights = weightsOf(request);
-  const options = optionsOf(request.options);
+  const served = servedBy(request);
   const resources = resourcesOf(request);
-  const deployment =
-    shared(state, weights, options, resources) ??
-    fresh(weights, options, resources, request.replicas);
+  const deployment = shared(state, served, resources) ?? fresh(served, resources, request.replicas);
   const model: ModelRecord = {
     id: request.id,
     family: request.family,
@@ -28,10 +38,34 @@ export function toRecords(
     capabilities: request.capabilities,
     createdAtMs: atMs,
     deployment: deployment.spec.key,
-    backing: request.backing ?? weights.file,
+    backing: request.backing ?? backingOf(served),
     standIn: request.stand_in,
   };
   return { model, deployment };
+}
+
+function servedBy(request: RegisterModelRequest): Served {
+  const { engine } = request;
+  if (engine.kind === "openai") return upstreamOf(request, engine);
+  return { engine: "llama", weights: weightsOf(request), options: optionsOf(request.options) };
+}
+
+function upstreamOf(request: RegisterModelRequest, engine: RequestedUpstream): Served {
+  checkUpstream(request, engine);
+  const { source, weights, context_window: contextTokens, capabilities } = request;
+  const hasFile = source !== undefined || weights !== undefined;
+  return {
+    engine: "openai",
+    upstream: upstreamSpecOf(engine, capabilities),
+    ...(hasFile && { weights: weightsOf(request) }),
+    options: { contextTokens: request.options.context_tokens ?? contextTokens },
+  };
+}
+
+function backingOf(served: Served): string {
+  if (served.engine === "llama") return served.weights.file;
+  const { baseUrl, command, model } = served.upstream;
+  return baseUrl === undefined ? `${model}, by ${command}` : `${model} at ${new URL(baseUrl).host}`;
 }
 
 function weightsOf({ source, weights }: RegisterModelRequest): WeightsSpec {
@@ -124,42 +158,44 @@ function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefine
 
 function shared(
   state: ControlState,
-  weights: WeightsSpec,
-  options: EngineOptions,
+  served: Served,
   resources: ReplicaResources | undefined,
 ): DeploymentRecord | undefined {
-  const wanted = canonical(weights, options, resources);
+  const wanted = canonical(served, resources);
   for (const record of state.deployments.values()) {
-    const { weights: known, options: given } = record.spec;
-    if (canonical(known, given, record.resources) === wanted) return record;
+    if (canonical(record.spec, record.resources) === wanted) return record;
   }
   return undefined;
 }
 
 function fresh(
-  weights: WeightsSpec,
-  options: EngineOptions,
+  served: Served,
   resources: ReplicaResources | undefined,
   replicas: DeploymentRecord["replicas"],
 ): DeploymentRecord {
-  const digest = createHash("sha256")
-    .update(canonical(weights, options, resources))
-    .digest("hex");
-  const key = `${weights.key}-${digest.slice(0, 8)}`;
-  const spec = { key, engine: "llama" as const, weights, options };
+  const digest = createHash("sha256").update(canonical(served, resources)).digest("hex");
+  const name = served.engine === "llama" ? served.weights.key : slug(served.upstream.model);
+  const spec: DeploymentSpec = { key: `${name}-${digest.slice(0, 8)}`, ...served };
   return resources ? { replicas, spec, resources } : { replicas, spec };
 }
 
-/** The same text for the same weights and options, regardless of the order of members. */
-function canonical(
-  weights: WeightsSpec,
-  options: EngineOptions,
-  resources: ReplicaResources | undefined,
-): string {
-  const identity = weights.sha256 ?? weights.sources.join(" ");
-  const entries = Object.entries(options).filter(([, value]) => value !== undefined);
-  const sorted = entries.sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify([weights.key, identity, sorted, ...(resources ? [resources] : [])]);
+function slug(model: string): string {
+  const name = model.toLowerCase().replace(/[^a-z0-9._-]+/g, "-");
+  return name.replace(/^[^a-z0-9]+/, "").slice(0, MAX_SLUG) || "upstream";
+}
+
+/** The same text for what serves in the same way, regardless of the order of members. */
+function canonical(served: Served, resources: ReplicaResources | undefined): string {
+  const { weights, options } = served;
+  const file = weights && [weights.key, weights.sha256 ?? weights.sources.join(" ")];
+  const upstream = served.engine === "openai" ? [sorted(served.upstream)] : [];
+  const needs = resources ? [resources] : [];
+  return JSON.stringify([...(file ?? [null, null]), sorted(options), ...upstream, ...needs]);
+}
+
+function sorted(members: object): [string, unknown][] {
+  const entries = Object.entries(members).filter(([, value]) => value !== undefined);
+  return entries.sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
 function invalid(param: string, why: string): AppError {

@@ -12,13 +12,14 @@ import { AdmittedCall } from "../call.ts";
 
 const LIMIT = 1000;
 const RESERVED_OUTPUT = 500;
+const ESTIMATED_PROMPT = 16;
 
 /** Admits a call, passes it the events, closes it, and returns its key's charge. */
 function chargedFor(events: readonly EngineEvent[], failure: AppError | undefined) {
   const limits = { tokensPerMinute: LIMIT };
   // Nothing refills while the clock is fixed.
   const limiter = new RateLimiter({ now: () => 1, maxKeys: 1 });
-  const reservation = limiter.admit("k", limits, 16 + RESERVED_OUTPUT);
+  const reservation = limiter.admit("k", limits, ESTIMATED_PROMPT + RESERVED_OUTPUT);
   if (!(reservation instanceof RateReservation)) throw new Error("the call was refused");
   const rows: UsageRow[] = [];
   const metrics = new InferenceMetrics(new Registry(), {
@@ -34,6 +35,7 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
     accounting: new Accounting(metrics, (row) => rows.push(row)),
     endUser: undefined,
     metadata: undefined,
+    reservedPromptTokens: ESTIMATED_PROMPT,
     reservedOutputTokens: RESERVED_OUTPUT,
   });
   for (const event of events) {
@@ -78,4 +80,11 @@ it("disconnected client: charged what was seen until then", () => {
   expect(chargedFor([started, delta, delta, delta], hungUp)).toBe(51);
   expect(chargedFor([started], hungUp)).toBe(30);
   expect(chargedFor([], hungUp)).toBe(0);
+});
+
+it("prompt that an upstream counts last: its count, or the estimate without one", () => {
+  const begun: EngineEvent = { ...started, promptTokens: 0, cachedTokens: 0 };
+  expect(chargedFor([begun, delta, { type: "done", id: 1, usage }], undefined)).toBe(39);
+  const hungUp = new AppError("cancelled", "The client hung up.");
+  expect(chargedFor([begun, delta], hungUp)).toBe(ESTIMATED_PROMPT + 7);
 });

@@ -2,12 +2,14 @@
 
 import type { Weights as _heddle_v1_Weights, Weights__Output as _heddle_v1_Weights__Output } from '../../heddle/v1/Weights.ts';
 import type { EngineOptions as _heddle_v1_EngineOptions, EngineOptions__Output as _heddle_v1_EngineOptions__Output } from '../../heddle/v1/EngineOptions.ts';
+import type { Upstream as _heddle_v1_Upstream, Upstream__Output as _heddle_v1_Upstream__Output } from '../../heddle/v1/Upstream.ts';
 
 export interface Deployment {
   'key'?: (string);
   'engine'?: (string);
   'weights'?: (_heddle_v1_Weights | null);
   'options'?: (_heddle_v1_EngineOptions | null);
+  'upstream'?: (_heddle_v1_Upstream | null);
 }
 
 export interface Deployment__Output {
@@ -15,4 +17,5 @@ export interface Deployment__Output {
   'engine': (string);
   'weights': (_heddle_v1_Weights__Output | null);
   'options': (_heddle_v1_EngineOptions__Output | null);
+  'upstream': (_heddle_v1_Upstream__Output | null);
 }

@@ -1,0 +1,142 @@
+import type {
+  EngineEvent,
+  FinishReason,
+  GenerateRequest,
+  TokenLogprob,
+  Usage,
+} from "@heddle/contracts/engine";
+import { tokenLogprobs } from "./logprobs.ts";
+import { UpstreamChoice } from "./upstream-choice.ts";
+import { garbage, streamedFault } from "./upstream-fault.ts";
+import { isObject, type JsonObject, usageOf } from "./upstream-json.ts";
+
+/** TGI has names of its own for an end token and for a stop text. */
+const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
+  stop: "stop",
+  eos_token: "stop",
+  stop_sequence: "stop",
+  length: "length",
+  tool_calls: "tool_calls",
+  content_filter: "content_filter",
+};
+
+/**
+ * Reads the stream of one answer: the data of its events become the events of the port. Throws an
+ * UpstreamFault for what is no answer, or no whole one.
+ */
+export class AnswerReader {
+  readonly #id: number;
+  readonly #isChat: boolean;
+  readonly #hasLogprobs: boolean;
+  readonly #stops: readonly string[];
+  readonly #choices: readonly UpstreamChoice[];
+  #isStarted = false;
+  #isDone = false;
+  #usage: Usage | undefined;
+  /** Choices with scores. */
+  readonly #scored = new Set<number>();
+  /** Output tokens of the deltas. */
+  #counted = 0;
+
+  constructor(id: number, request: GenerateRequest) {
+    this.#id = id;
+    this.#isChat = request.input.kind === "chat";
+    this.#hasLogprobs = request.topLogprobs !== undefined;
+    this.#stops = request.stop;
+    this.#choices = Array.from(
+      { length: request.choices },
+      () => new UpstreamChoice(request.toolUse),
+    );
+  }
+
+  /** Whether anything of the answer has come. */
+  get isStarted(): boolean {
+    return this.#isStarted;
+  }
+
+  push(data: string): EngineEvent[] {
+    if (data === "[DONE]") {
+      this.#isDone = true;
+      return [];
+    }
+    if (this.#isDone) throw garbage("more after the end of its answer");
+    const chunk = objectOf(data);
+    if (chunk["error"] != null) throw streamedFault(chunk["error"]);
+    const usage = usageOf(chunk["usage"]);
+    if (usage) this.#usage = usage;
+    const events = this.#isStarted ? [] : [this.#started()];
+    const { choices = [] } = chunk as { choices?: unknown };
+    if (!Array.isArray(choices)) throw garbage("choices that are no list");
+    for (const choice of choices) this.#takeChoice(choice, events);
+    return events;
+  }
+
+  /** The last event, where the stream has ended as it should. */
+  end(): EngineEvent & { readonly type: "done" } {
+    const isWhole = this.#isDone && this.#choices.every(({ isFinished }) => isFinished);
+    if (!isWhole) throw garbage("an answer that ends before its end");
+    if (!this.#usage)
+      throw garbage("an answer without its usage, which is what tokens are counted by");
+    return { type: "done", id: this.#id, usage: this.#usage };
+  }
+
+  #started(): EngineEvent {
+    this.#isStarted = true;
+    const { promptTokens = 0, cachedTokens = 0 } = this.#usage ?? {};
+    return { type: "started", id: this.#id, promptTokens, cachedTokens, queuedMs: 0 };
+  }
+
+  #takeChoice(value: unknown, events: EngineEvent[]): void {
+    if (!isObject(value)) throw garbage("a choice that is no object");
+    const index = value["index"] ?? 0;
+    const choice = this.#choices[index as number];
+    if (!choice || choice.isFinished) throw garbage(`a choice ${index} that was not asked for`);
+    const logprobs = this.#hasLogprobs ? tokenLogprobs(value["logprobs"]) : [];
+    if (logprobs.length > 0) this.#scored.add(index as number);
+    const text = this.#isChat ? choice.delta(value["delta"]) : choice.plain(value["text"]);
+    this.#addDelta(index as number, text, logprobs, events);
+    const ended = value["finish_reason"];
+    if (ended == null) return;
+    const reason = FINISH_REASONS[String(ended)];
+    if (reason === undefined) throw garbage(`the unknown end ${JSON.stringify(ended)} of a choice`);
+    this.#addDelta(index as number, choice.finish(reason), [], events, 0);
+    if (this.#hasLogprobs && choice.hasContent && !this.#scored.has(index as number)) {
+      throw garbage("an answer without the log-probabilities that were asked for");
+    }
+    const stop = this.#stops.find((text) => text === value["stop_reason"]);
+    const end = { type: "finish", id: this.#id, choice: index as number, reason } as const;
+    events.push(stop === undefined ? end : { ...end, stop });
+  }
+
+  #addDelta(
+    choice: number,
+    text: string,
+    logprobs: readonly TokenLogprob[],
+    events: EngineEvent[],
+    tokens = this.#tokensOf(text, logprobs),
+  ): void {
+    if (text === "" && logprobs.length === 0) return;
+    const delta = { type: "delta", id: this.#id, choice, text, tokens } as const;
+    events.push(logprobs.length > 0 ? { ...delta, logprobs } : delta);
+  }
+
+  /** Never more than the usage will say: a piece of text is at least one token. */
+  #tokensOf(text: string, logprobs: readonly TokenLogprob[]): number {
+    if (text === "" && logprobs.length === 0) return 0;
+    const reported = this.#usage ? Math.max(0, this.#usage.completionTokens - this.#counted) : 1;
+    const tokens = logprobs.length > 0 ? logprobs.length : reported;
+    this.#counted += tokens;
+    return tokens;
+  }
+}
+
+function objectOf(data: string): JsonObject {
+  let value: unknown;
+  try {
+    value = JSON.parse(data);
+  } catch (cause) {
+    throw garbage(`what is no JSON: ${JSON.stringify(data.slice(0, 60))} (${String(cause)})`);
+  }
+  if (!isObject(value)) throw garbage("an event that is no JSON object");
+  return value;
+}

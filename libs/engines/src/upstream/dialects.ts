@@ -1,0 +1,77 @@
+import type { UpstreamDialect } from "@heddle/contracts/engine";
+
+/** Parameters beyond OpenAI's contract, by their names in this API. */
+export type Extension = "top_k" | "min_p" | "repetition_penalty" | "min_tokens" | "ignore_eos";
+/** Parameters of OpenAI's contract that some servers accept and ignore. */
+export type Ignorable = "n" | "seed" | "logit_bias" | "presence_penalty" | "prompt";
+
+export interface Dialect {
+  /** The server's names; what is absent is refused. */
+  readonly extensions: Partial<Readonly<Record<Extension, string>>>;
+  readonly ignores: ReadonlySet<Ignorable>;
+  /** Sent where nothing is asked: the server's own defaults would change the answer. */
+  readonly neutral: Readonly<Record<string, number>>;
+  /** Whether 1 is the default of temperature and top_p; some models refuse any value. */
+  readonly hasNeutralDefaults: boolean;
+  /** The limit of a chat's output tokens. */
+  readonly maxTokens: "max_tokens" | "max_completion_tokens";
+  /** Whether it knows the role `developer`. */
+  readonly hasDeveloper: boolean;
+  /** Whether each chunk may have the usage so far. */
+  readonly hasRunningUsage: boolean;
+}
+
+const SAME_NAMES = {
+  top_k: "top_k",
+  min_p: "min_p",
+  repetition_penalty: "repetition_penalty",
+  min_tokens: "min_tokens",
+  ignore_eos: "ignore_eos",
+} as const;
+
+const OPENAI: Dialect = {
+  extensions: {},
+  ignores: new Set(),
+  neutral: {},
+  hasNeutralDefaults: true,
+  maxTokens: "max_completion_tokens",
+  hasDeveloper: true,
+  hasRunningUsage: false,
+};
+
+const VLLM: Dialect = {
+  ...OPENAI,
+  extensions: SAME_NAMES,
+  // Its defaults are those of the model's generation_config.json.
+  neutral: { top_k: -1, min_p: 0, repetition_penalty: 1 },
+  hasNeutralDefaults: false,
+  maxTokens: "max_tokens",
+  hasDeveloper: false,
+  hasRunningUsage: true,
+};
+
+export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
+  openai: OPENAI,
+  vllm: VLLM,
+  sglang: { ...VLLM, ignores: new Set(["seed"]) },
+  "llama-server": {
+    ...VLLM,
+    extensions: {
+      top_k: "top_k",
+      min_p: "min_p",
+      repetition_penalty: "repeat_penalty",
+      ignore_eos: "ignore_eos",
+    },
+    // Its penalties look at the last 64 tokens where nothing is said.
+    neutral: { top_k: 0, min_p: 0, repeat_penalty: 1, repeat_last_n: -1 },
+    hasRunningUsage: false,
+  },
+  tgi: {
+    ...OPENAI,
+    ignores: new Set(["n", "logit_bias", "presence_penalty", "prompt"]),
+    hasNeutralDefaults: false,
+    maxTokens: "max_tokens",
+    hasDeveloper: false,
+  },
+  heddle: { ...OPENAI, extensions: SAME_NAMES },
+};

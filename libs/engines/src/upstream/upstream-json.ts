@@ -1,0 +1,37 @@
+import type { Usage } from "@heddle/contracts/engine";
+import { garbage } from "./upstream-fault.ts";
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A text, or nothing. */
+export function optionalText(value: unknown, what: string): string {
+  if (value == null) return "";
+  if (typeof value !== "string") throw garbage(`${what} that is no text`);
+  return value;
+}
+
+/** Undefined where there is none. */
+export function usageOf(value: unknown): Usage | undefined {
+  if (value == null) return undefined;
+  if (!isObject(value)) throw garbage("a usage that is no object");
+  const prompt = value["prompt_tokens_details"];
+  const completion = value["completion_tokens_details"];
+  return {
+    promptTokens: tokens(value["prompt_tokens"]),
+    cachedTokens: isObject(prompt) ? tokens(prompt["cached_tokens"]) : 0,
+    completionTokens: tokens(value["completion_tokens"]),
+    reasoningTokens: isObject(completion) ? tokens(completion["reasoning_tokens"]) : 0,
+  };
+}
+
+function tokens(value: unknown): number {
+  if (value == null) return 0;
+  if (!Number.isSafeInteger(value) || (value as number) < 0) {
+    throw garbage(`a count of tokens that is none: ${JSON.stringify(value)}`);
+  }
+  return value as number;
+}
