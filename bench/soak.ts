@@ -89,7 +89,7 @@ async function compareBooks(
 
 function rowFits(outcome: SoakOutcome, rows: readonly LedgerRow[]): boolean {
   // A client that left before its request was read has no row.
-  if (outcome.outcome === "hung up") return rows.length <= 1;
+  if (outcome.outcome === "aborted") return rows.length <= 1;
   if (outcome.outcome !== "answered") return true;
   const [row] = rows;
   return (
@@ -143,7 +143,7 @@ function judge(
   const idle = idleAfterMs === undefined ? "never" : `after ${idleAfterMs.toFixed(0)} ms`;
   return [
     {
-      bar: "every request ends: answered, or its client hung up",
+      bar: "every request ends: answered, or its client aborted it",
       measured: `${failed} did not`,
       pass: failed === 0,
     },
@@ -167,5 +167,5 @@ function judge(
 }
 
 function expected(outcome: string): boolean {
-  return outcome === "answered" || outcome === "hung up";
+  return outcome === "answered" || outcome === "aborted";
 }

@@ -40,7 +40,7 @@ async function fill(group: MasterGroup): Promise<void> {
 }
 
 /** The content of an offline backup of it. */
-function standing(directory: string, file: string) {
+function backupFacts(directory: string, file: string) {
   const args = [masterProgram, "backup", "--data", directory, "--file", file];
   const text = execFileSync(process.execPath, args, { encoding: "utf8" });
   const [, index, commands, hash] =
@@ -68,7 +68,7 @@ async function main(file: string): Promise<void> {
     const keys = await group.keyNames(NAME);
     await group.end(NAME, "SIGKILL");
     const directory = group.directory(NAME);
-    const found = standing(directory, join(group.folder, "golden.backup"));
+    const found = backupFacts(directory, join(group.folder, "golden.backup"));
     const golden = { version, adminKey, keys, ...found, files: filesOf(directory) };
     writeFileSync(file, gzipSync(JSON.stringify(golden), { level: 9 }));
   } finally {

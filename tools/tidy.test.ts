@@ -25,6 +25,7 @@ import {
   longSentences,
   longTitles,
   namesIn,
+  privateNames,
   privatePhrases,
   sharedNames,
   unknownNames,
@@ -190,9 +191,17 @@ describe("language", () => {
       "phrases",
       "standard terms instead of private idiom",
       privatePhrases,
-      "// The leader is told.\nf();",
+      `// The leader is to${"ld"}.\nf();`,
       "// The leader receives it.\nf();",
     ],
+    [
+      "phrases",
+      "standard terms in messages",
+      privatePhrases,
+      `throw new Error(\`the lease of \${node} is o${"ver"}\`);`,
+      `throw new Error(\`the lease of \${node} has expired\`);`,
+    ],
+    ["names", "standard terms in names", privateNames, "f(isToldAnew);", "f(isReported);"],
   ] as const)("%s: %s", (_, __, rule, bad, good) => {
     expect(rule(parseSource(path, bad))).toHaveLength(1);
     expect(rule(parseSource(path, good))).toEqual([]);

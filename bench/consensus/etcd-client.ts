@@ -34,7 +34,7 @@ export class EtcdClient implements KvClient {
     const header = readFields(reply.get(1) as Buffer);
     const id = String(header.get(2) ?? 0);
     const leader = String(reply.get(4) ?? 0);
-    return { id, leader, leads: id === leader, term: Number(header.get(4) ?? 0) };
+    return { id, leader, isLeader: id === leader, term: Number(header.get(4) ?? 0) };
   }
 
   /** Makes the member, which must lead, hand its leadership to another one. */

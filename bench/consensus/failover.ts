@@ -60,7 +60,7 @@ export async function measureTransfer(cluster: StoreCluster): Promise<number> {
     await cluster.kind.transfer(leader, to);
     const deadline = performance.now() + giveUpMs;
     const pastDeadline = () => performance.now() > deadline;
-    while (!(await cluster.kind.view(to)).leads) {
+    while (!(await cluster.kind.view(to)).isLeader) {
       if (pastDeadline()) throw new Error(`${cluster.name} did not hand over`);
       await delay(2);
     }

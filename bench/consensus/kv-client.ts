@@ -8,6 +8,6 @@ export interface KvClient {
 
 /** A member's own report of its status. */
 export interface MemberView {
-  readonly leads: boolean;
+  readonly isLeader: boolean;
   readonly term: number;
 }

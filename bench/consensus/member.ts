@@ -78,7 +78,7 @@ serveKv(server.server, {
     if (verb === "block") blockFor(Number(argument));
     await replica.refresh();
     const { id, role, term, commit, applied } = replica.status();
-    return { id, leads: role === "leader", term, commit, applied, keys: machine.values.size };
+    return { id, isLeader: role === "leader", term, commit, applied, keys: machine.values.size };
   },
 });
 exitWithParent();

@@ -85,7 +85,7 @@ export class StoreCluster {
     const deadline = performance.now() + startTimeoutMs;
     while (performance.now() < deadline) {
       const views = await this.views();
-      const [leader] = [...views].find(([, { leads }]) => leads) ?? [];
+      const [leader] = [...views].find(([, { isLeader }]) => isLeader) ?? [];
       if (leader !== undefined && views.size === this.members.length) return leader;
       await delay(50);
     }

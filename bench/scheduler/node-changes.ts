@@ -27,7 +27,7 @@ export interface NodeChangeCosts {
   /** The same with the decision that follows. */
   readonly decidedMs: Readonly<Record<string, number>>;
   /** A full rebuild of the view, as every node change required before; the median. */
-  readonly anewMs: number;
+  readonly rebuiltMs: number;
 }
 
 /** Measures on a full synthetic cluster, one change of one node at a time. */
@@ -41,23 +41,23 @@ export function measureNodeChanges(): NodeChangeCosts {
     for (const [name, command] of Object.entries(changesOf(cluster.nodes[round]!, added))) {
       const startUs = cpuUs();
       cluster.apply(command);
-      const standing = cluster.view();
+      const baseline = cluster.view();
       const viewedUs = cpuUs();
-      decide(standing);
+      decide(baseline);
       note(viewMs, name, viewedUs - startUs);
       note(decidedMs, name, cpuUs() - startUs);
     }
   }
-  const anew: Record<string, number[]> = {};
+  const rebuilt: Record<string, number[]> = {};
   for (let round = 0; round < ROUNDS; round++) {
     const startUs = cpuUs();
-    cluster.viewAnew();
-    note(anew, "anew", cpuUs() - startUs);
+    cluster.rebuildView();
+    note(rebuilt, "anew", cpuUs() - startUs);
   }
   const running = cluster.view().view.running.jobs;
   const sizes = { nodes: NODES, running, waiting: WAITING };
-  const anewMs = medians(anew)["anew"]!;
-  return { ...sizes, viewMs: medians(viewMs), decidedMs: medians(decidedMs), anewMs };
+  const rebuiltMs = medians(rebuilt)["anew"]!;
+  return { ...sizes, viewMs: medians(viewMs), decidedMs: medians(decidedMs), rebuiltMs };
 }
 
 function changesOf(node: NodeSnapshot, added: NodeSnapshot): Record<string, ControlCommand> {
@@ -110,7 +110,7 @@ class Cluster {
     if (!reply.ok) throw new Error(reply.message);
   }
 
-  viewAnew(): SchedulingSnapshot {
+  rebuildView(): SchedulingSnapshot {
     const live = new IncrementalSnapshot(this.control.state, this.control.jobs);
     return live.take({ index: this.control.index, nowMs: 2_000 });
   }

@@ -55,9 +55,9 @@ export function measureWaitingJobs(): WaitingCosts {
   };
 }
 
-function started(standing: SchedulingSnapshot, jobs: readonly QueuedJob[]): RunningJob[] {
+function started(baseline: SchedulingSnapshot, jobs: readonly QueuedJob[]): RunningJob[] {
   const byId = new Map(jobs.map((job) => [entryKey(job.entry), job]));
-  return decide(standing).starts.map(({ entry, placements }, at) => {
+  return decide(baseline).starts.map(({ entry, placements }, at) => {
     const { shared: _, entry: __, ...job } = byId.get(entryKey(entry))!;
     const ends = { maxRuntimeMs: (1 + (at % 97)) * HOUR_MS };
     return {
@@ -97,18 +97,18 @@ function queues(hosts: readonly string[]): Record<string, QueuedJob[]> {
   };
 }
 
-function cost(standing: SchedulingSnapshot): WaitingCost {
+function cost(baseline: SchedulingSnapshot): WaitingCost {
   const times: number[] = [];
-  let plan = decide(standing);
+  let plan = decide(baseline);
   for (let round = 0; round < ROUNDS; round++) {
     const before = process.cpuUsage();
-    plan = decide(standing);
+    plan = decide(baseline);
     const { user, system } = process.cpuUsage(before);
     times.push((user + system) / 1_000);
   }
   const cpuMs = times.sort((a, b) => a - b)[ROUNDS >> 1]!;
   return {
-    waiting: standing.queue.length,
+    waiting: baseline.queue.length,
     starts: plan.starts.length,
     evicted: plan.preemptions.length,
     cpuMs: Number(cpuMs.toFixed(1)),

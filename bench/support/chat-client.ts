@@ -56,7 +56,7 @@ export function measureChat(
   });
   const onHangUp = () => {
     connection.close();
-    finish("hung up");
+    finish("aborted");
   };
   const finish = (outcome: string) => {
     request.hangUp?.removeEventListener("abort", onHangUp);

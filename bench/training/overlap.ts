@@ -56,8 +56,10 @@ export async function measureOverlap(turns: number): Promise<OverlapFigure[]> {
   for (let turn = 0; turn < turns; turn++) {
     for (const way of WAYS) {
       const taken = await train(way, way.slow ? link : server);
-      const told = taken.rounds.map((one) => `${one.ms.toFixed(0)} (${one.waitedMs.toFixed(0)})`);
-      console.log(`${way.name}: rounds of ${told.join(", ")} ms (of which waited)`);
+      const reported = taken.rounds.map(
+        (one) => `${one.ms.toFixed(0)} (${one.waitedMs.toFixed(0)})`,
+      );
+      console.log(`${way.name}: rounds of ${reported.join(", ")} ms (of which waited)`);
       rounds.get(way)?.push(...taken.rounds);
       bytes.set(way, taken.exchangeBytes);
     }

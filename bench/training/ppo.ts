@@ -109,7 +109,7 @@ async function run(
     report: ({ episodeReturn }) => {
       finalReturn = episodeReturn ?? finalReturn;
       bestReturn = Math.max(bestReturn, finalReturn);
-      return Promise.resolve("go on");
+      return Promise.resolve("continue");
     },
   });
   const { user, system } = process.cpuUsage(before);

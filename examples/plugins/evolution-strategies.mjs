@@ -79,8 +79,8 @@ function evolution(settings, context, toolkit) {
         await client.pull(parameters);
         const reached = settings.target_return !== undefined && reward >= settings.target_return;
         const metrics = { best_return: Math.max(...returns) };
-        const told = { round, step: round, loss: -reward, reward, reached, metrics, state: {} };
-        if ((await report(told)) === "stop") break;
+        const reported = { round, step: round, loss: -reward, reward, reached, metrics, state: {} };
+        if ((await report(reported)) === "stop") break;
       }
       await play.close();
     },

@@ -37,8 +37,8 @@ export function holdsTags(source: SourceFile): HoldsTag[] {
 }
 
 function fullTitle(call: TitledCall, calls: readonly TitledCall[]): string {
-  const around = calls.filter((c) => c.isDescribe && c.start < call.start && c.end > call.end);
-  return [...around, call].map(({ title }) => title).join(" ");
+  const enclosing = calls.filter((c) => c.isDescribe && c.start < call.start && c.end > call.end);
+  return [...enclosing, call].map(({ title }) => title).join(" ");
 }
 
 /** Where the next code begins, after white space and comments. */

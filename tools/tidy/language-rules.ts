@@ -18,11 +18,33 @@ const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\b(?:nobody|somebody)\b/i, "no caller, no node, another process"],
   [/\banew\b/i, "again"],
   [/\b(?:thereof|wherein|hitherto|thither)\b/i, "of it, in which, so far"],
-  [/\bstands? (?:at|in|on|for|as|with)\b/i, "is at, is in"],
+  [/\bstands? (?:at|in(?! for)|on|for|as|with)\b/i, "is at, is in"],
   [/\bcomes? to (?:its|his|their) end\b|\bcame to (?:its|their) end\b/i, "ends"],
   [/\bhow (?:far|great) (?:it|they) (?:is|are|has|have)\b/i, "its progress, its size"],
   [/\bso (?:many|great|long|far) (?:bytes|milliseconds|of)\b/i, "this many"],
 ];
+
+/** The same in messages: errors, logs, and what a program prints. */
+const MESSAGE_PHRASES: readonly (readonly [RegExp, string])[] = [
+  ...PRIVATE_PHRASES,
+  [/\bwithout a word\b/i, "without an error message"],
+  [/\b(?:is|was) over\b(?! [\d…])/i, "has ended, has expired"],
+  [/\b(?:go(?:es)?|went|going) on\b/i, "continues"],
+  [/\bhung up\b/i, "closed the connection"],
+  [/\bof before\b/i, "of an earlier process"],
+  [/\bcalled off\b|\bg[ai]ven? (?:it|the (?:call|request|sum)) up\b/i, "cancelled"],
+  [/\b(?:is|was) away\b/i, "is unreachable"],
+  [/\bwell again\b|\ball is well\b/i, "healthy"],
+  [/\bno sign\b/i, "did not respond"],
+  [/\b(?:bytes?|frames?|log|it) came\b|\bnothing came\b/i, "was received"],
+];
+
+/** Messages of earlier cluster versions, to which logs replay. */
+const EARLIER_MESSAGES = ["libs/control/src/state-messages.ts", "libs/control/src/sessions.ts"];
+
+/** Words of such idiom as a part of a name. */
+const PRIVATE_WORDS =
+  /^(?:told|tells|heard|hears|anew|nobody|somebody|whoever|strangers?|surroundings|leads)$/;
 
 export function longSentences(file: SourceFile): string[] {
   return proseOf(file).flatMap(({ text, line }) =>
@@ -37,12 +59,37 @@ export function longSentences(file: SourceFile): string[] {
 }
 
 export function privatePhrases(file: SourceFile): string[] {
-  const titles = titlesOf(file).map(({ text, line }) => ({ text, line }));
-  return [...proseOf(file), ...titles].flatMap(({ text, line }) =>
-    PRIVATE_PHRASES.flatMap(([phrase, instead]) => {
+  const found = phrasesIn(file, [...proseOf(file), ...titlesOf(file)], PRIVATE_PHRASES);
+  if (EARLIER_MESSAGES.includes(file.path)) return found;
+  return [...found, ...phrasesIn(file, messagesOf(file), MESSAGE_PHRASES)];
+}
+
+function phrasesIn(
+  { path }: SourceFile,
+  texts: readonly Prose[],
+  phrases: readonly (readonly [RegExp, string])[],
+): string[] {
+  return texts.flatMap(({ text, line }) =>
+    phrases.flatMap(([phrase, instead]) => {
       const found = phrase.exec(text)?.[0];
-      return found ? [`${file.path}:${line}: "${found}"; say: ${instead}`] : [];
+      return found ? [`${path}:${line}: "${found}"; say: ${instead}`] : [];
     }),
+  );
+}
+
+export function privateNames(file: SourceFile): string[] {
+  const found = new Map<string, number>();
+  for (const statement of file.body) {
+    walk(statement, (node) => {
+      if (node.type !== "Identifier" && node.type !== "PrivateIdentifier") return;
+      const name = node["name"] as string;
+      const words = name.split(/(?<=[a-z0-9])(?=[A-Z])|_/).map((word) => word.toLowerCase());
+      if (words.some((word) => PRIVATE_WORDS.test(word))) found.set(name, node.start);
+    });
+  }
+  return [...found].map(
+    ([name, start]) =>
+      `${file.path}:${lineAt(file.text, start)}: the name ${name} is private idiom`,
   );
 }
 
@@ -161,6 +208,20 @@ function titlesOf(file: SourceFile): Prose[] {
   return titles;
 }
 
+/** Texts of two words and more, other than titles. */
+function messagesOf(file: SourceFile): Prose[] {
+  const titles = new Set(titlesOf(file).map(({ text }) => text));
+  const messages: Prose[] = [];
+  for (const statement of file.body) {
+    walk(statement, (node) => {
+      const text = literal(node);
+      if (text === undefined || titles.has(text) || !/\p{L} \p{L}/u.test(text)) return;
+      messages.push({ text, line: lineAt(file.text, node.start) });
+    });
+  }
+  return messages;
+}
+
 function rootName(call: SyntaxNode): string {
   let callee = call["callee"] as SyntaxNode;
   while (
@@ -178,6 +239,6 @@ function literal(node: SyntaxNode | undefined): string | undefined {
     return typeof node["value"] === "string" ? node["value"] : undefined;
   if (node?.type !== "TemplateLiteral") return undefined;
   return (node["quasis"] as { value: { cooked: string } }[])
-    .map(({ value }) => value.cooked)
+    .map(({ value }) => value.cooked ?? "")
     .join("…");
 }

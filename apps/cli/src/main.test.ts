@@ -215,8 +215,8 @@ describe("command line", () => {
     expect(refused.stderr).toMatch(/^error Bad key\.\nfix .*--api-key.*\nrequest req_7\n$/);
     const missing = await heddle(["models", "pull", "none"]);
     expect(missing).toMatchObject({ code: 3, stderr: expect.stringContaining("models list") });
-    const nobody = await heddle(["health", "--endpoint", "http://127.0.0.1:1"]);
-    expect(nobody).toMatchObject({ code: 7, stderr: expect.stringContaining("heddle up") });
+    const unreachable = await heddle(["health", "--endpoint", "http://127.0.0.1:1"]);
+    expect(unreachable).toMatchObject({ code: 7, stderr: expect.stringContaining("heddle up") });
   });
 
   it("pulls a model with progress", async () => {

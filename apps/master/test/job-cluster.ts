@@ -174,14 +174,14 @@ export class JobCluster {
   async reaches(id: string, state: string): Promise<JobReply> {
     let job: JobReply | undefined;
     let refusal: unknown;
-    const told = () => `the job is ${state}, and not ${job ? JSON.stringify(job) : refusal}`;
+    const reported = () => `the job is ${state}, and not ${job ? JSON.stringify(job) : refusal}`;
     await eventually(async () => {
       job = await this.job(id).catch((error: unknown) => {
         refusal = error;
         return undefined;
       });
       return job?.state === state;
-    }, told);
+    }, reported);
     return job as JobReply;
   }
 

@@ -93,7 +93,7 @@ export function dispatchOver(
     change: Partial<InferenceCall> = {},
     signal: AbortSignal = new AbortController().signal,
   ) => {
-    const told = {} as { answer?: InferenceAnswer; error?: Record<string, unknown> };
+    const outcome = {} as { answer?: InferenceAnswer; error?: Record<string, unknown> };
     const request = { choices: 1, input: { kind: "tokens", tokens: [1] } };
     const call = {
       requestId: "r",
@@ -105,13 +105,13 @@ export function dispatchOver(
     };
     dispatch.start({ ...call, ...change } as InferenceCall, signal).then(
       (answer) => {
-        told.answer = answer;
+        outcome.answer = answer;
       },
       (error) => {
-        told.error = error;
+        outcome.error = error;
       },
     );
-    return told;
+    return outcome;
   };
   const change = () => {
     for (const listener of listeners) listener();

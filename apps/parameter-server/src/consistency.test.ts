@@ -249,7 +249,7 @@ test.each([0, 2])("ssp %i: no worker is further ahead than its bound", async (st
   const job = jobOn(servers, { workers, consistency: { kind: "ssp", staleness } });
   await openShards(job);
   // Each rank counts its pushes in an element of its own, so that a pull shows all counts.
-  const leads: number[] = [];
+  const leadings: number[] = [];
   const work = async (rank: number) => {
     const client = await joinJob(job, rank);
     if (rank === 0) await client.initialize(tensors(() => 0));
@@ -261,13 +261,13 @@ test.each([0, 2])("ssp %i: no worker is further ahead than its bound", async (st
       await client.push(part, { weight: 1, learningRate: 1 });
       await client.pull(own);
       expect(own.bias[rank]).toBe(push);
-      leads.push(push - Math.min(...own.bias.subarray(0, workers)));
+      leadings.push(push - Math.min(...own.bias.subarray(0, workers)));
     }
   };
   await Promise.all([0, 1, 2].map(work));
-  expect(leads).toHaveLength(36);
-  expect(Math.max(...leads)).toBeLessThanOrEqual(staleness);
-  if (staleness > 0) expect(Math.max(...leads)).toBeGreaterThan(0);
+  expect(leadings).toHaveLength(36);
+  expect(Math.max(...leadings)).toBeLessThanOrEqual(staleness);
+  if (staleness > 0) expect(Math.max(...leadings)).toBeGreaterThan(0);
 });
 
 // holds: ps-asp

@@ -138,8 +138,8 @@ test("ticket: other jobs, attempts and servers are refused by every method", asy
 });
 
 test("ticket: one of another cluster, a changed one and an expired one are refused", async () => {
-  const stranger = ticketed(servers, { by: { clusterToken: "the token of another cluster" } });
-  await expect(openShards(stranger)).rejects.toMatchObject({ code: "invalid_api_key" });
+  const foreign = ticketed(servers, { by: { clusterToken: "the token of another cluster" } });
+  await expect(openShards(foreign)).rejects.toMatchObject({ code: "invalid_api_key" });
   const own = ticketed(servers);
   const [payload = "", mac = ""] = own.credentials.ticket.split(".");
   const claims = JSON.parse(Buffer.from(payload, "base64url").toString());

@@ -51,7 +51,7 @@ export class NormExchange {
 
 function rejection(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
-    const onAbort = () => reject(new AppError("cancelled", "the shard gave the sum up"));
+    const onAbort = () => reject(new AppError("cancelled", "the shard cancelled the sum"));
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
   });

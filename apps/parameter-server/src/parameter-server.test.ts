@@ -1,4 +1,4 @@
-// holds: ps-boot, ps-strangers
+// holds: ps-boot, ps-unauthenticated
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -192,7 +192,7 @@ describe("a parameter server", () => {
     }
     // A client with another token may connect more than once.
     const counted = {
-      strangers: expect.toSatisfy((count: number) => count >= 2),
+      unauthenticated: expect.toSatisfy((count: number) => count >= 2),
       invalid: 1,
       stale: 1,
     };

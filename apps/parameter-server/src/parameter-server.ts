@@ -21,7 +21,7 @@ export async function startParameterServer(
     version,
     log,
     takesTickets: true,
-    onRefused: () => refusals.add("strangers"),
+    onRefused: () => refusals.add("unauthenticated"),
   });
   return startNode(parameterServerModule(node, refusals), ParameterServerState);
 }

@@ -1,5 +1,5 @@
 /** Reasons of refusals, in the order of the memory. */
-const REASONS = ["strangers", "invalid", "stale"] as const;
+const REASONS = ["unauthenticated", "invalid", "stale"] as const;
 
 /** The reason of a refusal. */
 export type RefusalReason = (typeof REASONS)[number];
@@ -20,9 +20,9 @@ export class RefusalCounts {
   }
 
   get totals(): Readonly<Record<RefusalReason, number>> {
-    const [strangers = 0, invalid = 0, stale = 0] = REASONS.map((_, i) =>
+    const [unauthenticated = 0, invalid = 0, stale = 0] = REASONS.map((_, i) =>
       Number(Atomics.load(this.#counts, i)),
     );
-    return { strangers, invalid, stale };
+    return { unauthenticated, invalid, stale };
   }
 }

@@ -170,14 +170,14 @@ test("refusal: one too long for a data connection is cut and still reported", as
   });
 });
 
-// holds: ps-strangers
-test("stranger: connections without the token and unknown ranks are refused", async () => {
+// holds: ps-unauthenticated
+test("refusals: connections without the token and unknown ranks are refused", async () => {
   const workers = await twoWorkers();
   const [status] = await shardStatuses(workers.job);
   const [, host, port] = /^tcp:(.+):(\d+)$/.exec(status?.dataAddress ?? "") ?? [];
-  const stranger = connect({ host: host ?? "", port: Number(port) });
-  stranger.write("GET / HTTP/1.1\r\nHost: parameters.example\r\nAccept: */*\r\n\r\n");
-  await once(stranger, "close");
+  const foreign = connect({ host: host ?? "", port: Number(port) });
+  foreign.write("GET / HTTP/1.1\r\nHost: parameters.example\r\nAccept: */*\r\n\r\n");
+  await once(foreign, "close");
   const sink = { begin: () => {}, space: () => new Uint8Array(1), filled: () => {} };
   const impostor = await DataConnection.open(status?.dataAddress ?? "", randomBytes(32), signal);
   const request = impostor.request({ rank: 0, clock: 0 }, sink, signal);
@@ -185,7 +185,7 @@ test("stranger: connections without the token and unknown ranks are refused", as
     code: "unavailable",
     message: expect.stringContaining("was the job token another?"),
   });
-  expect((await shardStatuses(workers.job))[0]?.refusedStrangers).toBe(2);
+  expect((await shardStatuses(workers.job))[0]?.refusedUnauthenticated).toBe(2);
   // No update waits for a rank that the job does not have.
   await expect(joinJob(workers.job, 2)).rejects.toMatchObject({
     code: "conflict",
@@ -194,7 +194,7 @@ test("stranger: connections without the token and unknown ranks are refused", as
   await expectUpdate(workers, 0);
 });
 
-// holds: ps-strangers
+// holds: ps-unauthenticated
 test("stale attempt: is refused and counted, and cannot harm its successor", async () => {
   const { job, first } = await twoWorkers();
   const later = jobOn(servers, { ...job.spec, attempt: 2, jobToken: randomBytes(32) });
@@ -212,7 +212,7 @@ test("stale attempt: is refused and counted, and cannot harm its successor", asy
   expect(refused.reduce((sum, count) => sum + count)).toBeGreaterThanOrEqual(3);
 });
 
-// holds: ps-strangers
+// holds: ps-unauthenticated
 test("stale attempt: no method and no earlier connection serves it", async () => {
   const { job } = await twoWorkers();
   const { jobId, jobToken } = job.spec;

@@ -76,7 +76,7 @@ export class ShardRegistry {
     const handle = job?.shards.get(key.shard);
     if (handle && !handle.calls.ended && handle.spec.attempt === key.attempt) return handle;
     if (job?.over === key.attempt) {
-      const message = `attempt ${key.attempt} of job ${key.jobId} is over: its shards were closed`;
+      const message = `attempt ${key.attempt} of job ${key.jobId} has ended: its shards were closed`;
       throw new AppError("gone", message);
     }
     throw new AppError(

@@ -69,7 +69,7 @@ test("PPO: on CartPole the return passes 150 within 40,000 steps, on two seeds",
       client: soleServer(parameters, AVERAGE),
       report: ({ episodeReturn }) => {
         returns.push(episodeReturn ?? 0);
-        return Promise.resolve("go on" as const);
+        return Promise.resolve("continue" as const);
       },
     });
     expect(returns).toHaveLength(78);

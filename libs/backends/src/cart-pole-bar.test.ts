@@ -68,7 +68,7 @@ test("PPO: passes a mean return of 195 over 100 CartPole episodes, from a fixed 
       if (episodes >= 100 && episodeReturn > best.mean) {
         best = { mean: episodeReturn, steps: timesteps };
       }
-      return best.mean > 195 || timesteps >= MOST_STEPS ? "stop" : "go on";
+      return best.mean > 195 || timesteps >= MOST_STEPS ? "stop" : "continue";
     },
   });
   const { user, system } = process.cpuUsage(before);

@@ -125,7 +125,7 @@ export class SecretKeys {
     if (id === undefined || this.#keys.has(id)) return;
     const given =
       this.ids.length === 0 ? "no key was given" : `those given are ${this.ids.join(", ")}`;
-    const message = `${what} is encrypted with the secrets key ${id}, and ${given}. Give the file that holds it: --secrets-key-file FILE (or HEDDLE_SECRETS_KEY_FILE). Without that key nobody can read it.`;
+    const message = `${what} is encrypted with the secrets key ${id}, and ${given}. Give the file that holds it: --secrets-key-file FILE (or HEDDLE_SECRETS_KEY_FILE). without that key it cannot be read.`;
     throw new AppError("precondition_failed", message);
   }
 
@@ -176,7 +176,7 @@ export function protectionText(key: string | undefined): string {
   if (key === undefined) {
     return "warning: it is not encrypted, and holds the cluster's secrets in clear: keep it as you keep keys, or give the masters a --secrets-key-file";
   }
-  return `it is encrypted with the secrets key ${key}: keep that key, elsewhere, or nobody can restore it`;
+  return `it is encrypted with the secrets key ${key}: keep that key, elsewhere, or it cannot be restored`;
 }
 
 /**

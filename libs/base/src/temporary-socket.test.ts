@@ -30,11 +30,11 @@ test("sockets: those of killed processes are removed, all others stay", async ()
   const other = at("another.sock");
   for (const path of [...stale, other]) await (await listener(path))();
   const kept = [`heddle-ps-${gone}-2.sock`, `heddle-ps-${process.pid}-1.sock`];
-  const heard = kept.map((name) => createServer().listen(at(name)));
+  const received = kept.map((name) => createServer().listen(at(name)));
   onTestFinished(() => {
-    for (const server of heard) server.close();
+    for (const server of received) server.close();
   });
-  await Promise.all(heard.map((server) => once(server, "listening")));
+  await Promise.all(received.map((server) => once(server, "listening")));
   expect(await removeStaleSockets(folder)).toBe(2);
   expect(readdirSync(folder).sort()).toEqual(["another.sock", ...kept].sort());
 });

@@ -41,13 +41,14 @@ describe("server-sent events", () => {
   });
 
   it("are not returned if they break off before their end", async () => {
-    const told: string[] = [];
+    const reported: string[] = [];
     const read = async () => {
       const cut = body(["id: 1\ndata: a\n\nid: 2\ndata: b\n"], new Error("cut"));
-      for await (const { id, data } of readServerSentEvents(cut, 10_000)) told.push(`${id}${data}`);
+      for await (const { id, data } of readServerSentEvents(cut, 10_000))
+        reported.push(`${id}${data}`);
     };
     await expect(read()).rejects.toThrow("cut");
-    expect(told).toEqual(["1a"]);
+    expect(reported).toEqual(["1a"]);
     expect(await eventsOf(body(["id: 2\ndata: b\n"]))).toEqual([]);
   });
 
@@ -75,7 +76,7 @@ describe("server-sent events", () => {
 
   it("are aborted after a silence", async () => {
     const silent = new ReadableStream<Uint8Array>({});
-    await expect(eventsOf(silent, 20)).rejects.toThrow("Nothing came for 0.02 s.");
+    await expect(eventsOf(silent, 20)).rejects.toThrow("No data was received for 0.02 s.");
   });
 
   it("cancel the body when the loop is left", async () => {

@@ -84,7 +84,7 @@ export async function* readServerSentEvents(
 async function within<T>(pending: Promise<T>, ms: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`Nothing came for ${ms / 1_000} s.`)), ms);
+    timer = setTimeout(() => reject(new Error(`No data was received for ${ms / 1_000} s.`)), ms);
   });
   try {
     return await Promise.race([pending, late]);

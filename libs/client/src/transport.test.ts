@@ -41,7 +41,7 @@ const json =
   (value: unknown, status = 200, headers: Record<string, string> = {}): Answer =>
   (_request, response) =>
     void response.writeHead(status, headers).end(JSON.stringify(value));
-const told = json({ job_id: "job_1", state: "accepted" }, 202);
+const reported = json({ job_id: "job_1", state: "accepted" }, 202);
 const busy = json({ code: "unavailable", detail: "busy", retryable: true }, 503, {
   "retry-after-ms": "1",
 });
@@ -51,7 +51,7 @@ const spec = { name: "a", command: "true" };
 describe("a call", () => {
   // holds: client-retries
   it("is retried with the same idempotency key", async () => {
-    const { seen, endpoint } = await serve(busy, hangUp, told);
+    const { seen, endpoint } = await serve(busy, hangUp, reported);
     const heddle = new Heddle({ endpoint, auth_token: "secret" });
     expect(await heddle.jobs.create(spec)).toMatchObject({ job_id: "job_1" });
     expect(seen).toHaveLength(3);
@@ -175,19 +175,19 @@ describe("a call", () => {
     await expect(left).rejects.toMatchObject({ name: "AbortedError", code: "cancelled" });
     const gone = await serve(hangUp);
     servers.pop()?.();
-    const nobody = new Heddle({ endpoint: gone.endpoint, maxRetries: 0 }).workers.list();
-    await expect(nobody).rejects.toBeInstanceOf(ConnectionError);
-    await expect(nobody).rejects.toThrow(`No answer from ${gone.endpoint} (ECONNREFUSED).`);
+    const unreachable = new Heddle({ endpoint: gone.endpoint, maxRetries: 0 }).workers.list();
+    await expect(unreachable).rejects.toBeInstanceOf(ConnectionError);
+    await expect(unreachable).rejects.toThrow(`No answer from ${gone.endpoint} (ECONNREFUSED).`);
     expect(() => new Heddle({ endpoint: "localhost" })).toThrow(
       '"localhost" is not a valid endpoint',
     );
   });
 
   it("tries each endpoint once, even with fewer retries", async () => {
-    const nobody = await closedEndpoint();
+    const unreachable = await closedEndpoint();
     const hung = await serve(() => {});
     const good = await serve(json({ id: "m", data: [] }));
-    const heddle = new Heddle({ endpoint: [nobody, good.endpoint], maxRetries: 0 });
+    const heddle = new Heddle({ endpoint: [unreachable, good.endpoint], maxRetries: 0 });
     expect(await heddle.workers.list()).toEqual([]);
     const read = { endpoint: [hung.endpoint, good.endpoint], maxRetries: 0, timeout: 50 };
     expect(await new Heddle(read).workers.list()).toEqual([]);
@@ -195,7 +195,7 @@ describe("a call", () => {
     await expect(change).rejects.toMatchObject({ code: "deadline_exceeded" });
     expect(good.seen.map(({ method }) => method)).toEqual(["GET", "GET"]);
     const last = await closedEndpoint();
-    const none = new Heddle({ endpoint: [nobody, last], maxRetries: 0 }).workers.list();
+    const none = new Heddle({ endpoint: [unreachable, last], maxRetries: 0 }).workers.list();
     await expect(none).rejects.toThrow(`No answer from ${last} (ECONNREFUSED).`);
   });
 
@@ -222,8 +222,8 @@ describe("a call", () => {
     const hints = { endpointSource: "--endpoint", noKey: "No key was found." };
     const refusal = json({ error: { code: "invalid_api_key", message: "Send a header." } }, 401);
     const { endpoint } = await serve(refusal);
-    const nobody = new Heddle({ endpoint: await closedEndpoint(), hints, maxRetries: 0 });
-    await expect(nobody.workers.list()).rejects.toThrow("; the address is from --endpoint).");
+    const unreachable = new Heddle({ endpoint: await closedEndpoint(), hints, maxRetries: 0 });
+    await expect(unreachable.workers.list()).rejects.toThrow("; the address is from --endpoint).");
     const keyless = new Heddle({ endpoint, hints }).workers.list();
     await expect(keyless).rejects.toBeInstanceOf(AuthenticationError);
     await expect(keyless).rejects.toMatchObject({ message: "No key was found.", status: 401 });

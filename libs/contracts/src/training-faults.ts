@@ -201,7 +201,7 @@ function soleFaults(config: PpoTraining, fault: AddFault): void {
     fault("compression", `${why}: use none, or several tasks, not ${config.compression}`);
   }
   if (config.pull_compression === "int8") {
-    const why = "one task alone goes on from its own parameters, and pulls none after the first";
+    const why = "one task alone continues from its own parameters, and pulls none after the first";
     fault("pull_compression", `${why}: leave it out, or use several tasks`);
   }
 }

@@ -304,7 +304,7 @@ test("plugin algorithm: only the common fields are checked", () => {
 
 test("unknown field: the error names the probable one, at any depth", () => {
   const lm = { program: "language_model", data: "/d", total_steps: 10 };
-  for (const [algorithm, config, told] of [
+  for (const [algorithm, config, expected] of [
     ["ppo", { learing_rate: 1 }, "'config.learing_rate'. Did you mean 'learning_rate'?"],
     ["weave", { ...lm, totl_step: 1 }, "'config.totl_step'. Did you mean 'total_steps'?"],
     [
@@ -326,7 +326,7 @@ test("unknown field: the error names the probable one, at any depth", () => {
     ["ppo", { "": 1 }, "'config.'."],
   ] as const) {
     const [fault] = trainingFaults(algorithm, config);
-    expect(fault?.detail).toBe(`There is no field ${told}`);
+    expect(fault?.detail).toBe(`There is no field ${expected}`);
   }
   const [fault] = trainingFaults("ppo", { seed: 1.5 });
   expect(fault?.detail).toMatch(/'config.seed': .*expected a whole number\.$/);

@@ -31,7 +31,7 @@ function goldenLogs(version: number): GoldenLog[] {
 }
 
 /** A log entry and a catalog command of a future build. */
-const STRANGERS = [
+const UNKNOWN = [
   { type: "robot.join", atMs: 0 },
   { type: "control", command: { type: "robot.join", atMs: 0 } },
 ] as unknown as LogCommand[];
@@ -145,7 +145,7 @@ test("secrets key: version 2 treats it as an unknown entry", () => {
 });
 
 test("cluster version: an unknown entry stops the master from version 2 on", () => {
-  for (const entry of STRANGERS) {
+  for (const entry of UNKNOWN) {
     const control = new ReplicatedControl();
     expect(control.apply(entry, 1)).toMatchObject({ ok: false, code: "invalid_value" });
     control.apply(raise(HARDENED), 2);

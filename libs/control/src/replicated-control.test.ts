@@ -75,19 +75,19 @@ test("restore: readers see the old state meanwhile; a refused one changes nothin
   const [old, other] = [new ReplicatedControl(), new ReplicatedControl()];
   for (const [at, entry] of randomLog(6, 80).entries()) old.apply(entry, at + 1);
   for (const [at, entry] of randomLog(7, 300).entries()) other.apply(entry, at + 1);
-  const standing = () => [old.hash, old.index, old.commands, [...old.state.keys.keys()].join()];
-  const before = standing();
+  const observed = () => [old.hash, old.index, old.commands, [...old.state.keys.keys()].join()];
+  const before = observed();
   const lines = [...other.snapshot()];
   let seen = 0;
   async function* coming(given: readonly string[]) {
     for (const line of given) {
       yield line;
-      expect(standing()).toEqual(before);
+      expect(observed()).toEqual(before);
       seen++;
     }
   }
   await expect(old.restore(coming(lines.slice(0, -1)))).rejects.toThrow(/hash/);
-  expect(standing()).toEqual(before);
+  expect(observed()).toEqual(before);
   await old.restore(coming(lines));
   expect(seen).toBe(2 * lines.length - 1);
   expect(old.hash).toBe(other.hash);

@@ -23,7 +23,7 @@ export function resourceLimits({ membership, root }: ControlGroupFiles = FILES):
     const [, controllers = "", path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
     if (path === undefined) continue;
     for (const folder of hierarchiesOf(root, controllers)) {
-      for (const group of groupsAround(folder, path)) {
+      for (const group of enclosingGroups(folder, path)) {
         const limit = limitOf(group);
         if (limit) limits.set(limit.id ?? "", { ...limits.get(limit.id ?? ""), ...limit });
       }
@@ -40,7 +40,7 @@ function hierarchiesOf(root: string, controllers: string): string[] {
 }
 
 /** The group's directory and its ancestors. A container may see only its own group. */
-function groupsAround(hierarchy: string, path: string): string[] {
+function enclosingGroups(hierarchy: string, path: string): string[] {
   const own = join(hierarchy, path);
   const isSeen = !path.includes("..") && existsSync(own);
   const groups: string[] = [];

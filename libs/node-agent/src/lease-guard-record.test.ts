@@ -30,7 +30,7 @@ afterEach(() => {
 });
 
 async function handlesTheSignal(): Promise<void> {
-  guard.stdin?.write("go on\n");
+  guard.stdin?.write("continue\n");
   await once(guard.stdout as NonNullable<typeof guard.stdout>, "data");
 }
 

@@ -110,8 +110,8 @@ test("TLS: a certificate opens exactly the services for its role", async () => {
 });
 
 test("TLS: another cluster's certificate, an expired one and none are refused", async () => {
-  const stranger = await identity(theirs, "master");
-  const disguised = new TlsIdentity({ ...stranger.material, authority: ours.certificate });
+  const foreign = await identity(theirs, "master");
+  const disguised = new TlsIdentity({ ...foreign.material, authority: ours.certificate });
   await expect(ask(dial(disguised))).rejects.toMatchObject({ code: "invalid_api_key" });
   const expired = await identity(ours, "master", -1_000);
   await expect(ask(dial(expired))).rejects.toMatchObject({ code: "invalid_api_key" });

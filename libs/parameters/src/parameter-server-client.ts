@@ -334,7 +334,7 @@ export class ParameterServerClient implements ParameterClient {
       isPassing: (error) => toAppError(error).retryable,
       onRetry: () => this.#retries++,
       lateError: (cause) => {
-        const message = `shard ${shard} at ${spec.servers[shard]} is away for ${patienceMs} ms`;
+        const message = `shard ${shard} at ${spec.servers[shard]} has been unreachable for ${patienceMs} ms`;
         const { message: why } = toAppError(cause);
         return new AppError("shard_unavailable", `${message}: ${why}`, { cause });
       },

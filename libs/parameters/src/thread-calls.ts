@@ -79,7 +79,7 @@ export function answerCalls<Api extends ThreadApi<Api>>(port: MessagePort, api: 
   const running = new Map<number, AbortController>();
   port.on("message", (message: Call | Abort) => {
     if ("abort" in message) {
-      running.get(message.abort)?.abort(new AppError("cancelled", "the caller gave the call up"));
+      running.get(message.abort)?.abort(new AppError("cancelled", "the caller cancelled the call"));
       return;
     }
     const { call, name, argument } = message;

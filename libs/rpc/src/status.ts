@@ -29,8 +29,9 @@ export function fromStatus(error: unknown, peer: string): AppError {
       ? "it does not serve this yet: it is starting, or of another version"
       : error.message;
   // For a refused connection grpc-js passes only the text.
-  const isStranger = error.code === status.UNAVAILABLE && error.details.includes(TOKEN_MISMATCH);
-  const fitting = isStranger ? "invalid_api_key" : codeOfStatus(error.code);
+  const hasTokenMismatch =
+    error.code === status.UNAVAILABLE && error.details.includes(TOKEN_MISMATCH);
+  const fitting = hasTokenMismatch ? "invalid_api_key" : codeOfStatus(error.code);
   return new AppError(
     isErrorCode(code) ? code : fitting,
     isErrorCode(code) ? error.details : `the call to ${peer} failed: ${why}`,

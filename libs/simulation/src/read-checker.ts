@@ -30,7 +30,7 @@ class WatchedCore {
     if (!this.#sent.has(context)) keep(this.#sent, context, ++this.#now);
   }
 
-  hear(from: number, context: string): void {
+  confirm(from: number, context: string): void {
     const at = this.#sent.get(context) ?? 0;
     this.#answered.set(from, Math.max(this.#answered.get(from) ?? 0, at));
   }
@@ -69,7 +69,7 @@ export class ReadChecker {
     const core = this.#of(raw);
     const [entry] = entries;
     if (type === "MsgReadIndex" && entry) core.read(readOf(from, entry.data));
-    if (type === "MsgHeartbeatResp" && term === core.term) core.hear(from, textOf(context));
+    if (type === "MsgHeartbeatResp" && term === core.term) core.confirm(from, textOf(context));
   }
 
   /** The core returns a batch. */

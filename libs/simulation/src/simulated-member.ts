@@ -239,7 +239,7 @@ export class SimulatedMember {
     this.#torn = [...this.#torn, ...torn];
     const ended = [...this.onEnd];
     this.onEnd.clear();
-    for (const tell of ended) tell();
+    for (const notify of ended) notify();
   }
 
   pause(): void {

@@ -57,7 +57,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const simulation = new Simulation(options);
   const { checker } = simulation.world;
   const reads = new ReadChecker((detail) =>
-    checker.demand(false, "a quorum confirms a read after it came", () => detail),
+    checker.demand(false, "a quorum confirms a read after its arrival", () => detail),
   );
   const unwatch = watchCores({
     ready: (id, raw, ready) => {

@@ -165,8 +165,8 @@ test("task log: lost bytes are a gap, which a later piece may fill", async () =>
   ];
   await log.fill({ offset: 1, data: Buffer.from("XcdeX"), times, complete: false });
   expect(log.gaps).toEqual([]);
-  const { data, times: told } = await log.read(0, 99);
-  expect([data.toString(), told.map(({ at, unixMs }) => [at, unixMs])]).toEqual([
+  const { data, times: reported } = await log.read(0, 99);
+  expect([data.toString(), reported.map(({ at, unixMs }) => [at, unixMs])]).toEqual([
     "abcdeXgh",
     [
       [0, 100],

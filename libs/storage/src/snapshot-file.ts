@@ -90,7 +90,7 @@ async function* readFrames(
       if (frame.kind === FRAMES.end) break;
     }
     const isLonger = (await file.size()) > position;
-    if (isLonger) throw damaged(path, `it goes on after its end, byte ${position}`);
+    if (isLonger) throw damaged(path, `it continues after its end, byte ${position}`);
   } finally {
     await file.close();
   }

@@ -118,9 +118,9 @@ test("log: a new one takes nothing from an earlier one's files", async () => {
   await log.close();
   for (const name of await segments()) await rm(join(directory, name));
   expect((await readdir(directory)).some((name) => name.startsWith("wal-spare-"))).toBe(true);
-  const { log: anew } = await open();
-  await append(anew, 1, 2);
-  expect(await reopened(anew)).toMatchObject({ first: 1, last: 2 });
+  const { log: again } = await open();
+  await append(again, 1, 2);
+  expect(await reopened(again)).toMatchObject({ first: 1, last: 2 });
 });
 
 test("log: a spare of another size does not become a segment", async () => {

@@ -272,7 +272,7 @@ describe("reference: learning rates follow PyTorch's schedulers", () => {
       parameters: initialParameters(ppoParameters(cartPole(), config), seededRandom(1)),
       done: 0,
       signal: never,
-      report: async () => "go on",
+      report: async () => "continue",
     });
     expectClose(reported, rates, "rates");
   });

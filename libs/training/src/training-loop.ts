@@ -45,7 +45,7 @@ export interface TrainingLoop {
   readonly state: RankState | undefined;
   readonly signal: AbortSignal;
   /** Between a pull and the next push. */
-  report(round: RoundReport): Promise<"go on" | "stop">;
+  report(round: RoundReport): Promise<"continue" | "stop">;
 }
 
 /** The report of one round. */

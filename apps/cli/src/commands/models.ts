@@ -51,7 +51,7 @@ export async function listModelsCommand(command: Command): Promise<number> {
 /** A line for each distinct failure, with the affected models. */
 function failuresOf(models: readonly JsonFields[]): string {
   const failed = models.filter((model) => model["status"] === "failed");
-  const told = Map.groupBy(failed, (model) =>
+  const reported = Map.groupBy(failed, (model) =>
     [
       ...recordsOf(model["replicas"]).map(
         (replica) => `failed on ${textOf(replica["node"])}: ${textOf(replica["message"])}`,
@@ -61,7 +61,7 @@ function failuresOf(models: readonly JsonFields[]): string {
       .filter((text) => text !== "")
       .join("; "),
   );
-  return [...told]
+  return [...reported]
     .map(([why, group]) => `${group.map(({ id }) => textOf(id)).join(", ")}: ${why}\n`)
     .join("");
 }
@@ -94,11 +94,11 @@ function waitingFor(model: JsonFields): string {
 
 /** The job that trained it, and the start of its data's digest. */
 function lineage(model: JsonFields): string {
-  const told = fieldsOf(model["lineage"]);
-  const job = textOf(told["job_id"]);
+  const reported = fieldsOf(model["lineage"]);
+  const job = textOf(reported["job_id"]);
   if (job === "") return "";
-  const data = textOf(told["data_sha256"]).slice(0, 12);
-  const step = numberOf(told["step"]);
+  const data = textOf(reported["data_sha256"]).slice(0, 12);
+  const step = numberOf(reported["step"]);
   return [job, ...(step === undefined ? [] : [`step ${step}`]), ...(data && [`data ${data}`])].join(
     ", ",
   );

@@ -69,20 +69,20 @@ function barOf(share: number): string {
 }
 
 /** A progress report in one line. */
-export function progressText(told: JobProgress): string {
-  const { progress, step, total_steps: total, loss, reward, expected_end: end } = told;
+export function progressText(report: JobProgress): string {
+  const { progress, step, total_steps: total, loss, reward, expected_end: end } = report;
   return [
     ...(progress === null ? [] : [`${Math.floor(progress * 100)} %`]),
     ...(step === null ? [] : [total === null ? `step ${step}` : `step ${step}/${total}`]),
     ...(loss === null ? [] : [`loss ${rounded(loss)}`]),
     ...(reward === null
       ? []
-      : [`${told.backend === null ? "reward" : "return"} ${rounded(reward)}`]),
-    ...(told.steps_per_second === null ? [] : [`${rounded(told.steps_per_second)} steps/s`]),
-    ...(told.tokens_per_second === null ? [] : [`${rounded(told.tokens_per_second)} tokens/s`]),
+      : [`${report.backend === null ? "reward" : "return"} ${rounded(reward)}`]),
+    ...(report.steps_per_second === null ? [] : [`${rounded(report.steps_per_second)} steps/s`]),
+    ...(report.tokens_per_second === null ? [] : [`${rounded(report.tokens_per_second)} tokens/s`]),
     ...(end === null ? [] : [`ends about ${end.slice(11, 16)} UTC`]),
-    ...(told.backend === null ? [] : [deviceText(told)]),
-    ...(told.message === null ? [] : [told.message.replace(/\p{Cc}/gu, "\ufffd")]),
+    ...(report.backend === null ? [] : [deviceText(report)]),
+    ...(report.message === null ? [] : [report.message.replace(/\p{Cc}/gu, "\ufffd")]),
   ].join(", ");
 }
 

@@ -52,8 +52,8 @@ export class PullProgressView {
 }
 
 /** Without a terminal the seconds are printed at these times, and then regularly. */
-const TOLD_AT_S = [10, 30, 60];
-const TOLD_EVERY_S = 60;
+const REPORT_AT_S = [10, 30, 60];
+const REPORT_EVERY_S = 60;
 
 /** The duration of a load of unknown length. */
 export class LoadProgressView {
@@ -87,8 +87,8 @@ export class LoadProgressView {
 }
 
 function nextShownS(shownS: number): number {
-  const listed = TOLD_AT_S.find((seconds) => seconds > shownS);
-  return listed ?? (Math.floor(shownS / TOLD_EVERY_S) + 1) * TOLD_EVERY_S;
+  const listed = REPORT_AT_S.find((seconds) => seconds > shownS);
+  return listed ?? (Math.floor(shownS / REPORT_EVERY_S) + 1) * REPORT_EVERY_S;
 }
 
 function megabytes(bytes: number): string {

@@ -14,7 +14,7 @@ const script = process.env["SCRIPT"] ?? "";
 
 exitWithParent();
 process.on("SIGTERM", () => {
-  log("told to stop");
+  log("asked to stop");
   if (script !== "stubborn") process.exit(0);
 });
 const marker = join(String(flags["data"] ?? "."), "crashed");

@@ -29,12 +29,12 @@ test("secrets key: only masters get it, by flag and by environment", () => {
     secrets: data.secrets(["http://127.0.0.1:8080"]),
     programs: WORKSPACE_PROGRAMS,
   });
-  const told = specs.map(({ kind, command, env }) => [
+  const reported = specs.map(({ kind, command, env }) => [
     kind,
     command.includes("--secrets-key-file"),
     env["HEDDLE_SECRETS_KEY"],
   ]);
-  expect(told).toEqual([
+  expect(reported).toEqual([
     ["master", true, "the key itself"],
     ["worker", false, undefined],
     ["parameter-server", false, undefined],

@@ -108,7 +108,7 @@ describe("heddle up", () => {
     expect(await driven.end()).toBe(0);
     expect(driven.stdout).toContain("Heddle is up");
     expect(driven.stderr).toMatch(/stopped\.\n$/);
-    expect(driven.stderr).toMatch(/master-1 +stopped\nworker-1 +told to stop/);
+    expect(driven.stderr).toMatch(/master-1 +stopped\nworker-1 +asked to stop/);
     await allGone(pids, 0);
   });
 

@@ -78,7 +78,7 @@ describe("supervised process", () => {
     const pid = supervised.pid ?? 0;
     await supervised.stop(5_000);
     expect(isProcessAlive(pid)).toBe(false);
-    expect(recorder.lines).toEqual(["w: ready", "w: told to stop"]);
+    expect(recorder.lines).toEqual(["w: ready", "w: asked to stop"]);
   });
 
   it("restarts after a crash, and reports its cause", async () => {
@@ -168,7 +168,7 @@ describe("supervisor", () => {
     cleanUps.push(() => supervisor.kill());
     await supervisor.start();
     await supervisor.stop();
-    const stops = recorder.lines.filter((line) => line.includes("told to stop"));
-    expect(stops).toEqual(["m: told to stop", "w: told to stop", "p: told to stop"]);
+    const stops = recorder.lines.filter((line) => line.includes("asked to stop"));
+    expect(stops).toEqual(["m: asked to stop", "w: asked to stop", "p: asked to stop"]);
   });
 });

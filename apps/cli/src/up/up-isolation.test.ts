@@ -83,9 +83,9 @@ describe.each([
   /** Paths of the processes that are started by hand, each given by a flag. */
   const given = {
     token: join(elsewhere, "token-of-nodes"),
-    strangerToken: join(elsewhere, "stranger-token"),
-    strangerKey: join(elsewhere, "stranger-key"),
-    secretsKey: join(elsewhere, "stranger-secrets-key"),
+    foreignToken: join(elsewhere, "foreign-token"),
+    foreignKey: join(elsewhere, "foreign-key"),
+    secretsKey: join(elsewhere, "foreign-secrets-key"),
   };
   const running: DrivenProcess[] = [];
   let port = 0;
@@ -119,8 +119,8 @@ describe.each([
   async function startByHand(): Promise<void> {
     mkdirSync(elsewhere);
     writeFileSync(given.token, readFileSync(join(data, "cluster-token")));
-    writeFileSync(given.strangerToken, `${"t".repeat(43)}\n`);
-    writeFileSync(given.strangerKey, `${createApiKey("local").text}\n`);
+    writeFileSync(given.foreignToken, `${"t".repeat(43)}\n`);
+    writeFileSync(given.foreignKey, `${createApiKey("local").text}\n`);
     writeFileSync(given.secretsKey, `${Buffer.alloc(32, 7).toString("base64")}\n`);
     for (const path of [elsewhere, ...Object.values(given)]) {
       chmodSync(path, path === elsewhere ? 0o755 : 0o600);
@@ -134,17 +134,17 @@ describe.each([
       start(
         [
           programOf("master"),
-          ...dataOf("stranger"),
+          ...dataOf("foreign"),
           "--http-port",
           "0",
           "--grpc-port",
           "0",
           "--cluster-token-file",
-          given.strangerToken,
+          given.foreignToken,
           "--secrets-key-file",
           given.secretsKey,
           "--bootstrap-key-file",
-          given.strangerKey,
+          given.foreignKey,
         ],
         /"ready"/,
       ),
@@ -183,7 +183,7 @@ describe.each([
       const kept = [
         "worker-by-hand/node-id",
         "server-by-hand/node-id",
-        "stranger/control/identity.json",
+        "foreign/control/identity.json",
       ];
       secrets.push(...kept.map((name) => join(elsewhere, name)));
       expect(files).toEqual(expect.arrayContaining(secrets));

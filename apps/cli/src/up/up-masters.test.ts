@@ -57,7 +57,7 @@ function request(
 const chat = (master: Master, more: object) =>
   request(master, "POST", "/chat/completions", {
     model: MODEL,
-    messages: [{ role: "user", content: "go on" }],
+    messages: [{ role: "user", content: "continue" }],
     logit_bias: NO_END,
     ...more,
   });
@@ -131,7 +131,7 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
       const pids = pidsOf(victim);
       await createKey(victim, `by ${victim} before its end`);
       process.kill(pids.at(-1) ?? 0, "SIGKILL");
-      await createKey(others[at % 2] as Master, `while ${victim} was away`);
+      await createKey(others[at % 2] as Master, `without ${victim}`);
       await eventually(async () => pidsOf(victim).length === pids.length + 1);
       const reply = await request(victim, "GET", "/keys?consistency=strong&limit=1000");
       const names = ((await reply.json()) as { data: { name: string }[] }).data.map(

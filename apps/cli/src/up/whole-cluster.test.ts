@@ -109,7 +109,7 @@ describe("whole cluster", { timeout: PATIENCE_MS }, () => {
     await driven.printed(/Ctrl-C stops everything/);
     const reply = await request("POST", "/chat/completions", {
       model: "FamilyA-1-2B",
-      messages: [{ role: "user", content: "go on" }],
+      messages: [{ role: "user", content: "continue" }],
       n: 4,
       max_tokens: 4000,
       logit_bias: NO_END,

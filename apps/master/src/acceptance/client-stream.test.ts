@@ -132,7 +132,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
       await group.leader();
       await heddle.jobs.suspend(id);
       await heddle.jobs.resume(id);
-      await eventually(async () => watched.updates.length >= before + 2, "the stream goes on");
+      await eventually(async () => watched.updates.length >= before + 2, "the stream continues");
     }
     await heddle.jobs.cancel(id);
     await watched.ended;

@@ -62,7 +62,7 @@ async function seeBehind(
   };
   setDisk(follower, "slow");
   await eventually(() => isLabelled(follower), "the follower labels what it shows");
-  await eventually(isMarked, "the leader tells who lags");
+  await eventually(isMarked, "the leader reports who lags");
   expect(await isLabelled(leader)).toBe(false);
   await eventually(async () => {
     const metrics = await group.request(follower, "GET", "/metrics");

@@ -90,12 +90,12 @@ test("node kill: one lost task of two is replaced, two lost end the attempt", as
   await cluster.stop(lost, "SIGKILL");
   for (const pid of below) process.kill(pid, "SIGKILL");
   await startNode("c", 3, "spare");
-  await until(within, "its loss is told", ({ losses }) => losses === 1);
+  await until(within, "its loss is reported", ({ losses }) => losses === 1);
   const back = await until(within, "it is whole again", ({ state }) => state === "running");
-  const later = await until(within, "it goes on", (job) => stepOf(job) > stepOf(back) + 50);
+  const later = await until(within, "it continues", (job) => stepOf(job) > stepOf(back) + 50);
   expect(later).toMatchObject({ attempt: before.attempt, failures: 0, losses: 1 });
   expect(await read(`${within}/logs?attempt=all`)).toMatch(/takes the place of a lost task after/);
-  const next = await until(beyond, "its next attempt goes on", ({ attempt, checkpoint }) => {
+  const next = await until(beyond, "its next attempt continues", ({ attempt, checkpoint }) => {
     return attempt === 2 && checkpoint?.attempt === 2;
   });
   expect(next).toMatchObject({ failures: 0, losses: 1 });

@@ -20,7 +20,7 @@ afterAll(() => cluster.close());
 
 const long = {
   model: TINY,
-  messages: [{ role: "user" as const, content: "go on" }],
+  messages: [{ role: "user" as const, content: "continue" }],
   n: 4,
   max_tokens: 4000,
   logit_bias: NO_END,

@@ -109,7 +109,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     await eventually(async () => {
       lines = (await heddle(["jobs", "logs", id])).stdout.trim().split("\n").sort();
       return lines.length === 4;
-    }, "all four have told");
+    }, "all four have reported");
     lines.forEach((line, rank) => {
       expect(line).toMatch(`[${rank}] rank ${rank} of 4, GPUs`);
     });
@@ -128,10 +128,10 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const [printed, code] = [await buffer(child.stdout), await ended];
     const url = `${cluster.masters.url("master-1")}/api/v1/jobs/${id}/logs?stream=stdout`;
     const headers = { authorization: `Bearer ${cluster.masters.adminKey}` };
-    const told = Buffer.from(await (await fetch(url, { headers })).arrayBuffer());
-    expect(told.byteLength).toBe(200_000 + 19);
+    const expected = Buffer.from(await (await fetch(url, { headers })).arrayBuffer());
+    expect(expected.byteLength).toBe(200_000 + 19);
     expect(code).toBe(0);
-    expect(Buffer.compare(printed, told)).toBe(0);
+    expect(Buffer.compare(printed, expected)).toBe(0);
     const rank = await heddle(["jobs", "logs", id, "--rank", "5"]);
     expect(rank).toMatchObject({ code: 2, stderr: /has no rank 5: it has 1 tasks/ });
     const attempt = await heddle(["jobs", "logs", id, "--attempt", "9", "-f"]);
@@ -293,8 +293,8 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
       "full",
     ]);
     expect(over).toMatchObject({ code: 6, stderr: /full holds 0 jobs.*bound is 0/ });
-    const nobody = await heddle(["--endpoint", "http://127.0.0.1:9", "jobs", "list"]);
-    expect(nobody).toMatchObject({ code: 7, stdout: "" });
+    const unreachable = await heddle(["--endpoint", "http://127.0.0.1:9", "jobs", "list"]);
+    expect(unreachable).toMatchObject({ code: 7, stdout: "" });
     expect((await heddle(["jobs", "list", "--bogus"])).code).toBe(2);
     expect((await heddle(["jobs", "list", "-o", "xml"])).code).toBe(2);
   });

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 import { atLeastFourOfFive } from "../../test/tries.ts";
 
-const messages = [{ role: "user" as const, content: "go on" }];
+const messages = [{ role: "user" as const, content: "continue" }];
 /** Far more than one slot can generate during a test. */
 const endless = { model: TINY, messages, n: 16, max_tokens: 4000, logit_bias: NO_END };
 

@@ -25,15 +25,15 @@ async function join({ group }: FaultRun, name: string): Promise<void> {
 
 /** Repeats the request for the removal until it is answered: the leader may change meanwhile. */
 async function askForRemoval({ group }: FaultRun, name: string, through: string): Promise<void> {
-  let told = "";
+  let reported = "";
   await eventually(async () => {
     const to = group.url(through) ? through : (group.runningNames[0] as string);
     const reply = await group.request(to, "DELETE", `/api/v1/cluster/masters/${name}`);
-    const isFirst = told === "";
-    told = `${reply.status} ${await reply.text()}`;
+    const isFirst = reported === "";
+    reported = `${reply.status} ${await reply.text()}`;
     // An attempt with unknown outcome may have succeeded.
     if (reply.status === 200 || (!isFirst && reply.status === 404)) return true;
-    expect([408, 503], told).toContain(reply.status);
+    expect([408, 503], reported).toContain(reply.status);
     return false;
   }, `the removal of ${name} is answered`);
 }

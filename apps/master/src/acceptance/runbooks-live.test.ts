@@ -90,7 +90,7 @@ async function until(id: string, what: string, holds: (job: Job) => boolean): Pr
 const BEATS = `run="$(date +%s) $(cat /proc/sys/kernel/random/uuid)"
 beat() { echo "$run" >> "$HEDDLE_CHECKPOINT_DIR/beats"; sleep 0.1; }`;
 const FOREVER = `${BEATS}\nwhile :; do beat; done`;
-const UNTIL_TOLD = `${BEATS}\nuntil [ -e "$HEDDLE_CHECKPOINT_DIR/told" ]; do beat; done`;
+const UNTIL_RELEASED = `${BEATS}\nuntil [ -e "$HEDDLE_CHECKPOINT_DIR/released" ]; do beat; done`;
 
 const sharedFile = (id: string, name: string) => join(group.folder, "checkpoints", id, name);
 
@@ -138,15 +138,15 @@ const hasCheckpoint = ({ checkpoint, attempt }: Job) =>
   checkpoint?.attempt === attempt && (checkpoint.step ?? 0) > 0;
 
 async function answers(): Promise<void> {
-  let told = "";
+  let reported = "";
   await patiently(
-    () => `the model answers: ${told}`,
+    () => `the model answers: ${reported}`,
     async () => {
       const messages = [{ role: "user", content: "a heddle" }];
       const body = { model: TINY, messages, max_tokens: 4 };
       const reply = await call("POST", "/api/v1/chat/completions", body).catch((error) => error);
-      told = reply instanceof Error ? reply.message : "";
-      return told === "";
+      reported = reply instanceof Error ? reply.message : "";
+      return reported === "";
     },
   );
 }
@@ -157,9 +157,9 @@ interface Health {
 }
 
 async function isWell(): Promise<void> {
-  let told: unknown;
+  let reported: unknown;
   await patiently(
-    () => `all is well: ${JSON.stringify(told)}`,
+    () => `everything works: ${JSON.stringify(reported)}`,
     async () => {
       const health = await call<Health>("GET", "/health/detailed");
       const { data } = await call<{ data: { name: string; status: string }[] }>(
@@ -167,7 +167,7 @@ async function isWell(): Promise<void> {
         "/api/v1/workers",
       );
       const states = data.filter(({ name }) => name !== "far").map(({ status }) => status);
-      told = { health, states };
+      reported = { health, states };
       return health.status === "ok" && states.every((status) => status === "ready");
     },
   );
@@ -212,7 +212,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     ]);
     await answers();
     const steady = await submit({ name: "steady", command: FOREVER });
-    const ends = await submit({ name: "ends", command: UNTIL_TOLD });
+    const ends = await submit({ name: "ends", command: UNTIL_RELEASED });
     const trains = await submit(TRAINING);
     const there = { node_affinity: { pool: "far" } };
     const paused = await submit({ name: "paused", command: FOREVER }, there);
@@ -228,7 +228,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     await runbook.run();
 
     // What the backup lacks: an exit, another attempt, a start elsewhere and a job.
-    writeFileSync(sharedFile(ends, "told"), "");
+    writeFileSync(sharedFile(ends, "released"), "");
     await until(ends, "it has succeeded", ({ state }) => state === "succeeded");
     await suspend(steady);
     for (const id of [steady, paused]) await call("POST", `/api/v1/jobs/${id}/resume`);
@@ -255,9 +255,9 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     expectHeld(paused, { before: before.paused, sinceMs });
     // Its checkpoint and first lines were lost with its exit.
     await awaitRuns(ends, 1);
-    writeFileSync(sharedFile(ends, "told"), "");
+    writeFileSync(sharedFile(ends, "released"), "");
     await until(ends, "it has succeeded again", ({ state }) => state === "succeeded");
-    const trained = await until(trains, "training goes on", (job) => {
+    const trained = await until(trains, "training continues", (job) => {
       return job.attempt > atBackup.attempt && hasCheckpoint(job);
     });
     expect(trained.failures).toBe(0);
@@ -265,9 +265,9 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     expect(await logsOf(trains)).toMatch(/resumed from checkpoint/);
     await expect(jobOf(later)).rejects.toThrow(/404/);
     const beats = () => readFileSync(sharedFile(later, "beats"), "utf8").length;
-    const told = beats();
+    const reported = beats();
     await delay(2_000);
-    expect(beats()).toBe(told);
+    expect(beats()).toBe(reported);
     await isWell();
     expectNoOverlap([steady, paused, later]);
 
@@ -305,7 +305,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     await Promise.all([nodes.startWorker("near"), nodes.startParameterServer("p")]);
     await answers();
     const steady = await submit({ name: "steady", command: FOREVER });
-    const ends = await submit({ name: "ends", command: UNTIL_TOLD });
+    const ends = await submit({ name: "ends", command: UNTIL_RELEASED });
     const trains = await submit(TRAINING);
     await Promise.all([steady, ends].map((id) => awaitRuns(id, 1)));
     const before = await until(trains, "it has a checkpoint", hasCheckpoint);
@@ -319,7 +319,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
       () => "there is no leader",
       async () => (await group.status("master-3")).leader === null,
     );
-    writeFileSync(sharedFile(ends, "told"), "");
+    writeFileSync(sharedFile(ends, "released"), "");
     const [one, two, three] = addresses;
     await open("forced-recovery", {
       DATA: group.directory("master-3"),
@@ -338,7 +338,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     await answers();
     await awaitRuns(steady, runs + 1);
     await until(ends, "it has succeeded", ({ state }) => state === "succeeded");
-    const trained = await until(trains, "training goes on", (job) => {
+    const trained = await until(trains, "training continues", (job) => {
       return job.attempt > before.attempt && hasCheckpoint(job);
     });
     expect(trained.failures).toBe(0);

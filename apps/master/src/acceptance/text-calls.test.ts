@@ -191,7 +191,7 @@ it("messages: a tool is called with valid input, and its result goes back", asyn
         role: "user",
         content: [
           { ...result, is_error: true },
-          { type: "text", text: "go on" },
+          { type: "text", text: "continue" },
         ],
       },
     ],
@@ -235,8 +235,8 @@ it("messages: faults are Anthropic's errors and name their field", async () => {
   const types: string[] = [];
   for await (const { type } of heddle.messages.stream(asked as never)) types.push(type);
   expect(types.at(-1)).toBe("message_stop");
-  const stranger = new Anthropic({ baseURL: `${cluster.url}/api`, apiKey: "no", maxRetries: 0 });
-  await expect(stranger.messages.create(asked)).rejects.toBeInstanceOf(
+  const foreign = new Anthropic({ baseURL: `${cluster.url}/api`, apiKey: "no", maxRetries: 0 });
+  await expect(foreign.messages.create(asked)).rejects.toBeInstanceOf(
     Anthropic.AuthenticationError,
   );
 });

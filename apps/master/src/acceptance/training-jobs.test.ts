@@ -228,7 +228,7 @@ const hasCheckpoint = ({ checkpoint }: Job) => checkpoint !== null && checkpoint
 async function goesOn(id: string, { attempt, checkpoint }: Job): Promise<Job> {
   const job = await until(
     id,
-    `an attempt after ${attempt} goes on`,
+    `an attempt after ${attempt} continues`,
     (now) =>
       now.attempt > attempt &&
       now.checkpoint?.attempt === now.attempt &&
@@ -343,9 +343,9 @@ test("trainer kill within failure_tolerance: the attempt goes on with a replacem
   );
   expect(trainers).toHaveLength(2);
   process.kill(trainers[1] ?? 0, "SIGKILL");
-  await until(id, "the loss is told", ({ losses }) => losses === before.losses + 1);
+  await until(id, "the loss is reported", ({ losses }) => losses === before.losses + 1);
   const back = await until(id, "it is whole again", ({ state }) => state === "running");
-  const later = await until(id, "it goes on", (job) => stepOf(job) > stepOf(back) + 100);
+  const later = await until(id, "it continues", (job) => stepOf(job) > stepOf(back) + 100);
   expect(later).toMatchObject({ attempt: before.attempt, failures: 0, losses: 1 });
   expect(await logsOf(id)).toMatch(/takes the place of a lost task after round \d+/);
   await cancel(id);

@@ -5,5 +5,5 @@ import type { ControlPlane } from "./control-plane.ts";
  * predecessor's last commits; before, a task of the last plan would look like an unknown one.
  */
 export function isActiveLeader(control: ControlPlane): boolean {
-  return control.fault === undefined && (control.group?.status().leads ?? true);
+  return control.fault === undefined && (control.group?.status().isActiveLeader ?? true);
 }

@@ -53,7 +53,7 @@ export interface GroupStatus {
   readonly id: number;
   readonly role: "leader" | "follower" | "candidate" | "preCandidate";
   /** True for a leader whose state here holds all that earlier leaders have committed: it may decide. */
-  readonly leads: boolean;
+  readonly isActiveLeader: boolean;
   readonly term: number;
   /** Undefined while none is known: then changes are refused, and reads may be stale. */
   readonly leader: number | undefined;

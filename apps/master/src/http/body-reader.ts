@@ -70,7 +70,8 @@ export class BodyReader {
       chunks.push(chunk);
     };
     const onEnd = (): void => finish(received > this.#maxBytes ? this.#tooLarge() : null);
-    const onClose = (): void => finish(new AppError("cancelled", "The client hung up."));
+    const onClose = (): void =>
+      finish(new AppError("cancelled", "The client closed the connection."));
     message.on("data", onData);
     message.on("end", onEnd);
     message.on("close", onClose);

@@ -190,7 +190,7 @@ describe("HTTP: malformed requests", () => {
   });
 
   it.each([
-    ["an expectation that nobody offers", "GET /health", "host: a\r\nexpect: foo\r\n", 417],
+    ["an expectation that is not supported", "GET /health", "host: a\r\nexpect: foo\r\n", 417],
     ["no Host header", "GET /health", "", 400],
     ["a tunnel", "CONNECT a:1", "host: a\r\n", 405],
   ])(

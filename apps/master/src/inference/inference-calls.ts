@@ -289,7 +289,7 @@ export class InferenceCalls {
     abort: AbortController,
     run: (prepared: Prepared, signal: AbortSignal) => Promise<AppError | undefined>,
   ): Promise<void> {
-    const release = endWith(abort, reply.raw, this.parts.deadlineMs);
+    const release = abortOnCloseOrDeadline(abort, reply.raw, this.parts.deadlineMs);
     let failure: AppError | undefined;
     try {
       prepared.call.handedOver(reply.elapsedTime);
@@ -336,7 +336,11 @@ function headersOf({ headers, call }: PermittedCall, requestId: string): Record<
  * Aborts the call when its client disconnects or its time is over. Returns the function that stops
  * watching.
  */
-function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number): () => void {
+function abortOnCloseOrDeadline(
+  abort: AbortController,
+  raw: ServerResponse,
+  deadlineMs: number,
+): () => void {
   const onClose = (): void => {
     if (!raw.writableFinished) abort.abort(hungUp());
   };
@@ -353,7 +357,7 @@ function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number
 }
 
 function hungUp(): AppError {
-  return new AppError("cancelled", "The client hung up.");
+  return new AppError("cancelled", "The client closed the connection.");
 }
 
 /** Each of some size, and a turn of the event loop between two. */

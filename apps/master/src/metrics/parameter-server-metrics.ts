@@ -4,7 +4,7 @@ import type { NodeDirectory, ParameterServerRefusals } from "../nodes/node-direc
 
 /** Parameter servers with a series of their own. */
 const MAX_SERVERS = 1_000;
-const REASONS: readonly (keyof ParameterServerRefusals)[] = ["strangers", "invalid", "stale"];
+const REASONS: readonly (keyof ParameterServerRefusals)[] = ["unauthenticated", "invalid", "stale"];
 
 /**
  * `heddle_parameter_server_refusals_total` in /metrics: refusals of the attached parameter servers
@@ -16,8 +16,8 @@ export function exposeParameterServerMetrics(
 ): void {
   const name = "heddle_parameter_server_refusals_total";
   const help =
-    "What a parameter server refused: strangers (no token, or another), invalid (malformed, NaN, " +
-    `another plan) and stale (an attempt that is over). Up to ${MAX_SERVERS} servers.`;
+    "What a parameter server refused: unauthenticated (no token, or another), invalid (malformed, NaN, " +
+    `another plan) and stale (an attempt that has ended). Up to ${MAX_SERVERS} servers.`;
   new ReadMetric(registry, { name, help, type: "counter" }, function* () {
     let shown = 0;
     for (const { id, name, refusals } of directory.nodes()) {

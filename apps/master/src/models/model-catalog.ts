@@ -58,8 +58,8 @@ export class ModelCatalog {
   /** How the model marks its reasoning; undefined if it is not known to reason. */
   reasoningStyle(model: ModelRecord): ReasoningStyle | undefined {
     const replicas = this.#directory.replicasOf(model.deployment);
-    const told = replicas.find(({ info }) => info?.reasoning !== undefined)?.info?.reasoning;
-    return told ?? (model.capabilities.includes("reasoning") ? "tagged" : undefined);
+    const reported = replicas.find(({ info }) => info?.reasoning !== undefined)?.info?.reasoning;
+    return reported ?? (model.capabilities.includes("reasoning") ? "tagged" : undefined);
   }
 
   view(id: string, key: ApiKeyRecord): Model {

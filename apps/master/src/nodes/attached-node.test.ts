@@ -13,7 +13,7 @@ const read = (report: Report) =>
   attachMethod.requestDeserialize(attachMethod.requestSerialize(report));
 
 /** The slots that a master without calls on the worker counts as used. */
-function used(told: Pick<ReplicaStatus, "others">): number {
+function used(reported: Pick<ReplicaStatus, "others">): number {
   const { register } = read({ register: { nodeId: "w", name: "w" } });
   const node = new AttachedNode(register!, undefined, 0);
   const replica: ReplicaStatus = {
@@ -23,7 +23,7 @@ function used(told: Pick<ReplicaStatus, "others">): number {
     totalBytes: 0,
     message: "",
     load: { ...emptyLoad, maxSequences: 4, running: 3, waiting: 1 },
-    ...told,
+    ...reported,
   };
   const { heartbeat } = read({ heartbeat: { replicas: [encodeReplica(replica)] } });
   node.onHeartbeat(heartbeat!, 0);

@@ -196,7 +196,7 @@ test("attach: a node forgets a master removed in its absence until it is a membe
     setMembers("master-1");
     await eventually(() => ofGone().at(-1) === dropped, "it has dropped it again");
     await cluster.stopMaster();
-    await eventually(() => ofGone().at(-1) === retrying, "without a word from any it tries it");
+    await eventually(() => ofGone().at(-1) === retrying, "without a reply from any it tries it");
   } finally {
     await attachments.close();
     await other.close();

@@ -23,7 +23,7 @@ afterEach(() => api.close());
 function worker(id: string, replicaMib: number, hostId: string | undefined = "h"): NodeView {
   const node = replicaOn(id, "tiny", "ready");
   const { labels, taints, rack, fabric, executors, incarnation } = nodeOffer(id);
-  const told = { labels, taints, rack, fabric, executors, incarnation };
+  const reported = { labels, taints, rack, fabric, executors, incarnation };
   return {
     ...node,
     hostId,
@@ -33,7 +33,7 @@ function worker(id: string, replicaMib: number, hostId: string | undefined = "h"
       return { ...replica, load: { ...replica.load, residentBytes: replicaMib * MIB } };
     }),
     offer: {
-      ...told,
+      ...reported,
       algorithms: [],
       environments: [],
       algorithmSchemas: {},

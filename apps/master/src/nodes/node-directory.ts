@@ -54,7 +54,7 @@ export interface ResourceLimitView {
 /** What a parameter server has refused. */
 export interface ParameterServerRefusals {
   /** Connections and calls without the required token. */
-  readonly strangers: number;
+  readonly unauthenticated: number;
   /** Parts and requests that are malformed, contain NaN, or belong to another plan. */
   readonly invalid: number;
   /** From attempts that a newer one has replaced. */

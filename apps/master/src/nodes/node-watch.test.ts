@@ -78,8 +78,8 @@ function raise(): never {
 function view(id: string): NodeView {
   const { labels, taints, rack, fabric, executors, algorithms = [], incarnation } = nodeOffer(id);
   const environments: string[] = [];
-  const told = { labels, taints, rack, fabric, executors, algorithms, incarnation };
-  const offer = { ...told, environments, algorithmSchemas: {} };
+  const reported = { labels, taints, rack, fabric, executors, algorithms, incarnation };
+  const offer = { ...reported, environments, algorithmSchemas: {} };
   return {
     id,
     kind: "worker",

@@ -55,7 +55,7 @@ test("refusing: a node works for the later incarnation, and gives the other a re
   isOf(before, formed);
   isOf(after, nextClusterId(formed, 20, "ab"));
   attach();
-  await eventually(() => stateAt(before) === "refusing", "it is known which is over");
+  await eventually(() => stateAt(before) === "refusing", "it is known which has ended");
   await eventually(() => stateAt(after) === "ready", "it works for the other");
   expect(before.link.directory.nodes()[0]?.refusesLeader).toMatch(/a later incarnation/);
   expect(after.link.directory.nodes()[0]?.refusesLeader).toBeUndefined();

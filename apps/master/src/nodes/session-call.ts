@@ -28,7 +28,7 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
   readonly #events = new Channel<EngineEvent>(EVENT_WINDOW + 1);
   readonly #inner = this.#events[Symbol.asyncIterator]();
   readonly #signal: AbortSignal;
-  readonly #onAbort = () => this.#cancel("the caller gave the request up");
+  readonly #onAbort = () => this.#cancel("the caller cancelled the request");
   #consumed = 0;
   #isHandedOut = false;
 

@@ -122,14 +122,14 @@ function consequences({ identity, state }: StoppedMember): string {
     "To recover makes it a group of one, under a new cluster id, with the state that it has:",
     "- changes that only other masters had are lost, answered ones too;",
     `- the last ${state.unconfirmed} entries, which it did not know to be committed, are kept;`,
-    "- backups, and the numbers of entries, go on from here; other masters join again, empty.",
+    "- backups, and the numbers of entries, continue from here; other masters join again, empty.",
   ];
   lines.push(
-    `Never start ${others.join(" or ")} on the old data again: this group refuses them, but a majority of them would go on as the old one beside it. Empty their directories.`,
+    `Never start ${others.join(" or ")} on the old data again: this group refuses them, but a majority of them would continue as the old one beside it. Empty their directories.`,
   );
   return lines.join("\n");
 }
 
 function report({ identity, directory }: StoppedMember, cluster: string, aside: string): string {
-  return `Done: ${directory} is ${identity.name} of the new cluster ${cluster}. What it held before is in ${aside}; delete that when all is well.`;
+  return `Done: ${directory} is ${identity.name} of the new cluster ${cluster}. What it held before is in ${aside}; delete that when the cluster works.`;
 }

@@ -230,7 +230,7 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
   expect(dry.verdict).toBe("unsatisfiable");
   await eventually(async () => {
     return (await cluster.worker(before.node_name)).gpus.some(({ fault }) => fault !== null);
-  }, "the master that is asked has heard of the fault");
+  }, "the master that is asked has received the fault");
   // A device that is still sick stays quarantined; a healthy one returns.
   await resume(before.node_name);
   expect((await cluster.worker(before.node_name)).jobs?.quarantined).toHaveLength(1);

@@ -80,15 +80,15 @@ function expectBoth({ first, second, text }: Awaited<ReturnType<typeof logOfRepl
 test.concurrent("replaced rank: on the worker that lost it, the lines of both tasks are kept", async ({
   onTestFinished,
 }) => {
-  const told = await logOfReplaced(["worker-1", "worker-2"], onTestFinished);
-  expect(told.second).toBe(told.first);
-  expectBoth(told);
+  const reported = await logOfReplaced(["worker-1", "worker-2"], onTestFinished);
+  expect(reported.second).toBe(reported.first);
+  expectBoth(reported);
 });
 
 test.concurrent("replaced rank: on another worker, the lines of both tasks are kept", async ({
   onTestFinished,
 }) => {
-  const told = await logOfReplaced(["worker-1", "worker-2", "worker-3"], onTestFinished);
-  expect(told.second).not.toBe(told.first);
-  expectBoth(told);
+  const reported = await logOfReplaced(["worker-1", "worker-2", "worker-3"], onTestFinished);
+  expect(reported.second).not.toBe(reported.first);
+  expectBoth(reported);
 });

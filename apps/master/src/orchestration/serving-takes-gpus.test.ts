@@ -58,7 +58,7 @@ test("model: preempts a job for the only GPU, returns it, and moves without a ga
   await cluster.reaches(id, "running");
   await eventually(
     async () => (await cluster.logs(id)).includes("attempt 2 from [c1]"),
-    "it goes on from its checkpoint",
+    "it continues from its checkpoint",
   );
   // A device in the options is claimed as well: the replica starts on the node where that device is
   // free. On a draining node it serves until its replacement does, for which the job leaves again.

@@ -182,22 +182,22 @@ test.concurrent("progress: live on every master, also without a quorum", async (
       const step = await stepAt(master);
       if (step > 0) seen.add(step);
       return seen.size >= 5;
-    }, `${master} tells of five steps`);
+    }, `${master} reports five steps`);
   }
   const leader = await cluster.masters.leader();
   const [left = "", other = ""] = cluster.masters.names.filter((name) => name !== leader);
-  const told: number[] = [];
+  const reported: number[] = [];
   const watching = new AbortController();
-  const watched = cluster.progress(id, left, watching.signal, (step) => told.push(step));
+  const watched = cluster.progress(id, left, watching.signal, (step) => reported.push(step));
   await cluster.masters.end(leader, "SIGKILL");
   await cluster.masters.end(other, "SIGKILL");
   const before = await stepAt(left);
   // Nothing can be committed any more.
-  await eventually(async () => (await stepAt(left)) > before + 5, "it goes on");
-  await eventually(async () => (told.at(-1) ?? 0) > before + 5, "the stream as well");
+  await eventually(async () => (await stepAt(left)) > before + 5, "it continues");
+  await eventually(async () => (reported.at(-1) ?? 0) > before + 5, "the stream as well");
   watching.abort();
   await watched;
-  expect(told).toEqual([...new Set(told)].sort((a, b) => a - b));
+  expect(reported).toEqual([...new Set(reported)].sort((a, b) => a - b));
   expect(await cluster.job(id, left)).toMatchObject({
     progress: { total_steps: 6000, loss: 0.5, expected_end: expect.any(String) },
   });

@@ -50,9 +50,9 @@ describe("a training job's config", () => {
 
   it("is refused if its tasks cannot agree on it", async () => {
     const body = { ...training("ppo", { target_kl: 0.02 }), tasks: 2 };
-    const { status, body: told } = await api.call("POST", "/jobs", body);
+    const { status, body: reply } = await api.call("POST", "/jobs", body);
     expect(status).toBe(422);
-    expect(told?.errors).toMatchObject([{ pointer: "#/config/target_kl" }]);
+    expect(reply?.errors).toMatchObject([{ pointer: "#/config/target_kl" }]);
   });
 
   it("is refused if a resume would lose all training, or a plugin's seed is invalid", async () => {
@@ -61,9 +61,9 @@ describe("a training job's config", () => {
       [training("ppo", { constructor: 1 }), "#/config/constructor"],
       [training("evolution", { seed: -4, own: 1 }), "#/config/seed"],
     ] as const) {
-      const { status, body: told } = await api.call("POST", "/jobs", body);
+      const { status, body: reply } = await api.call("POST", "/jobs", body);
       expect(status).toBe(422);
-      const errors = told?.errors as { readonly pointer: string }[];
+      const errors = reply?.errors as { readonly pointer: string }[];
       expect(errors.map((error) => error.pointer)).toContain(pointer);
     }
   });
@@ -71,9 +71,9 @@ describe("a training job's config", () => {
   it("is refused if it needs cuda without a GPU, also in a dry run", async () => {
     const body = training("ppo", { device: "cuda" });
     for (const path of ["/jobs", "/jobs?dry_run=true"]) {
-      const { status, body: told } = await api.call("POST", path, body);
+      const { status, body: reply } = await api.call("POST", path, body);
       expect(status).toBe(422);
-      expect(told?.errors).toMatchObject([
+      expect(reply?.errors).toMatchObject([
         { pointer: "#/config/device", detail: expect.stringContaining("`resources.gpu_count`") },
       ]);
     }
@@ -111,9 +111,9 @@ describe("a training job", () => {
       [training("ppo", { env_id: "Atlantis-v1" }), "#/config/env_id", "environment Atlantis-v1"],
     ] as const) {
       for (const path of ["/jobs", "/jobs?dry_run=true"]) {
-        const { status, body: told } = await api.call("POST", path, body);
+        const { status, body: reply } = await api.call("POST", path, body);
         expect(status).toBe(422);
-        expect(told?.errors).toMatchObject([{ pointer, detail: expect.stringContaining(detail) }]);
+        expect(reply?.errors).toMatchObject([{ pointer, detail: expect.stringContaining(detail) }]);
       }
     }
     const known = training("ppo", { environment: "Acrobot-v1" });
@@ -178,12 +178,12 @@ describe("a training job", () => {
       [tooMany, "#/config/fragments"],
       [training("ppo", { parameter_servers: 513 }), "#/config/parameter_servers"],
     ] as const) {
-      const { status, body: told } = await api.call("POST", "/jobs", body);
+      const { status, body: reply } = await api.call("POST", "/jobs", body);
       expect(status).toBe(422);
       const detail = expect.stringContaining(
         "the cluster's parameter servers (2) hold 512 at most",
       );
-      expect(told?.errors).toMatchObject([{ pointer, detail }]);
+      expect(reply?.errors).toMatchObject([{ pointer, detail }]);
     }
   });
 

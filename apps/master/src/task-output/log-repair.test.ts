@@ -102,11 +102,11 @@ test("repair: missing bytes come from the first source that has them", async () 
   await put(whole, 0, size, true);
   const half = openStore("half");
   await put(half, 0, 2_300_000);
-  const nobody = `127.0.0.1:${await freePort()}`;
+  const unreachable = `127.0.0.1:${await freePort()}`;
   const empty = await serve(openStore("empty"));
   const part = openStore("part");
   await put(part, 0, 1_200_000);
-  const sources = [nobody, empty, await serve(part), await serve(whole)];
+  const sources = [unreachable, empty, await serve(part), await serve(whole)];
   await repairOf(half, sources).repair(name);
   expect(await half.state(name)).toEqual({ end: size, first: 0, complete: true });
   expect((await contentOf(half, 0, size)).equals(bytesAt(0, size))).toBe(true);
@@ -142,13 +142,13 @@ test("repair: a source without its oldest bytes gives the rest", async () => {
 test("repair: if no source has the log, nothing is created and nothing fails", async () => {
   const mine = openStore("mine");
   const other = await serve(openStore("other"));
-  const stranger = new LogRepair({
+  const foreign = new LogRepair({
     store: mine,
     log: silent,
     sources: () => [ofMaster(other)],
     credentials: { clusterToken: "of another cluster" },
   });
-  await stranger.repair(name);
+  await foreign.repair(name);
   await repairOf(mine, [other]).repair(name);
   await repairOf(mine, []).repair(name);
   expect(await mine.list("job_A")).toEqual([]);

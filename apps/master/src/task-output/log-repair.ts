@@ -60,7 +60,7 @@ export class LogRepair {
       } catch (error) {
         const { code, message } = toAppError(error);
         if (code !== "not_found")
-          log.info({ source: source.address, error: message }, "no log came from there");
+          log.info({ source: source.address, error: message }, "no log was received from there");
       } finally {
         peer.close();
       }

@@ -63,7 +63,7 @@ test("second copies in S3: artifacts and checkpoints outlive a worker and its di
   await eventually(async () => {
     const job = await cluster.call<{ checkpoint: unknown }>("GET", `/jobs/${running}`);
     return job.checkpoint !== null;
-  }, "its checkpoint is told, and so copied");
+  }, "its checkpoint is reported, and so copied");
   await startWorker("worker-2");
   await lose("worker-1");
   await cluster.reaches(running, "succeeded");

@@ -31,8 +31,8 @@ export class HostNetwork {
 
   /** Drops what one host sends to the other: it is routed to an address without an interface. */
   cut(from: string, to: string): void {
-    const nobody = ["lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", "eth0"];
-    ip("-n", this.#namespace(from), "neigh", "replace", this.address(to), ...nobody);
+    const unreachable = ["lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", "eth0"];
+    ip("-n", this.#namespace(from), "neigh", "replace", this.address(to), ...unreachable);
   }
 
   /** Removes all cuts. */

@@ -67,7 +67,7 @@ export class Workload {
   #starts = 0;
   #stopAtMs = Number.NEGATIVE_INFINITY;
   /** Answered changes, which may be repeated. */
-  readonly #answered: { change: Change; told: Known }[] = [];
+  readonly #answered: { change: Change; reply: Known }[] = [];
   replayed = 0;
   retried = 0;
 
@@ -134,8 +134,8 @@ export class Workload {
       const isOnce = new Set(versions).size === versions.length;
       const isThere = versions.every((each) => each >= 1 && each <= version);
       if (isOnce && isThere && version >= versions.length && version <= most) continue;
-      const told = `${versions.length} accepted, ${most - versions.length} lost`;
-      throw new Error(`${url}: ${setting} has version ${version} after ${told} changes`);
+      const reply = `${versions.length} accepted, ${most - versions.length} lost`;
+      throw new Error(`${url}: ${setting} has version ${version} after ${reply} changes`);
     }
     const names = await this.#keyNames(url);
     const own = names.filter((name) => name.startsWith("append-"));
@@ -222,26 +222,26 @@ export class Workload {
     if (expected) headers["if-match"] = `"${expected.version}"`;
     const path = `/cluster/settings/${setting}`;
     const change = { id, method: "PUT", path, headers, body: { value } };
-    const told = await this.#untilKnown(change, random);
-    const done = told && told.status === 200;
-    if (told && !done && told.status !== 412) return this.#fault(id, told);
-    if (!told) this.#lost.set(setting, (this.#lost.get(setting) ?? 0) + 1);
+    const reply = await this.#untilKnown(change, random);
+    const done = reply && reply.status === 200;
+    if (reply && !done && reply.status !== 412) return this.#fault(id, reply);
+    if (!reply) this.#lost.set(setting, (this.#lost.get(setting) ?? 0) + 1);
     if (done) {
-      seen.set(setting, { version: told.etag, value });
-      this.#versions.set(setting, [...(this.#versions.get(setting) ?? []), told.etag]);
+      seen.set(setting, { version: reply.etag, value });
+      this.#versions.set(setting, [...(this.#versions.get(setting) ?? []), reply.etag]);
     } else seen.delete(setting);
-    const returnedAt = told ? performance.now() : undefined;
+    const returnedAt = reply ? performance.now() : undefined;
     const client = id.split("-")[0] as string;
-    const action = actionOf(write, told ? done : undefined);
+    const action = actionOf(write, reply ? done : undefined);
     this.history.push({ client, key: setting, calledAt, returnedAt, action });
   }
 
   async #append(name: string, random: () => number): Promise<void> {
     this.asked.add(name);
     const change = { id: name, method: "POST", path: "/keys", body: { name } };
-    const told = await this.#untilKnown(change, random);
-    if (told && told.status !== 200) return this.#fault(name, told);
-    if (told) this.created.add(name);
+    const reply = await this.#untilKnown(change, random);
+    if (reply && reply.status !== 200) return this.#fault(name, reply);
+    if (reply) this.created.add(name);
   }
 
   /** Repeats a change that was answered earlier, possibly under another leader. */
@@ -249,7 +249,7 @@ export class Workload {
     const known = this.#answered[Math.floor(random() * this.#answered.length)];
     if (!known) return;
     const again = await this.#attempt(this.#sent(known.change), random);
-    if (again.known) this.#expectSame(known.change, known.told, again);
+    if (again.known) this.#expectSame(known.change, known.reply, again);
   }
 
   /** Sometimes sends it to two masters at once. */
@@ -280,10 +280,10 @@ export class Workload {
   /** Sends a change until its outcome is known; undefined if the run ends before. */
   async #untilKnown(change: Change, random: () => number): Promise<Known | undefined> {
     while (performance.now() < this.#stopAtMs + LAST_WORD_MS) {
-      const told = await this.#sendOnceOrTwice(change, random);
-      if (told.known) {
-        this.#answered.push({ change, told });
-        return told;
+      const reply = await this.#sendOnceOrTwice(change, random);
+      if (reply.known) {
+        this.#answered.push({ change, reply });
+        return reply;
       }
       this.retried++;
       await delay(50 + random() * 100);

@@ -9,7 +9,7 @@ export interface ShardFigures {
   readonly pushes: number;
   readonly refusedInvalid: number;
   readonly begunVersion: number;
-  readonly refusedStrangers: number;
+  readonly refusedUnauthenticated: number;
   readonly stragglers: number;
   readonly workers: number;
   readonly departures: number;

@@ -60,7 +60,7 @@ const api: ShardApi = {
     stragglers: shard.stragglers,
     workers: shard.workers,
     departures: shard.departures,
-    refusedStrangers: listener.strangers,
+    refusedUnauthenticated: listener.unauthenticated,
     ready: shard.ready,
     dataAddress,
     dataSocket,

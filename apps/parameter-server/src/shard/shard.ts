@@ -152,7 +152,8 @@ export class Shard {
     signal: AbortSignal,
   ): Promise<{ readonly version: number; readonly release: GateRelease }> {
     const limited = AbortSignal.any([signal, this.#closed.signal]);
-    if (rank !== undefined && this.#clock.clockOf(rank) === undefined) throw this.#stranger(rank);
+    if (rank !== undefined && this.#clock.clockOf(rank) === undefined)
+      throw this.#unknownRank(rank);
     const may = () => this.#ready && (rank === undefined || this.#clock.mayPull(clock));
     const release = await this.#gate.read(may, limited);
     return { version: this.version, release };
@@ -198,7 +199,7 @@ export class Shard {
     let clock = 0;
     await this.#alone(async () => {
       // Otherwise an update would wait for a part that never arrives.
-      if (!leaves && rank >= this.#spec.workers) throw this.#stranger(rank);
+      if (!leaves && rank >= this.#spec.workers) throw this.#unknownRank(rank);
       const present = this.#incarnations.get(rank) ?? 0;
       if (!leaves) this.#incarnations.set(rank, Math.max(present, incarnation));
       if (leaves && incarnation < present) {
@@ -208,7 +209,7 @@ export class Shard {
       if (leaves && this.#clock.clockOf(rank) !== undefined) this.#departures++;
       if (leaves) {
         const pending = this.#round.of(rank);
-        pending?.done.reject(this.#stranger(rank));
+        pending?.done.reject(this.#unknownRank(rank));
         if (pending) this.#round.settled(pending);
         const ranks = this.#clock.leave(rank);
         if (ranks.length > 0) await this.#update(this.#round.empty());
@@ -423,13 +424,13 @@ export class Shard {
   }
 
   #outOfOrder(rank: number, clock: number): AppError {
-    if (this.#clock.clockOf(rank) === undefined) return this.#stranger(rank);
+    if (this.#clock.clockOf(rank) === undefined) return this.#unknownRank(rank);
     const latest = this.#clock.clockOf(rank);
     const message = `push ${clock} of rank ${rank} is out of order: its latest was ${latest}`;
     return new AppError("conflict", `${message}, and the shard has version ${this.version}`);
   }
 
-  #stranger(rank: number): AppError {
+  #unknownRank(rank: number): AppError {
     const { workers, jobId } = this.#spec;
     const message = `rank ${rank} is none of the ${workers} workers of job ${jobId}, or has left`;
     return new AppError("conflict", message);

@@ -48,7 +48,7 @@ export default {
             if (isLast && death.act === "push") setTimeout(die, death.afterMs);
             await client.push({ count: new Float32Array(ELEMENTS).fill(1) }, { weight: 1, learningRate: 1 });
             await client.pull(parameters);
-            // Where the push was over before its time, it dies with the round unreported.
+            // Where the push had ended before its time, it dies with the round unreported.
             if (isLast && death.act === "push") await new Promise(() => undefined);
             check(round);
             if (isLast) {

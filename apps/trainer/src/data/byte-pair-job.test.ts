@@ -84,8 +84,8 @@ test("join: a rank with other tokens is refused, and the error names the job's",
   const data = join(cluster.folder, "other.txt");
   writeFileSync(data, OTHER);
   const config = { ...(leader.orders.config as object), data };
-  const stranger = job.start({ rank: 1, config });
-  expect(await stranger.ended()).toBe(65);
-  expect(stranger.output).toContain(`token_embd.${digestOf(TEXT).slice(0, 16)}.weight [320,`);
+  const foreign = job.start({ rank: 1, config });
+  expect(await foreign.ended()).toBe(65);
+  expect(foreign.output).toContain(`token_embd.${digestOf(TEXT).slice(0, 16)}.weight [320,`);
   await leader.kill();
 });

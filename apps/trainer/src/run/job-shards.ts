@@ -294,7 +294,7 @@ export class JobShards {
         signal.throwIfAborted();
         if (!isAway(cause)) throw cause;
         if (performance.now() - sinceMs > AWAY_MS) {
-          const message = `a parameter server is away for ${AWAY_MS} ms`;
+          const message = `a parameter server has been unreachable for ${AWAY_MS} ms`;
           const { message: reason } = toAppError(cause);
           throw new AppError("unavailable", `${message}: ${reason}`, { cause });
         }

@@ -166,7 +166,7 @@ async function train(
         // Signals arrive only when the event loop turns, which a loop on one machine may not let
         // happen.
         await new Promise((resolve) => setImmediate(resolve));
-        if (!round.reached || orders.rank !== 0) return "go on";
+        if (!round.reached || orders.rank !== 0) return "continue";
         log(`the return reached ${round.reward}: done at step ${round.step}`);
         ending = "stopped early";
         return "stop";
@@ -203,7 +203,7 @@ async function ownState({ orders, plan, done, control }: Run): Promise<RankState
   if (done >= plan.rounds) return undefined;
   control.log(
     found
-      ? `rank ${orders.rank} goes on with what it kept at round ${found.round}, not ${done}`
+      ? `rank ${orders.rank} continues with what it kept at round ${found.round}, not ${done}`
       : `rank ${orders.rank} has nothing of its own from before: its optimizer starts from zero`,
   );
   return found?.state;
@@ -223,7 +223,7 @@ async function awaitOthers(
     if (now > rounds) movedAtMs = performance.now();
     rounds = now;
     if (performance.now() - movedAtMs < LAST_PARTS_MS) continue;
-    control.log(`going on without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
+    control.log(`continuing without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
     break;
   }
   await client.pullAlone(parameters);

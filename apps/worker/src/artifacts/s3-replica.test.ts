@@ -122,8 +122,8 @@ test("s3: errors name the store and give advice", async () => {
     code: "permission_denied",
     message: expect.stringMatching(/SignatureDoesNotMatch.*Check AWS_ACCESS_KEY_ID/s),
   });
-  const nobody = { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" };
-  await expect(open("s3://heddle", nobody).names("x")).rejects.toThrow(
+  const anonymous = { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" };
+  await expect(open("s3://heddle", anonymous).names("x")).rejects.toThrow(
     "the store http://127.0.0.1:1/heddle did not answer",
   );
   expect(() => open("s3://heddle", { AWS_ACCESS_KEY_ID: "" })).toThrow(/set AWS_ACCESS_KEY_ID and/);

@@ -107,7 +107,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
       [...this.#tasks.values()].some(({ plan }) => plan.id.jobId === jobId);
     const onOver = async (jobId: string) => places.copies?.dropJob(jobId);
     this.checkpoints = new CheckpointFolders(places.checkpointRoot, runs, node.log, onOver);
-    lease.onExpired(() => this.#fenceAll("the worker's lease is over"));
+    lease.onExpired(() => this.#fenceAll("the worker's lease has expired"));
   }
 
   /** Takes over the tasks that an earlier process of this worker left, or ends them. */
@@ -333,7 +333,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
       const { message } = toAppError(error);
       this.#node.log.error(
         { directory: directory.path, error: message },
-        "a task of before is lost",
+        "a task of an earlier process is lost",
       );
       for (const tasks of [this.#tasks, this.#retired]) {
         for (const [key, task] of tasks)
@@ -366,7 +366,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     if (memory.phase !== "exited") {
       log.warn(
         { task: key, phase: task.phase, adopted: this.#lease.isLive },
-        "found a task of before",
+        "found a task of an earlier process",
       );
     }
   }

@@ -153,7 +153,7 @@ export class Task {
     this.#phase = "running";
     // The earlier process may have stopped it.
     await handle.hold(false);
-    if (!adopt) this.fence("its worker was restarted after the lease was over");
+    if (!adopt) this.fence("its worker was restarted after the lease had expired");
     this.#run(this.#follow(handle));
   }
 
@@ -293,7 +293,7 @@ export class Task {
     try {
       const end = await this.#watch(handle);
       await this.#observe();
-      if (!this.#context.lease.isLive) this.fence("it ended after the lease was over");
+      if (!this.#context.lease.isLive) this.fence("it ended after the lease had expired");
       await this.#readProgress();
       await this.#context.checkpoints.settled();
       if (this.#context.lease.isLive) await this.#copied();
@@ -444,7 +444,7 @@ export class Task {
         this.directory.artifactsName,
       );
       // It may have taken long: files of gigabytes are read for their digests.
-      if (!lease.isLive) this.#verdict ??= { reason: "NodeLost", message: "its lease is over" };
+      if (!lease.isLive) this.#verdict ??= { reason: "NodeLost", message: "its lease has expired" };
       return kept;
     } catch (error) {
       const message = `its artifacts were not kept: ${toAppError(error).message}`;

@@ -26,9 +26,9 @@ export async function* downloadArtifact(
     const headers = etag && at > 0 ? { range: `bytes=${at}-`, "if-range": etag } : undefined;
     const query = { rank };
     const response = await transport.open({ method: "GET", path, query, headers, signal });
-    const told = response.headers.get("etag") ?? undefined;
-    if (etag !== undefined && told !== etag) throw changed(path);
-    etag = told;
+    const current = response.headers.get("etag") ?? undefined;
+    if (etag !== undefined && current !== etag) throw changed(path);
+    etag = current;
     try {
       // A response with the whole file repeats what was read already.
       for await (const chunk of rest(response, response.status === 206 ? 0 : at)) {

@@ -19,7 +19,7 @@ export interface Step {
 }
 
 export interface AgreementParts extends AskingMember {
-  readonly leads: () => boolean;
+  readonly isActiveLeader: () => boolean;
   /** The other members, voters and learners, each at the address where it is now. */
   readonly others: () => readonly Member[];
   readonly log: Log;
@@ -58,8 +58,8 @@ export class Agreement {
   }
 
   async #check(): Promise<void> {
-    const { leads, others, log } = this.#parts;
-    if (!leads() || this.#step.isDone() || !this.#step.isDue()) return;
+    const { isActiveLeader, others, log } = this.#parts;
+    if (!isActiveLeader() || this.#step.isDone() || !this.#step.isDue()) return;
     const members = others();
     const answers = await Promise.all(members.map((member) => this.#ask(member)));
     const waitsFor = members.flatMap(({ name }, at) =>

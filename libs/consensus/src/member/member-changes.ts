@@ -118,7 +118,7 @@ function checkHoldsKey({ name, secretsKeys }: Introduction__Output, key: string 
  * So it cannot take itself for one of the first members and start with a log of its own.
  */
 function votersOf(replica: MembershipReplica): Member[] {
-  const { members: standing } = replica.status();
-  const voters = new Set(standing.flatMap(({ id, votes }) => (votes ? [id] : [])));
+  const { members: current } = replica.status();
+  const voters = new Set(current.flatMap(({ id, votes }) => (votes ? [id] : [])));
   return replica.members.filter(({ id }) => voters.has(id));
 }

@@ -46,7 +46,7 @@ export class RemovalWatch {
     onRemoved();
   }
 
-  /** Asks the other members; true once one that votes knows of the removal and needs this one no more. */
+  /** Asks the other members; true once one that votes knows of the removal and needs this no longer a member. */
   async isConfirmed(): Promise<boolean> {
     const asked = this.#options.others().map(({ address }) => this.#wasRemoved(address));
     return (await Promise.all(asked)).includes(true);

@@ -11,7 +11,7 @@ interface Waiter {
   reject(error: AppError): void;
 }
 
-interface Round {
+interface ReadBatch {
   readonly waiters: readonly Waiter[];
   readonly startedTick: number;
 }
@@ -23,7 +23,7 @@ interface Round {
 export class PendingReads {
   readonly #incarnation: number;
   #waiting: Waiter[] = [];
-  readonly #rounds = new Map<number, Round>();
+  readonly #rounds = new Map<number, ReadBatch>();
   #confirmed: { index: number; waiters: readonly Waiter[] }[] = [];
   #nextRound = 1;
   #size = 0;

@@ -237,7 +237,7 @@ export class DurableLog {
     for (const [, damage] of damaged) this.#options.onDamaged(damage, "left");
     throw new AppError(
       "server_error",
-      `no usable snapshot is left in ${this.#options.directory}/snapshots; this member lost acknowledged state: empty its data directory and start it again, and it joins the group anew`,
+      `no usable snapshot is left in ${this.#options.directory}/snapshots; this member lost acknowledged state: empty its data directory and start it again, and it joins the group again`,
     );
   }
 

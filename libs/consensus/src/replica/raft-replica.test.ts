@@ -87,12 +87,12 @@ describe("a replica", () => {
     group.drop = ({ type }) => type === "MsgAppResp";
     const next = await group.elect();
     await group.turns(3);
-    expect(next.running.status()).toMatchObject({ role: "leader", leads: false });
+    expect(next.running.status()).toMatchObject({ role: "leader", isActiveLeader: false });
     expect(next.machine.texts).toEqual([]);
     group.drop = () => false;
-    await group.until("it leads", () => next.running.status().leads);
+    await group.until("it leads", () => next.running.status().isActiveLeader);
     expect(next.machine.texts).toEqual(["plan"]);
-    expect(others.filter(({ running }) => running.status().leads)).toEqual([next]);
+    expect(others.filter(({ running }) => running.status().isActiveLeader)).toEqual([next]);
   });
 
   // holds: ops-reachable
@@ -305,10 +305,10 @@ describe("a replica", () => {
     const refused = leader.running.changeMembers(changes, [twin]);
     await expect(group.settle(refused)).rejects.toMatchObject({ code: "conflict" });
     expect(leader.running.members).toHaveLength(3);
-    const namedAnew = { id: 3, name: "m5", address: "x:2", nonce: "other" };
+    const renamed = { id: 3, name: "m5", address: "x:2", nonce: "other" };
     const taken = leader.running.changeMembers(
       [{ type: "addLearnerNode" as const, nodeId: 3 }],
-      [namedAnew],
+      [renamed],
     );
     await expect(group.settle(taken)).rejects.toMatchObject({ code: "conflict" });
     expect(leader.running.members.map(({ name }) => name)).toEqual(["m1", "m2", "m3"]);

@@ -24,7 +24,7 @@ it("replica: a change of members is unknown, too, when another leader has taken 
   group.drop = ({ from, to }) => from === cut || to === cut;
   const changed = leader.running.changeMembers([{ type: "removeNode", nodeId: cut }]);
   changed.catch(() => undefined);
-  const next = () => others.find(({ replica }) => replica?.status().leads);
+  const next = () => others.find(({ replica }) => replica?.status().isActiveLeader);
   await group.until("another one leads", () => next() !== undefined);
   group.drop = () => false;
   await expect(group.settle(changed)).rejects.toMatchObject({

@@ -24,9 +24,9 @@ function described(change: Partial<Status> = {}, appliedTerm = 4, peer: object =
 }
 
 test("status: a leader leads once it has applied an entry of its term", () => {
-  expect(described().leads).toBe(true);
-  expect(described({}, 3).leads).toBe(false);
-  expect(described({ role: "follower" }).leads).toBe(false);
+  expect(described().isActiveLeader).toBe(true);
+  expect(described({}, 3).isActiveLeader).toBe(false);
+  expect(described({ role: "follower" }).isActiveLeader).toBe(false);
 });
 
 test("status: no leader is undefined, and the rest is as in Raft's status", () => {

@@ -10,7 +10,7 @@ export interface RaftReplicaStatus {
    * True for a leader that has applied an entry of its term. Until then its state may lack what an
    * earlier leader has committed, and so decides nothing.
    */
-  readonly leads: boolean;
+  readonly isActiveLeader: boolean;
   readonly term: number;
   /** Undefined while none is known. */
   readonly leader: number | undefined;
@@ -40,7 +40,7 @@ export interface MemberStatus {
 }
 
 /** What the replica knows beside Raft. */
-interface Surroundings extends Pick<RaftReplicaStatus, "applied" | "snapshotIndex" | "isBehind"> {
+interface StatusContext extends Pick<RaftReplicaStatus, "applied" | "snapshotIndex" | "isBehind"> {
   /** Of the last entry that was applied. */
   readonly appliedTerm: number;
   readonly isMemberBehind: (id: number, match: number) => boolean;
@@ -49,7 +49,7 @@ interface Surroundings extends Pick<RaftReplicaStatus, "applied" | "snapshotInde
 export function describeReplica(
   status: Status,
   membership: Membership,
-  { isMemberBehind, appliedTerm, ...own }: Surroundings,
+  { isMemberBehind, appliedTerm, ...own }: StatusContext,
 ): RaftReplicaStatus {
   const { id, role, term, lead, commit, progress } = status;
   const { voters: incoming = [], votersOutgoing = [] } = membership.confState ?? {};
@@ -65,7 +65,7 @@ export function describeReplica(
   return {
     id,
     role,
-    leads: role === "leader" && appliedTerm === term,
+    isActiveLeader: role === "leader" && appliedTerm === term,
     term,
     leader: lead === NO_NODE ? undefined : lead,
     commit,

@@ -53,7 +53,7 @@ it("lag: a member that was paused is behind until it knows the commit index", as
     running.tick(9);
     // A leader too takes itself for one still.
     expect(running.status().isBehind).toBe(true);
-    await group.until("it has heard", () => !running.status().isBehind);
+    await group.until("it has received a heartbeat", () => !running.status().isBehind);
   }
   const away = await group.elect();
   group.drop = ({ from, to }) => [from, to].includes(away.member.id);
@@ -65,7 +65,7 @@ it("lag: a member that was paused is behind until it knows the commit index", as
   await group.turns(250);
   expect(away.running.status().isBehind).toBe(true);
   group.drop = () => false;
-  await group.until("it has heard", () => !away.running.status().isBehind);
+  await group.until("it has received a heartbeat", () => !away.running.status().isBehind);
 });
 
 it("replication lag: the only member has missed nothing while it was away", async () => {

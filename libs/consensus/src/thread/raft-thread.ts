@@ -42,8 +42,8 @@ const TICKS_A_WAKE_ALONE = 4;
 const LOCATE_DEADLINE_MS = 2_000;
 
 const FATES: Readonly<Record<SnapshotFate, string>> = {
-  setAside: "its file is kept as *.snap.damaged, and this master goes on without it",
-  gone: "its file is gone, and this master goes on without it",
+  setAside: "its file is kept as *.snap.damaged, and this master continues without it",
+  gone: "its file is gone, and this master continues without it",
   left: "its file is left as it is, since no other one can take its place",
 };
 
@@ -290,7 +290,7 @@ class RaftThread {
     const { nextMemberId, members: roster } = this.#replica;
     const counts = this.#counter.view();
     const status = { ...this.#replica.status(), nextMemberId, roster, connected, counts };
-    const isAlone = status.leads && status.members.length === 1;
+    const isAlone = status.isActiveLeader && status.members.length === 1;
     this.#ticks?.wakeEvery(isAlone ? TICKS_A_WAKE_ALONE : 1);
     const text = JSON.stringify(status);
     if (text === this.#lastStatus && this.#ticksSinceStatus < ALIVE_TICKS) return;

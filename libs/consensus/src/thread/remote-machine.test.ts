@@ -46,12 +46,12 @@ beforeEach(() => {
     (commands, applied) => {
       replies.push(...commands.map(({ proposal }, at) => [proposal, applied[at] ?? 0] as const));
     },
-    (answer) => setImmediate(() => hear(answer)),
+    (answer) => setImmediate(() => receive(answer)),
   );
   remote = new RemoteMachine((id, task) => setImmediate(() => tasks.take(id, task)));
 });
 
-function hear(answer: ToThread): void {
+function receive(answer: ToThread): void {
   if (answer.kind === "applied") remote.applied(answer.bytes);
   if (answer.kind === "done") remote.answered(answer.id, answer.chunk);
   if (answer.kind === "failed" && remote.failed(answer.id, fromPlain(answer.error))) {

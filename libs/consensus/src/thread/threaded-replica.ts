@@ -69,7 +69,7 @@ export class ThreadedReplica<Reply> {
   #read: Promise<void> | undefined;
   #status: ThreadStatus | undefined;
   /** The latest term in which the state here had all that the leader of that term must know. */
-  #leadsTerm = 0;
+  #activeTerm = 0;
   /** When the thread last sent a message; of the monotonic clock. */
   #lastMessageAtMs = performance.now();
   /** The time of the newest status, by `machineMs`. */
@@ -142,10 +142,10 @@ export class ThreadedReplica<Reply> {
    */
   status(): ThreadStatus {
     if (!this.#status) throw new Error("the replica is used before it was opened");
-    const { commit, leads, term } = this.#status;
+    const { commit, isActiveLeader, term } = this.#status;
     return {
       ...this.#status,
-      leads: leads && this.#leadsTerm === term,
+      isActiveLeader: isActiveLeader && this.#activeTerm === term,
       isBehind: this.#isBehind || performance.now() - this.#lastMessageAtMs > SILENT_MS,
       commit: Math.max(commit, this.#applied),
       applied: this.#applied,
@@ -306,7 +306,7 @@ export class ThreadedReplica<Reply> {
     this.#tasks.afterwards(() => {
       this.#applied = Math.max(this.#applied, status.applied);
       if (this.#status === status) this.#isBehind = status.isBehind;
-      if (status.leads) this.#leadsTerm = status.term;
+      if (status.isActiveLeader) this.#activeTerm = status.term;
     });
   }
 

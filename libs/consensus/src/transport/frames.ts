@@ -84,7 +84,10 @@ export class FrameReader {
 
   #checked(length: number): number {
     if (length <= this.maxBytes) return length;
-    throw new AppError("invalid_value", `a frame of ${length} bytes came from another master`);
+    throw new AppError(
+      "invalid_value",
+      `a frame of ${length} bytes was received from another master`,
+    );
   }
 }
 

@@ -168,13 +168,13 @@ test("TLS: a server accepts only masters of its cluster; plain TCP gets nothing"
   const bare = { authority: ours.certificate, certificate: "", privateKey: "" };
   await expect(greet(two.port, new TlsIdentity(bare))).rejects.toThrow();
   const socket = connect(two.port, "127.0.0.1");
-  const heard: Buffer[] = [];
-  socket.on("data", (data: Buffer) => heard.push(data));
+  const received: Buffer[] = [];
+  socket.on("data", (data: Buffer) => received.push(data));
   socket.on("error", () => undefined);
   socket.write(helloFrame(hello));
   await once(socket, "close");
   // An alert of TLS at most; a hello names the cluster.
-  expect(Buffer.concat(heard).toString("latin1")).not.toContain("cluster");
+  expect(Buffer.concat(received).toString("latin1")).not.toContain("cluster");
   expect(two.received).toEqual([]);
   expect(two.transport.connected).toEqual([]);
 });

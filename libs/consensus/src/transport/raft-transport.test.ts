@@ -166,7 +166,7 @@ async function greet(
   return readHello(next.done ? undefined : next.value);
 }
 
-test("transport: strangers, removed members and older processes get the reason", async () => {
+test("transport: unknown members, removed members and older processes get the reason", async () => {
   const { port } = await open(4);
   const hello: Hello = {
     format: 1,

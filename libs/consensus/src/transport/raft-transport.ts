@@ -354,7 +354,7 @@ export class RaftTransport implements Transport {
       const conversation = await this.#connect(id, remote, "messages");
       if (signal.aborted) {
         conversation.socket.destroy();
-        return new AppError("unavailable", `member ${id} is one no more`);
+        return new AppError("unavailable", `member ${id} is no longer a member`);
       }
       this.#options.log.info({ member: id, address: remote.address }, "connected to a master");
       onOpen();

@@ -188,7 +188,7 @@ describe("schema grammar: valid texts of", () => {
       /"a":.*"b":/s,
     ],
     [
-      "alternatives told apart",
+      "alternatives that are distinguished",
       {
         oneOf: [
           { type: "object", properties: { kind: { const: "a" } }, required: ["kind"] },

@@ -181,7 +181,7 @@ export class SchemaReader {
         if (ofOne.every((a) => ofOther.every((b) => areDisjoint(a, b)))) continue;
         throw new SchemaFault(
           under(pointer, one),
-          "a value may be valid for this and a later alternative of oneOf; use anyOf, or tell them apart by type or by a required const",
+          "a value may be valid for this and a later alternative of oneOf; use anyOf, or distinguish them by type or by a required const",
         );
       }
     });

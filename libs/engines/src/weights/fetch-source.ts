@@ -117,7 +117,7 @@ async function fetchArtifact(
       await file.write(chunk);
       at += chunk.byteLength;
       if (at > context.limits.maxBytes || (total > 0 && at > total)) {
-        throw new PermanentFault(`it is larger than the ${total} bytes that were told`);
+        throw new PermanentFault(`it is larger than the ${total} bytes that were reported`);
       }
       context.onProgress(at, total);
     }

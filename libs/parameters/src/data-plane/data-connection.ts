@@ -63,7 +63,9 @@ export class DataConnection {
     box.connection = connection;
     socket.on("error", (cause) => connection.#end(cause.message, cause));
     socket.on("close", () => connection.#end("it was closed"));
-    socket.on("timeout", () => socket.destroy(new Error(`no byte came for ${STALL_MS} ms`)));
+    socket.on("timeout", () =>
+      socket.destroy(new Error(`no byte was received for ${STALL_MS} ms`)),
+    );
     try {
       await once(socket, "connect", {
         signal: AbortSignal.any([signal, AbortSignal.timeout(CONNECT_MS)]),

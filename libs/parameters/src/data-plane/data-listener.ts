@@ -27,7 +27,7 @@ export interface DataListenerOptions {
   readonly token: Uint8Array;
   readonly answer: (request: object, signal: AbortSignal) => Promise<DataAnswer>;
   /** Called for each connection that is closed for its hello or a request. */
-  readonly onRefused?: ((reason: "strangers" | "invalid") => void) | undefined;
+  readonly onRefused?: ((reason: "unauthenticated" | "invalid") => void) | undefined;
 }
 
 /** Connections of all sockets of one listener. */
@@ -43,7 +43,7 @@ export class DataListener {
   readonly #servers: Server[] = [];
   readonly #sockets = new Set<Socket>();
   #token: Uint8Array;
-  #strangers = 0;
+  #unauthenticated = 0;
 
   constructor(options: DataListenerOptions) {
     this.#options = options;
@@ -51,8 +51,8 @@ export class DataListener {
   }
 
   /** Connections that were closed for a missing or wrong token. */
-  get strangers(): number {
-    return this.#strangers;
+  get unauthenticated(): number {
+    return this.#unauthenticated;
   }
 
   /** Returns `tcp:HOST:PORT`, with a port that the system chose. */
@@ -95,7 +95,7 @@ export class DataListener {
     const gone = new AbortController();
     socket.on("close", () => {
       this.#sockets.delete(socket);
-      gone.abort(new AppError("cancelled", "the receiver hung up"));
+      gone.abort(new AppError("cancelled", "the receiver closed the connection"));
     });
     // Only the close that follows an error matters.
     socket.on("error", () => socket.destroy());
@@ -110,8 +110,8 @@ export class DataListener {
     clearTimeout(late);
     const token = hello && tokenOfHello(hello);
     if (!token || token.length !== this.#token.length || !timingSafeEqual(token, this.#token)) {
-      this.#strangers++;
-      this.#options.onRefused?.("strangers");
+      this.#unauthenticated++;
+      this.#options.onRefused?.("unauthenticated");
       socket.destroy();
       return;
     }

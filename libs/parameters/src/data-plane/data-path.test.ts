@@ -126,7 +126,7 @@ test("data: a peer without the token is closed, counted, and not served", async 
     code: "unavailable",
     message: expect.stringMatching(/was the job token another\?/),
   });
-  expect([listener.strangers, refused, asked]).toEqual([1, ["strangers"], 0]);
+  expect([listener.unauthenticated, refused, asked]).toEqual([1, ["unauthenticated"], 0]);
 });
 
 test("data: with a later attempt's token earlier connections are closed", async () => {
@@ -140,7 +140,7 @@ test("data: with a later attempt's token earlier connections are closed", async 
   await (await connected(target, later)).request({}, sinkOf(), never);
   const again = await connected(target);
   await expect(again.request({}, sinkOf(), never)).rejects.toThrow();
-  expect(listener.strangers).toBe(1);
+  expect(listener.unauthenticated).toBe(1);
 });
 
 /** A raw connection that has sent its hello. */

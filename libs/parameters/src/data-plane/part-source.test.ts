@@ -99,8 +99,8 @@ test("source: a part is given to its own attempt only", async () => {
 test("source: a peer with another token is closed and counted", async () => {
   const one = await source();
   const [unix = ""] = one.addresses;
-  const stranger = await DataConnection.open(unix, new Uint8Array(32), never);
-  opened.push(stranger);
-  await expect.poll(() => one.strangers).toBe(1);
-  await expect.poll(() => stranger.open).toBe(false);
+  const foreign = await DataConnection.open(unix, new Uint8Array(32), never);
+  opened.push(foreign);
+  await expect.poll(() => one.unauthenticated).toBe(1);
+  await expect.poll(() => foreign.open).toBe(false);
 });

@@ -60,8 +60,8 @@ export class PartSource {
   }
 
   /** Connections that showed another token. */
-  get strangers(): number {
-    return this.#listener.strangers;
+  get unauthenticated(): number {
+    return this.#listener.unauthenticated;
   }
 
   /** Keeps the parts of one push, by shard, in place of the previous ones. */

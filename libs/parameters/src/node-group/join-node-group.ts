@@ -43,7 +43,10 @@ export async function joinNodeGroup(
     isPassing: (error) => toAppError(error).code === "unavailable",
     lateError: (error) => {
       const { message } = toAppError(error);
-      return new AppError("unavailable", `the leading task of this node is away: ${message}`);
+      return new AppError(
+        "unavailable",
+        `the leading task of this node is unreachable: ${message}`,
+      );
     },
   });
 }

@@ -112,7 +112,9 @@ export class NodeLeader implements ParameterClient {
    */
   async dismiss(): Promise<void> {
     this.#over = undefined;
-    this.#refuse(new AppError("gone", "the job is over: this node's leading task has ended it"));
+    this.#refuse(
+      new AppError("gone", "the job has ended: the leading task of this node has ended it"),
+    );
     await this.#allNotified();
   }
 

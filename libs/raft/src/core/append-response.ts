@@ -31,8 +31,8 @@ function handleRejection(raft: Raft, message: Message, progress: Progress): void
 function handleAcknowledgement(raft: Raft, message: Message, progress: Progress): void {
   const { from, index } = message;
   // An acknowledgement that is not new still proves that a probed member is reachable again.
-  const isNews = progress.maybeUpdate(index);
-  if (!isNews && !(progress.match === index && progress.state === "probe")) return;
+  const isUpdated = progress.maybeUpdate(index);
+  if (!isUpdated && !(progress.match === index && progress.state === "probe")) return;
   advanceState(raft, message, progress);
   if (maybeCommit(raft)) {
     releasePostponedReads(raft);

@@ -46,12 +46,12 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
     const node = leader();
     node.raw.propose(bytes("some"));
     node.work();
-    const told = node.take(
+    const reported = node.take(
       createMessage({ type: "MsgAppResp", to: 1, from: 2, term: 2, index: 3 }),
     );
     expect(node.status.commit).toBe(3);
     expect(node.applied.map(text)).toEqual(["", "some"]);
-    expect(told.map(({ type, to, commit }) => [type, to, commit])).toEqual([
+    expect(reported.map(({ type, to, commit }) => [type, to, commit])).toEqual([
       ["MsgApp", 2, 3],
       ["MsgApp", 3, 3],
     ]);

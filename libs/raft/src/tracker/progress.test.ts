@@ -47,8 +47,8 @@ describe("progress of a peer", () => {
   it("a peer that catches up late gets the commit index at once", () => {
     const node = leader([2]);
     expect(node.status.commit).toBe(2);
-    const [told, ...others] = node.take(acknowledgement(3, 2));
-    expect(told).toMatchObject({ type: "MsgApp", to: 3, commit: 2, entries: [] });
+    const [reported, ...others] = node.take(acknowledgement(3, 2));
+    expect(reported).toMatchObject({ type: "MsgApp", to: 3, commit: 2, entries: [] });
     expect(others).toEqual([]);
   });
 });

@@ -84,6 +84,8 @@ function handle(
 
 function cancellation(call: AnyCall): AbortSignal {
   const gone = new AbortController();
-  call.once("cancelled", () => gone.abort(new AppError("cancelled", "the caller hung up")));
+  call.once("cancelled", () =>
+    gone.abort(new AppError("cancelled", "the caller closed the connection")),
+  );
   return gone.signal;
 }

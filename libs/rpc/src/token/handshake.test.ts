@@ -8,7 +8,7 @@ import { loadMethod } from "../proto.ts";
 import { bindServer, closeServer } from "../server.ts";
 import { checkDialler, proveToListener } from "./handshake.ts";
 
-const clusterToken = "the token of this test, which nobody may see";
+const clusterToken = "the token of this test, which must stay secret";
 const master = { clusterToken, node: { role: "master", name: "m" } } as const;
 const worker = { clusterToken, node: { role: "worker", name: "w" } } as const;
 const closing: (() => unknown)[] = [];

@@ -13,8 +13,9 @@ it("lists each changed node once, or reports that a full scan is cheaper", () =>
       expect(log.position).toBe(pushed.length);
       const position = Math.min(from, pushed.length);
       const wanted = new Set(pushed.slice(position));
-      const told = log.since(position);
-      if (told) expect([...told].sort((a, b) => a - b)).toEqual([...wanted].sort((a, b) => a - b));
+      const reported = log.since(position);
+      if (reported)
+        expect([...reported].sort((a, b) => a - b)).toEqual([...wanted].sort((a, b) => a - b));
       else expect(wanted.size > NODES / 4 || pushed.length - position > NODES).toBe(true);
     }),
     { numRuns: 200 },

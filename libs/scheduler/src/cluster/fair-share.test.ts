@@ -87,8 +87,8 @@ describe("dominant resource fairness", () => {
 
   it("gives a share of 0 to an unknown project", () => {
     const capacity = { gpuMilli: 8_000, cpuMilli: 96_000, memoryMib: 786_432 };
-    const nobody = { projectOf: () => undefined, heldBy: () => NOTHING_HELD };
-    const shares = new FairShare({ capacity, ...nobody, nowMs: 0, halfLifeMs: HOUR_MS });
+    const noHolders = { projectOf: () => undefined, heldBy: () => NOTHING_HELD };
+    const shares = new FairShare({ capacity, ...noHolders, nowMs: 0, halfLifeMs: HOUR_MS });
     expect(shares.share("new")).toBe(0);
   });
 });

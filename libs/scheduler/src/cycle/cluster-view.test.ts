@@ -148,10 +148,10 @@ function runSequence(seed: number): void {
   for (let step = 0; step < STEPS; step++) {
     cluster.step();
     const queue = cluster.drawQueue();
-    const anew = new ClusterView(cluster.nodes.values(), cluster.running.values(), 1.5);
-    expect(seen(view)).toEqual(seen(anew));
+    const rebuilt = new ClusterView(cluster.nodes.values(), cluster.running.values(), 1.5);
+    expect(seen(view)).toEqual(seen(rebuilt));
     const snapshot = cluster.snapshot(view, queue);
-    const fresh = cluster.snapshot(anew, queue);
+    const fresh = cluster.snapshot(rebuilt, queue);
     expect(decide(snapshot)).toEqual(decide(fresh));
     for (const job of queue) {
       const known = runToEnd(kept.neverFits(snapshot, job));

@@ -333,12 +333,16 @@ describe("explain", () => {
         for (const { entry, blockers } of plan.pending) {
           // Jobs that this plan starts leave the queue only in the next cycle.
           if (blockers.some(({ reason }) => reason === "QueueFull")) continue;
-          const { start: told } = runToEnd(
+          const { start: explained } = runToEnd(
             explain(snapshotFrom(at), plan, queue.find((job) => isSameEntry(job.entry, entry))!),
           );
-          expect(told.earliestMs ?? 2).toBeGreaterThan(1);
-          expect(told.earliestMs ?? 0).toBeLessThanOrEqual(told.likelyMs ?? Number.MAX_VALUE);
-          expect(told.likelyMs ?? 0).toBeLessThanOrEqual(told.latestMs ?? Number.MAX_VALUE);
+          expect(explained.earliestMs ?? 2).toBeGreaterThan(1);
+          expect(explained.earliestMs ?? 0).toBeLessThanOrEqual(
+            explained.likelyMs ?? Number.MAX_VALUE,
+          );
+          expect(explained.likelyMs ?? 0).toBeLessThanOrEqual(
+            explained.latestMs ?? Number.MAX_VALUE,
+          );
         }
       }),
       { numRuns: 60 },
@@ -374,10 +378,10 @@ describe("explain", () => {
         const at = input({ nodes: cluster }, queue);
         const plan = schedule(at);
         for (const job of queue) {
-          const told = runToEnd(explain(snapshotFrom(at), plan, job));
+          const explained = runToEnd(explain(snapshotFrom(at), plan, job));
           const pending = plan.pending.find(({ entry }) => isSameEntry(entry, job.entry));
-          expect(told.blockers).toEqual(pending?.blockers ?? []);
-          if (!pending) expect(told.start.likelyMs).toBe(at.nowMs);
+          expect(explained.blockers).toEqual(pending?.blockers ?? []);
+          if (!pending) expect(explained.start.likelyMs).toBe(at.nowMs);
         }
       }),
       { numRuns: 40 },

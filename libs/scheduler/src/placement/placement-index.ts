@@ -35,7 +35,7 @@ export class PlacementIndex {
   }
 }
 
-const NOBODY = -1;
+const NO_NODE = -1;
 /** Before the first change of a ledger. */
 const NEVER = -1;
 
@@ -66,7 +66,7 @@ export class Tournament {
   /** The best node for one task, or -1 if none fits; equal to `bestByScan` over all nodes. */
   best(): number {
     if (!this.isFresh) runToEnd(this.refresh());
-    return this.#winners[1] ?? NOBODY;
+    return this.#winners[1] ?? NO_NODE;
   }
 
   /** Updates the tree. The ledger must not change between the steps. */
@@ -100,7 +100,7 @@ export class Tournament {
     if (length <= this.#leaves) return;
     this.#leaves = 2 ** Math.ceil(Math.log2(length));
     this.#scores = new Float64Array(this.#leaves);
-    this.#winners = new Int32Array(2 * this.#leaves).fill(NOBODY);
+    this.#winners = new Int32Array(2 * this.#leaves).fill(NO_NODE);
   }
 
   *#replay(changed: readonly number[]): Steps<void> {
@@ -118,7 +118,7 @@ export class Tournament {
   /** Scores the node; returns the number of evaluated target groups. */
   #enter(node: number): number {
     const enters = this.#shape.eligible[node] === 1 && this.#ledger.fits(node, this.#shape);
-    this.#winners[this.#leaves + node] = enters ? node : NOBODY;
+    this.#winners[this.#leaves + node] = enters ? node : NO_NODE;
     if (!enters) return LOOKS_PER_NODE;
     this.#scores[node] = this.#scorer.choose(node, this.#shape).score;
     return LOOKS_PER_NODE + this.#scorer.looksAt(node, this.#shape);
@@ -131,8 +131,8 @@ export class Tournament {
   }
 
   #better(a: number, b: number): number {
-    if (a === NOBODY) return b;
-    if (b === NOBODY) return a;
+    if (a === NO_NODE) return b;
+    if (b === NO_NODE) return a;
     const difference = this.#scores[a]! - this.#scores[b]!;
     if (difference !== 0) return difference > 0 ? a : b;
     return compareAlike(this.#ledger, a, b) <= 0 ? a : b;

@@ -148,7 +148,7 @@ class Emitter {
       case "oneHot":
         return this.#emitOneHot(value, op.size, a);
       default:
-        throw new Error(`no ONNX operator stands for ${op.kind}`);
+        throw new Error(`no ONNX operator corresponds to ${op.kind}`);
     }
   }
 

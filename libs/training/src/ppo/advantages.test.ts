@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { estimateAdvantages, type Rollout } from "./advantages.ts";
 
 /** How a step may end: the episode continues, has ended, or was cut off. */
-type Ending = "goes on" | "ended" | "cut off";
+type Ending = "continues" | "ended" | "cut off";
 
 interface Step {
   readonly reward: number;
@@ -18,7 +18,7 @@ interface Step {
 const number = () => fc.double({ min: -100, max: 100, noNaN: true }).map(Math.fround);
 const stepOf = (ending: fc.Arbitrary<Ending>) =>
   fc.record({ reward: number(), value: number(), ending, following: number() });
-const endings = fc.constantFrom<Ending>("goes on", "goes on", "ended", "cut off");
+const endings = fc.constantFrom<Ending>("continues", "continues", "ended", "cut off");
 const share = () => fc.double({ min: 0, max: 1, noNaN: true });
 /** Some environments with equally many steps, and what follows the last step of each. */
 const worlds = fc.integer({ min: 1, max: 12 }).chain((steps) =>
@@ -44,7 +44,7 @@ function rolloutOf(environments: readonly World[]): Rollout {
     environments: environments.length,
     rewards: each(({ reward }) => reward),
     values: each(({ value }) => value),
-    dones: each(({ ending }) => Number(ending !== "goes on")),
+    dones: each(({ ending }) => Number(ending !== "continues")),
     cutValues: each(({ ending, following }) => (ending === "cut off" ? following : 0)),
     lastValues: Float32Array.from(environments, ({ last }) => last),
   };
@@ -54,7 +54,7 @@ function rolloutOf(environments: readonly World[]): Rollout {
 function definition({ steps, last }: World, gamma: number, lambda: number): number[] {
   const errors = steps.map(({ reward, value, ending, following }, at) => {
     const next = {
-      "goes on": steps[at + 1]?.value ?? last,
+      continues: steps[at + 1]?.value ?? last,
       ended: 0,
       "cut off": following,
     }[ending];
@@ -64,7 +64,7 @@ function definition({ steps, last }: World, gamma: number, lambda: number): numb
     let sum = 0;
     for (let at = from; at < steps.length; at++) {
       sum += (gamma * lambda) ** (at - from) * (errors[at] ?? 0);
-      if (steps[at]?.ending !== "goes on") break;
+      if (steps[at]?.ending !== "continues") break;
     }
     return sum;
   });
@@ -90,7 +90,7 @@ test("advantages: equal the float64 definition, wherever episodes end or are cut
 });
 
 test("advantages: a cut episode gives what a rollout that ends there gives", () => {
-  const going = fc.array(stepOf(fc.constant<Ending>("goes on")), { minLength: 1, maxLength: 8 });
+  const going = fc.array(stepOf(fc.constant<Ending>("continues")), { minLength: 1, maxLength: 8 });
   fc.assert(
     fc.property(going, going, number(), share(), share(), (before, after, last, gamma, lambda) => {
       const cut = before.at(-1) as Step;
@@ -109,7 +109,7 @@ test("advantages: a cut episode gives what a rollout that ends there gives", () 
 test("advantages: with endless rewards a cut costs nothing, an end costs the value", () => {
   const endless = 1 / (1 - 0.9);
   const worldWith = (ending: Ending): World => ({
-    steps: (["goes on", ending, "goes on"] as const).map((one) => ({
+    steps: (["continues", ending, "continues"] as const).map((one) => ({
       reward: 1,
       value: endless,
       ending: one,

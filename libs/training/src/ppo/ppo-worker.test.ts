@@ -69,7 +69,7 @@ function begin(config = CONFIG, makeEnvironment: () => Environment = cartPole) {
       parameters: structuredClone(fresh),
       report: async (progress) => {
         reports.push(structuredClone(progress));
-        return "go on";
+        return "continue";
       },
       ...more,
     });
@@ -133,7 +133,7 @@ test("PPO worker: a resumed one continues bit by bit", async () => {
   await broken.run({
     report: async (progress) => {
       stopped.push(structuredClone(progress));
-      return progress.iteration === 2 ? "stop" : "go on";
+      return progress.iteration === 2 ? "stop" : "continue";
     },
   });
   expect(stopped).toHaveLength(2);
@@ -184,7 +184,7 @@ test("PPO worker: closes every program that it compiled", async () => {
       return { run: compiled.run, close: async () => void open-- };
     },
   };
-  await begin().run({ backend, report: async () => (open === 2 ? "stop" : "go on") });
+  await begin().run({ backend, report: async () => (open === 2 ? "stop" : "continue") });
   expect(open).toBe(0);
 });
 

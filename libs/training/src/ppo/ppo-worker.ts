@@ -50,7 +50,7 @@ export interface PpoWorkerOptions {
   readonly done: number;
   readonly signal: AbortSignal;
   /** `stop` ends the job here, before its iterations are over. */
-  readonly report: (progress: PpoProgress) => Promise<"go on" | "stop">;
+  readonly report: (progress: PpoProgress) => Promise<"continue" | "stop">;
 }
 
 /** Episodes that the reported return is the mean of. */

@@ -108,8 +108,8 @@ async function save(
   }
 }
 
-function checkDigest(name: string, found: string, told: string): void {
-  if (found === told) return;
-  const message = `${name} has the SHA-256 ${found}, not ${told}: download it again.`;
+function checkDigest(name: string, found: string, expected: string): void {
+  if (found === expected) return;
+  const message = `${name} has the SHA-256 ${found}, not ${expected}: download it again.`;
   throw new AppError("server_error", message);
 }

@@ -29,23 +29,23 @@ export async function explainJob(command: Command): Promise<number> {
 /** Prints the result of a dry run; exit code 8 if the job can never run here. */
 export async function explainDryRun(context: CommandContext, spec: JobSpec): Promise<number> {
   const { heddle, data, format } = context;
-  const told = await heddle.jobs.explain(spec);
-  const isHopeless = told.verdict === "unsatisfiable";
+  const explained = await heddle.jobs.explain(spec);
+  const isHopeless = explained.verdict === "unsatisfiable";
   if (format !== "table" && format !== "wide") {
-    printRecord(told, told.verdict, format, data);
+    printRecord(explained, explained.verdict, format, data);
     return isHopeless ? 8 : 0;
   }
   const verdict = { would_start: "it would start at once", would_wait: "it would wait" };
   data.write(
-    `${isHopeless ? "it can never run here" : verdict[told.verdict as keyof typeof verdict]} (${told.tasks} tasks)\n`,
+    `${isHopeless ? "it can never run here" : verdict[explained.verdict as keyof typeof verdict]} (${explained.tasks} tasks)\n`,
   );
-  for (const { rank, node, node_name: name, devices } of told.placement) {
+  for (const { rank, node, node_name: name, devices } of explained.placement) {
     data.write(
       `  rank ${rank} on ${name ?? node}${devices.length ? ` GPUs ${devices.join(",")}` : ""}\n`,
     );
   }
-  const { explanation } = told;
-  if (told.verdict !== "would_start") {
+  const { explanation } = explained;
+  if (explained.verdict !== "would_start") {
     writeBlockers(explanation, data);
   }
   return isHopeless ? 8 : 0;

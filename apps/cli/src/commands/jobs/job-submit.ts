@@ -19,12 +19,12 @@ export async function submitJobCommand(command: Command): Promise<number> {
   const context = commandContext(command);
   if (flags.dryRun) return explainDryRun(context, spec);
   const { idempotencyKey } = flags;
-  const told = await context.heddle.jobs.create(spec, { idempotencyKey });
+  const submitted = await context.heddle.jobs.create(spec, { idempotencyKey });
   const { data, messages, format } = context;
   const isRecord = isRecordFormat(format);
   // The command that follows prints the records then.
-  if (isRecord && (flags.watch || flags.wait)) messages.write(`submitted ${told.job_id}\n`);
-  else printRecord(told, told.job_id, format, data);
-  if (flags.watch) return followJob(context, told.job_id);
-  return flags.wait ? endOfJob(context, told.job_id) : 0;
+  if (isRecord && (flags.watch || flags.wait)) messages.write(`submitted ${submitted.job_id}\n`);
+  else printRecord(submitted, submitted.job_id, format, data);
+  if (flags.watch) return followJob(context, submitted.job_id);
+  return flags.wait ? endOfJob(context, submitted.job_id) : 0;
 }

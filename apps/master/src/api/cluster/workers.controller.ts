@@ -98,7 +98,7 @@ export class WorkersController {
   #refuseServer(id: string, what: string): void {
     const { nodes, servers } = this.#control.state;
     if (nodes.has(id) || !servers.has(id)) return;
-    const message = `${id} is a parameter server, which runs no tasks and so cannot be ${what}. To take it out, end its process: the jobs with shards on it go on elsewhere from their latest checkpoints.`;
+    const message = `${id} is a parameter server, which runs no tasks and so cannot be ${what}. To take it out, end its process: the jobs with shards on it continue elsewhere from their latest checkpoints.`;
     throw new AppError("unprocessable", message);
   }
 

@@ -222,12 +222,12 @@ describe("POST /jobs", () => {
     ]);
     // The intended value of a malformed field is not guessed.
     const vague = { name: 7, command: "", config: { a: 1 }, algorithm: "A B", tasks: 0 };
-    const told = await api.call("POST", "/jobs", {
+    const refused = await api.call("POST", "/jobs", {
       ...vague,
       failure_tolerance: 2,
       resources: { gpu_count: 3, gpu_type: "" },
     });
-    const places = new Set(told.body?.errors?.map(({ pointer }) => pointer));
+    const places = new Set(refused.body?.errors?.map(({ pointer }) => pointer));
     expect([...places].sort()).toEqual([
       "#/algorithm",
       "#/command",
@@ -293,8 +293,8 @@ describe("POST /jobs", () => {
     const body = { generate_name: "sweep-", command: "x" };
     const names: string[] = [];
     for (let i = 0; i < 2; i++) {
-      const { body: told } = await api.call("POST", "/jobs", body);
-      names.push(api.master.control.state.jobs.get(String(told?.job_id))?.name ?? "");
+      const { body: reply } = await api.call("POST", "/jobs", body);
+      names.push(api.master.control.state.jobs.get(String(reply?.job_id))?.name ?? "");
     }
     for (const name of names) expect(name).toMatch(/^sweep-[0-9a-z]{6}$/);
     expect(new Set(names).size).toBe(2);
@@ -307,9 +307,9 @@ describe("POST /jobs", () => {
       { ...body, generate_name: "x".repeat(123) },
     ];
     for (const each of refused) {
-      const { status, body: told } = await api.call("POST", "/jobs", each);
+      const { status, body: reply } = await api.call("POST", "/jobs", each);
       expect(status).toBe(400);
-      expect(told?.errors?.[0]?.pointer).toMatch(/^#\/(generate_)?name$/);
+      expect(reply?.errors?.[0]?.pointer).toMatch(/^#\/(generate_)?name$/);
     }
   });
 

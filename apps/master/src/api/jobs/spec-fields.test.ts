@@ -80,7 +80,7 @@ async function dryRun(change: Record<string, unknown>): Promise<Dry> {
 function places(
   fits: unknown,
   never: unknown,
-  told: string,
+  expected: string,
   { node = "rich", ...others }: Record<string, unknown> = {},
 ): FieldCase["effect"] {
   return async (path) => {
@@ -90,7 +90,7 @@ function places(
     const refused = await dryRun({ resources: { ...others, [field]: never } });
     expect(refused.verdict).toBe("unsatisfiable");
     const words = refused.never_fits.map(({ reason, resource }) => `${reason} ${resource}`);
-    expect(words.join("; ")).toContain(told);
+    expect(words.join("; ")).toContain(expected);
   };
 }
 
@@ -117,12 +117,12 @@ async function over(id: string): Promise<void> {
 }
 
 /** The field changes this part of the worker's lease. */
-function leases(value: unknown, told: NonNullable<LeaseTask["spec"]>): FieldCase["effect"] {
+function leases(value: unknown, expected: NonNullable<LeaseTask["spec"]>): FieldCase["effect"] {
   return async (path) => {
-    const [key = ""] = Object.keys(told);
-    expect(await lease(nested(path, value))).toMatchObject(told);
+    const [key = ""] = Object.keys(expected);
+    expect(await lease(nested(path, value))).toMatchObject(expected);
     const without = (await lease({})) as Record<string, unknown>;
-    expect(without[key]).not.toEqual((told as Record<string, unknown>)[key]);
+    expect(without[key]).not.toEqual((expected as Record<string, unknown>)[key]);
   };
 }
 

@@ -45,13 +45,13 @@ describe("API keys over HTTP", () => {
   // holds: key-models
   it("may name unregistered models, which their answers list", async () => {
     const models = ["FamilyA-1-2B", "FamilyA-1-2b"];
-    const told = { models, unknown_models: ["FamilyA-1-2b"] };
+    const expected = { models, unknown_models: ["FamilyA-1-2b"] };
     const made = await create({ name: "mistyped", models });
-    expect(made).toMatchObject(told);
+    expect(made).toMatchObject(expected);
     const { data } = (await (await send(server, "GET", "/api/v1/keys?limit=1")).json()) as {
       data: object[];
     };
-    expect(data[0]).toMatchObject({ id: made.id, ...told });
+    expect(data[0]).toMatchObject({ id: made.id, ...expected });
     expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
   });
 

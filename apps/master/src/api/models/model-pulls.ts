@@ -29,7 +29,8 @@ export class ModelPulls {
   async stream(deployment: DeploymentSpec, requestId: string, reply: FastifyReply): Promise<void> {
     const abort = this.#inFlight.enter();
     const { raw } = reply;
-    const onClose = (): void => abort.abort(new AppError("cancelled", "The client hung up."));
+    const onClose = (): void =>
+      abort.abort(new AppError("cancelled", "The client closed the connection."));
     raw.on("close", onClose);
     try {
       const progress = this.#directory.pull(deployment, abort.signal)[Symbol.asyncIterator]();

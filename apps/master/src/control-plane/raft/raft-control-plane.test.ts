@@ -151,7 +151,7 @@ async function add(plane: RaftControlPlane, name: string, ttlMs = 600_000): Prom
 
 /** A master of an empty directory that looks for its group with the cluster token. */
 async function findGroup(of: Opened, name: string, token?: string) {
-  const directory = await mkdtemp(join(folder, "stranger-"));
+  const directory = await mkdtemp(join(folder, "foreign-"));
   const identity = await startIdentity(directory, name, { newestVersion });
   const { signal } = new AbortController();
   const peers = new Map([

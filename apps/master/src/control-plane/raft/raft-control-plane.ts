@@ -371,7 +371,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       await this.#marks.store({ beginning: undefined });
     }
     const { control } = this.#machine;
-    const around = () => ({
+    const context = () => ({
       log: logger,
       isActive: (id: number) => this.#isActive(id),
       admit: (from: Introduction__Output) => this.#admit(from),
@@ -380,7 +380,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     });
     service.serve({
       port,
-      introduce: (from) => memberChanges(this.#identity, replica, from, around()),
+      introduce: (from) => memberChanges(this.#identity, replica, from, context()),
       progress: () => this.#ownProgress(),
     });
     const others = () => this.#othersNow();
@@ -391,9 +391,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       others,
       onRemoved: () => this.#onRemoved(),
     });
-    const leads = () => replica.status().leads;
+    const isActiveLeader = () => replica.status().isActiveLeader;
     this.#agreements = startAgreements(
-      { identity: this.#identity, credentials, log: logger, others, leads },
+      { identity: this.#identity, credentials, log: logger, others, isActiveLeader },
       this.#machine,
       this.#keys,
       (entry) => this.#propose(entry),

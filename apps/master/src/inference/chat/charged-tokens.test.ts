@@ -69,14 +69,14 @@ it("finished call: charged what the engine counted", () => {
 it("failed call: charged what the engine counted, or what was seen", () => {
   const error = { code: "engine_failed", message: "planned" } as const;
   const failure = new AppError(error.code, error.message);
-  const told: EngineEvent = { type: "failed", id: 1, error: { ...error, usage } };
-  expect(chargedFor([started, delta, told], failure)).toBe(39);
+  const reported: EngineEvent = { type: "failed", id: 1, error: { ...error, usage } };
+  expect(chargedFor([started, delta, reported], failure)).toBe(39);
   const silent: EngineEvent = { type: "failed", id: 1, error };
   expect(chargedFor([started, delta, delta, silent], failure)).toBe(44);
 });
 
 it("disconnected client: charged what was seen until then", () => {
-  const hungUp = new AppError("cancelled", "The client hung up.");
+  const hungUp = new AppError("cancelled", "The client closed the connection.");
   expect(chargedFor([started, delta, delta, delta], hungUp)).toBe(51);
   expect(chargedFor([started], hungUp)).toBe(30);
   expect(chargedFor([], hungUp)).toBe(0);

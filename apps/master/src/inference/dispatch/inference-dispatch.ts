@@ -120,7 +120,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     attempts: CallAttempts,
     signal: AbortSignal,
   ): Promise<Started> {
-    if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
+    if (signal.aborted) throw new AppError("cancelled", "the caller cancelled the request");
     const lane = this.#lane(call.deployment);
     const send = () => this.#send(lane, call, chunks, endMs, attempts, signal);
     const started = attempts.last || lane.queue.size === 0 ? send() : undefined;
@@ -150,7 +150,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       fail: (error) => leave(() => reject(error)),
     };
     const onAbort = () =>
-      waiter.fail(new AppError("cancelled", "the caller gave the request up while it waited"));
+      waiter.fail(new AppError("cancelled", "the caller cancelled the request while it waited"));
     const leftMs = endMs - this.#nowMs();
     const limitMs = this.#waitLimitMs(call.deployment);
     const onWaited = () => {

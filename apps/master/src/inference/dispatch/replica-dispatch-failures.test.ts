@@ -290,9 +290,9 @@ test("dispatch: an open circuit stays until its deployment is dropped", async ()
   source.outlook = { known: false, loading: false, message: "gone" };
   await change();
   source.replicas = [replica];
-  const anew = start();
+  const retried = start();
   await soon();
-  expect(anew.answer?.node).toBe("a");
+  expect(retried.answer?.node).toBe("a");
 });
 
 /** Whether an open circuit stays open after this many other replicas were added and removed. */

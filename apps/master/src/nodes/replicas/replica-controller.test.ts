@@ -55,7 +55,7 @@ class Bench {
   }
 
   /** What this master knows of the group from now on. */
-  knows(status: Pick<GroupStatus, "leads" | "leader">): void {
+  knows(status: Pick<GroupStatus, "isActiveLeader" | "leader">): void {
     this.control.group = { status: () => status } as unknown as ControlGroup;
   }
 
@@ -117,15 +117,15 @@ test("backoff: stays while a worker is silent for a while", async () => {
 
 test("follower: unloads nothing that the leader has had loaded", async () => {
   const bench = new Bench();
-  bench.knows({ leads: false, leader: 2 });
+  bench.knows({ isActiveLeader: false, leader: 2 });
   await bench.report("loading", 2_000, "of-the-leader");
   expect(bench.unloads).toEqual([]);
   expect(bench.loads).toEqual([]);
   // It is elected, and has not applied all entries of the previous leader.
-  bench.knows({ leads: false, leader: 1 });
+  bench.knows({ isActiveLeader: false, leader: 1 });
   await bench.report("ready", 2_000, "of-the-leader");
   expect(bench.unloads).toEqual([]);
-  bench.knows({ leads: true, leader: 1 });
+  bench.knows({ isActiveLeader: true, leader: 1 });
   await bench.report("ready", 1_000, "of-the-leader");
   expect(bench.unloads).toEqual(["of-the-leader"]);
   expect(bench.loads).toHaveLength(1);
@@ -133,7 +133,7 @@ test("follower: unloads nothing that the leader has had loaded", async () => {
 
 test("without a majority: a worker loads once what it lacks, and keeps the rest", async () => {
   const bench = new Bench();
-  bench.knows({ leads: false, leader: undefined });
+  bench.knows({ isActiveLeader: false, leader: undefined });
   // An election takes no longer.
   await bench.report(undefined, 9_000);
   expect(bench.loads).toEqual([]);
@@ -145,12 +145,12 @@ test("without a majority: a worker loads once what it lacks, and keeps the rest"
 
 test("former leader: waits out the next election before it acts alone", async () => {
   const bench = new Bench();
-  bench.knows({ leads: false, leader: undefined });
+  bench.knows({ isActiveLeader: false, leader: undefined });
   await bench.report("ready", 2_000);
-  bench.knows({ leads: true, leader: 1 });
+  bench.knows({ isActiveLeader: true, leader: 1 });
   await bench.report("ready", 60_000);
   const { length } = bench.loads;
-  bench.knows({ leads: false, leader: undefined });
+  bench.knows({ isActiveLeader: false, leader: undefined });
   bench.control.deploy("of-the-next-leader");
   await bench.report("ready", 9_000);
   expect(bench.loads).toHaveLength(length);

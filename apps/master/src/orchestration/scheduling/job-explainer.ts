@@ -1,7 +1,7 @@
 import type { Steps } from "@heddle/base/async/steps";
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import {
-  type PromiseBefore,
+  type PreviousReservation,
   type SpecChange,
   specChanges,
 } from "@heddle/control/jobs/commands/spec-changes";
@@ -201,7 +201,7 @@ export class JobExplainer {
       fits: (changed) => fits(variant(changed)),
       isPossible: (yield* isPossible(spec)) ? undefined : isPossible,
       boundHours: runtimeBoundMs(job, snapshot.settings) / MS_PER_HOUR,
-      promises: reservationsBefore(snapshot, plan, entry),
+      reservations: reservationsBefore(snapshot, plan, entry),
       *starts(changed) {
         const queue = [...others, variant(changed)];
         const { starts } = yield* decideInSteps({ ...snapshot, queue });
@@ -220,7 +220,7 @@ function reservationsBefore(
   { queue, nowMs }: SchedulingSnapshot,
   plan: Plan,
   own: PlanEntry,
-): PromiseBefore[] {
+): PreviousReservation[] {
   const pending = plan.pending.find(({ entry }) => isSameEntry(entry, own));
   const earlier = plan.reservations.slice(0, pending?.reservationsAhead ?? 0);
   return earlier.flatMap(({ entry, startAtMs }) => {

@@ -14,7 +14,7 @@ import { blockerText } from "./explanation-view.ts";
 import type { RefusedEntry } from "./plan-refusals.ts";
 import type { Scheduling } from "./scheduling.ts";
 
-/** A promise that moves by less is not written again. */
+/** A reservation that moves by less is not written again. */
 const RESERVATION_SLACK_MS = 10_000;
 /** Starts, and tasks of them, in one entry of the log; a longer plan goes in several, one at a time. */
 const MAX_STARTS = 500;

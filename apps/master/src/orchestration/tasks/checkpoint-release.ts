@@ -77,7 +77,10 @@ export class CheckpointRelease {
       for (const { jobId, idleMs } of jobs) {
         if (!this.#isOver(jobId, idleMs)) continue;
         await peer.unary(forgetMethod, { jobId }, { deadlineMs: CALL_MS });
-        log.info({ server: name, job: jobId }, "the checkpoints of a job that is over are deleted");
+        log.info(
+          { server: name, job: jobId },
+          "the checkpoints of a job that has ended are deleted",
+        );
       }
     } catch (error) {
       // They are listed again at the next check.

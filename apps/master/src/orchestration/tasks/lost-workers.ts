@@ -112,7 +112,7 @@ export class LostWorkers {
       await forEachLimit(reports, MAX_CALLS, async ({ serverId: _, key, ...lost }) => {
         await peer.unary(releaseMethod, lost, { deadlineMs: CALL_MS });
         this.#reported.add(key);
-        log.info({ job: lost.jobId, rank: lost.rank }, "the others go on without a lost task");
+        log.info({ job: lost.jobId, rank: lost.rank }, "the others continue without a lost task");
       });
     } catch (error) {
       const { message } = toAppError(error);

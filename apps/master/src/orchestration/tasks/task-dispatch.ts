@@ -45,7 +45,7 @@ export interface TaskDispatchOptions {
   /** Holds the workers' progress and the entries due for the log. */
   readonly progress: ProgressBook;
   /** Whether this master is the active leader. */
-  leads(): boolean;
+  isActiveLeader(): boolean;
 }
 
 /**
@@ -100,7 +100,7 @@ export class TaskDispatch {
     if (this.#closed) return;
     const { control, clock } = this.#options;
     this.#progress.keepOnly((jobId) => control.jobs.live.has(jobId));
-    if (!this.#options.leads()) {
+    if (!this.#options.isActiveLeader()) {
       this.#closeLinks();
       return;
     }
@@ -163,10 +163,10 @@ export class TaskDispatch {
 
   /** Once a node counts as lost, its leases must expire. */
   #mayRenew(node: string, term: number): boolean {
-    const { control, leads } = this.#options;
+    const { control, isActiveLeader } = this.#options;
     const record = control.state.nodes.get(node);
     const isTerm = (control.group?.status().term ?? 1) === term;
-    return leads() && isTerm && record !== undefined && record.state !== "lost";
+    return isActiveLeader() && isTerm && record !== undefined && record.state !== "lost";
   }
 
   /** Orders the worker to reach the desired state. */

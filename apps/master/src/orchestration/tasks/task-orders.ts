@@ -106,7 +106,7 @@ export function commandForUnknownTask(status: TaskStatus__Output): TaskCommand |
   const { task } = status;
   if (!task) return undefined;
   if (status.phase === "exited") return { forget: { task } };
-  return stopOrder(task, "its attempt is over");
+  return stopOrder(task, "its attempt has ended");
 }
 
 /** The part of a status that is not in the log yet. */

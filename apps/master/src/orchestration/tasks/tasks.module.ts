@@ -68,6 +68,6 @@ function openDispatch(
     log,
     leaseMs: jobTimes.leaseMs,
     clock: systemClock,
-    leads: () => isActiveLeader(control),
+    isActiveLeader: () => isActiveLeader(control),
   });
 }

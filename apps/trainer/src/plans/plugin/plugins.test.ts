@@ -67,7 +67,7 @@ async function runPlan(plan: TrainingPlan): Promise<{ reports: RoundReport[]; en
     signal: new AbortController().signal,
     report: (round) => {
       reports.push(round);
-      return Promise.resolve(round.reached ? "stop" : "go on");
+      return Promise.resolve(round.reached ? "stop" : "continue");
     },
   });
   return { reports, end: parameters };
@@ -293,7 +293,7 @@ it.each([
   ["ends the process", "process.exit(0);", /ended with exit code 0 before its task was done: a/],
   ["waits for ever", "await new Promise(() => {});", /exit code 13 .* wait for what never comes/],
   [
-    "rejects where nobody waits",
+    "rejects where no caller waits",
     `Promise.reject(new Error("lost at sea")); await new Promise((go) => setTimeout(go, 9_999));`,
     /\(invalid_value\): the plugin .*rude\.mjs failed: Error: lost at sea$/,
   ],
@@ -319,7 +319,7 @@ test("trainer: without plugins an early end may be retried", () => {
 });
 
 it.each([
-  ["a lost server", new AppError("shard_unavailable", "s0 is away")],
+  ["a lost server", new AppError("shard_unavailable", "s0 is unreachable")],
   ["of memory", new RangeError("Array buffer allocation failed")],
 ])(
   "error: one that is %s is not the plugin's fault, however deep it is nested",

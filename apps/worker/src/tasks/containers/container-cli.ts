@@ -73,7 +73,7 @@ export class ContainerCli {
       return await queue.run(() => inOwnTurn(() => this.#call(args, options)), signal);
     } catch (error) {
       const isCalledOff = signal?.aborted && error === signal.reason;
-      throw isCalledOff ? new CliError(this.#words(args, "was called off")) : error;
+      throw isCalledOff ? new CliError(this.#words(args, "was cancelled")) : error;
     }
   }
 
@@ -95,7 +95,7 @@ export class ContainerCli {
       };
       const late = `did not answer within ${options.timeoutMs / 1_000} s`;
       const timer = setTimeout(() => giveUp(this.#words(args, late)), options.timeoutMs);
-      const onAbort = () => giveUp(this.#words(args, "was called off"));
+      const onAbort = () => giveUp(this.#words(args, "was cancelled"));
       const settle = () => {
         clearTimeout(timer);
         signal?.removeEventListener("abort", onAbort);

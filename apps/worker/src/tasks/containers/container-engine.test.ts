@@ -99,5 +99,5 @@ test("CLI: a call returns its output, or its last line on failure; it can be abo
   await expect(shell.run(["-c", "exit 3"], options)).rejects.toThrow("ended with code 3");
   await expect(new ContainerCli("/no/cli").run([], options)).rejects.toThrow("ENOENT");
   const signal = AbortSignal.abort();
-  await expect(shell.run(["-c", "exit"], { ...options, signal })).rejects.toThrow("called off");
+  await expect(shell.run(["-c", "exit"], { ...options, signal })).rejects.toThrow("was cancelled");
 });

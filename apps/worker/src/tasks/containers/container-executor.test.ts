@@ -99,7 +99,7 @@ describe.skipIf(why !== "")("one worker", () => {
   test.concurrent("a container has its environment, mounts and limits; code, lines and log return", async () => {
     const task = taskId(0);
     const lines = [
-      'echo "$GREETING from rank $RANK $QUOTED"; echo oh >&2; echo anew > /dev/stderr',
+      'echo "$GREETING from rank $RANK $QUOTED"; echo oh >&2; echo again > /dev/stderr',
       "echo kept > $HEDDLE_CHECKPOINT_DIR/c1; echo left > $HEDDLE_ARTIFACT_DIR/a1",
       "echo '{\"step\":7}' >> $HEDDLE_PROGRESS_FILE; pwd",
       // A task cannot see the worker's own records and logs.
@@ -116,11 +116,11 @@ describe.skipIf(why !== "")("one worker", () => {
     const { exit } = await session.reaches("exited", task, patienceMs);
     expect(exit).toMatchObject({ exitCode: 7, reason: "ExitCode" });
     expect(exit?.lastLines).toContain("oh");
-    await until("the log came", () => leader.isComplete(), patienceMs);
+    await until("the log was received", () => leader.isComplete(), patienceMs);
     expect(leader.log()).toBe(
       `two\nlines from rank 0 "a" 'b' #c\n/\nartifacts\nprogress.jsonl\nwork\nend`,
     );
-    expect(leader.log(0, "stderr")).toContain("oh\nanew\n");
+    expect(leader.log(0, "stderr")).toContain("oh\nagain\n");
     expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
     expect(session.progressLines.at(-1)).toBe('{"step":7}');
   });
@@ -182,7 +182,7 @@ describe.skipIf(why !== "")("one worker", () => {
     await start(session, { ...sh(look), hostNetwork: true, readOnly: true }, 8);
     for (const rank of [7, 8]) {
       await session.reaches("exited", taskId(rank), patienceMs);
-      await until("the log came", () => leader.isComplete(rank), patienceMs);
+      await until("the log was received", () => leader.isComplete(rank), patienceMs);
       const none = "0000000000000000";
       expect(leader.log(rank)).toContain(`CapEff: ${none}\nCapBnd: ${none}\n`);
       expect(leader.log(rank)).toContain("NoNewPrivs: 1\nSeccomp: 2\n");
@@ -198,7 +198,7 @@ describe.skipIf(why !== "")("one worker", () => {
     const task = taskId(0, 1, "job_G");
     await session.start({ ...sh("echo hello | nc -l -p $MASTER_PORT"), tasks: 2 }, task);
     const [host = "", port = ""] = (session.status(task)?.rendezvous ?? "").split(":");
-    const heard = await vi.waitFor(
+    const received = await vi.waitFor(
       async () => {
         const socket = connect(Number(port), host);
         const [data] = (await once(socket, "data")) as [Buffer];
@@ -207,7 +207,7 @@ describe.skipIf(why !== "")("one worker", () => {
       },
       { timeout: patienceMs, interval: 500 },
     );
-    expect(heard).toBe("hello\n");
+    expect(received).toBe("hello\n");
     await session.reaches("exited", task, patienceMs);
   });
 
@@ -250,7 +250,7 @@ test
       await leader.startWorker();
       const { exit } = await leader.open().reaches("exited", taskId(), patienceMs);
       expect(exit).toMatchObject({ exitCode: 5, reason: "ExitCode" });
-      await until("the whole log came", () => leader.isComplete(), patienceMs);
+      await until("the whole log was received", () => leader.isComplete(), patienceMs);
       expect(leader.log()).toBe("before\nafter\n");
     },
   );

@@ -114,7 +114,10 @@ export class ContainerExecutor implements Executor {
       return await removeContainers(this.#cli, this.#nodeId, kept);
     } catch (error) {
       // Their processes carry marks and are ended by these; only files of the engine are left.
-      this.#log.warn({ error: errorText(error) }, "containers of before could not be removed");
+      this.#log.warn(
+        { error: errorText(error) },
+        "containers of an earlier process could not be removed",
+      );
       return 0;
     }
   }

@@ -59,7 +59,8 @@ export async function startWithClient(how: ContainerStart): Promise<ProcessRecor
     const args = ["inspect", "--type", "container", "--format", "{{.State.Status}}", name];
     const status = await cli.run(args, { timeoutMs: START_TIMEOUT_MS });
     if (!["created", "configured", "initialized"].includes(status)) return client;
-    if (!isThere) throw new CliError(lastWords(launch) || "its client ended without a word");
+    if (!isThere)
+      throw new CliError(lastWords(launch) || "its client exited without an error message");
     if (performance.now() > giveUpAtMs) throw new CliError("it did not come to run in time");
     await delay(POLL_MS);
   }

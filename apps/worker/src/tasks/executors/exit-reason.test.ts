@@ -5,18 +5,18 @@ import { exitReason } from "./exit-reason.ts";
 test("exit: damaged checkpoints are CheckpointCorrupt, with the trainer's message", () => {
   const words = "the trainer failed (invalid_value): no checkpoint can be used";
   const end = { exitCode: 66, isCheckpointCorrupt: true };
-  const judged = { reason: "CheckpointCorrupt", message: words };
-  expect(exitReason(end, ["before", words], undefined)).toEqual(judged);
+  const expected = { reason: "CheckpointCorrupt", message: words };
+  expect(exitReason(end, ["before", words], undefined)).toEqual(expected);
 });
 
 test("exit: an unwritable file, or another failure, has the trainer's message", () => {
   const words =
     "the trainer failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
-  const judged = { reason: "ExitCode", message: words };
-  expect(exitReason({ exitCode: 74, hasReason: true }, ["x", words], undefined)).toEqual(judged);
+  const expected = { reason: "ExitCode", message: words };
+  expect(exitReason({ exitCode: 74, hasReason: true }, ["x", words], undefined)).toEqual(expected);
   // The two streams are read separately, so the other's last line may be the last of all.
   const late = ["a", words, "resumed from checkpoint a1-r000005-s1"];
-  expect(exitReason({ exitCode: 74, hasReason: true }, late, undefined)).toEqual(judged);
+  expect(exitReason({ exitCode: 74, hasReason: true }, late, undefined)).toEqual(expected);
   const silent = { reason: "ExitCode", message: "the program ended with exit code 70" };
   expect(exitReason({ exitCode: 70, hasReason: true }, [], undefined)).toEqual(silent);
 });

@@ -54,7 +54,7 @@ const HOST_MEMORY =
 
 function exitText({ exitCode, signal }: TaskEnd): string {
   if (signal) return `the program was ended by ${signal}`;
-  if (exitCode === undefined) return "the program ended while its worker was away";
+  if (exitCode === undefined) return "the program ended while its worker was not running";
   const killedBy = signalFromExitStatus(exitCode);
   const hint = killedBy ? `, as a shell does whose last command was ended by ${killedBy}` : "";
   return `the program ended with exit code ${exitCode}${hint}`;

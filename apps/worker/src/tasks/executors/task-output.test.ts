@@ -105,7 +105,7 @@ test.concurrent("output: an open pipe delays the end for a bounded time, and the
     Object.values(streams).every((path) => read(path) === "said\n"),
   );
   await copier.drained(100);
-  await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
+  await until("no process copies", () => copiers({ nodeId: folder }) === 0);
   closeSync(stray);
   expect(read(files.stdout)).toBe("said\n");
   expect(read(files.stderr)).toMatch(/^said\n\n\[heddle: a process .* is not kept\]\n$/);
@@ -127,6 +127,6 @@ test.concurrent("copier: one of an earlier process is awaited, or swept", async 
   expect(readFileSync(files.stdout).byteLength).toBeGreaterThanOrEqual(60_000);
   expect(copiers({ nodeId: folder })).toBeGreaterThan(0);
   OutputCopier.sweep(ProcessScan.now(), `${folder}/`, new Set(["a"]));
-  await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
+  await until("no process copies", () => copiers({ nodeId: folder }) === 0);
   all[1]?.close();
 });

@@ -20,5 +20,7 @@ it("launcher: one that ends without an answer is an error at once", async () => 
   const child = spawn("sh", ["-c", `head -c 2 <&${ORDERS_FD}; exit 3`], {
     stdio: [...stdio, "pipe"],
   });
-  await expect(giveOrders(child, {} as LaunchOrders)).rejects.toThrow("ended without a word");
+  await expect(giveOrders(child, {} as LaunchOrders)).rejects.toThrow(
+    "exited without an error message",
+  );
 });

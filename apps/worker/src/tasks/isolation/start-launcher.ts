@@ -40,5 +40,5 @@ export async function giveOrders(child: ChildProcess, orders: LaunchOrders): Pro
   const text = await answer;
   pipe.destroy();
   if (text === LAUNCHER_READY) return;
-  throw new Error(text || "the launcher of the task ended without a word");
+  throw new Error(text || "the launcher of the task exited without an error message");
 }

@@ -110,7 +110,7 @@ export class LeaseKeeper {
   async begin(cluster: string, term: number, leaseMs: number): Promise<void> {
     await this.#followed.follow(cluster);
     if (term < this.#term) {
-      const message = `a leader of term ${this.#term} has been heard here: term ${term} is over`;
+      const message = `a leader of term ${this.#term} is known here: term ${term} has ended`;
       throw new AppError("precondition_failed", message);
     }
     this.#lease.begin(leaseMs);

@@ -87,7 +87,7 @@ test.concurrent("artifacts: a folder replaced by a link fails its task; a replac
   await once(worker, "exit");
   await leader.startWorker();
   const again = leader.open(2);
-  await until("it has told its tasks", () => again.inventory !== undefined);
+  await until("it has reported its tasks", () => again.inventory !== undefined);
   expect(again.status(taskId(1))).toBeUndefined();
   expect(leader.log(1)).toBe("");
 });
@@ -137,7 +137,7 @@ test.concurrent("worker kill -9: the next process adopts the task, its exit code
   const second = leader.open();
   const { exit } = await second.reaches("exited");
   expect(exit).toMatchObject({ exitCode: 3, reason: "ExitCode" });
-  await until("the whole log came", () => leader.isComplete());
+  await until("the whole log was received", () => leader.isComplete());
   expect(leader.log()).toBe("before\nafter\n");
 });
 
@@ -230,7 +230,7 @@ test.concurrent("lease: without renewals it expires, and its tasks end with it",
   await session.start({ ...shell("sleep 600"), environment: { MARK_OF_TEST: leader.folder } });
   session.renews = false;
   const { exit } = await session.reaches("exited");
-  expect(exit).toMatchObject({ reason: "NodeLost", message: "the worker's lease is over" });
+  expect(exit).toMatchObject({ reason: "NodeLost", message: "the worker's lease has expired" });
   expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
 });
 
@@ -305,11 +305,11 @@ test.concurrent("progress: at the job's interval; checkpoints and the last line 
   await session.start({ ...shell(line), progressIntervalMs: 3_600_000 });
   const steps = () =>
     session.progressLines.map((text) => (JSON.parse(text) as { step: number }).step);
-  await until("the first is told", () => steps().length === 1);
+  await until("the first is reported", () => steps().length === 1);
   writeFileSync(`${go}1`, "");
-  await until("the checkpoint is told", () => session.status()?.progress?.checkpoint === "c3");
-  const heard = () => leader.heartbeats.flatMap((heartbeat) => heartbeat?.tasks ?? []);
-  await until("heartbeats tell of it", () => heard().at(-1)?.progress?.checkpoint === "c3");
+  await until("the checkpoint is reported", () => session.status()?.progress?.checkpoint === "c3");
+  const received = () => leader.heartbeats.flatMap((heartbeat) => heartbeat?.tasks ?? []);
+  await until("heartbeats report it", () => received().at(-1)?.progress?.checkpoint === "c3");
   writeFileSync(`${go}2`, "");
   expect((await session.reaches("exited")).exit?.exitCode).toBe(0);
   expect(steps()).toEqual([1, 3, 6]);
@@ -327,7 +327,7 @@ test.concurrent("leaders: a later one ends the earlier session; an earlier one i
   expect(second.inventory?.map(({ phase }) => phase)).toEqual(["running"]);
   const late = leader.open(5);
   await until("the late one is refused", () => late.error !== undefined);
-  expect(late.error?.message).toContain("term 5 is over");
+  expect(late.error?.message).toContain("term 5 has ended");
   expect(second.error).toBeUndefined();
 });
 
@@ -446,7 +446,10 @@ test.concurrent("simulated GPUs: hidden from CUDA; a faulty one ends only its ow
   writeFileSync(join(leader.folder, "worker/gpu-faults"), "1 Xid 79\n");
   const { exit } = await session.reaches("exited", taskId(1));
   expect(exit).toMatchObject({ reason: "GpuFault", message: "GPU 1 of worker-1: Xid 79" });
-  await until("the masters are told", () => leader.heartbeats.at(-1)?.gpus[1]?.fault === "Xid 79");
+  await until(
+    "the masters are notified",
+    () => leader.heartbeats.at(-1)?.gpus[1]?.fault === "Xid 79",
+  );
   expect(leader.heartbeats.at(-1)?.gpus[0]?.fault).toBe("");
   expect(session.status(taskId(0))?.phase).toBe("running");
 });

@@ -146,7 +146,7 @@ test.each([
     const stepNow = () => (JSON.parse(latest()?.line ?? "{}") as { step?: number }).step ?? 0;
     await until("it trains", () => stepNow() > 0, waitMs);
     session.send({ checkpoint: { task: taskId() } });
-    await until("it goes on", () => stepNow() > (latest()?.checkpointStep ?? Infinity), waitMs);
+    await until("it continues", () => stepNow() > (latest()?.checkpointStep ?? Infinity), waitMs);
     session.send({ stop: { task: taskId(), checkpoint: true, graceMs: 30_000, why: "suspend" } });
     const { progress } = await session.reaches("exited", taskId(), waitMs);
     const round = Number(/-r0*(\d+)-/.exec(progress?.checkpoint ?? "")?.[1]);
@@ -167,7 +167,7 @@ test("worker kill -9: the next process adopts the trainer, its checkpoint and it
   const second = leader.open(2);
   await until("it is adopted", () => second.status()?.phase === "running", waitMs);
   second.send({ checkpoint: { task: taskId() } });
-  await until("its checkpoint is told", () => !!second.status()?.progress?.checkpoint, waitMs);
+  await until("its checkpoint is reported", () => !!second.status()?.progress?.checkpoint, waitMs);
   second.send({ stop: { task: taskId(), checkpoint: false, graceMs: 20_000, why: "enough" } });
   const { exit } = await second.reaches("exited", taskId(), waitMs);
   expect(exit).toMatchObject({ asked: true, message: "stopped: enough" });

@@ -275,7 +275,7 @@ function deviceFault(
       execFile(process.execPath, args, options, (error, _stdout, stderr) => {
         if (!error) return resolve(undefined);
         const isLate = error.killed === true;
-        const why = isLate ? `it gave no sign within ${CHECK_MS / 1_000} s` : error.message;
+        const why = isLate ? `it did not respond within ${CHECK_MS / 1_000} s` : error.message;
         const message = stderr.trim().split("\n").at(-1) || why;
         resolve({ message, isPassing: isLate || MEMORY.test(stderr) });
       });

@@ -151,7 +151,8 @@ function checkShards(state: JobsState, job: JobRecord): void {
 
 /** A job with reserved places has every rank: live, or ended well, but not all of them. */
 function checkGang(state: JobsState, job: JobRecord): void {
-  if (job.liveTasks === 0) throw new Error(`${job.id} is ${job.state}, and nothing of it goes on`);
+  if (job.liveTasks === 0)
+    throw new Error(`${job.id} is ${job.state}, and nothing of it continues`);
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(`${job.id}/${job.attempt}/${rank}`);
     const isThere = task && task.phase !== "lost" && task.exit?.reason === undefined;

@@ -32,11 +32,11 @@ export interface SpecTrial {
   /** The job's time limit: its own or the cluster's. */
   readonly boundHours: number;
   /** Reservations of jobs before it, which it must not delay. */
-  readonly promises: readonly PromiseBefore[];
+  readonly reservations: readonly PreviousReservation[];
 }
 
 /** The rank of a job with a reservation, and its reserved start. */
-export interface PromiseBefore {
+export interface PreviousReservation {
   readonly qosLevel: Resources["qos_level"];
   readonly priority: number;
   readonly inHours: number;
@@ -103,7 +103,7 @@ export function* specChanges(spec: SubmitJob, given: SpecTrial): Steps<SpecChang
         ...trial,
         fits: isPossible,
         starts: isPossible,
-        promises: [],
+        reservations: [],
       })
     : [];
   const further = possible.filter(
@@ -242,7 +242,7 @@ function* shardChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
 function* shorterRuns(
   spec: SubmitJob,
   fits: Fits,
-  { boundHours, promises }: SpecTrial,
+  { boundHours, reservations }: SpecTrial,
 ): Steps<Candidate[]> {
   const changed = (hundredths: number): Candidate => {
     const to = hundredths / RUNS_PER_HOUR;
@@ -253,7 +253,7 @@ function* shorterRuns(
       cost: (boundHours - to) / boundHours,
     };
   };
-  const starts = promises.map(({ inHours }) => inHours * SHARE_UNTIL_PROMISE);
+  const starts = reservations.map(({ inHours }) => inHours * SHARE_UNTIL_PROMISE);
   const most = [boundHours, ...starts.sort((a, b) => b - a)]
     .map((hours) => Math.ceil(hours * RUNS_PER_HOUR) - 1)
     .filter((hundredths) => hundredths < boundHours * RUNS_PER_HOUR);
@@ -266,14 +266,14 @@ function* shorterRuns(
 }
 
 /** The changes that move it before a job with a reservation: just above it, or a level up. */
-function earlierTurns({ resources }: SubmitJob, { promises }: SpecTrial): Candidate[] {
-  if (promises.length === 0) return [];
+function earlierTurns({ resources }: SubmitJob, { reservations }: SpecTrial): Candidate[] {
+  if (reservations.length === 0) return [];
   const { qos_level: level, priority: from } = resources;
   const cost = DROPPED_CONSTRAINT_COST;
   const levels: Candidate[] = QOS_LEVELS.slice(QOS_LEVELS.indexOf(level) + 1).map((to) => {
     return { field: "qos_level", from: level, to, cost };
   });
-  const turns = promises
+  const turns = reservations
     .filter(({ qosLevel }) => qosLevel === level)
     .map(({ priority }) => priority + 1)
     .filter((to) => to > from && to <= MAX_PRIORITY)

@@ -18,7 +18,7 @@ export type DesiredTask =
 /** A task without a record is stopped, then forgotten. */
 export function desiredTaskState(job: JobRecord | undefined, task: TaskRecord): DesiredTask {
   if (task.phase === "exited") return { order: "forget" };
-  if (!job || task.attempt !== job.attempt) return stopNow("the attempt is over");
+  if (!job || task.attempt !== job.attempt) return stopNow("the attempt has ended");
   switch (job.state) {
     case "scheduled":
       return { order: "lease" };

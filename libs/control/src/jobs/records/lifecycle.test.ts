@@ -65,7 +65,7 @@ describe("lifecycle: the transition table", () => {
     ["gives a drained job's places up", job("starting"), leave("drain"), ["preempted"]],
     ["suspends one that waits", job("pending", none), leave("suspend"), ["suspended"]],
     [
-      "puts a preempted job back when its last task is over",
+      "puts a preempted job back when its last task has ended",
       job("checkpointing", { ...one, leaving: { why: "preempt" } }),
       { type: "taskOver" },
       ["checkpointing", "preempted", "pending"],
@@ -84,7 +84,7 @@ describe("lifecycle: the transition table", () => {
     ],
     ["resumes", job("suspended", none), { type: "resume" }, ["pending"]],
     ["recovers what it tolerates", job("running"), lost(true), ["recovering"]],
-    ["goes on once recovered", job("recovering"), { type: "rendezvous" }, ["running"]],
+    ["continues once recovered", job("recovering"), { type: "rendezvous" }, ["running"]],
     ["retries what it does not tolerate", job("running"), lost(false), ["retrying"]],
     ["gives up a start on a lost node", job("scheduled"), lost(false), ["pending"]],
     ["waits for old tasks", job("retrying"), { type: "taskOver" }, ["retrying"]],
@@ -111,7 +111,7 @@ describe("lifecycle: the transition table", () => {
       ["cancelling", "cancelled"],
     ],
     [
-      "is cancelled when its last task is over",
+      "is cancelled when its last task has ended",
       job("cancelling", one),
       { type: "taskOver" },
       ["cancelling", "cancelled"],

@@ -29,17 +29,17 @@ function runningGang(change: Record<string, unknown> = {}) {
     const fencedAtMs = cluster.atMs + 155_000;
     cluster.do({ type: "node.lost", nodeIds: [nodeOf(rank)], fencedAtMs });
   };
-  const judge = (suspectedMs = cluster.job(1).suspectedMs) =>
+  const confirm = (suspectedMs = cluster.job(1).suspectedMs) =>
     cluster.do({
       type: "jobs.confirmFailures",
       entries: [{ jobId: jobId(1), attempt: 1, suspectedMs }],
     });
-  return { cluster, ends, lose, judge };
+  return { cluster, ends, lose, confirm };
 }
 
 describe("root cause: a rank that exits with a non-zero code", () => {
   test("stays unconfirmed until the other's node has reported", () => {
-    const { cluster, ends, judge } = runningGang();
+    const { cluster, ends, confirm } = runningGang();
     ends(1, "ExitCode");
     const held = cluster.job(1);
     expect(held).toMatchObject({ state: "running", failures: 0, suspectedMs: cluster.atMs });
@@ -47,9 +47,9 @@ describe("root cause: a rank that exits with a non-zero code", () => {
       /^rank 1 ends; it is confirmed once the nodes .* have reported/,
     );
     expect(held.dueMs).toBe(cluster.atMs + STATUS_TIMEOUT_MS);
-    judge(held.suspectedMs! - 1);
+    confirm(held.suspectedMs! - 1);
     expect(cluster.job(1)).toEqual(held);
-    judge();
+    confirm();
     const failure = { reason: "ExitCode", message: "rank 1 ends", rank: 1 };
     expect(cluster.job(1)).toMatchObject({ state: "failed", failures: 1, failure });
     expect(cluster.job(1).suspectedMs).toBeUndefined();
@@ -112,13 +112,13 @@ describe("root cause: a rank that exits with a non-zero code", () => {
 
   test("is no failure of a job that is preempted or cancelled meanwhile", () => {
     for (const request of ["suspend", "cancel"]) {
-      const { cluster, ends, judge } = runningGang();
+      const { cluster, ends, confirm } = runningGang();
       ends(1, "ExitCode");
       const { suspectedMs } = cluster.job(1);
       cluster.do({ type: "job.request", jobId: jobId(1), request });
       expect(cluster.job(1)).not.toHaveProperty("failure");
       expect(cluster.job(1)).not.toHaveProperty("suspectedMs");
-      judge(suspectedMs);
+      confirm(suspectedMs);
       expect(["checkpointing", "cancelling"]).toContain(cluster.job(1).state);
     }
   });

@@ -224,7 +224,7 @@ export class RandomCommands {
     ).filter((task) => task !== undefined);
   }
 
-  /** One node reports its tasks, sometimes of an attempt that is over. */
+  /** One node reports its tasks, sometimes of an attempt that has ended. */
   #report(): JobsCommand {
     const live = [...this.#state.tasks.values()].filter(({ phase }) => phase !== "exited");
     const nodeId = live.length === 0 ? "a" : this.#pick(live).nodeId;

@@ -72,7 +72,7 @@ describe("embeddings of a model whose file says nothing of pooling", () => {
 
   it("are the same beside text that is generated, whose tokens stay the same", async () => {
     const alone = await session.embed([LONG]);
-    const ask = { prompt: "a text that goes on", maxTokens: 24, ignoreEnd: true };
+    const ask = { prompt: "a text that continues", maxTokens: 24, ignoreEnd: true };
     const quiet = await session.ask(ask);
     const answer = session.ask(ask);
     const [busy] = await session.embed([LONG]);

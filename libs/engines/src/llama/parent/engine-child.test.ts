@@ -20,7 +20,7 @@ describe("an engine process", () => {
       process.kill(pid, "SIGSTOP");
       const failed = await session.ask({ prompt: PROMPT });
       expect(failed.error?.code).toBe("engine_failed");
-      expect(failed.error?.message).toContain("no sign of life for 4000 ms");
+      expect(failed.error?.message).toContain("did not respond for 4000 ms");
       expect(isProcessAlive(pid)).toBe(false);
       let after = await session.ask({ prompt: PROMPT });
       while (after.error?.code === "unavailable") {
@@ -29,7 +29,7 @@ describe("an engine process", () => {
       }
       expect(after.texts).toEqual(before.texts);
       expect(session.engine.load().restarts).toBe(1);
-      expect(session.crashes).toEqual([expect.stringContaining("no sign of life")]);
+      expect(session.crashes).toEqual([expect.stringContaining("did not respond")]);
     } finally {
       await session.close();
     }

@@ -45,7 +45,7 @@ const HEAP_FLAGS = [
 const LIVENESS: LivenessLimits = { pingIntervalMs: 2_000, silenceMs: 20_000 };
 
 /**
- * One engine process as its parent sees it. One that is loaded and gives no sign of life for too
+ * One engine process as its parent sees it. One that is loaded and gives did not respond for too
  * long is ended: it hangs or was stopped, and would keep its requests for ever.
  */
 export class EngineChild {
@@ -119,7 +119,7 @@ export class EngineChild {
         return;
       }
       clearInterval(this.#pingTimer);
-      const message = `the engine process gave no sign of life for ${silenceMs} ms, so it was ended: it hung or was stopped`;
+      const message = `the engine process did not respond for ${silenceMs} ms, so it was ended: it hung or was stopped`;
       void this.kill(new AppError("engine_failed", message));
     }, pingIntervalMs);
   }

@@ -107,7 +107,7 @@ export class EventFrameReader {
       this.#wanted += bytes.readUInt32LE(at);
       if (this.#wanted > MAX_FRAME_BYTES) {
         throw new Error(
-          `a frame of ${this.#wanted} bytes came, and none has over ${MAX_FRAME_BYTES}`,
+          `a frame of ${this.#wanted} bytes was received, and none has over ${MAX_FRAME_BYTES}`,
         );
       }
       if (bytes.length - at < this.#wanted) break;
@@ -128,7 +128,7 @@ export class EventFrameReader {
 function unpack(bytes: Buffer, begin: number, end: number): ChildEvents {
   const kind = bytes[begin + LENGTH_BYTES];
   if (kind === VALUE) return deserialize(bytes.subarray(begin + LOAD_AT, end)) as ChildEvents;
-  if (kind !== DELTAS) throw new Error(`a frame of the unknown kind ${kind} came`);
+  if (kind !== DELTAS) throw new Error(`a frame of the unknown kind ${kind} was received`);
   const number = (i: number): number => bytes.readDoubleLE(begin + LOAD_AT + i * 8);
   const load = {
     running: number(0),

@@ -3,13 +3,13 @@
 import type { Long } from '@grpc/proto-loader';
 
 export interface Refusals {
-  'strangers'?: (number | string | Long);
+  'unauthenticated'?: (number | string | Long);
   'invalid'?: (number | string | Long);
   'stale'?: (number | string | Long);
 }
 
 export interface Refusals__Output {
-  'strangers': (number);
+  'unauthenticated': (number);
   'invalid': (number);
   'stale': (number);
 }

@@ -15,7 +15,7 @@ export interface ShardStatus {
   'bytesPulled'?: (number | string | Long);
   'dataAddress'?: (string);
   'dataSocket'?: (string);
-  'refusedStrangers'?: (number | string | Long);
+  'refusedUnauthenticated'?: (number | string | Long);
   'ready'?: (boolean);
   'dataPath'?: (string);
   'begunVersion'?: (number | string | Long);
@@ -35,7 +35,7 @@ export interface ShardStatus__Output {
   'bytesPulled': (number);
   'dataAddress': (string);
   'dataSocket': (string);
-  'refusedStrangers': (number);
+  'refusedUnauthenticated': (number);
   'ready': (boolean);
   'dataPath': (string);
   'begunVersion': (number);
