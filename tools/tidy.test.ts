@@ -26,6 +26,7 @@ import {
   longTitles,
   namesIn,
   privateNames,
+  privatePagePhrases,
   privatePhrases,
   sharedNames,
   unknownNames,
@@ -346,6 +347,7 @@ describe("the documents", () => {
   it.each([
     ["lines of at most 140 columns", wideLines, "x".repeat(141), `${"x".repeat(140)}\n`],
     ["a guide's page of at most 1,500 words", longGuidePage, words(1_501), `${words(1_500)}\n`],
+    ["standard terms", privatePagePhrases, `It is to${"ld"}.`, "It receives `to x`.\n"],
     ["a first sentence for whom it is", readerless, "# A\n\nThis is.", "# A\n\nFor users.\n"],
   ] as const)("have %s", (_, rule, bad, good) => {
     expect(rule(sample, bad)).toHaveLength(1);

@@ -64,8 +64,15 @@ export function privatePhrases(file: SourceFile): string[] {
   return [...found, ...phrasesIn(file, messagesOf(file), MESSAGE_PHRASES)];
 }
 
+/** The same in a page of the documents, its code aside. */
+export function privatePagePhrases(path: string, page: string): string[] {
+  const text = page.replace(/```[\s\S]*?```|`[^`\n]*`/g, (code) => code.replace(/[^\n]/g, ""));
+  const lines = text.split("\n").map((line, at) => ({ text: line, line: at + 1 }));
+  return phrasesIn({ path }, lines, PRIVATE_PHRASES);
+}
+
 function phrasesIn(
-  { path }: SourceFile,
+  { path }: Pick<SourceFile, "path">,
   texts: readonly Prose[],
   phrases: readonly (readonly [RegExp, string])[],
 ): string[] {
