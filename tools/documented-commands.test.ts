@@ -31,10 +31,10 @@ const { NODE_COMPILE_CACHE } = process.env;
 /** Pages that need clusters of their own, and the test that runs all their blocks. */
 const PAGES_ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/guide/several-machines.md": "tools/installed-package.test.ts",
-  "docs/runbooks/backup.md": "apps/master/src/acceptance/runbooks.test.ts",
-  "docs/runbooks/forced-recovery.md": "apps/master/src/acceptance/runbooks.test.ts",
-  "docs/runbooks/grow-and-shrink.md": "apps/master/src/acceptance/runbooks.test.ts",
-  "docs/runbooks/replace-a-master.md": "apps/master/src/acceptance/runbooks.test.ts",
+  "docs/runbooks/backup.md": "apps/master/src/acceptance/masters/runbooks.test.ts",
+  "docs/runbooks/forced-recovery.md": "apps/master/src/acceptance/masters/runbooks.test.ts",
+  "docs/runbooks/grow-and-shrink.md": "apps/master/src/acceptance/masters/runbooks.test.ts",
+  "docs/runbooks/replace-a-master.md": "apps/master/src/acceptance/masters/runbooks.test.ts",
 };
 
 /** Every block that no test runs, by page. */

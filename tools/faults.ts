@@ -15,7 +15,7 @@ const TESTS = ["master-faults", "partitions", "disk-faults", "membership-changes
 
 const { values, positionals } = readOptions();
 const [name] = positionals;
-const files = TESTS.map((test) => `apps/master/src/acceptance/${test}.test.ts`);
+const files = TESTS.map((test) => `apps/master/src/acceptance/masters/${test}.test.ts`);
 const filter = name === undefined ? [] : ["-t", name];
 const { status } = spawnSync(
   process.execPath,

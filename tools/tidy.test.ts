@@ -267,12 +267,13 @@ describe("the layers", () => {
     expect(purity(sources)).toEqual([]);
   });
 
-  it("have at most 20 source files in a folder", () => {
+  it("have at most 20 source files, and 20 tests, in a folder", () => {
     const files = (count: number, end = ".ts", folder = "libs/base/src") =>
       Array.from({ length: count }, (_, at) => file(`${folder}/f${at}${end}`, "f();"));
     expect(folderSize(files(21))).toHaveLength(1);
     expect(folderSize(files(21, ".ts", "apps/master/test"))).toHaveLength(1);
     expect(folderSize(files(21, ".test.ts", "libs/base/src/testing"))).toHaveLength(1);
+    expect(folderSize(files(21, ".test.ts"))).toHaveLength(1);
     expect(folderSize([...files(20), ...files(20, ".test.ts")])).toEqual([]);
     expect(folderSize(sources)).toEqual([]);
   });

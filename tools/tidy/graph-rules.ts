@@ -94,7 +94,7 @@ function importedOwner(path: string, specifier: string): Owner | undefined {
   return name ? { kind: APPS.has(name) ? "apps" : "libs", name } : undefined;
 }
 
-/** Of files that are written by hand. Tests count in folders of tests only, not beside their source. */
+/** Of one kind in a folder. Tests beside their source are a kind of their own. */
 const MAX_FOLDER_FILES = 20;
 
 export function folderSize(files: readonly SourceFile[]): string[] {
@@ -102,12 +102,13 @@ export function folderSize(files: readonly SourceFile[]): string[] {
   for (const { path } of files) {
     const folder = dirname(path);
     const isTestFolder = /\/(?:testing|test)(?:\/|$)/.test(folder);
-    if (/\.test\.\w+$/.test(path) && !isTestFolder) continue;
-    counts.set(folder, (counts.get(folder) ?? 0) + 1);
+    const kind = /\.test\.\w+$/.test(path) && !isTestFolder ? "test" : "source";
+    const key = `${folder} ${kind}`;
+    counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   return [...counts]
     .filter(([, count]) => count > MAX_FOLDER_FILES)
-    .map(([folder, count]) => `${folder} has ${count} source files, more than ${MAX_FOLDER_FILES}`);
+    .map(([key, count]) => `${key} files: ${count}, more than ${MAX_FOLDER_FILES}`);
 }
 
 export function purity(files: readonly SourceFile[]): string[] {

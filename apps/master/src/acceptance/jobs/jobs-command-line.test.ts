@@ -11,10 +11,10 @@ import { programOf } from "@heddle/base/testing/programs";
 import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { JobCluster } from "../../test/job-cluster.ts";
+import { JobCluster } from "../../../test/job-cluster.ts";
 
 const MAIN = programOf("cli");
-const EXAMPLES = fileURLToPath(new URL("../../../../examples/", import.meta.url));
+const EXAMPLES = fileURLToPath(new URL("../../../../../examples/", import.meta.url));
 const SMALL = { cpu_cores: 0.2, memory_gb: 0.2 };
 
 let cluster: JobCluster;

@@ -16,7 +16,7 @@ import type {
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { descendantsOf, ProcessCluster } from "../../test/process-cluster.ts";
+import { descendantsOf, ProcessCluster } from "../../../test/process-cluster.ts";
 
 // The whole path of training jobs over HTTP: a master, workers and parameter servers as processes.
 

@@ -13,7 +13,7 @@ import { jobId, jobSpec } from "@heddle/control/jobs/testing/specs";
 import type { Message } from "@heddle/raft/core/message";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { ControlMachine } from "../control-plane/raft/control-machine.ts";
+import { ControlMachine } from "../../control-plane/raft/control-machine.ts";
 
 // Masters with a small heap, so that little data fills it.
 

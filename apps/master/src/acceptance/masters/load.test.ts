@@ -2,8 +2,8 @@
 
 import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
-import { atLeastFourOfFive } from "../../test/tries.ts";
+import { NO_END, only, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
+import { atLeastFourOfFive } from "../../../test/tries.ts";
 
 const messages = [{ role: "user" as const, content: "continue" }];
 /** Far more than one slot can generate during a test. */

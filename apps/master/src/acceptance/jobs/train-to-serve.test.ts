@@ -4,14 +4,14 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { ProcessCluster } from "../../test/process-cluster.ts";
+import { ProcessCluster } from "../../../test/process-cluster.ts";
 
 // A user's own program trains: it leaves a model and its lineage.
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
 const WRITER = fileURLToPath(
-  new URL("../../../../libs/engines/dist/gguf/tiny-model.js", import.meta.url),
+  new URL("../../../../../libs/engines/dist/gguf/tiny-model.js", import.meta.url),
 );
 const DATA_SHA256 = "ab".repeat(32);
 

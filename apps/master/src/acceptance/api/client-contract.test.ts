@@ -3,7 +3,7 @@
 import type { HeddleError } from "@heddle/client/errors";
 import { Heddle } from "@heddle/client/heddle";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { JobApi } from "../../test/job-api.ts";
+import { JobApi } from "../../../test/job-api.ts";
 
 /** Every method of the client: its call, and the route that it must reach. */
 const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = {

@@ -4,9 +4,9 @@ import { execFile, spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
-import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
-const SCRIPT = fileURLToPath(new URL("../../test/openai-sdk.py", import.meta.url));
+const SCRIPT = fileURLToPath(new URL("../../../test/openai-sdk.py", import.meta.url));
 
 const python = process.env["HEDDLE_PYTHON"] ?? "python3";
 const found = spawnSync(python, ["-c", "import openai"], { stdio: "ignore" }).status === 0;

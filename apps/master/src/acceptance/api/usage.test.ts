@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { APIError, OpenAI } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { childrenOf, NO_END, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { childrenOf, NO_END, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // Compares the bill with the answers, and checks that no text of a call is stored.
 

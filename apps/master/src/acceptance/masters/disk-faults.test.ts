@@ -9,8 +9,8 @@ import {
   ImageDisk,
   MemoryDisk,
   whyNot,
-} from "../../test/faults/disks.ts";
-import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";
+} from "../../../test/faults/disks.ts";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../../test/faults/fault-run.ts";
 
 // Masters whose disks are full, fail, or lose power, under a workload. Parts that this machine does
 // not support are skipped with the reason.

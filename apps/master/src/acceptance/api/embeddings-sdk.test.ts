@@ -3,7 +3,7 @@
 import { Heddle } from "@heddle/client/heddle";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { byteToken, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { byteToken, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // The unmodified official Node client against a master and two workers as processes.
 

@@ -7,13 +7,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../../test/faults/fault-run.ts";
 
 // Three masters as processes under faults, while clients change and read settings through all of
 // them. Every history is checked: linearizable, nothing lost, nothing twice. HEDDLE_FAULT_MINUTES
 // makes the runs longer (npm run faults).
 
-const CLOCK_SKEW = fileURLToPath(new URL("../../test/faults/clock-skew.ts", import.meta.url));
+const CLOCK_SKEW = fileURLToPath(new URL("../../../test/faults/clock-skew.ts", import.meta.url));
 
 let clocks = "";
 const clockFile = (name: string) => join(clocks, name);

@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { afterEach, describe, expect, it } from "vitest";
-import { LiveNodes } from "../../test/live-nodes.ts";
-import { type GroupView, MasterGroup, masterProgram } from "../../test/master-group.ts";
-import { TINY } from "../../test/process-cluster.ts";
-import { Runbook } from "../../test/runbook.ts";
+import { LiveNodes } from "../../../test/live-nodes.ts";
+import { type GroupView, MasterGroup, masterProgram } from "../../../test/master-group.ts";
+import { TINY } from "../../../test/process-cluster.ts";
+import { Runbook } from "../../../test/runbook.ts";
 
 // The runbooks of backup and forced recovery under a running command, a serving model and a
 // training job: real processes, and the pages' commands unchanged.

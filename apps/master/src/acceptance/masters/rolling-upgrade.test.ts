@@ -3,7 +3,7 @@
 import { eventually } from "@heddle/base/testing/eventually";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../../test/faults/fault-run.ts";
 
 // Three masters as processes whose cluster version an upgrade raises. This build runs in place of
 // the older one, limited to the previous version: so this tests that version's rules as this build

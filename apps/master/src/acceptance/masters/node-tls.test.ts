@@ -4,8 +4,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { describe, expect, it, type TestContext } from "vitest";
-import { MasterGroup } from "../../test/master-group.ts";
-import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { MasterGroup } from "../../../test/master-group.ts";
+import { ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // Certificates between real processes: masters and workers. One test waits for a renewal,
 // concurrently with the others.

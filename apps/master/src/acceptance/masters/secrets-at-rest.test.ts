@@ -10,8 +10,8 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
 import type { Identity } from "@heddle/consensus/member/identity";
 import { afterEach, describe, expect, it } from "vitest";
-import { MasterGroup, masterProgram } from "../../test/master-group.ts";
-import { openStoppedMember } from "../offline/stopped-member.ts";
+import { MasterGroup, masterProgram } from "../../../test/master-group.ts";
+import { openStoppedMember } from "../../offline/stopped-member.ts";
 
 // Masters as processes with a secrets key: the content of their disks and backups, and what they
 // refuse.

@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort, freePorts } from "@heddle/base/testing/free-ports";
 import { afterEach, describe, expect, it } from "vitest";
-import { type GroupView, MasterGroup } from "../../test/master-group.ts";
-import { Runbook } from "../../test/runbook.ts";
+import { type GroupView, MasterGroup } from "../../../test/master-group.ts";
+import { Runbook } from "../../../test/runbook.ts";
 
 // Every command of docs/runbooks, unchanged, against real masters.
 

@@ -5,8 +5,8 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import type { JobUpdate } from "@heddle/client/resources/job-stream";
 import { describe, expect, it, type TestContext } from "vitest";
-import { JobCluster } from "../../test/job-cluster.ts";
-import { MasterGroup } from "../../test/master-group.ts";
+import { JobCluster } from "../../../test/job-cluster.ts";
+import { MasterGroup } from "../../../test/master-group.ts";
 
 /** No real worker is needed: these jobs wait, and are suspended, resumed and cancelled. */
 const SPEC = { name: "streamed", command: "true" };

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { ProcessCluster } from "../../test/process-cluster.ts";
+import { ProcessCluster } from "../../../test/process-cluster.ts";
 
 // Jobs whose trainers crash at once, each time. Master, worker and parameter server are processes;
 // a plugin's environment crashes the trainers from within.

@@ -2,7 +2,7 @@
 
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, describe, expect, it } from "vitest";
-import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../../test/faults/fault-run.ts";
 
 // Masters that join and leave a group under load.
 

@@ -2,7 +2,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { Heddle } from "@heddle/client/heddle";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // The unmodified official Node clients against a master and a worker as processes.
 

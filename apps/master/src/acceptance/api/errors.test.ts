@@ -1,6 +1,6 @@
 import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // An unmodified client's view of each error: its class, code and `param`.
 

@@ -2,8 +2,8 @@
 
 import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, afterEach, beforeAll, describe, it } from "vitest";
-import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/faults/fault-run.ts";
-import { HostNetwork, whyNoNetworks } from "../../test/faults/network.ts";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../../test/faults/fault-run.ts";
+import { HostNetwork, whyNoNetworks } from "../../../test/faults/network.ts";
 
 // Three masters, each in its own network namespace; clients always reach all of them. Packets
 // between masters are dropped silently, as by a broken switch.

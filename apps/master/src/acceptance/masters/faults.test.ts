@@ -2,8 +2,8 @@
 
 import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventsOf } from "../../test/http.ts";
-import { childrenOf, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { eventsOf } from "../../../test/http.ts";
+import { childrenOf, NO_END, only, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // Two workers, and a client's view when processes are killed. The tests run in order, each from the
 // state that the previous one left.

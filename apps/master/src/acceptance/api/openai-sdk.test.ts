@@ -2,7 +2,7 @@
 
 import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // The unmodified official Node client against a master and a worker as processes. The tiny model's
 // weights are random, so logit_bias steers its text, and logprobs show the expected result.

@@ -4,7 +4,7 @@ import type { ChildProcess } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { descendantsOf, ProcessCluster } from "../../test/process-cluster.ts";
+import { descendantsOf, ProcessCluster } from "../../../test/process-cluster.ts";
 
 // A node is killed under training jobs that tolerate losses: real processes, over HTTP.
 
