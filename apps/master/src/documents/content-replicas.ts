@@ -123,7 +123,7 @@ export class ContentReplicas {
   #peer(address: string): Peer {
     let peer = this.#peers.get(address);
     if (!peer) {
-      this.#dropStrangers();
+      this.#dropUnknown();
       peer = new Peer(address, this.#options.credentials);
       this.#peers.set(address, peer);
     }
@@ -131,7 +131,7 @@ export class ContentReplicas {
   }
 
   /** Closes the connections to masters that are no members any more. */
-  #dropStrangers(): void {
+  #dropUnknown(): void {
     const { members = [] } = this.#options.control.group?.status() ?? {};
     for (const [address, peer] of this.#peers) {
       if (members.some((member) => member.address === address)) continue;

@@ -21,7 +21,7 @@ const FIGURES: readonly Figure[] = [
   ["", "gauge", "Stored documents of all keys.", ({ control }) => control.documents.total.count],
   ["_bytes", "gauge", "Their contents' bytes.", ({ control }) => control.documents.total.bytes],
   ["_missing", "gauge", "Contents that this disk lacks.", ({ upkeep }) => upkeep.missing],
-  ["_healed_total", "counter", "Contents fetched anew.", ({ replicas }) => replicas.healed],
+  ["_healed_total", "counter", "Contents fetched again.", ({ replicas }) => replicas.healed],
   ["_damaged_total", "counter", "Damaged own copies.", ({ replicas }) => replicas.damaged],
   ["_swept_total", "counter", "Contents removed without a record.", ({ upkeep }) => upkeep.swept],
 ];

@@ -188,7 +188,7 @@ function endsRequests(at: Opened): void {
     expect(error?.code).toBe("deadline_exceeded");
   });
 
-  it("a prompt beyond the context is refused, and the engine goes on", async () => {
+  it("a prompt beyond the context is refused, and the engine continues", async () => {
     const long = await at().ask({ prompt: "x".repeat(20_000), maxTokens: 1 });
     expect(long.order).toEqual(["failed"]);
     expect(long.error?.code).toBe("context_length_exceeded");

@@ -85,6 +85,6 @@ it("disconnected client: charged what was seen until then", () => {
 it("prompt that an upstream counts last: its count, or the estimate without one", () => {
   const begun: EngineEvent = { ...started, promptTokens: 0, cachedTokens: 0 };
   expect(chargedFor([begun, delta, { type: "done", id: 1, usage }], undefined)).toBe(39);
-  const hungUp = new AppError("cancelled", "The client hung up.");
+  const hungUp = new AppError("cancelled", "The client closed the connection.");
   expect(chargedFor([begun, delta], hungUp)).toBe(ESTIMATED_PROMPT + 7);
 });

@@ -65,7 +65,7 @@ const promptFields = {
     .nullish()
     .describe("A text, or items: messages, calls of functions and their outputs, reasoning."),
   instructions: z.string().nullish().describe("A system message; a chain does not inherit it."),
-  previous_response_id: z.string().max(128).nullish().describe("The response to go on from."),
+  previous_response_id: z.string().max(128).nullish().describe("The response to continue from."),
   conversation: z
     .union([z.string().max(128), z.object({ id: z.string().max(128) })])
     .nullish()
@@ -126,7 +126,7 @@ export const responseRequest = z
       .nullish()
       .describe("Of built-in tools, of which there are none."),
     store: z.boolean().nullish().describe("True if absent: it is kept for later calls."),
-    background: z.boolean().nullish().describe("Answers at once; the response goes on alone."),
+    background: z.boolean().nullish().describe("Answers at once; the response continues alone."),
     include: include.nullish().describe("`message.output_text.logprobs` adds scores."),
     stream_options: z.object({ include_obfuscation: z.boolean().nullish() }).nullish(),
   })

@@ -18,7 +18,7 @@ export class LiveReading extends LiveWork {
   }
 
   /** All events of the request. */
-  told(reading: InputReading): EngineEvent[] {
+  reported(reading: InputReading): EngineEvent[] {
     const { id, usage } = this;
     return [this.start(0, 0), { type: "reading", id, ...reading }, { type: "done", id, usage }];
   }

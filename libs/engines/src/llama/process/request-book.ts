@@ -113,15 +113,15 @@ export class RequestBook {
     const { reading, cancel } = this.#options.longPrompts.tell(live.request, live.options);
     live.stopReading = cancel;
     reading.then(
-      (told) => this.#told(live, told),
+      (reported) => this.#reported(live, reported),
       (error) => this.#fail(live, toAppError(error)),
     );
   }
 
-  #told(live: LiveReading, reading: InputReading): void {
+  #reported(live: LiveReading, reading: InputReading): void {
     if (!this.#live.has(live.id)) return;
     this.#waiting--;
-    this.#options.emit(live.told(reading));
+    this.#options.emit(live.reported(reading));
     this.#forget(live);
   }
 

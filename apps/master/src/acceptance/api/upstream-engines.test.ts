@@ -11,7 +11,7 @@ import { EngineSession } from "@heddle/engines/testing/engine-session";
 import { startUpstream } from "@heddle/engines/upstream/start-upstream";
 import { UpstreamPolicy } from "@heddle/engines/upstream/upstream-policy";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { NO_END, only, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // The engine `openai` over this platform's own API: upstream, master, worker, libllama.
 
