@@ -4,6 +4,7 @@ import { NODE_DIRECTORY } from "../dist/nodes/node-directory.js";
 import { OrchestrationModule } from "../dist/orchestration/orchestration.module.js";
 import { TasksModule } from "../dist/orchestration/tasks/tasks.module.js";
 import { runMaster } from "../dist/run-master.js";
+import { documentProbe } from "./document-probe.ts";
 import { ListedNodes } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
@@ -25,7 +26,12 @@ function scriptedCluster(): DynamicModule {
     { provide: NODE_DIRECTORY, useValue: new ListedNodes() },
     { provide: INFERENCE_DISPATCH, useValue: dispatch },
   ];
-  return { module: ScriptedCluster, global: true, providers, exports: providers };
+  return {
+    module: ScriptedCluster,
+    global: true,
+    providers: process.env["HEDDLE_TEST_DOCUMENTS"] ? [...providers, documentProbe] : providers,
+    exports: providers,
+  };
 }
 
 /** The master's whole process, with a scripted dispatch instead of attached workers. */

@@ -56,7 +56,7 @@ export class ContentReplicas {
     const votes = sends.filter(({ member }) => member.votes).map(({ done }) => done);
     if (voters.some((member) => member.id === id)) votes.push(own.then(() => undefined));
     void Promise.allSettled([own, ...sends.map(({ done }) => done)]).then(release);
-    await Promise.all([own, settledBy(Math.floor(voters.length / 2) + 1, votes, voters.length)]);
+    await Promise.all([own, storedBy(Math.floor(voters.length / 2) + 1, votes, voters.length)]);
     return digest;
   }
 
@@ -187,8 +187,8 @@ export function* chunksOf(content: Uint8Array, digest: string): Generator<Conten
   }
 }
 
-/** Resolves when so many have succeeded; rejects once too many have failed. */
-async function settledBy(
+/** Resolves when enough of the voters have stored it; rejects when all have ended without. */
+async function storedBy(
   needed: number,
   stores: readonly Promise<void>[],
   voters: number,
@@ -197,20 +197,18 @@ async function settledBy(
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let stored = 0;
   const faults: string[] = [];
-  for (const store of stores) {
+  const count = (store: Promise<void>) =>
     store.then(
       () => ++stored >= needed && resolve(),
-      (error: unknown) => {
-        faults.push(toAppError(error).message);
-        if (stores.length - faults.length >= needed) return;
-        const message = `only ${stored} of ${voters} masters could store the document, and ${needed} must: ${faults.join("; ")}`;
-        reject(new AppError("unavailable", message));
-      },
+      (error: unknown) => faults.push(toAppError(error).message),
     );
-  }
+  void Promise.all(stores.map(count)).then(() => {
+    const message = `only ${stored} of ${voters} masters could store the document, and ${needed} must: ${faults.join("; ")}`;
+    reject(new AppError("unavailable", message));
+  });
   await promise;
 }
 
 function deadline(bytes: number): AbortSignal {
-  return AbortSignal.timeout(DEADLINE_MS + bytes / BYTES_PER_MS);
+  return AbortSignal.timeout(DEADLINE_MS + Math.ceil(bytes / BYTES_PER_MS));
 }
