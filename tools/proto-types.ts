@@ -11,7 +11,7 @@ export const generatedTypesFolder = `${root}libs/contracts/src/generated`;
 
 /**
  * Writes the TypeScript types of every message in proto/*.proto into `outputFolder`, and what the
- * processes load in place of the files. The types are those of libs/rpc/src/service-definition.ts.
+ * processes load in place of the files. The types are those of libs/rpc/src/proto.ts.
  */
 export function writeProtoTypes(outputFolder: string): void {
   rmSync(outputFolder, { recursive: true, force: true });

@@ -1,4 +1,6 @@
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import { fromJSON } from "@grpc/proto-loader";
+import { DESCRIPTORS } from "@heddle/contracts/generated/descriptors";
 import type {
   ArtifactChunk,
   ArtifactChunk__Output,
@@ -109,7 +111,18 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
 import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
 import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
-import { serviceDefinition } from "./service-definition.ts";
+
+/**
+ * Every message and service of proto/*.proto for grpc-js. Field names are camelCase, 64-bit
+ * integers numbers, enums their names, bytes Buffers. Absent plain fields have their default, and a
+ * oneof's name holds its set member.
+ */
+export const packageDefinition = fromJSON(JSON.parse(DESCRIPTORS), {
+  longs: Number,
+  enums: String,
+  defaults: true,
+  oneofs: true,
+});
 
 /** A method for both sides; `Out` types are decoded messages with all defaults. */
 export interface RpcMethod<Req, ReqOut, Res, ResOut> {
@@ -120,18 +133,18 @@ export interface RpcMethod<Req, ReqOut, Res, ResOut> {
   readonly responseDeserialize: (bytes: Buffer) => ResOut;
 }
 
-export const clusterService = serviceDefinition("heddle.v1.Cluster");
-export const raftService = serviceDefinition("heddle.v1.Raft");
-export const workerModelsService = serviceDefinition("heddle.v1.WorkerModels");
-export const workerInferenceService = serviceDefinition("heddle.v1.WorkerInference");
-export const parameterShardsService = serviceDefinition("heddle.v1.ParameterShards");
-export const partSourceService = serviceDefinition("heddle.v1.PartSource");
-export const workerTasksService = serviceDefinition("heddle.v1.WorkerTasks");
-export const taskArtifactsService = serviceDefinition("heddle.v1.TaskArtifacts");
-export const taskLogsService = serviceDefinition("heddle.v1.TaskLogs");
-export const enrollmentService = serviceDefinition("heddle.v1.Enrollment");
-export const documentContentsService = serviceDefinition("heddle.v1.DocumentContents");
-export const healthService = serviceDefinition("grpc.health.v1.Health");
+export const clusterService = service("heddle.v1.Cluster");
+export const raftService = service("heddle.v1.Raft");
+export const workerModelsService = service("heddle.v1.WorkerModels");
+export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const parameterShardsService = service("heddle.v1.ParameterShards");
+export const partSourceService = service("heddle.v1.PartSource");
+export const workerTasksService = service("heddle.v1.WorkerTasks");
+export const taskArtifactsService = service("heddle.v1.TaskArtifacts");
+export const taskLogsService = service("heddle.v1.TaskLogs");
+export const enrollmentService = service("heddle.v1.Enrollment");
+export const documentContentsService = service("heddle.v1.DocumentContents");
+export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
   NodeReport,
@@ -224,6 +237,12 @@ export const renewMethod = method<
   Certificates,
   Certificates__Output
 >(enrollmentService, "Renew");
+
+function service(name: string): ServiceDefinition {
+  const definition = packageDefinition[name];
+  if (!definition || "format" in definition) throw new Error(`proto/ defines no service ${name}`);
+  return definition as ServiceDefinition;
+}
 
 /** Changes the definition itself, so that servers use the codec too. */
 function withPlainDeltas<Req, ReqOut>(

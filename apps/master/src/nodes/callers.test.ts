@@ -1,16 +1,13 @@
 // holds: sec-callers
 
-import { globSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
-import { loadSync } from "@grpc/proto-loader";
 import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
 import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
 import { TlsIdentity } from "@heddle/pki/tls-identity";
 import { CALLERS, TOKEN_HOLDERS } from "@heddle/rpc/callers";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import { attachMethod, type RpcMethod } from "@heddle/rpc/proto";
+import { attachMethod, packageDefinition, type RpcMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { fromStatus } from "@heddle/rpc/status";
 import { afterEach, expect, test } from "vitest";
@@ -23,16 +20,16 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-const proto = fileURLToPath(new URL("../../../../proto/", import.meta.url));
-const DEFINITIONS = Object.values(loadSync(globSync(`${proto}*.proto`), { includeDirs: [proto] }))
-  .filter((definition) => !("format" in definition))
-  .map((definition) => definition as ServiceDefinition);
-const METHODS = DEFINITIONS.flatMap((definition) => Object.values(definition));
+const METHODS = Object.values(packageDefinition).flatMap((definition) =>
+  "format" in definition ? [] : Object.values(definition as ServiceDefinition),
+);
 
 /** A master's server with empty handlers for every method, and a count of calls. */
 async function serveAll(credentials: NodeCredentials): Promise<BoundServer> {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
-  for (const service of DEFINITIONS) {
+  for (const definition of Object.values(packageDefinition)) {
+    if ("format" in definition) continue;
+    const service = definition as ServiceDefinition;
     const handlers = Object.entries(service).map(([name, method]) => [name, handler(method)]);
     bound.server.addService(service, Object.fromEntries(handlers));
   }

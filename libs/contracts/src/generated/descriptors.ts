@@ -2082,6 +2082,62 @@ export const DESCRIPTORS = `{
         "options": {
          "type": "EngineOptions",
          "id": 4
+        },
+        "upstream": {
+         "type": "Upstream",
+         "id": 5
+        }
+       }
+      },
+      "Upstream": {
+       "fields": {
+        "baseUrl": {
+         "type": "string",
+         "id": 1
+        },
+        "command": {
+         "type": "string",
+         "id": 2
+        },
+        "model": {
+         "type": "string",
+         "id": 3
+        },
+        "dialect": {
+         "type": "string",
+         "id": 4
+        },
+        "apiKey": {
+         "type": "string",
+         "id": 5
+        },
+        "probe": {
+         "type": "string",
+         "id": 6
+        },
+        "maxConcurrency": {
+         "type": "uint32",
+         "id": 7
+        },
+        "connectTimeoutMs": {
+         "type": "uint32",
+         "id": 8
+        },
+        "firstByteTimeoutMs": {
+         "type": "uint32",
+         "id": 9
+        },
+        "idleTimeoutMs": {
+         "type": "uint32",
+         "id": 10
+        },
+        "maxRetries": {
+         "type": "uint32",
+         "id": 11
+        },
+        "probeIntervalMs": {
+         "type": "uint32",
+         "id": 12
         }
        }
       },
@@ -2268,7 +2324,8 @@ export const DESCRIPTORS = `{
         "work": {
          "oneof": [
           "request",
-          "embed"
+          "embed",
+          "read"
          ]
         }
        },
@@ -2288,6 +2345,10 @@ export const DESCRIPTORS = `{
         "embed": {
          "type": "EmbedRequest",
          "id": 8
+        },
+        "read": {
+         "type": "ReadRequest",
+         "id": 9
         },
         "fairKey": {
          "type": "string",
@@ -2488,6 +2549,39 @@ export const DESCRIPTORS = `{
         }
        }
       },
+      "ReadRequest": {
+       "oneofs": {
+        "input": {
+         "oneof": [
+          "chat",
+          "text",
+          "tokens"
+         ]
+        }
+       },
+       "fields": {
+        "chat": {
+         "type": "ChatInput",
+         "id": 1
+        },
+        "text": {
+         "type": "string",
+         "id": 2
+        },
+        "tokens": {
+         "type": "TokenInput",
+         "id": 3
+        },
+        "give": {
+         "type": "string",
+         "id": 4
+        },
+        "bare": {
+         "type": "bool",
+         "id": 5
+        }
+       }
+      },
       "ChatInput": {
        "fields": {
         "messages": {
@@ -2629,7 +2723,8 @@ export const DESCRIPTORS = `{
           "finish",
           "done",
           "failed",
-          "embedding"
+          "embedding",
+          "reading"
          ]
         }
        },
@@ -2661,6 +2756,10 @@ export const DESCRIPTORS = `{
         "embedding": {
          "type": "Embedding",
          "id": 7
+        },
+        "reading": {
+         "type": "Reading",
+         "id": 8
         }
        }
       },
@@ -2757,6 +2856,38 @@ export const DESCRIPTORS = `{
         "values": {
          "type": "bytes",
          "id": 2
+        }
+       }
+      },
+      "Reading": {
+       "oneofs": {
+        "_text": {
+         "oneof": [
+          "text"
+         ]
+        }
+       },
+       "fields": {
+        "count": {
+         "type": "uint32",
+         "id": 1
+        },
+        "tokens": {
+         "rule": "repeated",
+         "type": "int32",
+         "id": 2
+        },
+        "pieces": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 3
+        },
+        "text": {
+         "type": "string",
+         "id": 4,
+         "options": {
+          "proto3_optional": true
+         }
         }
        }
       },
