@@ -114,15 +114,18 @@ export class ScriptedDispatch implements InferenceDispatch {
   }
 }
 
-/** The vector of an input is its length and the numbers 1 and 2; each character is a token. */
+/** The vector of an input is its length and the numbers 1 and 2, of a pair its query's share. */
 async function* vectorsOf({ inputs }: EmbedRequest, isLost = false): AsyncGenerator<EngineEvent> {
-  const lengths = inputs.map((input) =>
-    input.kind === "text" ? input.text.length : input.tokens.length,
-  );
+  const lengths = inputs.map((input) => {
+    if (input.kind === "pair") return input.query.length + input.document.length;
+    return input.kind === "text" ? input.text.length : input.tokens.length;
+  });
   const promptTokens = lengths.reduce((sum, length) => sum + length, 0);
   yield { type: "started", id: 1, promptTokens, cachedTokens: 0, queuedMs: 1 };
   for (const [input, length] of [...lengths.entries()].reverse()) {
-    yield { type: "embedding", id: 1, input, values: Float32Array.of(length, 1, 2) };
+    const given = inputs[input];
+    const values = given?.kind === "pair" ? [given.query.length / length] : [length, 1, 2];
+    yield { type: "embedding", id: 1, input, values: Float32Array.from(values) };
   }
   if (isLost) return;
   const usage = { promptTokens, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };

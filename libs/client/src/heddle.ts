@@ -9,6 +9,7 @@ import { Messages } from "./resources/messages.ts";
 import { Models } from "./resources/models.ts";
 import { Projects } from "./resources/projects.ts";
 import { Queues } from "./resources/queues.ts";
+import { Rerank } from "./resources/rerank.ts";
 import { Responses } from "./resources/responses.ts";
 import { Settings } from "./resources/settings.ts";
 import { Tokens } from "./resources/tokens.ts";
@@ -36,6 +37,7 @@ export class Heddle {
   readonly completions: Completions;
   readonly embeddings: Embeddings;
   readonly messages: Messages;
+  readonly rerank: Rerank;
   readonly responses: Responses;
   readonly tokens: Tokens;
 
@@ -54,6 +56,7 @@ export class Heddle {
     this.completions = new Completions(transport);
     this.embeddings = new Embeddings(transport);
     this.messages = new Messages(transport);
+    this.rerank = new Rerank(transport);
     this.responses = new Responses(transport);
     this.tokens = new Tokens(transport);
   }

@@ -104,11 +104,18 @@ export interface GenerateRequest {
   readonly toolUse?: ToolUse | undefined;
 }
 
+/** A document and what it is ranked by: its vector is the score, or the scores of several labels. */
+export interface PairInput {
+  readonly kind: "pair";
+  readonly query: string;
+  readonly document: string;
+}
+
 /** Asks for one vector per input, pooled as the model does it. */
 export interface EmbedRequest {
   readonly kind: "embed";
-  /** At least one. A fault names `input[i]`. */
-  readonly inputs: readonly PlainInput[];
+  /** At least one; pairs where the model ranks. A fault names `input[i]`. */
+  readonly inputs: readonly (PlainInput | PairInput)[];
 }
 
 /** Asks how an input is read. Nothing is computed, and no sequence of the engine is taken. */
@@ -387,6 +394,8 @@ export interface EngineInfo {
   readonly fileType: string;
   /** Absent unless the model is known to reason. */
   readonly reasoning?: ReasoningStyle | undefined;
+  /** It scores pairs of a query and a document, and gives no embeddings. */
+  readonly ranks?: boolean | undefined;
   /** Absent if the worker is too old to report it. */
   readonly chatTemplate?: ChatTemplateOrigin | undefined;
 }

@@ -21,6 +21,7 @@ import type {
   ChatMessage as WireMessage,
   ChatMessage__Output as WireMessageOut,
 } from "@heddle/contracts/generated/heddle/v1/ChatMessage";
+import type { EmbedInput } from "@heddle/contracts/generated/heddle/v1/EmbedInput";
 import type { Failure__Output } from "@heddle/contracts/generated/heddle/v1/Failure";
 import type {
   GenerateRequest__Output,
@@ -109,7 +110,7 @@ export function encodeWork(request: EngineRequest): Pick<Start, "request" | "emb
     return { read: { ...encodeInput(input), give, bare: isBare } };
   }
   if (request.kind !== "embed") return { request: encodeRequest(request) };
-  return { embed: { inputs: request.inputs.map(encodePlain) } };
+  return { embed: { inputs: request.inputs.map(encodeEmbedInput) } };
 }
 
 /** Throws an AppError `server_error` on a message that this version does not encode. */
@@ -121,7 +122,8 @@ export function decodeWork({
   if (request) return decodeRequest(request);
   if (read) return decodeRead(read);
   if (!embed) throw unknown("request", "none of its members is set");
-  const inputs = embed.inputs.map((input): PlainInput => {
+  const inputs = embed.inputs.map((input): EmbedRequest["inputs"][number] => {
+    if (input.pair) return { kind: "pair", ...input.pair };
     if (input.text !== undefined) return { kind: "text", text: input.text };
     return { kind: "tokens", tokens: input.tokens?.tokens ?? [] };
   });
@@ -205,6 +207,12 @@ function encodeInput(input: EngineInput): Pick<WireRequest, "chat" | "text" | "t
   if (input.kind !== "chat") return encodePlain(input);
   const { messages, tools = [] } = input;
   return { chat: { messages: messages.map(encodeMessage), tools: [...tools] } };
+}
+
+function encodeEmbedInput(input: EmbedRequest["inputs"][number]): EmbedInput {
+  if (input.kind !== "pair") return encodePlain(input);
+  const { query, document } = input;
+  return { pair: { query, document } };
 }
 
 function encodePlain(input: PlainInput): Pick<WireRequest, "text" | "tokens"> {

@@ -45,6 +45,7 @@ const info = merged(
     parameters: uint53,
     fileType: fc.string(),
   }),
+  optional("ranks", fc.constant(true)),
   optional("reasoning", fc.constantFrom("tagged", "open")),
   optional("chatTemplate", fc.constantFrom(...CHAT_TEMPLATE_ORIGINS)),
 );

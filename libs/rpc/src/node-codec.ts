@@ -180,6 +180,7 @@ function decodeInfo(message: EngineInfo__Output): EngineInfo {
     parameters,
     fileType,
     // An unknown style counts as none: tags are then recognized only at the start.
+    ...(message.ranks && { ranks: true }),
     ...((reasoning === "tagged" || reasoning === "open") && { reasoning }),
     ...(chatTemplate && { chatTemplate }),
   };

@@ -13,6 +13,8 @@ import { EmbeddingsController } from "./embeddings/embeddings.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
 import { MessageCalls } from "./messages/message-calls.ts";
 import { MessagesController } from "./messages/messages.controller.ts";
+import { RerankController } from "./rerank/rerank.controller.ts";
+import { RerankCalls } from "./rerank/rerank-calls.ts";
 import { ResponseCalls } from "./responses/response-calls.ts";
 import { ResponsesController } from "./responses/responses.controller.ts";
 import { TokenCalls } from "./tokens/token-calls.ts";
@@ -27,6 +29,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     CompletionsController,
     EmbeddingsController,
     MessagesController,
+    RerankController,
     ResponsesController,
     TokensController,
   ],
@@ -35,6 +38,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     EmbeddingCalls,
     InferenceCalls,
     MessageCalls,
+    RerankCalls,
     ResponseCalls,
     TextCompletions,
     TokenCalls,

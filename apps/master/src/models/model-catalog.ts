@@ -62,6 +62,11 @@ export class ModelCatalog {
     return reported ?? (model.capabilities.includes("reasoning") ? "tagged" : undefined);
   }
 
+  /** Whether it scores documents by a query; false while no replica reports it. */
+  ranks(model: ModelRecord): boolean {
+    return this.#directory.replicasOf(model.deployment).some(({ info }) => info?.ranks);
+  }
+
   view(id: string, key: ApiKeyRecord): Model {
     const model = this.resolve(id, key);
     return this.viewOf(model, this.#control.state.deployments.get(model.deployment));

@@ -5,6 +5,7 @@ import { embeddingOperations } from "./embeddings.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
 import { messageOperations } from "./inference/messages.ts";
+import { rerankOperations } from "./inference/rerank.ts";
 import { tokenOperations } from "./inference/tokens.ts";
 import { jobOperations } from "./job-operations.ts";
 import { keyOperations } from "./keys.ts";
@@ -22,6 +23,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   completions: completionOperations,
   embeddings: embeddingOperations,
   messages: messageOperations,
+  rerank: rerankOperations,
   responses: responseOperations,
   tokens: tokenOperations,
   models: modelOperations,
@@ -43,6 +45,7 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
   "embeddings",
   "messages",
   "models",
+  "rerank",
   "responses",
   "tokens",
 ]);

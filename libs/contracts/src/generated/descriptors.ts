@@ -287,7 +287,7 @@ export const DESCRIPTORS = `{
       },
       "Refusals": {
        "fields": {
-        "strangers": {
+        "unauthenticated": {
          "type": "uint64",
          "id": 1
         },
@@ -432,6 +432,10 @@ export const DESCRIPTORS = `{
         "chatTemplate": {
          "type": "string",
          "id": 8
+        },
+        "ranks": {
+         "type": "bool",
+         "id": 9
         }
        }
       },
@@ -1476,7 +1480,7 @@ export const DESCRIPTORS = `{
          "type": "string",
          "id": 11
         },
-        "refusedStrangers": {
+        "refusedUnauthenticated": {
          "type": "uint64",
          "id": 12
         },
@@ -2529,12 +2533,25 @@ export const DESCRIPTORS = `{
         }
        }
       },
+      "PairInput": {
+       "fields": {
+        "query": {
+         "type": "string",
+         "id": 1
+        },
+        "document": {
+         "type": "string",
+         "id": 2
+        }
+       }
+      },
       "EmbedInput": {
        "oneofs": {
         "input": {
          "oneof": [
           "text",
-          "tokens"
+          "tokens",
+          "pair"
          ]
         }
        },
@@ -2546,6 +2563,10 @@ export const DESCRIPTORS = `{
         "tokens": {
          "type": "TokenInput",
          "id": 2
+        },
+        "pair": {
+         "type": "PairInput",
+         "id": 3
         }
        }
       },

@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type {
   ChatMessage,
+  EmbedRequest,
   Engine,
   EngineEvent,
   EngineEventSink,
@@ -8,7 +9,7 @@ import type {
   EngineInput,
   FinishReason,
   GenerateRequest,
-  PlainInput,
+  PairInput,
   SubmitOptions,
   TokenLogprob,
   ToolDefinition,
@@ -79,7 +80,7 @@ export class EngineSession<E extends Engine = Engine> {
   }
 
   /** Embeds the inputs; rejects with the failure. */
-  async embed(inputs: readonly (string | readonly number[])[]): Promise<number[][]> {
+  async embed(inputs: readonly (string | readonly number[] | PairInput)[]): Promise<number[][]> {
     const id = this.#nextId++;
     const vectors: number[][] = [];
     const onEvent = (event: EngineEvent) => {
@@ -87,12 +88,10 @@ export class EngineSession<E extends Engine = Engine> {
     };
     const { promise, resolve } = Promise.withResolvers<Answer>();
     this.#pending.set(id, { events: [], resolve, onEvent });
-    const plain = inputs.map(
-      (input): PlainInput =>
-        typeof input === "string"
-          ? { kind: "text", text: input }
-          : { kind: "tokens", tokens: input },
-    );
+    const plain = inputs.map((input): EmbedRequest["inputs"][number] => {
+      if (typeof input === "string") return { kind: "text", text: input };
+      return "kind" in input ? input : { kind: "tokens", tokens: input };
+    });
     const options = { fairKey: "test", deadlineMs: 0, priority: 0 };
     this.engine.submit(id, { kind: "embed", inputs: plain }, options);
     const { error } = await promise;

@@ -160,7 +160,10 @@ function toolPart(
 }
 
 function embedBody({ inputs }: EmbedRequest, spec: UpstreamSpec): Record<string, unknown> {
-  const values = inputs.map((input) => (input.kind === "text" ? input.text : input.tokens));
+  const values = inputs.map((input) => {
+    if (input.kind === "pair") throw unsupported("model", spec);
+    return input.kind === "text" ? input.text : input.tokens;
+  });
   const hasTokens = inputs.some(({ kind }) => kind === "tokens");
   if (hasTokens && DIALECTS[spec.dialect].ignores.has("prompt")) throw unsupported("input", spec);
   return { model: spec.model, input: values, encoding_format: "float" };

@@ -365,3 +365,27 @@ it("tokens: faults name their field, and nothing is charged", async () => {
   const { count } = await heddle.tokens.tokenize({ model: TINY, prompt: "a much longer text" });
   expect(count).toBeGreaterThan(5);
 });
+
+// holds: api-rerank
+it("rerank: documents in the order of their cosine, whose embeddings are the model's", async () => {
+  const heddle = new Heddle({ endpoint: cluster.url, auth_token: cluster.adminKey });
+  const documents = ["a loom weaves", { text: "the rain" }, "rain in Spain", "zzzz"];
+  const body = { model: TINY, query: "the rain", documents };
+  const { results, method, usage } = await heddle.rerank.create(body);
+  expect([method, results[0]?.index, usage.total_tokens > 0]).toEqual(["cosine", 1, true]);
+  expect(results[0]?.relevance_score).toBeCloseTo(1, 2);
+  const scores = results.map(({ relevance_score }) => relevance_score);
+  expect(scores).toEqual(scores.toSorted((one, other) => other - one));
+  const best = await heddle.rerank.create({ ...body, top_n: 1, return_documents: true });
+  expect(best.results).toMatchObject([{ index: 1, document: { text: "the rain" } }]);
+  const refused = async (more: object, param: string) => {
+    const reply = await cluster.request("POST", "/api/v1/rerank", { ...body, ...more });
+    expect([reply.status, await reply.json()]).toMatchObject([400, { error: { param } }]);
+  };
+  await refused({ query: "" }, "query");
+  await refused({ documents: [] }, "documents");
+  await refused({ documents: new Array(1001).fill("a") }, "documents");
+  await refused({ documents: ["a", "x ".repeat(9000)] }, "documents[1]");
+  await refused({ query: "x ".repeat(9000) }, "query");
+  await refused({ top_n: 0 }, "top_n");
+});

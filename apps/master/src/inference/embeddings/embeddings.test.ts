@@ -2,6 +2,7 @@
 
 import { AppError } from "@heddle/base/errors";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { replicaOn } from "../../../test/fixtures.ts";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 import { normalised, VectorMemory, vectorJson } from "./vectors.ts";
@@ -16,6 +17,10 @@ afterAll(() => server.master.close());
 afterEach(() => {
   server.dispatch.script = {};
 });
+
+interface Ranking extends Pick<Answer, "error"> {
+  readonly results: { readonly index: number; readonly relevance_score: number }[];
+}
 
 interface Answer {
   readonly data: { readonly index: number; readonly embedding: number[] }[];
@@ -97,5 +102,48 @@ describe("embeddings: vectors", () => {
     expect(() => memory.take(60)).toThrow(AppError);
     memory.give(60);
     memory.take(100);
+  });
+});
+
+// holds: api-rerank
+describe("rerank: a model that ranks", () => {
+  afterEach(() => {
+    server.directory.views = [];
+  });
+
+  async function rerank(documents: readonly string[], more: object = {}) {
+    const body = { model: MODEL, query: "loom", documents, ...more };
+    const reply = await send(server, "POST", "/api/v1/rerank", body);
+    return { status: reply.status, body: (await reply.json()) as Ranking };
+  }
+
+  it("scores pairs in shards, and its logits are from 0 to 1", async () => {
+    const node = replicaOn("node-test", "tiny", "ready", 2048);
+    const replicas = node.replicas.map((replica) => {
+      return { ...replica, info: replica.info && { ...replica.info, ranks: true } };
+    });
+    server.directory.views = [{ ...node, replicas }];
+    const { status, body } = await rerank(texts, { top_n: 3, return_documents: true });
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      method: "rank",
+      results: [
+        { index: 0, document: { text: "x" } },
+        { index: 1, document: { text: "xx" } },
+        { index: 2 },
+      ],
+      usage: { prompt_tokens: allTokens + 4 * 100 },
+    });
+    expect(body.results[0]?.relevance_score).toBeCloseTo(1 / (1 + Math.exp(-4 / 5)), 5);
+    expect(server.rows.at(-1)).toMatchObject({ promptTokens: allTokens + 400 });
+  });
+
+  it("has cosines of embeddings where the model has those, and names what is refused", async () => {
+    const { body } = await rerank(["xxxx", "x"]);
+    expect(body).toMatchObject({ method: "cosine", results: [{ index: 0 }, { index: 1 }] });
+    expect(body.results[0]?.relevance_score).toBeCloseTo(1, 5);
+    const refusal = new AppError("context_length_exceeded", "too long", { param: "input[0]" });
+    server.dispatch.script = { refuseWith: refusal };
+    expect((await rerank(["a"])).body.error.param).toBe("query");
   });
 });

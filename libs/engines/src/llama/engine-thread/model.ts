@@ -141,12 +141,16 @@ function makeContext(
   });
   const vocabulary = llama.model_get_vocab(model);
   const table = readVocabulary(llama, model);
+  const ranks = llama.pooling_type(context) === RANK;
   const vocabularySize = table.flags.length;
   return {
     table,
-    abilities: { generates: !isEncoder, embeds: llama.pooling_type(context) !== RANK },
+    abilities: { generates: !isEncoder, embeds: !ranks, ranks },
     chatTemplate: llama.model_chat_template(model, null) ?? "",
-    info: describe(llama, model, device, limits.contextTokens, vocabularySize),
+    info: {
+      ...describe(llama, model, device, limits.contextTokens, vocabularySize),
+      ...(ranks && { ranks }),
+    },
     model: {
       llama,
       context,
@@ -187,7 +191,8 @@ function openContext(
   const type = llama.pooling_type(context);
   const isEncoder = llama.get_memory(context) === null;
   const isWhole = isEncoder || (type !== NO_POOLING && type !== LAST) || !isCausal(llama, model);
-  const pooling = { isNative: type !== NO_POOLING, isWhole, size: llama.model_n_embd_out(model) };
+  const size = type === RANK ? llama.model_n_cls_out(model) : llama.model_n_embd_out(model);
+  const pooling = { isNative: type !== NO_POOLING, isWhole, size };
   const batchTokens = isWhole ? Math.max(BATCH_TOKENS, limits.contextTokens) : BATCH_TOKENS;
   if (!isEncoder && batchTokens === BATCH_TOKENS) {
     return { context, limits, batchTokens, pooling, isEncoder };

@@ -57,6 +57,7 @@ export interface Llama {
   model_n_ctx_train(model: Pointer): number;
   model_n_embd(model: Pointer): number;
   model_n_embd_out(model: Pointer): number;
+  model_n_cls_out(model: Pointer): number;
   model_n_layer(model: Pointer): number;
   model_n_head(model: Pointer): number;
   model_n_head_kv(model: Pointer): number;
@@ -75,6 +76,10 @@ export interface Llama {
   vocab_get_attr(vocabulary: Pointer, token: number): number;
   vocab_bos(vocabulary: Pointer): number;
   vocab_eos(vocabulary: Pointer): number;
+  vocab_sep(vocabulary: Pointer): number;
+  vocab_get_add_bos(vocabulary: Pointer): boolean;
+  vocab_get_add_eos(vocabulary: Pointer): boolean;
+  vocab_get_add_sep(vocabulary: Pointer): boolean;
   token_to_piece(
     vocabulary: Pointer,
     token: number,
@@ -137,6 +142,7 @@ const LLAMA_SIGNATURES = [
   "int32_t llama_model_n_ctx_train(void* model)",
   "int32_t llama_model_n_embd(void* model)",
   "int32_t llama_model_n_embd_out(void* model)",
+  "uint32_t llama_model_n_cls_out(void* model)",
   "int32_t llama_model_n_layer(void* model)",
   "int32_t llama_model_n_head(void* model)",
   "int32_t llama_model_n_head_kv(void* model)",
@@ -155,6 +161,10 @@ const LLAMA_SIGNATURES = [
   "int32_t llama_vocab_get_attr(void* vocab, int32_t token)",
   "int32_t llama_vocab_bos(void* vocab)",
   "int32_t llama_vocab_eos(void* vocab)",
+  "int32_t llama_vocab_sep(void* vocab)",
+  "bool llama_vocab_get_add_bos(void* vocab)",
+  "bool llama_vocab_get_add_eos(void* vocab)",
+  "bool llama_vocab_get_add_sep(void* vocab)",
   "int32_t llama_token_to_piece(void* vocab, int32_t t, void* buf, int32_t n, int32_t strip, bool special)",
   "int32_t llama_tokenize(void* vocab, const void* text, int32_t len, void* out, int32_t n, bool add, bool parse)",
 ];

@@ -11,6 +11,7 @@ import { writeTinyEncoder } from "../testing/tiny-encoder.ts";
 const MEAN = 1;
 const FIRST = 2;
 const LAST = 3;
+const RANK = 4;
 
 /** Longer than a call of the engine, so that it is computed in parts. */
 const LONG = "the weaver sets the loom ".repeat(20);
@@ -137,5 +138,27 @@ describe("embeddings by the model's own pooling", () => {
       const tooLong = session.embed(["x ".repeat(900)]);
       await expect(tooLong).rejects.toMatchObject({ code: "context_length_exceeded" });
     });
+  });
+});
+
+// holds: api-rerank
+it("a rerank model gives each pair one score, by query and document", async () => {
+  await within(encoder(RANK), async (session) => {
+    expect(session.engine.info.ranks).toBe(true);
+    const pair = (query: string, document: string) => ({ kind: "pair", query, document }) as const;
+    const long = "the rain in Spain ".repeat(30);
+    const pairs = [pair("rain", long), pair("rain", "a loom"), pair("loom", "a loom")];
+    const scores = (await session.embed(pairs)).map(([score]) => score as number);
+    expect(scores).toHaveLength(3);
+    expect(new Set(scores.map((score) => score.toFixed(4))).size).toBe(3);
+    for (const [i, one] of pairs.entries())
+      expectClose((await session.embed([one]))[0], [scores[i]!]);
+    await expect(session.embed(["a"])).rejects.toMatchObject({ param: "model" });
+    const tooLong = session.embed([pair("x ".repeat(500), "y ".repeat(500))]);
+    await expect(tooLong).rejects.toMatchObject({ code: "context_length_exceeded" });
+  });
+  await within(encoder(MEAN), async (session) => {
+    const pair = { kind: "pair", query: "a", document: "b" } as const;
+    await expect(session.embed([pair])).rejects.toMatchObject({ param: "model" });
   });
 });

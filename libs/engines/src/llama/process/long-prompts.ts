@@ -1,5 +1,5 @@
 import { extname } from "node:path";
-import type { EngineInput, InputReading, ReadRequest } from "@heddle/contracts/engine";
+import type { EngineInput, InputReading, PairInput, ReadRequest } from "@heddle/contracts/engine";
 import type {
   PromptOrder,
   PromptResult,
@@ -44,7 +44,7 @@ export class LongPrompts {
   }
 
   /** Whether the inputs are together long enough to be read here. */
-  static areLong(inputs: readonly EngineInput[]): boolean {
+  static areLong(inputs: readonly (EngineInput | PairInput)[]): boolean {
     return inputs.reduce((sum, input) => sum + charsOf(input), 0) > MAX_INLINE_CHARS;
   }
 
@@ -69,7 +69,8 @@ export class LongPrompts {
 }
 
 /** Roughly what the input costs to read, in characters. */
-function charsOf(input: EngineInput): number {
+function charsOf(input: EngineInput | PairInput): number {
+  if (input.kind === "pair") return input.query.length + input.document.length;
   if (input.kind === "tokens") return 0;
   if (input.kind === "text") return input.text.length;
   let chars = 0;

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { toAppError } from "@heddle/base/errors";
-import type { EngineInput, InputReading, ReadRequest } from "@heddle/contracts/engine";
+import type { EngineInput, InputReading, PairInput, ReadRequest } from "@heddle/contracts/engine";
 import { openBindings } from "../native/bindings.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
 import { PromptReader, type PromptRules, type PromptUse } from "../tokenizing/prompt-reader.ts";
@@ -14,7 +14,7 @@ export interface PromptThreadStart {
 
 /** A prompt to read, and what for. */
 export interface PromptOrder {
-  readonly input: EngineInput;
+  readonly input: EngineInput | PairInput;
   readonly use: PromptUse;
 }
 

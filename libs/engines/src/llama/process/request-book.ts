@@ -1,10 +1,12 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type {
+  EmbedRequest,
   EngineEvent,
   EngineInput,
   EngineRequest,
   GenerateRequest,
   InputReading,
+  PairInput,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import {
@@ -285,7 +287,7 @@ function failedEvent(id: number, { code, message, param }: AppError, live?: Live
   return { type: "failed", id, error };
 }
 
-function inputsOf(live: LiveComputation): readonly EngineInput[] {
+function inputsOf(live: LiveComputation): readonly (EngineInput | PairInput)[] {
   return live instanceof LiveEmbedding ? live.request.inputs : [live.request.input];
 }
 
@@ -311,14 +313,20 @@ function refuse(param: string, message: string): never {
 
 function validate(live: LiveComputation, vocabularySize: number, abilities: ModelAbilities): void {
   const embeds = live instanceof LiveEmbedding;
-  if (embeds && !abilities.embeds) refuse("model", "it ranks documents and gives no embeddings");
+  if (embeds) checkKind(live.request, abilities);
   if (!embeds && !abilities.generates) refuse("model", "it gives embeddings only, and no text");
   checkTokens(inputsOf(live), vocabularySize, (i) => (embeds ? `input[${i}]` : "prompt"));
   if (!embeds) validateText(live.request, vocabularySize);
 }
 
+function checkKind({ inputs }: EmbedRequest, { embeds, ranks }: ModelAbilities): void {
+  const hasPairs = inputs.some(({ kind }) => kind === "pair");
+  if (hasPairs && !ranks) refuse("model", "it gives embeddings and ranks no documents");
+  if (!hasPairs && !embeds) refuse("model", "it ranks documents and gives no embeddings");
+}
+
 function checkTokens(
-  inputs: readonly EngineInput[],
+  inputs: readonly (EngineInput | PairInput)[],
   vocabularySize: number,
   paramOf: (input: number) => string,
 ): void {

@@ -93,6 +93,15 @@ export interface TextCuts {
   readonly spaceTokens: number;
 }
 
+/** How a query and a document are one prompt: by the template, or else by tokens around them. */
+export interface PairForm {
+  /** With `{query}` and `{document}`; empty where the file has none. */
+  readonly template: string;
+  readonly begin: readonly number[];
+  readonly between: readonly number[];
+  readonly end: readonly number[];
+}
+
 /** What the model's file says about its tokens; the arrays are in shared memory. */
 export interface VocabularyTable {
   /** The bytes of all tokens, special ones as they are written, one after another. */
@@ -104,6 +113,7 @@ export interface VocabularyTable {
   /** 1 for each byte of text that some token spells however it is tokenized, 0 for what may be dropped. */
   readonly kept: Uint8Array;
   readonly cuts: TextCuts;
+  readonly pair: PairForm;
   readonly bos: string;
   readonly eos: string;
   /** The native vocabulary, for tokenizing in another thread of this process. */
@@ -123,6 +133,8 @@ export interface ModelAbilities {
   readonly generates: boolean;
   /** Vectors; false for models whose one output is a rank. */
   readonly embeds: boolean;
+  /** Scores of pairs. */
+  readonly ranks: boolean;
 }
 
 export interface ThreadReady {

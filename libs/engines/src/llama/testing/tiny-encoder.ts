@@ -8,6 +8,7 @@ const HEADS = 4;
 const BLOCKS = 2;
 const INNER = 128;
 const CONTEXT = 768;
+const RANK = 4;
 
 /**
  * Writes an encoder of BERT's shape with random weights and a byte-level vocabulary. `pooling` is
@@ -35,14 +36,15 @@ export async function writeTinyEncoder(path: string, pooling: number): Promise<v
     ["tokenizer.ggml.eos_token_id", uint32(vocabulary.end)],
     ["tokenizer.ggml.add_bos_token", { type: "bool", value: false }],
   ]);
-  await writeGguf(path, { metadata, tensors: tensorsOf(vocabulary.tokens.length) });
+  const tensors = tensorsOf(vocabulary.tokens.length, pooling === RANK);
+  await writeGguf(path, { metadata, tensors });
 }
 
 function uint32(value: number): GgufValue {
   return { type: "uint32", value };
 }
 
-function tensorsOf(words: number): GgufTensor[] {
+function tensorsOf(words: number, ranks: boolean): GgufTensor[] {
   const random = seededRandom(7);
   const matrix = (name: string, columns: number, rows: number): GgufTensor => {
     const scale = Math.sqrt(3 / columns);
@@ -77,5 +79,6 @@ function tensorsOf(words: number): GgufTensor[] {
     matrix("position_embd", WIDTH, CONTEXT),
     ...norm("token_embd_norm"),
     ...Array.from({ length: BLOCKS }, (_, i) => block(i)).flat(),
+    ...(ranks ? [...linear("cls", WIDTH, WIDTH), ...linear("cls.output", WIDTH, 1)] : []),
   ];
 }

@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { EngineInput, InputReading, ReadRequest } from "@heddle/contracts/engine";
+import type { EngineInput, InputReading, PairInput, ReadRequest } from "@heddle/contracts/engine";
 import { ChatTemplate } from "../../text/chat-template.ts";
 import { PromptGuard, type PromptPart } from "../../text/prompt-guard.ts";
 import type { Llama } from "../native/bindings.ts";
@@ -47,7 +47,7 @@ export class PromptReader {
    * At least one token, and so few that the context leaves room for an answer. Throws
    * `context_length_exceeded` where they are more, `invalid_value` where the template refuses.
    */
-  read(input: EngineInput, use: PromptUse): Int32Array {
+  read(input: EngineInput | PairInput, use: PromptUse): Int32Array {
     const { tokens, isWhole } = this.#tokens(input, use);
     if (tokens.length === 0) {
       const message = "the prompt has no tokens; send some text";
@@ -85,15 +85,27 @@ export class PromptReader {
     return { count: input.tokens.length, text };
   }
 
-  #tokens(input: EngineInput, use: PromptUse): ReturnType<Tokenizer["tokenize"]> {
+  #tokens(input: EngineInput | PairInput, use: PromptUse): ReturnType<Tokenizer["tokenize"]> {
     if (input.kind === "tokens") return { tokens: Int32Array.from(input.tokens), isWhole: true };
-    const text = this.#textOf(input);
-    const parts = this.#partsOf(text);
+    const isPair = input.kind === "pair";
+    const text = isPair ? "" : this.#textOf(input);
+    const parts = isPair ? this.#pairParts(input) : this.#partsOf(text);
     // To tokenize megabytes takes seconds: what is too long in any case is refused before.
     const { contextTokens } = this.#rules;
     const least = this.#bound.exceeds(parts ?? [text], contextTokens);
     if (least !== undefined) throw this.#tooLong(`at least ${least}`, input, use);
-    return this.#tokenized(text, parts, COUNTED_CONTEXTS * contextTokens);
+    return this.#tokenized(text, parts, COUNTED_CONTEXTS * contextTokens, isPair);
+  }
+
+  /** Neither text can write a control token. */
+  #pairParts({ query, document }: PairInput): readonly PromptPart[] {
+    const { template, begin, between, end } = this.#rules.table.pair;
+    if (template === "") return [...begin, query, ...between, document, ...end];
+    const values = { "{query}": query, "{document}": document };
+    const written = template.replace(/\{query\}|\{document\}/g, (name) =>
+      this.#guard.quote(values[name as keyof typeof values]),
+    );
+    return this.#guard.apart(written);
   }
 
   /** A text taken apart at its control tokens, where it is not to be tokenized as it is. */
@@ -122,7 +134,7 @@ export class PromptReader {
     return this.#template.render(messages, { addGenerationPrompt: true, quote, tools });
   }
 
-  #tooLong(tokens: string, { kind }: EngineInput, use: PromptUse): AppError {
+  #tooLong(tokens: string, { kind }: EngineInput | PairInput, use: PromptUse): AppError {
     const has =
       use === "embed"
         ? `input has ${tokens} tokens`

@@ -4,6 +4,7 @@ import {
   ENDS_GENERATION,
   IS_CONTROL,
   IS_PARSED,
+  type PairForm,
   type TextCuts,
   type VocabularyTable,
 } from "../protocol/thread-messages.ts";
@@ -74,9 +75,28 @@ export function readVocabulary(llama: Llama, model: Pointer): VocabularyTable {
     flags,
     kept: keptBytes(type, { bytes, offsets }, isStripping),
     cuts: cutsOf(type, { bytes, offsets, flags, isByte }, (key) => metadataOf(llama, model, key)),
+    pair: pairForm(llama, model),
     bos: textOf(llama.vocab_bos(vocabulary)),
     eos: textOf(llama.vocab_eos(vocabulary)),
     address: vocabulary ?? 0n,
+  };
+}
+
+/** As llama-server joins a query and a document. */
+function pairForm(llama: Llama, model: Pointer): PairForm {
+  const vocabulary = llama.model_get_vocab(model);
+  const [bos, eos, sep] = [
+    llama.vocab_bos(vocabulary),
+    llama.vocab_eos(vocabulary),
+    llama.vocab_sep(vocabulary),
+  ];
+  const end = llama.vocab_get_add_eos(vocabulary) ? [eos < 0 ? sep : eos] : [];
+  const isToken = (token: number) => token >= 0;
+  return {
+    template: llama.model_chat_template(model, "rerank") ?? "",
+    begin: (llama.vocab_get_add_bos(vocabulary) ? [bos] : []).filter(isToken),
+    between: [...end, ...(llama.vocab_get_add_sep(vocabulary) ? [sep] : [])].filter(isToken),
+    end: end.filter(isToken),
   };
 }
 

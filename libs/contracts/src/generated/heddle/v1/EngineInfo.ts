@@ -11,6 +11,7 @@ export interface EngineInfo {
   'fileType'?: (string);
   'reasoning'?: (string);
   'chatTemplate'?: (string);
+  'ranks'?: (boolean);
 }
 
 export interface EngineInfo__Output {
@@ -22,4 +23,5 @@ export interface EngineInfo__Output {
   'fileType': (string);
   'reasoning': (string);
   'chatTemplate': (string);
+  'ranks': (boolean);
 }

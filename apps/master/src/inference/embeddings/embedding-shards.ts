@@ -1,0 +1,130 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { EmbedRequest, EngineEvent } from "@heddle/contracts/engine";
+import type { CallerRequest } from "../../http/access.ts";
+import { inLanes } from "../in-lanes.ts";
+import { cutShort, type InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+
+/** Inputs of one request to an engine: enough to keep it busy, few enough to repeat. */
+const SHARD_INPUTS = 32;
+/** Shards of a call at once: one is computed while the next waits beside it. */
+const SHARDS_PER_REPLICA = 2;
+const MAX_SHARDS_AT_ONCE = 16;
+/** Tries of a shard whose worker is lost: nothing of the answer was sent. */
+const MAX_TRIES = 3;
+/** What an input may get beside its text, as a begin and an end token. */
+const EXTRA_TOKENS = 2;
+
+export type EmbedInput = EmbedRequest["inputs"][number];
+
+/** A part of a call's inputs, which one engine embeds. */
+interface Shard {
+  /** The first input's position in the call. */
+  readonly at: number;
+  readonly inputs: readonly EmbedInput[];
+  begun: boolean;
+}
+
+/** Takes the vector of an input, as the model gives it. */
+type Keep = (input: number, values: Float32Array) => void;
+
+/** Requests to engines that so many inputs are divided into. */
+export function shardCount(inputs: number): number {
+  return Math.ceil(inputs / SHARD_INPUTS);
+}
+
+/** One token per three bytes of text; the engine's count replaces it. */
+export function estimatedTokens(input: EmbedInput): number {
+  if (input.kind === "tokens") return input.tokens.length;
+  const text = input.kind === "pair" ? input.query + input.document : input.text;
+  return EXTRA_TOKENS + Math.ceil(Buffer.byteLength(text) / 3);
+}
+
+/** The inputs of calls, divided over the replicas of their model. */
+export class EmbeddingShards {
+  readonly #calls: InferenceCalls;
+
+  constructor(calls: InferenceCalls) {
+    this.#calls = calls;
+  }
+
+  /** Embeds all inputs, several shards at once; the first failure ends the others. */
+  async embed(
+    http: CallerRequest,
+    permitted: PermittedCall,
+    inputs: readonly EmbedInput[],
+    keep: Keep,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const replicas = Math.max(1, this.#calls.parts.models.readyReplicas(permitted.model));
+    const lanes = Math.min(MAX_SHARDS_AT_ONCE, replicas * SHARDS_PER_REPLICA);
+    await inLanes(shardsOf(inputs), lanes, signal, (shard, either) =>
+      this.#embedShard(http, permitted, shard, keep, either),
+    );
+  }
+
+  async #embedShard(
+    http: CallerRequest,
+    permitted: PermittedCall,
+    shard: Shard,
+    keep: Keep,
+    signal: AbortSignal,
+  ): Promise<void> {
+    for (let tries = 1; ; tries++) {
+      try {
+        const vectors = await this.#tryShard(http, permitted, shard, signal);
+        vectors.forEach((values, i) => {
+          keep(shard.at + i, values);
+        });
+        return;
+      } catch (thrown) {
+        const failure = toAppError(thrown);
+        const isLost = failure.code === "worker_lost" || failure.code === "engine_failed";
+        if (!isLost || tries >= MAX_TRIES || signal.aborted) throw inCall(failure, shard.at);
+      }
+    }
+  }
+
+  async #tryShard(
+    http: CallerRequest,
+    permitted: PermittedCall,
+    shard: Shard,
+    signal: AbortSignal,
+  ): Promise<Float32Array[]> {
+    const { call } = permitted;
+    const work = { request: { kind: "embed", inputs: shard.inputs } } as const;
+    const { events, node } = await this.#calls.start(http, permitted, work, signal);
+    const vectors = new Array<Float32Array>(shard.inputs.length);
+    for await (const event of events) {
+      if (event.type === "embedding") vectors[event.input] = event.values;
+      else if (isNew(event, shard)) call.observe(event);
+      if (event.type === "started") shard.begun = true;
+      if (event.type === "done") return vectors;
+    }
+    throw cutShort(node);
+  }
+}
+
+/** A repeated shard starts once for the books. */
+function isNew(event: EngineEvent, { begun }: Shard): boolean {
+  return event.type !== "started" || !begun;
+}
+
+function shardsOf(inputs: readonly EmbedInput[]): Shard[] {
+  const shards: Shard[] = [];
+  for (let at = 0; at < inputs.length; at += SHARD_INPUTS) {
+    shards.push({ at, inputs: inputs.slice(at, at + SHARD_INPUTS), begun: false });
+  }
+  return shards;
+}
+
+/** The engine counts the inputs of its shard. */
+function inCall(failure: AppError, at: number): AppError {
+  const found = /^input\[(\d+)\]$/.exec(failure.param ?? "");
+  return found ? underParam(failure, `input[${at + Number(found[1])}]`) : failure;
+}
+
+/** The same failure of another parameter. */
+export function underParam(failure: AppError, param: string): AppError {
+  const { code, message, node, model } = failure;
+  return new AppError(code, message, { param, node, model });
+}
