@@ -6,7 +6,7 @@ import type { ServerWritableStream } from "@grpc/grpc-js";
  */
 export async function writeAll<Request, Reply>(
   stream: ServerWritableStream<Request, Reply>,
-  replies: AsyncIterable<Reply>,
+  replies: AsyncIterable<Reply> | Iterable<Reply>,
 ): Promise<void> {
   for await (const reply of replies) {
     if (stream.cancelled) return;

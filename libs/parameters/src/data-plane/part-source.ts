@@ -1,15 +1,17 @@
-import { once } from "node:events";
 import type { Server, ServerWritableStream } from "@grpc/grpc-js";
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError } from "@heddle/base/errors";
 import type { ParameterChunk } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
 import type { TakePart__Output } from "@heddle/contracts/generated/heddle/v1/TakePart";
 import { createOwnCertificate } from "@heddle/pki/certificate-authority";
+import { type CallContext, methodHandler } from "@heddle/rpc/method-handler";
 import { partSourceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
-import { toStatus } from "@heddle/rpc/status";
+import { writeAll } from "@heddle/rpc/write-all";
 import { type DataAnswer, DataListener } from "./data-listener.ts";
 import { type DataPath, parameterChunks } from "./data-route.ts";
 import type { EncodedPart } from "./part-encoder.ts";
+
+type TakeCall = ServerWritableStream<TakePart__Output, ParameterChunk>;
 
 export interface PartSourceOptions {
   readonly attempt: number;
@@ -90,7 +92,7 @@ export class PartSource {
     const credentials = { clusterToken: Buffer.from(jobToken).toString("hex"), node };
     const { server, address } = await bindServer({ host, port: 0, credentials, key });
     server.addService(partSourceService, {
-      take: (call: ServerWritableStream<TakePart__Output, ParameterChunk>) => void this.#take(call),
+      Take: methodHandler(partSourceService, "Take", this.#take.bind(this)),
     });
     this.#grpc = server;
     return `grpc:${address}`;
@@ -100,22 +102,13 @@ export class PartSource {
     return { version: clock, ...this.#find(shard, clock) };
   }
 
-  async #take(call: ServerWritableStream<TakePart__Output, ParameterChunk>): Promise<void> {
-    try {
-      const { id, clock } = call.request;
-      if (id?.attempt !== this.#options.attempt) {
-        const message = `attempt ${id?.attempt} asks attempt ${this.#options.attempt} for a part`;
-        throw new AppError("precondition_failed", message);
-      }
-      const part = this.#find(id.shard, clock);
-      for (const chunk of parameterChunks(clock, part.bytes, part.pieces)) {
-        if (!call.write(chunk)) await once(call, "drain");
-        if (call.cancelled) return;
-      }
-      call.end();
-    } catch (error) {
-      call.emit("error", toStatus(toAppError(error)));
+  async #take({ id, clock }: TakePart__Output, { call }: CallContext<TakeCall>): Promise<void> {
+    if (id?.attempt !== this.#options.attempt) {
+      const message = `attempt ${id?.attempt} asks attempt ${this.#options.attempt} for a part`;
+      throw new AppError("precondition_failed", message);
     }
+    const { bytes, pieces } = this.#find(id.shard, clock);
+    await writeAll(call, parameterChunks(clock, bytes, pieces));
   }
 
   #find(shard: number, clock: number): EncodedPart {

@@ -1,9 +1,4 @@
-import type {
-  Metadata,
-  ServerUnaryCall,
-  ServerWritableStream,
-  ServiceDefinition,
-} from "@grpc/grpc-js";
+import type { ServerUnaryCall, ServerWritableStream, ServiceDefinition } from "@grpc/grpc-js";
 import {
   type ArgumentsHost,
   applyDecorators,
@@ -13,6 +8,7 @@ import {
 } from "@nestjs/common";
 import { Ctx, MessagePattern, Payload } from "@nestjs/microservices";
 import { type Observable, throwError } from "rxjs";
+import type { CallContext } from "../method-handler.ts";
 
 /** Nest's id of the transport of `GrpcTransport`. */
 export const GRPC_TRANSPORT = Symbol("heddle.grpc");
@@ -24,21 +20,13 @@ export interface GrpcCallTarget {
 }
 
 /** The second argument of a handler. */
-export interface GrpcContext {
-  readonly metadata: Metadata;
-  /** Aborted when the caller cancels or dies. */
-  readonly signal: AbortSignal;
-}
+export type GrpcContext = CallContext;
 
 /** The context of a handler with one request and one reply. */
-export interface UnaryContext<Request, Reply> extends GrpcContext {
-  readonly call: ServerUnaryCall<Request, Reply>;
-}
+export type UnaryContext<Request, Reply> = CallContext<ServerUnaryCall<Request, Reply>>;
 
 /** The context of a handler that streams its replies. */
-export interface StreamContext<Request, Reply> extends GrpcContext {
-  readonly call: ServerWritableStream<Request, Reply>;
-}
+export type StreamContext<Request, Reply> = CallContext<ServerWritableStream<Request, Reply>>;
 
 /** Passes every error on as it is: the transport makes a status of it. */
 @Catch()
@@ -48,14 +36,7 @@ class PassOnErrors implements RpcExceptionFilter {
   }
 }
 
-/**
- * Makes a controller's method the handler of a gRPC method. Its first argument is the request, and
- * its result the reply.
- * - Of a server stream the handler writes to `context.call`; the stream ends when it resolves.
- * - Of a client or duplex stream the first argument is the stream, which the handler ends.
- *
- * Errors become statuses by `toStatus`.
- */
+/** Makes a controller's method the handler of a gRPC method, with the contract of `methodHandler`. */
 export function GrpcCall(service: ServiceDefinition, method: string): MethodDecorator {
   const definition = service[method];
   if (!definition) throw new Error(`the gRPC service has no method ${method}`);

@@ -1,23 +1,8 @@
-import type {
-  Server as GrpcServer,
-  handleBidiStreamingCall,
-  handleUnaryCall,
-  Metadata,
-  ServiceDefinition,
-  UntypedHandleCall,
-} from "@grpc/grpc-js";
-import { AppError } from "@heddle/base/errors";
-import { type CustomTransportStrategy, type MessageHandler, Server } from "@nestjs/microservices";
+import type { Server as GrpcServer, ServiceDefinition, UntypedHandleCall } from "@grpc/grpc-js";
+import { type CustomTransportStrategy, Server } from "@nestjs/microservices";
 import { isObservable, lastValueFrom } from "rxjs";
-import { toStatus } from "../status.ts";
+import { methodHandler } from "../method-handler.ts";
 import { GRPC_TRANSPORT, type GrpcCallTarget } from "./grpc-call.ts";
-
-/** A call of any kind; those of a client stream have no request. */
-interface AnyCall {
-  readonly metadata: Metadata;
-  readonly request?: unknown;
-  once(event: "cancelled", listener: () => void): unknown;
-}
 
 /** Nest's transport over a gRPC server that is bound already; serves the `GrpcCall` handlers. */
 export class GrpcTransport extends Server implements CustomTransportStrategy {
@@ -35,7 +20,10 @@ export class GrpcTransport extends Server implements CustomTransportStrategy {
       const { service, method } = handler.extras as GrpcCallTarget & Record<string, unknown>;
       const handlers = services.get(service) ?? {};
       services.set(service, handlers);
-      handlers[method] = handle(service, method, handler);
+      handlers[method] = methodHandler(service, method, async (request, context) => {
+        const result: unknown = await handler(request, context);
+        return isObservable(result) ? lastValueFrom(result) : result;
+      });
     }
     for (const [service, handlers] of services) this.#server.addService(service, handlers);
     callback();
@@ -51,41 +39,4 @@ export class GrpcTransport extends Server implements CustomTransportStrategy {
   unwrap<T>(): T {
     return this.#server as T;
   }
-}
-
-function handle(
-  service: ServiceDefinition,
-  method: string,
-  handler: MessageHandler,
-): UntypedHandleCall {
-  const { requestStream = false, responseStream = false } = service[method] ?? {};
-  const run = async (call: AnyCall): Promise<unknown> => {
-    const context = { call, metadata: call.metadata, signal: cancellation(call) };
-    const result: unknown = await handler(requestStream ? call : call.request, context);
-    return isObservable(result) ? lastValueFrom(result) : result;
-  };
-  if (!requestStream && !responseStream) {
-    const unary: handleUnaryCall<unknown, unknown> = (call, reply) => {
-      run(call).then(
-        (value) => reply(null, value),
-        (error: unknown) => reply(toStatus(error)),
-      );
-    };
-    return unary;
-  }
-  const streamed: handleBidiStreamingCall<unknown, unknown> = (call) => {
-    run(call).then(
-      () => !requestStream && call.end(),
-      (error: unknown) => call.emit("error", toStatus(error)),
-    );
-  };
-  return streamed;
-}
-
-function cancellation(call: AnyCall): AbortSignal {
-  const gone = new AbortController();
-  call.once("cancelled", () =>
-    gone.abort(new AppError("cancelled", "the caller closed the connection")),
-  );
-  return gone.signal;
 }
