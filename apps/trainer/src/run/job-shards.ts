@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
@@ -29,6 +28,8 @@ import { DamagedCheckpoints } from "../trainer-errors.ts";
 const OPEN_PATIENCE_MS = 900_000;
 /** How long a server may be away before a call fails, as for pushes and pulls. */
 const AWAY_MS = 30_000;
+
+const BACKOFF = { baseMs: 20, maxMs: 1_000 };
 
 /** A task's place on its node, and the node's among the job's. */
 export interface NodePlace {
@@ -146,7 +147,7 @@ export class JobShards {
   async join(initial: () => Parameters): Promise<{ client: JobClient; done: number }> {
     const { orders, plan } = this.#options;
     if (orders.rank === 0) await this.#openOnce();
-    else await this.#await(({ ready }) => ready);
+    else await this.#awaitReady();
     const { spec, credentials, signal } = this.#access;
     const { host, incarnation, socketDirectory } = orders;
     const place = { rank: this.#place.node, incarnation, host, socketDirectory };
@@ -268,7 +269,7 @@ export class JobShards {
 
   /** By fragment: the version with which this attempt began. */
   async #versionsBegun(): Promise<number[]> {
-    const statuses = await this.#await(({ ready }) => ready);
+    const statuses = await this.#awaitReady();
     const versions = statuses.map(({ begunVersion }) => begunVersion);
     const each = versions.length / fragmentsOf(this.#access.spec);
     return Array.from({ length: versions.length / each }, (_, fragment) =>
@@ -284,42 +285,39 @@ export class JobShards {
   }
 
   /** Retries while a server is away, as pushes and pulls do. */
-  async #persist<Result>(work: () => Promise<Result>): Promise<Result> {
-    const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
-    for (const sinceMs = performance.now(); ; ) {
-      try {
-        return await work();
-      } catch (cause) {
-        const { signal } = this.#access;
-        signal.throwIfAborted();
-        if (!isAway(cause)) throw cause;
-        if (performance.now() - sinceMs > AWAY_MS) {
-          const message = `a parameter server has been unreachable for ${AWAY_MS} ms`;
-          const { message: reason } = toAppError(cause);
-          throw new AppError("unavailable", `${message}: ${reason}`, { cause });
-        }
-        await delay(backoff.nextMs(), undefined, { signal });
-      }
-    }
+  #persist<Result>(work: () => Promise<Result>): Promise<Result> {
+    return retry(work, {
+      backoff: BACKOFF,
+      deadlineMs: AWAY_MS,
+      signal: this.#access.signal,
+      isPassing: isAway,
+      lateError: (cause) => {
+        const message = `a parameter server has been unreachable for ${AWAY_MS} ms`;
+        return new AppError("unavailable", `${message}: ${toAppError(cause).message}`, { cause });
+      },
+    });
   }
 
-  async #await(isSo: (status: { readonly ready: boolean }) => boolean) {
-    const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
-    const deadline = performance.now() + OPEN_PATIENCE_MS;
-    for (let last = "rank 0 has not opened them"; ; ) {
-      try {
-        const statuses = await shardStatuses(this.#access);
-        if (statuses.every(isSo)) return statuses;
-      } catch (error) {
-        const { code, message, retryable } = toAppError(error);
-        if (code !== "shard_unavailable" && !retryable) throw error;
-        last = message;
-      }
-      if (performance.now() > deadline) {
-        throw new AppError("shard_unavailable", `the job's shards are not there: ${last}`);
-      }
-      await delay(backoff.nextMs(), undefined, { signal: this.#access.signal });
-    }
+  /** The statuses of the shards, once rank 0 has opened all of them. */
+  #awaitReady() {
+    const look = async () => {
+      const statuses = await shardStatuses(this.#access);
+      if (statuses.every(({ ready }) => ready)) return statuses;
+      throw new AppError("shard_unavailable", "rank 0 has not opened them");
+    };
+    return retry(look, {
+      backoff: BACKOFF,
+      deadlineMs: OPEN_PATIENCE_MS,
+      signal: this.#access.signal,
+      isPassing: (error) => {
+        const { code, retryable } = toAppError(error);
+        return code === "shard_unavailable" || retryable;
+      },
+      lateError: (error) => {
+        const why = toAppError(error).message;
+        return new AppError("shard_unavailable", `the job's shards are not there: ${why}`);
+      },
+    });
   }
 
   #group(fragment: number): NodeGroup {

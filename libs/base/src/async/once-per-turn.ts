@@ -13,6 +13,10 @@ export class OncePerTurn {
     };
   }
 
+  get isRequested(): boolean {
+    return this.#isQueued;
+  }
+
   request(): void {
     if (this.#isQueued) return;
     this.#isQueued = true;

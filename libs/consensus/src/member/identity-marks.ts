@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { Log } from "@heddle/observability/logger";
 import { type Identity, writeIdentity } from "./identity.ts";
@@ -38,7 +39,7 @@ interface MarksParts {
 export class IdentityMarks {
   readonly #parts: MarksParts;
   #stored: Identity;
-  #storing: Promise<void> = Promise.resolve();
+  readonly #writes = new SerialQueue();
   #files: LogFiles | undefined;
   #cleaning: AbortController | undefined;
 
@@ -51,8 +52,7 @@ export class IdentityMarks {
   store(change: Partial<Identity>): Promise<void> {
     this.#stored = { ...this.#stored, ...change };
     const { directory, keys } = this.#parts;
-    this.#storing = this.#storing.then(() => writeIdentity(directory, this.#stored, keys));
-    return this.#storing;
+    return this.#writes.run(() => writeIdentity(directory, this.#stored, keys));
   }
 
   /** The log was replayed: from here on a new key is one that the group has just agreed on. */
@@ -73,7 +73,7 @@ export class IdentityMarks {
 
   async settle(): Promise<void> {
     this.#cleaning?.abort();
-    await this.#storing;
+    await this.#writes.idle();
   }
 
   #noteKey(key: string, files: LogFiles): void {

@@ -1,3 +1,5 @@
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/core/message";
 import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/core/state";
@@ -58,10 +60,11 @@ export class RaftReplica<Reply> {
   /** Writes on their way to the disk. */
   #writing = 0;
   /** Appends are acknowledged, and entries applied, one after the other. */
-  #writes: Promise<void> = Promise.resolve();
-  #applies: Promise<void> = Promise.resolve();
+  readonly #writes = new SerialQueue();
+  readonly #applies = new SerialQueue();
   #receiving = false;
-  #pumpQueued = false;
+  /** Requests of one turn of the event loop go out together. */
+  readonly #nextPump = new OncePerTurn(() => this.#pump(), queueMicrotask);
   #removed = false;
   #stopped: AppError | undefined;
 
@@ -100,10 +103,7 @@ export class RaftReplica<Reply> {
       applier: this.#applier,
       snapshotEntries: options.snapshotEntries ?? 10_000,
       snapshotBytes: options.snapshotBytes ?? SNAPSHOT_BYTES,
-      betweenBatches: (run) => {
-        this.#applies = this.#applies.then(run);
-        return this.#applies;
-      },
+      betweenBatches: (run) => this.#applies.run(run),
       isStopped: () => this.#stopped !== undefined,
       fail: (error) => this.#fail(error),
     });
@@ -253,14 +253,14 @@ export class RaftReplica<Reply> {
       else this.#proposals.add(sequence, { type: "EntryNormal", data }, deadline, waiter);
       sequence++;
     }
-    this.#queuePump();
+    this.#nextPump.request();
   }
 
   /** Resolves once this replica's state holds everything committed before the call. */
   readBarrier(): Promise<void> {
     if (this.#stopped) return Promise.reject(this.#stopped);
     const read = this.#reads.add(this.#deadline());
-    this.#queuePump();
+    this.#nextPump.request();
     return read;
   }
 
@@ -278,7 +278,7 @@ export class RaftReplica<Reply> {
     return new Promise((resolve, reject) => {
       const waiter = this.#jointChanges.complete({ resolve, reject }, deadline);
       this.#changes.add(proposal.sequence, payload, deadline, waiter);
-      this.#queuePump();
+      this.#nextPump.request();
     });
   }
 
@@ -306,8 +306,8 @@ export class RaftReplica<Reply> {
   /** Ends it in good order; what is under way is rejected. */
   async stop(): Promise<void> {
     this.#end(new AppError("unavailable", "this master is shutting down"));
-    await this.#writes;
-    await this.#applies;
+    await this.#writes.idle();
+    await this.#applies.idle();
     await this.#snapshots.settle();
     await this.#log.close();
   }
@@ -321,21 +321,11 @@ export class RaftReplica<Reply> {
     return this.#tick + this.#options.requestTicks;
   }
 
-  /** Requests of one turn of the event loop go out together. */
-  #queuePump(): void {
-    if (this.#pumpQueued) return;
-    this.#pumpQueued = true;
-    queueMicrotask(() => {
-      this.#pumpQueued = false;
-      this.#pump();
-    });
-  }
-
   /** Resolves when all that is known to be committed by now is applied, or nothing more will be. */
   async settle(): Promise<void> {
     const { commit } = this.#raw.status();
     while (this.#applier.applied.index < commit && !this.#stopped) {
-      await this.#applies;
+      await this.#applies.idle();
       await this.#options.yieldToLoop();
     }
   }
@@ -411,14 +401,13 @@ export class RaftReplica<Reply> {
     this.#writing++;
     const written = this.#log.write(message);
     written.catch(() => undefined); // Met below, in its turn.
-    this.#writes = this.#writes
-      .then(() => written)
-      .then(() => (message.snapshot ? this.#restore(message.snapshot) : undefined))
-      .then(() => {
-        this.#writing--;
-        this.#respond(message.responses);
-      })
-      .catch((error: unknown) => this.#fail(error));
+    const inTurn = async () => {
+      await written;
+      if (message.snapshot) await this.#restore(message.snapshot);
+      this.#writing--;
+      this.#respond(message.responses);
+    };
+    this.#writes.run(inTurn).catch((error: unknown) => this.#fail(error));
   }
 
   /** Delivers what waited for a write or for entries to be applied. */
@@ -435,15 +424,11 @@ export class RaftReplica<Reply> {
 
   /** Puts a snapshot that Raft has taken in into the state's place, in its turn. */
   #restore(snapshot: Snapshot): Promise<void> {
-    const restored = this.#applies.then(() => this.#applier.restore(snapshot));
-    this.#applies = restored.catch(() => undefined);
-    return restored;
+    return this.#applies.run(() => this.#applier.restore(snapshot));
   }
 
   #queueApply(message: Message): void {
-    this.#applies = this.#applies
-      .then(() => this.#apply(message))
-      .catch((error: unknown) => this.#fail(error));
+    this.#applies.run(() => this.#apply(message)).catch((error: unknown) => this.#fail(error));
   }
 
   async #apply({ entries, responses }: Message): Promise<void> {

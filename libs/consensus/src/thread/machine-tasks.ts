@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Command, StateMachine } from "../ports.ts";
 import { type MachineTask, type ToThread, toPlain, unpackCommands } from "./thread-protocol.ts";
@@ -22,7 +23,7 @@ export class MachineTasks<Reply> {
   readonly #onBroken: (error: AppError) => void;
   readonly #snapshots = new Map<number, AsyncIterator<Uint8Array> | Iterator<Uint8Array>>();
   #restoring: Restoring | undefined;
-  #last: Promise<void> = Promise.resolve();
+  readonly #tasks = new SerialQueue();
   /** Applied and not reported yet. */
   #unreportedBytes = 0;
   /** What applying took since the event loop was let go on. */
@@ -43,8 +44,8 @@ export class MachineTasks<Reply> {
 
   /** Queues a task; its answer goes out when it and all before it are done. */
   take(id: number, task: MachineTask): void {
-    this.#last = this.#last
-      .then(() => (task.kind === "apply" ? this.#apply(task.commands) : this.#do(id, task)))
+    this.#tasks
+      .run(() => (task.kind === "apply" ? this.#apply(task.commands) : this.#do(id, task)))
       .catch((thrown: unknown) => {
         const error = toAppError(thrown);
         // Before what waits for the state to be as of now: it never will be.
@@ -55,7 +56,7 @@ export class MachineTasks<Reply> {
 
   /** Calls back when all tasks that were taken before are done. */
   afterwards(callback: () => void): void {
-    this.#last = this.#last.then(callback);
+    void this.#tasks.run(callback);
   }
 
   async #apply(packed: Uint8Array): Promise<void> {

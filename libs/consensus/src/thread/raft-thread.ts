@@ -1,4 +1,5 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import { fromPlainCredentials, type NodeCredentials } from "@heddle/rpc/credentials";
@@ -51,6 +52,7 @@ const FATES: Readonly<Record<SnapshotFate, string>> = {
 class Outbox {
   readonly #port: MessagePort;
   #waiting: FromThread[] = [];
+  readonly #nextFlush = new OncePerTurn(() => this.#flush(), queueMicrotask);
   /** Called before a list goes out. */
   beforeFlush: () => void = () => undefined;
 
@@ -60,7 +62,7 @@ class Outbox {
 
   post(message: FromThread): void {
     this.#waiting.push(message);
-    if (this.#waiting.length === 1) queueMicrotask(() => this.#flush());
+    this.#nextFlush.request();
   }
 
   #flush(): void {

@@ -1,6 +1,7 @@
 import { extname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import type { ConfChange } from "@heddle/raft/membership/conf-change";
@@ -62,6 +63,7 @@ export class ThreadedReplica<Reply> {
   #nextProposal = 1;
   #nextCall = 1;
   #outgoing: ToThread[] = [];
+  readonly #nextFlush = new OncePerTurn(() => this.#flush(), queueMicrotask);
   #commands: Uint8Array[] = [];
   /** The number of the first of them. */
   #firstCommand = 1;
@@ -182,10 +184,8 @@ export class ThreadedReplica<Reply> {
       return Promise.reject(new AppError("overloaded", message, { retryAfterMs: 1000 }));
     }
     const number = this.#nextProposal++;
-    if (this.#commands.push(command) === 1) {
-      this.#firstCommand = number;
-      this.#flushSoon();
-    }
+    if (this.#commands.push(command) === 1) this.#firstCommand = number;
+    this.#nextFlush.request();
     return new Promise((resolve, reject) => this.#proposals.set(number, { resolve, reject }));
   }
 
@@ -233,11 +233,8 @@ export class ThreadedReplica<Reply> {
   }
 
   #post(message: ToThread): void {
-    if (this.#outgoing.push(message) === 1 && this.#commands.length === 0) this.#flushSoon();
-  }
-
-  #flushSoon(): void {
-    queueMicrotask(() => this.#flush());
+    this.#outgoing.push(message);
+    this.#nextFlush.request();
   }
 
   #flush(): void {

@@ -1,3 +1,4 @@
+import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import type { Message } from "@heddle/raft/core/message";
 import { FRAME_HEAD_BYTES, FRAME_KINDS, writeFrameHead } from "./frames.ts";
 import { encodeMessage, messageBytes } from "./message-codec.ts";
@@ -37,7 +38,7 @@ export class PeerLink {
   #queue: Queued[] = [];
   #spareFrames: Buffer[] = [];
   #queuedBytes = 0;
-  #flushQueued = false;
+  readonly #nextFlush = new OncePerTurn(() => this.#flush(), queueMicrotask);
   #commitTimer: NodeJS.Timeout | undefined;
   #blocked = false;
 
@@ -89,25 +90,16 @@ export class PeerLink {
     for (const queued of added) this.#queue.push(queued);
     this.#queuedBytes += bytes;
     if (messages.every(hasCommitOnly)) this.#flushLater();
-    else this.#flushSoon();
+    else this.#nextFlush.request();
     return true;
   }
 
   #flushLater(): void {
-    if (this.#flushQueued) return;
+    if (this.#nextFlush.isRequested) return;
     this.#commitTimer ??= setTimeout(() => {
       this.#commitTimer = undefined;
       this.#flush();
     }, COMMIT_DELAY_MS);
-  }
-
-  #flushSoon(): void {
-    if (this.#flushQueued) return;
-    this.#flushQueued = true;
-    queueMicrotask(() => {
-      this.#flushQueued = false;
-      this.#flush();
-    });
   }
 
   #flush(): void {

@@ -1,6 +1,5 @@
 import type { Server, Socket } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
-import { Backoff } from "@heddle/base/backoff";
+import { keepConnected } from "@heddle/base/async/keep-connected";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import type { Message, MessageType } from "@heddle/raft/core/message";
@@ -322,25 +321,24 @@ export class RaftTransport implements Transport {
   }
 
   async #dial(id: number, remote: Remote, signal: AbortSignal): Promise<void> {
-    const backoff = new Backoff(reconnect);
-    let attempts = 0;
-    while (!signal.aborted) {
-      let openedAtMs = Number.POSITIVE_INFINITY;
-      const error = await this.#exchange(id, remote, signal, () => {
-        openedAtMs = performance.now();
-      });
-      if (signal.aborted) return;
-      if (performance.now() - openedAtMs >= STEADY_AFTER_MS) {
-        backoff.reset();
-        attempts = 0;
-      }
+    await keepConnected({
+      backoff: reconnect,
+      signal,
+      connect: async (onSteady) => {
+        let openedAtMs = Number.POSITIVE_INFINITY;
+        const error = await this.#exchange(id, remote, signal, () => {
+          openedAtMs = performance.now();
+        });
+        if (performance.now() - openedAtMs >= STEADY_AFTER_MS) onSteady();
+        return error;
+      },
       // A master that starts or ends with the others is none to warn of.
-      if (++attempts === WARN_AFTER_ATTEMPTS) {
-        const fields = { member: id, address: remote.address, error: error.message };
+      onEnd: ({ message }, failures) => {
+        if (failures !== WARN_AFTER_ATTEMPTS) return;
+        const fields = { member: id, address: remote.address, error: message };
         this.#options.log.warn(fields, "no steady connection to another master, retrying");
-      }
-      await delay(backoff.nextMs(), undefined, { signal }).catch(() => undefined);
-    }
+      },
+    });
   }
 
   /** Holds one connection and resolves with the reason when it has ended. */

@@ -1,11 +1,11 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { type RetryOptions, retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
 import { type CatalogSeed, seedModels, unseededModels } from "../catalog/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 import { bootstrapAdminKey, clusterPepper } from "./secrets.ts";
 
-const RETRY_MS = 100;
+const BACKOFF = { baseMs: 100, maxMs: 100 };
 
 export interface PrepareOptions {
   readonly bootstrapKeyFile: string | undefined;
@@ -13,6 +13,8 @@ export interface PrepareOptions {
   readonly seed: CatalogSeed | undefined;
   /** The PEM text of what signs the nodes' certificates, which all masters and backups must have. */
   readonly authority: string | undefined;
+  /** Ends every wait. */
+  readonly signal: AbortSignal;
 }
 
 /** What every master needs before it can serve. */
@@ -32,28 +34,34 @@ export async function prepareCluster(
   options: PrepareOptions,
   logger: Logger,
 ): Promise<PreparedCluster> {
-  for (;;) {
+  const prepare = async () => {
     try {
       return await prepareOnce(control, options, logger);
     } catch (error) {
       if (control.fault?.code === "member_removed") await control.released;
-      const { code, message } = toAppError(error);
-      // Each step may be made twice, but for a key that is nowhere but in this process.
-      const mayRepeat = options.bootstrapKeyFile !== undefined && !control.fault;
-      if (code !== "unavailable" || !mayRepeat) throw error;
-      logger.info({ why: message }, "the leader changed while the cluster was prepared");
-      await delay(RETRY_MS);
+      throw error;
     }
-  }
+  };
+  // Each step may be made twice, but for a key that is nowhere but in this process.
+  const mayRepeat = () => options.bootstrapKeyFile !== undefined && !control.fault;
+  return retry(prepare, {
+    backoff: BACKOFF,
+    signal: options.signal,
+    isPassing: (error) => toAppError(error).code === "unavailable" && mayRepeat(),
+    onRetry: (error) => {
+      const why = toAppError(error).message;
+      logger.info({ why }, "the leader changed while the cluster was prepared");
+    },
+  });
 }
 
 async function prepareOnce(
   control: RaftControlPlane,
-  { bootstrapKeyFile, seed, authority }: PrepareOptions,
+  { bootstrapKeyFile, seed, authority, signal }: PrepareOptions,
   logger: Logger,
 ): Promise<PreparedCluster> {
   // The only master is its own majority, and soon knows all that was committed.
-  if (control.status().members.length === 1) await awaitLeader(control, logger);
+  if (control.status().members.length === 1) await awaitLeader(control, logger, signal);
   const isSeeded = seed === undefined || unseededModels(control.state, seed).length === 0;
   const hasAuthority = authority === undefined || control.secret("authority") !== undefined;
   if (hasAuthority) checkAuthority(control, authority);
@@ -61,8 +69,8 @@ async function prepareOnce(
   if (hasPepper && control.state.keys.size > 0 && isSeeded && hasAuthority) {
     return { pepper: await clusterPepper(control), shownKey: undefined };
   }
-  await awaitLeader(control, logger);
-  if (!hasPepper) await awaitEncryption(control, logger);
+  await awaitLeader(control, logger, signal);
+  if (!hasPepper) await awaitEncryption(control, logger, signal);
   const pepper = await clusterPepper(control);
   if (authority !== undefined) await control.keepSecret("authority", authority);
   checkAuthority(control, authority);
@@ -86,25 +94,41 @@ function checkAuthority(control: RaftControlPlane, authority: string | undefined
 }
 
 /** A new cluster's first secrets go into a log that is encrypted already, where there is a key. */
-async function awaitEncryption(control: RaftControlPlane, logger: Logger): Promise<void> {
+function awaitEncryption(
+  control: RaftControlPlane,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<void> {
   if (!control.takesSecrets) logger.info("waiting until the log is encrypted with the secrets key");
-  while (!control.takesSecrets) {
-    if (control.fault) throw control.fault;
-    await delay(RETRY_MS);
-  }
+  const look = async () => {
+    if (!control.takesSecrets) throw new AppError("unavailable", "the log is not encrypted yet");
+  };
+  return whileNoFault(control, look, { signal });
 }
 
-async function awaitLeader(control: RaftControlPlane, logger: Logger): Promise<void> {
+function awaitLeader(
+  control: RaftControlPlane,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<void> {
   let lastMessage = "";
-  for (;;) {
-    try {
-      return await control.readBarrier();
-    } catch (error) {
-      const { message } = toAppError(error);
-      if (message !== lastMessage) logger.info({ why: message }, "waiting for a leader");
-      lastMessage = message;
-      if (control.fault) throw control.fault;
-      await delay(RETRY_MS);
-    }
-  }
+  const onRetry = (error: unknown) => {
+    const { message } = toAppError(error);
+    if (message !== lastMessage) logger.info({ why: message }, "waiting for a leader");
+    lastMessage = message;
+  };
+  return whileNoFault(control, () => control.readBarrier(), { signal, onRetry });
+}
+
+/** Repeats until it succeeds; a fault of this master is thrown at once. */
+function whileNoFault(
+  control: RaftControlPlane,
+  work: () => Promise<void>,
+  how: Pick<RetryOptions, "signal" | "onRetry">,
+): Promise<void> {
+  const orFault = () =>
+    work().catch((error: unknown) => {
+      throw control.fault ?? error;
+    });
+  return retry(orFault, { ...how, backoff: BACKOFF, isPassing: () => !control.fault });
 }

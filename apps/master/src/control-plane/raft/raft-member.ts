@@ -40,7 +40,7 @@ export class RaftMember implements OnApplicationShutdown {
   readonly server: BoundServer;
   readonly #options: RaftMemberOptions;
   readonly #own: OwnCredentials;
-  readonly #roomWatch = new AbortController();
+  readonly #closing = new AbortController();
   #control: RaftControlPlane | undefined;
 
   private constructor(
@@ -83,12 +83,13 @@ export class RaftMember implements OnApplicationShutdown {
     const control = await RaftControlPlane.open(this.#groupOptions());
     this.#control = control;
     const { bootstrapKeyFile } = config;
+    const { signal } = this.#closing;
     const { pepper, shownKey } = await prepareCluster(
       control,
-      { bootstrapKeyFile, seed, authority: authority && formatAuthority(authority) },
+      { bootstrapKeyFile, seed, signal, authority: authority && formatAuthority(authority) },
       logger,
     );
-    void keepStateRoom(control, stateRoomMib(), logger, this.#roomWatch.signal);
+    void keepStateRoom(control, stateRoomMib(), logger, signal);
     const speaker: NodeCredentials = { ...credentials, cluster: control.status().cluster };
     const hash = authority && authorityHash(authority.certificate);
     return { control, pepper, credentials: speaker, keys, authorityHash: hash, shownKey };
@@ -116,7 +117,7 @@ export class RaftMember implements OnApplicationShutdown {
 
   /** The replica hands over what it leads, while other masters can still call. */
   async onApplicationShutdown(): Promise<void> {
-    this.#roomWatch.abort();
+    this.#closing.abort();
     if (this.#control) await this.#control.close();
     else await this.#options.lock.close();
     await closeServer(this.server.server, this.#control ? CALLS_GRACE_MS : 0);

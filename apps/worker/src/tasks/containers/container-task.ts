@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { retry } from "@heddle/base/async/retry";
 import { handlesSignal } from "@heddle/base/process-alive";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { OutputCopier } from "../executors/output-copier.ts";
@@ -169,18 +170,19 @@ export class ContainerTask implements TaskHandle {
    * Undefined where there is no such container, or where nothing of it is left and the engine does
    * not answer.
    */
-  async #state(): Promise<ContainerState | undefined> {
+  #state(): Promise<ContainerState | undefined> {
     const giveUpAtMs = performance.now() + PATIENCE_MS;
-    for (let retryMs = KILL_ROUND_MS; ; retryMs = Math.min(retryMs * 2, MAX_RETRY_MS)) {
+    const ask = async () => {
       try {
         return await this.#ask();
       } catch (error) {
         this.#options.onTrouble(error instanceof Error ? error.message : String(error));
+        const isLate = this.#first && performance.now() > giveUpAtMs;
+        if (isLate && this.#membersIn(await freshScan()).length === 0) return undefined;
+        throw error;
       }
-      const isLate = this.#first && performance.now() > giveUpAtMs;
-      if (isLate && this.#membersIn(await freshScan()).length === 0) return;
-      await delay(retryMs);
-    }
+    };
+    return retry(ask, { backoff: { baseMs: KILL_ROUND_MS, maxMs: MAX_RETRY_MS } });
   }
 
   async #ask(): Promise<ContainerState | undefined> {
