@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { generatedPages } from "./docs/pages.ts";
+import { handMadeChain, handMadeFlush, handMadeRetry, optionBag } from "./tidy/design-rules.ts";
 import {
   longGuidePage,
   MAX_DOCUMENT_WORDS,
@@ -100,6 +101,36 @@ const SHAPE_RULES: readonly Sample[] = [
     title: "constants of a module are in upper case",
     bad: "const maxBytes = 4 * 1024;\nf(maxBytes);",
     good: "const MAX_BYTES = 4 * 1024;\nconst known = new Map();\nf(MAX_BYTES, known);",
+  },
+  {
+    rule: optionBag,
+    title: "options have at most 8 fields, and the larger ones of before do not grow",
+    bad: `interface QueueOptions { ${"abcdefghi"
+      .split("")
+      .map((name) => `${name}: number;`)
+      .join(" ")} }`,
+    good: `interface QueueOptions { ${"abcdefgh"
+      .split("")
+      .map((name) => `${name}: number;`)
+      .join(" ")} }`,
+  },
+  {
+    rule: handMadeRetry,
+    title: "no loop that catches and pauses where `retry` does",
+    bad: "for (;;) { try { await f(); } catch { await delay(5); } }",
+    good: "for (;;) { each(async () => { try { g(); } catch { h(); } }); await delay(5); }",
+  },
+  {
+    rule: handMadeChain,
+    title: "no chain of promises where `SerialQueue` does",
+    bad: "this.#last = this.#last\n  .then(() => f());",
+    good: "this.#last = this.#next.then(() => f());",
+  },
+  {
+    rule: handMadeFlush,
+    title: "no flush in a microtask where `OncePerTurn` does",
+    bad: "if (this.#waiting.push(each) === 1) queueMicrotask(() => this.#flush());",
+    good: "const flush = new OncePerTurn(() => f(), queueMicrotask);",
   },
   {
     rule: fileName,

@@ -1,10 +1,13 @@
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
+import type { ForgetCheckpoints } from "@heddle/contracts/generated/heddle/v1/ForgetCheckpoints";
+import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { isActiveLeader } from "../../control-plane/active-leader.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { NodeDirectory } from "../../nodes/node-directory.ts";
@@ -14,7 +17,13 @@ import type { TaskSecrets } from "../../task-output/task-secrets.ts";
 import { LeaseHold } from "../scheduling/lease-hold.ts";
 import { confirmedFailures } from "./confirmed-failures.ts";
 import { expiredCheckpoints } from "./expired-checkpoints.ts";
-import { statusKey, TaskLink } from "./task-link.ts";
+import {
+  type LeaderTerm,
+  type LinkedWorker,
+  type LinkOwner,
+  statusKey,
+  TaskLink,
+} from "./task-link.ts";
 import {
   commandForTask,
   commandForUnknownTask,
@@ -33,19 +42,12 @@ const RETRY_MS = 500;
 /** A report of a possibly lost node is awaited until its lease has expired, plus this margin. */
 const STATUS_MARGIN_MS = 10_000;
 
-export interface TaskDispatchOptions {
-  readonly control: ControlPlane;
-  readonly directory: NodeDirectory;
-  readonly credentials: NodeCredentials;
+/** This master, as leader of its workers. */
+export interface DispatchSettings {
   readonly masterId: string;
-  readonly secrets: TaskSecrets;
+  readonly leaseMs: number;
   readonly clock: Clock;
   readonly log: Log;
-  readonly leaseMs: number;
-  /** Holds the workers' progress and the entries due for the log. */
-  readonly progress: ProgressBook;
-  /** Whether this master is the active leader. */
-  isActiveLeader(): boolean;
 }
 
 /**
@@ -53,9 +55,14 @@ export interface TaskDispatchOptions {
  * reports, sends orders for the difference, and proposes the reports. It keeps no essential state:
  * a new leader opens its own sessions, and running tasks are not disturbed.
  */
-export class TaskDispatch {
-  readonly #options: TaskDispatchOptions;
+export class TaskDispatch implements LinkOwner {
+  readonly #settings: DispatchSettings;
+  readonly #control: ControlPlane;
+  readonly #directory: NodeDirectory;
+  readonly #credentials: NodeCredentials;
+  readonly #secrets: TaskSecrets;
   readonly #links = new Map<string, TaskLink>();
+  /** Holds the workers' progress and the entries due for the log. */
   readonly #progress: ProgressBook;
   readonly #hold: LeaseHold;
   readonly #unsubscribe: () => void;
@@ -70,11 +77,22 @@ export class TaskDispatch {
   #roundQueued: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor(options: TaskDispatchOptions) {
-    this.#options = options;
-    this.#progress = options.progress;
-    this.#hold = new LeaseHold(options.control, options.clock, options.leaseMs);
-    this.#unsubscribe = options.control.onApplied(() => this.#queueRound());
+  constructor(
+    settings: DispatchSettings,
+    control: ControlPlane,
+    directory: NodeDirectory,
+    credentials: NodeCredentials,
+    secrets: TaskSecrets,
+    progress: ProgressBook,
+  ) {
+    this.#settings = settings;
+    this.#control = control;
+    this.#directory = directory;
+    this.#credentials = credentials;
+    this.#secrets = secrets;
+    this.#progress = progress;
+    this.#hold = new LeaseHold(control, settings.clock, settings.leaseMs);
+    this.#unsubscribe = control.onApplied(() => this.#queueRound());
     this.#timer = setInterval(() => this.#round(), ROUND_MS);
     this.#timer.unref();
   }
@@ -98,9 +116,9 @@ export class TaskDispatch {
 
   #round(): void {
     if (this.#closed) return;
-    const { control, clock } = this.#options;
-    this.#progress.keepOnly((jobId) => control.jobs.live.has(jobId));
-    if (!this.#options.isActiveLeader()) {
+    const { clock } = this.#settings;
+    this.#progress.keepOnly((jobId) => this.#control.jobs.live.has(jobId));
+    if (!isActiveLeader(this.#control)) {
       this.#closeLinks();
       return;
     }
@@ -120,66 +138,64 @@ export class TaskDispatch {
 
   /** Opens one session per attached worker in this leader's term. */
   #alignLinks(): void {
-    const { control, directory, credentials, masterId, leaseMs, log } = this.#options;
-    const { term = 1, cluster = "" } = control.group?.status() ?? {};
+    const { masterId, leaseMs, log } = this.#settings;
+    const { term = 1, cluster = "" } = this.#control.group?.status() ?? {};
+    const leader: LeaderTerm = { masterId, term, cluster, leaseMs };
     // Reports from before a node's loss do not count: its return starts a new session.
-    const isLost = (id: string) => (control.state.nodes.get(id)?.state ?? "lost") === "lost";
+    const isLost = (id: string) => (this.#control.state.nodes.get(id)?.state ?? "lost") === "lost";
     // A worker that refuses the leader is lost too; its session is retried until it accepts.
-    const workers = directory
+    const workers = this.#directory
       .nodes()
       .filter(({ id, kind, refusesLeader }) => kind === "worker" && (!isLost(id) || refusesLeader));
     const addresses = new Map(workers.map(({ id, address }) => [id, address]));
     for (const [node, link] of this.#links) {
       // A detached worker may still have an open session, to stop its tasks in order.
       const isSpokenTo = link.isReady && !isLost(node);
-      const address = addresses.get(node) ?? (isSpokenTo ? link.address : undefined);
-      if (address === link.address && link.term === term) continue;
+      const address = addresses.get(node) ?? (isSpokenTo ? link.worker.address : undefined);
+      if (address === link.worker.address && link.leader.term === term) continue;
       link.close();
       this.#links.delete(node);
     }
     for (const [node, address] of addresses) {
       if (this.#links.has(node)) continue;
-      const link = new TaskLink({
-        node,
-        address,
-        credentials,
-        masterId,
-        term,
-        cluster,
-        leaseMs,
-        log,
-        mayRenew: () => this.#mayRenew(node, term),
-        onReport: () => this.#queueRound(),
-        onProgress: (status) => {
-          if (status.task && ownsTask(control.state, node, status.task))
-            this.#progress.take(status);
-        },
-        expiredCheckpoints: (jobIds) =>
-          expiredCheckpoints(control.state, jobIds, this.#options.clock.wallMs()),
-      });
+      const link = new TaskLink({ node, address }, leader, this, this.#credentials, log);
       this.#links.set(node, link);
     }
   }
 
   /** Once a node counts as lost, its leases must expire. */
-  #mayRenew(node: string, term: number): boolean {
-    const { control, isActiveLeader } = this.#options;
-    const record = control.state.nodes.get(node);
-    const isTerm = (control.group?.status().term ?? 1) === term;
-    return isActiveLeader() && isTerm && record !== undefined && record.state !== "lost";
+  mayRenew({ node }: LinkedWorker, { term }: LeaderTerm): boolean {
+    const record = this.#control.state.nodes.get(node);
+    const isTerm = (this.#control.group?.status().term ?? 1) === term;
+    return (
+      isActiveLeader(this.#control) && isTerm && record !== undefined && record.state !== "lost"
+    );
+  }
+
+  onReport(): void {
+    this.#queueRound();
+  }
+
+  onProgress({ node }: LinkedWorker, status: TaskStatus__Output): void {
+    const isOwn = status.task && ownsTask(this.#control.state, node, status.task);
+    if (isOwn) this.#progress.take(status);
+  }
+
+  expiredCheckpoints(jobIds: readonly string[]): ForgetCheckpoints | undefined {
+    return expiredCheckpoints(this.#control.state, jobIds, this.#settings.clock.wallMs());
   }
 
   /** Orders the worker to reach the desired state. */
   #order(link: TaskLink): void {
-    const { control, clock, secrets } = this.#options;
-    const { state } = control;
+    const { clock } = this.#settings;
+    const { state } = this.#control;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
     const isHeld = this.#hold.untilMs !== undefined;
     for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
       const command = record
-        ? commandForTask(state, record, status, wallMs, secrets)
+        ? commandForTask(state, record, status, wallMs, this.#secrets)
         : status && commandForUnknownTask(status);
       if (isHeld && (command?.lease || command?.start)) continue;
       if (command) link.order(key, command, nowMs);
@@ -191,7 +207,7 @@ export class TaskDispatch {
   /** Proposes what is new in the worker's reports, one command at a time. */
   async #report(link: TaskLink): Promise<void> {
     if (this.#reporting.has(link.node)) return;
-    const { control, clock, log } = this.#options;
+    const { clock, log, leaseMs } = this.#settings;
     const entries = this.#deltaOf(link);
     if (entries.length === 0) return;
     this.#reporting.add(link.node);
@@ -200,12 +216,12 @@ export class TaskDispatch {
       const ended = new Set(entries.filter(({ phase }) => phase === "exited").map(jobIdOf));
       if (ended.size > 0) await this.#writeProgress(ended);
       const { node: nodeId } = link;
-      await propose(control, {
+      await propose(this.#control, {
         type: "tasks.report",
         atMs: clock.wallMs(),
         nodeId,
         reports: entries,
-        statusTimeoutMs: this.#options.leaseMs + STATUS_MARGIN_MS,
+        statusTimeoutMs: leaseMs + STATUS_MARGIN_MS,
       });
       this.#reporting.delete(link.node);
       this.#queueRound();
@@ -217,10 +233,10 @@ export class TaskDispatch {
 
   /** Confirms failures whose other nodes have reported since. */
   async #confirmFailures(): Promise<void> {
-    const { control, clock, directory, log } = this.#options;
-    if (this.#confirming || control.jobs.suspected.size === 0) return;
-    const views = new Map(directory.nodes().map((view) => [view.id, view]));
-    const entries = confirmedFailures(control, (nodeId) => {
+    const { clock, log } = this.#settings;
+    if (this.#confirming || this.#control.jobs.suspected.size === 0) return;
+    const views = new Map(this.#directory.nodes().map((view) => [view.id, view]));
+    const entries = confirmedFailures(this.#control, (nodeId) => {
       const link = this.#links.get(nodeId);
       // Its pending reports are proposed first.
       if (!link?.isReady || this.#deltaOf(link).length > 0) return undefined;
@@ -229,7 +245,7 @@ export class TaskDispatch {
     if (entries.length === 0) return;
     this.#confirming = true;
     try {
-      await propose(control, { type: "jobs.confirmFailures", atMs: clock.wallMs(), entries });
+      await propose(this.#control, { type: "jobs.confirmFailures", atMs: clock.wallMs(), entries });
     } catch (error) {
       log.warn({ error: toAppError(error).message }, "confirming failures of jobs: trying again");
     }
@@ -239,14 +255,14 @@ export class TaskDispatch {
   /**
    * A worker's tasks: those of the state, and those that only the worker knows, without a record.
    */
-  #tasksOf({ node, statuses, cluster }: TaskLink): Map<string, TaskRecord | undefined> {
-    const { state, jobs } = this.#options.control;
+  #tasksOf({ node, statuses, leader }: TaskLink): Map<string, TaskRecord | undefined> {
+    const { state, jobs } = this.#control;
     const tasks = new Map<string, TaskRecord | undefined>();
     for (const recordKey of jobs.tasksByNode.get(node) ?? []) {
       const record = state.tasks.get(recordKey);
       if (record?.nodeId !== node) continue;
       const key = statusKey(record);
-      const isUnknown = isOfEarlierCluster(record, statuses.get(key), cluster);
+      const isUnknown = isOfEarlierCluster(record, statuses.get(key), leader.cluster);
       tasks.set(key, isUnknown ? undefined : record);
     }
     for (const [key, { task }] of statuses) {
@@ -259,7 +275,7 @@ export class TaskDispatch {
   }
 
   #deltaOf(link: TaskLink): TaskReportEntry[] {
-    const { clock } = this.#options;
+    const { clock } = this.#settings;
     const entries: TaskReportEntry[] = [];
     for (const [key, record] of this.#tasksOf(link)) {
       if (!record) continue;
@@ -276,11 +292,11 @@ export class TaskDispatch {
   /** Proposes due and urgent progress, one command at a time. */
   #writeProgress(urgent: ReadonlySet<string>): Promise<void> {
     return this.#progressWrites.run(async () => {
-      const { control, clock, log } = this.#options;
+      const { clock, log } = this.#settings;
       const entries = this.#progress.due(clock.monotonicMs(), urgent);
       if (entries.length === 0 || this.#closed) return;
       try {
-        await propose(control, { type: "jobs.progress", atMs: clock.wallMs(), entries });
+        await propose(this.#control, { type: "jobs.progress", atMs: clock.wallMs(), entries });
         this.#progress.written(entries, clock.monotonicMs());
       } catch (error) {
         log.warn({ error: toAppError(error).message }, "progress was not put into the log");

@@ -20,21 +20,28 @@ const MAX_UNANSWERED = 1_024;
 /** Lease intervals without a message after which a stream is reopened; a worker renews sooner. */
 const SILENT_FACTOR = 2;
 
-export interface TaskLinkOptions {
+/** A worker, and where it serves sessions. */
+export interface LinkedWorker {
   readonly node: string;
   readonly address: string;
-  readonly credentials: NodeCredentials;
+}
+
+/** In whose name a session gives orders. */
+export interface LeaderTerm {
   readonly masterId: string;
   readonly term: number;
   /** The cluster's id; empty for a master without a group. */
   readonly cluster: string;
   readonly leaseMs: number;
-  readonly log: Log;
+}
+
+/** The leader's answers to what a worker reports. */
+export interface LinkOwner {
   /** Whether this master may extend the worker's leases now. */
-  mayRenew(): boolean;
+  mayRenew(worker: LinkedWorker, term: LeaderTerm): boolean;
   /** Called on new statuses. */
   onReport(): void;
-  onProgress(status: TaskStatus__Output): void;
+  onProgress(worker: LinkedWorker, status: TaskStatus__Output): void;
   /** The jobs among these whose checkpoints have expired; undefined for none. */
   expiredCheckpoints(jobIds: readonly string[]): ForgetCheckpoints | undefined;
 }
@@ -43,7 +50,10 @@ export interface TaskLinkOptions {
 export class TaskLink {
   /** By `job/attempt/rank`: the worker's latest status. */
   readonly statuses = new Map<string, TaskStatus__Output>();
-  readonly #options: TaskLinkOptions;
+  readonly worker: LinkedWorker;
+  readonly leader: LeaderTerm;
+  readonly #owner: LinkOwner;
+  readonly #log: Log;
   readonly #peer: Peer;
   readonly #closing = new AbortController();
   /** The latest order for each task, and its time. */
@@ -51,26 +61,23 @@ export class TaskLink {
   #stream: ClientDuplexStream<TaskCommand, TaskReport__Output> | undefined;
   #hasInventory = false;
 
-  constructor(options: TaskLinkOptions) {
-    this.#options = options;
-    this.#peer = new Peer(options.address, options.credentials, "worker");
+  constructor(
+    worker: LinkedWorker,
+    leader: LeaderTerm,
+    owner: LinkOwner,
+    credentials: NodeCredentials,
+    log: Log,
+  ) {
+    this.worker = worker;
+    this.leader = leader;
+    this.#owner = owner;
+    this.#log = log;
+    this.#peer = new Peer(worker.address, credentials, "worker");
     void this.#run();
   }
 
   get node(): string {
-    return this.#options.node;
-  }
-
-  get cluster(): string {
-    return this.#options.cluster;
-  }
-
-  get address(): string {
-    return this.#options.address;
-  }
-
-  get term(): number {
-    return this.#options.term;
+    return this.worker.node;
   }
 
   /** Whether the worker has sent all its statuses. */
@@ -107,20 +114,19 @@ export class TaskLink {
   }
 
   #run(): Promise<void> {
-    const { node, log } = this.#options;
     return keepConnected({
       backoff: reconnect,
       signal: this.#closing.signal,
       connect: (onOpen) => this.#session(onOpen),
       onEnd: ({ message: error }) => {
-        log.info({ node, error }, "the session for tasks ended, opening another");
+        this.#log.info({ node: this.node, error }, "the session for tasks ended, opening another");
       },
     });
   }
 
   #session(onOpen: () => void): Promise<AppError> {
     const stream = this.#peer.duplex(taskSessionMethod);
-    const { address, term, cluster, masterId, leaseMs } = this.#options;
+    const { leaseMs } = this.leader;
     const { promise, resolve } = Promise.withResolvers<AppError>();
     let silence: NodeJS.Timeout | undefined;
     const onMessage = () => {
@@ -133,7 +139,7 @@ export class TaskLink {
       this.#stream = undefined;
       this.#hasInventory = false;
       this.#given.clear();
-      resolve(fromStatus(error, address));
+      resolve(fromStatus(error, this.worker.address));
     };
     stream.on("error", end);
     stream.on("end", () => {
@@ -145,7 +151,7 @@ export class TaskLink {
       this.#receive(stream, report, onOpen);
     });
     onMessage();
-    stream.write({ hello: { term, masterId, leaseMs, cluster } });
+    stream.write({ hello: this.leader });
     return promise;
   }
 
@@ -154,7 +160,7 @@ export class TaskLink {
     { inventory, status, leaseRequest, checkpointFolders }: TaskReport__Output,
     onOpen: () => void,
   ): void {
-    if (leaseRequest && this.#options.mayRenew()) {
+    if (leaseRequest && this.#owner.mayRenew(this.worker, this.leader)) {
       stream.write({ renew: { request: leaseRequest.request } });
     }
     if (inventory) {
@@ -163,15 +169,15 @@ export class TaskLink {
       this.statuses.clear();
       for (const each of inventory.tasks) this.#take(each);
       onOpen();
-      this.#options.onReport();
+      this.#owner.onReport();
     }
-    if (checkpointFolders && this.#options.mayRenew()) {
-      const forgetCheckpoints = this.#options.expiredCheckpoints(checkpointFolders.jobIds);
+    if (checkpointFolders && this.#owner.mayRenew(this.worker, this.leader)) {
+      const forgetCheckpoints = this.#owner.expiredCheckpoints(checkpointFolders.jobIds);
       if (forgetCheckpoints) stream.write({ forgetCheckpoints });
     }
     if (!status) return;
     this.#take(status);
-    this.#options.onReport();
+    this.#owner.onReport();
   }
 
   #take(status: TaskStatus__Output): void {
@@ -180,7 +186,7 @@ export class TaskLink {
     const before = this.statuses.get(key);
     this.statuses.set(key, status);
     if (before?.phase !== status.phase) this.#given.delete(key);
-    if (status.progress) this.#options.onProgress(status);
+    if (status.progress) this.#owner.onProgress(this.worker, status);
   }
 }
 

@@ -4,7 +4,6 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Inject, Module, type OnApplicationShutdown } from "@nestjs/common";
 import { LOGGER, MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
-import { isActiveLeader } from "../../control-plane/active-leader.ts";
 import { CREDENTIALS } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.ts";
@@ -58,16 +57,6 @@ function openDispatch(
   progress: ProgressBook,
   log: Logger,
 ): TaskDispatch {
-  return new TaskDispatch({
-    masterId,
-    control,
-    directory,
-    credentials,
-    secrets,
-    progress,
-    log,
-    leaseMs: jobTimes.leaseMs,
-    clock: systemClock,
-    isActiveLeader: () => isActiveLeader(control),
-  });
+  const settings = { masterId, leaseMs: jobTimes.leaseMs, clock: systemClock, log };
+  return new TaskDispatch(settings, control, directory, credentials, secrets, progress);
 }
