@@ -8,7 +8,7 @@ const MAX_OPTIONS = 8;
 const LARGE_BAGS = new Map([
   ["AttachmentOptions", 9],
   ["BookOptions", 9],
-  ["CallParts", 9],
+  ["CallParts", 10],
   ["CheckpointerParts", 9],
   ["CollectorOptions", 9],
   ["FormationOptions", 10],
@@ -26,8 +26,12 @@ const LARGE_BAGS = new Map([
   ["SamplingOptions", 9],
   ["UpOptions", 15],
 ]);
-/** Its count of attempts starts again whenever bytes have come. */
-const RETRIES = new Set(["libs/engines/src/weights/http-download.ts"]);
+/** Loops whose pause, or whose count of attempts, depends on what was caught. */
+const RETRIES = new Set([
+  "libs/engines/src/upstream/start-upstream.ts",
+  "libs/engines/src/upstream/upstream-engine.ts",
+  "libs/engines/src/weights/http-download.ts",
+]);
 
 /** Parts that a class is given: those of one subject are one value, and the others are injected. */
 export const optionBag: FileRule = (file) => {
