@@ -104,7 +104,7 @@ const SHAPE_RULES: readonly Sample[] = [
   },
   {
     rule: optionBag,
-    title: "options have at most 8 fields, and the larger ones of before do not grow",
+    title: "options have at most 8 fields; the larger ones that exist do not grow",
     bad: `interface QueueOptions { ${"abcdefghi"
       .split("")
       .map((name) => `${name}: number;`)
