@@ -7,7 +7,14 @@ import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { wideLines, wordCount } from "./tidy/document-rules.ts";
 import { cycles, resolveImport, roomCycles } from "./tidy/graph-rules.ts";
-import { longSentences, longTitles, privatePhrases, sharedNames } from "./tidy/language-rules.ts";
+import {
+  longSentences,
+  longTitles,
+  privateMessages,
+  privateNames,
+  privatePhrases,
+  sharedNames,
+} from "./tidy/language-rules.ts";
 import { isTest, readSources, repositoryFiles } from "./tidy/source-file.ts";
 
 const root = resolve(process.argv[2] ?? join(import.meta.dirname, ".."));
@@ -18,6 +25,9 @@ const sources = files.filter(
 );
 
 const folders = countBy(sources.map(({ path }) => dirname(path)));
+const testFolders = countBy(
+  files.filter(({ path }) => path.endsWith(".test.ts")).map(({ path }) => dirname(path)),
+);
 const commentWords = files.flatMap(({ comments }) =>
   comments.flatMap(({ text }) => text.split(/\s+/).filter(Boolean)),
 ).length;
@@ -34,13 +44,16 @@ console.table({
   "lines of source": sum(sources.map(({ lineCount }) => lineCount)),
   "files of the largest folder": Math.max(...folders.values()),
   "folders of more than 20 files": [...folders.values()].filter((count) => count > 20).length,
+  "folders of more than 20 tests": [...testFolders.values()].filter((count) => count > 20).length,
   "rooms of apps/master": master.rooms,
   "arrows between them": master.arrows,
   "import cycles, types too": cycles(sources).length,
   "import cycles of rooms in apps": roomCycles(sources).length,
   "names exported twice": sharedNames(files).length,
-  "private phrases": phrases,
+  "private phrases in comments and titles": phrases,
   "private phrases per 1,000 comment words": Number(((1_000 * phrases) / commentWords).toFixed(2)),
+  "private phrases in messages": files.flatMap(privateMessages).length,
+  "private words in names": files.flatMap(privateNames).length,
   "comment sentences of more than 25 words": files.flatMap(longSentences).length,
   "titles of more than 80 characters": files.flatMap(longTitles).length,
   "words of the documents": sum([...pages.values()].map(wordCount)),

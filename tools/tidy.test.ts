@@ -26,6 +26,7 @@ import {
   longSentences,
   longTitles,
   namesIn,
+  privateMessages,
   privateNames,
   privatePagePhrases,
   privatePhrases,
@@ -229,7 +230,7 @@ describe("language", () => {
     [
       "phrases",
       "standard terms in messages",
-      privatePhrases,
+      privateMessages,
       `throw new Error(\`the lease of \${node} is o${"ver"}\`);`,
       `throw new Error(\`the lease of \${node} has expired\`);`,
     ],

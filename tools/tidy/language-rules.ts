@@ -59,9 +59,12 @@ export function longSentences(file: SourceFile): string[] {
 }
 
 export function privatePhrases(file: SourceFile): string[] {
-  const found = phrasesIn(file, [...proseOf(file), ...titlesOf(file)], PRIVATE_PHRASES);
-  if (EARLIER_MESSAGES.includes(file.path)) return found;
-  return [...found, ...phrasesIn(file, messagesOf(file), MESSAGE_PHRASES)];
+  return phrasesIn(file, [...proseOf(file), ...titlesOf(file)], PRIVATE_PHRASES);
+}
+
+export function privateMessages(file: SourceFile): string[] {
+  if (EARLIER_MESSAGES.includes(file.path)) return [];
+  return phrasesIn(file, messagesOf(file), MESSAGE_PHRASES);
 }
 
 /** The same in a page of the documents, its code aside. */
