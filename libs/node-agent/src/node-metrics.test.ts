@@ -9,7 +9,12 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
   let state: Heartbeat = {
     cpuPercent: 25,
     memoryUsedBytes: 4096,
-    tasks: [{}],
+    tasks: [
+      {
+        task: { jobId: "job_A", rank: 1 },
+        progress: { line: '{"step":7,"loss":null,"tokens_per_second":1500.5,"note":"x"}' },
+      },
+    ],
     refusals: { stale: 3 },
     gpus: [
       { index: 1, utilizationPercent: 50, memoryBytes: 80, memoryUsedBytes: 20, fault: "ECC" },
@@ -23,6 +28,8 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
     "heddle_node_cpu_utilization_ratio 0.25",
     "heddle_node_memory_used_bytes 4096",
     "heddle_node_tasks 1",
+    'heddle_node_task_step{job="job_A",rank="1"} 7',
+    'heddle_node_task_tokens_per_second{job="job_A",rank="1"} 1500.5',
     'heddle_node_gpu_utilization_ratio{gpu="1"} 0.5',
     'heddle_node_gpu_memory_used_bytes{gpu="1"} 20',
     'heddle_node_gpu_faulty{gpu="1"} 1',
@@ -35,6 +42,7 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
   ]) {
     expect(first).toContain(line);
   }
-  state = { ...state, replicas: [] };
-  expect(await registry.metrics()).not.toContain('deployment="m"');
+  expect(first.filter((line) => line.startsWith("heddle_node_task_loss"))).toEqual([]);
+  state = { ...state, replicas: [], tasks: [] };
+  expect(await registry.metrics()).not.toMatch(/deployment="m"|job="job_A"/);
 });

@@ -1,3 +1,4 @@
+import { progressLine } from "@heddle/contracts/api/job-spec";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import { Counter, Gauge, type Registry } from "prom-client";
 
@@ -69,6 +70,36 @@ const GAUGES: readonly Metric[] = [
     name: "heddle_node_tasks",
     help: "Tasks of jobs that run on this node.",
     samples: ({ tasks }) => [[{}, tasks?.length]],
+  },
+  {
+    name: "heddle_node_task_step",
+    help: "Latest step that a running task has reported.",
+    labels: ["job", "rank"],
+    samples: eachTask("step"),
+  },
+  {
+    name: "heddle_node_task_steps_per_second",
+    help: "Rate of steps that a running task has reported.",
+    labels: ["job", "rank"],
+    samples: eachTask("steps_per_second"),
+  },
+  {
+    name: "heddle_node_task_tokens_per_second",
+    help: "Rate of tokens that a running task has reported.",
+    labels: ["job", "rank"],
+    samples: eachTask("tokens_per_second"),
+  },
+  {
+    name: "heddle_node_task_loss",
+    help: "Latest loss that a running task has reported.",
+    labels: ["job", "rank"],
+    samples: eachTask("loss"),
+  },
+  {
+    name: "heddle_node_task_pushed_bytes",
+    help: "Bytes that a running trainer has sent to the parameter servers.",
+    labels: ["job", "rank"],
+    samples: eachTask("bytes_pushed"),
   },
   {
     name: "heddle_node_sequences",
@@ -182,6 +213,18 @@ type ReplicaLoad = NonNullable<NonNullable<Heartbeat["replicas"]>[number]["load"
 
 function eachGpu(read: (gpu: GpuState) => Amount): Metric["samples"] {
   return ({ gpus = [] }) => gpus.map((gpu) => [{ gpu: gpu.index ?? 0 }, read(gpu)]);
+}
+
+type TaskNumber = "step" | "steps_per_second" | "tokens_per_second" | "loss" | "bytes_pushed";
+
+/** Of the tasks whose latest progress line has the number. */
+function eachTask(name: TaskNumber): Metric["samples"] {
+  return ({ tasks = [] }) =>
+    tasks.flatMap(({ task, progress }): Sample[] => {
+      const value = progressLine.parse(JSON.parse(progress?.line || "{}"))[name];
+      const { jobId: job = "", rank = 0 } = task ?? {};
+      return typeof value === "number" ? [[{ job, rank }, value]] : [];
+    });
 }
 
 function eachReplica(read: (load: ReplicaLoad) => Amount): Metric["samples"] {
