@@ -59,6 +59,20 @@ test("artifacts: kept ones are reported again, as after a crash between both ste
   expect(await store().keep(idOf("a"), folder, "a")).toEqual(first);
 });
 
+test("artifacts: what was added to the folder after its first check is checked too", async () => {
+  const added: Readonly<Record<string, RegExp>> = {
+    "line\nbreak": /not a valid name/,
+    big: /250 bytes, and this worker keeps 200/,
+  };
+  for (const [at, name] of Object.keys(added).entries()) {
+    const [job, kept] = [`job-${at}`, store({ maxBytes: 200 })];
+    await kept.keep(idOf(job), folder, left(job, { x: "one" }));
+    writeFileSync(join(root(), job, "1.0", name), "x".repeat(247));
+    await expect(kept.keep(idOf(job), folder, job)).rejects.toThrow(added[name]);
+    expect(readdirSync(join(root(), job))).toEqual([]);
+  }
+});
+
 test("artifacts: a task without files leaves no folder", async () => {
   expect(await store().keep(idOf("a"), folder, left("a", {}))).toEqual([]);
   expect(readdirSync(folder)).toEqual(["a"]);

@@ -186,10 +186,13 @@ export class ArtifactStore {
 
   /** A file's holes cost a task nothing and its worker the time to hash them, so they have a bound. */
   async #describeAll(kept: string): Promise<Artifact[]> {
-    const files = await filesBeneath(this.#options.root, kept);
+    const found = await filesBeneath(this.#options.root, kept);
+    const files = found.filter((file) => !file.name.startsWith(`${DIGEST_FOLDER}/`));
+    // A process of the task's user may have added to the folder while it was taken.
+    this.#check(files);
     const artifacts: Artifact[] = [];
     let holeBytes = 0;
-    for (const { name } of files.filter((file) => !file.name.startsWith(`${DIGEST_FOLDER}/`))) {
+    for (const { name } of files) {
       const file = await openFileBeneath(this.#options.root, `${kept}/${name}`);
       try {
         // Some file systems allocate late, and know the blocks only after a sync.
