@@ -283,17 +283,15 @@ test.runIf(MEASURED_NODES)(
 test("event loop: no turn is longer than 50 ms, whatever a job asks for", async () => {
   const long: unknown[] = [];
   for (const [at, [field, change]] of WORST.entries()) {
-    // Compilation and garbage collection vary, so the minimum of several tries counts.
+    // A compilation or garbage collection may lengthen one: three of four tries must be short.
     const tries: number[] = [];
-    do {
+    const isShort = (ms: number) => ms <= LIMIT_MS;
+    while (tries.length < 4 && tries.filter(isShort).length < 3) {
       const turns = await turnsOf(`job-${at}-${tries.length}`, change);
       print(`${field}: dry run, submission, explanation`, turns);
       tries.push(Math.max(...turns));
-    } while (
-      tries.length < (MEASURED_NODES ? 3 : 4) &&
-      (MEASURED_NODES || tries.at(-1)! > LIMIT_MS)
-    );
-    if (Math.min(...tries) > LIMIT_MS) long.push([field, tries]);
+    }
+    if (tries.filter(isShort).length < 3) long.push([field, tries]);
   }
   expect(long).toEqual([]);
 }, 600_000);

@@ -199,7 +199,7 @@ export class BackfillReservations {
     const { shared: free } = this.#now.ledger;
     const taken = shareOf(free, wanted);
     for (const held of this.#held) {
-      if (held.isContested || held.release.atMs >= endsByMs) continue;
+      if (held.release.atMs >= endsByMs) continue;
       const left = addShared(held.sharedThen, taken, -1);
       if (!sharedFits(left, held.wanted)) return undefined;
       after.set(held, left);

@@ -11,7 +11,7 @@ import { actorCriticParameters } from "./actor-critic.ts";
 import { gatherExperience, shuffle } from "./minibatches.ts";
 import { PPO_DEFAULTS } from "./ppo-config.ts";
 import { ppoProgram } from "./ppo-program.ts";
-import { localUpdater, PPO_ADAM, sharedUpdater } from "./ppo-updater.ts";
+import { localUpdater, sharedUpdater } from "./ppo-updater.ts";
 
 const SEED = 11;
 const POLICY = { observations: 2, actions: 2, continuous: false, hidden: 4 };
@@ -108,6 +108,15 @@ function minibatchesOf({ config, experience }: ReturnType<typeof jobOf>, seed: n
   }).flat();
 }
 
+/** The published settings of CleanRL's PPO. */
+const CLEANRL_ADAM = {
+  kind: "adam",
+  beta1: 0.9,
+  beta2: 0.999,
+  epsilon: 1e-5,
+  weightDecay: 0,
+} as const;
+
 test("local updater: takes Adam's steps at the update's rate; pushes the displacement", async () => {
   const job = jobOf();
   const { program, config, parameters, push, pushed, experience } = job;
@@ -122,9 +131,9 @@ test("local updater: takes Adam's steps at the update's rate; pushes the displac
   });
   await updater.update(experience, 0.03);
   await updater.close();
-  const rules = { optimizer: PPO_ADAM, maxGradientNorm: config.max_grad_norm };
+  const rules = { optimizer: CLEANRL_ADAM, maxGradientNorm: config.max_grad_norm };
   const step = stepOf(program, rules);
-  let kept: Record<string, ArrayLike<number>> = { ...before, ...zeroState(program, PPO_ADAM) };
+  let kept: Record<string, ArrayLike<number>> = { ...before, ...zeroState(program, CLEANRL_ADAM) };
   for (const rows of minibatchesOf(job, 3)) {
     const results = runReference(step, { ...kept, ...rows, learning_rate: [0.03] });
     kept = Object.fromEntries(Object.keys(kept).map((name) => [name, results[nextName(name)]!]));
