@@ -5,8 +5,9 @@ import type { TaskHandle } from "./executors/executor.ts";
 import { TaskWatch } from "./task-watch.ts";
 
 test.each([
-  { asked: 4e6, used: 5.25e6, sizes: "it used 5.25 MB of the 4.00 MB that" },
-  { asked: 1e9, used: 2.5e9, sizes: "it used 2.50 GB of the 1.00 GB that" },
+  { asked: 245, used: 249_856, sizes: "it used 249.9 kB of the 245 bytes that" },
+  { asked: 4e6, used: 5.25e6, sizes: "it used 5.25 MB of the 4 MB that" },
+  { asked: 1e9, used: 2.5e9, sizes: "it used 2.5 GB of the 1 GB that" },
 ])("memory: a violation names both sizes in a unit that shows them", async ({ sizes, ...task }) => {
   const spec = { maxRuntimeMs: 0, hangTimeoutMs: 0, memoryBytes: task.asked, diskBytes: 0 };
   const watch = new TaskWatch({ spec } as unknown as TaskPlan, {} as TaskDirectory, 0, 0);

@@ -7,6 +7,11 @@ import { type ExitVerdict, OUT_OF_MEMORY_ADVICE } from "./executors/exit-reason.
 
 const MEMORY_EVERY_MS = 500;
 const DISK_EVERY_MS = 5_000;
+const UNITS = [
+  [1e9, "GB"],
+  [1e6, "MB"],
+  [1e3, "kB"],
+] as const;
 /** The most counted entries of a task's directory; a task with more exceeds its bound. */
 const MAX_COUNTED_ENTRIES = 200_000;
 
@@ -112,5 +117,6 @@ function seconds(ms: number): string {
 }
 
 function sizeText(bytes: number): string {
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(2)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
+  const [size, unit] = UNITS.find(([least]) => bytes >= least) ?? [1, "bytes"];
+  return `${Number((bytes / size).toPrecision(4))} ${unit}`;
 }

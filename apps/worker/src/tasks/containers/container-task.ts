@@ -5,7 +5,7 @@ import { retry } from "@heddle/base/async/retry";
 import { handlesSignal } from "@heddle/base/process-alive";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { OutputCopier } from "../executors/output-copier.ts";
-import { freshScan, type ProcessScan, recentGroups } from "../executors/process-scan.ts";
+import { freshScan, type ProcessScan } from "../executors/process-scan.ts";
 import {
   markOf,
   memoryOf,
@@ -14,6 +14,7 @@ import {
   readProcess,
   signalProcess,
 } from "../executors/process-tree.ts";
+import { watchedGroup } from "../executors/recent-groups.ts";
 import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { ContainerCli } from "./container-cli.ts";
 
@@ -121,7 +122,7 @@ export class ContainerTask implements TaskHandle {
 
   /** The engine enforces the memory bound; the watch does where the engine cannot. */
   async usage(): Promise<TaskUsage> {
-    const processes = this.#first ? (await recentGroups()).groupOf(this.#first) : [];
+    const processes = this.#first ? await watchedGroup(this.#first) : [];
     return {
       memoryBytes: memoryOf(processes, this.#options.memoryLimitBytes),
       processes: processes.length,

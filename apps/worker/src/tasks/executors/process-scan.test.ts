@@ -5,7 +5,7 @@ import { readdirSync } from "node:fs";
 import { STEP_ITEMS } from "@heddle/base/async/steps";
 import { until } from "@heddle/base/testing/until";
 import { expect, type TestContext, test } from "vitest";
-import { freshScan, ProcessScan, recentGroups } from "./process-scan.ts";
+import { freshScan, ProcessScan } from "./process-scan.ts";
 import { MARK_VARIABLE, readProcess } from "./process-tree.ts";
 
 const children = 40;
@@ -61,12 +61,4 @@ test("process scan: shows processes that began before the call", async (context)
   expect(a).toBe(b);
   expect(a).not.toBe(await earlier);
   expect(a.groupOf(crowd)).toHaveLength(children + 2);
-});
-
-test("process scan: tasks that are watched share one, with their memory", async (context) => {
-  const crowd = await startCrowd(context);
-  const [a, b] = await Promise.all([recentGroups(), recentGroups()]);
-  expect(a).toBe(b);
-  expect(await recentGroups()).toBe(a);
-  for (const { residentBytes } of a.groupOf(crowd)) expect(residentBytes).toBeGreaterThan(4_096);
 });

@@ -148,26 +148,6 @@ export function freshScan(): Promise<ProcessScan> {
   return fresh.get();
 }
 
-/** A scan without marks serves every watched task for this time, or for a multiple of its duration. */
-const RECENT_MS = 400;
-const RECENT_TIMES = 20;
-const groups = new FreshRun(() => runInTurns(() => ProcessScan.inSteps({ withMarks: false })));
-let recent: { readonly scan: Promise<ProcessScan>; untilMs: number } | undefined;
-
-/** The groups and their memory at a recent scan, for frequent callers. */
-export function recentGroups(): Promise<ProcessScan> {
-  if (recent && performance.now() < recent.untilMs) return recent.scan;
-  const beganMs = performance.now();
-  const next = { scan: groups.get(), untilMs: Number.POSITIVE_INFINITY };
-  const keep = () => {
-    const endedMs = performance.now();
-    next.untilMs = endedMs + Math.max(RECENT_MS, RECENT_TIMES * (endedMs - beganMs));
-  };
-  next.scan.then(keep, keep);
-  recent = next;
-  return next.scan;
-}
-
 function add<Key, Item>(lists: Map<Key, Item[]>, key: Key, item: Item): void {
   const list = lists.get(key);
   if (list) list.push(item);

@@ -6,7 +6,7 @@ import { openFileBeneath } from "@heddle/base/beneath";
 import { handlesSignal } from "@heddle/base/process-alive";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { OutputCopier } from "../executors/output-copier.ts";
-import { freshScan, type ProcessScan, recentGroups } from "../executors/process-scan.ts";
+import { freshScan, type ProcessScan } from "../executors/process-scan.ts";
 import {
   killAllButLeader,
   memoryOf,
@@ -15,6 +15,7 @@ import {
   readProcess,
   signalProcess,
 } from "../executors/process-tree.ts";
+import { watchedGroup } from "../executors/recent-groups.ts";
 import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
 import type { Cgroup } from "./cgroup.ts";
 
@@ -102,7 +103,7 @@ export class ProcessTask implements TaskHandle {
 
   async usage(): Promise<TaskUsage> {
     const inLeaf = this.#inLeaf();
-    const processes = inLeaf.length > 0 ? inLeaf : (await recentGroups()).groupOf(this.record);
+    const processes = inLeaf.length > 0 ? inLeaf : await watchedGroup(this.record);
     return {
       memoryBytes: memoryOf(processes, this.#options.memoryLimitBytes),
       processes: processes.length,
