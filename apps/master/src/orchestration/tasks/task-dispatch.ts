@@ -28,6 +28,7 @@ import {
   commandForTask,
   commandForUnknownTask,
   isOfEarlierCluster,
+  logEntryOf,
   missingTaskReport,
   statusDelta,
 } from "./task-orders.ts";
@@ -35,8 +36,6 @@ import {
 /** The maximum interval between rounds, and the minimum pause after a change. */
 const ROUND_MS = 250;
 const PAUSE_MS = 5;
-/** Maximum entries per command of one worker's report. */
-const MAX_ENTRIES = 256;
 /** The wait after a failed proposal before the report is retried. */
 const RETRY_MS = 500;
 /** A report of a possibly lost node is awaited until its lease has expired, plus this margin. */
@@ -208,7 +207,7 @@ export class TaskDispatch implements LinkOwner {
   async #report(link: TaskLink): Promise<void> {
     if (this.#reporting.has(link.node)) return;
     const { clock, log, leaseMs } = this.#settings;
-    const entries = this.#deltaOf(link);
+    const entries = logEntryOf(this.#deltaOf(link));
     if (entries.length === 0) return;
     this.#reporting.add(link.node);
     try {
@@ -239,7 +238,7 @@ export class TaskDispatch implements LinkOwner {
     const entries = confirmedFailures(this.#control, (nodeId) => {
       const link = this.#links.get(nodeId);
       // Its pending reports are proposed first.
-      if (!link?.isReady || this.#deltaOf(link).length > 0) return undefined;
+      if (!link?.isReady || !this.#deltaOf(link).next().done) return undefined;
       return views.get(nodeId)?.lastSeenMs;
     });
     if (entries.length === 0) return;
@@ -274,19 +273,17 @@ export class TaskDispatch implements LinkOwner {
     return tasks;
   }
 
-  #deltaOf(link: TaskLink): TaskReportEntry[] {
+  /** What the worker has reported and the log lacks. */
+  *#deltaOf(link: TaskLink): Generator<TaskReportEntry, void> {
     const { clock } = this.#settings;
-    const entries: TaskReportEntry[] = [];
     for (const [key, record] of this.#tasksOf(link)) {
       if (!record) continue;
       const status = link.statuses.get(key);
       const entry = status
         ? statusDelta(record, status)
         : missingTaskReport(record, clock.wallMs());
-      if (entry) entries.push(entry);
-      if (entries.length >= MAX_ENTRIES) break;
+      if (entry) yield entry;
     }
-    return entries;
   }
 
   /** Proposes due and urgent progress, one command at a time. */

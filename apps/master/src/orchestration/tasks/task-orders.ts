@@ -117,7 +117,10 @@ export function statusDelta(
   if (record.phase === "exited") return undefined;
   const phase = ORDER.find((name) => name === status.phase);
   if (phase === undefined || phase === "reserved") return undefined;
-  const base = { ...idOf(record), rendezvous: status.rendezvous || undefined };
+  const base = {
+    ...idOf(record),
+    rendezvous: status.rendezvous.slice(0, MAX_ADDRESS) || undefined,
+  };
   // The stop request must be logged before the exit, to distinguish it from success.
   const askedFirst = phase === "exited" && status.exit?.asked === true && !record.asked;
   if (askedFirst && record.phase !== "stopping") return { ...base, phase: "stopping" };
@@ -152,29 +155,66 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
     ...(exit?.exitCode !== undefined && { exitCode: exit.exitCode }),
     ...(exit?.signal && { signal: exit.signal }),
     ...(exit?.message && { message: exit.message.slice(0, MAX_MESSAGE) }),
-    lastLines: (exit?.lastLines ?? []).slice(-MAX_LINES).map((line) => line.slice(0, MAX_LINE)),
+    lastLines: latestLines(exit?.lastLines ?? []),
     endedAtMs: exit?.endedUnixMs ?? 0,
     ...(exit && exit.artifacts.length > 0 && { artifacts: artifactsOf(exit) }),
   };
 }
 
+/** The latest that fit into the bounds, oldest first. */
+function latestLines(lines: readonly string[]): string[] {
+  const taken: string[] = [];
+  let left = MAX_LINES_BYTES;
+  for (const line of lines.slice(-MAX_LINES).reverse()) {
+    const text = line.slice(0, MAX_LINE);
+    left -= Buffer.byteLength(text);
+    if (left < 0) break;
+    taken.unshift(text);
+  }
+  return taken;
+}
+
+/** Workers keep no artifact with another name or digest. */
 function artifactsOf({ artifacts }: TaskExit__Output): ArtifactRecord[] {
-  return artifacts.slice(0, MAX_ARTIFACTS).map(({ name, bytes, sha256, pieces }) => {
+  const known = artifacts.filter(
+    ({ name, sha256 }) => name.length <= MAX_NAME && sha256.length === SHA256_DIGITS,
+  );
+  return known.slice(0, MAX_ARTIFACTS).map(({ name, bytes, sha256, pieces }) => {
     return {
       name,
       bytes,
       sha256,
-      ...(pieces !== "" && { pieces: pieces.slice(0, sha256.length) }),
+      ...(pieces !== "" && { pieces: pieces.slice(0, SHA256_DIGITS) }),
     };
   });
+}
+
+/** As many of them, one at least, as one log entry takes. */
+export function logEntryOf(reports: Iterable<TaskReportEntry>): TaskReportEntry[] {
+  const taken: TaskReportEntry[] = [];
+  let bytes = 0;
+  for (const report of reports) {
+    bytes += Buffer.byteLength(JSON.stringify(report));
+    if (taken.length > 0 && bytes > MAX_REPORT_BYTES) break;
+    taken.push(report);
+    if (taken.length === MAX_REPORTS) break;
+  }
+  return taken;
 }
 
 /** The part of a task's exit that is logged. */
 const MAX_LINES = 50;
 const MAX_LINE = 4_096;
+const MAX_LINES_BYTES = 16_384;
 const MAX_MESSAGE = 2_048;
 const MAX_ARTIFACTS = 256;
+const MAX_NAME = 256;
+const SHA256_DIGITS = 64;
 const MAX_SICK_DEVICES = 64;
+const MAX_ADDRESS = 512;
+/** Of one worker's report. */
+const MAX_REPORTS = 256;
+const MAX_REPORT_BYTES = 512 * 1024;
 
 /** In the workers' format. */
 function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {

@@ -14,8 +14,8 @@ import {
   readProcess,
   signalProcess,
 } from "../executors/process-tree.ts";
-import { watchedGroup } from "../executors/recent-groups.ts";
 import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
+import { watchedGroup } from "../executors/watched-group.ts";
 import type { ContainerCli } from "./container-cli.ts";
 
 const CALL_TIMEOUT_MS = 30_000;

@@ -4,7 +4,10 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
 import { ProcessScan } from "./process-scan.ts";
-import { MAX_RECENT_MS, RecentGroups, watchedGroup } from "./recent-groups.ts";
+import { RecentGroups } from "./recent-groups.ts";
+import { watchedGroup } from "./watched-group.ts";
+
+const MAX_RECENT_MS = 5_000;
 
 /** A machine whose clock and count of started processes the test sets; a scan takes `scanMs`. */
 function machine(started: number | undefined, scanMs = 1) {

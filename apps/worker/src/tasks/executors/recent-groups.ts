@@ -1,16 +1,12 @@
-import { readFileSync } from "node:fs";
-import { FreshRun } from "@heddle/base/async/fresh-run";
-import { runInTurns } from "@heddle/base/async/steps";
-import { ProcessScan } from "./process-scan.ts";
-import { type ProcessEntry, readProcess } from "./process-tree.ts";
+import type { ProcessScan } from "./process-scan.ts";
 
 /** A scan serves every watched task for this time, or for a multiple of its duration. */
 const RECENT_MS = 400;
 const RECENT_TIMES = 20;
 /** And at most for this one. */
-export const MAX_RECENT_MS = 5_000;
+const MAX_RECENT_MS = 5_000;
 
-export interface GroupSource {
+interface GroupSource {
   scan(): Promise<ProcessScan>;
   /** How many processes the machine has started; undefined where it does not say. */
   started(): number | undefined;
@@ -58,35 +54,5 @@ export class RecentGroups {
     const nowMs = this.#source.nowMs();
     if (nowMs < dueMs) return true;
     return nowMs < untilMs && started !== undefined && this.#source.started() === started;
-  }
-}
-
-const fresh = new FreshRun(() => runInTurns(() => ProcessScan.inSteps({ withMarks: false })));
-const groups = new RecentGroups({
-  scan: () => fresh.get(),
-  started: startedProcesses,
-  nowMs: () => performance.now(),
-});
-
-/**
- * The processes of the group and session that this process leads, or led, with their present memory.
- * One that was started meanwhile may be missing for MAX_RECENT_MS.
- */
-export async function watchedGroup(leader: { readonly pid: number }): Promise<ProcessEntry[]> {
-  const found = (await groups.get()).groupOf(leader);
-  return found.flatMap(({ pid, startTime }) => {
-    const entry = readProcess(pid);
-    return entry?.startTime === startTime ? entry : [];
-  });
-}
-
-/** Some sandboxes always show 0. */
-function startedProcesses(): number | undefined {
-  try {
-    return (
-      Number(/^processes (\d+)$/m.exec(readFileSync("/proc/stat", "latin1"))?.[1]) || undefined
-    );
-  } catch {
-    return undefined; // No Linux.
   }
 }

@@ -15,8 +15,8 @@ import {
   readProcess,
   signalProcess,
 } from "../executors/process-tree.ts";
-import { watchedGroup } from "../executors/recent-groups.ts";
 import { signalFromExitStatus } from "../executors/signal-from-exit-status.ts";
+import { watchedGroup } from "../executors/watched-group.ts";
 import type { Cgroup } from "./cgroup.ts";
 
 /** How often a task is checked that is not our child. */
