@@ -67,6 +67,17 @@ test("vote: a follower that was suspended waits a whole election timeout again",
   expect(node.status.role).toBe("candidate");
 });
 
+test.each([
+  [3, "candidate"],
+  [4, "follower"],
+])("vote: with 4 late ticks, %i at once leave a %s", (late, role) => {
+  const node = new TestNode(1, { lateTicks: 4 });
+  node.raw.setRandomizedElectionTicks(ELECTION_TICKS);
+  node.tick(ELECTION_TICKS - late);
+  node.raw.tick(late);
+  expect(node.status.role).toBe(role);
+});
+
 test("vote: a node that granted one waits a whole election timeout before it campaigns", () => {
   const node = new TestNode(1, { term: 5 });
   node.raw.setRandomizedElectionTicks(ELECTION_TICKS);
@@ -76,6 +87,17 @@ test("vote: a node that granted one waits a whole election timeout before it cam
   expect(node.status.role).toBe("follower");
   node.tick(1);
   expect(node.status.role).toBe("candidate");
+});
+
+test.each([
+  [ELECTION_TICKS - 1, []],
+  [ELECTION_TICKS, [{ type: "MsgVoteResp", reject: false }]],
+])("vote: %i ticks after a leader's message the lease answers %o", (ticks, answers) => {
+  const node = new TestNode(1, { term: 5, checkQuorum: true });
+  node.raw.setRandomizedElectionTicks(ELECTION_TICKS + 1);
+  node.take(createMessage({ type: "MsgHeartbeat", to: 1, from: 3, term: 5 }));
+  node.tick(ticks);
+  expect(node.take(voteFrom(2, 6))).toMatchObject(answers);
 });
 
 test("transfer: the target gets MsgTimeoutNow once it has the whole log", () => {
@@ -215,6 +237,42 @@ test("snapshot: an acknowledgement below the leader's log does not end the state
   expect(stateOf(node, 3)).toBe("snapshot");
   node.take(acknowledged(node, 3, 5));
   expect(stateOf(node, 3)).toBe("replicate");
+});
+
+test("snapshot: an acknowledgement that reaches the leader's log ends the state", () => {
+  const node = leader();
+  for (const text of ["a", "b", "c"]) node.raw.propose(bytes(text));
+  node.work();
+  node.take(acknowledged(node, 2, 5));
+  node.storage.createSnapshot(5, node.confState, bytes("state"));
+  node.storage.compact(3);
+  const { term } = node.status;
+  const lost = { reject: true, rejectHint: 0, logTerm: 0, index: 1 };
+  node.take(createMessage({ type: "MsgAppResp", to: 1, from: 3, term, ...lost }));
+  node.take(createMessage({ type: "MsgHeartbeatResp", to: 1, from: 3, term }));
+  expect(node.status.progress.get(3)).toMatchObject({ state: "snapshot", pendingSnapshot: 5 });
+  node.take(acknowledged(node, 3, 2));
+  expect(stateOf(node, 3)).toBe("snapshot");
+  node.take(acknowledged(node, 3, 3));
+  expect(stateOf(node, 3)).toBe("replicate");
+});
+
+test("snapshot: a member that was added after it gets none, and is probed on", () => {
+  const node = leader();
+  for (const text of ["a", "b", "c"]) node.raw.propose(bytes(text));
+  node.work();
+  node.take(acknowledged(node, 2, 5));
+  node.storage.createSnapshot(5, { ...node.confState, voters: [1, 2] }, bytes("state"));
+  node.storage.compact(5);
+  const { term } = node.status;
+  const refusals = [2, 3].map((from) =>
+    createMessage({ type: "MsgAppResp", to: 1, from, term, index: 5, reject: true }),
+  );
+  node.raw.reportUnreachable(2);
+  const answers = refusals.map((refusal) => kinds(node.take(refusal)));
+  answers.push(kinds(node.take(createMessage({ type: "MsgHeartbeatResp", to: 1, from: 3, term }))));
+  expect(answers.flat()).not.toContain("MsgSnap");
+  expect(stateOf(node, 3)).toBe("probe");
 });
 
 test("probe: a heartbeat's answer of a member with the whole log causes a probe", () => {
