@@ -161,7 +161,7 @@ export class DocumentUpkeep {
     );
     this.#unverified = this.#unverified.slice(taken);
     this.#isIntact &&= failed.length === 0;
-    if (taken > 0 && this.#unverified.length === 0 && this.#isIntact) log.info({}, VERIFIED);
+    if (this.#unverified.length === 0 && this.#isIntact) log.info({}, VERIFIED);
   }
 }
 

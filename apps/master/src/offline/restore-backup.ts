@@ -67,6 +67,10 @@ async function checkEmpty(dataDirectory: string): Promise<void> {
   throw new AppError("conflict", message);
 }
 
+function missingContents(documents: number, dataDirectory: string): string {
+  return `A backup does not hold the contents of its ${documents} documents: before the start copy the folder documents of a master of the old cluster to ${join(dataDirectory, "documents")}, or they stay unreadable.`;
+}
+
 function report(made: {
   readonly meta: { readonly cluster: string; readonly index: number };
   readonly cluster: string;
@@ -78,6 +82,7 @@ function report(made: {
   const { state, commands, hash } = made.machine.control;
   const { size: keys } = state.keys;
   const { size: models } = state.models;
+  const { size: documents } = state.documents;
   const record = {
     name,
     data: dataDirectory,
@@ -86,6 +91,7 @@ function report(made: {
     commands,
     keys,
     models,
+    documents,
     state_hash: hash,
   };
   const lines = [
@@ -93,5 +99,6 @@ function report(made: {
     `Its state is that of the cluster ${meta.cluster} at entry ${meta.index}: ${commands} commands, ${keys} keys, ${models} models, state ${hash}.`,
     `Start ${name} on it; further masters join it with empty directories.`,
   ];
+  if (documents > 0) lines.splice(2, 0, missingContents(documents, dataDirectory));
   return { record, text: lines.join("\n") };
 }
