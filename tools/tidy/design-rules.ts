@@ -26,12 +26,8 @@ const LARGE_BAGS = new Map([
   ["SamplingOptions", 9],
   ["UpOptions", 15],
 ]);
-/** Loops whose pause, or whose count of attempts, depends on what was caught. */
-const RETRIES = new Set([
-  "libs/engines/src/upstream/start-upstream.ts",
-  "libs/engines/src/upstream/upstream-engine.ts",
-  "libs/engines/src/weights/http-download.ts",
-]);
+/** Its count of attempts starts again whenever bytes have come. */
+const RETRIES = new Set(["libs/engines/src/weights/http-download.ts"]);
 
 /** Parts that a class is given: those of one subject are one value, and the others are injected. */
 export const optionBag: FileRule = (file) => {

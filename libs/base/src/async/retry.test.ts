@@ -32,6 +32,15 @@ test("retry: tries until the work succeeds, with growing pauses between", async 
   }
 });
 
+test("retry: a pause by the error replaces that of the back-off", async () => {
+  const { calls, work } = failing(2);
+  const asked = [50, 2_000];
+  const result = retry(work, { backoff, pauseMs: () => asked[calls.length - 1] ?? 0 });
+  await vi.advanceTimersByTimeAsync(3_000);
+  expect(await result).toBe("done");
+  expect(calls).toEqual([0, 50, 2_050]);
+});
+
 test("retry: a permanent error, or that of the last attempt, is final", async () => {
   const permanent = failing(9);
   const isPassing = (error: unknown) => (error as Error).message !== "failure 2";

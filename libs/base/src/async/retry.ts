@@ -15,6 +15,8 @@ export interface RetryOptions {
   readonly isPassing?: ((error: unknown) => boolean) | undefined;
   /** Called before each pause, with the number of attempts so far. */
   readonly onRetry?: ((error: unknown, tries: number) => void) | undefined;
+  /** Replaces the pause after an error. */
+  readonly pauseMs?: ((error: unknown, backoffMs: number) => number) | undefined;
   /** Replaces the last error once the deadline is over. */
   readonly lateError?: ((error: unknown) => unknown) | undefined;
 }
@@ -35,7 +37,9 @@ export async function retry<T>(work: () => Promise<T>, options: RetryOptions): P
       const leftMs = (options.deadlineMs ?? Infinity) - (performance.now() - sinceMs);
       if (leftMs <= 0) throw options.lateError?.(error) ?? error;
       options.onRetry?.(error, tries);
-      await abortableDelay(Math.min(backoff.nextMs(), leftMs), signal);
+      const backoffMs = backoff.nextMs();
+      const pauseMs = options.pauseMs?.(error, backoffMs) ?? backoffMs;
+      await abortableDelay(Math.min(pauseMs, leftMs), signal);
     }
   }
 }

@@ -1,4 +1,4 @@
-import { abortableDelay } from "@heddle/base/async/abortable-delay";
+import { retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type {
   Engine,
@@ -135,21 +135,22 @@ async function firstToken(
   const ended = new AbortController();
   void child.exited.then((reason) => ended.abort(reason));
   const late = AbortSignal.timeout(timeoutMs);
-  const either = AbortSignal.any([signal, ended.signal, late]);
-  for (;;) {
+  const needless = AbortSignal.any([signal, ended.signal]);
+  const start = async () => {
     try {
-      return await engine.start(either);
+      await engine.start(AbortSignal.any([needless, late]));
     } catch (error) {
-      signal.throwIfAborted();
-      ended.signal.throwIfAborted();
+      if (!late.aborted) throw error;
       const { message, cause } = toAppError(error);
-      if (late.aborted) {
-        const text = `the server was not ready within ${timeoutMs} ms: ${message}`;
-        throw new AppError("engine_failed", text, { cause });
-      }
+      const text = `the server was not ready within ${timeoutMs} ms: ${message}`;
+      throw new AppError("engine_failed", text, { cause });
     }
-    await abortableDelay(START_POLL_MS, either);
-  }
+  };
+  return retry(start, {
+    backoff: { baseMs: START_POLL_MS, maxMs: START_POLL_MS },
+    signal: needless,
+    isPassing: () => !late.aborted,
+  });
 }
 
 /** An engine and the process that serves it, which end together. */

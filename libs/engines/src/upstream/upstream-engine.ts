@@ -1,5 +1,4 @@
-import { abortableDelay } from "@heddle/base/async/abortable-delay";
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import {
   type Engine,
@@ -147,20 +146,22 @@ export class UpstreamEngine implements Engine {
   ): Promise<DoneEvent> {
     const { spec, connection } = this.#options;
     const work = toUpstreamRequest(request, spec);
-    const backoff = new Backoff(RETRY_BACKOFF);
-    for (let retries = 0; ; retries++) {
-      const call = new UpstreamCall(id, request, spec);
-      try {
-        return await call.run(connection, work, signal, emit);
-      } catch (error) {
-        const isPassing = error instanceof UpstreamFault && error.isPassing && !call.isStarted;
-        if (!isPassing || retries >= spec.maxRetries) throw error;
-        const askedMs = error.retryAfterMs ?? 0;
-        if (askedMs > MAX_RETRY_AFTER_MS) throw error;
-        await abortableDelay(Math.max(askedMs, backoff.nextMs()), signal);
-        signal.throwIfAborted();
-      }
-    }
+    let call = new UpstreamCall(id, request, spec);
+    const run = () => {
+      call = new UpstreamCall(id, request, spec);
+      return call.run(connection, work, signal, emit);
+    };
+    return retry(run, {
+      backoff: RETRY_BACKOFF,
+      signal,
+      maxTries: 1 + spec.maxRetries,
+      isPassing: (error) =>
+        error instanceof UpstreamFault &&
+        error.isPassing &&
+        !call.isStarted &&
+        askedMs(error) <= MAX_RETRY_AFTER_MS,
+      pauseMs: (error, backoffMs) => Math.max(askedMs(error), backoffMs),
+    });
   }
 
   /** Generates one token, or one vector. */
@@ -184,6 +185,11 @@ export class UpstreamEngine implements Engine {
     const error = param === undefined ? { code, message } : { code, message, param };
     this.#options.sink([{ type: "failed", id, error }]);
   }
+}
+
+/** How long the upstream asks to wait. */
+function askedMs(error: unknown): number {
+  return error instanceof UpstreamFault ? (error.retryAfterMs ?? 0) : 0;
 }
 
 function probeRequest({ probe }: UpstreamSpec): AnsweredRequest {
