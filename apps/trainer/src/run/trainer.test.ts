@@ -138,7 +138,7 @@ test("weave under asp: each worker's steps are in the exported model", async () 
   const trainers = job.startAll({ tasks: 2, nodes: ["a", "b"] });
   await Promise.all(trainers.map((trainer) => trainer.succeeded()));
   expect(trainers[0]?.metrics().at(-1)?.round).toBe(20);
-  expect(trainers[0]?.output).not.toMatch(/going on without/);
+  expect(trainers[0]?.output).not.toMatch(/continuing without/);
 });
 
 // holds: train-asp
@@ -153,7 +153,7 @@ test("weave under asp: rank 0 takes a checkpoint while it waits for last parts",
   expect(resumeFrom).toBe("a1-r000010-s2");
   const other = job.start({ rank: 1 });
   await Promise.all([leader.succeeded(), other.succeeded()]);
-  expect(leader.output).not.toMatch(/going on without/);
+  expect(leader.output).not.toMatch(/continuing without/);
   const second = job.startAll({ attempt: 2, resumeFrom });
   await Promise.all(second.map((trainer) => trainer.succeeded()));
   expect(second[0]?.metrics().map(({ round }) => round)).toEqual(

@@ -27,7 +27,7 @@ test("lease: a restored cluster's leader is followed at a lower term, also later
   let ended = 0;
   keeper.onExpired(() => ended++);
   expect(keeper.isLive).toBe(true);
-  await expect(keeper.begin(formed, 6, 60_000)).rejects.toThrow(/term 6 is over/);
+  await expect(keeper.begin(formed, 6, 60_000)).rejects.toThrow(/term 6 has ended/);
   expect(ended).toBe(0);
   await keeper.begin(restored, 2, 60_000);
   // Tasks of the earlier cluster are ended, so that none runs twice.
@@ -36,10 +36,10 @@ test("lease: a restored cluster's leader is followed at a lower term, also later
   expect(keeper.isLive).toBe(true);
   await keeper.begin(restored, 3, 60_000);
   expect([ended, keeper.isLive]).toEqual([1, true]);
-  await expect(keeper.begin(restored, 2, 60_000)).rejects.toThrow(/term 2 is over/);
+  await expect(keeper.begin(restored, 2, 60_000)).rejects.toThrow(/term 2 has ended/);
   await keeper.close();
   const after = await open();
-  await expect(after.begin(restored, 2, 60_000)).rejects.toThrow(/term 2 is over/);
+  await expect(after.begin(restored, 2, 60_000)).rejects.toThrow(/term 2 has ended/);
   await after.close();
 });
 
