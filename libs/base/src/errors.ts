@@ -13,6 +13,7 @@ export const ERROR_TABLE = {
   unsupported_parameter: { http: 400, grpc: 3, exit: 2, retryable: false },
   invalid_json: { http: 400, grpc: 3, exit: 2, retryable: false },
   context_length_exceeded: { http: 400, grpc: 3, exit: 2, retryable: false },
+  previous_response_not_found: { http: 400, grpc: 5, exit: 3, retryable: false },
   invalid_api_key: { http: 401, grpc: 16, exit: 4, retryable: false },
   permission_denied: { http: 403, grpc: 7, exit: 4, retryable: false },
   not_found: { http: 404, grpc: 5, exit: 3, retryable: false },

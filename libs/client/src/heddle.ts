@@ -1,6 +1,7 @@
 import { Chat } from "./resources/chat.ts";
 import { Cluster } from "./resources/cluster.ts";
 import { Completions } from "./resources/completions.ts";
+import { Conversations } from "./resources/conversations.ts";
 import { Embeddings } from "./resources/embeddings.ts";
 import { Events } from "./resources/events.ts";
 import { Jobs } from "./resources/jobs.ts";
@@ -39,6 +40,7 @@ export class Heddle {
   readonly messages: Messages;
   readonly rerank: Rerank;
   readonly responses: Responses;
+  readonly conversations: Conversations;
   readonly tokens: Tokens;
 
   constructor(options: HeddleOptions) {
@@ -58,6 +60,7 @@ export class Heddle {
     this.messages = new Messages(transport);
     this.rerank = new Rerank(transport);
     this.responses = new Responses(transport);
+    this.conversations = new Conversations(transport);
     this.tokens = new Tokens(transport);
   }
 }

@@ -128,6 +128,49 @@ export class InferenceCalls {
     }
   }
 
+  /**
+   * Starts a call that goes on without its client: `prepare` admits it, `run` does its work, and
+   * `fail` gets the failure of it.
+   */
+  async detach<Prepared extends PermittedCall>(
+    reply: FastifyReply,
+    prepare: (abort: AbortController) => Promise<Prepared>,
+    run: (prepared: Prepared, signal: AbortSignal) => Promise<void>,
+    fail: (prepared: Prepared, failure: AppError) => Promise<void>,
+  ): Promise<Prepared> {
+    const abort = this.#enter();
+    try {
+      const prepared = await prepare(abort);
+      prepared.call.handedOver(reply.elapsedTime);
+      void this.#runDetached(prepared, abort, run, fail).finally(() =>
+        this.parts.inFlight.leave(abort),
+      );
+      return prepared;
+    } catch (thrown) {
+      this.parts.inFlight.leave(abort);
+      throw thrown;
+    }
+  }
+
+  async #runDetached<Prepared extends PermittedCall>(
+    prepared: Prepared,
+    abort: AbortController,
+    run: (prepared: Prepared, signal: AbortSignal) => Promise<void>,
+    fail: (prepared: Prepared, failure: AppError) => Promise<void>,
+  ): Promise<void> {
+    const release = endAfter(abort, this.parts.deadlineMs);
+    let failure: AppError | undefined;
+    try {
+      await run(prepared, abort.signal);
+    } catch (thrown) {
+      failure = underId(prepared.model, this.#failureOf(thrown, abort.signal));
+      await fail(prepared, failure);
+    } finally {
+      release();
+      prepared.call.close(failure);
+    }
+  }
+
   /** Reserves the call's tokens. Throws `rate_limit_exceeded` where the key has too few left. */
   permit(http: CallerRequest, reply: FastifyReply, wanted: Wanted): PermittedCall {
     const { limits, accounting } = this.parts;
@@ -344,16 +387,21 @@ function abortOnCloseOrDeadline(
   const onClose = (): void => {
     if (!raw.writableFinished) abort.abort(hungUp());
   };
+  const release = endAfter(abort, deadlineMs);
+  raw.on("close", onClose);
+  if (raw.destroyed) onClose();
+  return () => {
+    release();
+    raw.off("close", onClose);
+  };
+}
+
+function endAfter(abort: AbortController, deadlineMs: number): () => void {
   const timer = setTimeout(() => {
     const message = `The answer was not finished within ${deadlineMs} ms.`;
     abort.abort(new AppError("deadline_exceeded", message));
   }, deadlineMs);
-  raw.on("close", onClose);
-  if (raw.destroyed) onClose();
-  return () => {
-    clearTimeout(timer);
-    raw.off("close", onClose);
-  };
+  return () => clearTimeout(timer);
 }
 
 function hungUp(): AppError {

@@ -15,7 +15,15 @@ import { MessageCalls } from "./messages/message-calls.ts";
 import { MessagesController } from "./messages/messages.controller.ts";
 import { RerankController } from "./rerank/rerank.controller.ts";
 import { RerankCalls } from "./rerank/rerank-calls.ts";
+import { BackgroundResponses } from "./responses/background-responses.ts";
+import { ConversationStore } from "./responses/conversation-store.ts";
+import { ConversationsController } from "./responses/conversations.controller.ts";
 import { ResponseCalls } from "./responses/response-calls.ts";
+import { ResponseContext } from "./responses/response-context.ts";
+import { ResponseGeneration } from "./responses/response-generation.ts";
+import { ResponseStore } from "./responses/response-store.ts";
+import { ResponseStreams } from "./responses/response-streams.ts";
+import { ResponseTokens } from "./responses/response-tokens.ts";
 import { ResponsesController } from "./responses/responses.controller.ts";
 import { TokenCalls } from "./tokens/token-calls.ts";
 import { TokensController } from "./tokens/tokens.controller.ts";
@@ -26,6 +34,7 @@ import { UsageLedger } from "./usage-ledger.ts";
   imports: [HttpModule, MetricsModule, ModelsModule],
   controllers: [
     ChatController,
+    ConversationsController,
     CompletionsController,
     EmbeddingsController,
     MessagesController,
@@ -39,7 +48,14 @@ import { UsageLedger } from "./usage-ledger.ts";
     InferenceCalls,
     MessageCalls,
     RerankCalls,
+    BackgroundResponses,
+    ConversationStore,
     ResponseCalls,
+    ResponseContext,
+    ResponseGeneration,
+    ResponseStore,
+    ResponseStreams,
+    ResponseTokens,
     TextCompletions,
     TokenCalls,
     {

@@ -42,6 +42,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   unsupported_parameter: "A parameter that this version does not support; leave it out.",
   invalid_json: "The body is not a JSON object.",
   context_length_exceeded: "Prompt and answer exceed the context; the message has the counts.",
+  previous_response_not_found:
+    "The response to continue, or one before it, does not exist; send its items as `input`.",
   invalid_api_key: "No key, or a mistyped, unknown, revoked or expired one.",
   permission_denied: "The key lacks the permission, or the model is not on its list.",
   not_found: "Nothing has that id, or there is no such route.",

@@ -13,6 +13,7 @@ import { modelOperations } from "./models.ts";
 import type { ApiOperation } from "./operation.ts";
 import { projectOperations } from "./projects.ts";
 import { queueOperations } from "./queues.ts";
+import { conversationOperations } from "./responses/conversations.ts";
 import { responseOperations } from "./responses/operations.ts";
 import { settingOperations } from "./settings.ts";
 import { workerOperations } from "./workers.ts";
@@ -25,6 +26,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   messages: messageOperations,
   rerank: rerankOperations,
   responses: responseOperations,
+  conversations: conversationOperations,
   tokens: tokenOperations,
   models: modelOperations,
   jobs: jobOperations,
@@ -47,6 +49,7 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
   "models",
   "rerank",
   "responses",
+  "conversations",
   "tokens",
 ]);
 const API_ROOT = /^\/api\/v1\/([^/?]+)/;

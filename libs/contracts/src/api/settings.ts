@@ -97,6 +97,14 @@ export const CLUSTER_SETTINGS = {
     unit: "MiB",
     description: "Content of the documents of one key and its successors.",
   },
+  response_days: {
+    type: "integer",
+    minimum: 1,
+    maximum: 3_650,
+    default: 30,
+    unit: "days",
+    description: "How long a response is stored after its last change.",
+  },
 } as const satisfies Record<string, SettingSpec>;
 
 export type SettingName = keyof typeof CLUSTER_SETTINGS;

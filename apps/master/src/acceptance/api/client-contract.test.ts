@@ -125,6 +125,56 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/responses",
     ({ responses }) => responses.stream({ model: "none", input: "?" }).next(),
   ],
+  "responses.retrieve": ["GET /api/v1/responses/:id", ({ responses }) => responses.retrieve("a b")],
+  "responses.follow": [
+    "GET /api/v1/responses/:id",
+    ({ responses }) => responses.follow("a b", 3).next(),
+  ],
+  "responses.cancel": [
+    "POST /api/v1/responses/:id/cancel",
+    ({ responses }) => responses.cancel("a b"),
+  ],
+  "responses.delete": ["DELETE /api/v1/responses/:id", ({ responses }) => responses.delete("a b")],
+  "responses.inputItems": [
+    "GET /api/v1/responses/:id/input_items",
+    ({ responses }) => responses.inputItems("a b", { limit: 2, order: "asc" }),
+  ],
+  "responses.inputTokens": [
+    "POST /api/v1/responses/input_tokens",
+    ({ responses }) => responses.inputTokens({ model: "none", input: "?" }),
+  ],
+  "conversations.create": [
+    "POST /api/v1/conversations",
+    ({ conversations }) => conversations.create({ metadata: { topic: "contract" } }),
+  ],
+  "conversations.retrieve": [
+    "GET /api/v1/conversations/:id",
+    ({ conversations }) => conversations.retrieve("a b"),
+  ],
+  "conversations.update": [
+    "POST /api/v1/conversations/:id",
+    ({ conversations }) => conversations.update("a b", {}),
+  ],
+  "conversations.delete": [
+    "DELETE /api/v1/conversations/:id",
+    ({ conversations }) => conversations.delete("a b"),
+  ],
+  "conversations.addItems": [
+    "POST /api/v1/conversations/:id/items",
+    ({ conversations }) => conversations.addItems("a b", [{ role: "user", content: "?" }]),
+  ],
+  "conversations.listItems": [
+    "GET /api/v1/conversations/:id/items",
+    ({ conversations }) => conversations.listItems("a b"),
+  ],
+  "conversations.getItem": [
+    "GET /api/v1/conversations/:id/items/:item",
+    ({ conversations }) => conversations.getItem("a b", "c d"),
+  ],
+  "conversations.deleteItem": [
+    "DELETE /api/v1/conversations/:id/items/:item",
+    ({ conversations }) => conversations.deleteItem("a b", "c d"),
+  ],
 };
 
 type Call = (heddle: Heddle) => Promise<unknown>;

@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import Anthropic from "@anthropic-ai/sdk";
+import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -388,4 +390,25 @@ it("rerank: documents in the order of their cosine, whose embeddings are the mod
   await refused({ documents: ["a", "x ".repeat(9000)] }, "documents[1]");
   await refused({ query: "x ".repeat(9000) }, "query");
   await refused({ top_n: 0 }, "top_n");
+});
+
+// holds: api-responses-stored, api-responses-background
+it("responses: a killed master keeps what is stored, and what it ran has failed", async () => {
+  const stored = await openai.responses.create({ ...QUESTION, max_output_tokens: 8 });
+  const endless = { ...QUESTION, max_output_tokens: 4_000, logit_bias: NO_END, background: true };
+  const { id } = await openai.responses.create(endless as typeof QUESTION);
+  await eventually(async () => (await openai.responses.retrieve(id)).status === "in_progress");
+  const gone = once(cluster.master, "exit");
+  cluster.master.kill("SIGKILL");
+  await gone;
+  await cluster.startMaster();
+  await cluster.replicasReady(1);
+  const { responses } = cluster.openai;
+  expect(await responses.retrieve(stored.id)).toEqual(stored);
+  const lost = await responses.retrieve(id);
+  expect(lost).toMatchObject({ status: "failed", error: { code: "server_error" } });
+  expect(lost.error?.message).toContain("was lost");
+  const next = { ...QUESTION, max_output_tokens: 8, previous_response_id: stored.id };
+  const counted = await responses.inputTokens.count(next);
+  expect((await responses.create(next)).usage?.input_tokens).toBe(counted.input_tokens);
 });

@@ -1,16 +1,16 @@
 import { AppError } from "@heddle/base/errors";
 import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/api/chat";
 import type { GivenItem, ResponseItem } from "@heddle/contracts/api/responses/items";
-import type { ResponseRequest } from "@heddle/contracts/api/responses/request";
+import type { ResponseRequest, TokenCountRequest } from "@heddle/contracts/api/responses/request";
 import { checkFormat, checkTools } from "@heddle/contracts/chat-constraints";
 
 type PromptFields = Pick<
-  ResponseRequest,
+  TokenCountRequest,
   "model" | "instructions" | "tools" | "tool_choice" | "parallel_tool_calls" | "text"
 >;
 
 /** The chat that asks for the same as the prompt of a response. Throws for tools that cannot be. */
-function chatOfPrompt(
+export function chatOfPrompt(
   request: PromptFields,
   items: readonly ResponseItem[],
 ): ChatCompletionRequest {

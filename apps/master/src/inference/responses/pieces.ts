@@ -1,3 +1,4 @@
+import { AppError } from "@heddle/base/errors";
 import type {
   EngineEvent,
   FinishReason,
@@ -61,8 +62,41 @@ export class PieceSplitter {
   }
 }
 
+/** Of one response, scores included: above it a response cannot be stored. */
+const MAX_PIECE_BYTES = 32 * 2 ** 20;
+const SCORE_BYTES = 128;
+
+/** The pieces of a response, from which its stream can be repeated. */
+export class Journal {
+  readonly pieces: Piece[] = [];
+  readonly #isStreamed: boolean;
+  #bytes = 0;
+
+  /** Pieces are joined where no stream has shown them one by one. */
+  constructor(isStreamed: boolean) {
+    this.#isStreamed = isStreamed;
+  }
+
+  add(piece: Piece): void {
+    this.#bytes += bytesOf(piece);
+    if (this.#bytes > MAX_PIECE_BYTES) {
+      const message = `The response is larger than ${MAX_PIECE_BYTES} bytes. Ask for less text, or for fewer log-probabilities.`;
+      throw new AppError("insufficient_storage", message);
+    }
+    if (this.#isStreamed) this.pieces.push(piece);
+    else appendJoined(this.pieces, piece);
+  }
+}
+
+function bytesOf(piece: Piece): number {
+  if (piece.kind === "call") return piece.name.length + SCORE_BYTES;
+  const scores = piece.kind === "text" ? (piece.logprobs ?? []) : [];
+  const scored = scores.reduce((sum, { top }) => sum + SCORE_BYTES * (1 + top.length), 0);
+  return Buffer.byteLength(piece.text) + scored;
+}
+
 /** Appends a piece, as part of the last one where both are of one kind. */
-export function appendJoined(pieces: Piece[], piece: Piece): void {
+function appendJoined(pieces: Piece[], piece: Piece): void {
   const last = pieces.at(-1);
   if (last === undefined || last.kind !== piece.kind || piece.kind === "call") {
     pieces.push(piece);

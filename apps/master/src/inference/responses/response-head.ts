@@ -23,7 +23,7 @@ export function headOf(id: string, request: ResponseRequest, model: ModelRecord)
     reasoning: { effort: reasoning?.effort ?? null, summary: reasoning?.summary ?? null },
     safety_identifier: request.safety_identifier ?? null,
     service_tier: "default",
-    store: false,
+    store: request.store !== false,
     system_fingerprint: fingerprintOf(model),
     temperature: request.temperature ?? 1,
     text: { format: formatOf(request.text), verbosity: "medium" },

@@ -1,20 +1,112 @@
-import { responseOperations } from "@heddle/contracts/api/responses/operations";
-import { Controller, Inject, Req, Res } from "@nestjs/common";
+import { AppError } from "@heddle/base/errors";
+import type { ItemList } from "@heddle/contracts/api/responses/items";
+import {
+  type ItemsQuery,
+  type RetrieveQuery,
+  responseOperations,
+} from "@heddle/contracts/api/responses/operations";
+import type { ApiResponse } from "@heddle/contracts/api/responses/response";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import { Serves } from "../../http/serves.ts";
+import { BackgroundResponses } from "./background-responses.ts";
+import { itemPage } from "./item-page.ts";
 import { ResponseCalls } from "./response-calls.ts";
+import { StoredSource } from "./response-source.ts";
+import { ResponseStore, type StoredResponse, shown } from "./response-store.ts";
+import { ResponseStreams } from "./response-streams.ts";
+import { ResponseTokens } from "./response-tokens.ts";
 
 @Controller()
 export class ResponsesController {
   readonly #responses: ResponseCalls;
+  readonly #background: BackgroundResponses;
+  readonly #store: ResponseStore;
+  readonly #streams: ResponseStreams;
+  readonly #tokens: ResponseTokens;
 
-  constructor(@Inject(ResponseCalls) responses: ResponseCalls) {
+  constructor(
+    @Inject(ResponseCalls) responses: ResponseCalls,
+    @Inject(BackgroundResponses) background: BackgroundResponses,
+    @Inject(ResponseStore) store: ResponseStore,
+    @Inject(ResponseStreams) streams: ResponseStreams,
+    @Inject(ResponseTokens) tokens: ResponseTokens,
+  ) {
     this.#responses = responses;
+    this.#background = background;
+    this.#store = store;
+    this.#streams = streams;
+    this.#tokens = tokens;
   }
 
   @Serves(responseOperations.create)
   create(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
     return this.#responses.answer(request, reply);
+  }
+
+  @Serves(responseOperations.retrieve)
+  async retrieve(
+    @Req() request: CallerRequest,
+    @Res() reply: FastifyReply,
+    @Param("id") id: string,
+    @Query() query: RetrieveQuery,
+  ): Promise<void> {
+    const { stream, starting_after: after, include_obfuscation: isPadded } = query;
+    if (after !== undefined && !stream) {
+      const message = "Invalid value for 'starting_after': it needs `stream=true`.";
+      throw new AppError("invalid_value", message, { param: "starting_after" });
+    }
+    const owner = this.#store.ownerOf(request.apiKey);
+    const stored = await this.#find(owner, id);
+    const running = this.#background.sourceOf(id, owner);
+    if (!stream) {
+      // Another master that runs it stores its end alone.
+      const isElsewhere = running === undefined && stored.outcome === undefined;
+      await reply.send(shown(isElsewhere ? { ...stored, hasBegun: true } : stored));
+      return;
+    }
+    const source = running ?? new StoredSource(this.#store, owner, stored);
+    await this.#streams.send(request, reply, source, { after, isPadded });
+  }
+
+  @Serves(responseOperations.delete)
+  async delete(@Req() request: CallerRequest, @Param("id") id: string) {
+    const owner = this.#store.ownerOf(request.apiKey);
+    await this.#store.delete(owner, id);
+    return { id, object: "response" as const, deleted: true as const };
+  }
+
+  @Serves(responseOperations.cancel)
+  async cancel(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiResponse> {
+    const owner = this.#store.ownerOf(request.apiKey);
+    const kept = await this.#store.get(owner, id);
+    if (!kept.stored.head.background) {
+      const message = "Only responses with `background: true` can be cancelled.";
+      throw new AppError("invalid_value", message, { param: "id" });
+    }
+    return shown(await this.#background.cancel(owner, kept));
+  }
+
+  @Serves(responseOperations.inputItems)
+  async inputItems(
+    @Req() request: CallerRequest,
+    @Param("id") id: string,
+    @Query() query: ItemsQuery,
+  ): Promise<ItemList> {
+    const { input } = await this.#find(this.#store.ownerOf(request.apiKey), id);
+    return itemPage(input, query);
+  }
+
+  @Serves(responseOperations.inputTokens)
+  async inputTokens(@Req() request: CallerRequest) {
+    return {
+      object: "response.input_tokens" as const,
+      input_tokens: await this.#tokens.count(request),
+    };
+  }
+
+  async #find(owner: string, id: string): Promise<StoredResponse> {
+    return this.#background.storedOf(id, owner) ?? (await this.#store.get(owner, id)).stored;
   }
 }

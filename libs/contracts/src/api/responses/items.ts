@@ -137,10 +137,28 @@ const reasoning = z
 export const outputItem = z.union([outputMessage, functionCall, reasoning]);
 
 /** An item of a response or of a conversation. */
-const item = z.union([inputMessage, outputMessage, functionCall, functionCallOutput, reasoning]);
+export const item = z.union([
+  inputMessage,
+  outputMessage,
+  functionCall,
+  functionCallOutput,
+  reasoning,
+]);
 
 export const contentPart = z.union([outputText, refusal, reasoningText]);
+
+/** A page of items, in the cursor form of OpenAI's lists. */
+export const itemList = z
+  .object({
+    object: z.literal("list"),
+    data: z.array(item),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable(),
+    has_more: z.boolean(),
+  })
+  .meta({ id: "ResponseItemList" });
 
 export type ResponseItem = DataOf<typeof item>;
 export type OutputItem = DataOf<typeof outputItem>;
 export type TokenScores = DataOf<typeof tokenScores>;
+export type ItemList = DataOf<typeof itemList>;

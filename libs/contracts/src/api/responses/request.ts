@@ -57,7 +57,7 @@ const INCLUDABLE = [
 ] as const;
 const include = z.array(z.enum(INCLUDABLE)).max(INCLUDABLE.length);
 
-/** What a prompt is made of. */
+/** What a prompt is made of: also what `POST /responses/input_tokens` counts. */
 const promptFields = {
   model: z.string().min(1).max(200).describe("An id of `GET /models`."),
   input: z
@@ -134,6 +134,9 @@ export const responseRequest = z
 
 export type ResponseRequest = z.infer<typeof responseRequest>;
 
+export const tokenCountRequest = z.object(promptFields).meta({ id: "CountResponseTokens" });
+export type TokenCountRequest = z.infer<typeof tokenCountRequest>;
+
 /** Parts of a request that are refused unless their value is the actual behaviour. */
 const REFUSED: readonly (readonly [
   param: string,
@@ -144,10 +147,6 @@ const REFUSED: readonly (readonly [
   ["reasoning.summary", is("auto"), "reasoning is shown whole, without a summary"],
   ["reasoning.generate_summary", is("auto"), "reasoning is shown whole, without a summary"],
   ["text.verbosity", is("medium"), "the verbosity cannot be chosen"],
-  ["store", is(false), "responses are not stored yet; use false or leave it out"],
-  ["background", is(false), "responses are not stored yet; use false or leave it out"],
-  ["previous_response_id", is(undefined), "responses are not stored yet; send their items"],
-  ["conversation", is(undefined), "conversations are not stored yet; send their items"],
   ["truncation", is("disabled"), "input that is too long is refused, not cut"],
   ["prompt", is(undefined), "stored prompts are not supported; send their text"],
   ["context_management", is(undefined), "contexts are not compacted"],
@@ -164,6 +163,15 @@ export function parseResponseRequest(body: unknown): ResponseRequest {
   return request;
 }
 
+/** Parses the body of a count of tokens. */
+export function parseTokenCountRequest(body: unknown): TokenCountRequest {
+  checkTypes(body);
+  const request = validate(tokenCountRequest, body);
+  refuse(body as Record<string, unknown>);
+  checkInput(request);
+  return request;
+}
+
 /** Before the unions, whose faults would be those of other branches. */
 function checkTypes(body: unknown): void {
   const { tools, tool_choice, input } = Object(body) as Record<string, unknown>;
@@ -175,7 +183,7 @@ function checkTypes(body: unknown): void {
 }
 
 /** Throws for items and parts, as images, that no served model takes. */
-function checkItemTypes(items: unknown, param: string): void {
+export function checkItemTypes(items: unknown, param: string): void {
   listOf(items).forEach((item, at) => {
     checkType(item, `${param}[${at}]`, ITEM_TYPES, "items");
     for (const field of ["content", "output"]) {
@@ -229,7 +237,7 @@ function checkCombinations(request: ResponseRequest): void {
   }
 }
 
-function checkInput({ input, previous_response_id: previous, conversation }: ResponseRequest) {
+function checkInput({ input, previous_response_id: previous, conversation }: TokenCountRequest) {
   if (previous != null && conversation != null) {
     throw invalid("previous_response_id", "it cannot be given with `conversation`");
   }

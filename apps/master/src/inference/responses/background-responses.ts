@@ -1,0 +1,233 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ResponseRequest } from "@heddle/contracts/api/responses/request";
+import type { Logger } from "@heddle/observability/logger";
+import { Inject, type OnApplicationShutdown } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { LOGGER } from "../../config/config.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { InferenceCalls } from "../inference-calls.ts";
+import type { Piece } from "./pieces.ts";
+import { failureOutcome, type Outcome, outcomeOf } from "./response-builder.ts";
+import { type PreparedResponse, ResponseGeneration } from "./response-generation.ts";
+import type { ResponseSource } from "./response-source.ts";
+import { type KeptResponse, ResponseStore, type StoredResponse, shown } from "./response-store.ts";
+import { ResponseStreams } from "./response-streams.ts";
+
+/** Responses that run on this master without their clients. */
+const MAX_RUNNING = 1_024;
+
+/** A response in the background, while it runs on this master. */
+class RunningResponse implements ResponseSource {
+  readonly prepared: PreparedResponse;
+  readonly abort: AbortController;
+  /** Of the stored response without an outcome. */
+  readonly version: number;
+  hasBegun = false;
+  outcome: Outcome | undefined;
+  /** Its end is being stored: what others change now comes too late. */
+  isEnding = false;
+  readonly ended = Promise.withResolvers<void>();
+  #change = Promise.withResolvers<void>();
+
+  constructor(prepared: PreparedResponse, abort: AbortController, version: number) {
+    this.prepared = prepared;
+    this.abort = abort;
+    this.version = version;
+  }
+
+  get head() {
+    return this.prepared.head;
+  }
+
+  get pieces(): readonly Piece[] {
+    return this.prepared.journal.pieces;
+  }
+
+  get stored(): StoredResponse {
+    const { head, input } = this.prepared;
+    const { hasBegun, pieces, outcome } = this;
+    return { head, input, hasBegun, pieces, outcome };
+  }
+
+  notify(): void {
+    this.#change.resolve();
+    this.#change = Promise.withResolvers();
+  }
+
+  changed(signal: AbortSignal): Promise<void> {
+    const aborted = Promise.withResolvers<void>();
+    const onAbort = () => aborted.resolve();
+    signal.addEventListener("abort", onAbort, { once: true });
+    return Promise.race([this.#change.promise, aborted.promise]).finally(() =>
+      signal.removeEventListener("abort", onAbort),
+    );
+  }
+}
+
+/**
+ * Responses with `background`. One is stored before it is answered and again at its end. It is not
+ * run again when its master is lost: its tokens were paid for, and its events may have been read.
+ */
+export class BackgroundResponses implements OnApplicationShutdown {
+  readonly #calls: InferenceCalls;
+  readonly #generation: ResponseGeneration;
+  readonly #store: ResponseStore;
+  readonly #streams: ResponseStreams;
+  readonly #log: Logger;
+  readonly #running = new Map<string, RunningResponse>();
+  readonly #unsubscribe: () => void;
+
+  constructor(
+    @Inject(InferenceCalls) calls: InferenceCalls,
+    @Inject(ResponseGeneration) generation: ResponseGeneration,
+    @Inject(ResponseStore) store: ResponseStore,
+    @Inject(ResponseStreams) streams: ResponseStreams,
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(LOGGER) log: Logger,
+  ) {
+    this.#calls = calls;
+    this.#generation = generation;
+    this.#store = store;
+    this.#streams = streams;
+    this.#log = log;
+    // Any master may cancel or delete a response: the one that runs it sees the change.
+    this.#unsubscribe = control.onApplied((command) => {
+      if (command?.type === "document.put") this.#yieldTo(command.document.id);
+      else if (command?.type === "document.delete") this.#yieldTo(command.id);
+    });
+  }
+
+  onApplicationShutdown(): void {
+    this.#unsubscribe();
+  }
+
+  /** Starts the response, and answers with it or with its events. */
+  async answer(http: CallerRequest, reply: FastifyReply, request: ResponseRequest): Promise<void> {
+    if (this.#running.size >= MAX_RUNNING) {
+      const message = `This master runs ${MAX_RUNNING} responses in the background already. Try again shortly.`;
+      throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
+    }
+    let running: RunningResponse | undefined;
+    const prepared = await this.#calls.detach(
+      reply,
+      async (abort) => {
+        running = await this.#begin(http, reply, request, abort);
+        return running.prepared;
+      },
+      (_, signal) => this.#run(http, running as RunningResponse, signal),
+      (_, failure) => this.#end(running as RunningResponse, failure),
+    );
+    const source = running as RunningResponse;
+    if (request.stream !== true) {
+      this.#calls.send(http, reply, prepared, JSON.stringify(shown(source.stored)));
+      return;
+    }
+    const isPadded = request.stream_options?.include_obfuscation === true;
+    await this.#streams.send(http, reply, source, { isPadded, headers: prepared.headers });
+  }
+
+  /** The response's events, while it runs here. */
+  sourceOf(id: string, owner: string): ResponseSource | undefined {
+    return this.#find(id, owner);
+  }
+
+  /** The response as it is now, while it runs here. */
+  storedOf(id: string, owner: string): StoredResponse | undefined {
+    return this.#find(id, owner)?.stored;
+  }
+
+  /** Cancels a response, wherever it runs; one that has ended stays as it is. */
+  async cancel(owner: string, { stored, version }: KeptResponse): Promise<StoredResponse> {
+    if (stored.outcome) return stored;
+    const { id } = stored.head;
+    const running = this.#find(id, owner);
+    if (running) {
+      running.abort.abort(cancelled());
+      await running.ended.promise;
+      return running.stored;
+    }
+    const outcome = failureOutcome(cancelled(), NO_USAGE);
+    const ended = { ...stored, outcome };
+    try {
+      await this.#store.save(owner, ended, version);
+      return ended;
+    } catch (thrown) {
+      if (toAppError(thrown).code !== "precondition_failed") throw thrown;
+      return (await this.#store.get(owner, id)).stored;
+    }
+  }
+
+  #find(id: string, owner: string): RunningResponse | undefined {
+    const running = this.#running.get(id);
+    return running?.prepared.owner === owner ? running : undefined;
+  }
+
+  #yieldTo(id: string): void {
+    const running = this.#running.get(id);
+    if (running && !running.isEnding) running.abort.abort(cancelled());
+  }
+
+  async #begin(
+    http: CallerRequest,
+    reply: FastifyReply,
+    request: ResponseRequest,
+    abort: AbortController,
+  ): Promise<RunningResponse> {
+    const prepared = await this.#generation.prepare(http, reply, request);
+    const { owner, head, input } = prepared;
+    this.#store.running.add(head.id);
+    try {
+      const begun = { head, input, hasBegun: false, pieces: [] };
+      const version = await this.#store.save(owner, begun, 0);
+      const running = new RunningResponse(prepared, abort, version);
+      this.#running.set(head.id, running);
+      return running;
+    } catch (thrown) {
+      this.#store.running.delete(head.id);
+      const failure = toAppError(thrown);
+      prepared.call.close(failure);
+      throw failure;
+    }
+  }
+
+  async #run(http: CallerRequest, running: RunningResponse, signal: AbortSignal): Promise<void> {
+    const { prepared } = running;
+    const answer = await this.#generation.start(http, prepared, signal);
+    running.hasBegun = true;
+    running.notify();
+    const finish = await this.#generation.generate(prepared, answer, () => running.notify());
+    await this.#settle(running, outcomeOf(finish, prepared.call.usage));
+  }
+
+  #end(running: RunningResponse, failure: AppError): Promise<void> {
+    return this.#settle(running, failureOutcome(failure, running.prepared.call.usage));
+  }
+
+  /** Stores the end, then shows it. A change by another master is later than the begin and wins. */
+  async #settle(running: RunningResponse, outcome: Outcome): Promise<void> {
+    running.isEnding = true;
+    const { id } = running.head;
+    try {
+      const { prepared, hasBegun, version: expectedVersion } = running;
+      await this.#generation.keep(prepared, outcome, { hasBegun, expectedVersion });
+      running.outcome = outcome;
+    } catch (thrown) {
+      const error = toAppError(thrown);
+      running.outcome = failureOutcome(error, running.prepared.call.usage);
+      if (error.code !== "precondition_failed") {
+        this.#log.warn({ id, error }, "the end of a response could not be stored");
+      }
+    }
+    this.#running.delete(id);
+    this.#store.running.delete(id);
+    running.notify();
+    running.ended.resolve();
+  }
+}
+
+const NO_USAGE = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+
+function cancelled(): AppError {
+  return new AppError("cancelled", "The response was cancelled.");
+}

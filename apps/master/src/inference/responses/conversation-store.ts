@@ -1,0 +1,93 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ResponseItem } from "@heddle/contracts/api/responses/items";
+import { Inject } from "@nestjs/common";
+import { DOCUMENTS, type Documents } from "../../documents/documents.ts";
+
+/** A conversation as it is stored. */
+export interface StoredConversation {
+  readonly id: string;
+  /** Seconds since the epoch. */
+  readonly created_at: number;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly items: readonly ResponseItem[];
+}
+
+const MAX_ITEMS = 10_000;
+const MAX_BYTES = 8 * 2 ** 20;
+/** Changes of others between a read and its write that are tolerated. */
+const MAX_TRIES = 8;
+
+/** Conversations in the masters' store, which stay until they are deleted. */
+export class ConversationStore {
+  readonly #documents: Documents;
+
+  constructor(@Inject(DOCUMENTS) documents: Documents) {
+    this.#documents = documents;
+  }
+
+  async create(owner: string, conversation: StoredConversation): Promise<void> {
+    await this.#put(owner, conversation, 0);
+  }
+
+  /** Throws `not_found` where the owner has no such conversation. */
+  async get(owner: string, id: string): Promise<StoredConversation> {
+    return (await this.#find(owner, id)).conversation;
+  }
+
+  async delete(owner: string, id: string): Promise<void> {
+    const isKnown = isId(id) && (await this.#documents.delete("conversation", id, owner));
+    if (!isKnown) throw notFound(id);
+  }
+
+  /** Changes the conversation as it is now, whatever others change meanwhile. */
+  async update(
+    owner: string,
+    id: string,
+    change: (conversation: StoredConversation) => StoredConversation,
+  ): Promise<StoredConversation> {
+    for (let tries = 1; ; tries++) {
+      const { conversation, version } = await this.#find(owner, id);
+      const changed = change(conversation);
+      try {
+        await this.#put(owner, changed, version);
+        return changed;
+      } catch (thrown) {
+        const isTaken = toAppError(thrown).code === "precondition_failed";
+        if (!isTaken || tries >= MAX_TRIES) throw thrown;
+      }
+    }
+  }
+
+  append(owner: string, id: string, items: readonly ResponseItem[]): Promise<StoredConversation> {
+    return this.update(owner, id, (conversation) => {
+      return { ...conversation, items: [...conversation.items, ...items] };
+    });
+  }
+
+  async #find(owner: string, id: string) {
+    const found = isId(id) && (await this.#documents.get("conversation", id, owner));
+    if (!found) throw notFound(id);
+    const conversation = JSON.parse(Buffer.from(found.content).toString()) as StoredConversation;
+    return { conversation, version: found.record.version };
+  }
+
+  async #put(owner: string, conversation: StoredConversation, expectedVersion: number) {
+    const { id, items } = conversation;
+    const content = Buffer.from(JSON.stringify(conversation));
+    if (items.length > MAX_ITEMS || content.byteLength > MAX_BYTES) {
+      const message = `A conversation has at most ${MAX_ITEMS} items and ${MAX_BYTES} bytes. Delete items of '${id}', or begin another.`;
+      throw new AppError("invalid_value", message, { param: "conversation" });
+    }
+    await this.#documents.put({ kind: "conversation", id, owner }, content, { expectedVersion });
+  }
+}
+
+const MAX_ID_CHARS = 128;
+
+function isId(id: string): boolean {
+  return /^[A-Za-z0-9_-]{1,128}$/.test(id);
+}
+
+function notFound(id: string): AppError {
+  return new AppError("not_found", `No conversation has the id '${id.slice(0, MAX_ID_CHARS)}'.`);
+}

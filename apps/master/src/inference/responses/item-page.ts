@@ -1,0 +1,24 @@
+import { AppError } from "@heddle/base/errors";
+import type { ItemList, ResponseItem } from "@heddle/contracts/api/responses/items";
+import type { ItemsQuery } from "@heddle/contracts/api/responses/operations";
+
+/** A page of the items, which are in the order of their age. */
+export function itemPage(
+  items: readonly ResponseItem[],
+  { limit, order, after }: ItemsQuery,
+): ItemList {
+  const ordered = order === "asc" ? items : items.toReversed();
+  const last = after === undefined ? -1 : ordered.findIndex(({ id }) => id === after);
+  if (after !== undefined && last < 0) {
+    const message = `Invalid value for 'after': no item of the list has the id '${after}'.`;
+    throw new AppError("invalid_value", message, { param: "after" });
+  }
+  const data = ordered.slice(last + 1, last + 1 + limit);
+  return {
+    object: "list",
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: last + 1 + limit < ordered.length,
+  };
+}

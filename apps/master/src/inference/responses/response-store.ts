@@ -1,0 +1,164 @@
+import { randomUUID } from "node:crypto";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ResponseItem } from "@heddle/contracts/api/responses/items";
+import type { ApiResponse } from "@heddle/contracts/api/responses/response";
+import { settingValue } from "@heddle/contracts/api/settings";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import { Inject } from "@nestjs/common";
+import { MASTER_CONFIG } from "../../config/config.module.ts";
+import type { MasterConfig } from "../../config/config.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { DOCUMENTS, type Documents } from "../../documents/documents.ts";
+import type { Piece } from "./pieces.ts";
+import {
+  failureOutcome,
+  type Outcome,
+  ResponseBuilder,
+  type ResponseHead,
+} from "./response-builder.ts";
+
+/** A response as it is stored: what its events and its shown form follow from. */
+export interface StoredResponse {
+  readonly head: ResponseHead;
+  readonly input: readonly ResponseItem[];
+  /** Whether a worker has begun with it. */
+  readonly hasBegun: boolean;
+  readonly pieces: readonly Piece[];
+  /** Absent while it runs. */
+  readonly outcome?: Outcome | undefined;
+}
+
+/** With its version, for compare-and-set. */
+export interface KeptResponse {
+  readonly stored: StoredResponse;
+  readonly version: number;
+}
+
+const DAY_MS = 86_400_000;
+/** After a call's deadline, the time in which its master may store what it came to. */
+const GRACE_MS = 60_000;
+const NO_USAGE = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+
+/** Responses in the masters' store. Each caller sees those of its own key and its successors. */
+export class ResponseStore {
+  readonly #documents: Documents;
+  readonly #control: ControlPlane;
+  readonly #masterId: string;
+  readonly #deadlineMs: number;
+  /** This life of the master: runs of an earlier one are lost. */
+  readonly #life = randomUUID();
+  /** The responses that run here. */
+  readonly running = new Set<string>();
+
+  constructor(
+    @Inject(DOCUMENTS) documents: Documents,
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "deadlineMs">,
+  ) {
+    this.#documents = documents;
+    this.#control = control;
+    this.#masterId = config.masterId;
+    this.#deadlineMs = config.deadlineMs;
+  }
+
+  ownerOf(key: ApiKeyRecord | null): string {
+    if (!key) throw new Error("no call gets here without a key");
+    return this.#documents.ownerOf(key);
+  }
+
+  /** Throws `insufficient_storage` before work is done that could not be stored. */
+  checkRoom(owner: string, bytes: number): void {
+    this.#documents.checkRoom(owner, bytes);
+  }
+
+  /** Stores the response; resolves with its version. */
+  async save(
+    owner: string,
+    stored: StoredResponse,
+    expectedVersion?: number | undefined,
+  ): Promise<number> {
+    const days = settingValue(this.#control.state.settings, "response_days");
+    const isRunning = stored.outcome === undefined;
+    const { version } = await this.#documents.put(
+      {
+        kind: "response",
+        id: stored.head.id,
+        owner,
+        expiresAtMs: Date.now() + days * DAY_MS,
+        metadata: isRunning ? { master: this.#masterId, life: this.#life } : {},
+      },
+      Buffer.from(JSON.stringify(stored)),
+      { expectedVersion },
+    );
+    return version;
+  }
+
+  /** The response, if the owner has it. One whose master has lost it has failed. */
+  async find(owner: string, id: string): Promise<KeptResponse | undefined> {
+    if (!isId(id)) return undefined;
+    const found = await this.#documents.get("response", id, owner);
+    if (!found) return undefined;
+    const stored = JSON.parse(Buffer.from(found.content).toString()) as StoredResponse;
+    const { version, metadata = {} } = found.record;
+    if (stored.outcome || !this.#isLost(stored, metadata)) return { stored, version };
+    return this.#markLost(owner, { stored, version });
+  }
+
+  /** Throws `not_found` where the owner has no such response. */
+  async get(owner: string, id: string): Promise<KeptResponse> {
+    const kept = await this.find(owner, id);
+    if (kept) return kept;
+    throw notFound(id);
+  }
+
+  /** Throws `not_found` where the owner has no such response. */
+  async delete(owner: string, id: string): Promise<void> {
+    const isKnown = isId(id) && (await this.#documents.delete("response", id, owner));
+    if (!isKnown) throw notFound(id);
+  }
+
+  #isLost({ head }: StoredResponse, metadata: Readonly<Record<string, string>>): boolean {
+    const { master, life } = metadata;
+    if (master === this.#masterId && life === this.#life) return !this.running.has(head.id);
+    const lastMs = head.created_at * 1000 + this.#deadlineMs + GRACE_MS;
+    return master === this.#masterId || Date.now() > lastMs;
+  }
+
+  async #markLost(owner: string, { stored, version }: KeptResponse): Promise<KeptResponse> {
+    const message = "The master that ran this response was lost. Create the response again.";
+    const outcome = failureOutcome(new AppError("unavailable", message), NO_USAGE);
+    const failed = { ...stored, outcome };
+    try {
+      return { stored: failed, version: await this.save(owner, failed, version) };
+    } catch (thrown) {
+      // Another reader, or the master itself, was first.
+      if (toAppError(thrown).code !== "precondition_failed") throw thrown;
+      return this.get(owner, stored.head.id);
+    }
+  }
+}
+
+const MAX_ID_CHARS = 128;
+
+function isId(id: string): boolean {
+  return /^[A-Za-z0-9_-]{1,128}$/.test(id);
+}
+
+function notFound(id: string): AppError {
+  return new AppError("not_found", `No response has the id '${id.slice(0, MAX_ID_CHARS)}'.`);
+}
+
+/** The response as the API shows it. */
+export function shown({ head, hasBegun, pieces, outcome }: StoredResponse): ApiResponse {
+  const builder = new ResponseBuilder(head);
+  builder.create();
+  if (hasBegun) builder.begin();
+  for (const piece of pieces) builder.push(piece);
+  if (outcome) builder.end(outcome);
+  return builder.response;
+}
+
+/** The response's items, with its input's: what a next one goes on from. */
+export function itemsOfStored(stored: StoredResponse): readonly ResponseItem[] {
+  return [...stored.input, ...shown(stored).output];
+}
