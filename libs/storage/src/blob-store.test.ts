@@ -144,3 +144,27 @@ test("blob store: what is not here is undefined, and other files are left alone"
   expect(store.has(DIGEST)).toBe(false);
   expect(disk.paths()).toEqual(["blobs/note.txt"]);
 });
+
+test("blob store: a full disk is a clear error, and leaves room for the next put", async () => {
+  const disk = newDisk(1);
+  let isFull = true;
+  const files: StorageFiles = {
+    ...disk.mount(),
+    open: async (path, mode) => {
+      const file = await disk.open(path, mode);
+      const { sync } = file;
+      const full = Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
+      file.sync = () => (isFull ? Promise.reject(full) : sync());
+      return file;
+    },
+  };
+  const store = await openStore(files);
+  await expect(store.put(CONTENT)).rejects.toMatchObject({
+    code: "insufficient_storage",
+    message: expect.stringMatching(/disk of blobs is full/),
+  });
+  expect([store.has(DIGEST), disk.paths()]).toEqual([false, []]);
+  isFull = false;
+  await store.put(CONTENT);
+  expect(await store.get(DIGEST)).toEqual(CONTENT);
+});

@@ -44,7 +44,10 @@ export class BlobStore {
     return store;
   }
 
-  /** Stores the content and resolves with its digest when it is on the disk, also where it was. */
+  /**
+   * Stores the content and resolves with its digest when it is on the disk, also where it was.
+   * Throws `insufficient_storage` if the disk is full.
+   */
   async put(content: Uint8Array): Promise<string> {
     const digest = digestOf(content);
     const [key] = this.#keys.ids;
@@ -57,7 +60,7 @@ export class BlobStore {
         await this.#files.rename(temporary, this.#pathOf(digest));
       } catch (error) {
         await this.#files.remove(temporary).catch(() => undefined);
-        throw error;
+        throw isFull(error) ? this.#fullDisk(error) : error;
       }
       this.#puts.set(digest, put);
       await this.#files.syncDirectory(this.#directory);
@@ -129,6 +132,11 @@ export class BlobStore {
     }
   }
 
+  #fullDisk(cause: unknown): AppError {
+    const message = `the disk of ${this.#directory} is full, so no document can be stored; make room there`;
+    return new AppError("insufficient_storage", message, { cause });
+  }
+
   #pathOf(digest: string): string {
     return `${this.#directory}/${digest}`;
   }
@@ -150,6 +158,11 @@ export class BlobStore {
 /** The SHA-256 that names a content, hexadecimal. */
 export function digestOf(content: Uint8Array): string {
   return createHash("sha256").update(content).digest("hex");
+}
+
+function isFull(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "ENOSPC" || code === "EDQUOT";
 }
 
 function isDigest(name: string): boolean {
