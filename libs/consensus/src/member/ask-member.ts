@@ -1,7 +1,6 @@
 import type { Introduction } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply__Output } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { Peer } from "@heddle/rpc/peer";
 import type { FullIdentity } from "./identity.ts";
 
 const DEADLINE_MS = 1_500;
@@ -37,8 +36,9 @@ export async function introduce(
   request: Introduction,
   limits: { readonly deadlineMs: number; readonly signal?: AbortSignal | undefined },
 ): Promise<IntroductionReply__Output> {
-  // Loaded only now, for the Raft thread: a group of one needs none of the messages.
+  // Loaded only now, for the Raft thread: a group of one needs no gRPC.
   const { introduceMethod } = await import("@heddle/rpc/proto");
+  const { Peer } = await import("@heddle/rpc/peer");
   const peer = new Peer(address, credentials);
   try {
     return await peer.unary(introduceMethod, request, limits);

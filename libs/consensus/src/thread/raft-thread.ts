@@ -2,8 +2,7 @@ import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
-import { fromPlainCredentials, type NodeCredentials } from "@heddle/rpc/credentials";
-import { Peer } from "@heddle/rpc/peer";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
 import { askMember } from "../member/ask-member.ts";
 import type { Member, Transport } from "../ports.ts";
@@ -101,13 +100,10 @@ class RaftThread {
   #lastStatus = "";
   #ticksSinceStatus = 0;
 
-  constructor(options: RaftThreadOptions, outbox: Outbox) {
+  constructor(options: RaftThreadOptions, credentials: NodeCredentials, outbox: Outbox) {
     this.#options = options;
     this.#outbox = outbox;
-    this.#credentials = fromPlainCredentials({
-      ...options.credentials,
-      node: { role: "master", name: options.identity.name },
-    });
+    this.#credentials = credentials;
     this.#machine = new RemoteMachine((id, task) => outbox.post({ kind: "task", id, task }));
     this.#transport = new RaftTransport({
       identity: options.identity,
@@ -304,8 +300,8 @@ class RaftThread {
   }
 
   async #locate(address: string): Promise<Endpoint> {
-    // Loaded only now: the messages of all services take 0.1 s, and a group of one needs none.
     const { locateMethod } = await import("@heddle/rpc/proto");
+    const { Peer } = await import("@heddle/rpc/peer");
     const peer = new Peer(address, this.#credentials);
     try {
       const { port } = await peer.unary(locateMethod, {}, { deadlineMs: LOCATE_DEADLINE_MS });
@@ -336,9 +332,22 @@ class RaftThread {
   }
 }
 
+/** gRPC is loaded where it is needed, half of this thread's start: not in a group of one without TLS. */
+async function credentialsOf({
+  credentials,
+  identity,
+}: RaftThreadOptions): Promise<NodeCredentials> {
+  const { tls, ...rest } = credentials;
+  const node = { role: "master", name: identity.name } as const;
+  if (!tls) return { ...rest, node };
+  const { fromPlainCredentials } = await import("@heddle/rpc/credentials");
+  return fromPlainCredentials({ ...rest, node, tls });
+}
+
 if (!parentPort) throw new Error("raft-thread runs as a worker thread only");
 const outbox = new Outbox(parentPort);
-const thread = new RaftThread(workerData as RaftThreadOptions, outbox);
+const options = workerData as RaftThreadOptions;
+const thread = new RaftThread(options, await credentialsOf(options), outbox);
 parentPort.on("message", (messages: readonly ToThread[]) => {
   for (const message of messages) thread.take(message);
 });
