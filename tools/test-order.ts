@@ -61,10 +61,12 @@ const LONG = [
   "libs/engines/src/llama/parent/engine-child.test.ts",
 ];
 
-/** Files of many small tests within the process: many of them are run in one, to load its modules once. */
+/** Files that may share a process with others, which loads modules once; they leave nothing behind in it. */
 const TOGETHER = [
   "apps/*/src/**/*.test.ts",
   "bench/**/*.test.ts",
+  "tools/{docs,mutation}/**/*.test.ts",
+  "tools/{launch,programs,proto-types,raft-script,setup,summarize-tests}.test.ts",
   "libs/{auth,base,client,consensus,contracts,control,kernels,node-agent}/src/**/*.test.ts",
   // Native libraries, as llama's, are loaded once in a process.
   "libs/engines/src/!(llama)/**/*.test.ts",
@@ -73,9 +75,7 @@ const TOGETHER = [
 
 /** The files that share a process with others, as paths from the repository's root. */
 export function filesRunTogether(root: string): string[] {
-  return globSync(TOGETHER, { cwd: root }).filter(
-    (path) => !LONG.includes(path) && !path.includes("/acceptance/"),
-  );
+  return globSync(TOGETHER, { cwd: root });
 }
 
 /** The long files first, then those that have a process of their own, then the rest; large ones first. */
