@@ -7,6 +7,8 @@ export const EXTERNAL = ["koffi", "onnxruntime-node", "@node-llama-cpp/", "@tens
 
 /** A compiled module of the workspace, by its path from the root. */
 const COMPILED = /^(?:apps|libs)\/[^/]+\/dist\/.*\.js$/;
+/** For an ES import of it Node loads its client of WebSockets too, 35 ms of a start; not for `require`. */
+const HTTP = "http";
 /** In the code of a bundle, the folder where its modules believe to be. */
 const HOME = "@home/";
 
@@ -21,7 +23,7 @@ export async function bundlePrograms(root, programs, home) {
     input: Object.fromEntries(programs.map((path) => [path.replace(/\.[jt]s$/, ""), `./${path}`])),
     platform: "node",
     external: EXTERNAL.map((name) => new RegExp(`^${name}`)),
-    plugins: [compiled(root), places(root, home)],
+    plugins: [compiled(root), places(root, home), required(HTTP)],
     // Nest names packages that are loaded only where they are used and installed.
     logLevel: "silent",
   });
@@ -66,6 +68,19 @@ function places(root, home) {
     renderChunk(code, { fileName }) {
       const up = relative(dirname(fileName), home).replaceAll("\\", "/");
       return code.replaceAll(`"${HOME}`, `"${up}/`);
+    },
+  };
+}
+
+/** Has a module of Node's required in place of imported. */
+function required(name) {
+  const id = `\0${name}.cjs`;
+  return {
+    name: "required",
+    resolveId: (asked) => (asked === name || asked === `node:${name}` ? id : null),
+    load(asked) {
+      if (asked !== id) return null;
+      return `module.exports = process.getBuiltinModule(${JSON.stringify(`node:${name}`)});`;
     },
   };
 }
