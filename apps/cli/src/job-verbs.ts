@@ -16,7 +16,10 @@ export function addJobs(program: Command, lazy: Lazy): void {
 function addSpecFlags(command: Command): Command {
   return command
     .argument("[file]", "job spec in YAML or JSON; `-` reads standard input")
-    .option("--name <name>", "job name, unique among the active jobs of its project")
+    .option(
+      "--name <name>",
+      "job name, unique among the active jobs of its project (default: generated)",
+    )
     .option("--command <line>", "shell command to run")
     .option("--image <image>", "container image")
     .option("--project <name>", "project of the job")

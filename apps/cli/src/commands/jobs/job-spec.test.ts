@@ -70,6 +70,29 @@ test("job spec: a file named .json is read as JSON, which is stricter than YAML"
   await expect(read("name: a")).rejects.toThrow(/it is not JSON/);
 });
 
+test.each([
+  [["--command", "sleep 60"], { generate_name: "sleep-" }],
+  [["--command", "  A=1 B=x/y /usr/bin/python3.12 -c 'x'"], { generate_name: "python3.12-" }],
+  [["--command", "(date; uptime)"], { generate_name: "date-" }],
+  [["--command", "'"], { generate_name: "job-" }],
+  [["--command", "x".repeat(500)], { generate_name: `${"x".repeat(40)}-` }],
+  [["--image", "registry.example:5000/team/tool:v1.2"], { generate_name: "tool-" }],
+  [["--command", "date", "--name", "n"], { name: "n" }],
+  [["FILE"], { generate_name: "from-file-" }],
+  [["FILE", "--name", "n"], { name: "n" }],
+])("job spec: the name of %j", async (flags, expected) => {
+  const file = join(folder, "named.yaml");
+  writeFileSync(file, "generate_name: from-file-\ncommand: date\n");
+  const command = new Command().argument("[file]");
+  for (const flag of ["--name <n>", "--command <c>", "--image <i>"]) command.option(flag);
+  command.parse(
+    flags.map((flag) => (flag === "FILE" ? file : flag)),
+    { from: "user" },
+  );
+  const { name, generate_name } = (await readJobSpec(command)) as Record<string, unknown>;
+  expect({ name, generate_name }).toEqual(expected);
+});
+
 test("job spec: a directory instead of a file is refused, with the remedy", async () => {
   const command = new Command().argument("[file]").parse([folder], { from: "user" });
   await expect(readJobSpec(command)).rejects.toThrow(

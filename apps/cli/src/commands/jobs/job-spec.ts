@@ -9,6 +9,9 @@ import { type Document, parseAllDocuments } from "yaml";
 /** Maximum characters of a spec; larger data belongs into files and images. */
 const MAX_SPEC_CHARACTERS = 4_194_304;
 
+/** Characters of a generated name that come from the program's. */
+const MAX_PREFIX = 40;
+
 interface SpecFlags {
   readonly name?: string;
   readonly command?: string;
@@ -26,9 +29,11 @@ interface SpecFlags {
 export async function readJobSpec(command: Command): Promise<JobSpec> {
   const [file] = command.args;
   const flags = command.opts() as SpecFlags;
-  const spec = file === undefined ? {} : withPaths(parseSpec(await readSource(file), file), file);
+  const spec: Record<string, unknown> =
+    file === undefined ? {} : withPaths(parseSpec(await readSource(file), file), file);
+  if (flags.name !== undefined) delete spec["generate_name"];
   const own = given({
-    name: flags.name,
+    ...nameOf(flags, file),
     command: flags.command,
     container_image: flags.image,
     project: flags.project,
@@ -42,13 +47,26 @@ export async function readJobSpec(command: Command): Promise<JobSpec> {
     priority: numberOf("--priority", flags.priority),
   });
   if (file === undefined && flags.command === undefined && flags.image === undefined) {
-    const message = "The job spec is missing: give a file, or --name and --command.";
+    const message = "The job spec is missing: give a file, or --command and perhaps --name.";
     throw new AppError("missing_required_parameter", message);
   }
   const all = { ...(spec["resources"] as object | undefined), ...resources };
   const merged = { ...spec, ...own, ...(Object.keys(all).length > 0 ? { resources: all } : {}) };
   // The cluster validates the whole spec and reports every fault at once.
   return merged as unknown as JobSpec;
+}
+
+/** `--name`, also instead of a file's prefix; a job of flags alone is named after its program. */
+function nameOf({ name, command, image }: SpecFlags, file: string | undefined) {
+  if (name !== undefined) return { name };
+  return file === undefined ? { generate_name: `${programIn(command ?? image ?? "")}-` } : {};
+}
+
+/** The first word that is no variable, without its folders and tag: `python3` of `A=1 /bin/python3 x`. */
+function programIn(line: string): string {
+  const word = line.split(/\s+/).find((part) => part !== "" && !/^\w+=/.test(part)) ?? "";
+  const [, program = "job"] = /([\w.-]+)(?:[:@][^/]*)?\W*$/.exec(word) ?? [];
+  return program.slice(0, MAX_PREFIX);
 }
 
 /** Makes the paths of training data absolute; they are relative to the spec file. */
