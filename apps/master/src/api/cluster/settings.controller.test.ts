@@ -48,6 +48,10 @@ describe("the cluster's settings", () => {
       "shared_storage_gb",
       "job_spec_kib",
       "state_mib",
+      "documents",
+      "documents_mib",
+      "owner_documents",
+      "owner_documents_mib",
     ]);
   });
 
