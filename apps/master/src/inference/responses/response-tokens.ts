@@ -1,68 +1,47 @@
-import { AppError } from "@heddle/base/errors";
 import { parseTokenCountRequest } from "@heddle/contracts/api/responses/request";
-import type { GenerateRequest } from "@heddle/contracts/engine";
-import type { ModelRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
-import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
-import { toGenerateRequest } from "../chat/chat-request.ts";
-import { cutShort, InferenceCalls } from "../inference-calls.ts";
+import { toChatInput } from "../chat/chat-request.ts";
+import { type ReadingCall, TokenCalls } from "../tokens/token-calls.ts";
 import { chatOfPrompt, inResponseTerms, renamed } from "./chat-of-response.ts";
 import { ResponseContext } from "./response-context.ts";
 import { ResponseStore } from "./response-store.ts";
 
 /** POST /responses/input_tokens: the count of the engine that would answer. */
 export class ResponseTokens {
-  readonly #calls: InferenceCalls;
+  readonly #tokens: TokenCalls;
   readonly #context: ResponseContext;
   readonly #responses: ResponseStore;
 
   constructor(
-    @Inject(InferenceCalls) calls: InferenceCalls,
+    @Inject(TokenCalls) tokens: TokenCalls,
     @Inject(ResponseContext) context: ResponseContext,
     @Inject(ResponseStore) responses: ResponseStore,
   ) {
-    this.#calls = calls;
+    this.#tokens = tokens;
     this.#context = context;
     this.#responses = responses;
   }
 
-  async count(http: CallerRequest): Promise<number> {
-    const request = parseTokenCountRequest(parseJsonBody(http.body as Buffer));
-    const model = this.#calls.resolve(http, request.model);
-    const owner = this.#responses.ownerOf(http.apiKey);
-    const { all } = await this.#context.itemsOf(owner, request, uniqueSuffix());
-    const chat = inResponseTerms(() => chatOfPrompt(request, all));
+  async answer(http: CallerRequest, reply: FastifyReply): Promise<void> {
     try {
-      return await this.#promptTokens(http, model, toGenerateRequest(chat, 1));
+      await this.#tokens.answer(http, reply, (body) => this.#asked(http, body));
     } catch (thrown) {
       throw renamed(thrown);
     }
   }
 
-  /** The engine counts a prompt when it begins with it; then the request is cancelled. */
-  async #promptTokens(
-    { id: requestId, apiKey }: CallerRequest,
-    { id, deployment }: ModelRecord,
-    request: GenerateRequest,
-  ): Promise<number> {
-    const { inFlight, dispatch, deadlineMs } = this.#calls.parts;
-    const abort = inFlight.enter();
-    try {
-      const fairKey = apiKey?.id ?? "";
-      const call = { requestId, deployment, request, fairKey, deadlineMs, priority: 0 };
-      const { events, node } = await dispatch.start(call, abort.signal);
-      for await (const event of events) {
-        if (event.type === "started") return event.promptTokens;
-        if (event.type !== "failed") break;
-        const { code, message, param } = event.error;
-        throw new AppError(code, message, { param, node, model: id });
-      }
-      throw cutShort(node);
-    } finally {
-      abort.abort();
-      inFlight.leave(abort);
-    }
+  async #asked(http: CallerRequest, body: Record<string, unknown>): Promise<ReadingCall> {
+    const request = parseTokenCountRequest(body);
+    const owner = this.#responses.ownerOf(http.apiKey);
+    const { all } = await this.#context.itemsOf(owner, request, uniqueSuffix());
+    const chat = inResponseTerms(() => chatOfPrompt(request, all));
+    return {
+      model: request.model,
+      read: { input: toChatInput(chat), give: "count" },
+      pieces: ({ count }) => [`{"object":"response.input_tokens","input_tokens":${count}}`],
+    };
   }
 }

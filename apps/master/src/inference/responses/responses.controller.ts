@@ -99,11 +99,8 @@ export class ResponsesController {
   }
 
   @Serves(responseOperations.inputTokens)
-  async inputTokens(@Req() request: CallerRequest) {
-    return {
-      object: "response.input_tokens" as const,
-      input_tokens: await this.#tokens.count(request),
-    };
+  inputTokens(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
+    return this.#tokens.answer(request, reply);
   }
 
   async #find(owner: string, id: string): Promise<StoredResponse> {

@@ -65,12 +65,12 @@ export class TokenCalls {
   answer(
     http: CallerRequest,
     reply: FastifyReply,
-    ask: (body: Record<string, unknown>) => ReadingCall,
+    ask: (body: Record<string, unknown>) => ReadingCall | Promise<ReadingCall>,
   ): Promise<void> {
     return this.#calls.answer(
       reply,
-      () => {
-        const asked = ask(parseJsonBody(http.body as Buffer));
+      async () => {
+        const asked = await ask(parseJsonBody(http.body as Buffer));
         const model = this.#calls.resolve(http, asked.model);
         const permitted = this.#calls.permit(http, reply, {
           model,
