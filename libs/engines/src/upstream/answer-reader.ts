@@ -5,6 +5,7 @@ import type {
   TokenLogprob,
   Usage,
 } from "@heddle/contracts/engine";
+import type { Dialect } from "./dialects.ts";
 import { tokenLogprobs } from "./logprobs.ts";
 import { UpstreamChoice } from "./upstream-choice.ts";
 import { garbage, streamedFault } from "./upstream-fault.ts";
@@ -26,6 +27,7 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
  */
 export class AnswerReader {
   readonly #id: number;
+  readonly #dialect: Dialect;
   readonly #isChat: boolean;
   readonly #hasLogprobs: boolean;
   readonly #stops: readonly string[];
@@ -38,8 +40,9 @@ export class AnswerReader {
   /** Output tokens of the deltas. */
   #counted = 0;
 
-  constructor(id: number, request: GenerateRequest) {
+  constructor(id: number, request: GenerateRequest, dialect: Dialect) {
     this.#id = id;
+    this.#dialect = dialect;
     this.#isChat = request.input.kind === "chat";
     this.#hasLogprobs = request.topLogprobs !== undefined;
     this.#stops = request.stop;
@@ -62,8 +65,7 @@ export class AnswerReader {
     if (this.#isDone) throw garbage("more after the end of its answer");
     const chunk = objectOf(data);
     if (chunk["error"] != null) throw streamedFault(chunk["error"]);
-    const usage = usageOf(chunk["usage"]);
-    if (usage) this.#usage = usage;
+    this.#takeUsage(usageOf(chunk["usage"]));
     const events = this.#isStarted ? [] : [this.#started()];
     const { choices = [] } = chunk as { choices?: unknown };
     if (!Array.isArray(choices)) throw garbage("choices that are no list");
@@ -78,6 +80,17 @@ export class AnswerReader {
     if (!this.#usage)
       throw garbage("an answer without its usage, which is what tokens are counted by");
     return { type: "done", id: this.#id, usage: this.#usage };
+  }
+
+  #takeUsage(usage: Usage | undefined): void {
+    if (!usage) return;
+    const before = this.#dialect.usage === "choice" ? this.#usage : undefined;
+    const { completionTokens = 0, reasoningTokens = 0 } = before ?? {};
+    this.#usage = {
+      ...usage,
+      completionTokens: usage.completionTokens + completionTokens,
+      reasoningTokens: usage.reasoningTokens + reasoningTokens,
+    };
   }
 
   #started(): EngineEvent {
@@ -123,7 +136,8 @@ export class AnswerReader {
   /** Never more than the usage will say: a piece of text is at least one token. */
   #tokensOf(text: string, logprobs: readonly TokenLogprob[]): number {
     if (text === "" && logprobs.length === 0) return 0;
-    const reported = this.#usage ? Math.max(0, this.#usage.completionTokens - this.#counted) : 1;
+    const soFar = this.#dialect.usage === "so far" ? this.#usage?.completionTokens : undefined;
+    const reported = soFar === undefined ? 1 : Math.max(0, soFar - this.#counted);
     const tokens = logprobs.length > 0 ? logprobs.length : reported;
     this.#counted += tokens;
     return tokens;

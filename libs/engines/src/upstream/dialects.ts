@@ -17,8 +17,8 @@ export interface Dialect {
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
   /** Whether it knows the role `developer`. */
   readonly hasDeveloper: boolean;
-  /** Whether each chunk may have the usage so far. */
-  readonly hasRunningUsage: boolean;
+  /** What a chunk's usage counts: all that was generated so far, all of the answer, or its choice. */
+  readonly usage: "so far" | "answer" | "choice";
 }
 
 const SAME_NAMES = {
@@ -36,7 +36,7 @@ const OPENAI: Dialect = {
   hasNeutralDefaults: true,
   maxTokens: "max_completion_tokens",
   hasDeveloper: true,
-  hasRunningUsage: false,
+  usage: "answer",
 };
 
 const VLLM: Dialect = {
@@ -47,7 +47,7 @@ const VLLM: Dialect = {
   hasNeutralDefaults: false,
   maxTokens: "max_tokens",
   hasDeveloper: false,
-  hasRunningUsage: true,
+  usage: "so far",
 };
 
 export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
@@ -63,8 +63,8 @@ export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
       ignore_eos: "ignore_eos",
     },
     // Its penalties look at the last 64 tokens where nothing is said.
-    neutral: { top_k: 0, min_p: 0, repeat_penalty: 1, repeat_last_n: -1 },
-    hasRunningUsage: false,
+    neutral: { top_k: 0, min_p: 0, repeat_penalty: 1, repeat_last_n: 131_072 },
+    usage: "choice",
   },
   tgi: {
     ...OPENAI,

@@ -9,6 +9,7 @@ import type {
 } from "@heddle/contracts/engine";
 import { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamEngine } from "./upstream-engine.ts";
+import { UpstreamFault } from "./upstream-fault.ts";
 import type { UpstreamPolicy } from "./upstream-policy.ts";
 import { type UpstreamCommand, UpstreamProcess } from "./upstream-process.ts";
 
@@ -136,21 +137,32 @@ async function firstToken(
   void child.exited.then((reason) => ended.abort(reason));
   const late = AbortSignal.timeout(timeoutMs);
   const needless = AbortSignal.any([signal, ended.signal]);
+  let last: AppError | undefined;
   const start = async () => {
     try {
       await engine.start(AbortSignal.any([needless, late]));
-    } catch (error) {
-      if (!late.aborted) throw error;
-      const { message, cause } = toAppError(error);
-      const text = `the server was not ready within ${timeoutMs} ms: ${message}`;
-      throw new AppError("engine_failed", text, { cause });
+    } catch (thrown) {
+      const error = toAppError(thrown);
+      if (!late.aborted) {
+        last = error;
+        throw error;
+      }
+      const why = last?.message ?? error.message;
+      const text = `the server was not ready within ${timeoutMs} ms: ${why}`;
+      throw new AppError("engine_failed", text, { cause: last });
     }
   };
   return retry(start, {
     backoff: { baseMs: START_POLL_MS, maxMs: START_POLL_MS },
     signal: needless,
-    isPassing: () => !late.aborted,
+    isPassing: (error) => !late.aborted && mayRecover(error),
   });
+}
+
+/** False where the server has answered, and would answer alike again. */
+function mayRecover(error: unknown): boolean {
+  const { cause } = toAppError(error);
+  return !(cause instanceof UpstreamFault) || cause.isPassing;
 }
 
 /** An engine and the process that serves it, which end together. */

@@ -7,6 +7,7 @@ import type {
   UpstreamSpec,
 } from "@heddle/contracts/engine";
 import { AnswerReader } from "./answer-reader.ts";
+import { DIALECTS } from "./dialects.ts";
 import { embeddingEvents } from "./embedding-answer.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 import { broken, garbage, UpstreamFault } from "./upstream-fault.ts";
@@ -50,7 +51,11 @@ export class UpstreamCall {
     try {
       const body = await connection.post(work, either);
       if (this.#request.kind === "embed") return await this.#readVectors(body, this.#request, emit);
-      return await this.#readText(body, new AnswerReader(this.#id, this.#request), emit);
+      return await this.#readText(
+        body,
+        new AnswerReader(this.#id, this.#request, DIALECTS[this.#spec.dialect]),
+        emit,
+      );
     } catch (error) {
       signal.throwIfAborted();
       this.#silence.signal.throwIfAborted();

@@ -1,5 +1,7 @@
-import { AppError, type ErrorCode, type ErrorDetails, isErrorCode } from "@heddle/base/errors";
+import { AppError, type ErrorCode, type ErrorDetails } from "@heddle/base/errors";
 
+/** As llama-server and vLLM say it; others have a code for it. */
+const TOO_LONG = /exceeds the available context|maximum context length/i;
 /** Characters of an upstream's own message that its caller sees. */
 const MAX_MESSAGE = 500;
 const MAX_PARAM = 200;
@@ -62,14 +64,16 @@ export function streamedFault(error: unknown): UpstreamFault {
 
 /** The upstream found a fault in the request, which is the caller's. */
 function refused(status: number, body: ErrorBody | undefined): UpstreamFault {
-  const { code, param } = body ?? {};
-  const isKnown = code === "context_length_exceeded" || code === "unsupported_parameter";
-  const own = isErrorCode(code) && isKnown ? code : "invalid_value";
+  const { param } = body ?? {};
+  const code = status === 413 ? "request_too_large" : refusalCode(body);
   const message = `The model's upstream refused the request: ${shown(body?.message)}`;
   const named = typeof param === "string" && param !== "" ? param.slice(0, MAX_PARAM) : undefined;
-  return new UpstreamFault(status === 413 ? "request_too_large" : own, message, false, {
-    param: named,
-  });
+  return new UpstreamFault(code, message, false, { param: named });
+}
+
+function refusalCode({ code, message }: ErrorBody = {}): ErrorCode {
+  if (code === "context_length_exceeded" || code === "unsupported_parameter") return code;
+  return TOO_LONG.test(String(message)) ? "context_length_exceeded" : "invalid_value";
 }
 
 function explained(status: number): string {

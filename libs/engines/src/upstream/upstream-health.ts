@@ -36,8 +36,7 @@ export class UpstreamHealth {
       await this.#options.probe(AbortSignal.any([signal, this.#closing.signal]));
     } catch (thrown) {
       if (signal.aborted) throw thrown;
-      const { message, cause } = toAppError(thrown);
-      throw new AppError("unavailable", message, { cause });
+      throw new AppError("unavailable", toAppError(thrown).message, { cause: thrown });
     }
     this.#isUp = true;
     this.#plan(this.#options.intervalMs);

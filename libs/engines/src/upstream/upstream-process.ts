@@ -110,7 +110,7 @@ export class UpstreamProcess {
 function launched(argv: readonly string[]): [string, string[]] {
   const [program = "", ...rest] = argv;
   if (process.platform !== "linux") return [program, rest];
-  const url = new URL(`./command-launcher${extname(import.meta.url)}`, import.meta.url);
+  const url = new URL(`./command-launcher-main${extname(import.meta.url)}`, import.meta.url);
   return [process.execPath, ["--disable-warning=ExperimentalWarning", fileURLToPath(url), ...argv]];
 }
 

@@ -34,7 +34,7 @@ export function toUpstreamRequest(request: AnsweredRequest, spec: UpstreamSpec):
     stream: true,
     stream_options: {
       include_usage: true,
-      ...(dialect.hasRunningUsage && { continuous_usage_stats: true }),
+      ...(dialect.usage === "so far" && { continuous_usage_stats: true }),
     },
     ...samplingOf(request, spec, dialect),
   };

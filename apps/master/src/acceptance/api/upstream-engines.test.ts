@@ -1,8 +1,9 @@
-// holds: engine-conformance, engine-upstreams, engine-upstream-policy
+// holds: engine-conformance, engine-upstreams, engine-upstream-policy, engine-upstream-commands
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isProcessAlive } from "@heddle/base/process-alive";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import type { Model } from "@heddle/contracts/api/models";
@@ -17,6 +18,22 @@ import { NO_END, only, ProcessCluster, TINY } from "../../../test/process-cluste
 
 let cluster: ProcessCluster;
 let folder: string;
+
+/** A command of the worker: it answers with its process and its file, and crashes when asked. */
+const SERVER = `
+const [port, file] = process.argv.slice(1);
+require("node:http").createServer(async (request, reply) => {
+  let body = "";
+  for await (const piece of request) body += piece;
+  if (body.includes("crash")) process.exit(3);
+  reply.writeHead(200, { "content-type": "text/event-stream" });
+  const send = (chunk) => reply.write("data: " + JSON.stringify(chunk) + "\\n\\n");
+  send({ choices: [{ index: 0, delta: { content: process.pid + " " + file } }] });
+  send({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
+  send({ choices: [], usage: { prompt_tokens: 1, completion_tokens: 1 } });
+  reply.end("data: [DONE]\\n\\n");
+}).listen(Number(port), "127.0.0.1");
+`;
 beforeAll(async () => {
   // The worker's file names the master's address, so that is chosen before.
   folder = await mkdtemp(join(tmpdir(), "heddle-upstreams-"));
@@ -24,7 +41,9 @@ beforeAll(async () => {
   const origin = `http://127.0.0.1:${port}`;
   const upstreams = join(folder, "upstreams.json");
   const keys = { cluster: { file: join(folder, "key"), origins: [origin] } };
-  await writeFile(upstreams, JSON.stringify({ origins: [origin], keys }));
+  const argv = [process.execPath, "-e", SERVER, "{port}", "{model_file}"];
+  const commands = { echo: { argv } };
+  await writeFile(upstreams, JSON.stringify({ origins: [origin], keys, commands }));
   cluster = await ProcessCluster.start({
     masterFlags: ["--http-port", String(port)],
     workerFlags: ["--upstreams", upstreams],
@@ -183,4 +202,31 @@ it("upstream model: an origin, key or command that is not allowed is never asked
     await expect(call).rejects.toMatchObject({ status: 503 });
     await removed();
   }
+});
+
+it("upstream model: a command reads the weights, and restarts after a crash", async () => {
+  const started = await register(
+    { kind: "openai", command: "echo", model: "m" },
+    { source: "builtin://tiny" },
+  );
+  expect(await started.json()).toMatchObject({
+    weights: { file: "tiny.gguf" },
+    backing: "m, by echo",
+  });
+  const ask = async (content: string) => {
+    const params = { model: ROUTED, messages: [{ role: "user" as const, content }] };
+    return (await cluster.openai.chat.completions.create(params)).choices[0]?.message.content ?? "";
+  };
+  const first = await ask("Hi");
+  expect(first).toMatch(/^\d+ \/.*tiny\.gguf$/);
+  await expect(ask("crash")).rejects.toMatchObject({ status: 502, code: "engine_failed" });
+  let second = "";
+  await eventually(async () => {
+    second = await ask("Hi").catch(() => "");
+    return second !== "";
+  }, "it answers again");
+  expect(second).not.toBe(first);
+  await removed();
+  const pid = Number.parseInt(second, 10);
+  await eventually(() => !isProcessAlive(pid), "its process has ended");
 });
