@@ -3,7 +3,13 @@ import { dirname, join, relative } from "node:path";
 import { rolldown } from "rolldown";
 
 /** Modules with native parts, by the beginnings of their names: packages of their own. */
-export const EXTERNAL = ["koffi", "onnxruntime-node", "@node-llama-cpp/", "@tensorflow/"];
+export const EXTERNAL = [
+  "koffi",
+  "onnxruntime-node",
+  "@node-llama-cpp/",
+  "@tensorflow/",
+  "@energetic-ai/",
+];
 
 /** A compiled module of the workspace, by its path from the root. */
 const COMPILED = /^(?:apps|libs)\/[^/]+\/dist\/.*\.js$/;

@@ -10,7 +10,7 @@ import { Messages } from "./resources/messages.ts";
 import { Models } from "./resources/models.ts";
 import { Projects } from "./resources/projects.ts";
 import { Queues } from "./resources/queues.ts";
-import { Rerank } from "./resources/rerank.ts";
+import { Moderations, Rerank } from "./resources/rerank.ts";
 import { Responses } from "./resources/responses.ts";
 import { Settings } from "./resources/settings.ts";
 import { Tokens } from "./resources/tokens.ts";
@@ -38,6 +38,7 @@ export class Heddle {
   readonly completions: Completions;
   readonly embeddings: Embeddings;
   readonly messages: Messages;
+  readonly moderations: Moderations;
   readonly rerank: Rerank;
   readonly responses: Responses;
   readonly conversations: Conversations;
@@ -58,6 +59,7 @@ export class Heddle {
     this.completions = new Completions(transport);
     this.embeddings = new Embeddings(transport);
     this.messages = new Messages(transport);
+    this.moderations = new Moderations(transport);
     this.rerank = new Rerank(transport);
     this.responses = new Responses(transport);
     this.conversations = new Conversations(transport);

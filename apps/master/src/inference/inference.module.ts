@@ -13,6 +13,8 @@ import { EmbeddingsController } from "./embeddings/embeddings.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
 import { MessageCalls } from "./messages/message-calls.ts";
 import { MessagesController } from "./messages/messages.controller.ts";
+import { LocalModeration } from "./moderations/local-moderation.ts";
+import { ModerationsController } from "./moderations/moderations.controller.ts";
 import { RerankController } from "./rerank/rerank.controller.ts";
 import { RerankCalls } from "./rerank/rerank-calls.ts";
 import { BackgroundResponses } from "./responses/background-responses.ts";
@@ -38,6 +40,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     CompletionsController,
     EmbeddingsController,
     MessagesController,
+    ModerationsController,
     RerankController,
     ResponsesController,
     TokensController,
@@ -46,6 +49,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     ChatCompletions,
     EmbeddingCalls,
     InferenceCalls,
+    LocalModeration,
     MessageCalls,
     RerankCalls,
     BackgroundResponses,

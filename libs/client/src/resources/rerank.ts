@@ -1,3 +1,7 @@
+import type {
+  ModerationAnswer,
+  ModerationRequest,
+} from "@heddle/contracts/api/inference/moderations";
 import type { RerankAnswer, RerankRequest } from "@heddle/contracts/api/inference/rerank";
 import type { CallOptions, HttpTransport } from "../transport.ts";
 
@@ -23,5 +27,19 @@ export class Rerank {
       timeout,
       isRepeatable: true,
     });
+  }
+}
+
+/** Texts checked for harm, as any OpenAI SDK asks for it: `heddle.moderations`. */
+export class Moderations {
+  readonly #transport: HttpTransport;
+
+  constructor(transport: HttpTransport) {
+    this.#transport = transport;
+  }
+
+  create(body: ModerationRequest, { signal }: CallOptions = {}): Promise<ModerationAnswer> {
+    const path = "/moderations";
+    return this.#transport.json({ method: "POST", path, body, signal, isRepeatable: true });
   }
 }

@@ -5,6 +5,7 @@ import { embeddingOperations } from "./embeddings.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
 import { messageOperations } from "./inference/messages.ts";
+import { moderationOperations } from "./inference/moderations.ts";
 import { rerankOperations } from "./inference/rerank.ts";
 import { tokenOperations } from "./inference/tokens.ts";
 import { jobOperations } from "./job-operations.ts";
@@ -24,6 +25,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   completions: completionOperations,
   embeddings: embeddingOperations,
   messages: messageOperations,
+  moderations: moderationOperations,
   rerank: rerankOperations,
   responses: responseOperations,
   conversations: conversationOperations,
@@ -47,6 +49,7 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
   "embeddings",
   "messages",
   "models",
+  "moderations",
   "rerank",
   "responses",
   "conversations",

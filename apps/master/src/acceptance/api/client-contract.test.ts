@@ -97,6 +97,10 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/messages/count_tokens",
     ({ messages }) => messages.countTokens({ model: "none", messages: [ASKED] }),
   ],
+  "moderations.create": [
+    "POST /api/v1/moderations",
+    ({ moderations }) => moderations.create({ model: "none" as never, input: "?" }),
+  ],
   "rerank.create": [
     "POST /api/v1/rerank",
     ({ rerank }) => rerank.create({ model: "none", query: "?", documents: ["!"] }),

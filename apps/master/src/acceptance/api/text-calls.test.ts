@@ -392,6 +392,40 @@ it("rerank: documents in the order of their cosine, whose embeddings are the mod
   await refused({ top_n: 0 }, "top_n");
 });
 
+// holds: api-moderations
+it("moderations: texts are scored by category, and near misses are not flagged", async () => {
+  const create = (input: string | string[]) => openai.moderations.create({ input });
+  const { results, model } = await create([
+    "I will come over and break your bones, you idiot.",
+    "I have decided to kill myself this evening.",
+    "How do I kill a stuck process in Linux?",
+    "Please translate this letter into German.",
+  ]);
+  expect(model).toBe("moderation-local");
+  expect(results.map(({ flagged }) => flagged)).toEqual([true, true, false, false]);
+  const [threat, intent] = results;
+  expect(threat?.categories).toMatchObject({ "harassment/threatening": true, sexual: false });
+  expect(intent?.categories).toMatchObject({ "self-harm/intent": true, hate: false });
+  for (const { category_scores, category_applied_input_types } of results) {
+    expect(Object.keys(category_scores)).toHaveLength(13);
+    expect(Object.keys(category_applied_input_types)).toHaveLength(13);
+  }
+  const hidden = await create(`${"The weather is nice today. ".repeat(40)}I want to kill myself.`);
+  expect(hidden.results[0]?.category_scores["self-harm"]).toBeGreaterThan(0.5);
+  const part = { type: "text" as const, text: "hello" };
+  const parts = await openai.moderations.create({ input: [part, part] });
+  expect(parts.results).toHaveLength(1);
+  const refused = async (body: object, status: number, param: string) => {
+    const reply = await cluster.request("POST", "/api/v1/moderations", body);
+    expect([reply.status, await reply.json()]).toMatchObject([status, { error: { param } }]);
+  };
+  const image = { type: "image_url", image_url: { url: "https://a.example/b" } };
+  await refused({ input: [part, image] }, 400, "input[1].type");
+  await refused({ input: "a".repeat(40_000) }, 400, "input");
+  await refused({ input: [] }, 400, "input");
+  await refused({ input: "a", model: "gpt" }, 404, "model");
+});
+
 // holds: api-responses-stored, api-responses-background
 it("responses: a killed master keeps what is stored, and what it ran has failed", async () => {
   const stored = await openai.responses.create({ ...QUESTION, max_output_tokens: 8 });
