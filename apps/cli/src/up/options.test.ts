@@ -1,6 +1,6 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { isBlockedPort } from "../http/blocked-ports.ts";
 import { parseUpOptions, type UpFlags } from "./options.ts";
@@ -71,6 +71,16 @@ describe("flags of heddle up", () => {
     const replica = (artifactsReplica: string) => parsed({ artifactsReplica }).workerFlags;
     expect(replica("copies")).toEqual(["--artifacts-replica", join(process.cwd(), "copies")]);
     expect(replica("s3://b/p")).toEqual(["--artifacts-replica", "s3://b/p"]);
+  });
+
+  it("passes the file of upstreams by its whole path, and names one that is missing", () => {
+    expect(parsed({ upstreams: "package.json" }).workerFlags).toEqual([
+      "--upstreams",
+      resolve("package.json"),
+    ]);
+    expect(() => parsed({ upstreams: "no.json" })).toThrow(
+      `--upstreams: there is no file ${resolve("no.json")}. Check the path.`,
+    );
   });
 
   // holds: start-offers

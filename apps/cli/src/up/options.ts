@@ -63,6 +63,7 @@ export interface UpFlags {
   readonly networkGbps?: string;
   readonly maxTasks?: string;
   readonly artifactsReplica?: string;
+  readonly upstreams?: string;
   readonly device?: string;
   readonly tls?: boolean;
   readonly secretsKeyFile?: string;
@@ -142,7 +143,11 @@ function workerFlags(flags: UpFlags): string[] {
     "artifacts-replica": replicaPlace(flags.artifactsReplica),
   } as const satisfies Partial<Record<keyof typeof OFFER_FLAGS, string | undefined>>;
   readOffer(offer);
-  const passed = { ...offer, device: readDevice(flags.device) };
+  const passed = {
+    ...offer,
+    device: readDevice(flags.device),
+    upstreams: flags.upstreams ? existingFile("--upstreams", flags.upstreams) : undefined,
+  };
   return Object.entries(passed).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name}`, value],
   );
@@ -158,11 +163,13 @@ function pluginFiles(text: string): string[] {
   return text
     .split(",")
     .filter((part) => part !== "")
-    .map((part) => {
-      const path = resolve(part.replace(/^~(?=\/)/, homedir()));
-      if (existsSync(path)) return path;
-      throw new AppError("invalid_value", `--plugins: there is no file ${path}. Check the path.`);
-    });
+    .map((part) => existingFile("--plugins", part));
+}
+
+function existingFile(flag: string, text: string): string {
+  const path = resolve(text.replace(/^~(?=\/)/, homedir()));
+  if (existsSync(path)) return path;
+  throw new AppError("invalid_value", `${flag}: there is no file ${path}. Check the path.`);
 }
 
 function count(flag: string, text: string, least: number, most: number): number {
