@@ -47,15 +47,24 @@ interface Signed extends Bound {
 function lowerOf({ minimum, exclusiveMinimum }: NumberBounds): Signed | undefined {
   const isOpen =
     exclusiveMinimum !== undefined && !(minimum !== undefined && minimum > exclusiveMinimum);
-  const value = isOpen ? exclusiveMinimum : minimum;
-  return value === undefined ? undefined : signed(value, isOpen);
+  if (isOpen) return exclusiveMinimum === 0 ? signed(0, true) : signed(nextAbove(exclusiveMinimum));
+  return minimum === undefined ? undefined : signed(minimum);
 }
 
 function upperOf({ maximum, exclusiveMaximum }: NumberBounds): Signed | undefined {
   const isOpen =
     exclusiveMaximum !== undefined && !(maximum !== undefined && maximum < exclusiveMaximum);
-  const value = isOpen ? exclusiveMaximum : maximum;
-  return value === undefined ? undefined : signed(value, isOpen);
+  if (isOpen)
+    return exclusiveMaximum === 0 ? signed(0, true) : signed(-nextAbove(-exclusiveMaximum));
+  return maximum === undefined ? undefined : signed(maximum);
+}
+
+/** The next double: a text between the two could be read as the lower one. Not for zero. */
+function nextAbove(value: number): number {
+  const double = new Float64Array([value]);
+  const bits = new BigInt64Array(double.buffer);
+  bits[0] = (bits[0] ?? 0n) + (value > 0 ? 1n : -1n);
+  return Math.min(double[0] ?? value, Number.MAX_VALUE);
 }
 
 function mirrored(bound: Signed | undefined): Signed | undefined {
@@ -65,7 +74,7 @@ function mirrored(bound: Signed | undefined): Signed | undefined {
 }
 
 /** The digits of a number, however JavaScript writes it. */
-function signed(value: number, isOpen: boolean): Signed {
+function signed(value: number, isOpen = false): Signed {
   const [, sign, whole = "", fraction = "", exponent = "0"] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([-+]\d+))?$/.exec(String(value)) ?? [];
   const shift = Number(exponent);

@@ -150,6 +150,11 @@ describe("schema grammar: valid texts of", () => {
       /^0\.000000/,
     ],
     [
+      "bounds that are close",
+      { type: "number", exclusiveMinimum: 8.9999999999558, exclusiveMaximum: 8.999999999955808 },
+      /^8\.99/,
+    ],
+    [
       "a range of integers",
       { type: "integer", minimum: 98, maximum: 1002 },
       /^(9[89]|[1-9]\d\d|100[0-2])$/,
