@@ -82,7 +82,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--io-operations-per-sec <n>", "disk operations per second that each worker offers")
     .option("--network-gbps <gbps>", "network bandwidth that each worker offers")
     .option("--max-tasks <n>", "maximum number of tasks on each worker")
-    .option("--upstreams <file>", "JSON file: servers that models may name, their keys, and commands")
+    .option("--upstreams <file>", "JSON file: servers for models, their keys, commands")
     .option("--artifacts-replica <place>", "DIR or s3://BUCKET/PREFIX for copies of job artifacts")
     .option("--device <device>", "device for models: cpu or a GPU index (default: cpu)")
     .option("--plugins <files>", "comma-separated plugin files for training jobs")

@@ -166,8 +166,12 @@ describe("HTTP: malformed requests", () => {
     ["GET", "/api/v1/api/v1/models", "It is /api/v1/models here"],
     ["GET", "/openai/v1/models/FamilyA-1-2B", "It is /api/v1/models/FamilyA-1-2B here"],
     ["GET", "/api/v1/healthz", "It is /healthz here."],
-    ["POST", "/v1/moderations", "All of the API lies under /api/v1. GET /api/v1/endpoints lists"],
-    ["POST", "/api/v1/moderations", "/api/v1/moderations. GET /api/v1/endpoints lists the routes."],
+    ["POST", "/v1/images/edits", "All of the API lies under /api/v1. GET /api/v1/endpoints lists"],
+    [
+      "POST",
+      "/api/v1/images/edits",
+      "/api/v1/images/edits. GET /api/v1/endpoints lists the routes.",
+    ],
     ["GET", `/v1/models/${"a".repeat(9_000)}`, `It is /api/v1/models/${"a".repeat(100)}`],
   ])("%s %s is 404 and says where that is", async (method, path, hint) => {
     const reply = await raw(path, { method });

@@ -194,7 +194,7 @@ class OwnedEngine implements Engine {
   onExit(reason: AppError, report: (reason: AppError) => void): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    void this.#engine.close();
+    void this.#engine.close(reason);
     report(reason);
   }
 }

@@ -103,9 +103,9 @@ export class UpstreamEngine implements Engine {
     };
   }
 
-  async close(): Promise<void> {
+  /** Its calls fail with `reason`. */
+  async close(reason = new AppError("unavailable", "the engine was unloaded")): Promise<void> {
     this.#health.close();
-    const reason = new AppError("unavailable", "the engine was unloaded");
     for (const { abort } of this.#live.values()) abort.abort(reason);
     await this.#options.connection.close();
   }
