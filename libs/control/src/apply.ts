@@ -1,4 +1,4 @@
-import { isSettingName, settingFault } from "@heddle/contracts/api/settings";
+import { isSettingName, type SettingName, settingFault } from "@heddle/contracts/api/settings";
 import { HARDENED, STORES_DOCUMENTS, versionOf } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
 import type {
@@ -14,14 +14,19 @@ import { messagesAt } from "./state-messages.ts";
 export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
 const MAX_JOINS = 1_000;
-/** The cluster version from which on a setting exists, where it is not the first. */
-const SETTINGS_SINCE: Readonly<Record<string, number>> = {
+/** The cluster version from which on a setting exists. */
+const SETTINGS_SINCE: Readonly<Record<SettingName, number>> = {
+  max_concurrent_jobs: 1,
+  job_timeout: 1,
+  overcommit_ratio: 1,
+  shared_storage_gb: 1,
   job_spec_kib: HARDENED,
   state_mib: HARDENED,
   documents: STORES_DOCUMENTS,
   documents_mib: STORES_DOCUMENTS,
   owner_documents: STORES_DOCUMENTS,
   owner_documents_mib: STORES_DOCUMENTS,
+  response_days: STORES_DOCUMENTS,
 };
 /** How many removed models are remembered; the oldest entry is dropped first. */
 const MAX_REMOVED_MODELS = 1_000;
@@ -270,7 +275,7 @@ function putSetting(
   state: ControlState,
   { name, value, ifVersion, atMs }: Extract<CatalogCommand, { type: "setting.put" }>,
 ): ControlReply {
-  if (!isSettingName(name) || versionOf(state) < (SETTINGS_SINCE[name] ?? 0)) {
+  if (!isSettingName(name) || versionOf(state) < SETTINGS_SINCE[name]) {
     return refuse("not_found", `no setting has the name ${name}`);
   }
   const fault = settingFault(name, value);

@@ -1,5 +1,6 @@
 // holds: bound-state
 
+import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { expect, test } from "vitest";
 import { PlannedCluster } from "./jobs/testing/planned-cluster.ts";
 import { jobId, nodeOffer } from "./jobs/testing/specs.ts";
@@ -107,8 +108,12 @@ test("state: masters agree on the bytes after a restore", async () => {
   expect(stateUse(restored.state)).toEqual(stateUse(made.control.state));
 });
 
-test("state: version 1 has neither the limit nor these settings", () => {
+test("state: version 1 has neither the limit nor the settings of later ones", () => {
+  const first = ["max_concurrent_jobs", "job_timeout", "overcommit_ratio", "shared_storage_gb"];
   const control = new ReplicatedControl();
-  const put = { type: "setting.put", atMs: 0, name: "state_mib", value: 16 } as const;
-  expect(control.apply({ type: "control", command: put }, 1)).toMatchObject({ code: "not_found" });
+  for (const [at, [name, { default: value }]] of Object.entries(CLUSTER_SETTINGS).entries()) {
+    const put = { type: "setting.put", atMs: 0, name, value } as const;
+    const reply = control.apply({ type: "control", command: put }, at + 1);
+    expect(reply).toMatchObject(first.includes(name) ? { ok: true } : { code: "not_found" });
+  }
 });
