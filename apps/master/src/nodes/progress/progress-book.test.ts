@@ -156,3 +156,14 @@ test("expected end: from the speed since the attempt's first reading, or the job
   const logged = { latest: { atMs: START_MS + 10_000, progress: 0.5 } };
   expect(viewProgress(JOB, logged).expected_end).toBe(new Date(START_MS + 20_000).toISOString());
 });
+
+// holds: bound-reports
+test("progress: a checkpoint's name that no program may give is not taken", () => {
+  const book = new ProgressBook();
+  book.take(report(1_000, { step: 1 }, { checkpoint: "x".repeat(512) }));
+  expect(book.due(0, new Set())[0]?.checkpoint?.name).toHaveLength(512);
+  book.take(report(2_000, { step: 2 }, { checkpoint: "x".repeat(513) }));
+  const [entry] = book.due(0, new Set());
+  expect(entry).toMatchObject({ progress: { step: 2 } });
+  expect(entry?.checkpoint).toBeUndefined();
+});

@@ -21,6 +21,8 @@ const LOG_CHECKPOINT_EVERY_MS = 1_000;
 const SILENT_RANK_MS = 30_000;
 const MAX_BATCH = 256;
 const MAX_MESSAGE = 1_024;
+/** Workers take no longer one from a program. */
+const MAX_CHECKPOINT_NAME = 512;
 /** Maximum further numbers of a progress line. */
 const MAX_METRICS = 32;
 
@@ -93,7 +95,8 @@ export class ProgressBook {
     const latest = { ...progressOf(line, progress.atUnixMs), ...speaker };
     const { checkpoint: name, checkpointUnixMs, checkpointStep: step } = progress;
     const checkpoint: CheckpointRecord = { name, ...speaker, step, atMs: checkpointUnixMs };
-    const entry = { jobId, attempt, progress: latest, ...(name !== "" && { checkpoint }) };
+    const isNamed = name !== "" && name.length <= MAX_CHECKPOINT_NAME;
+    const entry = { jobId, attempt, progress: latest, ...(isNamed && { checkpoint }) };
     const isSameTask = known?.rank === rank && known.latest.incarnation === incarnation;
     const first = isSameTask ? known.first : latest;
     this.#jobs.set(jobId, { entry, latest, first, rank, arrivedMs, readings, isNew: true });

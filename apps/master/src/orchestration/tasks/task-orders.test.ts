@@ -32,7 +32,7 @@ test("task orders: what the log takes of a worker's report is bounded in bytes",
   const exit: TaskExit__Output = {
     reason: "NodeLost",
     message: long,
-    signal: "",
+    signal: long,
     lastLines: [long, ...Array.from({ length: 49 }, (_, at) => `${at}`.padEnd(600, "."))],
     endedUnixMs: 1,
     asked: false,

@@ -153,7 +153,7 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
   return {
     ...(reason && { reason }),
     ...(exit?.exitCode !== undefined && { exitCode: exit.exitCode }),
-    ...(exit?.signal && { signal: exit.signal }),
+    ...(exit?.signal && { signal: exit.signal.slice(0, MAX_SIGNAL) }),
     ...(exit?.message && { message: exit.message.slice(0, MAX_MESSAGE) }),
     lastLines: latestLines(exit?.lastLines ?? []),
     endedAtMs: exit?.endedUnixMs ?? 0,
@@ -207,6 +207,7 @@ const MAX_LINES = 50;
 const MAX_LINE = 4_096;
 const MAX_LINES_BYTES = 16_384;
 const MAX_MESSAGE = 2_048;
+const MAX_SIGNAL = 32;
 const MAX_ARTIFACTS = 256;
 const MAX_NAME = 256;
 const SHA256_DIGITS = 64;
