@@ -33,10 +33,9 @@ export function shardCount(inputs: number): number {
 }
 
 /** One token per three bytes of text; the engine's count replaces it. */
-export function estimatedTokens(input: EmbedInput): number {
+export function estimatedTokens(input: Exclude<EmbedInput, { readonly kind: "pair" }>): number {
   if (input.kind === "tokens") return input.tokens.length;
-  const text = input.kind === "pair" ? input.query + input.document : input.text;
-  return EXTRA_TOKENS + Math.ceil(Buffer.byteLength(text) / 3);
+  return EXTRA_TOKENS + Math.ceil(Buffer.byteLength(input.text) / 3);
 }
 
 /** The inputs of calls, divided over the replicas of their model. */

@@ -136,6 +136,8 @@ describe("rerank: a model that ranks", () => {
     });
     expect(body.results[0]?.relevance_score).toBeCloseTo(1 / (1 + Math.exp(-4 / 5)), 5);
     expect(server.rows.at(-1)).toMatchObject({ promptTokens: allTokens + 400 });
+    const long = await rerank(texts, { query: "x".repeat(2 ** 20) });
+    expect(long).toMatchObject({ status: 400, body: { error: { param: "query" } } });
   });
 
   it("has cosines of embeddings where the model has those, and names what is refused", async () => {

@@ -1,4 +1,4 @@
-import { toAppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import {
   parseRerankRequest,
   type RerankAnswer,
@@ -16,6 +16,9 @@ import {
   underParam,
 } from "../embeddings/embedding-shards.ts";
 import { InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+
+/** Of the query, over all documents: a shard of them is one message to its worker. */
+const MAX_REPEATED_CHARS = 16 * 2 ** 20;
 
 interface Prepared extends PermittedCall {
   readonly request: RerankRequest;
@@ -56,11 +59,9 @@ export class RerankCalls {
     const model = this.#calls.resolve(http, request.model);
     const texts = request.documents.map((each) => (typeof each === "string" ? each : each.text));
     const method = this.#calls.parts.models.ranks(model) ? "rank" : "cosine";
-    const query: EmbedInput = { kind: "text", text: request.query };
-    const inputs = [...documentInputs(method, request.query, texts), query];
     const permitted = this.#calls.permit(http, reply, {
       model,
-      promptTokens: inputs.reduce((sum, input) => sum + estimatedTokens(input), 0),
+      promptTokens: promptTokens(method, request.query, texts),
       outputTokens: 0,
       engineRequests: shardCount(texts.length) + (method === "rank" ? 0 : 1),
       endUser: request.user ?? undefined,
@@ -119,7 +120,19 @@ export class RerankCalls {
   }
 }
 
+/** A rerank model reads the query again with each document. */
+function promptTokens(method: Scored["method"], query: string, texts: readonly string[]): number {
+  const tokensOf = (text: string) => estimatedTokens({ kind: "text", text });
+  const queries = method === "rank" ? texts.length : 1;
+  return queries * tokensOf(query) + texts.reduce((sum, text) => sum + tokensOf(text), 0);
+}
+
+/** Throws where the query is too long to be sent with each document. */
 function documentInputs(method: Scored["method"], query: string, texts: readonly string[]) {
+  if (method === "rank" && query.length * texts.length > MAX_REPEATED_CHARS) {
+    const message = `Invalid value for 'query': it is read with each document, and has at most ${MAX_REPEATED_CHARS} characters over all ${texts.length}. Shorten it, or send fewer documents.`;
+    throw new AppError("invalid_value", message, { param: "query" });
+  }
   return texts.map((text): EmbedInput => {
     return method === "rank" ? { kind: "pair", query, document: text } : { kind: "text", text };
   });
