@@ -148,7 +148,7 @@ const SETTINGS = {
   "max-reading-bytes": [
     "HEDDLE_MAX_READING_BYTES",
     "268435456",
-    "maximum total of request bodies being read, in bytes",
+    "maximum total of request bodies being read, and of calls in flight, in bytes",
   ],
   "max-connections": ["HEDDLE_MAX_CONNECTIONS", "16384", "maximum concurrent HTTP connections"],
   "cors-origins": ["HEDDLE_CORS_ORIGINS", "", "allowed CORS origins: https://a,... or *"],

@@ -13,7 +13,8 @@ import { UsageLedger } from "./usage-ledger.ts";
     {
       provide: InFlight,
       inject: [MASTER_CONFIG],
-      useFactory: ({ maxCalls }: MasterConfig) => new InFlight(maxCalls),
+      useFactory: ({ maxCalls, maxReadingBytes }: MasterConfig) =>
+        new InFlight(maxCalls, maxReadingBytes),
     },
     {
       provide: UsageLedger,

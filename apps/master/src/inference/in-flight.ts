@@ -1,14 +1,18 @@
 import { AppError } from "@heddle/base/errors";
 
-/** The running calls: their bound, and their end at shutdown. */
+/** The running calls: their bounds in count and bytes, and their end at shutdown. */
 export class InFlight {
   readonly #maxCalls: number;
-  readonly #calls = new Set<AbortController>();
+  readonly #maxBytes: number;
+  /** By call: the bytes of what it asks. */
+  readonly #calls = new Map<AbortController, number>();
+  #bytes = 0;
   #onIdle: (() => void) | undefined;
   #closing = false;
 
-  constructor(maxCalls: number) {
+  constructor(maxCalls: number, maxBytes: number) {
     this.#maxCalls = maxCalls;
+    this.#maxBytes = maxBytes;
   }
 
   get size(): number {
@@ -19,19 +23,30 @@ export class InFlight {
     return this.#closing;
   }
 
-  /** Registers a call; abort its controller to end it. Throws at the bound and during shutdown. */
-  enter(): AbortController {
+  /**
+   * Registers a call whose request has that many bytes; abort its controller to end it. Throws at a
+   * bound and during shutdown.
+   */
+  enter(bytes = 0): AbortController {
     if (this.#closing) throw shuttingDown();
-    if (this.#calls.size >= this.#maxCalls) {
-      const message = `This master serves ${this.#maxCalls} calls already. Try again shortly.`;
-      throw new AppError("overloaded", message, { retryAfterMs: 1000 });
-    }
+    if (this.#calls.size >= this.#maxCalls) throw full(`${this.#maxCalls} calls`);
     const call = new AbortController();
-    this.#calls.add(call);
+    this.hold(call, bytes);
     return call;
   }
 
+  /** Counts further bytes of the call. Throws at the bound, unless no other call has any. */
+  hold(call: AbortController, bytes: number): void {
+    const own = this.#calls.get(call) ?? 0;
+    if (bytes > 0 && this.#bytes > own && this.#bytes + bytes > this.#maxBytes) {
+      throw full(`calls with ${this.#bytes} bytes`);
+    }
+    this.#calls.set(call, own + bytes);
+    this.#bytes += bytes;
+  }
+
   leave(call: AbortController): void {
+    this.#bytes -= this.#calls.get(call) ?? 0;
     this.#calls.delete(call);
     if (this.#calls.size === 0) this.#onIdle?.();
   }
@@ -40,7 +55,7 @@ export class InFlight {
   async close(graceMs: number): Promise<void> {
     this.#closing = true;
     await this.#idleWithin(graceMs);
-    for (const call of this.#calls) call.abort(shuttingDown());
+    for (const call of this.#calls.keys()) call.abort(shuttingDown());
     await this.#idleWithin(1000);
   }
 
@@ -54,6 +69,11 @@ export class InFlight {
       };
     });
   }
+}
+
+function full(what: string): AppError {
+  const message = `This master serves ${what} already. Try again shortly.`;
+  return new AppError("overloaded", message, { retryAfterMs: 1000 });
 }
 
 /** The error of a call that is refused or aborted by this master's shutdown. */

@@ -116,12 +116,12 @@ export class InferenceCalls {
    */
   async answer<Prepared extends PermittedCall>(
     reply: FastifyReply,
-    prepare: () => Prepared | Promise<Prepared>,
+    prepare: (abort: AbortController) => Prepared | Promise<Prepared>,
     run: (prepared: Prepared, signal: AbortSignal) => Promise<AppError | undefined>,
   ): Promise<void> {
-    const abort = this.#enter();
+    const abort = this.#enter(reply);
     try {
-      const prepared = await prepare();
+      const prepared = await prepare(abort);
       await this.#run(reply, prepared, abort, run);
     } finally {
       this.parts.inFlight.leave(abort);
@@ -138,7 +138,7 @@ export class InferenceCalls {
     run: (prepared: Prepared, signal: AbortSignal) => Promise<void>,
     fail: (prepared: Prepared, failure: AppError) => Promise<void>,
   ): Promise<Prepared> {
-    const abort = this.#enter();
+    const abort = this.#enter(reply);
     try {
       const prepared = await prepare(abort);
       prepared.call.handedOver(reply.elapsedTime);
@@ -317,9 +317,9 @@ export class InferenceCalls {
   }
 
   /** Checked before the body is parsed: a call refused here has no model yet. */
-  #enter(): AbortController {
+  #enter({ request }: FastifyReply): AbortController {
     try {
-      return this.parts.inFlight.enter();
+      return this.parts.inFlight.enter((request.body as Buffer | undefined)?.byteLength);
     } catch (thrown) {
       this.parts.accounting.metrics.failed("", toAppError(thrown).code);
       throw thrown;

@@ -174,7 +174,7 @@ export class BackgroundResponses implements OnApplicationShutdown {
     request: ResponseRequest,
     abort: AbortController,
   ): Promise<RunningResponse> {
-    const prepared = await this.#generation.prepare(http, reply, request);
+    const prepared = await this.#generation.prepare(http, reply, request, abort);
     const { owner, head, input } = prepared;
     this.#store.running.add(head.id);
     try {

@@ -116,9 +116,8 @@ function addCall(
   const last = messages.at(-1);
   if (last?.role !== "assistant") {
     messages.push({ role: "assistant", content: null, tool_calls: [call] });
-    return;
-  }
-  messages[messages.length - 1] = { ...last, tool_calls: [...(last.tool_calls ?? []), call] };
+  } else if (last.tool_calls) last.tool_calls.push(call);
+  else messages[messages.length - 1] = { ...last, tool_calls: [call] };
 }
 
 function textsOf(parts: readonly { readonly text: string }[]): string {

@@ -179,7 +179,8 @@ function deltaOf(open: OpenItem, piece: Exclude<Piece, { readonly kind: "call" }
   const inPart = { ...at, content_index: 0 };
   if (piece.kind === "reasoning") return { type: "response.reasoning_text.delta", ...inPart };
   const logprobs = scoresOf(piece.logprobs ?? []);
-  open.logprobs.push(...logprobs);
+  // Of a joined piece there may be more than a call takes arguments.
+  for (const score of logprobs) open.logprobs.push(score);
   return { type: "response.output_text.delta", ...inPart, logprobs };
 }
 

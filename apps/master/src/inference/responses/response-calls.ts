@@ -40,7 +40,7 @@ export class ResponseCalls {
     if (request.background === true) return this.#background.answer(http, reply, request);
     return this.#calls.answer(
       reply,
-      () => this.#generation.prepare(http, reply, request),
+      (abort) => this.#generation.prepare(http, reply, request, abort),
       (prepared, signal) =>
         request.stream === true
           ? this.#stream(http, reply, prepared, signal)

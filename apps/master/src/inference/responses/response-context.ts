@@ -4,16 +4,40 @@ import { itemsOf, type TokenCountRequest } from "@heddle/contracts/api/responses
 import { Inject } from "@nestjs/common";
 import { checkCallIds, itemsWithIds } from "./chat-of-response.ts";
 import { ConversationStore } from "./conversation-store.ts";
-import { itemsOfStored, ResponseStore, type StoredResponse } from "./response-store.ts";
+import {
+  itemsOfStored,
+  type KeptResponse,
+  ResponseStore,
+  type StoredResponse,
+} from "./response-store.ts";
 
-const MAX_CHAIN = 256;
-/** Texts of one context; more fits into no model. */
-const MAX_CONTEXT_CHARS = 16 * 2 ** 20;
+/** Responses that are read for one context. */
+const MAX_READ = 256;
+/** Of one context; more fits into no model. */
+const MAX_ITEMS = 16_384;
+const MAX_STORED_CHARS = 16 * 2 ** 20;
 
 /** The items of a request: its own, and those that it goes on from. */
 export interface RequestItems {
   readonly own: readonly ResponseItem[];
   readonly all: readonly ResponseItem[];
+  /** Of the items that it goes on from or refers to. */
+  readonly storedChars: number;
+}
+
+/** Characters that stored items may add to a context. */
+class StoredChars {
+  #chars = 0;
+
+  get sum(): number {
+    return this.#chars;
+  }
+
+  /** Counts items as often as they are in the context. Throws where they are too many. */
+  add(items: readonly ResponseItem[], param: string): void {
+    this.#chars += JSON.stringify(items).length;
+    if (this.#chars > MAX_STORED_CHARS) throw tooLong(param);
+  }
 }
 
 type Asked = Pick<TokenCountRequest, "input" | "previous_response_id" | "conversation">;
@@ -32,34 +56,37 @@ export class ResponseContext {
   }
 
   async itemsOf(owner: string, request: Asked, suffix: string): Promise<RequestItems> {
-    const before = await this.#before(owner, request);
-    const own = await this.#own(owner, itemsOf(request.input), suffix);
+    const chars = new StoredChars();
+    const before = await this.#before(owner, request, chars);
+    const own = await this.#own(owner, itemsOf(request.input), suffix, chars);
     const all = [...before, ...own];
+    if (all.length > MAX_ITEMS) throw tooLong("input");
     checkCallIds(all, own.length);
-    return { own, all };
+    return { own, all, storedChars: chars.sum };
   }
 
-  #before(owner: string, { previous_response_id, conversation }: Asked) {
-    if (previous_response_id != null) return this.#chain(owner, previous_response_id);
+  async #before(
+    owner: string,
+    { previous_response_id, conversation }: Asked,
+    chars: StoredChars,
+  ): Promise<readonly ResponseItem[]> {
+    if (previous_response_id != null) return this.#chain(owner, previous_response_id, chars);
     if (conversation == null) return [];
-    return this.#conversation(owner, conversationId(conversation));
-  }
-
-  async #conversation(owner: string, id: string): Promise<readonly ResponseItem[]> {
-    return (await this.#conversations.get(owner, id)).items;
+    const { items } = await this.#conversations.get(owner, conversationId(conversation));
+    chars.add(items, "conversation");
+    return items;
   }
 
   /** The items of the response and of all before it, the oldest first. */
-  async #chain(owner: string, last: string): Promise<readonly ResponseItem[]> {
+  async #chain(owner: string, last: string, chars: StoredChars): Promise<readonly ResponseItem[]> {
     const links: (readonly ResponseItem[])[] = [];
-    let chars = 0;
     for (let id: string | null = last; id !== null; ) {
       const stored: StoredResponse = await this.#link(owner, id);
       if (stored.head.conversation !== null && id !== last) break;
       const items = itemsOfStored(stored);
-      chars += JSON.stringify(items).length;
+      chars.add(items, "previous_response_id");
       links.push(items);
-      if (links.length > MAX_CHAIN || chars > MAX_CONTEXT_CHARS) throw tooLong();
+      if (links.length > MAX_READ) throw tooLong("previous_response_id");
       id = stored.head.previous_response_id;
     }
     return links.reverse().flat();
@@ -81,36 +108,71 @@ export class ResponseContext {
     owner: string,
     given: readonly GivenItem[],
     suffix: string,
+    chars: StoredChars,
   ): Promise<readonly ResponseItem[]> {
+    const stored = new StoredItems(given, (id) => this.#responses.find(owner, id));
     const groups: (readonly ResponseItem[])[] = [];
     for (const [at, item] of given.entries()) {
-      groups.push(
-        item.type === "item_reference"
-          ? [await this.#referenced(owner, item.id, at)]
-          : itemsWithIds([item], (prefix) => `${prefix}_${suffix}_i${at}`),
-      );
+      if (item.type !== "item_reference") {
+        groups.push(itemsWithIds([item], (prefix) => `${prefix}_${suffix}_i${at}`));
+        continue;
+      }
+      const param = `input[${at}].id`;
+      const found = [await stored.get(item.id, param)];
+      chars.add(found, param);
+      groups.push(found);
     }
     return groups.flat();
   }
+}
 
-  /** Ids of items contain their response's. */
-  async #referenced(owner: string, id: string, at: number): Promise<ResponseItem> {
-    const suffix = /^[a-z]+_([A-Za-z0-9]+)_i?\d+$/.exec(id)?.[1];
-    const kept = suffix && (await this.#responses.find(owner, `resp_${suffix}`));
-    const found = kept && itemsOfStored(kept.stored).find((item) => item.id === id);
+/** The items that a request refers to; each response is read once. */
+class StoredItems {
+  readonly #read: (id: string) => Promise<KeptResponse | undefined>;
+  readonly #wanted: ReadonlySet<string>;
+  readonly #responses = new Set<string>();
+  readonly #items = new Map<string, ResponseItem>();
+
+  constructor(
+    given: readonly GivenItem[],
+    read: (id: string) => Promise<KeptResponse | undefined>,
+  ) {
+    this.#read = read;
+    this.#wanted = new Set(
+      given.flatMap((item) => (item.type === "item_reference" ? [item.id] : [])),
+    );
+  }
+
+  async get(id: string, param: string): Promise<ResponseItem> {
+    const suffix = suffixOf(id);
+    if (suffix !== undefined && !this.#responses.has(suffix)) await this.#load(suffix, param);
+    const found = this.#items.get(id);
     if (found) return found;
-    const param = `input[${at}].id`;
     const message = `Invalid value for '${param}': no item with id '${id}' is stored.`;
     throw new AppError("invalid_value", message, { param });
   }
+
+  async #load(suffix: string, param: string): Promise<void> {
+    this.#responses.add(suffix);
+    if (this.#responses.size > MAX_READ) throw tooLong(param);
+    const kept = await this.#read(`resp_${suffix}`);
+    for (const item of kept ? itemsOfStored(kept.stored) : []) {
+      const isOwn = suffixOf(item.id) === suffix && !this.#items.has(item.id);
+      if (isOwn && this.#wanted.has(item.id)) this.#items.set(item.id, item);
+    }
+  }
+}
+
+/** Ids of items contain their response's. */
+function suffixOf(id: string): string | undefined {
+  return /^[a-z]+_([A-Za-z0-9]+)_i?\d+$/.exec(id)?.[1];
 }
 
 function conversationId(given: string | { readonly id: string }): string {
   return typeof given === "string" ? given : given.id;
 }
 
-function tooLong(): AppError {
-  const param = "previous_response_id";
-  const message = `Invalid value for '${param}': the chain has more than ${MAX_CHAIN} responses or ${MAX_CONTEXT_CHARS} characters. Begin another with the items that matter.`;
+function tooLong(param: string): AppError {
+  const message = `Invalid value for '${param}': a context has at most ${MAX_ITEMS} items, ${MAX_READ} responses and ${MAX_STORED_CHARS} characters of stored items. Send the items that matter instead.`;
   return new AppError("invalid_value", message, { param });
 }

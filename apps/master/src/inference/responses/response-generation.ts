@@ -65,11 +65,13 @@ export class ResponseGeneration {
     http: CallerRequest,
     reply: FastifyReply,
     request: ResponseRequest,
+    abort: AbortController,
   ): Promise<PreparedResponse> {
     const model = this.#calls.resolve(http, request.model);
     const owner = this.#responses.ownerOf(http.apiKey);
     const suffix = uniqueSuffix();
-    const { own: input, all } = await this.#context.itemsOf(owner, request, suffix);
+    const { own: input, all, storedChars } = await this.#context.itemsOf(owner, request, suffix);
+    this.#calls.parts.inFlight.hold(abort, storedChars);
     const head = headOf(`resp_${suffix}`, request, model);
     if (head.store) {
       const bytes = (http.body as Buffer).byteLength + EXTRA_BYTES;

@@ -36,10 +36,11 @@ export class ResponseTokens {
   async #asked(http: CallerRequest, body: Record<string, unknown>): Promise<ReadingCall> {
     const request = parseTokenCountRequest(body);
     const owner = this.#responses.ownerOf(http.apiKey);
-    const { all } = await this.#context.itemsOf(owner, request, uniqueSuffix());
+    const { all, storedChars } = await this.#context.itemsOf(owner, request, uniqueSuffix());
     const chat = inResponseTerms(() => chatOfPrompt(request, all));
     return {
       model: request.model,
+      storedChars,
       read: { input: toChatInput(chat), give: "count" },
       pieces: ({ count }) => [`{"object":"response.input_tokens","input_tokens":${count}}`],
     };

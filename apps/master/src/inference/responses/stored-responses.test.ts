@@ -155,6 +155,27 @@ describe("responses: those that go on from others", () => {
     expect(await refused({ background: true, store: false }, "background")).toBe(400);
   });
 
+  it("are bounded in the characters and the items that they take of others", async () => {
+    const refused = async (body: object, param: string) => {
+      const reply = await call("POST", "/responses", { ...hello, ...body });
+      expect(await reply.json()).toMatchObject({ error: { code: "invalid_value", param } });
+    };
+    const large = { ...hello, input: "x ".repeat(1.5 * 2 ** 20), max_output_tokens: 1 };
+    const { id } = await openai.responses.create(large);
+    const [item] = (await openai.responses.inputItems.list(id)).data;
+    const reference = { type: "item_reference", id: item?.id };
+    await refused({ input: Array.from({ length: 6 }, () => reference) }, "input[5].id");
+    const called = { type: "function_call" as const, call_id: "c", name: "f", arguments: "" };
+    const input = Array.from({ length: 4_096 }, () => called);
+    let previous_response_id: string | null = null;
+    for (let link = 0; link < 3; link++) {
+      const body = { ...hello, input, previous_response_id, max_output_tokens: 1 };
+      const response: OpenAI.Responses.Response = await openai.responses.create(body);
+      previous_response_id = response.id;
+    }
+    await refused({ input, previous_response_id }, "input");
+  });
+
   it("count the tokens of their prompts without an answer", async () => {
     const { id } = await openai.responses.create(hello);
     const generated = server.dispatch.generatedTokens;

@@ -20,6 +20,8 @@ const ITEMS_PER_PIECE = 8192;
 /** A body whose reading is asked for, and how the reading is answered. */
 export interface ReadingCall {
   readonly model: string;
+  /** What was read of the store for it. */
+  readonly storedChars?: number;
   readonly read: Omit<ReadRequest, "kind">;
   readonly pieces: (reading: InputReading, contextTokens: number) => Iterable<string>;
 }
@@ -69,8 +71,9 @@ export class TokenCalls {
   ): Promise<void> {
     return this.#calls.answer(
       reply,
-      async () => {
+      async (abort) => {
         const asked = await ask(parseJsonBody(http.body as Buffer));
+        this.#calls.parts.inFlight.hold(abort, asked.storedChars ?? 0);
         const model = this.#calls.resolve(http, asked.model);
         const permitted = this.#calls.permit(http, reply, {
           model,
