@@ -104,7 +104,8 @@ function states() {
   return new DFA.LimitedNodeFactory(MAX_STATES);
 }
 
-function limited<Result>(make: () => Result): Result {
+/** Runs it; throws GrammarTooLarge where an automaton has too many states. */
+export function limited<Result>(make: () => Result): Result {
   try {
     return make();
   } catch (error) {

@@ -39,7 +39,7 @@ function randomText(matcher: GrammarMatcher, random: Random): string | undefined
 /** Fails where a text of the schema's grammar is not valid for the schema; gives the texts. */
 function checkTexts(schema: object | boolean, seed: number): string[] {
   const matcher = new GrammarMatcher(compileSchema(schema), new MatchCache());
-  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  const ajv = new Ajv2020({ strict: false, allErrors: true, multipleOfPrecision: 9 });
   addFormats.default(ajv);
   const validate = ajv.compile(schema);
   const random = seededRandom(seed);
@@ -73,6 +73,11 @@ const { schema: anySchema } = fc.letrec<{ schema: object }>((tie) => ({
     fc.record({ type: fc.constantFrom("integer", "number"), minimum: bound }),
     fc.record({ type: fc.constantFrom("integer", "number"), exclusiveMaximum: bound }),
     fc.record({ type: fc.constant("number"), minimum: bound, maximum: bound }),
+    fc.record({
+      type: fc.constantFrom("integer", "number"),
+      minimum: bound,
+      multipleOf: fc.constantFrom(3, 12, 0.5, 0.01, 2.5),
+    }),
     fc.record({ type: fc.constant("number"), exclusiveMinimum: bound, exclusiveMaximum: bound }),
     fc.record({
       type: fc.constant("string"),
@@ -164,6 +169,20 @@ describe("schema grammar: valid texts of", () => {
       { type: "integer", exclusiveMaximum: 0, minimum: -12 },
       /^-([1-9]|1[012])$/,
     ],
+    ["multiples", { type: "integer", multipleOf: 7, minimum: -30, maximum: 700 }, /^-?\d+$/],
+    ["multiples of a number", { type: "number", multipleOf: 250 }, /^-?\d*0(\.0+)?$/],
+    [
+      "multiples of cents",
+      { type: "number", multipleOf: 0.05, minimum: 0, exclusiveMaximum: 3 },
+      /^[0-2](\.\d[05]?0*)?$/,
+    ],
+    [
+      "common multiples",
+      { allOf: [{ multipleOf: 4 }, { multipleOf: 6 }], type: "integer", minimum: 1, maximum: 24 },
+      /^(12|24)$/,
+    ],
+    ["values that are multiples", { enum: [1, 0.3, 0.35], multipleOf: 0.1 }, /^(1|0.3)$/],
+    ["multiples of a large step", { type: "number", multipleOf: 1e3, minimum: 1 }, /000(\.0+)?$/],
     [
       "a pattern of a length",
       { type: "string", pattern: "ab|^x", minLength: 3, maxLength: 5 },
@@ -240,7 +259,11 @@ describe("schema grammar: a fault names its place:", () => {
       "not is not supported",
     ],
     [{ type: "array", uniqueItems: true }, "/uniqueItems", "not supported"],
-    [{ type: "integer", multipleOf: 7 }, "/multipleOf", "not supported"],
+    [{ type: "integer", multipleOf: 0 }, "/multipleOf", "a number above 0"],
+    [{ type: "number", multipleOf: 1234.567 }, "/multipleOf", "use fewer digits"],
+    [{ type: "number", minimum: 1, maximum: 2, multipleOf: 0.7, not: {} }, "/not", "not supported"],
+    [{ type: "number", minimum: 1.5, maximum: 2, multipleOf: 1.25 }, "", "contradicts itself"],
+    [{ enum: [0.3, 0.35], multipleOf: 0.2 }, "", "contradicts itself"],
     [{ $ref: "https://example.com/x" }, "/$ref", "only references into the same schema"],
     [{ $ref: "#/$defs/none" }, "/$ref", "there is nothing at"],
     [{ type: "text" }, "/type", "expected one or several of null"],

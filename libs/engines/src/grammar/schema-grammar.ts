@@ -1,5 +1,6 @@
 import { FORMATS } from "./formats.ts";
 import { JsonTexts, SPACE } from "./json-texts.ts";
+import { multiplesOf } from "./multiple-text.ts";
 import { numberPattern } from "./number-text.ts";
 import { GrammarBuilder, type GrammarProgram, GrammarTooLarge } from "./program.ts";
 import {
@@ -8,6 +9,7 @@ import {
   matchingTexts,
   type TextSet,
   textsWith,
+  toBytes,
   UnsupportedPattern,
 } from "./regular-text.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
@@ -154,11 +156,23 @@ export class SchemaGrammar {
   #number(shape: SchemaShape, isInteger: boolean): number {
     const pattern = numberPattern({ ...shape, isInteger });
     if (pattern === undefined) return this.#builder.never();
+    if (shape.multiples.length > 0) return this.#multiple(shape.multiples, pattern);
     const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = shape;
     const isFree = [minimum, exclusiveMinimum, maximum, exclusiveMaximum].every(
       (b) => b === undefined,
     );
     return isFree ? this.#texts.common(pattern) : this.#texts.pattern(pattern);
+  }
+
+  #multiple(steps: readonly Located[], pattern: string): number {
+    const texts = steps.reduce((set, { schema, pointer }) => {
+      const multiples = multiplesOf(schema as number);
+      if (multiples !== undefined) return this.#faultsAt(pointer, () => both(set, multiples));
+      throw new SchemaFault(pointer, `multiples of ${schema} are not supported: use fewer digits`);
+    }, matchingTexts(pattern));
+    return isEmpty(texts)
+      ? this.#builder.never()
+      : this.#faultsAt(steps[0]?.pointer ?? "", () => this.#builder.text(toBytes(texts, "plain")));
   }
 
   #string(shape: SchemaShape): number {

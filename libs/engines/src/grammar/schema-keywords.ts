@@ -20,7 +20,6 @@ const REFUSED: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
   ["minContains", () => true],
   ["maxContains", () => true],
   ["uniqueItems", (value) => value === false],
-  ["multipleOf", (value) => value === 1],
   ["unevaluatedProperties", (value) => typeof value === "boolean"],
   ["unevaluatedItems", (value) => typeof value === "boolean"],
   ["additionalItems", (value) => typeof value === "boolean"],
@@ -37,12 +36,13 @@ function isEmptyObject(value: unknown): boolean {
 export function ownShape(keywords: Record<string, unknown>, pointer: string): SchemaShape {
   const read = new KeywordReader(keywords, pointer);
   read.refuseUnsupported();
-  const isWhole = keywords["multipleOf"] === 1;
+  const isWhole = Number.isInteger(keywords["multipleOf"]);
   return {
     ...openShape(pointer),
     types: read.types(isWhole),
     values: read.values(),
     ...read.numberBounds(),
+    multiples: read.multiples(),
     minLength: read.count("minLength", 0),
     maxLength: read.count("maxLength", Number.POSITIVE_INFINITY),
     patterns: read.texts("pattern"),
@@ -111,6 +111,14 @@ class KeywordReader {
       maximum: this.#number("maximum"),
       exclusiveMaximum: this.#number("exclusiveMaximum"),
     };
+  }
+
+  /** Those of 1 say no more than that a number is whole. */
+  multiples(): Located[] {
+    const value = this.#number("multipleOf");
+    if (value === undefined || value === 1) return [];
+    if (!(value > 0)) throw this.#fault("multipleOf", "expected a number above 0");
+    return [{ schema: value, pointer: under(this.#pointer, "multipleOf") }];
   }
 
   count(keyword: string, absent: number): number {

@@ -1,4 +1,5 @@
 import { FORMATS } from "./formats.ts";
+import { isMultipleOf } from "./multiple-text.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
 import { ownShape } from "./schema-keywords.ts";
 import {
@@ -215,8 +216,9 @@ function typeOf(value: unknown): JsonType {
 }
 
 function isWithin(shape: SchemaShape, value: number): boolean {
-  const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = shape;
+  const { minimum, exclusiveMinimum, maximum, exclusiveMaximum, multiples } = shape;
   return (
+    multiples.every(({ schema }) => isMultipleOf(value, schema as number)) &&
     value >= (minimum ?? Number.NEGATIVE_INFINITY) &&
     value <= (maximum ?? Number.POSITIVE_INFINITY) &&
     (exclusiveMinimum === undefined || value > exclusiveMinimum) &&

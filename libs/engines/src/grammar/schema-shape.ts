@@ -19,6 +19,8 @@ export interface SchemaShape {
   readonly exclusiveMinimum: number | undefined;
   readonly maximum: number | undefined;
   readonly exclusiveMaximum: number | undefined;
+  /** A number is a multiple of each; `schema` is a positive number. */
+  readonly multiples: readonly Located[];
   readonly minLength: number;
   readonly maxLength: number;
   readonly patterns: readonly Located[];
@@ -47,6 +49,7 @@ export function openShape(pointer: string): SchemaShape {
     exclusiveMinimum: undefined,
     maximum: undefined,
     exclusiveMaximum: undefined,
+    multiples: [],
     minLength: 0,
     maxLength: Number.POSITIVE_INFINITY,
     patterns: [],
@@ -74,6 +77,7 @@ export function bothShapes(a: SchemaShape, b: SchemaShape): SchemaShape {
     exclusiveMinimum: larger(a.exclusiveMinimum, b.exclusiveMinimum),
     maximum: smaller(a.maximum, b.maximum),
     exclusiveMaximum: smaller(a.exclusiveMaximum, b.exclusiveMaximum),
+    multiples: [...a.multiples, ...b.multiples],
     minLength: Math.max(a.minLength, b.minLength),
     maxLength: Math.min(a.maxLength, b.maxLength),
     patterns: [...a.patterns, ...b.patterns],
