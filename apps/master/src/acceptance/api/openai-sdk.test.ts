@@ -305,13 +305,13 @@ describe("tools", () => {
     const one = { ...params, parallel_tool_calls: false };
     const named = { type: "function" as const, function: { name: "weather" } };
     const allowed = { mode: "required" as const, tools: [named] };
-    for (const [tool_choice, names] of [
-      ["required", ["weather", "now"]],
-      [named, ["weather"]],
-      [{ type: "allowed_tools" as const, allowed_tools: allowed }, ["weather"]],
+    for (const [tool_choice, names, finish_reason] of [
+      ["required", ["weather", "now"], "tool_calls"],
+      [named, ["weather"], "stop"],
+      [{ type: "allowed_tools" as const, allowed_tools: allowed }, ["weather"], "tool_calls"],
     ] as const) {
       const { choices } = await whole({ ...one, tool_choice });
-      expect(choices[0]).toMatchObject({ finish_reason: "tool_calls", message: { content: null } });
+      expect(choices[0]).toMatchObject({ finish_reason, message: { content: null } });
       const called = checkCalls(choices[0]?.message.tool_calls);
       expect(called).toHaveLength(1);
       expect(names).toContain(called[0]);

@@ -14,7 +14,7 @@ import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import { cutShort, fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
-import { ChoiceSplitter, type SplitChoice } from "./choice-splitter.ts";
+import { type ChoiceCalls, ChoiceSplitter, type SplitChoice } from "./choice-splitter.ts";
 
 /** A prepared call whose key permits it. */
 interface Prepared extends PermittedCall {
@@ -119,7 +119,7 @@ async function collectAnswer(
   identity: ChatIdentity,
 ): Promise<string> {
   const choices = Array.from({ length: request.n ?? 1 }, () => ({
-    splitter: new ChoiceSplitter(reasoning, callsTools(request)),
+    splitter: new ChoiceSplitter(reasoning, choiceCalls(request)),
     choice: newChoice(),
   }));
   let complete = false;
@@ -135,12 +135,13 @@ async function collectAnswer(
   return completionBody(identity, bodies, call.usage, request.logprobs === true);
 }
 
-/** Whether the answer may have calls of tools. */
-export function callsTools({
+/** The calls of tools that the answer may have. */
+export function choiceCalls({
   tools,
-  tool_choice,
-}: Pick<ChatCompletionRequest, "tools" | "tool_choice">): boolean {
-  return tools != null && tools.length > 0 && tool_choice !== "none";
+  tool_choice: choice,
+}: Pick<ChatCompletionRequest, "tools" | "tool_choice">): ChoiceCalls {
+  if (tools == null || tools.length === 0 || choice === "none") return "none";
+  return typeof choice === "object" && choice !== null && "function" in choice ? "named" : "any";
 }
 
 function newChoice(): ChatChoice {
@@ -181,8 +182,8 @@ async function pumpEvents(
   signal: AbortSignal,
 ): Promise<void> {
   const count = request.n ?? 1;
-  const hasTools = callsTools(request);
-  const splitters = Array.from({ length: count }, () => new ChoiceSplitter(reasoning, hasTools));
+  const calls = choiceCalls(request);
+  const splitters = Array.from({ length: count }, () => new ChoiceSplitter(reasoning, calls));
   let roles = "";
   for (let choice = 0; choice < count; choice++) roles += chunks.role(choice);
   stream.write(roles);

@@ -7,14 +7,19 @@ export interface SplitChoice extends SplitDelta {
   readonly calls: readonly ToolCallDelta[];
 }
 
+/** The calls that a choice may have: none, any, or one of the function that the request names. */
+export type ChoiceCalls = "none" | "any" | "named";
+
 /** Splits the stream of one choice: its reasoning first, and what is left into content and calls. */
 export class ChoiceSplitter {
   readonly #reasoning: ReasoningSplitter;
   readonly #tools: ToolCallSplitter | undefined;
+  readonly #isNamed: boolean;
 
-  constructor(style: ReasoningStyle | undefined, hasTools: boolean) {
+  constructor(style: ReasoningStyle | undefined, calls: ChoiceCalls) {
     this.#reasoning = new ReasoningSplitter(style);
-    this.#tools = hasTools ? new ToolCallSplitter() : undefined;
+    this.#tools = calls === "none" ? undefined : new ToolCallSplitter();
+    this.#isNamed = calls === "named";
   }
 
   push(delta: EngineEvent & { readonly type: "delta" }): SplitChoice {
@@ -27,9 +32,11 @@ export class ChoiceSplitter {
     return { ...split, content: split.content + (this.#tools?.finish().text ?? "") };
   }
 
-  /** Why the choice ended, given why its text did. */
+  /** Why the choice ended, given why its text did; OpenAI ends the call of a named function with `stop`. */
   reasonOf(reason: FinishReason): FinishReason {
-    return reason === "stop" && (this.#tools?.calls ?? 0) > 0 ? "tool_calls" : reason;
+    const hasEnded = reason === "stop" || reason === "tool_calls";
+    if (!hasEnded || (this.#tools?.calls ?? 0) === 0) return reason;
+    return this.#isNamed ? "stop" : "tool_calls";
   }
 
   #split(split: SplitDelta): SplitChoice {

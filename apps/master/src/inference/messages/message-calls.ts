@@ -13,7 +13,7 @@ import type { CallerRequest } from "../../http/access.ts";
 import { messagesErrorBody } from "../../http/error-reply.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
-import { askedTokens } from "../chat/chat-completions.ts";
+import { askedTokens, choiceCalls } from "../chat/chat-completions.ts";
 import { estimatePromptTokens, toChatInput, toGenerateRequest } from "../chat/chat-request.ts";
 import { ChoiceSplitter } from "../chat/choice-splitter.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
@@ -145,8 +145,7 @@ async function* writtenEvents(
     model: model.id,
     system_fingerprint: fingerprintOf(model),
   });
-  const hasTools = chat.tools != null && chat.tools.length > 0 && chat.tool_choice !== "none";
-  const splitter = new ChoiceSplitter(reasoning, hasTools);
+  const splitter = new ChoiceSplitter(reasoning, choiceCalls(chat));
   let complete = false;
   for await (const event of answer.events) {
     call.observe(event);

@@ -5,7 +5,7 @@ import type {
   ReasoningStyle,
   TokenLogprob,
 } from "@heddle/contracts/engine";
-import { ChoiceSplitter, type SplitChoice } from "../chat/choice-splitter.ts";
+import { type ChoiceCalls, ChoiceSplitter, type SplitChoice } from "../chat/choice-splitter.ts";
 
 /** A piece of an answer, from which a response and all its events follow. */
 export type Piece =
@@ -26,10 +26,10 @@ export class PieceSplitter {
 
   constructor(
     style: ReasoningStyle | undefined,
-    hasTools: boolean,
+    calls: ChoiceCalls,
     onReasoned: (tokens: number) => void,
   ) {
-    this.#splitter = new ChoiceSplitter(style, hasTools);
+    this.#splitter = new ChoiceSplitter(style, calls);
     this.#onReasoned = onReasoned;
   }
 

@@ -10,7 +10,7 @@ import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
-import { askedTokens, callsTools } from "../chat/chat-completions.ts";
+import { askedTokens, choiceCalls } from "../chat/chat-completions.ts";
 import { estimatePromptTokens, toGenerateRequest } from "../chat/chat-request.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import { cutShort, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
@@ -125,7 +125,7 @@ export class ResponseGeneration {
     { events, node }: InferenceAnswer,
     take: (piece: Piece) => void | Promise<void>,
   ): Promise<FinishReason | undefined> {
-    const splitter = new PieceSplitter(reasoning, callsTools(chat), (tokens) =>
+    const splitter = new PieceSplitter(reasoning, choiceCalls(chat), (tokens) =>
       call.reasoned(tokens),
     );
     try {
