@@ -4,6 +4,7 @@ import { Completions } from "./resources/completions.ts";
 import { Conversations } from "./resources/conversations.ts";
 import { Embeddings } from "./resources/embeddings.ts";
 import { Events } from "./resources/events.ts";
+import { Files } from "./resources/inference/files.ts";
 import { Jobs } from "./resources/jobs.ts";
 import { Keys } from "./resources/keys.ts";
 import { Messages } from "./resources/messages.ts";
@@ -37,6 +38,7 @@ export class Heddle {
   readonly chat: Chat;
   readonly completions: Completions;
   readonly embeddings: Embeddings;
+  readonly files: Files;
   readonly messages: Messages;
   readonly moderations: Moderations;
   readonly rerank: Rerank;
@@ -58,6 +60,7 @@ export class Heddle {
     this.chat = new Chat(transport);
     this.completions = new Completions(transport);
     this.embeddings = new Embeddings(transport);
+    this.files = new Files(transport);
     this.messages = new Messages(transport);
     this.moderations = new Moderations(transport);
     this.rerank = new Rerank(transport);

@@ -66,6 +66,8 @@ export interface Request {
   readonly isUnversioned?: boolean | undefined;
   readonly query?: Query | undefined;
   readonly body?: unknown;
+  /** Sent in place of a body. */
+  readonly form?: FormData | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Overrides the client's own. */
@@ -211,7 +213,7 @@ export class HttpTransport {
     request: Request,
     authorization: Record<string, string>,
   ): Promise<Response> {
-    const { method, query, body, headers, signal } = request;
+    const { method, query, body, form, headers, signal } = request;
     const { fetch = globalThis.fetch } = this.#options;
     return await fetch(`${urlOf(base, request)}${queryText(query)}`, {
       method,
@@ -222,6 +224,7 @@ export class HttpTransport {
         ...headers,
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(form === undefined ? {} : { body: form }),
       ...(signal ? { signal } : {}),
     });
   }

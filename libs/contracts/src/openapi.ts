@@ -77,8 +77,8 @@ function errorObject(mediaType: string, name: string): Json {
 
 type NamedSchemas = readonly (readonly [name: string, schema: z.ZodType])[];
 
-function inputsOf({ operationId, body }: ApiOperation): NamedSchemas {
-  return body ? [[`${operationId} body`, body]] : [];
+function inputsOf({ operationId, body = undefined, form = body }: ApiOperation): NamedSchemas {
+  return form ? [[`${operationId} body`, form]] : [];
 }
 
 /** Query parameters too: their parsed values have the types that a reader expects. */
@@ -139,7 +139,8 @@ function operationObject(
   operation: ApiOperation,
   schemas: Readonly<Record<string, Json | undefined>>,
 ): Json {
-  const { operationId, permission, summary, path, headers = [], body, replies } = operation;
+  const { operationId, permission, summary, path, headers = [], replies } = operation;
+  const hasBody = operation.body !== undefined || operation.form !== undefined;
   const query = (schemas[`${operationId} query`]?.["properties"] ?? {}) as Record<string, Json>;
   const parameters = [
     ...[...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => {
@@ -160,7 +161,7 @@ function operationObject(
     "x-permission": permission,
     ...(permission === "public" ? { security: [] } : {}),
     ...(parameters.length > 0 ? { parameters } : {}),
-    ...(body ? { requestBody: bodyObject(operation, schemas) } : {}),
+    ...(hasBody ? { requestBody: bodyObject(operation, schemas) } : {}),
     responses: {
       ...Object.fromEntries(statuses),
       default: { $ref: `#/components/responses/${ERROR_RESPONSES[errorFormatOf(path)]}` },
@@ -169,10 +170,11 @@ function operationObject(
 }
 
 function bodyObject(
-  { operationId, isBodyOptional = false }: ApiOperation,
+  { operationId, form, isBodyOptional = false }: ApiOperation,
   schemas: Readonly<Record<string, Json | undefined>>,
 ): Json {
-  const content = { "application/json": { schema: schemas[`${operationId} body`] } };
+  const mediaType = form ? "multipart/form-data" : "application/json";
+  const content = { [mediaType]: { schema: schemas[`${operationId} body`] } };
   return { required: !isBodyOptional, content };
 }
 

@@ -27,6 +27,7 @@ const SETTINGS_SINCE: Readonly<Record<SettingName, number>> = {
   owner_documents: STORES_DOCUMENTS,
   owner_documents_mib: STORES_DOCUMENTS,
   response_days: STORES_DOCUMENTS,
+  file_mib: STORES_DOCUMENTS,
 };
 /** How many removed models are remembered; the oldest entry is dropped first. */
 const MAX_REMOVED_MODELS = 1_000;

@@ -11,11 +11,14 @@ export interface Documents {
    * `insufficient_storage`, `precondition_failed` where `expectedVersion` (0 for none) is another,
    * and `unavailable` without a majority.
    */
-  put(
-    document: NewDocument,
-    content: Uint8Array,
-    options?: { readonly expectedVersion?: number | undefined },
-  ): Promise<DocumentRecord>;
+  put(document: NewDocument, content: Uint8Array, options?: PutOptions): Promise<DocumentRecord>;
+  /**
+   * Stores a part of a document to come, on the disks of a majority. It is removed unless a `put`
+   * names it within minutes.
+   */
+  putPart(content: Uint8Array): Promise<DocumentPart>;
+  /** A part of a document, by its digest. */
+  part(digest: string): Promise<Uint8Array>;
   /** With every change answered before the call; undefined where there is none. */
   get(kind: DocumentKind, id: string, owner: string): Promise<StoredDocument | undefined>;
   /** Like `get`, without the content. */
@@ -30,6 +33,20 @@ export interface Documents {
   checkRoom(owner: string, bytes: number): void;
 }
 
+export interface PutOptions {
+  readonly expectedVersion?: number | undefined;
+  /** Contents that belong to it and are stored already. */
+  readonly parts?: readonly DocumentPart[] | undefined;
+  /** When the first part was stored that no record names yet, by `performance.now()`. */
+  readonly sinceMs?: number | undefined;
+}
+
+export interface DocumentPart {
+  /** SHA-256, hexadecimal. */
+  readonly digest: string;
+  readonly bytes: number;
+}
+
 export interface StoredDocument {
   readonly record: DocumentRecord;
   readonly content: Uint8Array;
@@ -40,6 +57,8 @@ export interface DocumentRange {
   readonly after?: string | undefined;
   readonly limit: number;
   readonly order: "asc" | "desc";
+  /** Only these. */
+  readonly where?: ((record: DocumentRecord) => boolean) | undefined;
 }
 
 export interface DocumentPage {

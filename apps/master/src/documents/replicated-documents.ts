@@ -14,7 +14,14 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose, refusalError } from "../control-plane/propose.ts";
 import type { ContentReplicas } from "./content-replicas.ts";
 import { CONTENT_GRACE_MS } from "./document-upkeep.ts";
-import type { DocumentPage, DocumentRange, Documents, StoredDocument } from "./documents.ts";
+import type {
+  DocumentPage,
+  DocumentPart,
+  DocumentRange,
+  Documents,
+  PutOptions,
+  StoredDocument,
+} from "./documents.ts";
 
 /** Documents whose records are in the replicated state and whose contents are on the masters' disks. */
 export class ReplicatedDocuments implements Documents {
@@ -29,23 +36,36 @@ export class ReplicatedDocuments implements Documents {
   async put(
     { kind, id, owner, metadata, expiresAtMs }: NewDocument,
     content: Uint8Array,
-    { expectedVersion }: { readonly expectedVersion?: number | undefined } = {},
+    { expectedVersion, parts = [], sinceMs }: PutOptions = {},
   ): Promise<DocumentRecord> {
     const document = { kind, id, owner, metadata, expiresAtMs };
-    const bytes = content.byteLength;
+    this.#checkSize(kind, content);
+    const bytes = parts.reduce((sum, part) => sum + part.bytes, content.byteLength);
     this.#check(document, bytes);
     const startedMs = performance.now();
     const digest = await this.#contents.put(content);
+    if (performance.now() - (sinceMs ?? startedMs) > CONTENT_GRACE_MS / 2) throw late(kind);
+    const named = parts.length > 0 ? { parts: parts.map((part) => part.digest) } : {};
     const { document: record } = await propose(this.#control, {
       type: "document.put",
       atMs: Date.now(),
-      document: { ...document, digest, bytes },
+      document: { ...document, digest, ...named, bytes },
       ifVersion: expectedVersion,
     });
     // Another master may have swept the content while this process was stopped.
     const isLate = performance.now() - startedMs > CONTENT_GRACE_MS / 2;
     if (isLate) await this.#contents.put(content);
     return record!;
+  }
+
+  async putPart(content: Uint8Array): Promise<DocumentPart> {
+    this.#checkVersion();
+    this.#checkSize("file", content);
+    return { digest: await this.#contents.put(content), bytes: content.byteLength };
+  }
+
+  part(digest: string): Promise<Uint8Array> {
+    return this.#contents.get(digest);
   }
 
   async get(kind: DocumentKind, id: string, owner: string): Promise<StoredDocument | undefined> {
@@ -62,7 +82,7 @@ export class ReplicatedDocuments implements Documents {
   async list(
     kind: DocumentKind,
     owner: string,
-    { after, limit, order }: DocumentRange,
+    { after, limit, order, where = () => true }: DocumentRange,
   ): Promise<DocumentPage> {
     const last = after === undefined ? undefined : await this.find(kind, after, owner);
     if (after === undefined) await this.#control.group?.readBarrier();
@@ -78,7 +98,7 @@ export class ReplicatedDocuments implements Documents {
     for (let at = last ? list.placeOf(last) + step : first; records.length <= limit; at += step) {
       const record = list.at(at);
       if (!record) break;
-      if (isLive(record, nowMs)) records.push(record);
+      if (isLive(record, nowMs) && where(record)) records.push(record);
     }
     return { records: records.slice(0, limit), hasMore: records.length > limit };
   }
@@ -110,14 +130,16 @@ export class ReplicatedDocuments implements Documents {
     this.#checkVersion();
     const fault = documentFault(document);
     if (fault !== undefined) throw new AppError("invalid_value", `${fault}.`);
-    if (bytes > MAX_DOCUMENT_BYTES) {
-      const message = `A ${document.kind} has at most ${MAX_DOCUMENT_BYTES} bytes, and this one has ${bytes}.`;
-      throw new AppError("request_too_large", message);
-    }
     const { state, documents } = this.#control;
     const replaced = state.documents.get(documentKey(document));
     const refusal = roomRefusal(state, documents, { owner: document.owner, bytes }, replaced);
     if (refusal) throw refusalError(refusal);
+  }
+
+  #checkSize(kind: DocumentKind, { byteLength }: Uint8Array): void {
+    if (byteLength <= MAX_DOCUMENT_BYTES) return;
+    const message = `A ${kind} has at most ${MAX_DOCUMENT_BYTES} bytes, and this one has ${byteLength}.`;
+    throw new AppError("request_too_large", message);
   }
 
   #checkVersion(): void {
@@ -126,4 +148,9 @@ export class ReplicatedDocuments implements Documents {
       "The masters store no documents yet: that begins when all of them run this build.";
     throw new AppError("unavailable", message);
   }
+}
+
+/** Contents without a record are removed after a while, so a record must not come too late. */
+function late(kind: DocumentKind): AppError {
+  return new AppError("request_timeout", `Storing the ${kind} took too long: try again.`);
 }

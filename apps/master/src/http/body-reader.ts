@@ -26,13 +26,16 @@ export class BodyReader {
   checkHeaders(headers: IncomingHttpHeaders): void {
     const declared = headers["content-length"];
     if (declared !== undefined && Number(declared) > this.#maxBytes) throw this.#tooLarge();
-    const encoding = headers["content-encoding"];
-    if (encoding !== undefined && encoding.trim().toLowerCase() !== "identity") {
-      throw compressed(encoding);
-    }
+    this.checkEncoding(headers);
     if (declared !== undefined && this.#readingBytes + Number(declared) > this.#maxReadingBytes) {
       throw this.#overloaded();
     }
+  }
+
+  /** Throws `unsupported_media_type` for a compressed body. */
+  checkEncoding({ "content-encoding": encoding }: IncomingHttpHeaders): void {
+    if (encoding === undefined || encoding.trim().toLowerCase() === "identity") return;
+    throw compressed(encoding);
   }
 
   /** Reads a body to its end. Its bytes count until it is complete or abandoned. */

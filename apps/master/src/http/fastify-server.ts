@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { AppError } from "@heddle/base/errors";
 import { isOrchestration } from "@heddle/contracts/api/operations";
-import { NotFoundException } from "@nestjs/common";
+import { NotFoundException, UnsupportedMediaTypeException } from "@nestjs/common";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { MasterConfig } from "../config/config.ts";
@@ -88,7 +88,8 @@ function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: Bod
     route.onRequest = (request, reply, done) => {
       attempt(done, () => {
         check(request as CallerRequest, reply);
-        bodies.checkHeaders(request.headers);
+        if (operation?.form) bodies.checkEncoding(request.headers);
+        else bodies.checkHeaders(request.headers);
         if (operation)
           request.query = parsedQuery(operation, request.query as ParameterValues, isStrict);
       });
@@ -115,6 +116,12 @@ function readBodiesAsBytes(instance: FastifyInstance, bodies: BodyReader): void 
   instance.removeAllContentTypeParsers();
   instance.addContentTypeParser("application/json", (_request, payload, done) => {
     bodies.read(payload as IncomingMessage, done);
+  });
+  // Its route reads it: forms have files, which are larger than bodies.
+  instance.addContentTypeParser("multipart/form-data", (request, payload, done) => {
+    const { operation } = request.routeOptions.config as ServedConfig;
+    if (operation?.form) done(null, payload);
+    else done(new UnsupportedMediaTypeException());
   });
 }
 

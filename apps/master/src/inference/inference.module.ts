@@ -10,6 +10,9 @@ import { CompletionsController } from "./completions/completions.controller.ts";
 import { TextCompletions } from "./completions/text-completions.ts";
 import { EmbeddingCalls } from "./embeddings/embedding-calls.ts";
 import { EmbeddingsController } from "./embeddings/embeddings.controller.ts";
+import { FileStore } from "./files/file-store.ts";
+import { FileUploads } from "./files/file-uploads.ts";
+import { FilesController } from "./files/files.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
 import { MessageCalls } from "./messages/message-calls.ts";
 import { MessagesController } from "./messages/messages.controller.ts";
@@ -39,6 +42,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     ConversationsController,
     CompletionsController,
     EmbeddingsController,
+    FilesController,
     MessagesController,
     ModerationsController,
     RerankController,
@@ -48,6 +52,8 @@ import { UsageLedger } from "./usage-ledger.ts";
   providers: [
     ChatCompletions,
     EmbeddingCalls,
+    FileStore,
+    FileUploads,
     InferenceCalls,
     LocalModeration,
     MessageCalls,

@@ -20,6 +20,8 @@ export interface ApiOperation {
   readonly readsState?: boolean;
   readonly headers?: readonly RequestHeader[];
   readonly body?: z.ZodObject;
+  /** The fields of a `multipart/form-data` body, in place of JSON. */
+  readonly form?: z.ZodObject;
   /** An empty body is `{}`. */
   readonly isBodyOptional?: boolean;
   /** The status of its usual reply; 200 by default. */

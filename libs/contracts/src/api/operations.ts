@@ -4,6 +4,7 @@ import { completionOperations } from "./completions.ts";
 import { embeddingOperations } from "./embeddings.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
+import { fileOperations } from "./inference/files.ts";
 import { messageOperations } from "./inference/messages.ts";
 import { moderationOperations } from "./inference/moderations.ts";
 import { rerankOperations } from "./inference/rerank.ts";
@@ -29,6 +30,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   rerank: rerankOperations,
   responses: responseOperations,
   conversations: conversationOperations,
+  files: fileOperations,
   tokens: tokenOperations,
   models: modelOperations,
   jobs: jobOperations,
@@ -47,6 +49,7 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
   "chat",
   "completions",
   "embeddings",
+  "files",
   "messages",
   "models",
   "moderations",

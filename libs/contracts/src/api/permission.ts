@@ -1,6 +1,8 @@
 /** The permissions that operations need and keys hold. */
 export const PERMISSIONS = [
   "inference:create",
+  "files:read",
+  "files:write",
   "models:read",
   "models:deploy",
   "jobs:read",

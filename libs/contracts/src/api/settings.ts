@@ -97,6 +97,14 @@ export const CLUSTER_SETTINGS = {
     unit: "MiB",
     description: "Content of the documents of one key and its successors.",
   },
+  file_mib: {
+    type: "integer",
+    minimum: 1,
+    maximum: 1_024,
+    default: 200,
+    unit: "MiB",
+    description: "How large one uploaded file may be.",
+  },
   response_days: {
     type: "integer",
     minimum: 1,

@@ -13,7 +13,7 @@ export class DocumentIndex {
   readonly #owners = new Map<string, DocumentUse>();
   readonly #lists = new Map<string, Ordered<DocumentRecord>>();
   readonly #dues = new Ordered<DocumentRecord>(byExpiry);
-  /** By digest: how many documents have that content. */
+  /** By digest: how often documents name that content. */
   readonly digests = new Map<string, number>();
   total: DocumentUse = NONE;
 
@@ -42,14 +42,16 @@ export class DocumentIndex {
   }
 
   #count(document: DocumentRecord, sign: 1 | -1): void {
-    const { owner, kind, digest, bytes } = document;
+    const { owner, kind, digest, parts = [], bytes } = document;
     const added = (use: DocumentUse) => ({
       count: use.count + sign,
       bytes: use.bytes + sign * bytes,
     });
     this.total = added(this.total);
     setOrDrop(this.#owners, owner, added(this.useOf(owner)), ({ count }) => count === 0);
-    setOrDrop(this.digests, digest, (this.digests.get(digest) ?? 0) + sign, (refs) => refs === 0);
+    for (const each of [digest, ...parts]) {
+      setOrDrop(this.digests, each, (this.digests.get(each) ?? 0) + sign, (refs) => refs === 0);
+    }
     const list = this.list(owner, kind);
     for (const order of document.expiresAtMs === undefined ? [list] : [list, this.#dues]) {
       if (sign === 1) order.add(document);

@@ -9,6 +9,7 @@ import {
   documentFault,
   documentKey,
   MAX_DOCUMENT_BYTES,
+  MAX_DOCUMENT_PARTS,
 } from "./records.ts";
 
 type DocumentsState = Pick<ControlState, "documents" | "settings">;
@@ -155,9 +156,16 @@ function useRefusal(
 
 function contentFault({
   digest,
+  parts = [],
   bytes,
-}: Pick<DocumentRecord, "digest" | "bytes">): string | undefined {
-  if (!/^[0-9a-f]{64}$/.test(digest)) return "a document's digest is 64 hexadecimal digits";
-  if (Number.isSafeInteger(bytes) && bytes >= 0 && bytes <= MAX_DOCUMENT_BYTES) return undefined;
-  return `a document has at most ${MAX_DOCUMENT_BYTES} bytes, got ${bytes}`;
+}: Pick<DocumentRecord, "digest" | "parts" | "bytes">): string | undefined {
+  if (![digest, ...parts].every((each) => /^[0-9a-f]{64}$/.test(each))) {
+    return "a document's digest is 64 hexadecimal digits";
+  }
+  if (parts.length > MAX_DOCUMENT_PARTS) {
+    return `a document has at most ${MAX_DOCUMENT_PARTS} parts, got ${parts.length}`;
+  }
+  const maxBytes = MAX_DOCUMENT_BYTES * (1 + parts.length);
+  if (Number.isSafeInteger(bytes) && bytes >= 0 && bytes <= maxBytes) return undefined;
+  return `a document has at most ${maxBytes} bytes, got ${bytes}`;
 }

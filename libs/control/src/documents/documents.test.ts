@@ -23,15 +23,22 @@ const commands: fc.Arbitrary<ControlCommand> = fc.oneof(
       name: names,
       atMs: times,
       byte: fc.nat(3),
+      parts: fc.option(fc.array(fc.nat(3), { maxLength: 3 }), { nil: undefined }),
       bytes: fc.integer({ min: -1, max: 600_000 }),
       expiresAtMs: fc.option(fc.integer({ min: 1, max: 150 }), { nil: undefined }),
       ifVersion: fc.option(fc.nat(20), { nil: undefined }),
     })
     .map(
-      ({ name, atMs, byte, bytes, expiresAtMs, ifVersion }): ControlCommand => ({
+      ({ name, atMs, byte, parts, bytes, expiresAtMs, ifVersion }): ControlCommand => ({
         type: "document.put",
         atMs,
-        document: { ...name, expiresAtMs, digest: digestOf(byte), bytes },
+        document: {
+          ...name,
+          expiresAtMs,
+          digest: digestOf(byte),
+          ...(parts && { parts: parts.map(digestOf) }),
+          bytes,
+        },
         ifVersion,
       }),
     ),

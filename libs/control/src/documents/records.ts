@@ -1,5 +1,5 @@
 /** The kinds of documents, each with its own lists. */
-const DOCUMENT_KINDS = ["response", "conversation", "file", "batch"] as const;
+const DOCUMENT_KINDS = ["response", "conversation", "file", "batch", "completion"] as const;
 
 export type DocumentKind = (typeof DOCUMENT_KINDS)[number];
 
@@ -18,10 +18,13 @@ export interface NewDocument extends DocumentName {
   readonly expiresAtMs?: number | undefined;
 }
 
-/** The record of a document. Its content is on the masters' disks, under its digest. */
+/** The record of a document. Its contents are on the masters' disks, under their digests. */
 export interface DocumentRecord extends NewDocument {
   /** SHA-256 of the content, hexadecimal. */
   readonly digest: string;
+  /** The digests of further contents that belong to it; absent for none. */
+  readonly parts?: readonly string[] | undefined;
+  /** Of the content and all parts. */
   readonly bytes: number;
   readonly createdAtMs: number;
   /** The version of its first put, which orders lists. */
@@ -35,7 +38,7 @@ export type DocumentsCommand =
   | {
       readonly type: "document.put";
       readonly atMs: number;
-      readonly document: NewDocument & Pick<DocumentRecord, "digest" | "bytes">;
+      readonly document: NewDocument & Pick<DocumentRecord, "digest" | "parts" | "bytes">;
       /** Compare-and-set: the document must have this version; 0 for one that does not exist. */
       readonly ifVersion?: number | undefined;
     }
@@ -43,8 +46,9 @@ export type DocumentsCommand =
   /** Removes documents whose time is over, up to a bound. */
   | { readonly type: "documents.expire"; readonly atMs: number };
 
-/** The largest content of one document. */
+/** The largest content, and the largest part. */
 export const MAX_DOCUMENT_BYTES = 64 * 2 ** 20;
+export const MAX_DOCUMENT_PARTS = 256;
 const MAX_METADATA_CHARACTERS = 1_024;
 
 /** The key of a document in the state. */

@@ -147,6 +147,14 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/responses/input_tokens",
     ({ responses }) => responses.inputTokens({ model: "none", input: "?" }),
   ],
+  "files.create": [
+    "POST /api/v1/files",
+    ({ files }) => files.create({ file: new Blob(["{}"]), filename: "a", purpose: "batch" }),
+  ],
+  "files.list": ["GET /api/v1/files", ({ files }) => files.list({ limit: 1 })],
+  "files.retrieve": ["GET /api/v1/files/:id", ({ files }) => files.retrieve("a b")],
+  "files.content": ["GET /api/v1/files/:id/content", ({ files }) => files.content("a b")],
+  "files.delete": ["DELETE /api/v1/files/:id", ({ files }) => files.delete("a b")],
   "conversations.create": [
     "POST /api/v1/conversations",
     ({ conversations }) => conversations.create({ metadata: { topic: "contract" } }),

@@ -52,6 +52,7 @@ describe("the cluster's settings", () => {
       "documents_mib",
       "owner_documents",
       "owner_documents_mib",
+      "file_mib",
       "response_days",
     ]);
   });

@@ -5,8 +5,22 @@ import { AppError } from "@heddle/base/errors";
 import { errorReply } from "../error-reply.ts";
 import { requestIdOf, uniqueSuffix } from "../request-id.ts";
 
+const TOO_SLOW = "ERR_HTTP_REQUEST_TIMEOUT";
+
+/** Connections whose request may take longer than others: its route has a bound of its own. */
+const longRequests = new WeakSet<Socket>();
+
+/** Lifts Node's bound on the time of this connection's request; returns what restores it. */
+export function allowLongRequest(socket: Socket): () => void {
+  longRequests.add(socket);
+  return () => {
+    longRequests.delete(socket);
+  };
+}
+
 /** A request that Node's parser refuses never reaches a route: the answer goes to the socket. */
 export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === TOO_SLOW && longRequests.has(socket)) return;
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
     return;
@@ -54,7 +68,7 @@ function answerAndEnd(
 }
 
 function refusalOf(code: string | undefined): AppError {
-  if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
+  if (code === TOO_SLOW) {
     return new AppError("request_timeout", "The request took too long to arrive.");
   }
   if (code === "HPE_HEADER_OVERFLOW") {
