@@ -21,6 +21,8 @@ export const LIMITED_TASKS = 5;
 export const STANDARD_TERMS = 6;
 /** The state has records of documents. */
 export const STORES_DOCUMENTS = 6;
+/** Records of jobs and tasks lose details rather than pass the bound on the state's bytes. */
+export const BOUNDED_RECORDS = 6;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = STANDARD_TERMS;
 

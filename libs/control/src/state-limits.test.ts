@@ -33,7 +33,7 @@ test("state: a job is refused before its share of the state is full", () => {
   const made = cluster(16);
   const { taken, refusal } = fill(made);
   expect(refusal).toMatchObject({ ok: false, code: "insufficient_storage" });
-  expect(taken).toBe(45);
+  expect(taken).toBe(39);
   const { jobs } = stateUse(made.control.state);
   expect(jobs.bytes).toBeLessThan(jobs.limit);
   // Repeating the submission gets the same reply.
@@ -69,6 +69,68 @@ test("state: a start is refused where its tasks' records do not fit", () => {
   expect(new Set(refused?.map(({ why }) => why))).toEqual(new Set(["state_full"]));
   const { jobs } = stateUse(made.control.state);
   expect(jobs.bytes).toBeLessThan(jobs.limit);
+});
+
+/** The longest exit that a master logs. */
+function longestExit(reason?: "ExitCode") {
+  const artifacts = Array.from({ length: 256 }, (_, at) => {
+    return { name: `${at}`.padEnd(256, "ä"), bytes: 1, sha256: "0".repeat(64) };
+  });
+  const message = "m".repeat(2_048);
+  const lastLines = Array.from({ length: 4 }, () => "x".repeat(4_096));
+  return { endedAtMs: 1, message, lastLines, ...(reason ? { reason } : { artifacts }) };
+}
+
+const longestProgress = {
+  atMs: 1,
+  message: "p".repeat(1_024),
+  metrics: Object.fromEntries(Array.from({ length: 32 }, (_, at) => [`${at}`.padEnd(64, "k"), at])),
+};
+
+test.each([
+  ["artifacts", undefined, 16],
+  ["last lines", "ExitCode", 160],
+] as const)("state: %s of ended tasks never pass the limit", (_, reason, jobs) => {
+  const made = cluster(16);
+  made.join("a", { cpuMilli: 1e9, memoryMib: 1e9 });
+  const within = () => {
+    const { bytes, limit } = stateUse(made.control.state).jobs;
+    expect(bytes).toBeLessThan(limit);
+  };
+  const resources = { gpu_count: 0, cpu_cores: 1, memory_gb: 1 };
+  for (let n = 1; n <= jobs; n++) made.submit(n, { tasks: 4, resources, retry_limit: 0 });
+  made.plan();
+  for (let n = 1; n <= jobs; n++) {
+    made.report(n, "running");
+    const entries = [{ jobId: jobId(n), attempt: 1, progress: longestProgress }];
+    made.do({ type: "jobs.progress", entries });
+    within();
+    made.report(n, "exited", longestExit(reason));
+    within();
+  }
+  // The last one ended too, without the details that had no room.
+  const { state, progress, failure } = made.job(jobs);
+  const { exit } = made.control.state.tasks.get(`${jobId(jobs)}/1/3`) ?? {};
+  expect(progress).toEqual({ atMs: 1 });
+  expect(exit?.lastLines).toBeUndefined();
+  expect(exit?.artifacts).toBeUndefined();
+  if (reason) {
+    expect({ state, length: failure?.message.length }).toEqual({ state: "failed", length: 256 });
+    return;
+  }
+  expect(state).toBe("succeeded");
+  expect(exit?.message).toMatch(/^its 256 artifacts are not listed: .*state_mib$/);
+});
+
+test("state: a full share of waiting jobs leaves room for starts", () => {
+  const made = cluster(16);
+  made.join("a", { cpuMilli: 1e9, memoryMib: 1e9 });
+  const resources = { gpu_count: 0, cpu_cores: 1, memory_gb: 1 };
+  for (let n = 1; n < 100; n++) if (!made.submit(n, { ...large(n), resources }).ok) break;
+  for (let n = 100; made.submit(n, { resources }).ok; n++);
+  made.run(1);
+  made.run(100);
+  expect(made.job(100).state).toBe("running");
 });
 
 test("state: the oldest events are dropped above their share of bytes", () => {

@@ -1,5 +1,5 @@
 import { settingValue } from "@heddle/contracts/api/settings";
-import { HARDENED } from "./cluster-version.ts";
+import { BOUNDED_RECORDS, HARDENED } from "./cluster-version.ts";
 import { type ControlCommand, type Refusal, refuse } from "./command.ts";
 import { HashedMap, storedBytes } from "./hashed-map.ts";
 import type { ControlState } from "./state.ts";
@@ -25,12 +25,26 @@ export type StateKind = keyof typeof STATE_KINDS;
 
 /** The part of the jobs' share that submissions may fill; the rest is for tasks and events. */
 const SUBMISSION_SHARE = 0.8;
+/** The same from BOUNDED_RECORDS on, where events do not count, but what live tasks may still add. */
+const RESERVED_SUBMISSION_SHARE = 0.7;
+/** The part that starts, and artifacts of ended tasks, may fill; the rest is for waiting jobs. */
+const START_SHARE = 0.8;
+/** The part up to which tasks' last lines and other details are kept. */
+const DETAIL_SHARE = 0.6;
 /** The part of the jobs' share that events may fill before the oldest are dropped. */
 const EVENT_SHARE = 0.1;
 /** Reserved per job for its record and events, beside its spec. */
 const JOB_RECORD_BYTES = 4_096;
 /** Reserved per task of a start, for its record with its exit. */
 const TASK_RECORD_BYTES = 1_024;
+/** By how much the record of a live task may grow without details. */
+const TASK_GROWTH_BYTES = 2_048;
+/** The same of a job that has live tasks. */
+const JOB_GROWTH_BYTES = 8_192;
+/** The name of one shard's parameter server in a job's record. */
+const SHARD_BYTES = 128;
+/** More than one record can have; see MAX_ARTIFACTS and MAX_LINES_BYTES of the master's reports. */
+const MAX_RECORD_BYTES = 512 * 1_024;
 
 type MapName = (typeof STATE_KINDS)[StateKind]["maps"][number];
 
@@ -38,6 +52,13 @@ type MapName = (typeof STATE_KINDS)[StateKind]["maps"][number];
 type Bounded = Readonly<Partial<Record<MapName, ReadonlyMap<string, unknown>>>> & {
   readonly settings: ReadonlyMap<string, { readonly value: number }>;
 };
+
+/** The jobs' part of a state, as a transaction has it. */
+interface JobsPart {
+  readonly state: Bounded;
+  readonly index: LiveRecords;
+  readonly version: number;
+}
 
 /** The use of each kind's limit, in bytes. */
 export function stateUse(
@@ -48,15 +69,53 @@ export function stateUse(
   return Object.fromEntries(kinds.map((kind) => [kind, use(kind)])) as ReturnType<typeof stateUse>;
 }
 
-/** Why a job with this spec does not fit. */
-export function submissionRefusal(state: Bounded, spec: object): Refusal | undefined {
-  const needed = storedBytes(JSON.stringify(spec)) + JOB_RECORD_BYTES;
-  return refusalOf(state, "jobs", needed, SUBMISSION_SHARE);
+/** What may still grow: tasks that have not exited, and jobs that have such tasks. */
+interface LiveRecords {
+  readonly liveTasks: number;
+  readonly placedJobs: number;
 }
 
-/** Whether the records of this many new tasks fit. */
-export function hasRoomForTasks(state: Bounded, tasks: number): boolean {
-  return bytesOf(state, "jobs") + tasks * TASK_RECORD_BYTES <= limitOf(state, "jobs");
+/** Why a job with this spec does not fit. */
+export function submissionRefusal(
+  { state, index, version }: JobsPart,
+  spec: object,
+): Refusal | undefined {
+  const needed = storedBytes(JSON.stringify(spec)) + JOB_RECORD_BYTES;
+  if (version < BOUNDED_RECORDS) return refusalOf(state, "jobs", needed, SUBMISSION_SHARE);
+  const limit = Math.floor(RESERVED_SUBMISSION_SHARE * limitOf(state, "jobs"));
+  return refusalAbove(limit, "jobs", reservedBytes(state, index), needed);
+}
+
+/** Whether the records of this many new tasks of one job fit. */
+export function hasRoomForTasks(
+  { state, index, version }: JobsPart,
+  tasks: number,
+  shards: number,
+): boolean {
+  const records = tasks * TASK_RECORD_BYTES;
+  if (version < BOUNDED_RECORDS) {
+    return bytesOf(state, "jobs") + records <= limitOf(state, "jobs");
+  }
+  const growth = tasks * TASK_GROWTH_BYTES + JOB_GROWTH_BYTES + shards * SHARD_BYTES;
+  const limit = START_SHARE * limitOf(state, "jobs");
+  return reservedBytes(state, index) + records + growth <= limit;
+}
+
+/**
+ * What of a record that changes is kept: all of it, all but details such as the last lines, or only
+ * what its reserved bytes hold.
+ */
+export function keptParts({ state, index }: JobsPart): "all" | "artifacts" | "least" {
+  const used = reservedBytes(state, index) + MAX_RECORD_BYTES;
+  const limit = limitOf(state, "jobs");
+  if (used <= DETAIL_SHARE * limit) return "all";
+  return used <= START_SHARE * limit ? "artifacts" : "least";
+}
+
+/** What jobs take without events, which have a share of their own, and with what is reserved. */
+function reservedBytes(state: Bounded, { liveTasks, placedJobs }: LiveRecords): number {
+  const growth = liveTasks * TASK_GROWTH_BYTES + placedJobs * JOB_GROWTH_BYTES;
+  return bytesOf(state, "jobs") - mapBytes(state.events) + growth;
 }
 
 /** Whether the events exceed their share, so that the oldest must go. */
@@ -121,7 +180,16 @@ function refusalOf(
   needed: number,
   share: number,
 ): Refusal | undefined {
-  const [used, limit] = [bytesOf(state, kind), Math.floor(share * limitOf(state, kind))];
+  const limit = Math.floor(share * limitOf(state, kind));
+  return refusalAbove(limit, kind, bytesOf(state, kind), needed);
+}
+
+function refusalAbove(
+  limit: number,
+  kind: StateKind,
+  used: number,
+  needed: number,
+): Refusal | undefined {
   if (used + needed <= limit) return undefined;
   const message = `the masters' state holds ${used} bytes of ${kind}, this needs ${needed} more, and the limit is ${limit}; remove what is not needed, or raise the cluster setting state_mib`;
   return refuse("insufficient_storage", message);

@@ -1,7 +1,9 @@
-import { BOUNDED_FROM, hasTooManyEvents } from "../../state-limits.ts";
+import { BOUNDED_RECORDS } from "../../cluster-version.ts";
+import { BOUNDED_FROM, hasTooManyEvents, keptParts } from "../../state-limits.ts";
 import { positionText } from "../index/event-log.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import { AccountChanges } from "../records/account-changes.ts";
+import { fittedJob, fittedTask } from "../records/fitted-records.ts";
 import {
   type ApplyContext,
   isTerminal,
@@ -68,7 +70,7 @@ export class JobsTransaction {
 
   /** Writes a change that is no transition of the lifecycle. */
   putJob(written: JobRecord): void {
-    const job = withoutAbsent(written);
+    const job = withoutAbsent(this.#fitted(written, fittedJob));
     const before = this.state.jobs.get(job.id);
     this.state.jobs.set(job.id, job);
     this.index.onJob(before, job);
@@ -111,7 +113,8 @@ export class JobsTransaction {
     this.#accounts.hold(job.project, this.index.requestOf(job), 1);
   }
 
-  putTask(task: TaskRecord): void {
+  putTask(written: TaskRecord): void {
+    const task = this.#fitted(written, fittedTask);
     const key = taskKey(task.jobId, task.attempt, task.rank);
     const before = this.state.tasks.get(key);
     this.state.tasks.set(key, withoutAbsent(task));
@@ -217,6 +220,13 @@ export class JobsTransaction {
       failure: hasFailed && after.failure ? withoutLines(after.failure) : undefined,
       why: after.leaving?.why,
     });
+  }
+
+  /** The record without what the state has no room for. */
+  #fitted<Item>(written: Item, fit: (record: Item, kept: "artifacts" | "least") => Item): Item {
+    if (this.version < BOUNDED_RECORDS) return written;
+    const kept = keptParts(this);
+    return kept === "all" ? written : fit(written, kept);
   }
 
   /** Drops the oldest events above the limit on their bytes. */

@@ -116,9 +116,9 @@ function startJob(
   const shards = isRecovery ? job.shards : placeShards(change, job);
   if (shards === "none") return "no_parameter_servers";
   if (!isRecovery && lacksStorage(change, job)) return "shared_storage";
-  if (change.version >= BOUNDED_FROM && !hasRoomForTasks(change.state, ranks.length)) {
-    return "state_full";
-  }
+  const isRoomy =
+    change.version < BOUNDED_FROM || hasRoomForTasks(change, ranks.length, shards?.length ?? 0);
+  if (!isRoomy) return "state_full";
   const { capacity } = change.index;
   const why =
     quotas?.refusal(job, ranks.length) ??

@@ -96,7 +96,7 @@ function roomRefusal({ state, index, version }: State, spec: SubmitJob): Refusal
   }
   const length = index.queueLengths.get(queue) ?? 0;
   if (known?.maxLength === undefined || length < known.maxLength) {
-    return version >= BOUNDED_FROM ? submissionRefusal(state, spec) : undefined;
+    return version >= BOUNDED_FROM ? submissionRefusal({ state, index, version }, spec) : undefined;
   }
   const message = messagesAt(version).fullQueue(queue, length, known.maxLength);
   return refuse("insufficient_quota", message, "queue");

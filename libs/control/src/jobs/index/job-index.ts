@@ -65,6 +65,10 @@ export class JobIndex {
   readonly dependents = new Map<string, Set<string>>();
   /** By node id: the keys of its tasks that may be alive. */
   readonly tasksByNode = new Map<string, Set<string>>();
+  /** Tasks that may be alive. */
+  liveTasks = 0;
+  /** Jobs with such tasks. */
+  placedJobs = 0;
   /** By job id: when its state times out. */
   readonly dues = new Map<string, number>();
   /** Jobs with an unconfirmed failure. */
@@ -149,6 +153,7 @@ export class JobIndex {
     const wasLive = before !== undefined && !isTerminal(before.state);
     const isLive = after !== undefined && !isTerminal(after.state);
     if (isLive !== wasLive) this.#setLive(job, isLive);
+    this.placedJobs += Number(isPlaced(after)) - Number(isPlaced(before));
     this.#setDue(job, isLive ? job.dueMs : undefined);
     if (isLive && job.suspectedMs !== undefined) this.suspected.add(job.id);
     else this.suspected.delete(job.id);
@@ -174,6 +179,7 @@ export class JobIndex {
     const holds = after !== undefined && after.phase !== "exited";
     if (held === holds) return;
     const task = (holds ? after : before)!;
+    this.liveTasks += holds ? 1 : -1;
     const { nodeId } = task;
     const storageMb = sharedRequest(this.#state.specs.get(task.jobId)!)?.storageMb ?? 0;
     const { project } = this.#state.jobs.get(task.jobId)!;
@@ -325,6 +331,10 @@ const NO_SHARDS: readonly string[] = [];
 function shardsHeld(job: JobRecord | undefined): readonly string[] {
   if (!job?.shards) return NO_SHARDS;
   return isUnderWay(job.state) || job.liveTasks > 0 ? job.shards : NO_SHARDS;
+}
+
+function isPlaced(job: JobRecord | undefined): boolean {
+  return job !== undefined && job.liveTasks > 0;
 }
 
 function isForgettable(job: JobRecord): boolean {
