@@ -6,13 +6,14 @@ import { type CommandContext, commandContext } from "../../command-context.ts";
 import { printRecord, printRows } from "../../output/rows.ts";
 import type { Terminal } from "../../output/terminal.ts";
 import { readJobSpec } from "./job-spec.ts";
+import { throwSpecFault } from "./spec-fault.ts";
 
 /** `heddle jobs explain <id | file>`: why a job waits, or what a spec would lead to. */
 export async function explainJob(command: Command): Promise<number> {
   const [given = ""] = command.args;
   const context = commandContext(command);
   const isJob = given.startsWith("job_") && !existsSync(given);
-  if (!isJob) return explainDryRun(context, await readJobSpec(command));
+  if (!isJob) return explainDryRun(context, await readJobSpec(command), given);
   const { heddle, data, messages, format } = context;
   const job = await heddle.jobs.get(given);
   if (format !== "table" && format !== "wide") {
@@ -27,9 +28,15 @@ export async function explainJob(command: Command): Promise<number> {
 }
 
 /** Prints the result of a dry run; exit code 8 if the job can never run here. */
-export async function explainDryRun(context: CommandContext, spec: JobSpec): Promise<number> {
+export async function explainDryRun(
+  context: CommandContext,
+  spec: JobSpec,
+  file: string | undefined,
+): Promise<number> {
   const { heddle, data, format } = context;
-  const explained = await heddle.jobs.explain(spec);
+  const explained = await heddle.jobs
+    .explain(spec)
+    .catch((error: unknown) => throwSpecFault(error, file));
   const isHopeless = explained.verdict === "unsatisfiable";
   if (format !== "table" && format !== "wide") {
     printRecord(explained, explained.verdict, format, data);

@@ -4,6 +4,7 @@ import { isRecordFormat, printRecord } from "../../output/rows.ts";
 import { explainDryRun } from "./job-explain.ts";
 import { readJobSpec } from "./job-spec.ts";
 import { endOfJob, followJob } from "./job-watch.ts";
+import { throwSpecFault } from "./spec-fault.ts";
 
 interface SubmitFlags {
   readonly watch?: boolean;
@@ -17,9 +18,11 @@ export async function submitJobCommand(command: Command): Promise<number> {
   const flags = command.opts() as SubmitFlags;
   const spec = await readJobSpec(command);
   const context = commandContext(command);
-  if (flags.dryRun) return explainDryRun(context, spec);
+  if (flags.dryRun) return explainDryRun(context, spec, command.args[0]);
   const { idempotencyKey } = flags;
-  const submitted = await context.heddle.jobs.create(spec, { idempotencyKey });
+  const submitted = await context.heddle.jobs
+    .create(spec, { idempotencyKey })
+    .catch((error: unknown) => throwSpecFault(error, command.args[0]));
   const { data, messages, format } = context;
   const isRecord = isRecordFormat(format);
   // The command that follows prints the records then.

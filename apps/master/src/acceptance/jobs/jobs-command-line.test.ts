@@ -247,6 +247,26 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect((await heddle(["jobs", "list", "--state", "lost"])).code).toBe(2);
   });
 
+  it("name the file, the field and the remedy where a spec is refused", async () => {
+    const file = join(cluster.masters.folder, "job.yaml");
+    const refusal = async (text: string, verb = ["submit"]) => {
+      writeFileSync(file, text);
+      const { code, stderr } = await heddle(["jobs", ...verb, file]);
+      expect(code).toBe(2);
+      return stderr;
+    };
+    const nameless = `${file}: Missing required parameter: 'name'. Add the field to the file, or give --name.`;
+    expect(await refusal("command: date\n")).toContain(nameless);
+    expect(await refusal("command: date\n", ["submit", "--dry-run"])).toContain(nameless);
+    expect(await refusal("command: date\n", ["explain"])).toContain(nameless);
+    const wrong = await refusal("name: a\ncommand: date\nresources: {gpu_count: many}\n");
+    expect(wrong).toMatch(
+      /job\.yaml: Invalid value for 'resources\.gpu_count': .*\. Correct the field in the file, or give --gpus\.\n/,
+    );
+    const { stderr } = await heddle(["jobs", "submit", "-"], "name: a\ncomand: date\n");
+    expect(stderr).toMatch(/standard input: .*'comand'.*Correct the field in the file\.\n/);
+  });
+
   it("drain a worker by name and resume it; set queues and list them", async () => {
     const drained = await heddle(["workers", "drain", "worker-1", "--deadline", "30"]);
     expect(drained).toMatchObject({ code: 0, stderr: /^worker-1 is drain/ });
