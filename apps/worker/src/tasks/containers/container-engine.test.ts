@@ -60,12 +60,32 @@ test("engine: the first that works is used; an old podman works through a client
     cli: { name: "podman" },
     writesItself: false,
   });
-  install("podman", '[ "$1" = run ] && exit 127');
-  expect(await findContainerEngine(log)).toMatchObject({
+  const missing = "echo 'Error: exec: \"/no-program\": no such file' >&2; exit 127";
+  install("podman", missing);
+  const found = await findContainerEngine(log);
+  expect(found?.networkFault).toBeUndefined();
+  expect(found).toMatchObject({
     cli: { name: "podman" },
     writesItself: true,
   });
   expect(logged).toEqual([]);
+});
+
+test("engine: a podman without a helper for networks runs containers without one", async () => {
+  const missing = "echo 'Error: exec: \"/no-program\": no such file' >&2; exit 127";
+  const fault = "netavark: No such file or directory (os error 2)";
+  install(
+    "podman",
+    `case "$*" in *network*none*) ${missing};; esac; echo '${fault}' >&2; exit 127`,
+  );
+  expect(await findContainerEngine(log)).toMatchObject({
+    cli: { name: "podman" },
+    writesItself: true,
+    networkFault: fault,
+  });
+  install("podman", `echo '${fault}' >&2; exit 127`);
+  expect(await findContainerEngine(log)).toBeUndefined();
+  expect(logged).toMatchObject([{ name: "podman", error: fault }]);
 });
 
 test("limits: a container has at most its worker's bounds on files and processes", () => {

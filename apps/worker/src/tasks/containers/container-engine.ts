@@ -8,15 +8,19 @@ import { CliError, ContainerCli } from "./container-cli.ts";
 const CLIS = ["podman", "docker", "nerdctl"] as const;
 /** The time by which an unresponsive CLI may delay a worker's start. */
 const PROBE_TIMEOUT_MS = 15_000;
-/** Podman's exit codes for a container without such a program, and for one that cannot be made. */
-const [noSuchProgram, notMade] = [127, 126];
+/** A program that no container has. */
+const NO_PROGRAM = "/no-program";
+/** Podman's exit code for that; also for helpers of its own that are missing, as iptables. */
+const NOT_FOUND = 127;
+/** Its exit code for an option that it does not know. */
+const TOO_OLD = 125;
 
 export interface ContainerEngine {
   readonly cli: ContainerCli;
   /** Whether a container can write to given files; else a client carries its output. */
   readonly writesItself: boolean;
-  /** Whether it can give a container a network of its own; else a container has none. */
-  readonly hasNetwork: boolean;
+  /** Why it can give a container no network of its own: a container then has none. */
+  readonly networkFault?: string | undefined;
 }
 
 /** Restrictions of every container; the engine's default seccomp filter stays as well. */
@@ -46,39 +50,36 @@ async function probe(name: string): Promise<Verdict> {
   const cli = new ContainerCli(name);
   try {
     if (name === "podman") {
-      const isWhole = (code: number | undefined) => code === noSuchProgram;
-      const code = await probeRun(cli, []).catch(() => undefined);
-      if (isWhole(code)) return { cli, writesItself: true, hasNetwork: true };
-      if (isWhole(await probeRun(cli, ["--network", "none"])))
-        return { cli, writesItself: true, hasNetwork: false };
+      const networkFault = await probeRun(cli, []);
+      if (!networkFault) return { cli, writesItself: true };
+      const fault = await probeRun(cli, ["--network", "none"]);
+      if (!fault) return { cli, writesItself: true, networkFault: networkFault.message };
+      // One that is too old for these options works through a client.
+      if (fault.code !== TOO_OLD) throw fault;
     }
     await cli.run(["info"], { timeoutMs: PROBE_TIMEOUT_MS });
-    return { cli, writesItself: false, hasNetwork: true };
+    return { cli, writesItself: false };
   } catch (error) {
     return { name, error: error instanceof Error ? error.message : String(error) };
   }
 }
 
-/**
- * The exit code of a call that must fail. Rejects with the engine's error where no container can be
- * made.
- */
+/** Runs a program that is not there; returns the error unless that was the only fault. */
 async function probeRun(
   cli: ContainerCli,
   network: readonly string[],
-): Promise<number | undefined> {
+): Promise<CliError | undefined> {
   const folder = await mkdtemp(join(tmpdir(), "heddle-probe-"));
   const limits = ["--memory", "64m", "--pids-limit", "64", "--cpus", "0.5", ...ownLimits()];
   const how = ["--rm", ...network, ...CONFINED, "--log-driver", "passthrough", ...limits];
   try {
-    await cli.run(["run", ...how, "--rootfs", folder, "/no-program"], {
+    await cli.run(["run", ...how, "--rootfs", folder, NO_PROGRAM], {
       timeoutMs: PROBE_TIMEOUT_MS,
     });
-    return 0;
+    return new CliError(`it ran ${NO_PROGRAM}, which is not there`);
   } catch (error) {
-    if (!(error instanceof CliError) || error.code === undefined || error.code === notMade)
-      throw error;
-    return error.code;
+    if (!(error instanceof CliError)) throw error;
+    return error.code === NOT_FOUND && error.message.includes(NO_PROGRAM) ? undefined : error;
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

@@ -44,7 +44,7 @@ export class ContainerExecutor implements Executor {
   private constructor(engine: ContainerEngine, nodeId: string, log: Log) {
     this.#cli = engine.cli;
     this.#writesItself = engine.writesItself;
-    this.#hasNetwork = engine.hasNetwork;
+    this.#hasNetwork = engine.networkFault === undefined;
     this.#nodeId = nodeId;
     this.#log = log;
   }
@@ -59,10 +59,11 @@ export class ContainerExecutor implements Executor {
    */
   static async find(nodeId: string, log: Log): Promise<ContainerExecutor | undefined> {
     const engine = await findContainerEngine(log);
-    if (engine?.hasNetwork === false) {
+    if (engine?.networkFault !== undefined) {
       const advice =
-        "only jobs with `container_options.network: host` have one: install netavark or the CNI plugins";
-      log.warn({ cli: engine.cli.name, advice }, "containers have no network here");
+        "only jobs with `container_options.network: host` have one: install iptables, and netavark or the CNI plugins, and restart the worker";
+      const { networkFault: error } = engine;
+      log.warn({ cli: engine.cli.name, error, advice }, "containers have no network here");
     }
     return engine && new ContainerExecutor(engine, nodeId, log);
   }
