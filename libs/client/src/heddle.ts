@@ -1,21 +1,21 @@
-import { Chat } from "./resources/chat.ts";
-import { Cluster } from "./resources/cluster.ts";
-import { Completions } from "./resources/completions.ts";
-import { Conversations } from "./resources/conversations.ts";
-import { Embeddings } from "./resources/embeddings.ts";
-import { Events } from "./resources/events.ts";
+import { Cluster } from "./resources/cluster/cluster.ts";
+import { Events } from "./resources/cluster/events.ts";
+import { Keys } from "./resources/cluster/keys.ts";
+import { Models } from "./resources/cluster/models.ts";
+import { Projects } from "./resources/cluster/projects.ts";
+import { Queues } from "./resources/cluster/queues.ts";
+import { Settings } from "./resources/cluster/settings.ts";
+import { Workers } from "./resources/cluster/workers.ts";
+import { Chat } from "./resources/inference/chat.ts";
+import { Completions } from "./resources/inference/completions.ts";
+import { Conversations } from "./resources/inference/conversations.ts";
+import { Embeddings } from "./resources/inference/embeddings.ts";
 import { Files } from "./resources/inference/files.ts";
-import { Jobs } from "./resources/jobs.ts";
-import { Keys } from "./resources/keys.ts";
-import { Messages } from "./resources/messages.ts";
-import { Models } from "./resources/models.ts";
-import { Projects } from "./resources/projects.ts";
-import { Queues } from "./resources/queues.ts";
-import { Moderations, Rerank } from "./resources/rerank.ts";
-import { Responses } from "./resources/responses.ts";
-import { Settings } from "./resources/settings.ts";
-import { Tokens } from "./resources/tokens.ts";
-import { Workers } from "./resources/workers.ts";
+import { Messages } from "./resources/inference/messages.ts";
+import { Moderations, Rerank } from "./resources/inference/rerank.ts";
+import { Responses } from "./resources/inference/responses.ts";
+import { Tokens } from "./resources/inference/tokens.ts";
+import { Jobs } from "./resources/jobs/jobs.ts";
 import { type HeddleOptions, HttpTransport } from "./transport.ts";
 
 /**

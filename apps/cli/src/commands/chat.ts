@@ -1,6 +1,6 @@
 import { text as readAll } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
-import type { ChatRequest } from "@heddle/client/resources/chat";
+import type { ChatRequest } from "@heddle/client/resources/inference/chat";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../command-context.ts";
 import {

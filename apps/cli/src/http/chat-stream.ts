@@ -1,5 +1,5 @@
 import type { Heddle } from "@heddle/client/heddle";
-import type { ChatRequest } from "@heddle/client/resources/chat";
+import type { ChatRequest } from "@heddle/client/resources/inference/chat";
 import type { ChatChunk } from "@heddle/contracts/api/chat";
 
 /** The result of one streamed answer. */

@@ -1,6 +1,6 @@
 // holds: cli-progress
 
-import type { JobUpdate } from "@heddle/client/resources/job-stream";
+import type { JobUpdate } from "@heddle/client/resources/jobs/job-stream";
 import { describe, expect, it } from "vitest";
 import { JobProgressView } from "./job-progress.ts";
 import type { Terminal } from "./terminal.ts";

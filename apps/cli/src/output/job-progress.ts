@@ -1,4 +1,4 @@
-import type { JobStateUpdate, JobUpdate } from "@heddle/client/resources/job-stream";
+import type { JobStateUpdate, JobUpdate } from "@heddle/client/resources/jobs/job-stream";
 import type { JobProgress } from "@heddle/contracts/api/job-replies";
 import type { Terminal } from "./terminal.ts";
 

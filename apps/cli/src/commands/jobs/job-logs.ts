@@ -1,4 +1,4 @@
-import type { LogOptions } from "@heddle/client/resources/job-logs";
+import type { LogOptions } from "@heddle/client/resources/jobs/job-logs";
 import type { LogEntry } from "@heddle/contracts/api/job-operations";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";

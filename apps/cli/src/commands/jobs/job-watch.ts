@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { isTerminalPhase } from "@heddle/client/resources/job-stream";
+import { isTerminalPhase } from "@heddle/client/resources/jobs/job-stream";
 import type { Job, JobFailure } from "@heddle/contracts/api/job-replies";
 import type { JobPhase } from "@heddle/contracts/api/job-spec";
 import type { Command } from "commander";

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { JobFilters } from "@heddle/client/resources/jobs";
+import type { JobFilters } from "@heddle/client/resources/jobs/jobs";
 import type { Job, JobSummary } from "@heddle/contracts/api/job-replies";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
-import type { JobUpdate } from "@heddle/client/resources/job-stream";
+import type { JobUpdate } from "@heddle/client/resources/jobs/job-stream";
 import { describe, expect, it, type TestContext } from "vitest";
 import { JobCluster } from "../../../test/job-cluster.ts";
 import { MasterGroup } from "../../../test/master-group.ts";

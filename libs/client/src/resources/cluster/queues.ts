@@ -1,7 +1,7 @@
 import type { Queue, QueueSettings } from "@heddle/contracts/api/queues";
-import { Pages } from "../pages.ts";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
+import { Pages } from "../../pages.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** Queues: `heddle.queues`. */
 export class Queues {

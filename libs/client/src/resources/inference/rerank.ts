@@ -3,7 +3,7 @@ import type {
   ModerationRequest,
 } from "@heddle/contracts/api/inference/moderations";
 import type { RerankAnswer, RerankRequest } from "@heddle/contracts/api/inference/rerank";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** Loading a model's weights may come before its answer. */
 const ANSWER_TIMEOUT_MS = 300_000;

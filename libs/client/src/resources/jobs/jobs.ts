@@ -7,10 +7,10 @@ import type {
   SubmittedJob,
 } from "@heddle/contracts/api/job-replies";
 import type { JobSpec, JobState } from "@heddle/contracts/api/job-spec";
-import { NotFoundError } from "../errors.ts";
-import { Pages } from "../pages.ts";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
+import { NotFoundError } from "../../errors.ts";
+import { Pages } from "../../pages.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 import { type DownloadOptions, downloadArtifact } from "./job-artifacts.ts";
 import { type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";

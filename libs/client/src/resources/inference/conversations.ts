@@ -1,7 +1,7 @@
 import type { Conversation } from "@heddle/contracts/api/responses/conversations";
 import type { GivenItem, ItemList, ResponseItem } from "@heddle/contracts/api/responses/items";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 import type { PageOfItems } from "./responses.ts";
 
 type Metadata = Readonly<Record<string, string>>;

@@ -1,7 +1,7 @@
 import type { LogEntry } from "@heddle/contracts/api/job-operations";
-import { pathPart } from "../path-part.ts";
-import { resumingStream } from "../resuming.ts";
-import type { CallOptions, HttpTransport, Query } from "../transport.ts";
+import { pathPart } from "../../path-part.ts";
+import { resumingStream } from "../../resuming.ts";
+import type { CallOptions, HttpTransport, Query } from "../../transport.ts";
 
 /** Which log lines of a job to return. */
 export interface LogOptions extends CallOptions {

@@ -1,5 +1,5 @@
 import type { CompletionAnswer, CompletionRequest } from "@heddle/contracts/api/completions";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** Loading a model's weights may come before its answer. */
 const ANSWER_TIMEOUT_MS = 300_000;

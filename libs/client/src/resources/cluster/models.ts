@@ -4,10 +4,10 @@ import type {
   ModelPullProgress,
   ModelSpec,
 } from "@heddle/contracts/api/models";
-import { readJsonEvents } from "../json-events.ts";
-import { pathPart } from "../path-part.ts";
-import { SILENCE_MS } from "../server-sent-events.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
+import { readJsonEvents } from "../../json-events.ts";
+import { pathPart } from "../../path-part.ts";
+import { SILENCE_MS } from "../../server-sent-events.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** A worker may try several sources before the first byte. */
 const PULL_START_TIMEOUT_MS = 120_000;

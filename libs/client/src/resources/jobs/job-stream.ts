@@ -1,10 +1,10 @@
 import type { JobEvent, JobProgressEvent } from "@heddle/contracts/api/events";
 import type { Job } from "@heddle/contracts/api/job-replies";
 import type { JobPhase } from "@heddle/contracts/api/job-spec";
-import { HeddleError } from "../errors.ts";
-import { pathPart } from "../path-part.ts";
-import { resumingStream } from "../resuming.ts";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import { HeddleError } from "../../errors.ts";
+import { pathPart } from "../../path-part.ts";
+import { resumingStream } from "../../resuming.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** A job entered a state. */
 export type JobStateUpdate = Omit<JobEvent, "type" | "object"> & { readonly type: "state" };

@@ -1,9 +1,9 @@
 import type { ItemList } from "@heddle/contracts/api/responses/items";
 import type { ResponseRequest, TokenCountRequest } from "@heddle/contracts/api/responses/request";
 import type { ApiResponse, ResponseEvent } from "@heddle/contracts/api/responses/response";
-import { readJsonEvents } from "../json-events.ts";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import { readJsonEvents } from "../../json-events.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** Loading a model's weights may come before its answer. */
 const ANSWER_TIMEOUT_MS = 300_000;

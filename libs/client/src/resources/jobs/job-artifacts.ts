@@ -1,6 +1,6 @@
-import { ConnectionError, HeddleError } from "../errors.ts";
-import { pause, retryWaitMs } from "../retry.ts";
-import { aborted, type CallOptions, type HttpTransport } from "../transport.ts";
+import { ConnectionError, HeddleError } from "../../errors.ts";
+import { pause, retryWaitMs } from "../../retry.ts";
+import { aborted, type CallOptions, type HttpTransport } from "../../transport.ts";
 
 /** Which artifact, if several ranks have one of that name. */
 export interface DownloadOptions extends CallOptions {

@@ -8,8 +8,8 @@ import type {
 } from "@heddle/contracts/api/cluster";
 import type { MasterHealth } from "@heddle/contracts/api/health";
 import type { OpenApiDocument } from "@heddle/contracts/openapi";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** The state that a backup holds. */
 export interface BackupOptions extends CallOptions {

@@ -7,8 +7,8 @@ import type {
   MessagesPrompt,
   MessagesRequest,
 } from "@heddle/contracts/api/inference/messages-request";
-import { readJsonEvents } from "../json-events.ts";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import { readJsonEvents } from "../../json-events.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** Loading a model's weights may come before the first token. */
 const TOKEN_TIMEOUT_MS = 300_000;

@@ -1,6 +1,6 @@
 import type { ChatChunk } from "@heddle/contracts/api/chat";
-import { readJsonEvents } from "../json-events.ts";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import { readJsonEvents } from "../../json-events.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** The body of `chat.stream`: OpenAI's, which may have further members. */
 export interface ChatRequest {

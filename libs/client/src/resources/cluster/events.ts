@@ -1,6 +1,6 @@
 import type { ClusterEvent, EventPage } from "@heddle/contracts/api/events";
-import { resumingStream } from "../resuming.ts";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import { resumingStream } from "../../resuming.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** Which events to return. */
 export interface EventOptions extends CallOptions {

@@ -1,6 +1,6 @@
 import type { Setting, SettingName } from "@heddle/contracts/api/settings";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** Cluster settings such as `max_concurrent_jobs`: `heddle.settings`. */
 export class Settings {

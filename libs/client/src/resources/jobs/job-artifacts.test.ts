@@ -3,7 +3,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
-import { Heddle } from "../heddle.ts";
+import { Heddle } from "../../heddle.ts";
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 

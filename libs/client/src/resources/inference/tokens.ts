@@ -5,7 +5,7 @@ import type {
   Tokenized,
   TokenizeRequest,
 } from "@heddle/contracts/api/inference/tokens";
-import type { CallOptions, HttpTransport } from "../transport.ts";
+import type { CallOptions, HttpTransport } from "../../transport.ts";
 
 /** How a model reads texts and chats: `heddle.tokens`. */
 export class Tokens {

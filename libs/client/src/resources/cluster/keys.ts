@@ -5,9 +5,9 @@ import type {
   KeySpec,
   RotatedApiKey,
 } from "@heddle/contracts/api/keys";
-import { Pages } from "../pages.ts";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
+import { Pages } from "../../pages.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** API keys: `heddle.keys`. */
 export class Keys {

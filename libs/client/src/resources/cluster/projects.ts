@@ -1,7 +1,7 @@
 import type { Project, ProjectSettings } from "@heddle/contracts/api/projects";
-import { Pages } from "../pages.ts";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
+import { Pages } from "../../pages.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** Projects: `heddle.projects`. A project that a job names exists without being created. */
 export class Projects {

@@ -1,6 +1,6 @@
 import type { Worker } from "@heddle/contracts/api/workers";
-import { pathPart } from "../path-part.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../transport.ts";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** How to drain a node. */
 export interface DrainOptions extends ChangeOptions {
