@@ -1,6 +1,7 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { MODERATION_CATEGORIES } from "@heddle/contracts/api/inference/moderations";
 import { TextFeatures } from "../../apps/master/src/inference/moderations/text-features.ts";
+import { aucOf, readSeed, writeTable } from "./auc.ts";
 
 // Trains the heads of moderation-local on seed.txt, and writes them and their held-out AUC.
 
@@ -9,7 +10,6 @@ const ROUNDS = 400;
 const RATE = 4;
 const DECAY = 0.0005;
 const HEADS = "apps/master/src/inference/moderations/moderation-heads.ts";
-const PAGE = "docs/guide/moderations.md";
 
 interface Sample {
   readonly labels: readonly string[];
@@ -52,19 +52,6 @@ function scoreOf({ weights, bias }: Head, features: readonly number[]): number {
   return 1 / (1 + Math.exp(-sum));
 }
 
-/** The chance that a positive has a higher score than a negative. */
-function aucOf(scored: readonly { readonly is: boolean; readonly score: number }[]): number {
-  const positives = scored.filter(({ is }) => is);
-  const negatives = scored.filter(({ is }) => !is);
-  let wins = 0;
-  for (const { score } of positives) {
-    for (const other of negatives) {
-      wins += score > other.score ? 1 : score === other.score ? 0.5 : 0;
-    }
-  }
-  return wins / (positives.length * negatives.length);
-}
-
 /** Each sample is scored by heads that have not seen it; folds take turns through the file. */
 function heldOutAuc(samples: readonly Sample[], category: string): number {
   const scored = Array.from({ length: FOLDS }, (_, fold) => {
@@ -84,13 +71,9 @@ function heldOutAuc(samples: readonly Sample[], category: string): number {
 
 async function readSamples(): Promise<Sample[]> {
   const features = await TextFeatures.open();
-  const lines = readFileSync(new URL("seed.txt", import.meta.url), "utf8")
-    .trim()
-    .split("\n");
   const samples: Sample[] = [];
-  for (const line of lines) {
-    const [labels = "", text = ""] = line.split("|");
-    samples.push({ labels: labels.split(","), features: await features.of(text) });
+  for (const { labels, text } of readSeed()) {
+    samples.push({ labels, features: await features.of(text) });
   }
   return samples;
 }
@@ -122,11 +105,5 @@ const rows = MODERATION_CATEGORIES.map((category) => {
 });
 const heads = MODERATION_CATEGORIES.map((category) => train(samples, category));
 writeFileSync(HEADS, packed(heads));
-const table = ["| Category | Positives | AUC |", "| --- | --- | --- |", ...rows].join("\n");
-const page = readFileSync(PAGE, "utf8");
-const region = /(<!-- generated: moderation -->\n\n)[\s\S]*?(\n\n<!-- end -->)/;
-writeFileSync(
-  PAGE,
-  page.replace(region, (_all, begin, end) => `${begin}${table}${end}`),
-);
-process.stdout.write(`${samples.length} samples\n${table}\n`);
+process.stdout.write(`${samples.length} samples\n`);
+writeTable("moderation", "| Category | Positives | AUC |", rows);

@@ -28,6 +28,8 @@ export interface Script {
   vanishAfter?: number;
   /** How each choice ends, in place of what its tokens say. */
   finish?: { reason: FinishReason; stop?: string };
+  /** The first token of an answer with its alternatives. */
+  firstToken?: (request: GenerateRequest) => TokenLogprob;
   /** Whether the next requests for embeddings end without `done`. */
   loseShards?: boolean[];
 }
@@ -94,7 +96,14 @@ export class ScriptedDispatch implements InferenceDispatch {
           }
           spent++;
           this.generatedTokens++;
-          yield deltaOf(choice, token === 0 ? "" : " ", prompt[token] ?? `word${token}`, request);
+          const delta = deltaOf(
+            choice,
+            token === 0 ? "" : " ",
+            prompt[token] ?? `word${token}`,
+            request,
+          );
+          const first = token === 0 ? script.firstToken?.(request) : undefined;
+          yield first ? { ...delta, text: first.token, logprobs: [first] } : delta;
         }
       }
       for (let choice = 0; choice < request.choices; choice++) {
@@ -150,7 +159,7 @@ function deltaOf(
   space: string,
   word: string,
   request: GenerateRequest,
-): EngineEvent {
+): EngineEvent & { readonly type: "delta" } {
   const text = space + word;
   const logprobs =
     request.topLogprobs === undefined ? undefined : [logprobOf(text, request.topLogprobs)];

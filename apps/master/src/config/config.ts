@@ -24,6 +24,8 @@ export interface MasterConfig {
   readonly profile: CatalogProfile | undefined;
   /** A GGUF file (absolute path) that serves the shipped models instead of a profile. */
   readonly modelFile: string | undefined;
+  /** The model that `moderation-judge` means; a ready one if absent. */
+  readonly moderationJudge: string | undefined;
   /** This master's name in the cluster. */
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty for a single master. */
@@ -133,6 +135,7 @@ const SETTINGS = {
     "",
     "GGUF file for the built-in models, instead of a profile",
   ],
+  "moderation-judge": ["HEDDLE_MODERATION_JUDGE", "", "the model that moderation-judge asks"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters including this one: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a write-ahead log segment, in MiB"],
@@ -200,6 +203,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     return value;
   };
   const dataDirectory = resolve(values.data);
+  const given = (name: SettingName) => values[name] || undefined;
   const read: Omit<MasterConfig, "tls" | "isExposed"> = {
     dataDirectory,
     httpHost: values["http-host"],
@@ -208,10 +212,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     grpcPort: whole("grpc-port", 0, MAX_PORT),
     raftPort: whole("raft-port", 0, MAX_PORT),
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
-    secretsKeyFile: values["secrets-key-file"] || undefined,
-    bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
+    secretsKeyFile: given("secrets-key-file"),
+    bootstrapKeyFile: given("bootstrap-key-file"),
     profile: (values.profile || undefined) as CatalogProfile | undefined,
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
+    moderationJudge: given("moderation-judge"),
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
     taskLogs: {
@@ -221,7 +226,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     authorityFile: values["ca-file"] || join(dataDirectory, "cluster-ca.pem"),
-    joinTokenFile: values["join-token-file"] || undefined,
+    joinTokenFile: given("join-token-file"),
     certificateLifetimeMs: whole("certificate-seconds", 3, 31_536_000) * 1_000,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
@@ -234,11 +239,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     corsOrigins: readOrigins(values["cors-origins"], faults),
     maxHeapMib: whole("max-heap-mib", 0, 100_000_000),
     drainMs: whole("drain-ms", 0, 3_600_000),
-    jobTimes: {
-      leaseMs: whole("lease-ms", 100, 86_400_000),
-      nodeLostMs: whole("node-lost-ms", 100, 86_400_000),
-      acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
-    },
+    jobTimes: jobTimesOf(whole),
     fixedTimes: FIXED_TIMES,
   };
   const leaves = leavesLoopback(read);
@@ -248,6 +249,14 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
   if (!switches["insecure-bind"]) faults.push(...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
   return config;
+}
+
+function jobTimesOf(whole: (name: SettingName, min: number, max: number) => number): JobTimes {
+  return {
+    leaseMs: whole("lease-ms", 100, 86_400_000),
+    nodeLostMs: whole("node-lost-ms", 100, 86_400_000),
+    acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
+  };
 }
 
 /** Files and directories that hold secrets of this master. */

@@ -16,6 +16,7 @@ import { FilesController } from "./files/files.controller.ts";
 import { InferenceCalls } from "./inference-calls.ts";
 import { MessageCalls } from "./messages/message-calls.ts";
 import { MessagesController } from "./messages/messages.controller.ts";
+import { JudgeModeration } from "./moderations/judge-moderation.ts";
 import { LocalModeration } from "./moderations/local-moderation.ts";
 import { ModerationsController } from "./moderations/moderations.controller.ts";
 import { RerankController } from "./rerank/rerank.controller.ts";
@@ -55,6 +56,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     FileStore,
     FileUploads,
     InferenceCalls,
+    JudgeModeration,
     LocalModeration,
     MessageCalls,
     RerankCalls,

@@ -44,6 +44,14 @@ export class ModelCatalog {
     return models.map((model) => this.#show(model, deployments.get(model.deployment), nodes));
   }
 
+  /** The first chat model by id that the key may use and that a replica is ready to answer. */
+  firstReadyChat(key: ApiKeyRecord): ModelRecord | undefined {
+    return [...this.#control.state.models.values()]
+      .filter(({ id, capabilities }) => mayUse(key, id) && capabilities.includes("chat"))
+      .sort((one, other) => (one.id < other.id ? -1 : 1))
+      .find((model) => this.readyReplicas(model) > 0 && !this.ranks(model));
+  }
+
   /** Context tokens of a call now: the registered number, or less if replicas serve less. */
   contextTokens(model: ModelRecord): number {
     const served = servedContextTokens(this.#directory.replicasOf(model.deployment));

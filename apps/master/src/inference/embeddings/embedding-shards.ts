@@ -3,14 +3,13 @@ import type { EmbedRequest, EngineEvent } from "@heddle/contracts/engine";
 import type { CallerRequest } from "../../http/access.ts";
 import { inLanes } from "../in-lanes.ts";
 import { cutShort, type InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+import { repeatLost } from "../repeat-lost.ts";
 
 /** Inputs of one request to an engine: enough to keep it busy, few enough to repeat. */
 const SHARD_INPUTS = 32;
 /** Shards of a call at once: one is computed while the next waits beside it. */
 const SHARDS_PER_REPLICA = 2;
 const MAX_SHARDS_AT_ONCE = 16;
-/** Tries of a shard whose worker is lost: nothing of the answer was sent. */
-const MAX_TRIES = 3;
 /** What an input may get beside its text, as a begin and an end token. */
 const EXTRA_TOKENS = 2;
 
@@ -68,18 +67,15 @@ export class EmbeddingShards {
     keep: Keep,
     signal: AbortSignal,
   ): Promise<void> {
-    for (let tries = 1; ; tries++) {
-      try {
-        const vectors = await this.#tryShard(http, permitted, shard, signal);
-        vectors.forEach((values, i) => {
-          keep(shard.at + i, values);
-        });
-        return;
-      } catch (thrown) {
-        const failure = toAppError(thrown);
-        const isLost = failure.code === "worker_lost" || failure.code === "engine_failed";
-        if (!isLost || tries >= MAX_TRIES || signal.aborted) throw inCall(failure, shard.at);
-      }
+    try {
+      const vectors = await repeatLost(signal, () =>
+        this.#tryShard(http, permitted, shard, signal),
+      );
+      vectors.forEach((values, i) => {
+        keep(shard.at + i, values);
+      });
+    } catch (thrown) {
+      throw inCall(toAppError(thrown), shard.at);
     }
   }
 

@@ -25,14 +25,25 @@ const MAX_INPUTS = 32;
 /** Of all inputs together: some seconds of one thread's time. */
 const MAX_CHARS = 16 * 1024;
 
+/** The name of a served model that moderates, alone or as `moderation-judge:MODEL`. */
+export const JUDGE = "moderation-judge";
+const MAX_JUDGE_CHARS = 256;
+
 /** OpenAI's names, which its clients send by default, mean the same model. */
-const modelName = z.enum([
+const localName = z.enum([
   "moderation-local",
   "omni-moderation-latest",
   "omni-moderation-2024-09-26",
   "text-moderation-latest",
   "text-moderation-stable",
 ]);
+
+const judgeName = z
+  .string()
+  .max(MAX_JUDGE_CHARS)
+  .regex(/^moderation-judge(:.+)?$/);
+
+const modelName = z.union([localName, judgeName]);
 
 const part = z.object({
   type: z.literal("text", "only text is moderated"),
@@ -41,7 +52,11 @@ const part = z.object({
 
 const moderationRequest = z
   .object({
-    model: modelName.nullish().describe("`moderation-local`, by any of these names."),
+    model: modelName
+      .nullish()
+      .describe(
+        "`moderation-local`, by any of these names; `moderation-judge`, or `moderation-judge:MODEL` with a served chat model.",
+      ),
     input: z
       .union([
         z.string(),
@@ -96,9 +111,14 @@ export function moderationTexts({ input }: ModerationRequest): string[] {
   return parts.length > 0 ? [parts.join("\n")] : (input as string[]);
 }
 
+/** Whether a served model is asked. */
+export function asksJudge({ model }: Pick<ModerationRequest, "model">): boolean {
+  return model != null && judgeName.safeParse(model).success;
+}
+
 function checkModel(model: unknown): void {
   if (typeof model !== "string" || modelName.safeParse(model).success) return;
-  const message = `The model \`${model.slice(0, 100)}\` does not moderate; use \`moderation-local\`.`;
+  const message = `The model \`${model.slice(0, 100)}\` does not moderate; use \`moderation-local\`, or \`${JUDGE}:MODEL\` with a chat model.`;
   throw new AppError("model_not_found", message, { param: "model" });
 }
 
