@@ -94,6 +94,14 @@ import type {
   RenewRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/RenewRequest";
 import type {
+  ResponseProgress,
+  ResponseProgress__Output,
+} from "@heddle/contracts/generated/heddle/v1/ResponseProgress";
+import type {
+  ResponseToFollow,
+  ResponseToFollow__Output,
+} from "@heddle/contracts/generated/heddle/v1/ResponseToFollow";
+import type {
   TaskCommand,
   TaskCommand__Output,
 } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
@@ -144,6 +152,7 @@ export const taskArtifactsService = service("heddle.v1.TaskArtifacts");
 export const taskLogsService = service("heddle.v1.TaskLogs");
 export const enrollmentService = service("heddle.v1.Enrollment");
 export const documentContentsService = service("heddle.v1.DocumentContents");
+export const runningResponsesService = service("heddle.v1.RunningResponses");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -225,6 +234,12 @@ export const getContentMethod = method<
   ContentChunk,
   ContentChunk__Output
 >(documentContentsService, "Get");
+export const followResponseMethod = method<
+  ResponseToFollow,
+  ResponseToFollow__Output,
+  ResponseProgress,
+  ResponseProgress__Output
+>(runningResponsesService, "Follow");
 export const joinMethod = method<
   JoinRequest,
   JoinRequest__Output,

@@ -5,11 +5,11 @@ import type { ContentChunk } from "@heddle/contracts/generated/heddle/v1/Content
 import { MAX_DOCUMENT_BYTES } from "@heddle/control/documents/records";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { Peer } from "@heddle/rpc/peer";
 import { getContentMethod, putContentMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 import { type BlobStore, digestOf } from "@heddle/storage/blob-store";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { MasterPeers } from "../control-plane/master-peers.ts";
 
 const CHUNK_BYTES = 256 * 1024;
 /** For one content to or from one master, with what its bytes take on a slow disk or network. */
@@ -28,7 +28,7 @@ export interface ContentReplicasOptions {
 /** The contents of documents on the disks of all masters. */
 export class ContentReplicas {
   readonly #options: ContentReplicasOptions;
-  readonly #peers = new Map<string, Peer>();
+  readonly #peers: MasterPeers;
   #bytesUnderWay = 0;
   /** Contents that this master fetched because its own copy was missing or damaged. */
   healed = 0;
@@ -37,6 +37,7 @@ export class ContentReplicas {
 
   constructor(options: ContentReplicasOptions) {
     this.#options = options;
+    this.#peers = new MasterPeers(options.control, options.credentials);
   }
 
   /**
@@ -117,31 +118,11 @@ export class ContentReplicas {
   }
 
   close(): void {
-    for (const peer of this.#peers.values()) peer.close();
-  }
-
-  #peer(address: string): Peer {
-    let peer = this.#peers.get(address);
-    if (!peer) {
-      this.#dropUnknown();
-      peer = new Peer(address, this.#options.credentials);
-      this.#peers.set(address, peer);
-    }
-    return peer;
-  }
-
-  /** Closes the connections to masters that are no members any more. */
-  #dropUnknown(): void {
-    const { members = [] } = this.#options.control.group?.status() ?? {};
-    for (const [address, peer] of this.#peers) {
-      if (members.some((member) => member.address === address)) continue;
-      peer.close();
-      this.#peers.delete(address);
-    }
+    this.#peers.close();
   }
 
   async #send(address: string, digest: string, content: Uint8Array): Promise<void> {
-    const stream = this.#peer(address).duplex(putContentMethod);
+    const stream = this.#peers.get(address).duplex(putContentMethod);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const signal = deadline(content.byteLength);
     signal.addEventListener("abort", () => stream.cancel(), { once: true });
@@ -156,11 +137,9 @@ export class ContentReplicas {
     const parts: Buffer[] = [];
     let bytes = 0;
     const signal = deadline(MAX_DOCUMENT_BYTES);
-    for await (const { data } of this.#peer(address).serverStream(
-      getContentMethod,
-      { digest },
-      signal,
-    )) {
+    for await (const { data } of this.#peers
+      .get(address)
+      .serverStream(getContentMethod, { digest }, signal)) {
       bytes += data.byteLength;
       if (bytes > MAX_DOCUMENT_BYTES) break;
       parts.push(data);

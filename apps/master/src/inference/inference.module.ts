@@ -27,6 +27,8 @@ import { ConversationsController } from "./responses/conversations.controller.ts
 import { ResponseCalls } from "./responses/response-calls.ts";
 import { ResponseContext } from "./responses/response-context.ts";
 import { ResponseGeneration } from "./responses/response-generation.ts";
+import { ResponseRelayController } from "./responses/response-relay.controller.ts";
+import { ResponseRelay } from "./responses/response-relay.ts";
 import { ResponseStore } from "./responses/response-store.ts";
 import { ResponseStreams } from "./responses/response-streams.ts";
 import { ResponseTokens } from "./responses/response-tokens.ts";
@@ -47,6 +49,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     MessagesController,
     ModerationsController,
     RerankController,
+    ResponseRelayController,
     ResponsesController,
     TokensController,
   ],
@@ -65,6 +68,7 @@ import { UsageLedger } from "./usage-ledger.ts";
     ResponseCalls,
     ResponseContext,
     ResponseGeneration,
+    ResponseRelay,
     ResponseStore,
     ResponseStreams,
     ResponseTokens,

@@ -2002,6 +2002,43 @@ export const DESCRIPTORS = `{
         }
        }
       },
+      "RunningResponses": {
+       "methods": {
+        "Follow": {
+         "requestType": "ResponseToFollow",
+         "responseType": "ResponseProgress",
+         "responseStream": true
+        }
+       }
+      },
+      "ResponseToFollow": {
+       "fields": {
+        "id": {
+         "type": "string",
+         "id": 1
+        },
+        "owner": {
+         "type": "string",
+         "id": 2
+        },
+        "from": {
+         "type": "uint32",
+         "id": 3
+        }
+       }
+      },
+      "ResponseProgress": {
+       "fields": {
+        "json": {
+         "type": "bytes",
+         "id": 1
+        },
+        "isCurrent": {
+         "type": "bool",
+         "id": 2
+        }
+       }
+      },
       "WorkerModels": {
        "methods": {
         "Load": {

@@ -8,7 +8,12 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import type { CallerRequest } from "../../http/access.ts";
 import { InferenceCalls } from "../inference-calls.ts";
 import type { Piece } from "./pieces.ts";
-import { failureOutcome, type Outcome, outcomeOf } from "./response-builder.ts";
+import {
+  failureOutcome,
+  type Outcome,
+  outcomeOf,
+  type ResponseUpdate,
+} from "./response-builder.ts";
 import { type PreparedResponse, ResponseGeneration } from "./response-generation.ts";
 import type { ResponseSource } from "./response-source.ts";
 import { type KeptResponse, ResponseStore, type StoredResponse, shown } from "./response-store.ts";
@@ -17,8 +22,11 @@ import { ResponseStreams } from "./response-streams.ts";
 /** Responses that run on this master without their clients. */
 const MAX_RUNNING = 1_024;
 
+/** Pieces of one progress: it goes to other masters as one message. */
+const MAX_PROGRESS_PIECES = 64;
+
 /** A response in the background, while it runs on this master. */
-class RunningResponse implements ResponseSource {
+export class RunningResponse implements ResponseSource {
   readonly prepared: PreparedResponse;
   readonly abort: AbortController;
   /** Of the stored response without an outcome. */
@@ -55,14 +63,34 @@ class RunningResponse implements ResponseSource {
     this.#change = Promise.withResolvers();
   }
 
-  changed(signal: AbortSignal): Promise<void> {
-    const aborted = Promise.withResolvers<void>();
-    const onAbort = () => aborted.resolve();
-    signal.addEventListener("abort", onAbort, { once: true });
-    return Promise.race([this.#change.promise, aborted.promise]).finally(() =>
-      signal.removeEventListener("abort", onAbort),
-    );
+  /** After the first `from` pieces; `isCurrent` where that is all there is now. */
+  async *progress(signal: AbortSignal, from = 0): AsyncGenerator<RunningUpdate, void> {
+    for (let at = from; ; ) {
+      const change = this.#change.promise;
+      const pieces = this.pieces.slice(at, at + MAX_PROGRESS_PIECES);
+      at += pieces.length;
+      const isCurrent = at >= this.pieces.length;
+      const outcome = isCurrent ? this.outcome : undefined;
+      yield { hasBegun: this.hasBegun, pieces, outcome, isCurrent };
+      if (outcome) return;
+      if (isCurrent) await settledBefore(change, signal);
+      signal.throwIfAborted();
+    }
   }
+}
+
+interface RunningUpdate extends ResponseUpdate {
+  readonly isCurrent: boolean;
+}
+
+/** Resolves with the change or the end of the signal. */
+async function settledBefore(change: Promise<void>, signal: AbortSignal): Promise<void> {
+  const aborted = Promise.withResolvers<void>();
+  const onAbort = () => aborted.resolve();
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  await Promise.race([change, aborted.promise]);
+  signal.removeEventListener("abort", onAbort);
 }
 
 /**
@@ -127,21 +155,17 @@ export class BackgroundResponses implements OnApplicationShutdown {
     await this.#streams.send(http, reply, source, { isPadded, headers: prepared.headers });
   }
 
-  /** The response's events, while it runs here. */
-  sourceOf(id: string, owner: string): ResponseSource | undefined {
-    return this.#find(id, owner);
-  }
-
-  /** The response as it is now, while it runs here. */
-  storedOf(id: string, owner: string): StoredResponse | undefined {
-    return this.#find(id, owner)?.stored;
+  /** The response, while it runs here. */
+  find(id: string, owner: string): RunningResponse | undefined {
+    const running = this.#running.get(id);
+    return running?.prepared.owner === owner ? running : undefined;
   }
 
   /** Cancels a response, wherever it runs; one that has ended stays as it is. */
   async cancel(owner: string, { stored, version }: KeptResponse): Promise<StoredResponse> {
     if (stored.outcome) return stored;
     const { id } = stored.head;
-    const running = this.#find(id, owner);
+    const running = this.find(id, owner);
     if (running) {
       running.abort.abort(cancelled());
       await running.ended.promise;
@@ -156,11 +180,6 @@ export class BackgroundResponses implements OnApplicationShutdown {
       if (toAppError(thrown).code !== "precondition_failed") throw thrown;
       return (await this.#store.get(owner, id)).stored;
     }
-  }
-
-  #find(id: string, owner: string): RunningResponse | undefined {
-    const running = this.#running.get(id);
-    return running?.prepared.owner === owner ? running : undefined;
   }
 
   #yieldTo(id: string): void {
@@ -213,16 +232,24 @@ export class BackgroundResponses implements OnApplicationShutdown {
       await this.#generation.keep(prepared, outcome, { hasBegun, expectedVersion });
       running.outcome = outcome;
     } catch (thrown) {
-      const error = toAppError(thrown);
-      running.outcome = failureOutcome(error, running.prepared.call.usage);
-      if (error.code !== "precondition_failed") {
-        this.#log.warn({ id, error }, "the end of a response could not be stored");
-      }
+      running.outcome = await this.#unstored(running, toAppError(thrown));
     }
     this.#running.delete(id);
     this.#store.running.delete(id);
     running.notify();
     running.ended.resolve();
+  }
+
+  /** The end that another master stored, or why there is none. */
+  async #unstored(running: RunningResponse, error: AppError): Promise<Outcome> {
+    const { id } = running.head;
+    const { owner, call } = running.prepared;
+    if (error.code !== "precondition_failed") {
+      this.#log.warn({ id, error }, "the end of a response could not be stored");
+      return failureOutcome(error, call.usage);
+    }
+    const kept = await this.#store.find(owner, id).catch(() => undefined);
+    return kept?.stored.outcome ?? failureOutcome(cancelled(), call.usage);
   }
 }
 

@@ -25,6 +25,15 @@ export interface Outcome {
   readonly error?: ApiResponse["error"];
 }
 
+/** What is new of a response. */
+export interface ResponseUpdate {
+  readonly hasBegun: boolean;
+  /** After those that came before. */
+  readonly pieces: readonly Piece[];
+  /** The last update has it. */
+  readonly outcome?: Outcome | undefined;
+}
+
 type Unnumbered = ResponseEvent extends infer Event
   ? Event extends ResponseEvent
     ? Omit<Event, "sequence_number">

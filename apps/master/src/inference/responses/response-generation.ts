@@ -81,7 +81,7 @@ export class ResponseGeneration {
       const chat = chatOfResponse(request, all);
       const { maxTokens, permitted } = this.#permit(http, reply, { request, chat, model });
       const reasoning = this.#calls.parts.models.reasoningStyle(model);
-      const journal = new Journal(request.stream === true);
+      const journal = new Journal(request.stream === true || head.background === true);
       return { ...permitted, owner, request, chat, maxTokens, reasoning, head, input, journal };
     });
   }

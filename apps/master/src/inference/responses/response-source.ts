@@ -1,13 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ResponseEvent } from "@heddle/contracts/api/responses/response";
-import { ResponseBuilder } from "./response-builder.ts";
-import type { ResponseStore, StoredResponse } from "./response-store.ts";
+import { ResponseBuilder, type ResponseHead, type ResponseUpdate } from "./response-builder.ts";
+import type { ResponseRelay } from "./response-relay.ts";
+import type { KeptResponse, ResponseStore } from "./response-store.ts";
 
 /** A response whose events can be read while it runs. */
-export interface ResponseSource
-  extends Pick<StoredResponse, "head" | "hasBegun" | "pieces" | "outcome"> {
-  /** Resolves at the next change. */
-  changed(signal: AbortSignal): Promise<void>;
+export interface ResponseSource {
+  readonly head: ResponseHead;
+  /** All of the response, from its first piece to its end. */
+  progress(signal: AbortSignal): AsyncIterable<ResponseUpdate>;
 }
 
 /** All events of the response, from its first one to its end. */
@@ -17,60 +18,65 @@ export async function* followed(
 ): AsyncGenerator<ResponseEvent[], void> {
   const builder = new ResponseBuilder(source.head);
   yield builder.create();
-  let hasBegun = false;
-  for (let at = 0; ; ) {
-    if (source.hasBegun && !hasBegun) {
-      hasBegun = true;
+  let isShown = false;
+  for await (const { hasBegun, pieces, outcome } of source.progress(signal)) {
+    if (hasBegun && !isShown) {
+      isShown = true;
       yield builder.begin();
     }
-    for (let piece = source.pieces[at]; piece !== undefined; piece = source.pieces[++at]) {
-      yield builder.push(piece);
-    }
-    if (source.outcome) {
-      yield builder.end(source.outcome);
-      return;
-    }
-    await source.changed(signal);
-    signal.throwIfAborted();
+    for (const piece of pieces) yield builder.push(piece);
+    if (outcome) yield builder.end(outcome);
   }
 }
 
-/** How often a response that runs on another master is looked at. */
+/** How often a response is looked at whose master does not answer. */
 const POLL_MS = 1_000;
 
-/** A stored response; one that runs on another master changes when that one stores its end. */
+/** A stored response; one that runs on another master is followed there. */
 export class StoredSource implements ResponseSource {
   readonly #store: ResponseStore;
+  readonly #relay: ResponseRelay;
   readonly #owner: string;
-  #stored: StoredResponse;
+  readonly #kept: KeptResponse;
 
-  constructor(store: ResponseStore, owner: string, stored: StoredResponse) {
+  constructor(store: ResponseStore, relay: ResponseRelay, owner: string, kept: KeptResponse) {
     this.#store = store;
+    this.#relay = relay;
     this.#owner = owner;
-    this.#stored = stored;
+    this.#kept = kept;
   }
 
   get head() {
-    return this.#stored.head;
+    return this.#kept.stored.head;
   }
 
-  get hasBegun() {
-    return this.#stored.hasBegun;
-  }
-
-  get pieces() {
-    return this.#stored.pieces;
-  }
-
-  get outcome() {
-    return this.#stored.outcome;
-  }
-
-  async changed(signal: AbortSignal): Promise<void> {
-    while (this.#stored.outcome === undefined) {
+  async *progress(signal: AbortSignal): AsyncGenerator<ResponseUpdate, void> {
+    let { stored, master } = this.#kept;
+    if (stored.outcome) yield stored;
+    for (let given = 0; stored.outcome === undefined; ) {
+      if (master !== undefined) {
+        for await (const update of this.#live(master, given, signal)) {
+          given += update.pieces.length;
+          yield update;
+          if (update.outcome) return;
+        }
+      }
       await delay(POLL_MS, undefined, { signal });
-      const { stored } = await this.#store.get(this.#owner, this.head.id);
-      this.#stored = stored;
+      ({ stored, master } = await this.#store.get(this.#owner, this.head.id));
+      if (stored.outcome) yield { ...stored, pieces: stored.pieces.slice(given) };
+    }
+  }
+
+  /** What comes of it there, until that master has no more of it or does not answer. */
+  async *#live(
+    master: string,
+    from: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<ResponseUpdate, void> {
+    try {
+      yield* this.#relay.follow(master, { id: this.head.id, owner: this.#owner, from }, signal);
+    } catch {
+      signal.throwIfAborted();
     }
   }
 }

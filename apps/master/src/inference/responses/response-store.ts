@@ -16,6 +16,7 @@ import {
   ResponseBuilder,
   type ResponseHead,
 } from "./response-builder.ts";
+import { ResponseRelay } from "./response-relay.ts";
 
 /** A response as it is stored: what its events and its shown form follow from. */
 export interface StoredResponse {
@@ -32,6 +33,8 @@ export interface StoredResponse {
 export interface KeptResponse {
   readonly stored: StoredResponse;
   readonly version: number;
+  /** The other master that runs it. */
+  readonly master?: string | undefined;
 }
 
 const DAY_MS = 86_400_000;
@@ -42,6 +45,7 @@ const NO_USAGE = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reason
 /** Responses in the masters' store. Each caller sees those of its own key and its successors. */
 export class ResponseStore {
   readonly #documents: Documents;
+  readonly #relay: ResponseRelay;
   readonly #control: ControlPlane;
   readonly #masterId: string;
   readonly #deadlineMs: number;
@@ -52,10 +56,12 @@ export class ResponseStore {
 
   constructor(
     @Inject(DOCUMENTS) documents: Documents,
+    @Inject(ResponseRelay) relay: ResponseRelay,
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "deadlineMs">,
   ) {
     this.#documents = documents;
+    this.#relay = relay;
     this.#control = control;
     this.#masterId = config.masterId;
     this.#deadlineMs = config.deadlineMs;
@@ -93,15 +99,24 @@ export class ResponseStore {
     return version;
   }
 
-  /** The response, if the owner has it. One whose master has lost it has failed. */
+  /**
+   * The response, if the owner has it: as it is now where another master runs it, and failed where
+   * its master has lost it.
+   */
   async find(owner: string, id: string): Promise<KeptResponse | undefined> {
-    if (!isId(id)) return undefined;
-    const found = await this.#documents.get("response", id, owner);
-    if (!found) return undefined;
-    const stored = JSON.parse(Buffer.from(found.content).toString()) as StoredResponse;
-    const { version, metadata = {} } = found.record;
-    if (stored.outcome || !this.#isLost(stored, metadata)) return { stored, version };
-    return this.#markLost(owner, { stored, version });
+    const found = await this.#read(owner, id);
+    if (!found || found.kept.stored.outcome) return found?.kept;
+    const { kept, metadata } = found;
+    const { master = "", life } = metadata;
+    if (master === this.#masterId) {
+      const isHere = life === this.#life && this.running.has(id);
+      return isHere ? kept : this.#ended(owner, id);
+    }
+    if (Date.now() > this.#lastMs(kept.stored)) return this.#ended(owner, id);
+    const look = await this.#relay.look(master, id, owner);
+    if (look === "lost") return this.#ended(owner, id);
+    const stored = look === "unknown" ? kept.stored : { ...kept.stored, ...look };
+    return { ...kept, stored, master };
   }
 
   /** Throws `not_found` where the owner has no such response. */
@@ -117,11 +132,25 @@ export class ResponseStore {
     if (!isKnown) throw notFound(id);
   }
 
-  #isLost({ head }: StoredResponse, metadata: Readonly<Record<string, string>>): boolean {
-    const { master, life } = metadata;
-    if (master === this.#masterId && life === this.#life) return !this.running.has(head.id);
-    const lastMs = head.created_at * 1000 + this.#deadlineMs + GRACE_MS;
-    return master === this.#masterId || Date.now() > lastMs;
+  async #read(owner: string, id: string) {
+    if (!isId(id)) return undefined;
+    const found = await this.#documents.get("response", id, owner);
+    if (!found) return undefined;
+    const stored = JSON.parse(Buffer.from(found.content).toString()) as StoredResponse;
+    const { version, metadata = {} } = found.record;
+    return { kept: { stored, version }, metadata };
+  }
+
+  /** When its master has given it up, if that lives. */
+  #lastMs({ head }: StoredResponse): number {
+    return head.created_at * 1000 + this.#deadlineMs + GRACE_MS;
+  }
+
+  /** A response that runs nowhere now: it may have ended since it was read, or else it is lost. */
+  async #ended(owner: string, id: string): Promise<KeptResponse | undefined> {
+    const found = await this.#read(owner, id);
+    if (!found || found.kept.stored.outcome) return found?.kept;
+    return this.#markLost(owner, found.kept);
   }
 
   async #markLost(owner: string, { stored, version }: KeptResponse): Promise<KeptResponse> {

@@ -13,8 +13,9 @@ import { Serves } from "../../http/serves.ts";
 import { BackgroundResponses } from "./background-responses.ts";
 import { itemPage } from "./item-page.ts";
 import { ResponseCalls } from "./response-calls.ts";
+import { ResponseRelay } from "./response-relay.ts";
 import { StoredSource } from "./response-source.ts";
-import { ResponseStore, type StoredResponse, shown } from "./response-store.ts";
+import { type KeptResponse, ResponseStore, shown } from "./response-store.ts";
 import { ResponseStreams } from "./response-streams.ts";
 import { ResponseTokens } from "./response-tokens.ts";
 
@@ -23,6 +24,7 @@ export class ResponsesController {
   readonly #responses: ResponseCalls;
   readonly #background: BackgroundResponses;
   readonly #store: ResponseStore;
+  readonly #relay: ResponseRelay;
   readonly #streams: ResponseStreams;
   readonly #tokens: ResponseTokens;
 
@@ -30,12 +32,14 @@ export class ResponsesController {
     @Inject(ResponseCalls) responses: ResponseCalls,
     @Inject(BackgroundResponses) background: BackgroundResponses,
     @Inject(ResponseStore) store: ResponseStore,
+    @Inject(ResponseRelay) relay: ResponseRelay,
     @Inject(ResponseStreams) streams: ResponseStreams,
     @Inject(ResponseTokens) tokens: ResponseTokens,
   ) {
     this.#responses = responses;
     this.#background = background;
     this.#store = store;
+    this.#relay = relay;
     this.#streams = streams;
     this.#tokens = tokens;
   }
@@ -58,15 +62,14 @@ export class ResponsesController {
       throw new AppError("invalid_value", message, { param: "starting_after" });
     }
     const owner = this.#store.ownerOf(request.apiKey);
-    const stored = await this.#find(owner, id);
-    const running = this.#background.sourceOf(id, owner);
+    const running = this.#background.find(id, owner);
+    const kept = running ? undefined : await this.#store.get(owner, id);
     if (!stream) {
-      // Another master that runs it stores its end alone.
-      const isElsewhere = running === undefined && stored.outcome === undefined;
-      await reply.send(shown(isElsewhere ? { ...stored, hasBegun: true } : stored));
+      await reply.send(shown(running?.stored ?? (kept as KeptResponse).stored));
       return;
     }
-    const source = running ?? new StoredSource(this.#store, owner, stored);
+    const source =
+      running ?? new StoredSource(this.#store, this.#relay, owner, kept as KeptResponse);
     await this.#streams.send(request, reply, source, { after, isPadded });
   }
 
@@ -94,16 +97,14 @@ export class ResponsesController {
     @Param("id") id: string,
     @Query() query: ItemsQuery,
   ): Promise<ItemList> {
-    const { input } = await this.#find(this.#store.ownerOf(request.apiKey), id);
+    const owner = this.#store.ownerOf(request.apiKey);
+    const running = this.#background.find(id, owner);
+    const { input } = running?.stored ?? (await this.#store.get(owner, id)).stored;
     return itemPage(input, query);
   }
 
   @Serves(responseOperations.inputTokens)
   inputTokens(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
     return this.#tokens.answer(request, reply);
-  }
-
-  async #find(owner: string, id: string): Promise<StoredResponse> {
-    return this.#background.storedOf(id, owner) ?? (await this.#store.get(owner, id)).stored;
   }
 }
