@@ -4,9 +4,9 @@ import type { Engine } from "@heddle/contracts/engine";
 import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { ChatTemplate } from "@heddle/engines/text/chat-template";
+import { reasoningStyleOf } from "@heddle/engines/text/reasoning-style";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import type { EnginePorts } from "./engine-ports.ts";
-import { reasoningStyleOf } from "./reasoning-style.ts";
 
 export interface LlamaPortsOptions {
   /** The cache of weights. */

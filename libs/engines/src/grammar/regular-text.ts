@@ -65,11 +65,25 @@ export function without(a: TextSet, words: readonly string[]): TextSet {
 
 /** The texts that do not contain the pattern. */
 export function lacking(pattern: string): TextSet {
+  return notMatching(`[^]*(?:${pattern})[^]*`);
+}
+
+/** The texts that do not begin with the pattern. */
+export function notBeginning(pattern: string): TextSet {
+  return notMatching(`(?:${pattern})[^]*`);
+}
+
+function notMatching(pattern: string): TextSet {
   return limited(() => {
-    const texts = matchingTexts(`[^]*${pattern}[^]*`);
+    const texts = matchingTexts(pattern);
     texts.complement(states());
     return minimized(texts);
   });
+}
+
+/** The pattern of one text. */
+export function literalPattern(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
 }
 
 /** Exactly these texts. */

@@ -17,14 +17,13 @@ const MAX_TOKEN_BYTES = 256;
 
 /** The trie of those tokens that `isText` has. */
 export function buildTokenTrie(
-  table: { readonly bytes: Uint8Array; readonly offsets: Uint32Array },
+  table: { readonly count: number; readonly spelling: (token: number) => Uint8Array },
   isText: (token: number) => boolean,
 ): TokenTrie {
-  const { bytes, offsets } = table;
-  const spelling = (token: number) => bytes.subarray(offsets[token], offsets[token + 1]);
+  const { count, spelling } = table;
   const sorted: number[] = [];
-  for (let token = 0; token + 1 < offsets.length; token++) {
-    const length = (offsets[token + 1] as number) - (offsets[token] as number);
+  for (let token = 0; token < count; token++) {
+    const { length } = spelling(token);
     if (length > 0 && length <= MAX_TOKEN_BYTES && isText(token)) sorted.push(token);
   }
   sorted.sort((a, b) => compare(spelling(a), spelling(b)) || a - b);

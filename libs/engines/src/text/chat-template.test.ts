@@ -100,10 +100,85 @@ describe("ChatTemplate", () => {
   const withTools = (source: string, messages: readonly ChatMessage[]) =>
     new ChatTemplate(source, tokens, now).render(messages, { addGenerationPrompt: false, tools });
 
-  it("presents tools itself where it asks for calls in the engine's form", () => {
+  const asked = { name: "f", arguments: '{"city": "Oslo"}' };
+  const conversation: readonly ChatMessage[] = [
+    hello,
+    {
+      role: "assistant",
+      content: null,
+      toolCalls: [
+        { id: "call_1", type: "function", function: asked },
+        { id: "call_2", type: "function", function: { name: "f", arguments: "{}" } },
+      ],
+    },
+    { role: "tool", content: "rain", toolCallId: "call_1" },
+    { role: "tool", content: "sun", toolCallId: "call_2" },
+  ];
+  /** A template with a part for the tools, one for each call and one for any other message. */
+  const native = (tool: string, call: string, before = "", after = "") =>
+    `{% if tools %}{% for t in tools %}${tool}{{ t.function.description }}{% endfor %}{% endif %}` +
+    `{% for m in messages %}{% if m.tool_calls %}${before}{% for c in m.tool_calls %}${call}{% endfor %}${after}` +
+    "{% else %}[{{ m.role }}{{ m.tool_call_id }}]{{ m.content }}{% endif %}{% endfor %}";
+  const NAME = "{{ c.function.name }}";
+  const ARGUMENTS = "{{ c.function.arguments | tojson }}";
+
+  it("presents tools itself where it writes calls in a known form", () => {
+    const hermes = native(
+      "<tool_call>",
+      `<tool_call>\n{"name": "${NAME}", "arguments": ${ARGUMENTS}}\n</tool_call>`,
+    );
+    expect(withTools(hermes, [hello])).toBe("<tool_call>d[user]Hello");
+    const other = hermes.replace('{"name": "', '{"function": "');
+    expect(withTools(other, [hello])).toMatch(/^\[system\]# Tools/);
+    expect(new ChatTemplate(other, tokens).callForm.family).toBe("hermes");
+  });
+
+  it("gives Mistral's templates ids of nine letters and digits", () => {
+    const source = native(
+      "[AVAILABLE_TOOLS]",
+      `{% if c.id | length != 9 %}{{ raise_exception("length 9") }}{% endif %}{"name": "${NAME}", "arguments": ${ARGUMENTS}, "id": "{{ c.id }}"}`,
+      "[TOOL_CALLS] [",
+      "]",
+    );
+    expect(new ChatTemplate(source, tokens).callForm.family).toBe("mistral");
+    const text = withTools(source, conversation);
+    const [, id] =
+      /^d?\[AVAILABLE_TOOLS\]d\[user\]Hello\[TOOL_CALLS\] \[.*?"id": "(\w{9})"/.exec(text) ?? [];
+    expect(text).toContain(`[tool${id}]rain`);
+    expect(withTools(source, conversation)).toBe(text);
+  });
+
+  it("gives Llama's templates one call in a message, each with its answer", () => {
+    const source = native(
+      "<|start_header_id|>",
+      `{% if not m.tool_calls | length == 1 %}{{ raise_exception("single") }}{% endif %}{"name": "${NAME}", "parameters": ${ARGUMENTS}}`,
+    ).replace("{% else %}", '{% elif m.role == "tool" %}[ipython]{{ m.content }}{% else %}');
+    expect(new ChatTemplate(source, tokens).callForm.family).toBe("llama");
+    expect(withTools(source, conversation)).toBe(
+      '<|start_header_id|>d[user]Hello{"name": "f", "parameters": {"city": "Oslo"}}[ipython]rain{"name": "f", "parameters": {}}[ipython]sun',
+    );
+  });
+
+  it("writes calls in Granite's form where its template drops them", () => {
     const source =
-      "{% for t in tools %}{{ t.function.name }}<tool_call>{% endfor %}{{ messages | length }}";
-    expect(withTools(source, [hello])).toBe("f<tool_call>1");
+      "{% if tools %}<|start_of_role|>{{ tools | tojson }}<|tool_call|>{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+    expect(new ChatTemplate(source, tokens).callForm.family).toBe("granite");
+    expect(withTools(source, conversation)).toContain(
+      '[assistant]<|tool_call|>[{"name": "f", "arguments": {"city": "Oslo"}}, {"name": "f", "arguments": {}}][tool]rain',
+    );
+  });
+
+  it("presents tools as text where it fails on one of them", () => {
+    const source = native(
+      "<tool_call>{{ t.function.parameters.city + 1 if t.function.parameters.city else '' }}",
+      `<tool_call>\n{"name": "${NAME}", "arguments": ${ARGUMENTS}}\n</tool_call>`,
+    );
+    const odd = [{ name: "f", description: "d", parameters: '{"city":{"a":1}}' }];
+    const text = new ChatTemplate(source, tokens).render([hello], {
+      addGenerationPrompt: false,
+      tools: odd,
+    });
+    expect(text).toMatch(/^\[system\]# Tools/);
   });
 
   it("presents tools in the system message where it does not", () => {
@@ -138,6 +213,8 @@ describe("ChatTemplate", () => {
     const message: ChatMessage = { role: "assistant", content: null };
     expect(render("[{{ messages[0].content }}]", [message])).toBe("[]");
     expect(render("{{ messages[0]['content'] is none }}", [message])).toBe("true");
+    const fails = "{{ messages[0].content is none and false }}{{ messages[0].content + 'x' }}";
+    expect(render(fails, [message])).toBe("falsex");
   });
 
   it("answers invalid_value for messages when the template raises", () => {

@@ -1,8 +1,16 @@
 import { AppError } from "@heddle/base/errors";
 import type { ChatMessage, ToolDefinition } from "@heddle/contracts/engine";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
+import { type CallForm, callFormOf, HERMES } from "./call-form.ts";
 import { strftime } from "./strftime.ts";
-import { toolShape, withoutSystem, withoutTools } from "./tool-prompt.ts";
+import {
+  oneCallEach,
+  shortId,
+  toolShape,
+  withoutSystem,
+  withoutTools,
+  writtenCalls,
+} from "./tool-prompt.ts";
 
 /** How messages become a prompt. */
 interface RenderOptions {
@@ -11,6 +19,22 @@ interface RenderOptions {
   readonly quote?: ((text: string) => string) | undefined;
   readonly tools?: readonly ToolDefinition[] | undefined;
 }
+
+/** What shows whether a template presents tools and writes calls itself. */
+const PROBE_TOOL = { name: "probe", description: "probing", parameters: '{"type":"object"}' };
+const PROBE: readonly ChatMessage[] = [
+  { role: "user", content: "a" },
+  {
+    role: "assistant",
+    content: null,
+    toolCalls: [
+      { id: "probe1234", type: "function", function: { name: "probe", arguments: "{}" } },
+    ],
+  },
+  { role: "tool", content: "b", toolCallId: "probe1234" },
+  { role: "assistant", content: "c" },
+  { role: "user", content: "d" },
+];
 
 /** A template may not build a list longer than this. */
 const MAX_RANGE_ITEMS = 100_000;
@@ -28,8 +52,11 @@ export class ChatTemplate {
   readonly #knowsDeveloper: boolean;
   readonly #testsForNone: boolean;
   readonly #knowsToolCalls: boolean;
-  /** Whether it presents tools and asks for calls in the engine's form. */
-  readonly #presentsTools: boolean;
+  readonly #takesOneCall: boolean;
+  /** In which form it asks for calls; undefined where it presents no tools. */
+  #form: CallForm | undefined;
+  /** The same of a template that presents tools and drops calls: they become text in that form. */
+  readonly #writtenForm: CallForm | undefined;
 
   /** Throws `invalid_value` where the source is no jinja. */
   constructor(
@@ -42,9 +69,27 @@ export class ChatTemplate {
     this.#now = now;
     this.#knowsDeveloper = /["']developer["']/.test(source);
     this.#knowsToolCalls = /\btool_calls\b|\|\s*tojson\b/.test(source);
-    this.#presentsTools =
-      /\btools\b/.test(source) && source.includes("<tool_call>") && !source.includes("<function=");
-    this.#testsForNone = /\bis\s+(not\s+)?none\b/i.test(source);
+    this.#takesOneCall = /\btool_calls\s*\|\s*length\s*==\s*1/.test(source);
+    this.#testsForNone = /\bcontent\b['"\])]*\s+is\s+(not\s+)?none\b/i.test(source);
+    this.#form = callFormOf(source);
+    this.#writtenForm = /\btool_calls\b/.test(source) ? undefined : this.#form;
+    if (this.#form !== undefined && !this.#shows(this.#form)) this.#form = undefined;
+  }
+
+  /** The form in which a model of this template calls tools. */
+  get callForm(): CallForm {
+    return this.#form ?? HERMES;
+  }
+
+  /** Whether the template shows a tool, and a call of it in that form. */
+  #shows(form: CallForm): boolean {
+    try {
+      const text = this.#run(PROBE, { addGenerationPrompt: true, tools: [PROBE_TOOL] });
+      const described = PROBE_TOOL.description;
+      return text.includes(described) && text.includes(`${form.before}${PROBE_TOOL.name}`);
+    } catch {
+      return false;
+    }
   }
 
   /**
@@ -54,9 +99,14 @@ export class ChatTemplate {
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): string {
     const { tools = [] } = options;
-    const isText = tools.length > 0 ? !this.#presentsTools : !this.#knowsToolCalls;
+    const isText = tools.length > 0 ? this.#form === undefined : !this.#knowsToolCalls;
     if (!isText || (tools.length === 0 && !messages.some(isOfTools))) {
-      return this.#named(messages, options);
+      try {
+        return this.#named(this.#takesOneCall ? oneCallEach(messages) : messages, options);
+      } catch (error) {
+        // A template may fail on one tool's schema, and the tools become text then.
+        if (tools.length === 0 || isRefusal(error)) throw error;
+      }
     }
     const plain = withoutTools(messages, tools);
     const textual = { ...options, tools: [] };
@@ -87,7 +137,20 @@ export class ChatTemplate {
     });
   }
 
+  /** Some templates fail on what is none, as content or as tools, and take what is empty. */
   #run(messages: readonly ChatMessage[], options: RenderOptions): string {
+    const tools = toolsOf(options);
+    try {
+      return this.#runOnce(messages, options, tools);
+    } catch (error) {
+      const hasNone = tools === null || messages.some(({ content }) => content === null);
+      if (isRefusal(error) || !hasNone) throw error;
+      const filled = messages.map((message) => ({ ...message, content: message.content ?? "" }));
+      return this.#runOnce(filled, options, tools ?? []);
+    }
+  }
+
+  #runOnce(messages: readonly ChatMessage[], options: RenderOptions, tools: unknown): string {
     const environment = new Environment();
     const variables = {
       ...this.#globals(),
@@ -95,7 +158,7 @@ export class ChatTemplate {
       add_generation_prompt: options.addGenerationPrompt,
       bos_token: this.#tokens.bos,
       eos_token: this.#tokens.eos,
-      tools: toolsOf(options),
+      tools,
       documents: null,
     };
     for (const [name, value] of Object.entries(variables)) environment.set(name, value);
@@ -123,13 +186,22 @@ export class ChatTemplate {
     const role = message.role === "developer" && !this.#knowsDeveloper ? "system" : message.role;
     // A template that never tests for none would print it or fail on it.
     const content = message.content ?? (this.#testsForNone ? null : "");
+    const { name, toolCallId, toolCalls = [] } = message;
+    const calls = toolCalls.map((call) => toolCallShape({ ...call, id: this.#idOf(call.id) }));
     const sent = {
       content,
-      ...(message.name === undefined ? {} : { name: message.name }),
-      ...(message.toolCallId === undefined ? {} : { tool_call_id: message.toolCallId }),
-      ...(message.toolCalls?.length ? { tool_calls: message.toolCalls.map(toolCallShape) } : {}),
+      ...(name === undefined ? {} : { name }),
+      ...(toolCallId === undefined ? {} : { tool_call_id: this.#idOf(toolCallId) }),
+      ...(calls.length > 0 ? { tool_calls: calls } : {}),
     };
-    return { role, ...(mapTexts(sent, quote) as object) };
+    const quoted = mapTexts(sent, quote) as typeof sent;
+    const form = this.#writtenForm;
+    if (form === undefined || calls.length === 0) return { role, ...quoted };
+    return { role, content: `${quoted.content ?? ""}${writtenCalls(form, toolCalls, quote)}` };
+  }
+
+  #idOf(id: string): string {
+    return this.#form?.hasShortIds ? shortId(id) : id;
   }
 }
 
@@ -148,6 +220,10 @@ function toolsOf({ tools = [], quote = asIs }: RenderOptions): unknown {
 
 /** What `raise_exception` throws: the template itself refuses the messages. */
 class TemplateRefusal extends Error {}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof AppError && error.cause instanceof TemplateRefusal;
+}
 
 function parse(source: string): Template {
   try {

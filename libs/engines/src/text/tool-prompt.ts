@@ -1,4 +1,6 @@
-import type { ChatMessage, ToolDefinition } from "@heddle/contracts/engine";
+import { createHash } from "node:crypto";
+import type { ChatMessage, ToolCall, ToolDefinition } from "@heddle/contracts/engine";
+import { type CallForm, type FormPart, HERMES } from "./call-form.ts";
 
 /** A tool as templates print it with `tojson`. */
 export function toolShape({ name, description = "", parameters }: ToolDefinition) {
@@ -33,6 +35,62 @@ export function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] {
   return [{ ...first, content: `${system.content}\n\n${first.content ?? ""}` }, ...others];
 }
 
+/** Calls in a form, with what a message says in them quoted. */
+export function writtenCalls(
+  form: CallForm,
+  calls: readonly ToolCall[],
+  quote: (text: string) => string,
+): string {
+  const texts = calls.map(
+    ({ function: { name, arguments: text } }) =>
+      `${form.before}${quote(name)}${plainest(form.middle)}${quote(text)}${plainest(form.after)}`,
+  );
+  return `${plainest(form.open)}${texts.join(form.between)}${form.close}`;
+}
+
+/** Of alternatives the first. */
+function plainest(parts: readonly FormPart[]): string {
+  return parts
+    .map((part) => {
+      if (typeof part === "string") return part;
+      return "anyOf" in part ? plainest(part.anyOf[0] ?? []) : "";
+    })
+    .join("");
+}
+
+/** The same conversation for a template that takes one call in a message: each is followed by its answer. */
+export function oneCallEach(messages: readonly ChatMessage[]): ChatMessage[] {
+  const single: ChatMessage[] = [];
+  for (let at = 0; at < messages.length; at++) {
+    const message = messages[at] as ChatMessage;
+    const { toolCalls = [] } = message;
+    if (toolCalls.length < 2) {
+      single.push(message);
+      continue;
+    }
+    let end = at + 1;
+    while (messages[end]?.role === "tool") end++;
+    const answers = messages.slice(at + 1, end);
+    toolCalls.forEach((call, i) => {
+      const content = i === 0 ? message.content : null;
+      const own = answers.filter(({ toolCallId }) => toolCallId === call.id);
+      single.push({ ...message, content, toolCalls: [call] }, ...own);
+    });
+    const ids = new Set(toolCalls.map(({ id }) => id));
+    single.push(...answers.filter(({ toolCallId = "" }) => !ids.has(toolCallId)));
+    at = end - 1;
+  }
+  return single;
+}
+
+const SHORT_ID = /^[a-zA-Z0-9]{9}$/;
+
+/** The id as nine letters and digits; equal for equal ids. */
+export function shortId(id: string): string {
+  if (SHORT_ID.test(id)) return id;
+  return createHash("sha256").update(id).digest("hex").slice(0, 9);
+}
+
 function promptOf(tools: readonly ToolDefinition[]): string {
   const list = tools.map((tool) => JSON.stringify(toolShape(tool))).join("\n");
   return `# Tools
@@ -60,12 +118,9 @@ function withSystem(messages: readonly ChatMessage[], text: string): ChatMessage
 
 function asText({ toolCalls = [], ...message }: ChatMessage): ChatMessage {
   if (toolCalls.length === 0) return message;
-  const calls = toolCalls.map(
-    ({ function: { name, arguments: text } }) =>
-      `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${text}}\n</tool_call>`,
-  );
+  const calls = writtenCalls(HERMES, toolCalls, (text) => text);
   const before = message.content === null || message.content === "" ? [] : [message.content];
-  return { ...message, content: [...before, ...calls].join("\n") };
+  return { ...message, content: [...before, calls].join("\n") };
 }
 
 const ANSWER_OPEN = "<tool_response>\n";

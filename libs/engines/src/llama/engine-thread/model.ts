@@ -16,7 +16,7 @@ import type { Pointer } from "../native/layouts.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
 import { captureLog } from "../native/native-log.ts";
 import type { ModelAbilities, ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
-import { metadataOf, readVocabulary } from "../tokenizing/vocabulary.ts";
+import { grammarBytes, metadataOf, readVocabulary } from "../tokenizing/vocabulary.ts";
 
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
 export interface LoadedModel {
@@ -26,7 +26,7 @@ export interface LoadedModel {
   readonly vocabularySize: number;
   /** See VocabularyTable.flags. */
   readonly flags: Uint8Array;
-  /** A token as it is written. */
+  /** A token as grammars read it. */
   readonly tokenBytes: (token: number) => Uint8Array;
   readonly eosToken: number;
   readonly cache: KvCache;
@@ -157,7 +157,7 @@ function makeContext(
       vocabulary,
       vocabularySize,
       flags: table.flags,
-      tokenBytes: (token) => table.bytes.subarray(table.offsets[token], table.offsets[token + 1]),
+      tokenBytes: (token) => grammarBytes(table, token),
       eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
       cache: cacheOf(llama, context, limits, !recurrent),
       limits,

@@ -1,9 +1,9 @@
 import type { TokenLogprob } from "@heddle/contracts/engine";
 import { StopScanner } from "../../text/stop-scanner.ts";
 import { Utf8Stream } from "../../text/utf8-stream.ts";
-import { IS_CONTROL } from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
+import { isSilent } from "../tokenizing/vocabulary.ts";
 
 /** What a token added to the answer. */
 export interface TextDelta {
@@ -55,7 +55,7 @@ export class ChoiceText {
     if (row !== undefined) {
       this.#held.push({ logprob: this.#describe(token, row), start: this.#decoded });
     }
-    if (this.#pieces.flags(token) & IS_CONTROL) return this.#release("", false);
+    if (isSilent(this.#pieces.flags(token))) return this.#release("", false);
     const whole = this.#pieces.text(token);
     const text =
       whole === undefined
@@ -110,7 +110,7 @@ export class ChoiceText {
   /** A control token has a name, but no bytes in the text: all bytes together spell the text. */
   #spell(token: number): { token: string; bytes: number[] } {
     const bytes = this.#pieces.bytes(token);
-    const isControl = (this.#pieces.flags(token) & IS_CONTROL) !== 0;
-    return { token: Buffer.from(bytes).toString("utf8"), bytes: isControl ? [] : [...bytes] };
+    const hasText = !isSilent(this.#pieces.flags(token));
+    return { token: Buffer.from(bytes).toString("utf8"), bytes: hasText ? [...bytes] : [] };
   }
 }

@@ -3,6 +3,8 @@ import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { toAppError } from "@heddle/base/errors";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
+import { ChatTemplate } from "../../text/chat-template.ts";
+import { REASONING_TAGS, reasoningStyleOf } from "../../text/reasoning-style.ts";
 import { chooseTemplate } from "../../text/template-choice.ts";
 import { openBindings } from "../native/bindings.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
@@ -24,7 +26,7 @@ import type {
   ThreadStep,
 } from "../protocol/thread-messages.ts";
 import { PromptReader } from "../tokenizing/prompt-reader.ts";
-import { parsedTokens } from "../tokenizing/vocabulary.ts";
+import { markTokens, parsedTokens } from "../tokenizing/vocabulary.ts";
 import { GrammarBook } from "./grammar-book.ts";
 import { LongPrompts } from "./long-prompts.ts";
 import { RequestBook } from "./request-book.ts";
@@ -132,6 +134,9 @@ class EngineProcess {
       { option: this.#start.chatTemplate, file: event.chatTemplate },
       new Set(parsedTokens(vocabulary).map(([text]) => text)),
     );
+    const form = new ChatTemplate(template.source, vocabulary).callForm;
+    const marks = markTokens(vocabulary, [...form.tokens, ...REASONING_TAGS]);
+    const style = { form, reasoning: reasoningStyleOf(template.source), marks };
     const rules = { table: vocabulary, chatTemplate: template.source, contextTokens };
     const { device } = this.#start;
     const onFatal = (error: unknown) => die(failureOf(error));
@@ -141,7 +146,7 @@ class EngineProcess {
       abilities: event.abilities,
       reader: new PromptReader(llama, rules),
       longPrompts: new LongPrompts({ device, rules }, onFatal),
-      grammars: new GrammarBook(vocabulary, command, onFatal),
+      grammars: new GrammarBook({ table: vocabulary, style }, command, onFatal),
       contextTokens,
       maxQueued: this.#start.maxQueued,
       command,

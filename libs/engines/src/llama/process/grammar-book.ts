@@ -1,7 +1,8 @@
 import { extname } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import type { ThreadCommand, VocabularyTable } from "../protocol/thread-messages.ts";
-import type { CompiledGrammar, GrammarSource } from "./grammar-thread.ts";
+import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
+import type { ThreadCommand } from "../protocol/thread-messages.ts";
+import type { CompiledGrammar, GrammarSource, GrammarStart } from "./grammar-thread.ts";
 import { type TurnOwner, TurnThread } from "./turn-thread.ts";
 
 /** Compiled grammars that are kept, and their memory together. */
@@ -21,6 +22,8 @@ interface KeptGrammar {
 
 /** Compiles each grammar once, in a thread of its own, and keeps those that were used last. */
 export class GrammarBook {
+  /** How the model writes. */
+  readonly style: AnswerStyle;
   readonly #thread: TurnThread<GrammarSource, CompiledGrammar>;
   readonly #command: (command: ThreadCommand) => void;
   /** By their sources, the one that was used last at the end. */
@@ -31,15 +34,16 @@ export class GrammarBook {
   #hasTrie = false;
 
   constructor(
-    table: VocabularyTable,
+    start: GrammarStart,
     command: (command: ThreadCommand) => void,
     onFatal: (error: unknown) => void,
   ) {
+    this.style = start.style;
     const url = new URL(`./grammar-thread${extname(import.meta.url)}`, import.meta.url);
     const resourceLimits = { maxOldGenerationSizeMb: COMPILE_HEAP_MB };
     const limit = { ms: COMPILE_LIMIT_MS, failure: tooCostly };
     this.#thread = new TurnThread(
-      { url, worker: { workerData: table, resourceLimits }, limit },
+      { url, worker: { workerData: start, resourceLimits }, limit },
       onFatal,
     );
     this.#command = command;

@@ -1,13 +1,19 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { ToolDefinition } from "@heddle/contracts/engine";
+import { type AnswerStyle, compileAnswer, ToolFault } from "../../grammar/answer-grammar.ts";
 import type { GrammarProgram } from "../../grammar/program.ts";
 import { SchemaFault } from "../../grammar/schema-fault.ts";
-import { compileSchema } from "../../grammar/schema-grammar.ts";
 import { buildTokenTrie, type TokenTrie } from "../../grammar/token-trie.ts";
-import { compileTools, ToolFault } from "../../grammar/tool-grammar.ts";
-import { ENDS_GENERATION, IS_CONTROL, type VocabularyTable } from "../protocol/thread-messages.ts";
+import { ENDS_GENERATION, type VocabularyTable } from "../protocol/thread-messages.ts";
+import { grammarBytes, isSilent } from "../tokenizing/vocabulary.ts";
 import type { TurnResult } from "./turn-thread.ts";
+
+/** What grammars are compiled with; it can be sent to another thread. */
+export interface GrammarStart {
+  readonly table: VocabularyTable;
+  readonly style: AnswerStyle;
+}
 
 /** What a text must be: an answer by a JSON schema, which is a text here, or calls of tools. */
 export interface GrammarSource {
@@ -28,35 +34,44 @@ export interface CompiledGrammar {
 }
 
 /** The thread that compiles grammars: a hostile schema may take long, and then the thread is ended. */
-function serve(table: VocabularyTable): void {
+function serve({ table, style }: GrammarStart): void {
   if (parentPort === null) throw new Error("grammar-thread runs as a worker thread only");
   const port = parentPort;
-  const unread = ENDS_GENERATION | IS_CONTROL;
-  const trie = buildTokenTrie(table, (token) => !((table.flags[token] as number) & unread));
-  port.on("message", (source: GrammarSource) => port.postMessage(compile(source, trie)));
+  const { flags } = table;
+  const isText = (token: number) =>
+    !((flags[token] as number) & ENDS_GENERATION) && !isSilent(flags[token] as number);
+  const spellings = {
+    count: flags.length,
+    spelling: (token: number) => grammarBytes(table, token),
+  };
+  const trie = buildTokenTrie(spellings, isText);
+  port.on("message", (source: GrammarSource) => port.postMessage(compile(source, style, trie)));
 }
 
-function compile(source: GrammarSource, trie: TokenTrie): TurnResult<CompiledGrammar> {
+function compile(
+  source: GrammarSource,
+  style: AnswerStyle,
+  trie: TokenTrie,
+): TurnResult<CompiledGrammar> {
   try {
-    return { value: { program: programOf(source), trie } };
+    return { value: { program: programOf(source, style), trie } };
   } catch (error) {
     const { code, message, param } = refusalOf(error, source);
     return { failure: { code, message, param } };
   }
 }
 
-function programOf({ schema, tools, isRequired, isParallel }: GrammarSource): GrammarProgram {
+function programOf(
+  { schema, tools = [], isRequired, isParallel }: GrammarSource,
+  style: AnswerStyle,
+): GrammarProgram {
   const answer: unknown = schema === undefined ? undefined : JSON.parse(schema);
-  if (tools === undefined) return compileSchema(answer);
   const callable = tools.map(({ name, parameters }) => ({
     name,
     parameters: JSON.parse(parameters) as unknown,
   }));
-  return compileTools(callable, {
-    isRequired: isRequired === true,
-    isParallel: isParallel === true,
-    answer,
-  });
+  const must = { isRequired: isRequired === true, isParallel: isParallel === true, answer };
+  return compileAnswer({ tools: callable, ...must }, style);
 }
 
 function refusalOf(error: unknown, { tools }: GrammarSource): AppError {
@@ -66,4 +81,4 @@ function refusalOf(error: unknown, { tools }: GrammarSource): AppError {
   return error.fault.toAppError(`tools[${at}].function.parameters`);
 }
 
-serve(workerData as VocabularyTable);
+serve(workerData as GrammarStart);

@@ -1,20 +1,41 @@
 import type { EngineEvent, GenerateRequest, SubmitOptions, Usage } from "@heddle/contracts/engine";
+import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
+import { HERMES } from "../../text/call-form.ts";
+import { CallReader } from "../../text/call-reader.ts";
 import { ENDED_LENGTH, ENDED_STOP } from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
 import { ChoiceText, type TextDelta } from "./choice-text.ts";
 import { LiveWork } from "./live-work.ts";
 
+/** How the tokens of an answer become its text. */
+export interface RequestTexts {
+  readonly pieces: TokenPieces;
+  readonly style: AnswerStyle;
+}
+
 /** A request for text: each choice is a sequence, with its text so far. */
 export class LiveRequest extends LiveWork {
   readonly request: GenerateRequest;
   #completionTokens = 0;
   #texts: (ChoiceText | undefined)[];
+  readonly #readers: readonly CallReader[];
   #openChoices: number;
 
-  constructor(id: number, request: GenerateRequest, options: SubmitOptions, pieces: TokenPieces) {
+  constructor(
+    id: number,
+    request: GenerateRequest,
+    options: SubmitOptions,
+    { pieces, style }: RequestTexts,
+  ) {
     super(id, request.choices, options);
     this.request = request;
+    const { toolUse } = request;
+    const isRead = toolUse !== undefined && style.form.family !== HERMES.family;
+    this.#readers = Array.from(
+      { length: isRead ? request.choices : 0 },
+      () => new CallReader(style.form, style.reasoning, toolUse?.names ?? []),
+    );
     this.#openChoices = request.choices;
     this.#texts = Array.from(
       { length: request.choices },
@@ -56,7 +77,7 @@ export class LiveRequest extends LiveWork {
     if (end !== ENDED_STOP) this.#delta(choice, text.push(token, row), events);
     const stopped = text.stopped;
     if (!stopped && end !== ENDED_STOP && end !== ENDED_LENGTH) return false;
-    this.#delta(choice, text.finish(end === ENDED_STOP ? 1 : 0), events);
+    this.#finish(choice, text.finish(end === ENDED_STOP ? 1 : 0), events);
     const reason = stopped || text.stopped || end === ENDED_STOP ? "stop" : "length";
     const { stop } = text;
     const finish = { type: "finish", id: this.id, choice, reason } as const;
@@ -66,9 +87,16 @@ export class LiveRequest extends LiveWork {
     return stopped && end !== ENDED_LENGTH;
   }
 
+  #finish(choice: number, delta: TextDelta | undefined, events: EngineEvent[]): void {
+    this.#delta(choice, delta, events);
+    const text = this.#readers[choice]?.finish() ?? "";
+    if (text !== "") events.push({ type: "delta", id: this.id, choice, text, tokens: 0 });
+  }
+
   #delta(choice: number, delta: TextDelta | undefined, events: EngineEvent[]): void {
     if (delta === undefined) return;
-    const { text, tokens, logprobs } = delta;
+    const { tokens, logprobs } = delta;
+    const text = this.#readers[choice]?.push(delta.text) ?? delta.text;
     const plain = { type: "delta", id: this.id, choice, text, tokens } as const;
     events.push(logprobs === undefined ? plain : { ...plain, logprobs });
   }

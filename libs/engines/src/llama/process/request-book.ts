@@ -25,7 +25,7 @@ import type { GrammarBook } from "./grammar-book.ts";
 import type { GrammarSource } from "./grammar-thread.ts";
 import { LiveEmbedding } from "./live-embedding.ts";
 import { LiveReading } from "./live-reading.ts";
-import { LiveRequest } from "./live-request.ts";
+import { LiveRequest, type RequestTexts } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
 
 /** What the book needs to know of the loaded model and its process. */
@@ -62,7 +62,7 @@ const HANDLE_LIMIT = 2 ** 30;
  */
 export class RequestBook {
   readonly #options: BookOptions;
-  readonly #pieces: TokenPieces;
+  readonly #texts: RequestTexts;
   readonly #live = new Map<number, Live>();
   readonly #byHandle = new Map<number, Live>();
   #nextHandle = 0;
@@ -70,7 +70,7 @@ export class RequestBook {
 
   constructor(options: BookOptions) {
     this.#options = options;
-    this.#pieces = new TokenPieces(options.table);
+    this.#texts = { pieces: new TokenPieces(options.table), style: options.grammars.style };
   }
 
   /** Requests that have no slot yet. */
@@ -101,7 +101,7 @@ export class RequestBook {
   #begin(id: number, request: EngineRequest, options: SubmitOptions): Live {
     if (request.kind === "read") return new LiveReading(id, request, options);
     if (request.kind === "embed") return new LiveEmbedding(id, request, options);
-    return new LiveRequest(id, request, options, this.#pieces);
+    return new LiveRequest(id, request, options, this.#texts);
   }
 
   /** In the thread of long prompts whatever its length: no stream waits for it. */

@@ -108,7 +108,7 @@ export interface VocabularyTable {
   readonly bytes: Uint8Array;
   /** Token t is bytes[offsets[t], offsets[t + 1]). */
   readonly offsets: Uint32Array;
-  /** The sum of what holds of the token: ENDS_GENERATION, IS_CONTROL, IS_PARSED. */
+  /** The sum of what holds of the token: ENDS_GENERATION, IS_CONTROL, IS_PARSED, IS_MARK. */
   readonly flags: Uint8Array;
   /** 1 for each byte of text that some token spells however it is tokenized, 0 for what may be dropped. */
   readonly kept: Uint8Array;
@@ -126,6 +126,8 @@ export const ENDS_GENERATION = 1;
 export const IS_CONTROL = 2;
 /** In VocabularyTable.flags: the token is read from text only where special tokens are parsed. */
 export const IS_PARSED = 4;
+/** In VocabularyTable.flags: a control token that has text: it marks reasoning or calls of tools. */
+export const IS_MARK = 8;
 
 /** What a model can be asked for. */
 export interface ModelAbilities {

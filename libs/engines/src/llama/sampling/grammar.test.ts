@@ -41,7 +41,8 @@ afterAll(async () => {
 function grammarOf(schema: object, isKnown = (_text: string) => true): Grammar {
   const known = (token: number) =>
     !((table.flags[token] as number) & (ENDS_GENERATION | IS_CONTROL)) && isKnown(textOf(token));
-  const tokens: GrammarTokens = { ...model, trie: buildTokenTrie(table, known) };
+  const spellings = { count: table.flags.length, spelling: model.tokenBytes };
+  const tokens: GrammarTokens = { ...model, trie: buildTokenTrie(spellings, known) };
   return new Grammar(new GrammarMatcher(compileSchema(schema), new MatchCache()), tokens);
 }
 

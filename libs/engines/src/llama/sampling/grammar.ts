@@ -1,13 +1,14 @@
 import type { GrammarMatcher, MatchState } from "../../grammar/matcher.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
-import { ENDS_GENERATION, IS_CONTROL } from "../protocol/thread-messages.ts";
+import { ENDS_GENERATION } from "../protocol/thread-messages.ts";
+import { isSilent } from "../tokenizing/vocabulary.ts";
 
 /** What grammars need to know of the model's tokens. */
 export interface GrammarTokens {
   readonly vocabularySize: number;
   /** See VocabularyTable.flags. */
   readonly flags: Uint8Array;
-  /** A token as it is written. */
+  /** A token as grammars read it. */
   readonly tokenBytes: (token: number) => Uint8Array;
   readonly trie: TokenTrie;
 }
@@ -53,7 +54,7 @@ export class Grammar {
     const flags = this.#tokens.flags[token] as number;
     if (flags & ENDS_GENERATION) return this.#state.isComplete;
     const bytes = this.#tokens.tokenBytes(token);
-    if (flags & IS_CONTROL || bytes.length === 0) return false;
+    if (isSilent(flags) || bytes.length === 0) return false;
     return this.#matcher.steps(this.#state, bytes) !== null;
   }
 

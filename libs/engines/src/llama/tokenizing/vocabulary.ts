@@ -1,8 +1,10 @@
+import { MARK_BYTE, markedBytes } from "../../grammar/marked-bytes.ts";
 import type { Llama } from "../native/bindings.ts";
 import type { Pointer } from "../native/layouts.ts";
 import {
   ENDS_GENERATION,
   IS_CONTROL,
+  IS_MARK,
   IS_PARSED,
   type PairForm,
   type TextCuts,
@@ -21,6 +23,7 @@ const BYTE_ATTRIBUTE = 32;
 
 /** The mark that SentencePiece has for a space. */
 const SPACE_MARK = 0x2581;
+const NO_BYTES = new Uint8Array(0);
 const CODE_POINTS = 0x110000;
 const MAX_VALUE_BYTES = 256;
 
@@ -182,6 +185,34 @@ function joinsWords({
     }
   }
   return false;
+}
+
+/** Gives the control tokens of these texts a text; true for those that the vocabulary has. */
+export function markTokens({ bytes, offsets, flags }: VocabularyTable, texts: readonly string[]) {
+  const found: string[] = [];
+  flags.forEach((flag, token) => {
+    if (!(flag & IS_CONTROL) || flag & ENDS_GENERATION) return;
+    const text = Buffer.from(bytes.slice(offsets[token], offsets[token + 1])).toString("utf8");
+    if (!texts.includes(text)) return;
+    flags[token] = flag | IS_MARK;
+    found.push(text);
+  });
+  return found;
+}
+
+/** A token's bytes as grammars read them; none of one that no text has. */
+export function grammarBytes(
+  { bytes, offsets, flags }: Pick<VocabularyTable, "bytes" | "offsets" | "flags">,
+  token: number,
+): Uint8Array {
+  const spelling = bytes.subarray(offsets[token], offsets[token + 1]);
+  if ((flags[token] as number) & IS_MARK) return markedBytes(spelling);
+  return spelling.includes(MARK_BYTE) ? NO_BYTES : spelling;
+}
+
+/** Whether a token has no text. */
+export function isSilent(flags: number): boolean {
+  return (flags & (IS_CONTROL | IS_MARK)) === IS_CONTROL;
 }
 
 /** The tokens that messages must not write, as they are written. */

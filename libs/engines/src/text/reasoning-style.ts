@@ -1,5 +1,8 @@
 import type { ReasoningStyle } from "@heddle/contracts/engine";
 
+/** Around the reasoning of an answer. */
+export const REASONING_TAGS = ["<think>", "</think>"] as const;
+
 /**
  * How a chat template (jinja) makes its model mark reasoning; undefined where it has no `<think>`.
  * DeepSeek-R1's and QwQ's templates open the tag in the assistant's turn. A template that closes it

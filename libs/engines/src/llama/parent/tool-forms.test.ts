@@ -1,0 +1,163 @@
+// holds: api-tools, api-reasoning
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { writeTinyModel } from "../../gguf/tiny-model.ts";
+import { TestSession } from "../testing/test-session.ts";
+
+// The tiny model's answers are noise, so that only the grammar makes calls of them.
+
+const NAME = "{{ c.function.name }}";
+const ARGUMENTS = "{{ c.function.arguments | tojson }}";
+
+/** A ChatML template that presents tools and writes calls; `turn` ends the prompt. */
+function templateOf(shown: string, call: string, turn = ""): string {
+  return (
+    `{% for t in tools or [] %}${shown}{{ t | tojson }}{% endfor %}` +
+    `{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.tool_calls %}{% for c in m.tool_calls %}${call}{% endfor %}` +
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}" +
+    `{% if add_generation_prompt %}<|im_start|>assistant\n${turn}{% endif %}`
+  );
+}
+
+const HERMES_CALL = `<tool_call>\n{"name": "${NAME}", "arguments": ${ARGUMENTS}}\n</tool_call>`;
+const LIST_CALL = `[TOOL_CALLS] [{"name": "${NAME}", "arguments": ${ARGUMENTS}}]`;
+const TEMPLATES = {
+  hermes: templateOf("<tool_call>", HERMES_CALL),
+  llama: templateOf(
+    "<|start_header_id|>ipython<|python_tag|>",
+    `{"name": "${NAME}", "parameters": ${ARGUMENTS}}`,
+  ),
+  mistral: templateOf("[AVAILABLE_TOOLS]", LIST_CALL),
+  "mistral-args": templateOf("[AVAILABLE_TOOLS]", `[TOOL_CALLS]${NAME}[ARGS]${ARGUMENTS}`),
+  granite: templateOf(
+    "<|start_of_role|>",
+    `<|tool_call|>[{"name": "${NAME}", "arguments": ${ARGUMENTS}}]`,
+  ),
+  none: templateOf("", NAME),
+};
+
+const weather = {
+  name: "weather",
+  parameters: JSON.stringify({
+    type: "object",
+    properties: { city: { enum: ["Oslo", "Rome"] }, days: { type: "integer", maximum: 9 } },
+    required: ["city", "days"],
+  }),
+};
+const now = { name: "now", parameters: '{"type":"object","properties":{}}' };
+const CALL = /^<tool_call>\n\{"name": "(\w+)", "arguments": (.*)\}\n<\/tool_call>$/s;
+
+let directory: string;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "heddle-forms-"));
+});
+afterAll(() => rm(directory, { recursive: true }));
+
+/** A session over a tiny model of the template, some of whose control tokens have these texts. */
+async function open(template: string, controls: Readonly<Record<string, string>> = {}) {
+  const path = join(directory, `${Object.values(controls).length}.gguf`);
+  await writeTinyModel(path, { controls });
+  return TestSession.open({ chatTemplate: template }, path);
+}
+
+function ask(session: TestSession, names: readonly string[], more: object = {}) {
+  return session.ask({
+    prompt: [{ role: "user", content: "weather in Oslo?" }],
+    tools: [weather, now],
+    maxTokens: 400,
+    sampling: { temperature: 1, seed: 5 },
+    toolUse: { choice: "required", names, parallel: false },
+    ...more,
+  });
+}
+
+describe("calls of tools in a family's form", () => {
+  it.each(Object.entries(TEMPLATES))("%s", async (_, template) => {
+    const session = await open(template);
+    try {
+      const one = await ask(session, ["weather"]);
+      const [, name, args = ""] = CALL.exec(one.texts[0] ?? "") ?? [];
+      expect(name).toBe("weather");
+      expect(["Oslo", "Rome"]).toContain(JSON.parse(args).city);
+      expect(one.deltas.length).toBeGreaterThan(5);
+      const several = await ask(session, ["now"], {
+        toolUse: { choice: "required", names: ["now"], parallel: true },
+      });
+      for (const call of several.texts[0]?.split("</tool_call>\n") ?? []) {
+        expect(call.replace(/(<\/tool_call>)?$/, "</tool_call>")).toMatch(CALL);
+      }
+      const cut = await ask(session, ["weather"], { maxTokens: 3 });
+      expect(cut.reasons).toEqual(["length"]);
+    } finally {
+      await session.close();
+    }
+  });
+
+  it("the mark is the vocabulary's control token, and part of no other answer", async () => {
+    const session = await open(TEMPLATES.mistral, { "<|endoftext|>": "[TOOL_CALLS]" });
+    try {
+      const { texts, usage } = await ask(session, ["now"]);
+      expect(texts[0]).toMatch(CALL);
+      // The mark is one token, and the rest, noise in ids aside, at most one for each byte.
+      const rest = ' [{"name": "now", "arguments": {}, "id": "123456789"}]';
+      expect(usage?.completionTokens).toBeLessThanOrEqual(rest.length + 2);
+    } finally {
+      await session.close();
+    }
+  });
+});
+
+describe("a model that reasons", () => {
+  const schema = '{"type":"integer","minimum":0,"maximum":99}';
+  const format = { kind: "json_schema", schema } as const;
+  const thinks = "<think>\n";
+
+  it("begins freely where the prompt opens it, and then gives the schema's answer", async () => {
+    const template = templateOf("<tool_call>", HERMES_CALL, thinks);
+    const session = await open(template);
+    try {
+      const answers = await Promise.all(
+        [1, 2, 3].map((seed) =>
+          session.ask({
+            prompt: [{ role: "user", content: "hm" }],
+            format,
+            maxTokens: 60,
+            sampling: { temperature: 1, seed },
+          }),
+        ),
+      );
+      for (const { texts, reasons } of answers) {
+        const [, answer] = (texts[0] ?? "").split("</think>");
+        if (answer === undefined) expect(reasons).toEqual(["length"]);
+        else expect(answer.trim()).toMatch(/^\d{0,2}$/);
+      }
+    } finally {
+      await session.close();
+    }
+  });
+
+  it("ends it with its control token, which is part of the text", async () => {
+    const template = templateOf("<tool_call>", HERMES_CALL, thinks);
+    const session = await open(template, { "<|endoftext|>": "</think>" });
+    try {
+      const logitBias = [{ token: 0, bias: 100 }];
+      const { texts, reasons } = await session.ask({
+        prompt: [{ role: "user", content: "hm" }],
+        format,
+        maxTokens: 60,
+        sampling: { temperature: 1, seed: 1, logitBias },
+      });
+      expect(reasons).toEqual(["stop"]);
+      expect(texts[0]).toMatch(/^<\/think>[ \n]{0,8}\d{1,2}$/);
+      const { texts: called } = await ask(session, ["now"], {
+        sampling: { temperature: 1, seed: 1, logitBias },
+      });
+      expect(called[0]?.replace(/^<\/think>[ \n]*/, "")).toMatch(CALL);
+    } finally {
+      await session.close();
+    }
+  });
+});

@@ -1,0 +1,100 @@
+import { describe, expect, it } from "vitest";
+import { callFormOf } from "./call-form.ts";
+import { CallReader } from "./call-reader.ts";
+
+// What templates of the families have, as far as it decides their form.
+const MARKS = {
+  hermes: "tools <tool_call>",
+  llama: '<|start_header_id|> ipython tools "parameters": ',
+  mistral: "tools [TOOL_CALLS] [",
+  "mistral-args": "tools [TOOL_CALLS] [CALL_ID] [ARGS]",
+  granite: "tools <|tool_call|> <|start_of_role|>",
+} as const;
+
+const WEATHER = '{"city": "Ri\\"}{o ☃", "days": [1, {"n": 2}]}';
+const CALLS = [
+  `<tool_call>\n{"name": "weather", "arguments": ${WEATHER}}\n</tool_call>`,
+  '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>',
+];
+const BOTH = CALLS.join("\n");
+
+/** Recorded answers, and what they are in the engine's form. */
+const RECORDED: readonly [family: keyof typeof MARKS, text: string, expected: string][] = [
+  ["hermes", `So:\n${BOTH}`, `So:\n${BOTH}`],
+  [
+    "llama",
+    `{"name": "weather", "parameters": ${WEATHER}}; {"name": "now", "parameters": {}}`,
+    BOTH,
+  ],
+  ["llama", `<|python_tag|>{"name": "weather", "parameters": ${WEATHER}}`, CALLS[0] as string],
+  ["llama", '{"name": "Ann", "age": 3} {"name": "now"', '{"name": "Ann", "age": 3} {"name": "now"'],
+  ["llama", `Well <|python_tag|>{"name": "now", "parameters": {}}`, `Well ${CALLS[1]}`],
+  [
+    "mistral",
+    `[TOOL_CALLS] [{"name": "weather", "arguments": ${WEATHER}, "id": "a1B2c3D4e"}, {"name": "now", "arguments": {}}]`,
+    BOTH,
+  ],
+  [
+    "mistral",
+    `Let me see.[TOOL_CALLS][{"name": "now", "arguments": {}}]`,
+    `Let me see.${CALLS[1]}`,
+  ],
+  ["mistral-args", `[TOOL_CALLS]weather[ARGS]${WEATHER}[TOOL_CALLS]now[ARGS]{}`, BOTH],
+  ["mistral-args", `So [TOOL_CALLS]now[CALL_ID]a1B2c3D4e[ARGS]{}`, `So ${CALLS[1]}`],
+  [
+    "granite",
+    `<|tool_call|>[{"name": "weather", "arguments": ${WEATHER}}, {"name": "now", "arguments": {}}]`,
+    BOTH,
+  ],
+  ["granite", "No call <|tool", "No call <|tool"],
+];
+
+function formOf(family: keyof typeof MARKS) {
+  const form = callFormOf(MARKS[family]);
+  if (form?.family !== family) throw new Error(`the form of ${family} is ${form?.family}`);
+  return form;
+}
+
+function read(family: keyof typeof MARKS, pieces: readonly string[], style?: "open" | "tagged") {
+  const reader = new CallReader(formOf(family), style, ["weather", "now"]);
+  return pieces.map((piece) => reader.push(piece)).join("") + reader.finish();
+}
+
+describe("call reader: a recorded answer becomes calls wherever it is cut:", () => {
+  it.each(RECORDED)("%s %j", (family, text, expected) => {
+    for (let cut = 0; cut <= text.length; cut++) {
+      const pieces = [text.slice(0, cut), text.slice(cut)];
+      expect({ cut, text: read(family, pieces) }).toEqual({ cut, text: expected });
+    }
+    expect(read(family, [...text])).toBe(expected);
+  });
+
+  it.each(RECORDED)("%s %j behind reasoning", (family, text, expected) => {
+    const thought = '<think>[TOOL_CALLS]<|tool_call|>{"name": "now"</think>';
+    expect(read(family, [...thought, ...text], "tagged")).toBe(thought + expected);
+    const open = thought.slice("<think>".length);
+    expect(read(family, [open + text], "open")).toBe(open + expected);
+    expect(read(family, [...text], "tagged")).toBe(expected);
+  });
+
+  it("arguments come piece by piece, and those that are cut stay cut", () => {
+    const reader = new CallReader(formOf("mistral-args"), undefined, ["now"]);
+    expect(reader.push("[TOOL_CALLS]now[ARG")).toBe('<tool_call>\n{"name": "now", "arguments": ');
+    expect(reader.push('S]{"a')).toBe('{"a');
+    expect(reader.push('": "x')).toBe('": "x');
+    expect(reader.finish()).toBe("");
+  });
+});
+
+describe("call form: a template's is", () => {
+  it.each([
+    ["", undefined],
+    ["{{ messages }} <tool_call>", undefined],
+    ["tools <function= <tool_call>", undefined],
+    ["tools <tool_call> <arg_key>", undefined],
+    [MARKS.hermes, "hermes"],
+    [`${MARKS.llama} <tool_call>`, "hermes"],
+  ])("%j: %s", (template, family) => {
+    expect(callFormOf(template)?.family).toBe(family);
+  });
+});
