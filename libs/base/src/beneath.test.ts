@@ -63,8 +63,8 @@ test("beneath: a regular file is opened, and no link in any component", async ()
 
 test("beneath: a pipe, a socket or a folder is refused at once", async () => {
   execFileSync("mkfifo", [join(root(), "pipe")]);
-  await expect(read("pipe")).rejects.toThrow("pipe is no regular file");
-  expect(() => openFileBeneathSync(root(), "pipe")).toThrow("pipe is no regular file");
+  await expect(read("pipe")).rejects.toThrow("pipe is not a regular file");
+  expect(() => openFileBeneathSync(root(), "pipe")).toThrow("pipe is not a regular file");
   await expect(read("a")).rejects.toThrow("EISDIR: a");
   await expect(openFileBeneath(root(), "pipe", constants.O_WRONLY)).rejects.toThrow("ENXIO");
 });

@@ -309,9 +309,14 @@ class OpenFolder {
       }
       return open(path, flags);
     });
-    const found = await handle.stat();
-    const isBarred = (found.mode & OWNER_MAY_ALL) !== OWNER_MAY_ALL;
-    if (isBarred && found.uid === process.getuid?.()) await handle.chmod(OWNER_MAY_ALL);
+    try {
+      const found = await handle.stat();
+      const isBarred = (found.mode & OWNER_MAY_ALL) !== OWNER_MAY_ALL;
+      if (isBarred && found.uid === process.getuid?.()) await handle.chmod(OWNER_MAY_ALL);
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
     return new OpenFolder(handle, join(this.#path, name.toString()));
   }
 
@@ -386,13 +391,13 @@ function segmentsOf(path: string): readonly string[] {
   const segments = path.split("/");
   if (segments.every((each) => each !== "" && each !== "." && each !== ".." && !/\0/.test(each)))
     return segments;
-  const message = `${JSON.stringify(path)} is no path below a directory: give names with / between`;
+  const message = `${JSON.stringify(path)} is not a path below a directory: give names with / between`;
   throw new AppError("invalid_value", message);
 }
 
 function notRegular(path: string, found: Stats): Error {
   if (found.isDirectory()) return Object.assign(new Error(`EISDIR: ${path}`), { code: "EISDIR" });
-  return new AppError("invalid_value", `${path} is no regular file`);
+  return new AppError("invalid_value", `${path} is not a regular file`);
 }
 
 function tooMuch(path: string, most: string): AppError {

@@ -36,10 +36,16 @@ const mark = (index: number): WalRecord => {
   return { kind: WAL_KINDS.snapshot, term: 1, index, payload: NO_BYTES };
 };
 
+interface CountedFiles extends StorageFiles {
+  count: number;
+  readonly stillOpen: Set<object>;
+}
+
 /** Fails the operation with that number; the others succeed. */
-function failing(disk: SimulatedDisk, at: number, code: string): StorageFiles & { count: number } {
+function failing(disk: SimulatedDisk, at: number, code: string): CountedFiles {
   const counted = {
     count: 0,
+    stillOpen: new Set<object>(),
     async pass<T>(operation: () => Promise<T>): Promise<T> {
       if (counted.count++ === at) throw Object.assign(new Error(`${code}: it fails`), { code });
       return operation();
@@ -51,7 +57,12 @@ function failing(disk: SimulatedDisk, at: number, code: string): StorageFiles & 
     syncDirectory: () => counted.pass(() => disk.syncDirectory()),
     async open(path: string, mode: "buffered" | "durable"): Promise<StorageFile> {
       const file = await counted.pass(() => disk.open(path, mode));
-      const { write, truncate, sync } = file;
+      counted.stillOpen.add(file);
+      const { write, truncate, sync, close } = file;
+      file.close = () => {
+        counted.stillOpen.delete(file);
+        return close();
+      };
       file.write = (buffer, position) => counted.pass(() => write(buffer, position));
       file.truncate = (size) => counted.pass(() => truncate(size));
       file.sync = () => counted.pass(() => sync());
@@ -80,24 +91,27 @@ async function useStorage(files: StorageFiles): Promise<Acknowledged> {
 async function writeAll(files: StorageFiles, done: Acknowledged): Promise<void> {
   const store = await SnapshotStore.open(files, "snapshots");
   const { log } = await openLog(files);
-  for (let index = 1; index <= 30; index++) {
-    await log.append([state(index - 1), entry(index)]);
-    done.entries = index;
-    if (index % 10 !== 0) continue;
-    const id = { index, term: 1 };
-    await store.write({ ...id, cluster: "c1", detail: {} }, [Buffer.alloc(100, index)]);
-    await log.append([mark(index)]);
-    done.snapshots = index;
-    await store.prune(id);
-    await log.release(index - 10);
+  try {
+    for (let index = 1; index <= 30; index++) {
+      await log.append([state(index - 1), entry(index)]);
+      done.entries = index;
+      if (index % 10 !== 0) continue;
+      const id = { index, term: 1 };
+      await store.write({ ...id, cluster: "c1", detail: {} }, [Buffer.alloc(100, index)]);
+      await log.append([mark(index)]);
+      done.snapshots = index;
+      await store.prune(id);
+      await log.release(index - 10);
+    }
+  } finally {
+    await log.close();
   }
-  await log.close();
 }
 
 describe("storage whose disk fails", () => {
   // holds: wal-io-errors
   it.each(["ENOSPC", "EIO"])(
-    "has all that it acknowledged after %s at any operation",
+    "has all that it acknowledged, and no file open, after %s at any operation",
     async (code) => {
       const whole = failing(newDisk(1), -1, code);
       expect(await useStorage(whole)).toEqual({ entries: 30, snapshots: 30 });
@@ -106,6 +120,7 @@ describe("storage whose disk fails", () => {
         const disk = newDisk(at);
         const files = failing(disk, at, code);
         const acknowledged = await useStorage(files);
+        expect(files.stillOpen.size, `files open after operation ${at}`).toBe(0);
         disk.crash();
         const { log, recovered } = await openLog(disk);
         const last = recovered.entries.at(-1)?.index ?? recovered.snapshot?.index ?? 0;

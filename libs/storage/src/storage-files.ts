@@ -31,6 +31,19 @@ export interface StorageFile {
   close(): Promise<void>;
 }
 
+/** The result of the work; closes the file if it fails. */
+export async function closedOnFailure<Result>(
+  file: Pick<StorageFile, "close">,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
 const OPEN_FLAGS: Readonly<Record<OpenMode, number>> = {
   buffered: constants.O_RDWR | constants.O_CREAT,
   durable: constants.O_RDWR | constants.O_CREAT | constants.O_DSYNC,

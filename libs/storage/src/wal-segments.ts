@@ -83,8 +83,7 @@ export class WalSegments {
     const { files, segmentBytes } = this.#options;
     for (const path of await this.#spares()) {
       const file = await files.open(path, "buffered");
-      const size = await file.size();
-      await file.close();
+      const size = await file.size().finally(() => file.close());
       if (size === segmentBytes) {
         await files.rename(path, this.#nextPath);
         return true;
@@ -97,12 +96,15 @@ export class WalSegments {
   async #fill(): Promise<void> {
     const { files, segmentBytes } = this.#options;
     const file = await files.open(this.#nextPath, "buffered");
-    await file.truncate(0);
-    const zeros = new Uint8Array(Math.min(segmentBytes, PIECE_BYTES));
-    for (let at = 0; at < segmentBytes; at += zeros.byteLength) {
-      await file.write(zeros.subarray(0, Math.min(zeros.byteLength, segmentBytes - at)), at);
+    try {
+      await file.truncate(0);
+      const zeros = new Uint8Array(Math.min(segmentBytes, PIECE_BYTES));
+      for (let at = 0; at < segmentBytes; at += zeros.byteLength) {
+        await file.write(zeros.subarray(0, Math.min(zeros.byteLength, segmentBytes - at)), at);
+      }
+      await file.sync();
+    } finally {
+      await file.close();
     }
-    await file.sync();
-    await file.close();
   }
 }

@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { StorageFile, StorageFiles } from "./storage-files.ts";
+import { closedOnFailure, type StorageFile, type StorageFiles } from "./storage-files.ts";
 import { encodeEntries, endOfRun } from "./wal-entries.ts";
 import {
   encodeWalRecord,
@@ -116,7 +116,10 @@ export class WriteAheadLog {
     const first = await segments.prepare();
     const log = new WriteAheadLog(options, first.file, 0, position, new Map());
     log.#next = Promise.resolve(first);
-    await log.append([]);
+    await log.append([]).catch(async (error: unknown) => {
+      await log.close();
+      throw error;
+    });
     return log;
   }
 
@@ -128,16 +131,18 @@ export class WriteAheadLog {
   ): Promise<WriteAheadLog> {
     const segments = new WalSegments(options);
     const file = await options.files.open(segments.path(position.sequence), "durable");
-    const size = await file.size();
-    if (tornBytes > 0) {
-      await file.write(
-        new Uint8Array(Math.min(tornBytes, size - position.offset)),
-        position.offset,
-      );
-    }
-    // A killed process may have left the records read in the page cache only: make them durable.
-    await file.sync();
-    return new WriteAheadLog(options, file, size, position, indexes);
+    return closedOnFailure(file, async () => {
+      const size = await file.size();
+      if (tornBytes > 0) {
+        await file.write(
+          new Uint8Array(Math.min(tornBytes, size - position.offset)),
+          position.offset,
+        );
+      }
+      // A killed process may have left the records read in the page cache only: make them durable.
+      await file.sync();
+      return new WriteAheadLog(options, file, size, position, indexes);
+    });
   }
 
   /** Resolves when the records, and all appended before them, are on the disk. */
@@ -279,9 +284,10 @@ export class WriteAheadLog {
       ...this.#repeatedRecords.values(),
       ...records,
     ];
-    if (this.#segment !== file) await this.#segment.close();
-    await this.#segments.begin(sequence);
+    const used = this.#segment;
     this.#segment = file;
+    if (used !== file) await used.close();
+    await this.#segments.begin(sequence);
     this.#segmentSize = Math.max(this.#options.segmentBytes, groupBytes(group));
     this.#position = { ...this.#position, sequence, offset: 0 };
     this.#indexes.set(sequence, -1);

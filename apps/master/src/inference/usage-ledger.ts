@@ -86,7 +86,9 @@ export class UsageLedger implements OnApplicationShutdown {
 
   async #open(day: string): Promise<FileHandle> {
     if (this.#file?.day === day) return this.#file.handle;
-    await this.#file?.handle.close();
+    const earlier = this.#file?.handle;
+    this.#file = undefined;
+    await earlier?.close();
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     const handle = await open(join(this.#directory, `usage-${day}.jsonl`), "a", 0o600);
     this.#file = { day, handle };

@@ -46,6 +46,13 @@ function age(jobId: string, nowMs: number, ms: number): void {
   }
 }
 
+test("close: a log that is asked for later is not opened again", async () => {
+  await put("job_A", 10);
+  await store.close();
+  await expect(put("job_A", 10, 10)).rejects.toMatchObject({ code: "unavailable" });
+  await expect(store.read(nameOf("job_A"), 0, 10)).rejects.toMatchObject({ code: "unavailable" });
+});
+
 test("retention: above the byte bound the least recently written jobs are removed", async () => {
   const nowMs = Date.now();
   for (const [at, jobId] of ["job_C", "job_A", "job_B"].entries()) {

@@ -1,6 +1,6 @@
 import { mkdir, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { toAppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
 import { type LogName, logFileName, parseFileName } from "./log-name.ts";
@@ -130,10 +130,10 @@ export class LogStore {
     clearInterval(this.#sweepTimer);
     clearTimeout(this.#syncTimer);
     await this.#sync();
-    for (const held of this.#held.values()) {
-      const { log, tail } = await held;
-      await tail.catch(() => {});
-      await log.close();
+    for (const opening of this.#held.values()) {
+      const held = await opening.catch(() => undefined);
+      await held?.tail;
+      await held?.log.close();
     }
     this.#held.clear();
   }
@@ -145,6 +145,7 @@ export class LogStore {
     work: (log: TaskLog) => Promise<T>,
   ): Promise<T | undefined>;
   async #use<T>(name: LogName, create: boolean, work: (log: TaskLog) => Promise<T>) {
+    if (this.#closed) throw new AppError("unavailable", "this master is stopping");
     const path = this.#path(name);
     if (!create && !this.#held.has(path) && !(await taskLogExists(path))) return undefined;
     this.#users.set(path, (this.#users.get(path) ?? 0) + 1);

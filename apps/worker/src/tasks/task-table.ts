@@ -373,10 +373,10 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
 
   async #create(plan: TaskPlan, directory: TaskDirectory): Promise<Task> {
     const { checkpointRoot, maxLogBytes, copies } = this.#places;
-    await directory.create();
-    const streams = await TaskStreams.open(directory, maxLogBytes);
     const executor = this.#executors.get(plan.spec.executor);
     if (!executor) throw new Error(`no executor ${plan.spec.executor}`);
+    await directory.create();
+    const streams = await TaskStreams.open(directory, maxLogBytes);
     const keep = Math.max(1, plan.spec.keepCheckpoints);
     const claim = () => this.checkpoints.claim(plan.id.jobId);
     const context: TaskContext = {

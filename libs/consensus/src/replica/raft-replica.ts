@@ -7,6 +7,7 @@ import type { Entry } from "@heddle/raft/log/entry";
 import { type ConfChange, encodeConfChange } from "@heddle/raft/membership/conf-change";
 import { RawNode } from "@heddle/raft/raw-node";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
+import { closedOnFailure } from "@heddle/storage/storage-files";
 import type { Member } from "../ports.ts";
 import { encodeProposal, type ProposalId } from "../proposals/entry-codec.ts";
 import { PendingProposals, type ProposalWaiter } from "../proposals/pending-proposals.ts";
@@ -120,7 +121,7 @@ export class RaftReplica<Reply> {
     const log = await DurableLog.open({ ...options.storage, restore });
     if (log.isEmpty && options.firstMembers) {
       const first = firstMembership(options.firstMembers);
-      await log.bootstrap(first, options.machine.snapshot());
+      await closedOnFailure(log, () => log.bootstrap(first, options.machine.snapshot()));
       membership = new Membership(first);
     }
     if (log.isEmpty && !options.isJoining) {

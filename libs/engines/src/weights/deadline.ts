@@ -25,6 +25,24 @@ export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promi
   }
 }
 
+/** The source's items until the signal aborts, also where the source ignores it. */
+export async function* itemsUntil<T>(
+  source: AsyncIterable<T>,
+  signal: AbortSignal,
+): AsyncGenerator<T, void> {
+  const items = source[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const next = await orAborted(items.next(), signal);
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    // A source that waits for ever ends never.
+    items.return?.().catch(() => undefined);
+  }
+}
+
 /** A signal that aborts after `ms` without a call of `touch`, and with `parent`. */
 export function idleSignal(
   parent: AbortSignal,

@@ -3,7 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { ArtifactName, WeightsSource } from "@heddle/contracts/weights-source";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
-import { idleSignal } from "./deadline.ts";
+import { idleSignal, itemsUntil } from "./deadline.ts";
 import type { PullLimits } from "./guarded-request.ts";
 import type { HostPolicy } from "./host-policy.ts";
 import { downloadFile } from "./http-download.ts";
@@ -112,7 +112,8 @@ async function fetchArtifact(
   const idle = idleSignal(signal, context.limits.idleTimeoutMs, "the artifact's worker");
   try {
     let { size: at } = await file.stat();
-    for await (const chunk of readArtifact(source, at, idle.signal)) {
+    const chunks = readArtifact(source, at, idle.signal);
+    for await (const chunk of itemsUntil(chunks, idle.signal)) {
       idle.touch();
       await file.write(chunk);
       at += chunk.byteLength;

@@ -3,10 +3,12 @@
 import { execFileSync, fork } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { readdirSync, readlinkSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { until } from "@heddle/base/testing/until";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readGguf } from "../gguf/gguf-reader.ts";
@@ -27,6 +29,18 @@ function spec(sources: readonly string[], sha256?: string): WeightsSpec {
 function pull(weights: WeightsSpec, options: Partial<PullOptions> = {}): Promise<string> {
   const signal = AbortSignal.timeout(20_000);
   return pullWeights(weights, { cacheDirectory, signal, ...options });
+}
+
+/** The files that this process has open; none where there is no /proc. */
+function openFiles(): string[] {
+  if (process.platform !== "linux") return [];
+  return readdirSync("/proc/self/fd").flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/self/fd/${fd}`)];
+    } catch {
+      return []; // The one that listed them.
+    }
+  });
 }
 
 const hashOf = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
@@ -127,16 +141,21 @@ describe("deadlines", () => {
   });
 
   it("a pull ends at its deadline, also where its source ignores the signal", async () => {
+    // Keeps the source, so that the garbage collector closes nothing.
+    const waiting: unknown[] = [];
     const pulled = pull(artifact, {
       limits: { ...limits, maxPullMs: 300 },
       readArtifact: async function* () {
         yield new Uint8Array(1);
-        await new Promise(() => undefined);
+        await new Promise((resolve) => waiting.push(resolve));
       },
     });
     await expect(pulled).rejects.toMatchObject({
       code: "unavailable",
       message: expect.stringContaining("within 300 ms"),
     });
+    // Its file is closed, also without the source's end.
+    await until("no part is open", () => openFiles().every((path) => !path.includes(".part")));
+    expect(waiting).toHaveLength(1);
   });
 });

@@ -2,7 +2,7 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { listSnapshots, snapshotPath } from "@heddle/storage/snapshot-store";
-import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { closedOnFailure, nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { Backup } from "../control-group.ts";
 
 /** What a backup needs of the replica. */
@@ -32,7 +32,7 @@ async function openNewest(snapshots: string, wanted: number): Promise<Backup | u
   if (!newest || newest.index < wanted) return undefined;
   try {
     const file = await open(snapshotPath(snapshots, newest), "r");
-    const { size } = await file.stat();
+    const { size } = await closedOnFailure(file, () => file.stat());
     const content = file.createReadStream({ highWaterMark: READ_BYTES });
     return { ...newest, bytes: size, content };
   } catch (error) {
