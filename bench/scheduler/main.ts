@@ -33,7 +33,7 @@ writeReport(options, "scheduler", figures);
 function measureAllocations(): Record<string, Record<PolicyName, Allocation>> {
   const seeds = Number(options["seeds"] ?? 10);
   if (!options["traces"] || !Number.isInteger(seeds) || seeds < 1) {
-    console.error(`--traces DIR is missing, or --seeds is no number\nusage: ${usage}`);
+    console.error(`--traces DIR is missing, or --seeds is not a number\nusage: ${usage}`);
     process.exit(2);
   }
   const { nodes, traces } = readTraces(options["traces"]);

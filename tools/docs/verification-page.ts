@@ -20,7 +20,9 @@ export function verificationFaults(
   const strays = tags.flatMap(({ path, line, ids }) =>
     ids
       .filter((id, at) => !promises.has(id) || ids.indexOf(id) !== at)
-      .map((id) => `${path}:${line}: "${id}" is no promise of docs/promises.yaml, or stands twice`),
+      .map(
+        (id) => `${path}:${line}: "${id}" is not a promise of docs/promises.yaml, or stands twice`,
+      ),
   );
   return [...faults, ...strays];
 }

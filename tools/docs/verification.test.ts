@@ -97,7 +97,7 @@ test("faults: none where tests and reasons fit the promises", () => {
 test.each([
   ["a promise without test and reason", [], /^log-sync: no test has the tag/],
   ["a reason beside a test", [tag(["log-sync", "log-moon"])], /^log-moon: a test holds it now/],
-  ["a tag of no promise", [tag(["log-sync", "log-x"])], /^libs\/a.*:3: "log-x" is no promise/],
+  ["a tag of no promise", [tag(["log-sync", "log-x"])], /^libs\/a.*:3: "log-x" is not a promise/],
   ["a promise twice in a tag", [tag(["log-sync", "log-sync"])], /"log-sync" .* stands twice/],
 ])("faults: %s", (_, tags, fault) => {
   expect(verificationFaults(areas, tags)).toEqual([expect.stringMatching(fault)]);

@@ -90,7 +90,7 @@ function splitValues(text: string): string[] {
 
 /** A whole number without a sign. */
 export function parseNumber(text: string): number {
-  if (!/^\d+$/.test(text)) throw new ScriptError(`"${text}" is no number`);
+  if (!/^\d+$/.test(text)) throw new ScriptError(`"${text}" is not a number`);
   return Number(text);
 }
 

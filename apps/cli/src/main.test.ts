@@ -232,7 +232,7 @@ describe("command line", () => {
       code: 1,
       stdout: "m-3 is pulled\n",
       stderr: expect.stringContaining(
-        "m-3 is pulled, but loading it failed on w1: m-3.gguf is no usable GGUF file",
+        "m-3 is pulled, but loading it failed on w1: m-3.gguf is not a usable GGUF file",
       ),
     });
   });

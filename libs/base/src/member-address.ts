@@ -6,7 +6,7 @@ import { isHostPort, MAX_PORT } from "./network-address.ts";
  */
 export function checkMemberName(name: string): void {
   if (/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) return;
-  const message = `"${name}" is no name of a master: give 1 to 63 letters, digits, ".", "_" or "-".`;
+  const message = `"${name}" is not a name of a master: give 1 to 63 letters, digits, ".", "_" or "-".`;
   throw new AppError("invalid_value", message);
 }
 

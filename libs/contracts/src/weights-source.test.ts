@@ -56,7 +56,7 @@ describe("parseSource", () => {
       "builtin://tiny?seed=x",
     ]) {
       expect(() => parseWeightsSource(text), text).toThrow(
-        "is no weights source. Sources are: hf://",
+        "is not a source of weights. Sources are: hf://",
       );
     }
   });

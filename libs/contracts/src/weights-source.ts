@@ -61,7 +61,7 @@ const OCI =
 export function parseWeightsSource(text: string): WeightsSource {
   const source = tryParse(text);
   if (source) return source;
-  throw new AppError("invalid_value", `${text} is no weights source. Sources are: ${FORMS}`, {
+  throw new AppError("invalid_value", `${text} is not a source of weights. Sources are: ${FORMS}`, {
     param: "weights.sources",
   });
 }

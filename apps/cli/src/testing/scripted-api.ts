@@ -30,7 +30,7 @@ export const MODELS = {
     },
   ],
 };
-const BROKEN = { node: "w1", phase: "failed", message: "m-3.gguf is no usable GGUF file" };
+const BROKEN = { node: "w1", phase: "failed", message: "m-3.gguf is not a usable GGUF file" };
 const WITH_BROKEN = { data: [...MODELS.data, { id: "m-3", status: "failed", replicas: [BROKEN] }] };
 const GROUP = {
   leader: "master-2",

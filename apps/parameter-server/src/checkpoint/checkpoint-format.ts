@@ -69,7 +69,7 @@ export function checkedHeader(text: Buffer, spec: ShardSpec, shard: number): Pie
   try {
     header = JSON.parse(text.toString()) as PieceHeader;
   } catch (cause) {
-    throw new AppError("invalid_value", "its header is no JSON", { cause });
+    throw new AppError("invalid_value", "its header is not JSON", { cause });
   }
   const tensors = ["parameters", ...optimizerSlots(spec.optimizer)];
   const wanted = [

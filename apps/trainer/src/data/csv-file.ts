@@ -26,7 +26,7 @@ export function readCsv(path: string, bytes: Buffer): Table {
       const rounded = Math.fround(value);
       if (!Number.isFinite(rounded)) {
         const where = `row ${row}, column ${column + 1} (${cut(names[column] ?? "")})`;
-        const what = Number.isFinite(value) ? "is too large for a float32" : "is no number";
+        const what = Number.isFinite(value) ? "is too large for a float32" : "is not a number";
         throw fault(path, `has ${quoted(cell)} in ${where}, which ${what}`);
       }
       rows.push(rounded);

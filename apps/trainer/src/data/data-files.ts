@@ -69,7 +69,7 @@ export function checkText(path: string, bytes: Buffer): void {
   if (mark === "fffe" || mark === "feff") throw fault(path, "is UTF-16 text: save it as UTF-8");
   const at = bytes.indexOf(0);
   if (at < 0) return;
-  const why = `is no text: it has a zero byte at ${at}`;
+  const why = `is not text: it has a zero byte at ${at}`;
   throw fault(path, `${why}. Give text, and where it is UTF-16 or UTF-32, save it as UTF-8`);
 }
 

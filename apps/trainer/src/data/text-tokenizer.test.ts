@@ -160,6 +160,6 @@ test("tokenizer.json: what is not a file, or too large, is refused unread", () =
   const read = (from: string) => () =>
     textTokenizer({ type: "huggingface", path: from }, new Uint8Array());
   expect(read(path)).toThrow(/large\.json cannot be used: it has more than \d+ bytes/);
-  expect(read("/dev/zero")).toThrow(/it is no file/);
-  expect(read(folder)).toThrow(/it is no file/);
+  expect(read("/dev/zero")).toThrow(/it is not a file/);
+  expect(read(folder)).toThrow(/it is not a file/);
 });

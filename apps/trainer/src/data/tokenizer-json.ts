@@ -119,7 +119,7 @@ export function tokenizerJson(vocabulary: ByteVocabulary): string {
 function parsed(path: string): TokenizerFile {
   try {
     const status = statSync(path);
-    if (!status.isFile()) throw new Error("it is no file");
+    if (!status.isFile()) throw new Error("it is not a file");
     if (status.size > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
     return validate(schema, JSON.parse(readFileSync(path, "utf8")));
   } catch (cause) {

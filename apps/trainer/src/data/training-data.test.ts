@@ -56,7 +56,7 @@ test("files: the path of an unreadable, empty or binary one is named", () => {
   expect(() => readTrainingData([folder])).toThrow(`${folder} holds no files`);
   const binary = file("b.bin", Uint8Array.of(65, 0));
   expect(() => joinText(readTrainingData([binary]))).toThrow(
-    /b\.bin is no text: .* zero byte at 1/,
+    /b\.bin is not text: .* zero byte at 1/,
   );
   const empty = file("e.txt", "");
   expect(() => joinText(readTrainingData([empty]))).toThrow(`${empty} is empty`);
@@ -79,7 +79,7 @@ test("table: divided into features and targets: the last column or named ones", 
 });
 
 test.each([
-  ["a,b\n1,2\n3,x\n", {}, /t\.csv has "x" in row 3, column 2 \(b\), which is no number/],
+  ["a,b\n1,2\n3,x\n", {}, /t\.csv has "x" in row 3, column 2 \(b\), which is not a number/],
   ["a,b\n1,\n", {}, /has "" in row 2, column 2 \(b\)/],
   ["a,b\n1,2,3\n", {}, /has 3 cells in row 2, and 2 columns/],
   ["1,2\n3,4\n", {}, /has no header/],
@@ -122,7 +122,7 @@ test.each([
 test("messages: quote a file briefly, with its length, and keep the location", () => {
   const digits = "1".repeat(20_000_000);
   expect(() => splitCsv(`a,b\n1,${digits}\n`)).toThrow(
-    /t\.csv has "1{40}…" \(20000000 characters\) in row 2, column 2 \(b\), which is no number$/,
+    /t\.csv has "1{40}…" \(20000000 characters\) in row 2, column 2 \(b\), which is not a number$/,
   );
   const name = "n".repeat(100_000);
   const few = /^the training data \S+t\.csv has .{1,400}$/;

@@ -39,7 +39,9 @@ describe("a damaged model file", () => {
     await mkdir(join(path, ".."), { recursive: true });
     await writeFile(path, "GGUF and then nothing");
     const { message } = await failureOf(path);
-    expect(message).toMatch(/^broken\.gguf is no usable GGUF file: .*Delete it from the worker's/);
+    expect(message).toMatch(
+      /^broken\.gguf is not a usable GGUF file: .*Delete it from the worker's/,
+    );
     expect(message).not.toContain(folder);
   });
 
@@ -47,7 +49,7 @@ describe("a damaged model file", () => {
     const path = join(folder, "mine.gguf");
     await writeFile(path, "GGUF and then nothing");
     const { message } = await failureOf(path);
-    expect(message).toMatch(/^mine\.gguf is no usable GGUF file: .*Give another file/);
+    expect(message).toMatch(/^mine\.gguf is not a usable GGUF file: .*Give another file/);
     expect(message).not.toMatch(/delete|pulled again/i);
     expect(message).not.toContain(folder);
     expect(await readFile(path, "utf8")).toBe("GGUF and then nothing");
@@ -65,5 +67,5 @@ it("a chat template that is invalid jinja is refused before the load", async () 
   await writeFile(path, bytes);
   const failure = await failureOf(path);
   expect(failure).toMatchObject({ code: "invalid_value", param: "chatTemplate" });
-  expect(failure.message).toContain("no valid jinja: Unknown statement type: xx");
+  expect(failure.message).toContain("not valid Jinja: Unknown statement type: xx");
 });

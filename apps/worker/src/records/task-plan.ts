@@ -29,7 +29,7 @@ export function checkedId(id: TaskId__Output | null | undefined): TaskId__Output
     const { jobId, attempt, rank, incarnation } = id;
     return { jobId, attempt, rank, incarnation };
   }
-  throw new AppError("invalid_value", `${JSON.stringify(id?.jobId)} is no id of a job`);
+  throw new AppError("invalid_value", `${JSON.stringify(id?.jobId)} is not the id of a job`);
 }
 
 /** The key of a task in maps, and the mark of its processes. */

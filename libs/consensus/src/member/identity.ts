@@ -138,7 +138,7 @@ export async function readIdentity(
     return { ...identity, key: keys.openText(identity.key, KEY_PURPOSE) };
   }
   if (identity) return identity;
-  const message = `${path} is damaged: its content does not match its checksum, or is no identity. Restore that file, or empty the directory and start again, and this master joins its group again.`;
+  const message = `${path} is damaged: its content does not match its checksum, or it is not an identity. Restore that file, or empty the directory and start again, and this master joins its group again.`;
   throw new AppError("server_error", message);
 }
 

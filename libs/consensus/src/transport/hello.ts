@@ -38,7 +38,7 @@ export function checkProof(hello: Hello, { id, name, nonce }: Member, session: s
   if (!isPublicKey(nonce)) return;
   const proof = typeof hello.proof === "string" ? hello.proof : "";
   if (isSignedBy(nonce, signed(hello, session), proof)) return;
-  const message = `what connected has not the key of member ${id}, which is ${name}`;
+  const message = `the peer that connected does not have the key of member ${id} (${name})`;
   throw new AppError("permission_denied", message);
 }
 
@@ -61,14 +61,21 @@ export function readHello(frame: Frame | undefined): Hello {
   }
   const hello = content as Hello;
   if (frame.kind === FRAME_KINDS.hello && hello.format === 1) return hello;
-  throw new AppError("invalid_value", "what connected is no master of this version");
+  throw new AppError(
+    "invalid_value",
+    "the peer that connected is not a master of this version; run the same build on every master",
+  );
 }
 
 function parse({ body }: Frame): object {
   try {
     return (JSON.parse(body.toString()) ?? {}) as object;
   } catch (cause) {
-    throw new AppError("invalid_value", "what connected is no master", { cause });
+    throw new AppError(
+      "invalid_value",
+      "the peer that connected is not a master; check the addresses of the masters",
+      { cause },
+    );
   }
 }
 

@@ -180,7 +180,7 @@ test("transport: unknown members, removed members and older processes get the re
   const another = { ...named("m1"), clusterToken: "another" };
   await expect(ask(helloFrame(hello), another)).rejects.toThrow(/cluster token/);
   const worker = { clusterToken, node: { role: "worker", name: "m1" } } as const;
-  await expect(ask(helloFrame(hello), worker)).rejects.toThrow(/not shown that it is a master/);
+  await expect(ask(helloFrame(hello), worker)).rejects.toThrow(/did not prove that it is a master/);
   await expect(ask(helloFrame(hello), named("m2"))).rejects.toThrow(
     /m2 does not speak for member 1/,
   );
@@ -193,7 +193,7 @@ test("transport: unknown members, removed members and older processes get the re
     );
   expect(await signed()).toMatchObject({ from: 4, to: 1 });
   await expect(signed({ incarnation: 6 })).rejects.toThrow(/newer process/);
-  await expect(ask(frameOf(FRAME_KINDS.hello, Buffer.from("{")))).rejects.toThrow(/no master/);
+  await expect(ask(frameOf(FRAME_KINDS.hello, Buffer.from("{")))).rejects.toThrow(/not a master/);
   await expect(ask(frameOf(FRAME_KINDS.ping, Buffer.from("{}")))).rejects.toThrow(/this version/);
 });
 
@@ -217,7 +217,7 @@ test("the cluster token alone: no member's name and no new member's id opens the
       signedHello({ ...hello, from, purpose: "messages" }, session, identityOf(from, key)),
     );
   const { nonce } = keyOf(1);
-  const noKey = /has not the key of member 1, which is m1/;
+  const noKey = /does not have the key of member 1 \(m1\)/;
   await expect(greet(port, as(1, { nonce }))).rejects.toThrow(noKey);
   await expect(greet(port, as(1, newMemberKey()))).rejects.toThrow(noKey);
   const replayed = as(1, keyOf(1))("the session of another connection");
@@ -226,7 +226,7 @@ test("the cluster token alone: no member's name and no new member's id opens the
     /the group has no member 99 of the name m99/,
   );
   await expect(greet(port, as(7, newMemberKey()), named("m7"))).rejects.toThrow(
-    /has not the key of member 7/,
+    /does not have the key of member 7/,
   );
   expect(await greet(port, as(7, keyOf(7)), named("m7"))).toMatchObject({ from: 4, to: 7 });
 });

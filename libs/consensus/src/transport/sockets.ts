@@ -87,7 +87,10 @@ export async function dialPeer(
 }
 
 function notMaster(): AppError {
-  return new AppError("permission_denied", "what connected has not shown that it is a master");
+  return new AppError(
+    "permission_denied",
+    "the peer that connected did not prove that it is a master",
+  );
 }
 
 function provenBy(socket: Socket, { name, session }: ProvenClaim): PeerSocket {

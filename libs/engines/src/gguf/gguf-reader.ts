@@ -59,7 +59,7 @@ export async function readGguf(path: string): Promise<GgufFile> {
     if (!(cause instanceof GgufFault)) throw cause;
     throw new AppError(
       "invalid_value",
-      `${basename(path)} is no usable GGUF file: ${cause.message}. A GGUF file of version 2 or 3 is needed.`,
+      `${basename(path)} is not a usable GGUF file: ${cause.message}. A GGUF file of version 2 or 3 is needed.`,
       { param: "weights", cause },
     );
   } finally {
@@ -151,7 +151,7 @@ function alignmentOf(metadata: ReadonlyMap<string, GgufValue>): number {
     value > 0 &&
     value <= MAX_ALIGNMENT_BYTES &&
     Number.isInteger(Math.log2(value));
-  if (!usable) throw new GgufFault("general.alignment is no power of two");
+  if (!usable) throw new GgufFault("general.alignment is not a power of two");
   return value;
 }
 

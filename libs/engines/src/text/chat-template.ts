@@ -231,7 +231,7 @@ function parse(source: string): Template {
   } catch (cause) {
     throw new AppError(
       "invalid_value",
-      `the model's chat template is no valid jinja: ${reasonOf(cause)}. Give another with the option chatTemplate.`,
+      `the model's chat template is not valid Jinja: ${reasonOf(cause)}. Give another with the option chatTemplate.`,
       { param: "chatTemplate", cause },
     );
   }

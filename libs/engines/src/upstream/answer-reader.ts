@@ -68,7 +68,7 @@ export class AnswerReader {
     this.#takeUsage(usageOf(chunk["usage"]));
     const events = this.#isStarted ? [] : [this.#started()];
     const { choices = [] } = chunk as { choices?: unknown };
-    if (!Array.isArray(choices)) throw garbage("choices that are no list");
+    if (!Array.isArray(choices)) throw garbage("choices that are not a list");
     for (const choice of choices) this.#takeChoice(choice, events);
     return events;
   }
@@ -100,7 +100,7 @@ export class AnswerReader {
   }
 
   #takeChoice(value: unknown, events: EngineEvent[]): void {
-    if (!isObject(value)) throw garbage("a choice that is no object");
+    if (!isObject(value)) throw garbage("a choice that is not an object");
     const index = value["index"] ?? 0;
     const choice = this.#choices[index as number];
     if (!choice || choice.isFinished) throw garbage(`a choice ${index} that was not asked for`);
@@ -149,8 +149,8 @@ function objectOf(data: string): JsonObject {
   try {
     value = JSON.parse(data);
   } catch (cause) {
-    throw garbage(`what is no JSON: ${JSON.stringify(data.slice(0, 60))} (${String(cause)})`);
+    throw garbage(`text that is not JSON: ${JSON.stringify(data.slice(0, 60))} (${String(cause)})`);
   }
-  if (!isObject(value)) throw garbage("an event that is no JSON object");
+  if (!isObject(value)) throw garbage("an event that is not a JSON object");
   return value;
 }

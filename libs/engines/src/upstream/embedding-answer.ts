@@ -37,6 +37,6 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw garbage("vectors that are no JSON");
+    throw garbage("vectors that are not JSON");
   }
 }

@@ -7,7 +7,7 @@ type Scored = Pick<TokenLogprob, "token" | "bytes" | "logprob">;
 /** The scores of one piece: chats and completions have forms of their own. */
 export function tokenLogprobs(value: unknown): TokenLogprob[] {
   if (value == null) return [];
-  if (!isObject(value)) throw garbage("log-probabilities that are no object");
+  if (!isObject(value)) throw garbage("log-probabilities that are not an object");
   const { content, tokens } = value;
   if (Array.isArray(content)) return content.map(chatLogprob);
   if (Array.isArray(tokens)) return tokens.map((token, at) => textLogprob(value, token, at));
@@ -22,7 +22,7 @@ function chatLogprob(value: unknown): TokenLogprob {
 }
 
 function scored(value: unknown): Scored {
-  if (!isObject(value)) throw garbage("a log-probability that is no object");
+  if (!isObject(value)) throw garbage("a log-probability that is not an object");
   const { token, logprob, bytes } = value;
   if (Array.isArray(bytes)) return { ...score(token, logprob), bytes: bytes.map(Number) };
   return score(token, logprob);

@@ -51,7 +51,7 @@ export class ToolCallText {
     const whole = open.parts.join("");
     // Some servers send nothing for a function without parameters.
     if (whole === "") return "{}}\n</tool_call>";
-    if (!isObject(whole)) throw garbage("arguments of a tool that are no JSON object");
+    if (!isObject(whole)) throw garbage("arguments of a tool that are not a JSON object");
     return "}\n</tool_call>";
   }
 

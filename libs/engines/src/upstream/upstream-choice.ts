@@ -39,7 +39,7 @@ export class UpstreamChoice {
   /** A piece of a chat completion. */
   delta(value: unknown): string {
     if (value == null) return "";
-    if (!isObject(value)) throw garbage("a delta that is no object");
+    if (!isObject(value)) throw garbage("a delta that is not an object");
     const { reasoning_content: reasoning, content, refusal, tool_calls: calls } = value;
     const thought = this.#reasoning(optionalText(reasoning ?? value["reasoning"], "reasoning"));
     const said = this.#content(
@@ -81,7 +81,7 @@ export class UpstreamChoice {
 
   #called(value: unknown): string {
     if (value == null) return "";
-    if (!Array.isArray(value)) throw garbage("calls of tools that are no list");
+    if (!Array.isArray(value)) throw garbage("calls of tools that are not a list");
     let text = "";
     for (const call of value) {
       const named = isObject(call) && isObject(call["function"]) ? call["function"] : undefined;

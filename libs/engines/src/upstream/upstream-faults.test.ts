@@ -213,7 +213,7 @@ describe("upstream: faults after the first byte", () => {
       (reply) => void stream(reply, ...whole().toSpliced(3, 1)).end(),
       /without its usage/,
     ],
-    ["no JSON", (reply) => void stream(reply, delta({ content: "x" }), "{oops").end(), /no JSON/],
+    ["no JSON", (reply) => void stream(reply, delta({ content: "x" }), "{oops").end(), /not JSON/],
     [
       "a choice that was not asked for",
       (reply) => void stream(reply, { choices: [{ index: 4, delta: {} }] }).end(),
@@ -303,7 +303,7 @@ describe("upstream: the port", () => {
     for (const [said, ...chunks] of [
       ["may not call", call(0, { function: { name: "g", arguments: "{}" } }), finish("tool_calls")],
       [
-        "no JSON object",
+        "not a JSON object",
         call(0, { function: { name: "f", arguments: "{" } }),
         finish("tool_calls"),
       ],
@@ -381,6 +381,6 @@ it("upstream: it is started only where its origin is allowed and it generates", 
   ]) {
     expect(() => policy.check(new URL(refused)), refused).toThrow(/may not ask/);
   }
-  expect(() => new UpstreamPolicy(["example.com"])).toThrow(/no origin/);
+  expect(() => new UpstreamPolicy(["example.com"])).toThrow(/not an origin/);
   await expect(upstream({ baseUrl: "http://127.0.0.1:9/v1" })).rejects.toThrow(/may not ask/);
 });

@@ -10,14 +10,14 @@ export function isObject(value: unknown): value is JsonObject {
 /** A text, or nothing. */
 export function optionalText(value: unknown, what: string): string {
   if (value == null) return "";
-  if (typeof value !== "string") throw garbage(`${what} that is no text`);
+  if (typeof value !== "string") throw garbage(`${what} that is not text`);
   return value;
 }
 
 /** Undefined where there is none. */
 export function usageOf(value: unknown): Usage | undefined {
   if (value == null) return undefined;
-  if (!isObject(value)) throw garbage("a usage that is no object");
+  if (!isObject(value)) throw garbage("a usage that is not an object");
   const prompt = value["prompt_tokens_details"];
   const completion = value["completion_tokens_details"];
   return {

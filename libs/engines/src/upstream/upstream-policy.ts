@@ -40,7 +40,7 @@ export function checkedOrigin(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isHttp = url?.protocol === "https:" || url?.protocol === "http:";
   if (url && isHttp && `${url.origin}/` === url.href) return url.origin;
-  throw new AppError("invalid_value", `${text} is no origin such as https://api.openai.com`);
+  throw new AppError("invalid_value", `${text} is not an origin such as https://api.openai.com`);
 }
 
 function hostOf(url: URL): string {

@@ -72,7 +72,7 @@ function matches(pattern: string, host: string): boolean {
 function checkAddress(host: string, address: string): void {
   if (!NOT_PUBLIC.check(address, isIP(address) === 6 ? "ipv6" : "ipv4")) return;
   throw new PermanentFault(
-    `${host} is at ${address}, which is no public address; add the host itself to the allowed hosts if that is meant`,
+    `${host} is at ${address}, which is not a public address; add the host itself to the allowed hosts if that is meant`,
   );
 }
 

@@ -136,9 +136,9 @@ describe("an oci:// source", () => {
     registry.manifest = manifestOf([layer(content, "a"), layer(content, "b")]);
     await expect(pull()).rejects.toThrow("none of its 2 layers is titled model.gguf");
     registry.manifest = { manifests: [] };
-    await expect(pull()).rejects.toThrow("no artifact with layers");
+    await expect(pull()).rejects.toThrow("not an artifact with layers");
     registry.manifest = manifestOf([{ digest: "sha512:00", size: 1 }]);
-    await expect(pull()).rejects.toThrow("the layer's digest sha512:00 is no sha256");
+    await expect(pull()).rejects.toThrow("the layer's digest sha512:00 is not a SHA-256");
   });
 
   it("says that a repository is absent or wants a login", async () => {

@@ -45,7 +45,7 @@ export async function locateOciBlob(
   checkManifestDigest(text, source.reference);
   const layer = pickLayer(text, file);
   const sha256 = /^sha256:([\da-f]{64})$/.exec(layer.digest)?.[1];
-  if (!sha256) throw new PermanentFault(`the layer's digest ${layer.digest} is no sha256`);
+  if (!sha256) throw new PermanentFault(`the layer's digest ${layer.digest} is not a SHA-256`);
   return { url: new URL(`blobs/${layer.digest}`, base), headers, sha256, sizeBytes: layer.size };
 }
 
@@ -99,7 +99,9 @@ function checkManifestDigest(text: string, reference: string): void {
 function pickLayer(text: string, file: string): Layer {
   const { layers } = parseJson(text) as { layers?: readonly Layer[] };
   if (!Array.isArray(layers)) {
-    throw new PermanentFault("the reference is no artifact with layers (an image index?)");
+    throw new PermanentFault(
+      "the reference is not an artifact with layers (is it an image index?)",
+    );
   }
   const list: readonly Layer[] = layers;
   const titled = list.find(
@@ -114,7 +116,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new PermanentFault("the registry's answer is no JSON", { cause });
+    throw new PermanentFault("the registry's answer is not JSON", { cause });
   }
 }
 

@@ -91,7 +91,7 @@ describe("the zip reader", () => {
   it("says what is wrong with an archive", async () => {
     const path = join(folder, "bad.zip");
     const cases: [Buffer, string][] = [
-      [Buffer.from("<html>"), "no zip archive"],
+      [Buffer.from("<html>"), "not a zip archive"],
       [zipOf("other", 0, content, content.length), "the package has no file model.gguf"],
       [zipOf("model.gguf", 99, content, content.length), "the zip method 99"],
       [

@@ -308,10 +308,13 @@ function checkSpec(spec: WeightsSpec): WeightsSource[] {
     throw new AppError("invalid_value", message, { param: `weights.${param}` });
   };
   if (!/^[a-z0-9][a-z0-9._-]{0,127}$/.test(spec.key)) {
-    refuse("key", `${spec.key} is no key: lower case letters, digits, '.', '_' and '-'`);
+    refuse(
+      "key",
+      `${spec.key} is not a valid key: use lower case letters, digits, '.', '_' and '-'`,
+    );
   }
   if (!/^[\w][\w.-]{0,199}\.gguf$/.test(spec.file)) {
-    refuse("file", `${spec.file} is no file name that ends in .gguf`);
+    refuse("file", `${spec.file} is not a file name that ends in .gguf`);
   }
   if (spec.sha256 !== undefined && !/^[0-9a-f]{64}$/.test(spec.sha256)) {
     refuse("sha256", "sha256 is 64 lower-case hexadecimal digits");

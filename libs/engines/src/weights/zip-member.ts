@@ -111,7 +111,7 @@ async function locateDirectory(file: FileHandle): Promise<{ offset: number; size
     const wide = await locateWideDirectory(file, tail, at);
     return wide ?? { size: tail.readUInt32LE(at + 12), offset: tail.readUInt32LE(at + 16) };
   }
-  throw new PermanentFault("the package is no zip archive");
+  throw new PermanentFault("the package is not a zip archive");
 }
 
 async function locateWideDirectory(file: FileHandle, tail: Buffer, endAt: number) {

@@ -64,7 +64,7 @@ test.each([
   [
     "a job that is no name",
     with_({ id: { jobId: "../x", attempt: 1, shard: 0 } }),
-    /no plain name/,
+    /is not a valid id/,
   ],
   ["a shard beyond the last", sent({}, 2), /shard 2 of 2/],
   [

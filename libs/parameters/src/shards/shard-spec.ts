@@ -87,7 +87,10 @@ export function decodeShard(message: OpenShard__Output | null): ShardSpec {
     throw refusal("a shard needs an id, an optimizer and a consistency model");
   }
   const { shards, workers, servers } = message;
-  if (!/^[\w.-]{1,128}$/.test(id.jobId)) throw refusal(`job_id "${id.jobId}" is no plain name`);
+  if (!/^[\w.-]{1,128}$/.test(id.jobId))
+    throw refusal(
+      `job_id "${id.jobId}" is not a valid id: give 1 to 128 letters, digits, ".", "_" or "-"`,
+    );
   if (!inRange(shards, 1, MAX_SHARDS) || id.shard >= shards || servers.length !== shards) {
     throw refusal(`shard ${id.shard} of ${shards} shards with ${servers.length} servers`);
   }

@@ -201,7 +201,7 @@ function checkInvariants(draft: Draft): void {
     invariant(progress.has(id), () => `member ${id} has no progress`);
   }
   for (const id of learnersNext) {
-    invariant(outgoing.has(id), () => `${id} waits to be a learner but is no outgoing voter`);
+    invariant(outgoing.has(id), () => `${id} waits to be a learner but is not an outgoing voter`);
     invariant(!progress.get(id)?.isLearner, () => `${id} waits to be a learner but is one`);
   }
   for (const id of learners) {

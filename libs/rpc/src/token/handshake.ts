@@ -75,7 +75,10 @@ export async function checkDialler(
       const [greeting, format, nonce = "", name = ""] = wordsOf(await readLine(socket));
       const peer = readClaim(name);
       if (greeting !== GREETING || format !== FORMAT || !isNonce(nonce) || !peer) {
-        throw new AppError("invalid_value", "what connected is no node of this version");
+        throw new AppError(
+          "invalid_value",
+          "the peer that connected is not a node of this version; run the same build on every node",
+        );
       }
       const claim = writeClaim(own.node ?? UNNAMED);
       const ownNonce = newNonce();
@@ -168,7 +171,7 @@ async function readLine(socket: Socket): Promise<string> {
     const end = chunk.indexOf(0x0a);
     line = Buffer.concat([line, end === -1 ? chunk : chunk.subarray(0, end)]);
     if (line.length > MAX_LINE_BYTES) {
-      throw new AppError("invalid_value", "what connected speaks another protocol");
+      throw new AppError("invalid_value", "the peer that connected speaks another protocol");
     }
     return end === -1 ? undefined : chunk.subarray(end + 1);
   });

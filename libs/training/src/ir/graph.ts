@@ -49,7 +49,7 @@ export class Graph {
 
   constant(data: readonly number[] | Float32Array, shape: Shape): Value {
     if (data.length !== elementCount(shape)) {
-      throw bad(`a constant of ${data.length} numbers has not the shape [${shape.join()}]`);
+      throw bad(`a constant of ${data.length} numbers does not fit the shape [${shape.join()}]`);
     }
     return this.#add({ kind: "constant", data }, [], shape);
   }

@@ -114,7 +114,8 @@ function inLoopOrder(executable: Executable, loop: Loop): NamedOutput[] {
 }
 
 function known<T>(part: T | undefined): T {
-  if (part === undefined) throw new Error("a loop carries what is no input or output");
+  if (part === undefined)
+    throw new Error("a loop carries a value that is neither an input nor an output");
   return part;
 }
 

@@ -158,7 +158,7 @@ function movedTo(parameters: Parameters, served: Parameters): Parameters {
 export function diverged(why: string): Error {
   return bad(
     `${why}: training has diverged. Lower learning_rate or max_grad_norm, or look ` +
-      "for rewards and observations that are no numbers",
+      "for rewards and observations that are not finite numbers",
   );
 }
 

@@ -33,7 +33,10 @@ export function answerUnservable(server: Server): void {
   server.on("connect", (request: IncomingMessage, socket: Duplex) => {
     // Its client may be gone already; no other listener handles this socket any more.
     socket.on("error", () => socket.destroy());
-    const refusal = new AppError("method_not_allowed", "CONNECT is not allowed: this is no proxy.");
+    const refusal = new AppError(
+      "method_not_allowed",
+      "CONNECT is not allowed: this server is not a proxy.",
+    );
     answerAndEnd(socket, refusal, requestIdOf(request), { allow: "DELETE, GET, PATCH, POST, PUT" });
   });
   server.on("checkExpectation", refuseExpectation);

@@ -12,7 +12,7 @@ export function checkPluginPlan(algorithm: string, given: unknown): asserts give
   const refuse: Refuse = (what) => {
     throw new PluginError(`the plan of the plugin's algorithm ${algorithm} ${what}`);
   };
-  if (!isRecord(given)) refuse("is no object");
+  if (!isRecord(given)) refuse("is not an object");
   if (typeof given["then"] === "function") refuse("is a promise: give the plan itself");
   checkParameters(given["parameters"], refuse);
   checkServers(given["servers"], refuse);
@@ -25,7 +25,7 @@ export function checkPluginPlan(algorithm: string, given: unknown): asserts give
   }
   const { artifacts } = given;
   if (artifacts !== undefined && typeof artifacts !== "function") {
-    refuse("has `artifacts` that is no function");
+    refuse("has `artifacts` that is not a function");
   }
 }
 

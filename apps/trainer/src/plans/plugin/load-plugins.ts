@@ -63,7 +63,7 @@ async function importPlugin(file: string): Promise<TrainingPlugin> {
     const message = `its apiVersion is ${apiVersion}, and this worker has ${PLUGIN_API_VERSION}`;
     throw new Error(`${message}: use a version of the plugin that was made for it`);
   }
-  if (typeof setup !== "function") throw new Error("its setup is no function");
+  if (typeof setup !== "function") throw new Error("its `setup` is not a function");
   return plugin as TrainingPlugin;
 }
 
@@ -75,7 +75,7 @@ function checkAlgorithm(name: string, { config, plan }: PluginAlgorithm): void {
 }
 
 function addTo<Item>(all: Map<string, Item>, kind: string, name: string, item: Item): void {
-  if (!NAME.test(name)) throw new Error(`"${name}" is no name for an ${kind}`);
+  if (!NAME.test(name)) throw new Error(`"${name}" is not a valid name of an ${kind}`);
   if (all.has(name)) throw taken(kind, name);
   all.set(name, item);
 }

@@ -73,7 +73,8 @@ export function guardedEnvironment(name: string, make: MakeEnvironment): MakeEnv
 }
 
 function checkForm(subject: string, made: Environment): void {
-  if (typeof made !== "object" || made === null) throw new PluginError(`${subject} is no object`);
+  if (typeof made !== "object" || made === null)
+    throw new PluginError(`${subject} is not an object`);
   for (const field of ["observations", "actions", "maxSteps"] as const) {
     if (Number.isInteger(made[field]) && made[field] > 0) continue;
     throw new PluginError(`${subject} has \`${field}\` ${made[field]}: a whole number above 0`);

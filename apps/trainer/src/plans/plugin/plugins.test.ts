@@ -134,7 +134,7 @@ it.each([
   ["export const nothing = 1;", /default export must be an object/],
   [`export default { name: "a b", version: "1", apiVersion: 1 };`, /its name is a b/],
   [`export default { name: "a", version: "1", apiVersion: 2 };`, /apiVersion is 2.* has 1/],
-  [`export default { ${good} };`, /its setup is no function/],
+  [`export default { ${good} };`, /its `setup` is not a function/],
   [`export default { ${good}, setup() { throw new Error("no luck"); } };`, /no luck/],
   [
     `export default { ${good}, setup: (api) => api.environments.add("CartPole-v1", () => 1) };`,
@@ -219,7 +219,7 @@ it.each([
   [{ pushesPerRound: Number.NaN }, /has `pushesPerRound` NaN/],
   [{ fragments: 33 }, /has `fragments` 33: leave it out, or give 1 to 32/],
   [{ run: undefined }, /has no function `run`/],
-  [{ artifacts: {} }, /has `artifacts` that is no function/],
+  [{ artifacts: {} }, /has `artifacts` that is not a function/],
 ])("plan: one with %o is refused, and the faulty part is named", (changes, expected) => {
   expect(() => planOf(changes)).toThrow(expected);
   expect(() => planOf(changes)).toThrow("the plan of the plugin's algorithm mine");
@@ -227,7 +227,7 @@ it.each([
 
 it.each([
   [(plan: object) => Promise.resolve(plan), /is a promise: give the plan itself/],
-  [() => undefined, /is no object/],
+  [() => undefined, /is not an object/],
 ])("plan: what is not a plan is refused, %#", (give, expected) => {
   expect(() => planOf({}, give)).toThrow(expected);
 });
@@ -344,7 +344,7 @@ test("error: a system error has the system's message and may be retried", async 
 });
 
 it.each([
-  [() => 1, /is no object/],
+  [() => 1, /is not an object/],
   [() => ({ ...SEA, observations: 0 }), /has `observations` 0: a whole number above 0/],
   [() => ({ ...SEA, step: undefined }), /has no `step`/],
   [() => ({ ...SEA, step: () => undefined }), /gives no number as the `reward` of a step/],

@@ -59,7 +59,7 @@ function enter({ command, environment, workingDirectory }: LaunchOrders): string
         `the working directory ${workingDirectory} does not exist on this worker: create it there, ${advice}`,
       );
     if (code === "ENOTDIR")
-      throw new Error(`the working directory ${workingDirectory} is no directory`);
+      throw new Error(`the working directory ${workingDirectory} is not a directory`);
     throw new Error(
       `${user} cannot enter the working directory ${workingDirectory} (${code}): put it where that user may go, ${advice}`,
     );

@@ -444,7 +444,7 @@ describe("a model file that says something else", () => {
       expect(order).toEqual(["started", "failed"]);
       expect(error).toMatchObject({
         code: "engine_failed",
-        message: expect.stringMatching(/^the model's scores .* are no numbers: .*damaged/),
+        message: expect.stringMatching(/^the model's scores .* are not numbers: .*damaged/),
         usage: { completionTokens: 0 },
       });
       expect(texts.join("")).toBe("");

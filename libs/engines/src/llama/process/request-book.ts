@@ -44,7 +44,7 @@ interface BookOptions {
 }
 
 const BROKEN =
-  "the model's scores for the next token are no numbers: its weights are damaged, or its arithmetic overflows; pull it again, or give another file";
+  "the model's scores for the next token are not numbers: its weights are damaged, or its arithmetic overflows; pull it again, or give another file";
 
 const STUCK =
   "the constraint on the text wants characters that no token of this model's vocabulary spells";
