@@ -5,13 +5,19 @@ interface Target {
   readonly adminKey: string;
 }
 
+interface SendOptions {
+  readonly key?: string;
+  readonly signal?: AbortSignal | undefined;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 /** Posts to the chat route as the administrator, or with the given key. */
 export function postChat(
   target: Target,
   body: unknown,
-  { key = target.adminKey, signal }: { key?: string; signal?: AbortSignal } = {},
+  options: SendOptions = {},
 ): Promise<Response> {
-  return send(target, "POST", "/api/v1/chat/completions", body, { key, signal });
+  return send(target, "POST", "/api/v1/chat/completions", body, options);
 }
 
 export function send(
@@ -19,11 +25,11 @@ export function send(
   method: string,
   path: string,
   body?: unknown,
-  { key = target.adminKey, signal }: { key?: string; signal?: AbortSignal | undefined } = {},
+  { key = target.adminKey, signal, headers }: SendOptions = {},
 ): Promise<Response> {
   return fetch(target.url + path, {
     method,
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...headers },
     ...(body !== undefined && { body: JSON.stringify(body) }),
     ...(signal && { signal }),
   });

@@ -9,9 +9,12 @@ import type {
   TokenLogprob,
 } from "@heddle/contracts/engine";
 import type {
+  CallWait,
   DispatchStats,
   InferenceAnswer,
   InferenceDispatch,
+  QueueStats,
+  WaitView,
 } from "../src/inference/dispatch/inference-port.ts";
 import type { InferenceCall } from "../src/nodes/replicas/ready-replica.ts";
 
@@ -22,6 +25,8 @@ export interface Script {
   failAfter?: { tokens: number; error: AppError };
   /** The start waits for it, as for a free replica. */
   startAfter?: Promise<unknown>;
+  /** What a call waits for meanwhile. */
+  waits?: WaitView;
   /** Rejects the start. */
   refuseWith?: AppError;
   /** Tokens after which the events end without `done`, as on the loss of a worker. */
@@ -49,14 +54,23 @@ export class ScriptedDispatch implements InferenceDispatch {
   generatedTokens = 0;
   queued = 0;
 
+  queues(): QueueStats[] {
+    if (this.queued === 0) return [];
+    const byPriority = { batch: 0, normal: this.queued, interactive: 0 };
+    return [{ deployment: "tiny", waiting: this.queued, byPriority, longestWaitMs: 0 }];
+  }
+
   stats(): DispatchStats {
     return { queued: this.queued, started: this.calls.length, retries: 0, overloaded: 0 };
   }
 
-  async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
+  async start(call: InferenceCall, signal: AbortSignal, wait?: CallWait): Promise<InferenceAnswer> {
     this.calls.push(call);
     if (this.calls.length > MAX_REMEMBERED) this.calls.shift();
+    const { waits } = this.script;
+    const endWait = waits && wait?.begin(() => waits);
     await this.script.startAfter;
+    endWait?.();
     if (this.script.refuseWith) throw this.script.refuseWith;
     signal.throwIfAborted();
     const { request } = call;

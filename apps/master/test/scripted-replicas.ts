@@ -49,6 +49,8 @@ export class ScriptedReplica implements ReadyReplica {
     return fairKey === "a" ? this.used : 0;
   }
 
+  yielding: (priority: number) => number = () => 0;
+
   start(_: InferenceCall, deadlineMs: number): AsyncIterable<EngineEvent> {
     const at = Math.min(this.deadlines.push(deadlineMs), this.answers.length) - 1;
     const events = this.answers[at] ?? [];

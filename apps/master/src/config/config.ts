@@ -77,6 +77,8 @@ export interface FixedTimes {
   readonly maxLoadingWaitMs: number;
   /** Heartbeat interval of a silent stream, so that proxies keep it open. */
   readonly streamHeartbeatMs: number;
+  /** Interval at which the stream of a waiting call shows its place in the queue. */
+  readonly streamProgressMs: number;
   /** How long a client may read nothing of its stream. */
   readonly streamStallMs: number;
   /** How long a client may take to send its headers, and its whole request. */
@@ -88,6 +90,7 @@ const FIXED_TIMES: FixedTimes = {
   nodeHeartbeatMs: 1_000,
   maxLoadingWaitMs: 60_000,
   streamHeartbeatMs: HEARTBEAT_MS,
+  streamProgressMs: 3_000,
   streamStallMs: READER_STALL_MS,
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 60_000,

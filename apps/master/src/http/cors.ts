@@ -5,7 +5,7 @@ const MAX_AGE_SECONDS = 600;
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
 /** Response headers that a page's script may read beyond the default ones. */
 const EXPOSED =
-  "x-request-id, request-id, x-should-retry, retry-after, retry-after-ms, etag, x-heddle-node, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens";
+  "x-request-id, request-id, x-should-retry, retry-after, retry-after-ms, etag, x-heddle-node, x-heddle-queue-position, x-heddle-queued-ms, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens";
 
 /**
  * Lets scripts of the listed origins read answers. Returns true for a preflight, which it has

@@ -35,6 +35,7 @@ export class EventStream {
   readonly #response: ServerResponse;
   readonly #onOpen: EventStreamOptions["onOpen"];
   readonly #heartbeat: NodeJS.Timeout;
+  #progress: NodeJS.Timeout | undefined;
   readonly #stallMs: number;
   #isOpen = false;
   /** Text of this turn of the event loop: it is sent in one write, together with the head. */
@@ -51,6 +52,16 @@ export class EventStream {
     this.#response = response;
     this.#onOpen = onOpen;
     this.#heartbeat = setInterval(() => this.#beat(heartbeat), heartbeatMs);
+  }
+
+  /** Writes the text as a comment at every interval, until there is none. */
+  comment(everyMs: number, textOf: () => string | undefined): void {
+    clearInterval(this.#progress);
+    this.#progress = setInterval(() => {
+      const text = textOf();
+      if (text === undefined) clearInterval(this.#progress);
+      else this.#beat(`: ${text}\n\n`);
+    }, everyMs);
   }
 
   /** Whether the status is sent: from then on a failure can only be an event. */
@@ -110,7 +121,7 @@ export class EventStream {
 
   end(lastText = ""): void {
     this.#open();
-    clearInterval(this.#heartbeat);
+    this.abandon();
     this.#response.end(this.#pending + lastText);
     this.#pending = "";
     // Without a listener Node closes the connection, which drops the pending data.
@@ -120,6 +131,7 @@ export class EventStream {
   /** Leaves the response, of which nothing was sent, to another answer. */
   abandon(): void {
     clearInterval(this.#heartbeat);
+    clearInterval(this.#progress);
   }
 
   #open(): void {

@@ -3,6 +3,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { type CallPriority, priorityNumber } from "@heddle/contracts/call-priority";
 import type { EngineRequest } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
@@ -17,7 +18,9 @@ import { rateLimitHeaders } from "../http/limits/rate-limit-headers.ts";
 import { ModelCatalog } from "../models/model-catalog.ts";
 import { Accounting } from "./accounting.ts";
 import { AdmittedCall } from "./call.ts";
+import { priorityOfRequest } from "./call-priority.ts";
 import {
+  CallWait,
   INFERENCE_DISPATCH,
   type InferenceAnswer,
   type InferenceDispatch,
@@ -49,6 +52,15 @@ export function errorEvent(body: string): string {
   return `event: error\ndata: ${body}\n\n`;
 }
 
+interface StreamTimes {
+  /** Heartbeat interval of a silent stream; also the time after which a waiting one opens. */
+  readonly heartbeatMs: number;
+  /** Interval at which the stream of a waiting call shows its place in the queue. */
+  readonly progressMs: number;
+  /** How long a client may read nothing of its stream. */
+  readonly stallMs: number;
+}
+
 interface InferenceParts {
   readonly models: ModelCatalog;
   readonly limits: KeyLimiter;
@@ -57,10 +69,7 @@ interface InferenceParts {
   readonly dispatch: InferenceDispatch;
   /** The maximum duration of a call, its answer included. */
   readonly deadlineMs: number;
-  /** Heartbeat interval of a silent stream; also the time after which a waiting one opens. */
-  readonly heartbeatMs: number;
-  /** How long a client may read nothing of its stream. */
-  readonly stallMs: number;
+  readonly streams: StreamTimes;
 }
 
 /** What a parsed request asks for. */
@@ -72,6 +81,8 @@ interface Wanted {
   readonly outputTokens: number;
   /** Requests to engines that the call is split into; 1 by default. */
   readonly engineRequests?: number;
+  /** The tier in the body, of endpoints that have one. */
+  readonly tier?: Parameters<typeof priorityOfRequest>[1];
   readonly endUser?: string | undefined;
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
@@ -80,6 +91,8 @@ interface Wanted {
 export interface PermittedCall {
   readonly model: ModelRecord;
   readonly call: AdmittedCall;
+  readonly priority: CallPriority;
+  readonly wait: CallWait;
   /** The key's limits, for the answer. */
   readonly headers: Record<string, string>;
 }
@@ -97,7 +110,7 @@ export class InferenceCalls {
     @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "deadlineMs" | "fixedTimes">,
   ) {
     const { deadlineMs, fixedTimes } = config;
-    const { streamHeartbeatMs: heartbeatMs, streamStallMs: stallMs } = fixedTimes;
+    const { streamHeartbeatMs: heartbeatMs, streamProgressMs: progressMs } = fixedTimes;
     this.parts = {
       models,
       limits,
@@ -105,8 +118,7 @@ export class InferenceCalls {
       inFlight,
       dispatch,
       deadlineMs,
-      heartbeatMs,
-      stallMs,
+      streams: { heartbeatMs, progressMs, stallMs: fixedTimes.streamStallMs },
     };
   }
 
@@ -177,6 +189,7 @@ export class InferenceCalls {
     const { apiKey: key, reservation } = http;
     if (!key || !reservation) throw new Error("no call gets here without a key");
     const { model, promptTokens, outputTokens, engineRequests = 1 } = wanted;
+    const priority = priorityOfRequest(http, wanted.tier);
     try {
       limits.reserve(reservation, key, promptTokens + outputTokens);
     } catch (thrown) {
@@ -197,7 +210,7 @@ export class InferenceCalls {
       reservedPromptTokens: promptTokens,
       reservedOutputTokens: outputTokens,
     });
-    return { model, call, headers };
+    return { model, call, headers, priority, wait: new CallWait() };
   }
 
   /** The model that the request names, if its key may use it. */
@@ -226,16 +239,18 @@ export class InferenceCalls {
   /** Sends a request to a replica; resolves when the replica has begun. */
   async start(
     http: CallerRequest,
-    { model, call }: PermittedCall,
-    { request, priority = 0 }: { readonly request: EngineRequest; readonly priority?: number },
+    { model, call, wait, ...permitted }: PermittedCall,
+    { request, later }: { readonly request: EngineRequest; readonly later?: number },
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
     const { dispatch, deadlineMs } = this.parts;
     const fairKey = http.apiKey?.id ?? "";
     const { deployment } = model;
+    const priority = priorityNumber(permitted.priority, later);
     const answer = await dispatch.start(
       { requestId: http.id, deployment, request, fairKey, deadlineMs, priority },
       signal,
+      wait,
     );
     call.node = answer.node;
     return answer;
@@ -291,15 +306,18 @@ export class InferenceCalls {
     pump: (stream: EventStream) => Promise<string>,
     format: StreamFormat = OPENAI_STREAM,
   ): Promise<AppError | undefined> {
+    const { streams } = this.parts;
     const stream = new EventStream(reply.raw, {
-      heartbeatMs: this.parts.heartbeatMs,
+      heartbeatMs: streams.heartbeatMs,
       heartbeat: format.heartbeat,
-      stallMs: this.parts.stallMs,
+      stallMs: streams.stallMs,
       onOpen: () => {
         reply.hijack();
         return headersOf(permitted, http.id);
       },
     });
+    const { wait } = permitted;
+    wait.watch(() => stream.comment(streams.progressMs, () => waitComment(wait)));
     try {
       stream.end((await pump(stream)) + format.end);
       return undefined;
@@ -370,9 +388,30 @@ export function cutShort(node: string): AppError {
 }
 
 /** The headers of an answer; without the node if a stream opens before a worker accepts it. */
-function headersOf({ headers, call }: PermittedCall, requestId: string): Record<string, string> {
+function headersOf(
+  { headers, call, wait }: PermittedCall,
+  requestId: string,
+): Record<string, string> {
   const node = call.node === undefined ? undefined : { "x-heddle-node": call.node };
-  return { ...headers, "x-request-id": requestId, ...node };
+  return { ...headers, ...waitHeaders(wait), "x-request-id": requestId, ...node };
+}
+
+/** Of a call that has waited in this master's queue. */
+function waitHeaders({ firstPosition, waitedMs }: CallWait): Record<string, string> {
+  if (firstPosition === undefined) return {};
+  return {
+    "x-heddle-queue-position": String(firstPosition),
+    "x-heddle-queued-ms": String(waitedMs),
+  };
+}
+
+/** A comment, which clients ignore; undefined once the call has its replica. */
+function waitComment({ view }: CallWait): string | undefined {
+  if (view === undefined) return undefined;
+  const { state, position, waiting, waitedMs, detail, pulledBytes, totalBytes } = view;
+  const bytes = totalBytes ? { pulled_bytes: pulledBytes, total_bytes: totalBytes } : {};
+  const progress = { state, position, waiting, waited_ms: waitedMs, detail, ...bytes };
+  return `heddle.progress ${JSON.stringify(progress)}`;
 }
 
 /**

@@ -5,6 +5,7 @@ import type { ClusterMetricsReply } from "@heddle/contracts/api/cluster";
 import { stateUse } from "@heddle/control/state-limits";
 import type { ControlGroup } from "../control-plane/control-group.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
+import type { QueueStats } from "../inference/dispatch/inference-port.ts";
 import { clusterResources } from "../nodes/cluster-resources.ts";
 import { type GpuSums, sumDistinctGpus } from "../nodes/hosts.ts";
 import type { NodeDirectory } from "../nodes/node-directory.ts";
@@ -18,7 +19,7 @@ export interface ClusterMetricsParts {
   readonly throughput: Throughput;
   readonly masterId: string;
   /** Calls that wait on this master for a replica. */
-  readonly queued: () => number;
+  readonly queues: () => readonly QueueStats[];
   readonly jobs: JobFigures;
   /** Runs the views of the cluster, one at a time. */
   readonly views: StepQueue;
@@ -54,7 +55,7 @@ export class ClusterMetrics {
   }
 
   *#read(): Steps<ClusterFigures> {
-    const { control, directory, throughput, queued, jobs } = this.#parts;
+    const { control, directory, throughput, queues, jobs } = this.#parts;
     const nodes = directory.nodes();
     yield* throughput.count();
     const rates = throughput.rates();
@@ -77,7 +78,7 @@ export class ClusterMetrics {
       },
       replicas: { total: counts.replicas, ready: counts.readyReplicas },
       requests: { running: counts.running, waiting: counts.waiting },
-      queues: { dispatch: queued(), engines: counts.waiting },
+      queues: queueFigures(queues(), counts.waiting),
       tokens: {
         prompt_total: tokens.prompt,
         generated_total: tokens.generated,
@@ -120,6 +121,26 @@ export async function peerLags(group: ControlGroup): Promise<{ master: string; l
     if (id === leader || match === undefined) return [];
     return [{ master: name, lag: Math.max(0, commit - match) }];
   });
+}
+
+/** Queues that a reply lists. */
+const MAX_QUEUES = 100;
+
+function queueFigures(
+  queues: readonly QueueStats[],
+  engines: number,
+): ClusterMetricsReply["queues"] {
+  const longest = queues.toSorted((a, b) => b.waiting - a.waiting).slice(0, MAX_QUEUES);
+  return {
+    dispatch: sum(queues.map(({ waiting }) => waiting)),
+    engines,
+    models: longest.map(({ deployment, waiting, byPriority, longestWaitMs }) => ({
+      deployment,
+      waiting,
+      by_priority: byPriority,
+      longest_wait_ms: Math.round(longestWaitMs),
+    })),
+  };
 }
 
 function gpuFigures(gpus: GpuSums, used: number): ClusterMetricsReply["gpus"] {

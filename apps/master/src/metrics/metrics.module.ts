@@ -104,6 +104,6 @@ function openClusterMetrics(
   jobs: JobFigures,
   views: StepQueue,
 ): ClusterMetrics {
-  const queued = () => dispatch.stats().queued;
-  return new ClusterMetrics({ control, directory, masterId, queued, throughput, jobs, views });
+  const queues = () => dispatch.queues();
+  return new ClusterMetrics({ control, directory, masterId, queues, throughput, jobs, views });
 }

@@ -1,7 +1,10 @@
+import { outranks } from "@heddle/contracts/call-priority";
+
 /** The load of one call on its worker. */
 export interface CallLoad {
   readonly deployment: string;
   readonly fairKey: string;
+  readonly priority: number;
   /** Its choices. */
   readonly sequences: number;
 }
@@ -12,6 +15,8 @@ export class OpenLoad {
   readonly #calls = new Map<string, number>();
   /** Sequences by deployment and key. */
   readonly #ofKeys = new Map<string, Map<string, number>>();
+  /** Sequences by deployment and priority. */
+  readonly #ofPriorities = new Map<string, Map<number, number>>();
 
   sequences(deployment: string): number {
     return this.#sequences.get(deployment) ?? 0;
@@ -25,33 +30,54 @@ export class OpenLoad {
     return this.#ofKeys.get(deployment)?.get(fairKey) ?? 0;
   }
 
-  add({ deployment, fairKey, sequences }: CallLoad): void {
-    this.#change(deployment, fairKey, sequences, 1);
+  /** Sequences of lower priorities than the number, which yield to a call of it. */
+  yielding(deployment: string, priority: number): number {
+    let sum = 0;
+    for (const [other, sequences] of this.#ofPriorities.get(deployment) ?? []) {
+      if (outranks(priority, other)) sum += sequences;
+    }
+    return sum;
+  }
+
+  add(load: CallLoad): void {
+    this.#change(load, 1);
   }
 
   /** Call once per `add`, unless `clear` came between. */
-  remove({ deployment, fairKey, sequences }: CallLoad): void {
-    this.#change(deployment, fairKey, -sequences, -1);
+  remove(load: CallLoad): void {
+    this.#change(load, -1);
   }
 
   clear(): void {
     this.#sequences.clear();
     this.#calls.clear();
     this.#ofKeys.clear();
+    this.#ofPriorities.clear();
   }
 
-  #change(deployment: string, fairKey: string, sequences: number, calls: number): void {
-    const ofKeys = this.#ofKeys.get(deployment) ?? new Map<string, number>();
+  #change({ deployment, fairKey, priority, sequences: own }: CallLoad, calls: 1 | -1): void {
+    const sequences = own * calls;
     change(this.#sequences, deployment, sequences);
     change(this.#calls, deployment, calls);
-    change(ofKeys, fairKey, sequences);
-    if (ofKeys.size > 0) this.#ofKeys.set(deployment, ofKeys);
-    else this.#ofKeys.delete(deployment);
+    changeIn(this.#ofKeys, deployment, fairKey, sequences);
+    changeIn(this.#ofPriorities, deployment, priority, sequences);
   }
 }
 
+function changeIn<Key>(
+  all: Map<string, Map<Key, number>>,
+  deployment: string,
+  key: Key,
+  by: number,
+): void {
+  const counts = all.get(deployment) ?? new Map<Key, number>();
+  change(counts, key, by);
+  if (counts.size > 0) all.set(deployment, counts);
+  else all.delete(deployment);
+}
+
 /** Drops entries that reach 0. */
-function change(counts: Map<string, number>, key: string, by: number): void {
+function change<Key>(counts: Map<Key, number>, key: Key, by: number): void {
   const count = (counts.get(key) ?? 0) + by;
   if (count > 0) counts.set(key, count);
   else counts.delete(key);

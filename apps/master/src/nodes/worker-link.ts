@@ -80,7 +80,7 @@ export class WorkerLink {
   }
 
   /** This master's load on the worker's engines. */
-  get taken(): Pick<OpenLoad, "sequences" | "calls" | "sequencesOf"> {
+  get taken(): Pick<OpenLoad, "sequences" | "calls" | "sequencesOf" | "yielding"> {
     return this.#load;
   }
 
@@ -95,8 +95,8 @@ export class WorkerLink {
     const call = new SessionCall(id, node, this, signal);
     const timer =
       deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + DEADLINE_GRACE_MS) : undefined;
-    const { deployment, fairKey } = asked;
-    const load = { deployment, fairKey, sequences: sequencesOf(asked.request) };
+    const { deployment, fairKey, priority } = asked;
+    const load = { deployment, fairKey, priority, sequences: sequencesOf(asked.request) };
     this.#open.set(id, { call, load, isComputed: false, timer });
     this.#load.add(load);
     stream.write({
@@ -106,7 +106,7 @@ export class WorkerLink {
         ...encodeWork(asked.request),
         fairKey,
         deadlineMs: Math.min(MAX_UINT32, Math.ceil(deadlineMs)),
-        priority: asked.priority,
+        priority,
         window: EVENT_WINDOW,
       },
     });

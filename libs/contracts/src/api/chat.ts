@@ -76,6 +76,9 @@ const MAX_PRIORITY = 100;
 const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
 const stopText = z.string().min(1).max(1024);
 
+/** The tier that an answer had: `flex` is the priority `batch`, `priority` is `interactive`. */
+export const answeredTier = z.enum(["default", "flex", "priority"]);
+
 /** The chat completion request: every supported parameter. Unknown members are dropped. */
 export const chatCompletionRequest = z
   .object({
@@ -164,6 +167,12 @@ export const chatCompletionRequest = z
       .max(MAX_PRIORITY)
       .nullish()
       .describe("As in vLLM, larger goes later; a call may yield to others, not overtake them."),
+    service_tier: z
+      .enum(["auto", "default", "flex", "priority"])
+      .nullish()
+      .describe(
+        "`flex` yields to all others (`batch`); `priority` precedes them (`interactive`) and needs `inference:priority`.",
+      ),
     tools: z.array(tool).max(MAX_TOOLS).nullish().describe("Functions that the model may call."),
     tool_choice: toolChoice
       .nullish()
@@ -191,11 +200,6 @@ const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])
   ["reasoning_effort", (value) => value === "none", "the effort cannot be chosen"],
   ["verbosity", (value) => value === "medium", "the verbosity cannot be chosen"],
   ["store", (value) => value === false, "completions are not stored; use false or leave it out"],
-  [
-    "service_tier",
-    (value) => value === "auto" || value === "default",
-    "only the tiers `auto` and `default` exist",
-  ],
   ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],
   ["moderation", never, "inline moderation is not supported"],
   // Extensions of vLLM that would change the answer.
@@ -342,7 +346,7 @@ const identity = {
   id: z.string(),
   created: z.int().describe("Seconds since the epoch."),
   model: z.string(),
-  service_tier: z.literal("default"),
+  service_tier: answeredTier,
   system_fingerprint: z.string().describe("The deployment, and whether it is a stand-in."),
 };
 
@@ -417,6 +421,7 @@ export const chatOperations = {
     path: "/api/v1/chat/completions",
     permission: "inference:create",
     summary: "Creates a chat completion, whole or as a stream that ends with `[DONE]`.",
+    headers: ["X-Heddle-Priority"],
     body: chatCompletionRequest,
     replies: {
       200: {

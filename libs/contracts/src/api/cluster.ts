@@ -162,7 +162,20 @@ const clusterMetricsReply = z
     replicas: z.object({ total: count, ready: count }),
     requests: z.object({ running: count, waiting: count }),
     queues: z
-      .object({ dispatch: count, engines: count })
+      .object({
+        dispatch: count,
+        engines: count,
+        models: z
+          .array(
+            z.object({
+              deployment: name,
+              waiting: count,
+              by_priority: z.object({ batch: count, normal: count, interactive: count }),
+              longest_wait_ms: count,
+            }),
+          )
+          .describe("The longest queues of this master, at most 100."),
+      })
       .describe("Waiting calls: on this master for a replica, and in the engines."),
     tokens: z.object({
       prompt_total: count,

@@ -34,6 +34,7 @@ const completionRequest = chatCompletionRequest
     min_tokens: true,
     ignore_eos: true,
     priority: true,
+    service_tier: true,
   })
   .extend({
     prompt: z
@@ -151,6 +152,7 @@ export const completionOperations = {
     path: "/api/v1/completions",
     permission: "inference:create",
     summary: "Continues texts as they are, at once or as a stream that ends with `[DONE]`.",
+    headers: ["X-Heddle-Priority"],
     body: completionRequest,
     replies: {
       200: {

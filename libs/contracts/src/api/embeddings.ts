@@ -79,6 +79,7 @@ export const embeddingOperations = {
     path: "/api/v1/embeddings",
     permission: "inference:create",
     summary: "Gives a normalised vector of each input, pooled as the model does it.",
+    headers: ["X-Heddle-Priority"],
     body: embeddingRequest,
     replies: { 200: json(embeddingResponse) },
   },

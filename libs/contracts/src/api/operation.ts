@@ -37,7 +37,8 @@ export type RequestHeader =
   | "If-None-Match"
   | "If-Range"
   | "Last-Event-ID"
-  | "Range";
+  | "Range"
+  | "X-Heddle-Priority";
 
 /** The formats of a reply; none for an empty body. */
 export interface Content {

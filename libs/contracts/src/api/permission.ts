@@ -1,6 +1,7 @@
 /** The permissions that operations need and keys hold. */
 export const PERMISSIONS = [
   "inference:create",
+  "inference:priority",
   "files:read",
   "files:write",
   "models:read",

@@ -131,7 +131,7 @@ describe("the official client's typed errors", () => {
     [{ reasoning_effort: "high" }, "reasoning_effort"],
     [{ verbosity: "low" }, "verbosity"],
     [{ store: true }, "store"],
-    [{ service_tier: "priority" }, "service_tier"],
+    [{ service_tier: "scale" }, "service_tier"],
     [{ prompt_cache_retention: "24h" }, "prompt_cache_retention"],
   ])("BadRequestError for %j, which is not supported", async (members, param) => {
     const error = await errorOf(create(members), OpenAI.BadRequestError);

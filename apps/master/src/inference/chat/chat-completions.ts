@@ -10,6 +10,7 @@ import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import type { ModelCatalog } from "../../models/model-catalog.ts";
 import type { AdmittedCall } from "../call.ts";
+import { tierOf } from "../call-priority.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import { cutShort, fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
@@ -52,6 +53,7 @@ export class ChatCompletions {
       model,
       promptTokens,
       outputTokens: (maxTokens ?? model.contextWindow) * choices,
+      tier: request.service_tier,
       metadata: request.metadata ?? undefined,
       endUser: request.safety_identifier ?? request.user ?? undefined,
     });
@@ -65,21 +67,21 @@ export class ChatCompletions {
     prepared: Prepared,
     signal: AbortSignal,
   ): Promise<AppError | undefined> {
-    const { request, model, call, maxTokens } = prepared;
+    const { request, call, maxTokens } = prepared;
     const starting = this.#calls.start(
       http,
       prepared,
-      { request: toGenerateRequest(request, maxTokens), priority: 0 - (request.priority ?? 0) },
+      { request: toGenerateRequest(request, maxTokens), later: request.priority ?? 0 },
       signal,
     );
     if (request.stream !== true) {
-      const body = await collectAnswer(prepared, await starting, identityOf(model));
+      const body = await collectAnswer(prepared, await starting, identityOf(prepared));
       this.#calls.send(http, reply, prepared, body);
       return undefined;
     }
     return this.#calls.stream(http, reply, prepared, signal, async (stream) => {
       const answer = await starting;
-      const chunks = new ChunkWriter(identityOf(model), {
+      const chunks = new ChunkWriter(identityOf(prepared), {
         includeUsage: request.stream_options?.include_usage === true,
         includeObfuscation: request.stream_options?.include_obfuscation === true,
       });
@@ -104,12 +106,13 @@ export function askedTokens(
   throw new AppError("invalid_value", message, { param, model: model.id });
 }
 
-function identityOf(model: ModelRecord): ChatIdentity {
+function identityOf({ model, priority }: PermittedCall): ChatIdentity {
   return {
     id: `chatcmpl-${uniqueSuffix()}`,
     created: Math.floor(Date.now() / 1000),
     model: model.id,
     fingerprint: fingerprintOf(model),
+    tier: tierOf(priority),
   };
 }
 

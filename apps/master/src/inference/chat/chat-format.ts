@@ -1,4 +1,5 @@
 import type { FinishReason, TokenLogprob, ToolCall, Usage } from "@heddle/contracts/engine";
+import type { ServiceTier } from "../call-priority.ts";
 import type { ToolCallDelta } from "./tool-calls.ts";
 
 /** The constant fields of all chunks of one call. */
@@ -9,6 +10,7 @@ export interface ChatIdentity {
   readonly model: string;
   /** Identifies what computes the answer: the deployment, and whether it is a stand-in. */
   readonly fingerprint: string;
+  readonly tier: ServiceTier;
 }
 
 /** One choice of a non-streamed answer. */
@@ -101,8 +103,11 @@ export function completionBody(
 }
 
 /** Opens the object; the caller closes it. */
-function identityJson({ id, created, model, fingerprint }: ChatIdentity, object: string): string {
-  return `{"id":"${id}","object":"${object}","created":${created},"model":${JSON.stringify(model)},"service_tier":"default","system_fingerprint":${JSON.stringify(fingerprint)}`;
+function identityJson(
+  { id, created, model, fingerprint, tier }: ChatIdentity,
+  object: string,
+): string {
+  return `{"id":"${id}","object":"${object}","created":${created},"model":${JSON.stringify(model)},"service_tier":"${tier}","system_fingerprint":${JSON.stringify(fingerprint)}`;
 }
 
 export function usageJson(usage: Usage): string {

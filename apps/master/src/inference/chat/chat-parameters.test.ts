@@ -245,7 +245,7 @@ describe("parameters: an unsupported one is 400 and names the parameter", () => 
     ["unsupported_parameter", "reasoning_effort", { reasoning_effort: "high" }],
     ["unsupported_parameter", "verbosity", { verbosity: "low" }],
     ["unsupported_parameter", "store", { store: true }],
-    ["unsupported_parameter", "service_tier", { service_tier: "flex" }],
+    ["invalid_value", "service_tier", { service_tier: "scale" }],
     [
       "missing_required_parameter",
       "response_format.json_schema",

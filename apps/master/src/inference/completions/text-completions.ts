@@ -65,6 +65,7 @@ export class TextCompletions {
       promptTokens,
       outputTokens: (maxTokens ?? asked) * count,
       engineRequests: prompts.length,
+      tier: request.service_tier,
       endUser: request.user ?? undefined,
     });
     const alternatives = request.logprobs ?? undefined;
@@ -146,7 +147,7 @@ export class TextCompletions {
       topLogprobs: request.logprobs ?? undefined,
       format: "text",
     } as const;
-    const work = { request: wanted, priority: 0 - (request.priority ?? 0) };
+    const work = { request: wanted, later: request.priority ?? 0 };
     const { events, node } = await this.#calls.start(http, prepared, work, signal);
     const count = request.n ?? 1;
     const own = prepared.choices.slice(index * count, (index + 1) * count);

@@ -1,16 +1,26 @@
+import { agedPriority, outranks } from "@heddle/contracts/call-priority";
+
 /** A queued call, as far as its order depends on it. */
 export interface QueueTicket {
   /** Keys take turns; within a key the order is that of arrival. */
   readonly fairKey: string;
   /** Higher goes first, whatever its key. */
   readonly priority: number;
+  /** When it came; without it, it does not age. */
+  readonly arrivedMs?: number | undefined;
 }
 
-/** A bounded queue: by priority, then keys in turn, then FIFO. */
+/** How often aged tickets are looked for. */
+const AGING_PAUSE_MS = 1_000;
+
+/** A bounded queue: by priority, which rises with the wait, then keys in turn, then FIFO. */
 export class FairQueue<T extends QueueTicket> {
   readonly capacity: number;
   /** By priority; the keys of a lane are in the order of their next turns. */
   readonly #lanes = new Map<number, Map<string, T[]>>();
+  /** The raised priorities of tickets that have aged. */
+  readonly #raised = new Map<T, number>();
+  #agedAtMs = Number.NEGATIVE_INFINITY;
   #size = 0;
 
   constructor(capacity: number) {
@@ -24,16 +34,57 @@ export class FairQueue<T extends QueueTicket> {
   /** False, without effect, if the queue is full. */
   push(ticket: T): boolean {
     if (this.#size >= this.capacity) return false;
-    let lane = this.#lanes.get(ticket.priority);
+    this.#insert(ticket, ticket.priority);
+    this.#size += 1;
+    return true;
+  }
+
+  #insert(ticket: T, priority: number): void {
+    let lane = this.#lanes.get(priority);
     if (!lane) {
       lane = new Map();
-      this.#lanes.set(ticket.priority, lane);
+      this.#lanes.set(priority, lane);
     }
     const waiting = lane.get(ticket.fairKey);
     if (waiting) waiting.push(ticket);
     else lane.set(ticket.fairKey, [ticket]);
-    this.#size += 1;
-    return true;
+  }
+
+  /** Raises the tickets that have waited long. */
+  age(nowMs: number): void {
+    if (nowMs < this.#agedAtMs + AGING_PAUSE_MS) return;
+    this.#agedAtMs = nowMs;
+    for (const ticket of this.tickets()) {
+      if (ticket.arrivedMs === undefined) continue;
+      const present = this.#priorityOf(ticket);
+      const aged = agedPriority(ticket.priority, nowMs - ticket.arrivedMs);
+      if (aged <= present) continue;
+      this.#take(ticket, present);
+      this.#raised.set(ticket, aged);
+      this.#insert(ticket, aged);
+    }
+  }
+
+  #priorityOf(ticket: T): number {
+    return this.#raised.get(ticket) ?? ticket.priority;
+  }
+
+  /** The place of a waiting ticket, 1 for the next, if no other comes and each takes one turn. */
+  positionOf(ticket: T): number | undefined {
+    const priority = this.#priorityOf(ticket);
+    const own = this.#lanes.get(priority)?.get(ticket.fairKey);
+    const index = own?.indexOf(ticket) ?? -1;
+    if (index < 0) return undefined;
+    let ahead = index;
+    for (const [other, lane] of this.#lanes) {
+      if (other > priority) for (const waiting of lane.values()) ahead += waiting.length;
+    }
+    let isBeforeOwn = true;
+    for (const [key, waiting] of this.#lanes.get(priority) ?? []) {
+      if (key === ticket.fairKey) isBeforeOwn = false;
+      else ahead += Math.min(waiting.length, isBeforeOwn ? index + 1 : index);
+    }
+    return ahead + 1;
   }
 
   /** The next ticket; it stays in the queue. */
@@ -49,8 +100,8 @@ export class FairQueue<T extends QueueTicket> {
   }
 
   /**
-   * The victim for a ticket of another key: the last ticket of the key with the most tickets at the
-   * lowest priority. None if the new ticket's key would then have as many.
+   * The victim for a ticket: the last one of the key with the most tickets at the lowest priority.
+   * None for a ticket of that priority whose key would then have as many.
    */
   crowding(fairKey: string, priority: number): T | undefined {
     const least = Math.min(...this.#lanes.keys());
@@ -59,22 +110,29 @@ export class FairQueue<T extends QueueTicket> {
     let most = lane?.get(fairKey) ?? [];
     const own = most.length;
     for (const waiting of lane?.values() ?? []) if (waiting.length > most.length) most = waiting;
-    return most.length > own + 1 ? most.at(-1) : undefined;
+    const yields = outranks(priority, least) || most.length > own + 1;
+    return yields ? most.at(-1) : undefined;
   }
 
   /** Removes a ticket. If it was the next, its key moves to the end. */
   remove(ticket: T): boolean {
-    const lane = this.#lanes.get(ticket.priority);
+    if (!this.#take(ticket, this.#priorityOf(ticket))) return false;
+    this.#raised.delete(ticket);
+    this.#size -= 1;
+    return true;
+  }
+
+  #take(ticket: T, priority: number): boolean {
+    const lane = this.#lanes.get(priority);
     const waiting = lane?.get(ticket.fairKey);
     const index = waiting?.indexOf(ticket) ?? -1;
     if (!lane || !waiting || index < 0) return false;
     waiting.splice(index, 1);
-    this.#size -= 1;
     if (index === 0) {
       lane.delete(ticket.fairKey);
       if (waiting.length > 0) lane.set(ticket.fairKey, waiting);
     }
-    if (lane.size === 0) this.#lanes.delete(ticket.priority);
+    if (lane.size === 0) this.#lanes.delete(priority);
     return true;
   }
 

@@ -122,6 +122,7 @@ describe("limits", () => {
         return room.used;
       },
       usedBy: () => 0,
+      yielding: () => 0,
       start: (_call, deadlineMs) => {
         given.push(deadlineMs);
         return (async function* () {

@@ -2,6 +2,7 @@ import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import type { Clock } from "@heddle/base/clock";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
+import { outranks, priorityNumber, priorityOf } from "@heddle/contracts/call-priority";
 import {
   type EngineEvent,
   type EngineFailure,
@@ -16,7 +17,14 @@ import type {
 import { CallAttempts } from "./call-attempts.ts";
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
-import type { DispatchStats, InferenceAnswer, InferenceDispatch } from "./inference-port.ts";
+import type {
+  CallWait,
+  DispatchStats,
+  InferenceAnswer,
+  InferenceDispatch,
+  QueueStats,
+  WaitView,
+} from "./inference-port.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
 import { allFull, chooseReplica } from "./routing.ts";
 
@@ -34,9 +42,13 @@ export interface DispatchOptions {
 /** Chunks kept per deployment: 4 million characters. */
 const MAX_PREFIX_CHUNKS = 65_536;
 
+/** Below the longest delay of a timer; the call's deadline is sooner. */
+const MAX_BATCH_WAIT_MS = 86_400_000;
+
 interface Waiter {
   readonly fairKey: string;
   readonly priority: number;
+  readonly arrivedMs: number;
   /** Sends the call if a replica has room. */
   readonly place: () => boolean;
   readonly fail: (error: AppError) => void;
@@ -45,6 +57,16 @@ interface Waiter {
 interface Started {
   readonly replica: ReadyReplica;
   readonly iterator: AsyncIterator<EngineEvent>;
+}
+
+/** One call on its way to a replica. */
+interface Trip {
+  readonly call: InferenceCall;
+  readonly chunks: () => readonly number[];
+  readonly endMs: number;
+  readonly attempts: CallAttempts;
+  readonly signal: AbortSignal;
+  readonly wait: CallWait | undefined;
 }
 
 /** State per deployment. */
@@ -91,12 +113,20 @@ export class ReplicaDispatch implements InferenceDispatch {
     }
   }
 
-  async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
+  queues(): QueueStats[] {
+    return [...this.#lanes].flatMap(([deployment, lane]) => {
+      const waiters = tickets(lane);
+      return waiters.length > 0 ? [queueStats(deployment, waiters, this.#nowMs())] : [];
+    });
+  }
+
+  async start(call: InferenceCall, signal: AbortSignal, wait?: CallWait): Promise<InferenceAnswer> {
     const chunks = once(() => chunksOf(call.request));
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
     const attempts = new CallAttempts();
+    const trip = { call, chunks, endMs, attempts, signal, wait };
     for (;;) {
-      const { replica, iterator } = await this.#acquire(call, chunks, endMs, attempts, signal);
+      const { replica, iterator } = await this.#acquire(trip);
       if (attempts.last) this.#stats.retries += 1;
       const first = await iterator.next();
       const event: EngineEvent = first.done ? missingEnd : first.value;
@@ -113,34 +143,24 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   /** Resolves once the call was sent to an untried replica. */
-  async #acquire(
-    call: InferenceCall,
-    chunks: () => readonly number[],
-    endMs: number,
-    attempts: CallAttempts,
-    signal: AbortSignal,
-  ): Promise<Started> {
+  async #acquire(trip: Trip): Promise<Started> {
+    const { call, attempts, signal } = trip;
     if (signal.aborted) throw new AppError("cancelled", "the caller cancelled the request");
     const lane = this.#lane(call.deployment);
-    const send = () => this.#send(lane, call, chunks, endMs, attempts, signal);
+    const send = () => this.#send(lane, trip);
     const started = attempts.last || lane.queue.size === 0 ? send() : undefined;
     if (started) return started;
     this.#refuseHopeless(call.deployment);
-    return this.#wait(lane, call, endMs, attempts, signal, send);
+    return this.#wait(lane, trip, send);
   }
 
-  #wait(
-    lane: Lane,
-    call: InferenceCall,
-    endMs: number,
-    attempts: CallAttempts,
-    signal: AbortSignal,
-    send: () => Started | undefined,
-  ): Promise<Started> {
+  #wait(lane: Lane, trip: Trip, send: () => Started | undefined): Promise<Started> {
+    const { call, endMs, attempts, signal, wait } = trip;
     const { promise, resolve, reject } = Promise.withResolvers<Started>();
     const waiter: Waiter = {
       fairKey: call.fairKey,
       priority: call.priority,
+      arrivedMs: this.#nowMs(),
       place: () => {
         const started = send();
         if (started) leave(() => resolve(started));
@@ -152,15 +172,17 @@ export class ReplicaDispatch implements InferenceDispatch {
     const onAbort = () =>
       waiter.fail(new AppError("cancelled", "the caller cancelled the request while it waited"));
     const leftMs = endMs - this.#nowMs();
-    const limitMs = this.#waitLimitMs(call.deployment);
+    const limitMs = this.#waitLimitMs(call);
     const onWaited = () => {
       const isLate = leftMs <= limitMs;
       waiter.fail(isLate ? pastDeadline() : this.#onWaitedTooLong(call, attempts, limitMs));
     };
     const timer = setTimeout(onWaited, Math.min(limitMs, leftMs));
+    let endWait: (() => void) | undefined;
     const leave = (settle: () => void) => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
+      endWait?.();
       if (!lane.retries.delete(waiter)) lane.queue.remove(waiter);
       settle();
     };
@@ -173,20 +195,15 @@ export class ReplicaDispatch implements InferenceDispatch {
     }
     if (attempts.last) lane.retries.add(waiter);
     else lane.queue.push(waiter);
+    endWait = wait?.begin(() => this.#viewOf(lane, call.deployment, waiter));
     this.#nextDrain.request();
     return promise;
   }
 
   /** Chooses a replica with room and sends the call; undefined if none has room. */
-  #send(
-    lane: Lane,
-    call: InferenceCall,
-    chunks: () => readonly number[],
-    endMs: number,
-    attempts: CallAttempts,
-    signal: AbortSignal,
-  ): Started | undefined {
+  #send(lane: Lane, { call, chunks, endMs, attempts, signal }: Trip): Started | undefined {
     const nowMs = this.#nowMs();
+    const { fairKey, priority } = call;
     const ready = this.#options.replicas.ready(call.deployment);
     // With one replica there is no choice, and hashing a long prompt would be wasted.
     const prefix = ready.length > 1 ? chunks() : [];
@@ -196,7 +213,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
       candidates,
-      { sequences: sequencesOf(call.request), fairKey: call.fairKey },
+      { sequences: sequencesOf(call.request), fairKey, priority },
       prompt,
       ({ holder }) => this.#known(lane, holder).chosenAtTurn,
     );
@@ -252,6 +269,7 @@ export class ReplicaDispatch implements InferenceDispatch {
 
   #drain(deployment: string, lane: Lane): void {
     for (const waiter of lane.retries) waiter.place();
+    lane.queue.age(this.#nowMs());
     while (this.#placeOne(deployment, lane));
     if (waiting(lane) === 0) return;
     try {
@@ -292,9 +310,25 @@ export class ReplicaDispatch implements InferenceDispatch {
     if (last) waiter.fail(this.#refusal(call, last.failure, last.node));
   }
 
-  #waitLimitMs(deployment: string): number {
+  /** Calls of the lowest priority wait for their turn as long as their deadline permits. */
+  #waitLimitMs({ deployment, priority }: InferenceCall): number {
+    const { maxWaitMs, maxLoadingWaitMs } = this.#options;
+    if (outranks(priorityNumber("normal"), priority)) return MAX_BATCH_WAIT_MS;
     const isReady = this.#options.replicas.ready(deployment).length > 0;
-    return isReady ? this.#options.maxWaitMs : this.#options.maxLoadingWaitMs;
+    return isReady ? maxWaitMs : maxLoadingWaitMs;
+  }
+
+  #viewOf(lane: Lane, deployment: string, waiter: Waiter): WaitView {
+    const { queue, retries } = lane;
+    const position = queue.positionOf(waiter);
+    const view = {
+      position: position === undefined ? 1 : retries.size + position,
+      waiting: waiting(lane),
+      waitedMs: Math.round(this.#nowMs() - waiter.arrivedMs),
+    };
+    if (this.#options.replicas.ready(deployment).length > 0) return { ...view, state: "queued" };
+    const { message: detail, pulledBytes, totalBytes } = this.#options.replicas.outlook(deployment);
+    return { ...view, state: "loading", detail, pulledBytes, totalBytes };
   }
 
   /** The reason is why no replica takes the call at present. */
@@ -399,6 +433,16 @@ function waiting({ queue, retries }: Lane): number {
 
 function tickets({ queue, retries }: Lane): Waiter[] {
   return [...retries, ...queue.tickets()];
+}
+
+function queueStats(deployment: string, waiters: readonly Waiter[], nowMs: number): QueueStats {
+  const byPriority = { batch: 0, normal: 0, interactive: 0 };
+  let longestWaitMs = 0;
+  for (const { priority, arrivedMs } of waiters) {
+    byPriority[priorityOf(priority)]++;
+    longestWaitMs = Math.max(longestWaitMs, nowMs - arrivedMs);
+  }
+  return { deployment, waiting: waiters.length, byPriority, longestWaitMs };
 }
 
 function pastDeadline(): AppError {

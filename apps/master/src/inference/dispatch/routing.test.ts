@@ -13,11 +13,12 @@ const candidate = fc.record({
   maxSequences: fc.integer({ min: 1, max: 8 }),
   maxQueued: fc.nat(8),
   usedBy: fc.nat(20).map((own) => () => own),
+  yielding: fc.constant(() => 0),
 });
 const candidates = fc.uniqueArray(candidate, { selector: ({ holder }) => holder, maxLength: 6 });
 const chunks = (text: string) => promptChunks({ kind: "text", text });
 const startsAtOnce = (c: Candidate, sequences: number) => c.used + sequences <= c.maxSequences;
-const call = (sequences: number) => ({ sequences, fairKey: KEY });
+const call = (sequences: number) => ({ sequences, fairKey: KEY, priority: 0 });
 const shareOf = (c: Candidate) => Math.max(1, Math.floor(c.maxSequences / 2));
 const fits = (c: Candidate, sequences: number) =>
   c.used === 0 ||
@@ -58,6 +59,7 @@ describe("replica choice", () => {
     maxSequences: 8,
     maxQueued: 8,
     usedBy: () => used,
+    yielding: () => 0,
   });
   const choose = (
     all: Candidate[],
@@ -123,6 +125,7 @@ describe("replica choice", () => {
 describe("replica choice: bounds", () => {
   const replica = (more: Partial<Candidate>): Candidate => ({
     holder: "a",
+    yielding: () => 0,
     used: 0,
     calls: 0,
     maxSequences: 4,

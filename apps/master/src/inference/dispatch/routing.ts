@@ -4,6 +4,7 @@ import type { Candidate } from "../../nodes/replicas/ready-replica.ts";
 interface Placement {
   readonly sequences: number;
   readonly fairKey: string;
+  readonly priority: number;
 }
 
 /** The weight of a full batch against a fully cached prompt. */
@@ -18,6 +19,7 @@ const MAX_BATCHES_AHEAD = 4;
  * 2. Replicas where it waits in the engine (<= maxSequences + min(maxQueued, maxSequences)), which
  *    keeps the engine busy. There are two exceptions above that bound: few requests of many choices
  *    fill it, or other keys do and this key has less than half a batch. The engine then shares slots.
+ *    Calls of lower priorities take no room from a higher one, whose engine preempts them.
  * 3. Others have no room: the call waits here, where it can still go to the first free replica.
  *
  * Within a class the highest `share - 0.5 * load` wins:
@@ -53,7 +55,7 @@ export function chooseReplica<C extends Candidate>(
 }
 
 /** 2: starts at once. 1: waits in the engine, or other calls yield slots. 0: no room. */
-function roomRank(candidate: Candidate, { sequences, fairKey }: Placement): 0 | 1 | 2 {
+function roomRank(candidate: Candidate, { sequences, fairKey, priority }: Placement): 0 | 1 | 2 {
   const { used, calls, maxSequences, maxQueued } = candidate;
   if (used + sequences <= maxSequences) return 2;
   // A request needs no more room than its share of a busy engine, however many choices it has: the
@@ -62,6 +64,9 @@ function roomRank(candidate: Candidate, { sequences, fairKey }: Placement): 0 | 
   const needed = Math.min(sequences, share);
   const room = maxSequences + Math.min(maxQueued, maxSequences);
   if (used + needed <= room || used === 0) return 1;
+  const yielding = maxQueued > 0 ? candidate.yielding(priority) : 0;
+  const isWithinQueue = used + needed <= maxSequences + maxQueued;
+  if (yielding > 0 && isWithinQueue && used - yielding + needed <= room) return 1;
   // The engine gives each request one slot before any gets a second.
   if (calls < maxSequences && sequences <= share && maxQueued > 0) return 1;
   const isWithinShare = candidate.usedBy(fairKey) + needed <= share;

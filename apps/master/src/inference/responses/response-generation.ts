@@ -10,6 +10,7 @@ import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
+import { priorityOfRequest, tierOf } from "../call-priority.ts";
 import { askedTokens, choiceCalls } from "../chat/chat-completions.ts";
 import { estimatePromptTokens, toGenerateRequest } from "../chat/chat-request.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
@@ -72,7 +73,8 @@ export class ResponseGeneration {
     const suffix = uniqueSuffix();
     const { own: input, all, storedChars } = await this.#context.itemsOf(owner, request, suffix);
     this.#calls.parts.inFlight.hold(abort, storedChars);
-    const head = headOf(`resp_${suffix}`, request, model);
+    const tier = tierOf(priorityOfRequest(http, request.service_tier));
+    const head = headOf(`resp_${suffix}`, request, model, tier);
     if (head.store) {
       const bytes = (http.body as Buffer).byteLength + EXTRA_BYTES;
       this.#responses.checkRoom(owner, bytes);
@@ -98,6 +100,7 @@ export class ResponseGeneration {
       model,
       promptTokens,
       outputTokens: maxTokens ?? model.contextWindow,
+      tier: request.service_tier,
       metadata: request.metadata ?? undefined,
       endUser: request.safety_identifier ?? request.user ?? undefined,
     });
@@ -111,7 +114,7 @@ export class ResponseGeneration {
   ): Promise<InferenceAnswer> {
     const { chat, maxTokens, request } = prepared;
     const wanted = toGenerateRequest(chat, maxTokens);
-    const work = { request: wanted, priority: 0 - (request.priority ?? 0) };
+    const work = { request: wanted, later: request.priority ?? 0 };
     try {
       return await this.#calls.start(http, prepared, work, signal);
     } catch (thrown) {

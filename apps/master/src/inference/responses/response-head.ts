@@ -1,10 +1,16 @@
 import type { ResponseRequest } from "@heddle/contracts/api/responses/request";
 import type { ModelRecord } from "@heddle/control/state";
+import type { ServiceTier } from "../call-priority.ts";
 import { fingerprintOf } from "../inference-calls.ts";
 import { type ResponseHead, secondsNow } from "./response-builder.ts";
 
 /** What a response repeats of its request, with the defaults that were used. */
-export function headOf(id: string, request: ResponseRequest, model: ModelRecord): ResponseHead {
+export function headOf(
+  id: string,
+  request: ResponseRequest,
+  model: ModelRecord,
+  tier: ServiceTier,
+): ResponseHead {
   const { tools, conversation, user, reasoning } = request;
   return {
     id,
@@ -22,7 +28,7 @@ export function headOf(id: string, request: ResponseRequest, model: ModelRecord)
     prompt_cache_key: request.prompt_cache_key ?? null,
     reasoning: { effort: reasoning?.effort ?? null, summary: reasoning?.summary ?? null },
     safety_identifier: request.safety_identifier ?? null,
-    service_tier: "default",
+    service_tier: tier,
     store: request.store !== false,
     system_fingerprint: fingerprintOf(model),
     temperature: request.temperature ?? 1,

@@ -242,7 +242,7 @@ describe("responses: bad requests", () => {
     ["top_logprobs", { top_logprobs: 2 }],
     ["stream_options", { stream_options: {} }],
     ["truncation", { truncation: "auto" }],
-    ["service_tier", { service_tier: "flex" }],
+    ["service_tier", { service_tier: "scale" }],
     ["prompt", { prompt: { id: "pmpt_1" } }],
     ["include[0]", { include: ["everything"] }],
     ["metadata", { metadata: Object.fromEntries([...Array(17).keys()].map((i) => [i, ""])) }],

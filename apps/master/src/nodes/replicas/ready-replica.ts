@@ -8,6 +8,7 @@ export interface InferenceCall {
   /** The API key's id: engines share fairly between these. */
   readonly fairKey: string;
   readonly deadlineMs: number;
+  /** Of `priorityNumber`; larger goes first. */
   readonly priority: number;
 }
 
@@ -23,6 +24,8 @@ export interface Candidate {
   readonly maxQueued: number;
   /** Sequences in use by calls of a key. */
   usedBy(fairKey: string): number;
+  /** Sequences of calls of lower priorities: its engine preempts them. */
+  yielding(priority: number): number;
 }
 
 /** A ready replica that accepts requests. */
@@ -41,6 +44,9 @@ export interface Outlook {
   /** It fails until an operator acts: clients must not retry. */
   readonly broken?: boolean;
   readonly message: string;
+  /** Of the weights that are being pulled. */
+  readonly pulledBytes?: number | undefined;
+  readonly totalBytes?: number | undefined;
 }
 
 /** What dispatch knows of a deployment's replicas. */

@@ -42,9 +42,10 @@ export class RegistryReplicas implements ReplicaSource {
     const states = live.map((node) => node.replica(deployment));
     const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
     if (coming) {
-      const done =
-        coming.totalBytes > 0 ? ` (${coming.pulledBytes} of ${coming.totalBytes} bytes)` : "";
-      return { known: true, loading: true, message: `${deployment} is ${coming.phase}${done}` };
+      const { phase, pulledBytes, totalBytes } = coming;
+      const done = totalBytes > 0 ? ` (${pulledBytes} of ${totalBytes} bytes)` : "";
+      const message = `${deployment} is ${phase}${done}`;
+      return { known: true, loading: true, message, pulledBytes, totalBytes };
     }
     const cut = live.find((node) => node.replica(deployment)?.phase === "ready");
     if (cut) {
@@ -99,6 +100,7 @@ function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | un
     maxSequences: replica.load.maxSequences,
     maxQueued: replica.load.maxQueued,
     usedBy: (fairKey) => link.taken.sequencesOf(deployment, fairKey),
+    yielding: (priority) => link.taken.yielding(deployment, priority),
     start: (call, deadlineMs, signal) => link.start(call, deadlineMs, signal),
   };
 }

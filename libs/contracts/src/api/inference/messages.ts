@@ -102,6 +102,7 @@ export const messageOperations = {
     path: "/api/v1/messages",
     permission: "inference:create",
     summary: "Creates a message as Anthropic's API does, whole or as a stream.",
+    headers: ["X-Heddle-Priority"],
     body: messagesRequest,
     replies: {
       200: {

@@ -56,6 +56,7 @@ export const rerankOperations = {
     path: "/api/v1/rerank",
     permission: "inference:create",
     summary: "Orders documents by their relevance to a query.",
+    headers: ["X-Heddle-Priority"],
     body: rerankRequest,
     replies: { 200: json(rerankResponse) },
   },

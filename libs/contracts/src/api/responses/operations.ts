@@ -39,6 +39,7 @@ export const responseOperations = {
     path: PATH,
     permission: PERMISSION,
     summary: "Creates a response, whole or as a stream of events.",
+    headers: ["X-Heddle-Priority"],
     body: responseRequest,
     replies: streamed,
   },

@@ -112,6 +112,7 @@ export const responseRequest = z
       min_tokens: true,
       ignore_eos: true,
       priority: true,
+      service_tier: true,
     }).shape,
     top_logprobs: z
       .int()

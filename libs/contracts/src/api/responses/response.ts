@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { answeredTier } from "../chat.ts";
 import type { DataOf } from "../operation.ts";
 import { contentPart, outputItem, tokenScores } from "./items.ts";
 import { TOOL_CHOICES } from "./request.ts";
@@ -78,7 +79,7 @@ export const response = z
     prompt_cache_key: z.string().nullable(),
     reasoning: z.object({ effort: z.string().nullable(), summary: z.string().nullable() }),
     safety_identifier: z.string().nullable(),
-    service_tier: z.literal("default"),
+    service_tier: answeredTier,
     store: z.boolean(),
     system_fingerprint: z.string().describe("The deployment, and whether it is a stand-in."),
     temperature: z.number(),

@@ -1,3 +1,4 @@
+import { agedPriority, outranks } from "@heddle/contracts/call-priority";
 import { commonLength, type KvCache } from "../kv-cache/kv-cache.ts";
 import type { Sequence } from "../kv-cache/sequence.ts";
 import type { SequenceQueue } from "./sequence-queue.ts";
@@ -19,11 +20,20 @@ interface Places {
  * - The choices of one request take turns with a key's other requests.
  * - Without a free slot or free cells, a request that has no slot preempts one that has several.
  * - Likewise a key preempts a key that has at least two slots more, so long requests block no others.
+ * - A higher priority preempts a lower one. A waiting sequence ages, and keeps the rank that it was admitted with.
  * - A sequence whose prefix another one is computing waits for it instead of computing it too.
  */
-export function admitWaiting(queue: SequenceQueue<Sequence>, cache: KvCache): Sequence[] {
+export function admitWaiting(
+  queue: SequenceQueue<Sequence>,
+  cache: KvCache,
+  nowMs: number,
+): Sequence[] {
   const admitted: Sequence[] = [];
   if (queue.size === 0) return admitted;
+  for (const each of queue.items) {
+    if (each.waitingSinceMs < 0) each.waitingSinceMs = nowMs;
+    each.rank = agedPriority(each.priority, nowMs - each.waitingSinceMs);
+  }
   const places = placesOf(cache);
   if (!cache.hasFreeSlot) return admitByPreemption(queue, cache, places);
   for (const sequence of inTurn(queue, places)) {
@@ -53,7 +63,9 @@ function admit(sequence: Sequence, queue: SequenceQueue<Sequence>, cache: KvCach
 
 /** Preempts one sequence of a key that has more slots; the next step preempts another if needed. */
 function admitForCells(waiting: Sequence, queue: SequenceQueue<Sequence>, cache: KvCache): boolean {
-  const victim = youngestOfLargestKey(waiting, queue, cache, placesOf(cache));
+  const victim =
+    youngestOutranked(waiting, cache) ??
+    youngestOfLargestKey(waiting, queue, cache, placesOf(cache));
   if (victim === undefined) return false;
   preempt(victim, queue, cache);
   return admit(waiting, queue, cache);
@@ -78,7 +90,10 @@ function inTurn(queue: SequenceQueue<Sequence>, { ofRequest }: Places): readonly
     turns.set(sequence, turn);
     next.set(sequence.request, turn + 1);
   }
-  return queue.ordered((sequence) => turns.get(sequence) ?? 0);
+  return queue.ordered(
+    (sequence) => turns.get(sequence) ?? 0,
+    ({ rank }) => rank,
+  );
 }
 
 /**
@@ -90,11 +105,16 @@ function admitByPreemption(
   cache: KvCache,
   places: Places,
 ): Sequence[] {
-  if (!queue.items.some((waiting) => mayTake(waiting, places))) return [];
+  let lowest = Number.POSITIVE_INFINITY;
+  for (const { rank } of cache.running) lowest = Math.min(lowest, rank);
+  const mayPreempt = (waiting: Sequence) =>
+    outranks(waiting.rank, lowest) || mayTake(waiting, places);
+  if (!queue.items.some(mayPreempt)) return [];
   for (const waiting of inTurn(queue, places)) {
-    if (!mayTake(waiting, places)) continue;
+    if (!mayPreempt(waiting)) continue;
     if (waiting.embedding !== undefined && !hasRoomForEmbedding(cache)) continue;
     const victim =
+      youngestOutranked(waiting, cache) ??
       youngestOfMost(waiting, queue, cache, places) ??
       youngestOfLargestKey(waiting, queue, cache, places);
     if (victim === undefined || isBlocked(waiting, cache)) continue;
@@ -115,7 +135,18 @@ function preempt(victim: Sequence, queue: SequenceQueue<Sequence>, cache: KvCach
   cache.share(victim, victim.computed);
   cache.release(victim);
   victim.planned = 0;
+  victim.waitingSinceMs = -1;
   queue.pushFront(victim);
+}
+
+/** Of the lowest rank, the sequence that has computed the least, if the waiting one outranks it. */
+function youngestOutranked({ rank }: Sequence, { running }: KvCache): Sequence | undefined {
+  let victim: Sequence | undefined;
+  // The set runs from old to young.
+  for (const each of running) {
+    if (outranks(rank, each.rank) && each.rank <= (victim?.rank ?? each.rank)) victim = each;
+  }
+  return victim;
 }
 
 /** The sequence that the waiting one may preempt; a key served less than its own keeps its slots. */
@@ -131,7 +162,7 @@ function youngestOfMost(
   let most = 2;
   for (const running of cache.running) {
     const count = ofRequest.get(running.request) ?? 0;
-    if (count < most || running.priority > waiting.priority) continue;
+    if (count < most || running.rank > waiting.rank) continue;
     if (queue.servedOf(running.fairKey) < served) continue;
     // The set runs from old to young: the last one has computed the least.
     victim = running;
@@ -155,7 +186,7 @@ function youngestOfLargestKey(
   let most = (ofKey.get(waiting.fairKey) ?? 0) + 2;
   for (const running of cache.running) {
     const count = ofKey.get(running.fairKey) ?? 0;
-    if (count < most || running.priority > waiting.priority) continue;
+    if (count < most || running.rank > waiting.rank) continue;
     if (queue.servedOf(running.fairKey) < served) continue;
     victim = running;
     most = count;

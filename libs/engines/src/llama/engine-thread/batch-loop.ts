@@ -1,3 +1,4 @@
+import { outranks } from "@heddle/contracts/call-priority";
 import { GrammarMatcher, MatchCache } from "../../grammar/matcher.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
@@ -200,7 +201,7 @@ export class BatchLoop {
   }
 
   #admit(nowMs: number): void {
-    for (const sequence of admitWaiting(this.#queue, this.#cache)) {
+    for (const sequence of admitWaiting(this.#queue, this.#cache, nowMs)) {
       this.#loadChanged = true;
       // Only the first choice's first admission starts the request and counts its prompt.
       const isFirst = sequence.handle === sequence.request.firstHandle;
@@ -452,6 +453,7 @@ export class BatchLoop {
     const youngest = youngestOf(this.#cache.running);
     if (youngest === undefined) throw new Error("no sequence is left to preempt");
     this.#cache.release(youngest);
+    youngest.waitingSinceMs = -1;
     this.#queue.pushFront(youngest);
     this.#loadChanged = true;
   }
@@ -461,13 +463,18 @@ function promptLeft({ tokens, computed }: Sequence): number {
   return tokens.length - computed;
 }
 
-/** The youngest of the key that has the most slots: one that came for a little is not the first to go. */
+/** Of the lowest rank, the youngest of the key that has the most slots: one that came for a little is not the first to go. */
 function youngestOf(running: ReadonlySet<Sequence>): Sequence | undefined {
   const places = new Map<string, number>();
-  for (const { fairKey } of running) places.set(fairKey, (places.get(fairKey) ?? 0) + 1);
+  let lowest = Number.POSITIVE_INFINITY;
+  for (const { fairKey, rank } of running) {
+    places.set(fairKey, (places.get(fairKey) ?? 0) + 1);
+    lowest = Math.min(lowest, rank);
+  }
   let youngest: Sequence | undefined;
   let most = 0;
   for (const sequence of running) {
+    if (outranks(sequence.rank, lowest)) continue;
     const count = places.get(sequence.fairKey) ?? 0;
     if (count < most) continue;
     if (count > most || sequence.admitted > (youngest?.admitted ?? 0)) youngest = sequence;

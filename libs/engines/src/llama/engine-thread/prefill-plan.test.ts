@@ -7,7 +7,7 @@ import { planPrefill } from "./prefill-plan.ts";
 /** Only what the plan reads. */
 function prompt(length: number, admitted: number): Sequence {
   const tokens = new TokenList(new Int32Array(length), 0);
-  return { tokens, admitted, computed: 0, planned: 0 } as Sequence;
+  return { tokens, admitted, rank: 0, computed: 0, planned: 0 } as Sequence;
 }
 
 describe("planPrefill", () => {

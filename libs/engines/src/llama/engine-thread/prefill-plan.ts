@@ -4,7 +4,8 @@ import type { Sequence } from "../kv-cache/sequence.ts";
 const OLDEST_SHARE = 0.25;
 
 /**
- * Divides a budget of prompt tokens: the oldest prompt gets its part, the shortest ones get the rest.
+ * Divides a budget of prompt tokens: the oldest prompt gets its part, the rest goes by rank, and
+ * then to the shortest ones.
  * Shortest first gives the smallest mean time to the first token. Sets `planned` on each; returns
  * the tokens planned.
  */
@@ -14,7 +15,7 @@ export function planPrefill(prompts: readonly Sequence[], budget: number): numbe
   const oldest = prompts.reduce((a, b) => (b.admitted < a.admitted ? b : a));
   let left = budget - grant(oldest, Math.ceil(budget * OLDEST_SHARE));
   const shortestFirst = prompts.toSorted(
-    (a, b) => remaining(a) - remaining(b) || a.admitted - b.admitted,
+    (a, b) => b.rank - a.rank || remaining(a) - remaining(b) || a.admitted - b.admitted,
   );
   for (const prompt of shortestFirst) {
     if (left === 0) break;

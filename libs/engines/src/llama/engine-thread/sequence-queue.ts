@@ -39,11 +39,17 @@ export class SequenceQueue<Item extends QueuedItem> {
     return this.#items;
   }
 
-  /** The waiting items, the one to run next first; of a key's items those of lower turns. */
-  ordered(turnOf: (item: Item) => number): Item[] {
+  /**
+   * The waiting items, the one to run next first; of a key's items those of lower turns.
+   * `priorityOf` may raise what has waited long.
+   */
+  ordered(
+    turnOf: (item: Item) => number,
+    priorityOf: (item: Item) => number = ({ priority }) => priority,
+  ): Item[] {
     return this.#items.toSorted(
       (a, b) =>
-        b.priority - a.priority ||
+        priorityOf(b) - priorityOf(a) ||
         this.servedOf(a.fairKey) - this.servedOf(b.fairKey) ||
         turnOf(a) - turnOf(b),
     );

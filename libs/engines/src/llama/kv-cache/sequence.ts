@@ -56,7 +56,11 @@ interface SequenceState {
   readonly handle: number;
   readonly fairKey: string;
   readonly priority: number;
+  /** Its priority at its admission, with what it had waited: those that outrank it may preempt it. */
+  rank: number;
   readonly arrivedMs: number;
+  /** Since when it waits for a slot; negative after a preemption, until the next admission. */
+  waitingSinceMs: number;
   readonly tokens: TokenList;
   readonly promptLength: number;
   /** The KV sequence id while it runs, else -1. */
@@ -88,7 +92,9 @@ export function waitingState(
     handle: firstHandle + index,
     fairKey,
     priority,
+    rank: priority,
     arrivedMs,
+    waitingSinceMs: arrivedMs,
     tokens,
     promptLength: tokens.length,
     slot: -1,

@@ -307,6 +307,58 @@ describe("many requests at once", () => {
   });
 });
 
+// holds: serving-priorities
+describe("priorities in the engine", () => {
+  it("an interactive call preempts a batch call, which goes on with the same text", async () => {
+    await withSession({ maxSequences: 1 }, async (session) => {
+      const batch = { prompt: promptOf(1, 40), maxTokens: 300, sampling: NO_END };
+      const alone = await session.ask(batch);
+      const order: string[] = [];
+      const running = Promise.withResolvers<void>();
+      const submit = { priority: -1_000, fairKey: "k" };
+      const first = session.submit({ ...batch, submit }, (event) => {
+        if (event.type === "delta") running.resolve();
+        if (event.type === "done") order.push("batch");
+      });
+      await running.promise;
+      const urgent = { priority: 1_000, fairKey: "k" };
+      const prompt = promptOf(2, 40);
+      const second = session.submit({ prompt, maxTokens: 20, submit: urgent }, (event) => {
+        if (event.type === "done") order.push("interactive");
+      });
+      const [low, high] = await Promise.all([first.answer, second.answer]);
+      expect([low.error, high.error]).toEqual([undefined, undefined]);
+      expect(order).toEqual(["interactive", "batch"]);
+      expect(low.texts).toEqual(alone.texts);
+      expect(low.usage?.completionTokens).toBe(300);
+    });
+  });
+
+  it("calls of one priority do not preempt each other by their order within it", async () => {
+    await withSession({ maxSequences: 1 }, async (session) => {
+      const order: string[] = [];
+      const running = Promise.withResolvers<void>();
+      const ask = (name: string, priority: number) =>
+        session.submit(
+          {
+            prompt: promptOf(name.length, 30),
+            maxTokens: 100,
+            sampling: NO_END,
+            submit: { priority, fairKey: "k" },
+          },
+          (event) => {
+            if (event.type === "delta") running.resolve();
+            if (event.type === "done") order.push(name);
+          },
+        ).answer;
+      const first = ask("later", -100);
+      await running.promise;
+      await Promise.all([first, ask("now", 0)]);
+      expect(order).toEqual(["later", "now"]);
+    });
+  });
+});
+
 describe("the engine's process", () => {
   // holds: engine-killed
   it("fails its requests with engine_failed when it is killed, and comes back", async () => {

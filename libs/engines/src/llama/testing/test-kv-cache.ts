@@ -103,6 +103,8 @@ export function testSequence(prompt: Int32Array): TextSequence {
     handle: 0,
     fairKey: "test",
     priority: 0,
+    rank: 0,
+    waitingSinceMs: 0,
     arrivedMs: 0,
     tokens: new TokenList(prompt, 4),
     promptLength: prompt.length,
