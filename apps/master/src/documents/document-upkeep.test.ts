@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { ContentReplicas } from "./content-replicas.ts";
-import { CONTENT_GRACE_MS, DocumentUpkeep } from "./document-upkeep.ts";
+import { CONTENT_GRACE_MS, DocumentUpkeep, SCAN_MS } from "./document-upkeep.ts";
 import { ReplicatedDocuments } from "./replicated-documents.ts";
 
 const OWNER = "aaaaaaaa";
@@ -55,10 +55,10 @@ test("upkeep: a content without a record is removed after its grace period only"
   expect(store.has(DIGEST)).toBe(true);
   // A put that may be about to propose its record begins the period again.
   await store.put(CONTENT);
-  nowMs = CONTENT_GRACE_MS + 1;
+  nowMs = CONTENT_GRACE_MS + SCAN_MS;
   await upkeep.step();
   expect(store.has(DIGEST)).toBe(true);
-  nowMs = 2 * CONTENT_GRACE_MS + 1;
+  nowMs = 2 * CONTENT_GRACE_MS + SCAN_MS;
   await upkeep.step();
   expect([store.has(DIGEST), store.has(digestOf(Buffer.from("kept")))]).toEqual([false, true]);
   expect(upkeep.swept).toBe(1);
@@ -69,6 +69,7 @@ test("upkeep: the content of a deleted document goes, one that another has stays
   await documents.put(named("one"), CONTENT);
   await documents.put(named("two"), CONTENT);
   const sweep = async () => {
+    nowMs += SCAN_MS;
     await upkeep.step();
     nowMs += CONTENT_GRACE_MS;
     await upkeep.step();

@@ -11,6 +11,10 @@ import type { ContentReplicas } from "./content-replicas.ts";
 /** A content without a record is removed after this time, in which a put must have proposed it. */
 export const CONTENT_GRACE_MS = 15 * 60_000;
 const STEP_MS = 2_000;
+/** Between two looks at all contents; in between only those that were put are looked at. */
+export const SCAN_MS = 60_000;
+/** Contents that were put since the last step; beyond them all are looked at. */
+const MAX_PUT = 10_000;
 /** Bytes that one step fetches or verifies, up to one content more. */
 const STEP_BYTES = 32 * 2 ** 20;
 /** After a content came from no master. */
@@ -40,6 +44,10 @@ export class DocumentUpkeep {
   readonly #options: DocumentUpkeepOptions;
   readonly #now: () => number;
   readonly #stop = new AbortController();
+  readonly #unsubscribe: () => void;
+  /** Of the records that were put since the last step. */
+  readonly #put = new Set<string>();
+  #scanAtMs = 0;
   /** By digest: when it is fetched, at the earliest. */
   #missing: ReadonlyMap<string, number> = new Map();
   #unused: ReadonlyMap<string, UnusedContent> = new Map();
@@ -52,6 +60,14 @@ export class DocumentUpkeep {
   constructor(options: DocumentUpkeepOptions) {
     this.#options = options;
     this.#now = options.now ?? (() => performance.now());
+    this.#unsubscribe = options.control.onApplied((command) => {
+      if (command?.type === "document.put") {
+        const { digest, parts = [] } = command.document;
+        for (const each of [digest, ...parts]) this.#put.add(each);
+      }
+      if (command === undefined || this.#put.size > MAX_PUT) this.#scanAtMs = 0;
+      if (this.#put.size > MAX_PUT) this.#put.clear();
+    });
   }
 
   /** Contents of records that are not on this disk. */
@@ -72,12 +88,18 @@ export class DocumentUpkeep {
 
   close(): void {
     this.#stop.abort();
+    this.#unsubscribe();
   }
 
   async step(): Promise<void> {
     await this.#expire();
-    await this.#fetchMissing();
-    await this.#sweep();
+    const isScan = this.#now() >= this.#scanAtMs;
+    if (isScan) this.#scanAtMs = this.#now() + SCAN_MS;
+    const { digests } = this.#options.control.documents;
+    const suspects = isScan ? [...digests.keys()] : [...this.#missing.keys(), ...this.#put];
+    this.#put.clear();
+    await this.#fetchMissing(suspects);
+    if (isScan) await this.#sweep();
     await this.#verify();
   }
 
@@ -90,12 +112,13 @@ export class DocumentUpkeep {
   }
 
   /** A content that has just begun to be missing may be on its way. */
-  async #fetchMissing(): Promise<void> {
+  async #fetchMissing(suspects: readonly string[]): Promise<void> {
     const { control, store, replicas } = this.#options;
     const now = this.#now();
     const missing = new Map<string, number>();
-    for (const digest of control.documents.digests.keys()) {
-      if (!store.has(digest)) missing.set(digest, this.#missing.get(digest) ?? now + STEP_MS);
+    for (const digest of suspects) {
+      const isMissing = control.documents.digests.has(digest) && !store.has(digest);
+      if (isMissing) missing.set(digest, this.#missing.get(digest) ?? now + STEP_MS);
     }
     this.#missing = missing;
     const due = [...missing].flatMap(([digest, dueMs]) => (dueMs <= now ? [digest] : []));

@@ -41,7 +41,7 @@ export class ReplicatedDocuments implements Documents {
     const document = { kind, id, owner, metadata, expiresAtMs };
     this.#checkSize(kind, content);
     const bytes = parts.reduce((sum, part) => sum + part.bytes, content.byteLength);
-    this.#check(document, bytes);
+    await this.#check(document, bytes);
     const startedMs = performance.now();
     const digest = await this.#contents.put(content);
     if (performance.now() - (sinceMs ?? startedMs) > CONTENT_GRACE_MS / 2) throw late(kind);
@@ -126,14 +126,21 @@ export class ReplicatedDocuments implements Documents {
     if (refusal) throw refusalError(refusal);
   }
 
-  #check(document: NewDocument, bytes: number): void {
+  async #check(document: NewDocument, bytes: number): Promise<void> {
     this.#checkVersion();
     const fault = documentFault(document);
     if (fault !== undefined) throw new AppError("invalid_value", `${fault}.`);
+    if (this.#roomFor(document, bytes) === undefined) return;
+    // This master may not know yet what others have deleted or set.
+    await this.#control.group?.readBarrier();
+    const refusal = this.#roomFor(document, bytes);
+    if (refusal) throw refusalError(refusal);
+  }
+
+  #roomFor(document: NewDocument, bytes: number) {
     const { state, documents } = this.#control;
     const replaced = state.documents.get(documentKey(document));
-    const refusal = roomRefusal(state, documents, { owner: document.owner, bytes }, replaced);
-    if (refusal) throw refusalError(refusal);
+    return roomRefusal(state, documents, { owner: document.owner, bytes }, replaced);
   }
 
   #checkSize(kind: DocumentKind, { byteLength }: Uint8Array): void {
