@@ -93,6 +93,7 @@ function addStateFiles(cluster: Command, lazy: Lazy): void {
     .argument("[file]", "output file (default: heddle-CLUSTER-INDEX.backup)")
     .option("--data <dir>", "read the data directory of a stopped master instead")
     .option(...SECRETS_KEY)
+    .option("--no-documents", "leave out the contents of documents")
     .option("--stale", "read the local state of the master, even without a leader")
     .action(lazy(async () => (await import("./commands/cluster/cluster-backup.ts")).backupCluster));
   cluster

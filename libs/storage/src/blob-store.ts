@@ -10,6 +10,12 @@ export interface BlobStoreOptions {
   readonly keys?: SecretKeys | undefined;
 }
 
+interface OpenedBlob {
+  readonly bytes: Uint8Array;
+  readonly content: Uint8Array;
+  readonly key: string | undefined;
+}
+
 const TEMPORARY_SUFFIX = ".tmp";
 
 /**
@@ -73,6 +79,16 @@ export class BlobStore {
     return (await this.#open(digest))?.content;
   }
 
+  /** Its file as it is on the disk; like `get` for its faults. */
+  async file(digest: string): Promise<Uint8Array | undefined> {
+    return (await this.#open(digest))?.bytes;
+  }
+
+  /** Stores what `file` returned, under the present key. Throws `server_error` if it is damaged. */
+  async putFile(digest: string, bytes: Uint8Array): Promise<void> {
+    await this.put(this.#contentOf(digest, bytes));
+  }
+
   /** Whether its file is here; it may still prove to be damaged. */
   has(digest: string): boolean {
     return this.#puts.has(digest);
@@ -100,15 +116,17 @@ export class BlobStore {
     return opened?.content;
   }
 
-  /** The content and the id of the key that encrypts its file. */
-  async #open(
-    digest: string,
-  ): Promise<{ readonly content: Uint8Array; readonly key: string | undefined } | undefined> {
+  /** The file, its content and the id of the key that encrypts it. */
+  async #open(digest: string): Promise<OpenedBlob | undefined> {
     if (!this.has(digest)) return undefined;
     const bytes = await this.#read(this.#pathOf(digest));
+    return { bytes, content: this.#contentOf(digest, bytes), key: sealedBy(bytes) };
+  }
+
+  #contentOf(digest: string, bytes: Uint8Array): Uint8Array {
     const content = this.#keys.open(bytes, purposeOf(digest));
-    if (digestOf(content) === digest) return { content, key: sealedBy(bytes) };
-    const message = `the content ${digest} on this master's disk does not match its checksum`;
+    if (digestOf(content) === digest) return content;
+    const message = `the content ${digest} does not match its checksum`;
     throw new AppError("server_error", message);
   }
 

@@ -16,10 +16,11 @@ export interface SnapshotMeta extends SnapshotId {
 }
 
 /** The largest chunk of a snapshot; it bounds the memory of one read and of one message. */
-const SNAPSHOT_MAX_CHUNK_BYTES = 1024 * 1024;
+export const SNAPSHOT_MAX_CHUNK_BYTES = 1024 * 1024;
 
-const FRAME_HEADER_BYTES = 44;
-const FRAMES = { meta: 1, data: 2, end: 3 } as const;
+export const FRAME_HEADER_BYTES = 44;
+/** Backups have contents too; readers of snapshots pass over them. */
+export const FRAMES = { meta: 1, data: 2, end: 3, content: 4, contentData: 5 } as const;
 
 /**
  * Writes a snapshot, format v1, and syncs it; an incomplete file is removed. Backups have this
@@ -75,7 +76,8 @@ export async function snapshotKey(files: StorageFiles, path: string): Promise<st
   return first.done ? undefined : sealedBy(first.value);
 }
 
-async function* readFrames(
+/** All frames of a file, the last one included; throws `server_error` at the first damage. */
+export async function* readFrames(
   files: StorageFiles,
   path: string,
 ): AsyncGenerator<{ kind: number; payload: Uint8Array }, void> {
@@ -114,7 +116,7 @@ async function writeFrames(
   await put(FRAMES.end, new Uint8Array(0));
 }
 
-function encodeFrame(kind: number, sequence: number, payload: Uint8Array): Buffer {
+export function encodeFrame(kind: number, sequence: number, payload: Uint8Array): Buffer {
   const frame = Buffer.allocUnsafe(FRAME_HEADER_BYTES + payload.byteLength);
   frame.writeUInt32LE(kind, 0);
   frame.writeUInt32LE(sequence, 4);

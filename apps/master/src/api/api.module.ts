@@ -6,6 +6,7 @@ import { ProgressModule } from "../nodes/progress/progress.module.ts";
 import { SchedulingModule } from "../orchestration/scheduling/scheduling.module.ts";
 import { TaskOutputModule } from "../task-output/task-output.module.ts";
 import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
+import { BackupController } from "./cluster/backup.controller.ts";
 import { ClusterController } from "./cluster/cluster.controller.ts";
 import { HealthController } from "./cluster/health.controller.ts";
 import { JoinTokensController } from "./cluster/join-tokens.controller.ts";
@@ -43,6 +44,7 @@ import { ModelsController } from "./models/models.controller.ts";
     EventsController,
     QuotasController,
     WorkersController,
+    BackupController,
     ClusterController,
     SettingsController,
     JoinTokensController,

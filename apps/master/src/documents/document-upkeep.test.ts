@@ -7,9 +7,11 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { ContentReplicas } from "./content-replicas.ts";
-import { CONTENT_GRACE_MS, DocumentUpkeep, SCAN_MS } from "./document-upkeep.ts";
+import { CONTENT_GRACE_MS, DocumentUpkeep } from "./document-upkeep.ts";
 import { ReplicatedDocuments } from "./replicated-documents.ts";
 
+/** Between two looks at all contents. */
+const SCAN_MS = 60_000;
 const OWNER = "aaaaaaaa";
 const CONTENT = Buffer.from("a content");
 const DIGEST = digestOf(CONTENT);

@@ -12,7 +12,7 @@ import type { ContentReplicas } from "./content-replicas.ts";
 export const CONTENT_GRACE_MS = 15 * 60_000;
 const STEP_MS = 2_000;
 /** Between two looks at all contents; in between only those that were put are looked at. */
-export const SCAN_MS = 60_000;
+const SCAN_MS = 60_000;
 /** Contents that were put since the last step; beyond them all are looked at. */
 const MAX_PUT = 10_000;
 /** Bytes that one step fetches or verifies, up to one content more. */

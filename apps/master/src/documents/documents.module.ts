@@ -17,6 +17,7 @@ import type { MasterConfig } from "../config/config.ts";
 import { CREDENTIALS } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { ContentReplicas } from "./content-replicas.ts";
+import { DocumentBackup } from "./document-backup.ts";
 import { DocumentContentsController } from "./document-contents.controller.ts";
 import { exposeDocumentMetrics } from "./document-metrics.ts";
 import { DocumentUpkeep } from "./document-upkeep.ts";
@@ -59,13 +60,23 @@ import { ReplicatedDocuments } from "./replicated-documents.ts";
       ) => new DocumentUpkeep({ store, replicas, control, log }),
     },
     {
+      provide: DocumentBackup,
+      inject: [BlobStore, ContentReplicas, CONTROL_PLANE, LOGGER],
+      useFactory: (
+        store: BlobStore,
+        replicas: ContentReplicas,
+        control: ControlPlane,
+        log: Logger,
+      ) => new DocumentBackup({ store, replicas, control, log }),
+    },
+    {
       provide: DOCUMENTS,
       inject: [CONTROL_PLANE, ContentReplicas],
       useFactory: (control: ControlPlane, contents: ContentReplicas) =>
         new ReplicatedDocuments(control, contents),
     },
   ],
-  exports: [DOCUMENTS],
+  exports: [DOCUMENTS, DocumentBackup],
 })
 export class DocumentsModule implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #upkeep: DocumentUpkeep;

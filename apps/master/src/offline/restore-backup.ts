@@ -5,6 +5,8 @@ import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import { keepAuthority, parseAuthority } from "@heddle/pki/tls-files";
+import { readBackupContents } from "@heddle/storage/backup-file";
+import { BlobStore } from "@heddle/storage/blob-store";
 import { readSnapshotChunks, readSnapshotMeta, snapshotKey } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { ControlMachine } from "../control-plane/raft/control-machine.ts";
@@ -47,12 +49,15 @@ export async function restoreBackup(options: RestoreOptions): Promise<OfflineRep
         parseAuthority(authority, file),
         keys,
       );
+    const contents = await restoreContents(file, dataDirectory, keys);
     // Under its name only when it is whole, so that a start never finds half of a group.
     await rename(draft, directory);
     await nodeStorageFiles.syncDirectory(dirname(directory));
-    return report({ meta, cluster, name, dataDirectory, machine });
+    return report({ meta, cluster, name, dataDirectory, machine, contents });
   } catch (error) {
-    await rm(draft, { recursive: true, force: true });
+    for (const directory of [draft, join(dataDirectory, "documents")]) {
+      await rm(directory, { recursive: true, force: true });
+    }
     throw error;
   }
 }
@@ -67,8 +72,22 @@ async function checkEmpty(dataDirectory: string): Promise<void> {
   throw new AppError("conflict", message);
 }
 
-function missingContents(documents: number, dataDirectory: string): string {
-  return `A backup does not hold the contents of its ${documents} documents: before the start copy the folder documents of a master of the old cluster to ${join(dataDirectory, "documents")}, or they stay unreadable.`;
+/** Returns the digests of those that the backup has. */
+async function restoreContents(
+  file: string,
+  dataDirectory: string,
+  keys: SecretKeys,
+): Promise<ReadonlySet<string>> {
+  const directory = join(dataDirectory, "documents");
+  const store = await BlobStore.open({ files: nodeStorageFiles, directory, keys });
+  for await (const { digest, file: bytes } of readBackupContents(nodeStorageFiles, file)) {
+    if (bytes) await store.putFile(digest, bytes);
+  }
+  return new Set(store.list().keys());
+}
+
+function missingContents(missing: number, dataDirectory: string): string {
+  return `The backup does not hold the contents of ${missing} documents: before the start copy the folder documents of a master of the old cluster to ${join(dataDirectory, "documents")}, or they stay unreadable.`;
 }
 
 function report(made: {
@@ -77,12 +96,17 @@ function report(made: {
   readonly name: string;
   readonly dataDirectory: string;
   readonly machine: ControlMachine;
+  readonly contents: ReadonlySet<string>;
 }): OfflineReport {
   const { meta, cluster, name, dataDirectory } = made;
   const { state, commands, hash } = made.machine.control;
   const { size: keys } = state.keys;
   const { size: models } = state.models;
   const { size: documents } = state.documents;
+  const lacking = [...state.documents.values()].filter(({ digest, parts = [] }) =>
+    [digest, ...parts].some((each) => !made.contents.has(each)),
+  );
+  const missing = lacking.length;
   const record = {
     name,
     data: dataDirectory,
@@ -92,6 +116,7 @@ function report(made: {
     keys,
     models,
     documents,
+    missing_contents: missing,
     state_hash: hash,
   };
   const lines = [
@@ -99,6 +124,8 @@ function report(made: {
     `Its state is that of the cluster ${meta.cluster} at entry ${meta.index}: ${commands} commands, ${keys} keys, ${models} models, state ${hash}.`,
     `Start ${name} on it; further masters join it with empty directories.`,
   ];
-  if (documents > 0) lines.splice(2, 0, missingContents(documents, dataDirectory));
+  if (documents > missing)
+    lines.splice(2, 0, `It has the contents of ${documents - missing} documents.`);
+  if (missing > 0) lines.splice(2, 0, missingContents(missing, dataDirectory));
   return { record, text: lines.join("\n") };
 }

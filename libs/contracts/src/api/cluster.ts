@@ -410,12 +410,16 @@ export const clusterOperations = {
     method: "GET",
     path: "/api/v1/cluster/backup",
     permission: "cluster:admin",
-    summary: "Downloads a backup of the whole replicated state, including secrets.",
+    summary: "Downloads a backup of the state, secrets and the contents of documents.",
     query: z.object({
       consistency: z
         .enum(["strong", "stale"], "expected `strong` or `stale`")
         .default("strong")
         .describe("`stale` reads the state of the answering master."),
+      documents: z
+        .enum(["true", "false"], "expected `true` or `false`")
+        .default("true")
+        .describe("`false` leaves out the contents of documents."),
     }),
     replies: { 200: { "application/octet-stream": "The backup file." } },
   },

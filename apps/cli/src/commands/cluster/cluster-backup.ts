@@ -7,6 +7,7 @@ import { pipeline } from "node:stream/promises";
 import { AppError } from "@heddle/base/errors";
 import { checkNewFile } from "@heddle/base/new-file";
 import { protectionText } from "@heddle/base/secret-keys";
+import { checkBackup, contentsText } from "@heddle/storage/backup-file";
 import {
   readSnapshotChunks,
   readSnapshotMeta,
@@ -21,14 +22,15 @@ import { isRecordFormat, printRecord } from "../../output/rows.ts";
 import { secretsKeyFlag } from "../../up/cluster-plan.ts";
 import { runOnStoppedMaster } from "./cluster-offline.ts";
 
-/** Longer than the transfer of any state takes. */
-const DEADLINE_MS = 600_000;
+/** How long nothing may come of a backup. */
+const STALL_MS = 120_000;
 
 /** `heddle cluster backup [file]`: from a running master, or with --data from a stopped one. */
 export async function backupCluster(command: Command): Promise<number> {
-  const { data, stale, secretsKeyFile } = command.opts<{
+  const { data, stale, documents, secretsKeyFile } = command.opts<{
     data?: string;
     stale?: boolean;
+    documents: boolean;
     secretsKeyFile?: string;
   }>();
   const [file] = command.args;
@@ -39,44 +41,64 @@ export async function backupCluster(command: Command): Promise<number> {
     const args = ["backup", ...flags, ...secretsKeyFlag(secretsKeyFile)];
     return runOnStoppedMaster(command, args, "file");
   }
-  return await backupRunning(command, file, stale === true);
+  return await backupRunning(command, file, { isStale: stale === true, documents });
 }
 
 async function backupRunning(
   command: Command,
   file: string | undefined,
-  isStale: boolean,
+  { isStale, documents }: { readonly isStale: boolean; readonly documents: boolean },
 ): Promise<number> {
   const { heddle, format, data, messages } = commandContext(command);
   if (file !== undefined) checkNewFile(resolve(file));
+  const stall = new AbortController();
   const response = await heddle.cluster.backup({
     consistency: isStale ? "stale" : "strong",
-    signal: AbortSignal.timeout(DEADLINE_MS),
+    documents,
+    signal: stall.signal,
   });
   const target = resolve(file ?? nameOf(response));
   checkNewFile(target);
-  const meta = await save(response, target);
+  const meta = await save(response, target, stall);
+  const counts = await checkBackup(nodeStorageFiles, target);
   const sha256 = await digestOf(target);
   const { cluster, index, term } = meta;
   const key = await snapshotKey(nodeStorageFiles, target);
   if (isRecordFormat(format)) {
     const secrets_key = key ?? null;
-    printRecord({ file: target, cluster, index, term, sha256, secrets_key }, target, format, data);
+    const { contents, missing: missing_contents } = counts;
+    const record = {
+      file: target,
+      cluster,
+      index,
+      term,
+      sha256,
+      secrets_key,
+      contents,
+      missing_contents,
+    };
+    printRecord(record, target, format, data);
     return 0;
   }
   data.write(`${target}\n`);
   messages.write(`the state of the cluster ${cluster} up to entry ${index}; SHA-256 ${sha256}\n`);
+  messages.write(`${contentsText(counts)}\n`);
   messages.write(`${protectionText(key)}\n`);
   return 0;
 }
 
 /** Renamed to the target only when complete and checked; readable by its owner only. */
-async function save(response: Response, target: string): Promise<SnapshotMeta> {
+async function save(
+  response: Response,
+  target: string,
+  stall: AbortController,
+): Promise<SnapshotMeta> {
   const draft = `${target}.partial`;
   try {
     if (!response.body) throw new AppError("unavailable", "The master sent no backup.");
     const body = Readable.fromWeb(response.body as Parameters<typeof Readable.fromWeb>[0]);
-    await pipeline(body, createWriteStream(draft, { mode: 0o600 }));
+    const file = createWriteStream(draft, { mode: 0o600 });
+    await pipeline(body, (chunks) => watched(chunks, stall), file);
     const handle = await open(draft, "r+");
     await handle.sync();
     await handle.close();
@@ -89,6 +111,23 @@ async function save(response: Response, target: string): Promise<SnapshotMeta> {
     if (cause instanceof AppError && cause.code !== "server_error") throw cause;
     const message = `The download of the backup is incomplete: ${(cause as Error).message}. Try again.`;
     throw new AppError("unavailable", message, { cause });
+  }
+}
+
+/** Passes bytes on, and gives up when none have come for a time. */
+async function* watched(
+  chunks: AsyncIterable<Uint8Array>,
+  stall: AbortController,
+): AsyncGenerator<Uint8Array, void> {
+  const giveUp = () => stall.abort(new AppError("deadline_exceeded", "The backup stalled."));
+  const timer = setTimeout(giveUp, STALL_MS);
+  try {
+    for await (const chunk of chunks) {
+      timer.refresh();
+      yield chunk;
+    }
+  } finally {
+    clearTimeout(timer);
   }
 }
 

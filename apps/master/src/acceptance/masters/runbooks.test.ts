@@ -60,6 +60,9 @@ describe("runbook", { timeout: 300_000 }, () => {
     group = new MasterGroup(1);
     await group.startAll();
     await group.createKey("master-1", "before the backup");
+    const asked = { model: "FamilyA-1-2B", input: "kept in a backup" };
+    const stored = await group.change("master-1", "POST", "/api/v1/responses", asked);
+    const { id } = (await stored.json()) as { id: string };
     const old = await group.status("master-1");
     await open("backup", {
       HEDDLE_ENDPOINT: group.url("master-1"),
@@ -67,16 +70,23 @@ describe("runbook", { timeout: 300_000 }, () => {
       NEW_DATA: join(group.folder, "new"),
       MASTER_1: await group.address("master-1"),
     });
-    expect((await runbook.run()).output).toMatch(/SHA-256 [0-9a-f]{64}/);
+    const live = (await runbook.run()).output;
+    expect(live).toMatch(/SHA-256 [0-9a-f]{64}/);
+    expect(live).toContain("the contents of 1 documents are in it");
     await runbook.run();
     await group.createKey("master-1", "after the backup");
     await group.end("master-1", "SIGKILL");
-    expect((await runbook.run()).output).toContain(`up to entry ${old.applied + 1}`);
-    expect((await runbook.run()).output).toContain(`state ${old.state_hash}`);
+    const offline = (await runbook.run()).output;
+    expect(offline).toContain(`up to entry ${old.applied + 1}`);
+    expect(offline).toContain("the contents of 1 documents are in it");
+    const restored = (await runbook.run()).output;
+    expect(restored).toContain(`state ${old.state_hash}`);
+    expect(restored).toContain("It has the contents of 1 documents.");
     const { url } = await runbook.start();
     runbook.env["HEDDLE_ENDPOINT"] = url;
     expect((await runbook.run()).output).toContain("before the backup");
     expect(await keys()).not.toContain("after the backup");
+    expect(await get(`responses/${id}`)).toMatchObject({ id, status: "completed" });
     expect((await view()).applied).toBeGreaterThan(old.applied);
     runbook.end();
   });

@@ -8,9 +8,8 @@ import {
   clusterOperations,
   type Route,
 } from "@heddle/contracts/api/cluster";
-import type { QueryOf } from "@heddle/contracts/api/operation";
 import { openApiDocument } from "@heddle/contracts/openapi";
-import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
+import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { VERSION } from "../../config/version.ts";
 import type { ControlGroup } from "../../control-plane/control-group.ts";
@@ -89,24 +88,6 @@ export class ClusterController {
   async snapshot() {
     await this.#group.takeSnapshot();
     return this.#report.status();
-  }
-
-  @Serves(clusterOperations.backup)
-  async backup(
-    @Query() { consistency }: QueryOf<typeof clusterOperations.backup>,
-    @Res() reply: FastifyReply,
-  ): Promise<void> {
-    const { cluster } = this.#group.status();
-    const { index, bytes, content } = await this.#group.takeBackup(consistency === "stale");
-    reply.headers({
-      "content-type": "application/octet-stream",
-      "content-length": bytes,
-      "content-disposition": `attachment; filename="heddle-${cluster.slice(0, 8)}-${index}.backup"`,
-      "x-heddle-cluster": cluster,
-      "x-raft-index": index,
-    });
-    // A failure here shows at the client: the file lacks its last frame.
-    await reply.send(content);
   }
 
   @Serves(clusterOperations.removeMaster)

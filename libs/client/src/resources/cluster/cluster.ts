@@ -15,6 +15,8 @@ import type { CallOptions, HttpTransport } from "../../transport.ts";
 export interface BackupOptions extends CallOptions {
   /** `stale` is the applied state of the master that answers. */
   readonly consistency?: "strong" | "stale" | undefined;
+  /** False leaves out the contents of documents. */
+  readonly documents?: boolean | undefined;
 }
 
 /** The cluster as a whole: `heddle.cluster`. */
@@ -69,8 +71,8 @@ export class Cluster {
   }
 
   /** The whole replicated state, secrets included, as a file that the response headers name. */
-  backup({ consistency, signal }: BackupOptions = {}): Promise<Response> {
-    const query = { consistency };
+  backup({ consistency, documents, signal }: BackupOptions = {}): Promise<Response> {
+    const query = { consistency, documents };
     return this.#transport.open({ method: "GET", path: "/cluster/backup", query, signal });
   }
 
