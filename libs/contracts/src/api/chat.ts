@@ -190,7 +190,11 @@ export type ChatRequestMessage = ChatCompletionRequest["messages"][number];
 const GUIDED = "guided decoding is not supported; use response_format `json_schema`";
 
 /** Parameters that are refused unless their value is the actual behaviour. */
-const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
+const REFUSED: readonly (readonly [
+  string,
+  (value: unknown, body: Record<string, unknown>) => boolean,
+  string,
+])[] = [
   ["functions", never, "functions are deprecated and not supported; use tools"],
   ["function_call", never, "functions are deprecated and not supported; use tool_choice"],
   ["audio", never, "audio output is not supported"],
@@ -203,7 +207,7 @@ const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])
   ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],
   ["moderation", never, "inline moderation is not supported"],
   // Extensions of vLLM that would change the answer.
-  ["best_of", (value) => value === 1, "one answer is drawn; use `n`"],
+  ["best_of", (value, { n }) => value === (n ?? 1), "all answers are sent; it must equal `n`"],
   ["use_beam_search", (value) => value === false, "beam search is not supported"],
   ["length_penalty", (value) => value === 1, "it is for beam search, which is not supported"],
   ["stop_token_ids", isEmptyArray, "tokens cannot stop an answer; use `stop` with texts"],
@@ -232,7 +236,7 @@ export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest
 export function refuseUnsupported(body: Record<string, unknown>): void {
   for (const [param, isNoOp, why] of REFUSED) {
     const value = body[param];
-    if (value === undefined || value === null || isNoOp(value)) continue;
+    if (value === undefined || value === null || isNoOp(value, body)) continue;
     throw unsupported(param, why);
   }
 }

@@ -89,5 +89,6 @@ function isId(id: string): boolean {
 }
 
 function notFound(id: string): AppError {
-  return new AppError("not_found", `No conversation has the id '${id.slice(0, MAX_ID_CHARS)}'.`);
+  const message = `No conversation has the id '${id.slice(0, MAX_ID_CHARS)}'.`;
+  return new AppError("not_found", message, { param: "conversation" });
 }
