@@ -1,4 +1,5 @@
 import type { Dfa, GrammarBuilder } from "./program.ts";
+import { inQuotes, quotedCharacters } from "./quoted-text.ts";
 import { matchingTexts, type TextSet, toBytes, without, words } from "./regular-text.ts";
 import type { Encoding } from "./text-encoding.ts";
 
@@ -7,8 +8,22 @@ export const SPACE = "(?: |\\n[ \\t]{0,20})?";
 /** A string without escapes, for names that a schema does not know. */
 const PLAIN_STRING = '"[^"\\\\\\u0000-\\u001f]*"';
 
+export const ANY_CHARACTER = "[^]";
+/** Characters of a string that one automaton counts. */
+const MAX_COUNTED = 1000;
+
 /** Automata that most schemas need: compiled once in a thread. */
 const COMMON = new Map<string, Dfa>();
+
+function commonDfa(source: string, encoding: Encoding): Dfa {
+  const key = `${encoding}:${source}`;
+  let dfa = COMMON.get(key);
+  if (dfa === undefined) {
+    dfa = toBytes(matchingTexts(source), encoding);
+    COMMON.set(key, dfa);
+  }
+  return dfa;
+}
 
 /** The regular parts of JSON, each compiled once. */
 export class JsonTexts {
@@ -26,20 +41,24 @@ export class JsonTexts {
 
   /** The same of an expression that no schema has a part in. */
   common(source: string, encoding: Encoding = "plain"): number {
-    const key = `${encoding}:${source}`;
-    let dfa = COMMON.get(key);
-    if (dfa === undefined) {
-      dfa = toBytes(matchingTexts(source), encoding);
-      COMMON.set(key, dfa);
-    }
-    return this.#builder.text(dfa);
+    return this.#builder.text(commonDfa(source, encoding));
   }
 
-  /** The node of a set of texts as a JSON string, with its quotes. */
+  /** The node of a set of texts as a JSON string, with its quotes: masks are made by automaton. */
   string(texts: TextSet): number {
-    const quote = this.literal('"');
-    const content = this.#builder.text(toBytes(texts, "json"));
-    return this.#builder.sequence([quote, content, quote]);
+    return this.#builder.text(inQuotes(toBytes(texts, "json")));
+  }
+
+  /** The node of any JSON string of that many characters. */
+  characters(min: number, max: number): number {
+    if ((max === Number.POSITIVE_INFINITY ? min : max) > MAX_COUNTED) {
+      const quote = this.literal('"');
+      const content = this.#builder.repeat(this.common(ANY_CHARACTER, "json"), min, max);
+      return this.#builder.sequence([quote, content, quote]);
+    }
+    return this.#kept(`characters:${min},${max}`, () =>
+      quotedCharacters(commonDfa(ANY_CHARACTER, "json"), min, max),
+    );
   }
 
   /** The node of one text. */

@@ -1,4 +1,5 @@
 import type { Dfa, GrammarNode, GrammarProgram } from "./program.ts";
+import { addTokens, ByteTables, setToken, type TextMask, textMaskOf } from "./text-mask.ts";
 import type { TokenTrie } from "./token-trie.ts";
 
 /** Objects and arrays within one another that a text may have; no JSON reader takes many more. */
@@ -76,6 +77,11 @@ export class GrammarMatcher {
   #frames = new Map<string, Frame>();
   #states = new Map<string, MatchState>();
   #nextId = 0;
+  /** By automaton and its state. */
+  #textMasks = new Map<Dfa, Map<number, TextMask>>();
+  #tables = new ByteTables();
+  /** Whether the mask that is being made has no token yet. */
+  #isEmpty = true;
   /** Frames that were followed since this was last set to zero. */
   #work = 0;
 
@@ -118,7 +124,7 @@ export class GrammarMatcher {
   maskOf(state: MatchState, trie: TokenTrie, vocabularySize: number): Uint32Array {
     if (state.mask !== undefined) return state.mask;
     const mask = new Uint32Array((vocabularySize + 31) >>> 5);
-    this.#walk(state, trie, mask);
+    this.#fill(mask, state, trie);
     state.mask = mask;
     this.#cache.charge(this, mask.byteLength);
     return mask;
@@ -132,15 +138,51 @@ export class GrammarMatcher {
     }
     this.#states = new Map();
     this.#frames = new Map();
+    this.#textMasks = new Map();
+    this.#tables = new ByteTables();
   }
 
-  #walk(state: MatchState, trie: TokenTrie, mask: Uint32Array): void {
+  /** What fits within an automaton is known of it alone; only what goes on behind it is followed. */
+  #fill(mask: Uint32Array, state: MatchState, trie: TokenTrie): void {
+    const texts = state.frames.map((frame) => this.#textMask(frame, trie, mask.length));
+    this.#work = 0;
+    this.#isEmpty = true;
+    for (const text of texts) if (addTokens(mask, text)) this.#isEmpty = false;
+    state.frames.forEach(({ next }, at) => {
+      const { exits } = texts[at] as TextMask;
+      if (next === undefined || exits.length === 0) return;
+      const after = this.#close([next]);
+      for (const exit of exits) this.#walk(mask, after, trie, exit);
+    });
+  }
+
+  #textMask(frame: Frame, trie: TokenTrie, words: number): TextMask {
+    const dfa = this.#dfaOf(frame);
+    let masks = this.#textMasks.get(dfa);
+    if (masks === undefined) {
+      masks = new Map();
+      this.#textMasks.set(dfa, masks);
+    }
+    let text = masks.get(frame.at);
+    if (text === undefined) {
+      const before = this.#tables.bytes;
+      text = textMaskOf({ dfa, state: frame.at }, trie, words, this.#tables);
+      masks.set(frame.at, text);
+      const { mask, tokens, exits } = text;
+      const rows = this.#tables.bytes - before;
+      this.#cache.charge(this, (mask ?? tokens).byteLength + exits.byteLength + rows);
+    }
+    return text;
+  }
+
+  /** Adds the tokens below a node of the trie that go on with the state. */
+  #walk(mask: Uint32Array, state: MatchState, trie: TokenTrie, below: number): void {
     const { bytes, ends, depths, firsts, tokens } = trie;
     const path: MatchState[] = [state];
-    let isEmpty = true;
-    this.#work = 0;
-    for (let node = 0; node < bytes.length && (isEmpty || this.#work < MAX_MASK_WORK); ) {
-      const depth = depths[node] as number;
+    const base = (depths[below] as number) + 1;
+    const last = ends[below] as number;
+    for (let node = below + 1; node < last && (this.#isEmpty || this.#work < MAX_MASK_WORK); ) {
+      const depth = (depths[node] as number) - base;
       const after = this.step(path[depth] as MatchState, bytes[node] as number);
       if (after === null) {
         node = ends[node] as number;
@@ -149,9 +191,8 @@ export class GrammarMatcher {
       path[depth + 1] = after;
       const end = firsts[node + 1] as number;
       for (let at = firsts[node] as number; at < end; at++) {
-        isEmpty = false;
-        const token = tokens[at] as number;
-        mask[token >>> 5] = (mask[token >>> 5] as number) | (1 << (token & 31));
+        this.#isEmpty = false;
+        setToken(mask, tokens[at] as number);
       }
       node++;
     }

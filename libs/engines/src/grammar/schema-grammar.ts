@@ -1,5 +1,5 @@
 import { FORMATS } from "./formats.ts";
-import { JsonTexts, SPACE } from "./json-texts.ts";
+import { ANY_CHARACTER, JsonTexts, SPACE } from "./json-texts.ts";
 import { multiplesOf } from "./multiple-text.ts";
 import { numberPattern } from "./number-text.ts";
 import { GrammarBuilder, type GrammarProgram, GrammarTooLarge } from "./program.ts";
@@ -22,7 +22,6 @@ import {
   type SchemaShape,
 } from "./schema-shape.ts";
 
-const ANY_CHARACTER = "[^]";
 const ALL_TYPES: readonly JsonType[] = ["object", "array", "string", "number", "boolean", "null"];
 const ANYTHING: Located = { schema: true, pointer: "" };
 
@@ -182,14 +181,7 @@ export class SchemaGrammar {
     if (texts !== undefined) {
       return isEmpty(texts) ? this.#builder.never() : this.#texts.string(texts);
     }
-    const quote = this.#texts.literal('"');
-    if (minLength === 0 && maxLength === Number.POSITIVE_INFINITY) {
-      const content = this.#texts.common(`${ANY_CHARACTER}*`, "json");
-      return this.#builder.sequence([quote, content, quote]);
-    }
-    const character = this.#texts.common(ANY_CHARACTER, "json");
-    const content = this.#builder.repeat(character, minLength, maxLength);
-    return this.#builder.sequence([quote, content, quote]);
+    return this.#texts.characters(minLength, maxLength);
   }
 
   /** The texts that all patterns and formats allow, of the right length; undefined without any. */

@@ -103,3 +103,44 @@ it("grammar: what no token spells differs from a complete text", () => {
   });
   expect(complete.draw(logits, never)).toBe(COMPLETE);
 });
+
+it("grammar: a mask has the tokens that fit, and no other, wherever the text has come", () => {
+  const inner = { type: "string", maxLength: 3 };
+  const schema = {
+    type: "array",
+    items: {
+      type: "object",
+      properties: {
+        name: { type: "string" },
+        tag: inner,
+        code: { type: "string", pattern: "^[a-e]{2,4}$" },
+        n: { type: "number" },
+        list: { type: "array", items: { anyOf: [inner, { $ref: "#" }] } },
+      },
+      required: ["name", "tag", "code", "n", "list"],
+    },
+  };
+  const text =
+    '[{"name": "a \\"\\n☃", "tag": "xyz", "code": "abc", "n": -1.5e3, "list": ["", [], "☃"]}]';
+  const spellings = { count: table.flags.length, spelling: model.tokenBytes };
+  const isText = (token: number) =>
+    !((table.flags[token] as number) & (ENDS_GENERATION | IS_CONTROL));
+  const trie = buildTokenTrie(spellings, isText);
+  const matcher = new GrammarMatcher(compileSchema(schema), new MatchCache());
+  let state = matcher.start();
+  for (const byte of Buffer.from(text)) {
+    const mask = matcher.maskOf(state, trie, model.vocabularySize);
+    const given = [...table.flags.keys()].filter(
+      (token) => (mask[token >>> 5] as number) & (1 << (token & 31)),
+    );
+    const fitting = [...table.flags.keys()].filter((token) => {
+      const bytes = model.tokenBytes(token);
+      return isText(token) && bytes.length > 0 && matcher.steps(state, bytes) !== null;
+    });
+    expect(given).toEqual(fitting);
+    const next = matcher.step(state, byte);
+    if (next === null) throw new Error("the text does not fit");
+    state = next;
+  }
+  expect(state.isComplete).toBe(true);
+});
