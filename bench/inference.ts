@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { catalogOf } from "@heddle/contracts/catalog";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { printComparison } from "./inference/comparison.ts";
+import { measureConstrained, printConstrained } from "./inference/constrained.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
 import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
 import { compareRouting } from "./inference/routing.ts";
@@ -25,7 +26,7 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 
 const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
   [--model-file FILE.gguf, else the demo weights] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
-  [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing]`;
+  [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing|schema]`;
 const options = readOptions(usage, [
   "model-file",
   "peer",
@@ -59,6 +60,7 @@ await withCleanup(async () => {
     writeReport(options, "inference", { overhead, verdicts });
     return;
   }
+  if (options["only"] === "schema") return measureSchema();
   const { ours, overhead } = await startOrFindOurs();
   const peer = await startOrFindPeer();
   const servers = [ours, peer].filter((server) => server !== undefined);
@@ -101,6 +103,15 @@ async function measureOverhead(cluster: RunningHeddle): Promise<OverheadResult> 
     ],
   );
   return overhead;
+}
+
+async function measureSchema(): Promise<void> {
+  const { server: ours } = await startOurs({ modelFile: await modelFile(), threads });
+  const peer = await startOrFindPeer();
+  const turns = await measureConstrained(peer === undefined ? [ours] : [ours, peer], plan);
+  const verdicts = printConstrained(ours.name, peer?.name, turns);
+  printVerdicts(verdicts);
+  writeReport(options, "inference", { threads, plan, verdicts, turns });
 }
 
 async function measureRouting(): Promise<void> {

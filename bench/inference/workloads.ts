@@ -12,6 +12,8 @@ interface WorkloadOptions {
   /** Equal for all servers of a round, so that they get the same prompts. */
   readonly seed: number;
   readonly bannedTokens: readonly number[];
+  /** Of the answers; free text without it. */
+  readonly schema?: object | undefined;
 }
 
 export interface DecodeResult {
@@ -131,8 +133,8 @@ async function ask(
   options: WorkloadOptions,
   request: Pick<MeasuredChat, "prompt" | "maxTokens" | "onText">,
 ): Promise<ChatAnswer> {
-  const { bannedTokens } = options;
-  const answer = await askOnce(server, { ...request, temperature: 0, bannedTokens });
+  const { bannedTokens, schema } = options;
+  const answer = await askOnce(server, { ...request, temperature: 0, bannedTokens, schema });
   if (answer.outcome !== "answered") throw new Error(`${server.name}: ${answer.outcome}`);
   const tokens = answer.usage?.completion_tokens;
   if (tokens === request.maxTokens && answer.textTimes.length > 0) return answer;

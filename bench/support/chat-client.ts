@@ -17,6 +17,8 @@ export interface MeasuredChat {
   readonly temperature: number;
   /** Tokens that must not be sampled, such as those that would end the answer early. */
   readonly bannedTokens: readonly number[];
+  /** The answer is JSON that is valid for it. */
+  readonly schema?: object | undefined;
   /** Called as each event with text comes in. */
   readonly onText?: (() => void) | undefined;
   /** Drops the connection when it aborts. */
@@ -116,6 +118,12 @@ function requestBytes(server: ChatServer, request: MeasuredChat): Buffer {
       ? { stream: false }
       : { stream: true, stream_options: { include_usage: true } }),
     ...(request.bannedTokens.length > 0 && { logit_bias: bias }),
+    ...(request.schema !== undefined && {
+      response_format: {
+        type: "json_schema",
+        json_schema: { name: "answer", schema: request.schema, strict: true },
+      },
+    }),
   });
   const { requestId } = request;
   const headers = { ...server.headers, ...(requestId && { "x-request-id": requestId }) };
