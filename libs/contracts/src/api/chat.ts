@@ -18,7 +18,8 @@ const MAX_MESSAGES = 4096;
 const MAX_PARTS = 1024;
 const MAX_LOGIT_BIAS = 1024;
 
-const textPart = z.object({ type: z.literal("text"), text: z.string() });
+const TEXT_ONLY = "send text parts only: no engine here reads images, audio or files";
+const textPart = z.object({ type: z.literal("text", TEXT_ONLY), text: z.string() });
 const refusalPart = z.object({ type: z.literal("refusal"), refusal: z.string() });
 const content = z.union([z.string(), z.array(textPart).min(1).max(MAX_PARTS)]);
 const assistantContent = z.union([

@@ -3,6 +3,7 @@ import type { ChatMessage, ToolDefinition } from "@heddle/contracts/engine";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { type CallForm, callFormOf, HERMES } from "./call-form.ts";
 import { strftime } from "./strftime.ts";
+import { rewriteStrips, STRIP_FUNCTIONS } from "./strip-calls.ts";
 import {
   oneCallEach,
   shortId,
@@ -65,6 +66,7 @@ export class ChatTemplate {
     now: () => Date = () => new Date(),
   ) {
     this.#template = parse(source);
+    rewriteStrips(this.#template.parsed);
     this.#tokens = tokens;
     this.#now = now;
     this.#knowsDeveloper = /["']developer["']/.test(source);
@@ -174,6 +176,7 @@ export class ChatTemplate {
       none: null,
       None: null,
       range,
+      ...STRIP_FUNCTIONS,
       raise_exception: (message: unknown) => {
         throw new TemplateRefusal(String(message));
       },

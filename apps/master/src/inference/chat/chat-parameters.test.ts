@@ -361,4 +361,18 @@ describe("parameters: an unsupported one is 400 and names the parameter", () => 
     const message = `Invalid value for 'stop': ${allowed}.`;
     expect(await reply.json()).toMatchObject({ error: { message } });
   });
+
+  it.each(["image_url", "input_audio", "file"])(
+    "a part of %s: it says what to send",
+    async (type) => {
+      const content = [
+        { type: "text", text: "what is this?" },
+        { type, [type]: {} },
+      ];
+      const reply = await postChat(server, { ...base, messages: [{ role: "user", content }] });
+      const param = "messages[0].content[1].type";
+      const message = expect.stringContaining("send text parts only");
+      expect(await reply.json()).toMatchObject({ error: { param, message } });
+    },
+  );
 });

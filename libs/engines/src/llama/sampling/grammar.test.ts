@@ -104,7 +104,7 @@ it("grammar: what no token spells differs from a complete text", () => {
   expect(complete.draw(logits, never)).toBe(COMPLETE);
 });
 
-it("grammar: a mask has the tokens that fit, and no other, wherever the text has come", () => {
+it("grammar: a mask has the tokens that fit, and no other, at every place of a text", () => {
   const inner = { type: "string", maxLength: 3 };
   const schema = {
     type: "array",
