@@ -99,6 +99,22 @@ export class EngineSession<E extends Engine = Engine> {
     return vectors;
   }
 
+  /** The tokens of a chat's prompt. */
+  async count(messages: readonly ChatMessage[]): Promise<number | undefined> {
+    const id = this.#nextId++;
+    let count: number | undefined;
+    const onEvent = (event: EngineEvent) => {
+      if (event.type === "reading") ({ count } = event);
+    };
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    this.#pending.set(id, { events: [], resolve, onEvent });
+    const input = { kind: "chat", messages } as const;
+    const options = { fairKey: "test", deadlineMs: 0, priority: 0 };
+    this.engine.submit(id, { kind: "read", input, give: "count" }, options);
+    await promise;
+    return count;
+  }
+
   ask(ask: Ask): Promise<Answer> {
     return this.submit(ask).answer;
   }

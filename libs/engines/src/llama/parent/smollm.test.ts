@@ -1,8 +1,10 @@
-// holds: start-first-answer
+// holds: start-first-answer, api-reference-prompts
 
+import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { catalogOf, FIRST_QUESTION } from "@heddle/contracts/catalog";
+import type { ChatMessage } from "@heddle/contracts/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Answer } from "../../testing/engine-session.ts";
 import { pullWeights } from "../../weights/pull-weights.ts";
@@ -25,6 +27,15 @@ async function demoWeights(): Promise<string | undefined> {
   }
 }
 
+function dataOf(name: string): unknown {
+  return JSON.parse(readFileSync(join(import.meta.dirname, "../../text/testdata", name), "utf8"));
+}
+
+/** The model's template knows no tools. */
+function isPlain({ role, ...more }: ChatMessage): boolean {
+  return role !== "tool" && !("tool_calls" in more);
+}
+
 describe.skipIf(WEIGHTS === undefined)("the llama engine on SmolLM2-135M", () => {
   let session: TestSession;
   beforeAll(async () => {
@@ -44,6 +55,19 @@ describe.skipIf(WEIGHTS === undefined)("the llama engine on SmolLM2-135M", () =>
       maxTokens: 64,
     });
     expect(answer.texts[0]?.trim()).toBe("The capital of France is Paris.");
+  });
+
+  it("prompts of 200 conversations have the tokens of the reference tokenizer", async () => {
+    const { conversations } = dataOf("reference-prompts.json") as {
+      readonly conversations: readonly { readonly messages: readonly ChatMessage[] }[];
+    };
+    // Counted by the PyPI package `tokenizers` over the vocabulary and the template of the file.
+    const expected = dataOf("reference-counts.json") as readonly number[];
+    const counts = await Promise.all(
+      conversations.map(({ messages }) => session.count(messages.filter(isPlain))),
+    );
+    expect(counts).toHaveLength(200);
+    expect(counts).toEqual(expected);
   });
 
   it("knows its context and template", async () => {
