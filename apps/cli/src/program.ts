@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Command, Option } from "commander";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
+import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
 
 /**
@@ -28,6 +29,8 @@ export function makeProgram(lazy: Lazy): Command {
   addChat(program, lazy);
   addReaders(program, lazy);
   addKeys(program, lazy);
+  addFiles(program, lazy);
+  addBatches(program, lazy);
   addCluster(program, lazy);
   addJobs(program, lazy);
   hintAtHelp(program, program.name());

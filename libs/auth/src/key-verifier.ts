@@ -50,6 +50,12 @@ export class KeyVerifier<K extends StoredKey> {
     return this.#verifyUnknown(text);
   }
 
+  /** Whether the key may be used, where its text is not needed. */
+  verifyId(id: string): Verification<K> {
+    const key = this.#options.lookup(id);
+    return key ? this.#checkLife(key) : refuse("unknown", `hdl_*_${id}_`);
+  }
+
   #verifyUnknown(text: string): Verification<K> {
     const parsed = parseApiKey(text);
     if (!parsed.ok) return refuse(parsed.reason, text);

@@ -6,6 +6,7 @@ import { Projects } from "./resources/cluster/projects.ts";
 import { Queues } from "./resources/cluster/queues.ts";
 import { Settings } from "./resources/cluster/settings.ts";
 import { Workers } from "./resources/cluster/workers.ts";
+import { Batches } from "./resources/inference/batches.ts";
 import { Chat } from "./resources/inference/chat.ts";
 import { Completions } from "./resources/inference/completions.ts";
 import { Conversations } from "./resources/inference/conversations.ts";
@@ -38,6 +39,7 @@ export class Heddle {
   readonly chat: Chat;
   readonly completions: Completions;
   readonly embeddings: Embeddings;
+  readonly batches: Batches;
   readonly files: Files;
   readonly messages: Messages;
   readonly moderations: Moderations;
@@ -60,6 +62,7 @@ export class Heddle {
     this.chat = new Chat(transport);
     this.completions = new Completions(transport);
     this.embeddings = new Embeddings(transport);
+    this.batches = new Batches(transport);
     this.files = new Files(transport);
     this.messages = new Messages(transport);
     this.moderations = new Moderations(transport);

@@ -4,6 +4,7 @@ import { grants } from "@heddle/auth/scopes";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { InProcessCalls } from "./in-process-calls.ts";
 import type { LastUsed } from "./last-used.ts";
 import type { KeyLimiter } from "./limits/key-limiter.ts";
 
@@ -30,24 +31,27 @@ export class AccessCheck {
   readonly #lastUsed: LastUsed;
   readonly #limits: KeyLimiter;
   readonly #onLimited: OnLimited;
+  readonly #inProcess: Pick<InProcessCalls, "keyOf">;
 
   constructor(
     verifier: KeyVerifier<ApiKeyRecord>,
     lastUsed: LastUsed,
     limits: KeyLimiter,
     onLimited: OnLimited,
+    inProcess: Pick<InProcessCalls, "keyOf">,
   ) {
     this.#verifier = verifier;
     this.#lastUsed = lastUsed;
     this.#limits = limits;
     this.#onLimited = onLimited;
+    this.#inProcess = inProcess;
   }
 
   /** The check for routes that need a permission; it throws the refusal. */
   of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => void {
     if (permission === "public") return () => undefined;
     return (request, reply) => {
-      const key = this.#authenticate(tokenOf(request.headers));
+      const key = this.#authenticate(request);
       const reservation = this.#admit(key, permission, reply);
       reply.raw.once("close", () => {
         if (reservation.reservedTokens === 0) reservation.finish(0);
@@ -70,8 +74,10 @@ export class AccessCheck {
     }
   }
 
-  #authenticate(token: string): ApiKeyRecord {
-    const verified = this.#verifier.verify(token);
+  #authenticate({ raw, headers }: FastifyRequest): ApiKeyRecord {
+    const id = this.#inProcess.keyOf(raw);
+    const verified =
+      id === undefined ? this.#verifier.verify(tokenOf(headers)) : this.#verifier.verifyId(id);
     if (!verified.ok) throw new AppError("invalid_api_key", verified.message);
     return verified.key;
   }

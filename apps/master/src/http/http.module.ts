@@ -15,6 +15,7 @@ import { AccessCheck, type OnLimited } from "./access.ts";
 import { ErrorFilter } from "./error-filter.ts";
 import { guardRoutes, type HttpSettings } from "./fastify-server.ts";
 import { IdempotentChanges } from "./idempotent-changes.ts";
+import { InProcessCalls } from "./in-process-calls.ts";
 import { LastUsed } from "./last-used.ts";
 import { KeyLimiter } from "./limits/key-limiter.ts";
 import { listRoutes, ROUTES } from "./route-table.ts";
@@ -24,17 +25,18 @@ import { listRoutes, ROUTES } from "./route-table.ts";
   imports: [MetricsModule],
   providers: [
     IdempotentChanges,
+    InProcessCalls,
     LastUsed,
     { provide: KeyLimiter, inject: [CONTROL_PLANE], useFactory: openLimiter },
     {
       provide: AccessCheck,
-      inject: [CONTROL_PLANE, PEPPER, LastUsed, KeyLimiter, InferenceMetrics],
+      inject: [CONTROL_PLANE, PEPPER, LastUsed, KeyLimiter, InferenceMetrics, InProcessCalls],
       useFactory: openAccess,
     },
     { provide: ROUTES, inject: [ModulesContainer], useFactory: routesOf },
     { provide: APP_FILTER, useClass: ErrorFilter },
   ],
-  exports: [IdempotentChanges, KeyLimiter, LastUsed, ROUTES],
+  exports: [IdempotentChanges, InProcessCalls, KeyLimiter, LastUsed, ROUTES],
 })
 export class HttpModule {
   /** Guards the routes of all modules: they are added after all modules were made. */
@@ -59,6 +61,7 @@ function openAccess(
   lastUsed: LastUsed,
   limits: KeyLimiter,
   metrics: InferenceMetrics,
+  inProcess: InProcessCalls,
 ): AccessCheck {
   const verifier = new KeyVerifier<ApiKeyRecord>({
     lookup: (id) => control.state.keys.get(id),
@@ -68,7 +71,7 @@ function openAccess(
   const onLimited: OnLimited = (permission, { code }) => {
     if (permission === "inference:create") metrics.failed("", code);
   };
-  return new AccessCheck(verifier, lastUsed, limits, onLimited);
+  return new AccessCheck(verifier, lastUsed, limits, onLimited, inProcess);
 }
 
 function routesOf(modules: ModulesContainer) {

@@ -4,6 +4,11 @@ import { HttpModule } from "../http/http.module.ts";
 import { MetricsModule } from "../metrics/metrics.module.ts";
 import { ModelsModule } from "../models/models.module.ts";
 import { Accounting } from "./accounting.ts";
+import { BatchCalls } from "./batches/batch-calls.ts";
+import { BatchPace } from "./batches/batch-pace.ts";
+import { BatchRunner } from "./batches/batch-runner.ts";
+import { BatchStore } from "./batches/batch-store.ts";
+import { BatchesController } from "./batches/batches.controller.ts";
 import { ChatController } from "./chat/chat.controller.ts";
 import { ChatCompletions } from "./chat/chat-completions.ts";
 import { CompletionsController } from "./completions/completions.controller.ts";
@@ -41,6 +46,7 @@ import { UsageLedger } from "./usage-ledger.ts";
 @Module({
   imports: [HttpModule, MetricsModule, ModelsModule],
   controllers: [
+    BatchesController,
     ChatController,
     ConversationsController,
     CompletionsController,
@@ -54,6 +60,10 @@ import { UsageLedger } from "./usage-ledger.ts";
     TokensController,
   ],
   providers: [
+    BatchCalls,
+    BatchPace,
+    BatchRunner,
+    BatchStore,
     ChatCompletions,
     EmbeddingCalls,
     FileStore,

@@ -52,8 +52,8 @@ const createKeyRequest = z
       .array(scope)
       .min(1)
       .max(64)
-      .default(["inference:create", "models:read", "files:*"])
-      .describe("Permissions of the key; by default to call and list models, and to keep files."),
+      .default(["inference:create", "models:read", "files:*", "batches:*"])
+      .describe("Permissions of the key; by default to call and list models, files and batches."),
     models: z
       .array(z.string().min(1).max(200))
       .max(1000)

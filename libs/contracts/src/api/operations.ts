@@ -4,6 +4,7 @@ import { completionOperations } from "./completions.ts";
 import { embeddingOperations } from "./embeddings.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
+import { batchOperations } from "./inference/batches.ts";
 import { fileOperations } from "./inference/files.ts";
 import { messageOperations } from "./inference/messages.ts";
 import { moderationOperations } from "./inference/moderations.ts";
@@ -31,6 +32,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   responses: responseOperations,
   conversations: conversationOperations,
   files: fileOperations,
+  batches: batchOperations,
   tokens: tokenOperations,
   models: modelOperations,
   jobs: jobOperations,
@@ -46,6 +48,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
 
 /** Follow OpenAI's contract: unknown fields are ignored, and errors have its format. */
 const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
+  "batches",
   "chat",
   "completions",
   "embeddings",

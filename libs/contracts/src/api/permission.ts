@@ -2,6 +2,8 @@
 export const PERMISSIONS = [
   "inference:create",
   "inference:priority",
+  "batches:read",
+  "batches:write",
   "files:read",
   "files:write",
   "models:read",

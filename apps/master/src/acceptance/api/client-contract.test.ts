@@ -155,6 +155,17 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "files.retrieve": ["GET /api/v1/files/:id", ({ files }) => files.retrieve("a b")],
   "files.content": ["GET /api/v1/files/:id/content", ({ files }) => files.content("a b")],
   "files.delete": ["DELETE /api/v1/files/:id", ({ files }) => files.delete("a b")],
+  "batches.create": [
+    "POST /api/v1/batches",
+    async ({ batches }) => {
+      const endpoint = "/v1/embeddings";
+      const request = { input_file_id: "file-x", endpoint, completion_window: "24h" } as const;
+      await expect(batches.create(request)).rejects.toMatchObject({ status: 400 });
+    },
+  ],
+  "batches.list": ["GET /api/v1/batches", ({ batches }) => batches.list({ limit: 1 })],
+  "batches.retrieve": ["GET /api/v1/batches/:id", ({ batches }) => batches.retrieve("a b")],
+  "batches.cancel": ["POST /api/v1/batches/:id/cancel", ({ batches }) => batches.cancel("a b")],
   "conversations.create": [
     "POST /api/v1/conversations",
     ({ conversations }) => conversations.create({ metadata: { topic: "contract" } }),

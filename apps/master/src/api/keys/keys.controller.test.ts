@@ -25,7 +25,7 @@ describe("API keys over HTTP", () => {
       object: "api_key",
       name: "ci",
       status: "active",
-      scopes: ["inference:create", "models:read", "files:*"],
+      scopes: ["inference:create", "models:read", "files:*", "batches:*"],
       models: [],
       limits: { requests_per_minute: null, tokens_per_minute: null, concurrency: null },
       expires_at: null,

@@ -49,6 +49,10 @@ export class FileStore {
     return this.#documents.putPart(content);
   }
 
+  part({ digest }: DocumentPart): Promise<Uint8Array> {
+    return this.#documents.part(digest);
+  }
+
   /** Creates the file of stored parts; one of the same id is replaced. */
   async create(
     { id, owner, filename, purpose, expiresAtMs }: NewFile,

@@ -11,7 +11,7 @@ const MAX_PAGE_FILES = 10_000;
 const DEFAULT_PAGE_FILES = 1_000;
 
 /** How long after its creation a file is deleted. */
-const expiresAfter = z.object({
+export const expiresAfter = z.object({
   anchor: z.literal("created_at"),
   seconds: z.int().min(MIN_EXPIRY_S).max(MAX_EXPIRY_S),
 });
