@@ -88,7 +88,8 @@ function isOfAnother(
   return kept !== undefined && kept.fingerprint === fingerprint && kept.answer !== sealed;
 }
 
-function idempotencyKeyOf(request: CallerRequest): string | undefined {
+/** The caller's name for its request. Throws `invalid_value` for a malformed one. */
+export function idempotencyKeyOf(request: Pick<CallerRequest, "headers">): string | undefined {
   const header = request.headers["idempotency-key"];
   if (header === undefined) return undefined;
   if (typeof header === "string" && /^[\x21-\x7e]{1,255}$/.test(header)) return header;

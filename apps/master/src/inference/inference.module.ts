@@ -11,6 +11,8 @@ import { BatchStore } from "./batches/batch-store.ts";
 import { BatchesController } from "./batches/batches.controller.ts";
 import { ChatController } from "./chat/chat.controller.ts";
 import { ChatCompletions } from "./chat/chat-completions.ts";
+import { AsyncCompletions } from "./completions/async-completions.ts";
+import { CompletionStore } from "./completions/completion-store.ts";
 import { CompletionsController } from "./completions/completions.controller.ts";
 import { TextCompletions } from "./completions/text-completions.ts";
 import { EmbeddingCalls } from "./embeddings/embedding-calls.ts";
@@ -60,6 +62,8 @@ import { UsageLedger } from "./usage-ledger.ts";
     TokensController,
   ],
   providers: [
+    AsyncCompletions,
+    CompletionStore,
     BatchCalls,
     BatchPace,
     BatchRunner,

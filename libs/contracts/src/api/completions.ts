@@ -80,6 +80,22 @@ const completion = z
   })
   .meta({ id: "CreateCompletionResponse" });
 
+const asyncCompletion = z
+  .object({
+    ...answer,
+    status: z.enum(["in_progress", "completed", "failed", "cancelled"]),
+    choices: completion.shape.choices.describe("Empty until it is completed."),
+    usage: usageSchema.nullable(),
+    error: z
+      .object({ code: z.string(), message: z.string(), param: z.string().nullable() })
+      .nullable(),
+    expires_at: z.int().describe("When it is deleted, in seconds since the epoch."),
+  })
+  .meta({ id: "AsyncCompletion", description: "A completion that is polled." });
+
+/** A completion that runs without its client. */
+export type AsyncCompletion = DataOf<typeof asyncCompletion>;
+
 const completionChunk = z
   .object({
     ...answer,
@@ -151,14 +167,32 @@ export const completionOperations = {
     method: "POST",
     path: "/api/v1/completions",
     permission: "inference:create",
-    summary: "Continues texts as they are, at once or as a stream that ends with `[DONE]`.",
-    headers: ["X-Heddle-Priority"],
+    summary:
+      "Continues texts as they are: at once, as a stream that ends with `[DONE]`, or with `Prefer: respond-async` polled.",
+    headers: ["Idempotency-Key", "Prefer", "X-Heddle-Priority"],
     body: completionRequest,
     replies: {
       200: {
         ...json(completion),
         "text/event-stream": { message: completionChunk, error: errorResponse },
       },
+      202: json(asyncCompletion),
     },
+  },
+  retrieve: {
+    operationId: "getCompletion",
+    method: "GET",
+    path: "/api/v1/completions/{id}",
+    permission: "inference:create",
+    summary: "Returns a completion of `Prefer: respond-async`; the status is 202 while it runs.",
+    replies: { 200: json(asyncCompletion), 202: json(asyncCompletion) },
+  },
+  cancel: {
+    operationId: "cancelCompletion",
+    method: "DELETE",
+    path: "/api/v1/completions/{id}",
+    permission: "inference:create",
+    summary: "Cancels a completion that runs, and deletes one that has ended.",
+    replies: { 200: json(asyncCompletion) },
   },
 } as const satisfies Record<string, ApiOperation>;

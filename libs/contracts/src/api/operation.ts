@@ -37,6 +37,7 @@ export type RequestHeader =
   | "If-None-Match"
   | "If-Range"
   | "Last-Event-ID"
+  | "Prefer"
   | "Range"
   | "X-Heddle-Priority";
 

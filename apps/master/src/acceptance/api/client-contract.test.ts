@@ -85,6 +85,18 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/completions",
     ({ completions }) => completions.create({ model: "none", prompt: "?" }),
   ],
+  "completions.start": [
+    "POST /api/v1/completions",
+    ({ completions }) => completions.start({ model: "none", prompt: "?" }),
+  ],
+  "completions.retrieve": [
+    "GET /api/v1/completions/:id",
+    ({ completions }) => completions.retrieve("a b"),
+  ],
+  "completions.cancel": [
+    "DELETE /api/v1/completions/:id",
+    ({ completions }) => completions.cancel("a b"),
+  ],
   "embeddings.create": [
     "POST /api/v1/embeddings",
     ({ embeddings }) => embeddings.create({ model: "none", input: "?" }),

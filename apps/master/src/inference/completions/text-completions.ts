@@ -21,7 +21,8 @@ import { TextChoice } from "./text-choice.ts";
 /** Prompts of a call that are with engines at once. */
 const PROMPTS_AT_ONCE = 4;
 
-interface Prepared extends PermittedCall {
+/** A request whose key permits it. */
+export interface PreparedCompletion extends PermittedCall {
   readonly request: CompletionRequest;
   readonly prompts: readonly PlainInput[];
   readonly maxTokens: number | undefined;
@@ -44,7 +45,7 @@ export class TextCompletions {
   answer(http: CallerRequest, reply: FastifyReply): Promise<void> {
     return this.#calls.answer(
       reply,
-      () => this.#prepare(http, reply),
+      () => this.prepare(http, reply),
       (prepared, signal) =>
         prepared.request.stream === true
           ? this.#stream(http, reply, prepared, signal)
@@ -52,7 +53,12 @@ export class TextCompletions {
     );
   }
 
-  #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
+  /** Parses and admits the request. */
+  prepare(
+    http: CallerRequest,
+    reply: FastifyReply,
+    id = `cmpl-${uniqueSuffix()}`,
+  ): PreparedCompletion {
     const request = parseCompletionRequest(parseJsonBody(http.body as Buffer));
     const model = this.#calls.resolve(http, request.model);
     const prompts = promptsOf(request.prompt);
@@ -72,30 +78,39 @@ export class TextCompletions {
     const choices = Array.from({ length: count }, (_, i) => new TextChoice(i, alternatives));
     const created = Math.floor(Date.now() / 1000);
     const names = `"model":${JSON.stringify(model.id)},"system_fingerprint":${JSON.stringify(fingerprintOf(model))}`;
-    const head = `{"id":"cmpl-${uniqueSuffix()}","object":"text_completion","created":${created},${names}`;
+    const head = `{"id":"${id}","object":"text_completion","created":${created},${names}`;
     return { ...permitted, request, prompts, maxTokens, choices, head };
   }
 
   async #whole(
     http: CallerRequest,
     reply: FastifyReply,
-    prepared: Prepared,
+    prepared: PreparedCompletion,
     signal: AbortSignal,
   ): Promise<undefined> {
+    const body = await this.collect(http, prepared, signal);
+    this.#calls.send(http, reply, prepared, body);
+  }
+
+  /** The whole answer. */
+  async collect(
+    http: CallerRequest,
+    prepared: PreparedCompletion,
+    signal: AbortSignal,
+  ): Promise<string> {
     const parts = prepared.choices.map((): Part[] => []);
     await this.#generate(http, prepared, signal, (part) => {
       parts[part.index]?.push(part);
     });
     const choices = prepared.choices.map((choice, i) => choice.joined(parts[i] ?? []));
     const usage = usageJson(prepared.call.usage);
-    const body = `${prepared.head},"choices":${JSON.stringify(choices)},"usage":${usage}}`;
-    this.#calls.send(http, reply, prepared, body);
+    return `${prepared.head},"choices":${JSON.stringify(choices)},"usage":${usage}}`;
   }
 
   #stream(
     http: CallerRequest,
     reply: FastifyReply,
-    prepared: Prepared,
+    prepared: PreparedCompletion,
     signal: AbortSignal,
   ): Promise<AppError | undefined> {
     const { head, request } = prepared;
@@ -116,7 +131,7 @@ export class TextCompletions {
 
   #generate(
     http: CallerRequest,
-    prepared: Prepared,
+    prepared: PreparedCompletion,
     signal: AbortSignal,
     take: (part: Part) => void | Promise<void>,
   ): Promise<void> {
@@ -134,7 +149,7 @@ export class TextCompletions {
 
   async #continue(
     http: CallerRequest,
-    prepared: Prepared,
+    prepared: PreparedCompletion,
     index: number,
     signal: AbortSignal,
     take: (part: Part) => void | Promise<void>,

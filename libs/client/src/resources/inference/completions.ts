@@ -1,5 +1,10 @@
-import type { CompletionAnswer, CompletionRequest } from "@heddle/contracts/api/completions";
-import type { CallOptions, HttpTransport } from "../../transport.ts";
+import type {
+  AsyncCompletion,
+  CompletionAnswer,
+  CompletionRequest,
+} from "@heddle/contracts/api/completions";
+import { pathPart } from "../../path-part.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** Loading a model's weights may come before its answer. */
 const ANSWER_TIMEOUT_MS = 300_000;
@@ -28,4 +33,28 @@ export class Completions {
       maxRetries: 0,
     });
   }
+
+  /** Starts a completion that runs without its client; a retry starts no second one. */
+  start(
+    request: Omit<CompletionRequest, "stream" | "stream_options">,
+    { idempotencyKey = crypto.randomUUID(), signal }: ChangeOptions = {},
+  ): Promise<AsyncCompletion> {
+    const headers = { prefer: "respond-async", "idempotency-key": idempotencyKey };
+    const path = "/completions";
+    return this.#transport.json({ method: "POST", path, body: request, headers, signal });
+  }
+
+  /** A started completion; its status is `in_progress` while it runs. */
+  retrieve(id: string, { signal }: CallOptions = {}): Promise<AsyncCompletion> {
+    return this.#transport.json({ method: "GET", path: pathOf(id), signal });
+  }
+
+  /** Cancels a started completion that runs, and deletes one that has ended. */
+  cancel(id: string, { signal }: CallOptions = {}): Promise<AsyncCompletion> {
+    return this.#transport.json({ method: "DELETE", path: pathOf(id), signal });
+  }
+}
+
+function pathOf(id: string): string {
+  return `/completions/${pathPart(id)}`;
 }

@@ -1,0 +1,249 @@
+import { createHash } from "node:crypto";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { type AsyncCompletion, parseCompletionRequest } from "@heddle/contracts/api/completions";
+import type { Logger } from "@heddle/observability/logger";
+import { Inject, type OnApplicationShutdown } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { LOGGER } from "../../config/config.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { idempotencyKeyOf } from "../../http/idempotent-changes.ts";
+import { canonicalJson, parseJsonBody } from "../../http/json-body.ts";
+import { uniqueSuffix } from "../../http/request-id.ts";
+import { fingerprintOf, InferenceCalls } from "../inference-calls.ts";
+import {
+  CompletionStore,
+  completionView,
+  idUnder,
+  type KeptCompletion,
+  type StoredCompletion,
+} from "./completion-store.ts";
+import { type PreparedCompletion, TextCompletions } from "./text-completions.ts";
+
+/** Completions that run on this master without their clients. */
+const MAX_RUNNING = 1_024;
+const POLL_S = "1";
+
+interface Running {
+  readonly owner: string;
+  readonly abort: AbortController;
+  readonly begun: StoredCompletion;
+  readonly version: number;
+  /** As it ended. */
+  readonly ended: Promise<StoredCompletion>;
+  readonly resolve: (ended: StoredCompletion) => void;
+  /** Its end is being stored: what others change now comes too late. */
+  isEnding: boolean;
+}
+
+/** Whether the caller asks for an answer that it polls (RFC 7240). */
+export function prefersAsync({ headers }: CallerRequest): boolean {
+  const asked = [headers["prefer"] ?? []].flat().join(",").split(/[,;]/);
+  return asked.some((each) => each.trim().toLowerCase() === "respond-async");
+}
+
+/** Completions with `Prefer: respond-async`: stored before they are answered, and at their end. */
+export class AsyncCompletions implements OnApplicationShutdown {
+  readonly #calls: InferenceCalls;
+  readonly #completions: TextCompletions;
+  readonly #store: CompletionStore;
+  readonly #log: Logger;
+  readonly #running = new Map<string, Running>();
+  readonly #unsubscribe: () => void;
+
+  constructor(
+    @Inject(InferenceCalls) calls: InferenceCalls,
+    @Inject(TextCompletions) completions: TextCompletions,
+    @Inject(CompletionStore) store: CompletionStore,
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(LOGGER) log: Logger,
+  ) {
+    this.#calls = calls;
+    this.#completions = completions;
+    this.#store = store;
+    this.#log = log;
+    // Any master may cancel one: the master that runs it sees the change.
+    this.#unsubscribe = control.onApplied((command) => {
+      if (command?.type === "document.put") this.#yieldTo(command.document.id);
+      else if (command?.type === "document.delete") this.#yieldTo(command.id);
+    });
+  }
+
+  onApplicationShutdown(): void {
+    this.#unsubscribe();
+  }
+
+  /** Starts one and answers 202; a retry with the same `Idempotency-Key` gets the same answer. */
+  async answer(http: CallerRequest, reply: FastifyReply): Promise<void> {
+    const body = http.body as Buffer;
+    if (parseCompletionRequest(parseJsonBody(body)).stream === true) {
+      const message = "Invalid value for 'stream': an answer that is polled has no stream.";
+      throw new AppError("invalid_value", message, { param: "stream" });
+    }
+    const owner = this.#store.ownerOf(http.apiKey);
+    const key = idempotencyKeyOf(http);
+    const id = key === undefined ? `cmpl-${uniqueSuffix()}` : idUnder(owner, key);
+    const request = createHash("sha256").update(canonicalJson(body)).digest("hex");
+    const known = key === undefined ? undefined : await this.#store.find(owner, id);
+    if (known) return replay(reply, known, request);
+    try {
+      await this.#start(http, reply, { owner, id, request });
+    } catch (thrown) {
+      const isTaken = toAppError(thrown).code === "precondition_failed";
+      const first = isTaken ? await this.#store.find(owner, id) : undefined;
+      if (!first) throw thrown;
+      await replay(reply, first, request);
+    }
+  }
+
+  /** One of this key as it is now. */
+  async retrieve(http: CallerRequest, id: string): Promise<AsyncCompletion> {
+    const { stored } = await this.#store.get(this.#store.ownerOf(http.apiKey), id);
+    return completionView(stored);
+  }
+
+  /** Cancels one that runs, on any master; deletes one that has ended. */
+  async cancel(http: CallerRequest, id: string): Promise<AsyncCompletion> {
+    const owner = this.#store.ownerOf(http.apiKey);
+    const { stored, version } = await this.#store.get(owner, id);
+    if (stored.status !== "in_progress") {
+      await this.#store.delete(owner, id);
+      return completionView(stored);
+    }
+    const running = this.#running.get(id);
+    if (running?.owner === owner) {
+      running.abort.abort(cancelled());
+      return completionView(await running.ended);
+    }
+    const ended = { ...stored, status: "cancelled" as const };
+    try {
+      await this.#store.save(owner, ended, version);
+      return completionView(ended);
+    } catch (thrown) {
+      if (toAppError(thrown).code !== "precondition_failed") throw thrown;
+      return this.retrieve(http, id);
+    }
+  }
+
+  #yieldTo(id: string): void {
+    const running = this.#running.get(id);
+    if (running && !running.isEnding) running.abort.abort(cancelled());
+  }
+
+  async #start(
+    http: CallerRequest,
+    reply: FastifyReply,
+    name: { readonly owner: string; readonly id: string; readonly request: string },
+  ): Promise<void> {
+    if (this.#running.size >= MAX_RUNNING) {
+      const message = `This master runs ${MAX_RUNNING} completions without clients already. Try again shortly.`;
+      throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
+    }
+    let running: Running | undefined;
+    const prepared = await this.#calls.detach(
+      reply,
+      async (abort) => {
+        const made = await this.#completions.prepare(http, reply, name.id);
+        running = await this.#begin(made, abort, name);
+        return made;
+      },
+      async (made, signal) => {
+        const text = await this.#completions.collect(http, made, signal);
+        await this.#end(running as Running, { status: "completed", answer: JSON.parse(text) });
+      },
+      (_, failure) => this.#end(running as Running, failed(failure)),
+    );
+    reply.headers(prepared.headers);
+    await accept(reply, (running as Running | undefined)?.begun as StoredCompletion);
+  }
+
+  async #begin(
+    { call, model }: PreparedCompletion,
+    abort: AbortController,
+    {
+      owner,
+      id,
+      request,
+    }: { readonly owner: string; readonly id: string; readonly request: string },
+  ): Promise<Running> {
+    const begun: StoredCompletion = {
+      id,
+      created: Math.floor(Date.now() / 1000),
+      model: model.id,
+      fingerprint: fingerprintOf(model),
+      request,
+      status: "in_progress",
+    };
+    // Concurrent retries: the one whose record is first runs.
+    const isFirst = !this.#store.running.has(id);
+    this.#store.running.add(id);
+    try {
+      const version = await this.#store.save(owner, begun, 0);
+      const { promise: ended, resolve } = Promise.withResolvers<StoredCompletion>();
+      const running = { owner, abort, begun, version, ended, resolve, isEnding: false };
+      this.#running.set(id, running);
+      return running;
+    } catch (thrown) {
+      if (isFirst) this.#store.running.delete(id);
+      const failure = toAppError(thrown);
+      call.close(failure);
+      throw failure;
+    }
+  }
+
+  /** A change by another master is later than the begin and wins. */
+  async #end(
+    running: Running,
+    end: Pick<StoredCompletion, "status" | "answer" | "error">,
+  ): Promise<void> {
+    running.isEnding = true;
+    const { owner, begun, version } = running;
+    let ended: StoredCompletion = { ...begun, ...end };
+    try {
+      await this.#store.save(owner, ended, version);
+    } catch (thrown) {
+      const error = toAppError(thrown);
+      ended = { ...begun, ...failed(error) };
+      if (error.code !== "precondition_failed") {
+        this.#log.warn({ id: begun.id, error }, "the end of a completion could not be stored");
+      }
+    }
+    this.#running.delete(begun.id);
+    this.#store.running.delete(begun.id);
+    running.resolve(ended);
+  }
+}
+
+function failed({ code, message, param }: AppError) {
+  const status = code === "cancelled" ? ("cancelled" as const) : ("failed" as const);
+  return { status, error: { code, message, param: param ?? null } };
+}
+
+async function replay(
+  reply: FastifyReply,
+  { stored }: KeptCompletion,
+  request: string,
+): Promise<void> {
+  if (stored.request !== request) {
+    const message = "Another request has this Idempotency-Key: give this one a key of its own.";
+    throw new AppError("unprocessable", message, { param: "Idempotency-Key" });
+  }
+  reply.header("idempotency-replayed", "true");
+  const { answer: _answer, error: _error, ...begun } = stored;
+  await accept(reply, { ...begun, status: "in_progress" });
+}
+
+async function accept(reply: FastifyReply, begun: StoredCompletion): Promise<void> {
+  await reply
+    .code(202)
+    .headers({
+      location: `/api/v1/completions/${begun.id}`,
+      "preference-applied": "respond-async",
+      "retry-after": POLL_S,
+    })
+    .send(completionView(begun));
+}
+
+function cancelled(): AppError {
+  return new AppError("cancelled", "The completion was cancelled.");
+}
