@@ -39,6 +39,11 @@ export function preparePodman(): string {
   return "";
 }
 
+/** Why podman gives containers no network of their own here; empty if it does. */
+export function podmanNetworkFault(): string {
+  return tryRun([], []);
+}
+
 /**
  * Removes the containers of an ended worker, as after a kill during a call of the engine: no other
  * worker of that id follows.
@@ -79,8 +84,8 @@ function importImage(busybox: string): void {
   }
 }
 
-function tryRun(options: readonly string[]): string {
-  const how = ["--rm", "--network", "host", "--memory", "64m", "--pids-limit", "64", ...limits];
+function tryRun(options: readonly string[], network = ["--network", "host"]): string {
+  const how = ["--rm", ...network, "--memory", "64m", "--pids-limit", "64", ...limits];
   const name = `heddle-test-${process.pid}`;
   how.push("--name", name);
   try {
