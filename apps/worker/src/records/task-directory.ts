@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { type FileHandle, mkdir, readdir, rename } from "node:fs/promises";
-import { join } from "node:path";
+import { type FileHandle, mkdir, readdir, rename, rmdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import {
   atEntryBeneath,
   makeDirectoryBeneath,
@@ -77,7 +77,12 @@ export class TaskDirectory {
   async create(): Promise<void> {
     await mkdir(this.root, { recursive: true, mode: 0o700 });
     for (const name of ["work", "artifacts", "logs"]) {
-      await makeDirectoryBeneath(this.root, this.#in(name));
+      // The removal of another task of the job may just have removed the job's folder.
+      const make = () => makeDirectoryBeneath(this.root, this.#in(name));
+      await make().catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== "ENOENT") throw error;
+        return make();
+      });
     }
   }
 
@@ -108,13 +113,15 @@ export class TaskDirectory {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
       throw error;
     }
+    await removeIfEmpty(dirname(this.path));
     removeBeneath(this.root, over).catch(onFault);
   }
 
-  /** Continues removals that an earlier process began, one after the other. */
+  /** Continues removals that an earlier process began, and removes the folders of jobs without tasks. */
   static async removeRest(root: string): Promise<void> {
     for (const name of await names(root)) {
       if (name.startsWith(REMOVED_PREFIX)) await removeBeneath(root, name);
+      else await removeIfEmpty(join(root, name));
     }
   }
 
@@ -162,6 +169,11 @@ export function openToRead(root: string, path: string): Promise<FileHandle | und
 /** Writes the file atomically; it is durable when this resolves. */
 export function writeJson(root: string, path: string, value: unknown): Promise<void> {
   return replaceFileBeneath(root, path, JSON.stringify(value));
+}
+
+/** Leaves what is not empty, or no directory. */
+async function removeIfEmpty(folder: string): Promise<void> {
+  await rmdir(folder).catch(() => undefined);
 }
 
 async function names(folder: string): Promise<string[]> {
