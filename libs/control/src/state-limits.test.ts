@@ -157,6 +157,9 @@ test("state: a full share of nodes refuses a new node, but no known one", () => 
     if (!reply.ok) refusal = reply;
   }
   expect(refusal).toMatchObject({ code: "insufficient_storage" });
+  const larger = { labels: { text: "x".repeat(20 * KIB) } };
+  const grown = made.do({ type: "node.join", offer: nodeOffer("n0", larger) });
+  expect(grown).toMatchObject({ code: "insufficient_storage" });
   expect(made.do({ type: "node.join", offer: nodeOffer("n0") })).toEqual({ ok: true });
 });
 

@@ -1,5 +1,5 @@
 import { settingValue } from "@heddle/contracts/api/settings";
-import { BOUNDED_RECORDS, HARDENED } from "./cluster-version.ts";
+import { BOUNDED_RECORDS, HARDENED, versionOf } from "./cluster-version.ts";
 import { type ControlCommand, type Refusal, refuse } from "./command.ts";
 import { HashedMap, storedBytes } from "./hashed-map.ts";
 import type { ControlState } from "./state.ts";
@@ -125,9 +125,33 @@ export function hasTooManyEvents(state: Bounded): boolean {
 
 /** Why a command that adds a record does not fit. */
 export function growthRefusal(state: ControlState, command: ControlCommand): Refusal | undefined {
-  const kind = addsRecord(state, command) ? addedKind(command.type) : undefined;
+  const kind = addedKind(command.type);
   if (kind === undefined) return undefined;
-  return refusalOf(state, kind, storedBytes(JSON.stringify(command)), 1);
+  const needed = storedBytes(JSON.stringify(command));
+  if (addsRecord(state, command)) return refusalOf(state, kind, needed, 1);
+  if (versionOf(state) < BOUNDED_RECORDS) return undefined;
+  const replaced = replacedRecord(state, command);
+  if (replaced === undefined) return undefined;
+  const growth = needed - storedBytes(JSON.stringify(replaced));
+  return growth > 0 ? refusalOf(state, kind, growth, 1) : undefined;
+}
+
+/** The record that the command replaces, with what it has beside the command's. */
+function replacedRecord(state: ControlState, command: ControlCommand): object | undefined {
+  switch (command.type) {
+    case "model.register":
+      return state.models.get(command.model.id);
+    case "node.join":
+      return state.nodes.get(command.offer.id);
+    case "server.join":
+      return state.servers.get(command.server.id);
+    case "project.set":
+      return state.projects.get(command.name);
+    case "queue.set":
+      return state.queues.get(command.queue.name);
+    default:
+      return undefined;
+  }
 }
 
 /** The first version with a bound on the state's bytes. */
