@@ -33,7 +33,11 @@ test.each<[string, (parts: ReturnType<typeof graph>) => unknown, RegExp]>([
   ["rows named by numbers", ({ g, a, b }) => g.gatherRows(a, b), /i32 indices/],
   ["a name that is taken", ({ g }) => g.input("a", []), /input a already/],
   ["a size of zero", ({ g }) => g.input("c", [0]), /positive integers/],
-  ["a constant of another size", ({ g }) => g.constant([1, 2], [3]), /not the shape \[3\]/],
+  [
+    "a constant of another size",
+    ({ g }) => g.constant([1, 2], [3]),
+    /does not fit the shape \[3\]/,
+  ],
 ])("graph: refuses %s", (_what, build, message) => {
   expect(() => build(graph())).toThrow(message);
 });

@@ -75,6 +75,10 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "POST /api/v1/models",
     ({ models }) => models.register({ id: "contract", source: "builtin://tiny" }),
   ],
+  "models.scale": [
+    "PUT /api/v1/models/:id/scaling",
+    ({ models }) => models.scale("a b", { replicas: 1 }),
+  ],
   "models.remove": ["DELETE /api/v1/models/:id", ({ models }) => models.remove("a b")],
   "models.pull": ["POST /api/v1/models/:id/pull", ({ models }) => models.pull("a b").next()],
   "chat.stream": [

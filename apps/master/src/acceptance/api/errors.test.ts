@@ -115,6 +115,7 @@ describe("the official client's typed errors", () => {
     ],
     [{ stream: "yes" }, "stream"],
     [{ stream_options: { include_usage: true } }, "stream_options"],
+    [{ service_tier: "scale" }, "service_tier"],
   ])("BadRequestError for %j, naming %s", async (members, param) => {
     const error = await errorOf(create(members), OpenAI.BadRequestError);
     expect(error).toMatchObject({ status: 400, type: "invalid_request_error" });
@@ -131,7 +132,6 @@ describe("the official client's typed errors", () => {
     [{ reasoning_effort: "high" }, "reasoning_effort"],
     [{ verbosity: "low" }, "verbosity"],
     [{ store: true }, "store"],
-    [{ service_tier: "scale" }, "service_tier"],
     [{ prompt_cache_retention: "24h" }, "prompt_cache_retention"],
   ])("BadRequestError for %j, which is not supported", async (members, param) => {
     const error = await errorOf(create(members), OpenAI.BadRequestError);
