@@ -17,8 +17,8 @@ const SCAN_MS = 60_000;
 const MAX_PUT = 10_000;
 /** Bytes that one step fetches or verifies, up to one content more. */
 const STEP_BYTES = 32 * 2 ** 20;
-/** After a content came from no master. */
-const RETRY_MS = 60_000;
+/** The longest wait after a content came from no master; the first is a step, each twice the last. */
+const MAX_RETRY_MS = 60_000;
 /** What a content counts beside its bytes. */
 const CONTENT_COST_BYTES = 64 * 1024;
 /** Between two runs that verify all contents. */
@@ -48,8 +48,7 @@ export class DocumentUpkeep {
   /** Of the records that were put since the last step. */
   readonly #put = new Set<string>();
   #scanAtMs = 0;
-  /** By digest: when it is fetched, at the earliest. */
-  #missing: ReadonlyMap<string, number> = new Map();
+  #missing: ReadonlyMap<string, MissingContent> = new Map();
   #unused: ReadonlyMap<string, UnusedContent> = new Map();
   /** The contents of the present run that are still to be verified. */
   #unverified: string[] = [];
@@ -115,15 +114,19 @@ export class DocumentUpkeep {
   async #fetchMissing(suspects: readonly string[]): Promise<void> {
     const { control, store, replicas } = this.#options;
     const now = this.#now();
-    const missing = new Map<string, number>();
+    const missing = new Map<string, MissingContent>();
+    const isNew = { dueMs: now + STEP_MS, waitMs: STEP_MS };
     for (const digest of suspects) {
       const isMissing = control.documents.digests.has(digest) && !store.has(digest);
-      if (isMissing) missing.set(digest, this.#missing.get(digest) ?? now + STEP_MS);
+      if (isMissing) missing.set(digest, this.#missing.get(digest) ?? isNew);
     }
     this.#missing = missing;
-    const due = [...missing].flatMap(([digest, dueMs]) => (dueMs <= now ? [digest] : []));
+    const due = [...missing].flatMap(([digest, { dueMs }]) => (dueMs <= now ? [digest] : []));
     const { failed } = await this.#inStep(due, (digest) => replicas.heal(digest));
-    for (const digest of failed) missing.set(digest, now + RETRY_MS);
+    for (const digest of failed) {
+      const waitMs = Math.min(MAX_RETRY_MS, 2 * (missing.get(digest)?.waitMs ?? 0));
+      missing.set(digest, { dueMs: now + waitMs, waitMs });
+    }
   }
 
   /** Works through contents up to the bytes of one step. */
@@ -186,6 +189,12 @@ export class DocumentUpkeep {
     this.#isIntact &&= failed.length === 0;
     if (this.#unverified.length === 0 && this.#isIntact) log.info({}, VERIFIED);
   }
+}
+
+/** When a content is fetched, at the earliest, and how long the last wait for it was. */
+interface MissingContent {
+  readonly dueMs: number;
+  readonly waitMs: number;
 }
 
 /** A content without a record, as of which put of it and since when. */

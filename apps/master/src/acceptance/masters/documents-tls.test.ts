@@ -46,10 +46,11 @@ async function votes(name: string, through: string): Promise<void> {
 it("documents: under TLS all survive masters that join and leave meanwhile", {
   timeout: 300_000,
 }, async () => {
-  const { ids, stop } = storeContinuously();
-  await eventually(() => ids.length > 0);
+  // What a single voter stored is on its disk alone until the others have fetched it.
   await group.start(SECOND);
   await votes(SECOND, FIRST);
+  const { ids, stop } = storeContinuously();
+  await eventually(() => ids.length > 0);
   await group.start(THIRD);
   await votes(THIRD, FIRST);
   const before = ids.length;
