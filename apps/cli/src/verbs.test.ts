@@ -34,6 +34,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "models pull": ["x"],
   "models register": ["x", "--source", "builtin://tiny"],
   "models remove": ["x"],
+  "models update": ["x", "--min", "1", "--max", "2"],
   "keys create": ["x"],
   "keys list": [],
   "keys rotate": ["x"],
