@@ -116,6 +116,16 @@ function addChat(program: Command, lazy: Lazy): void {
     .action(lazy(async () => (await import("./commands/chat.ts")).chat));
 }
 
+function scalingFlags(command: Command): Command {
+  return command
+    .option("--min <n>", "fewest replicas when they follow the load (default: 0)")
+    .option("--max <n>", "most replicas when they follow the load (default: 1)")
+    .option("--idle-unload <seconds>", "with --min 0: no replica after so long without calls")
+    .option("--target-queue <calls>", "waiting calls per replica above which there are more")
+    .option("--target-ttft <ms>", "time to the first token above which there are more replicas")
+    .option("--cool-down <seconds>", "pause between two changes");
+}
+
 function addReaders(program: Command, lazy: Lazy): void {
   const models = program.command("models").description("manage models");
   models
@@ -127,7 +137,7 @@ function addReaders(program: Command, lazy: Lazy): void {
     .description("download the weights of a model to a worker and wait until it is ready")
     .argument("<id>", "model id")
     .action(lazy(async () => (await import("./commands/models.ts")).pullModel));
-  models
+  const register = models
     .command("register")
     .description("register a model and its weights (idempotent)")
     .argument("<id>", "model id")
@@ -135,8 +145,16 @@ function addReaders(program: Command, lazy: Lazy): void {
     .option("--replicas <n>", "number of replicas, or every-worker (default: 1)")
     .option("--gpus <n>", "GPUs per replica, allocated by the scheduler: 1 (default: none)")
     .option("--gpu-type <types>", "comma-separated accepted GPU types")
-    .option("--gpu-memory-gb <gb>", "minimum GPU memory in GB")
-    .action(lazy(async () => (await import("./commands/models.ts")).registerModel));
+    .option("--gpu-memory-gb <gb>", "minimum GPU memory in GB");
+  scalingFlags(register).action(
+    lazy(async () => (await import("./commands/models.ts")).registerModel),
+  );
+  const update = models
+    .command("update")
+    .description("set a model's replicas: a number, or bounds within which it follows the load")
+    .argument("<id>", "model id")
+    .option("--replicas <n>", "a fixed number of replicas, or every-worker");
+  scalingFlags(update).action(lazy(async () => (await import("./commands/models.ts")).updateModel));
   models
     .command("remove")
     .description("remove a model, and its replicas unless another model uses them")

@@ -9,6 +9,7 @@ import { HttpModule } from "./http/http.module.ts";
 import { CallsModule } from "./inference/calls.module.ts";
 import { DispatchModule } from "./inference/dispatch/dispatch.module.ts";
 import { InferenceModule } from "./inference/inference.module.ts";
+import { ScalingModule } from "./inference/scaling/scaling.module.ts";
 import { MetricsModule } from "./metrics/metrics.module.ts";
 import { ModelsModule } from "./models/models.module.ts";
 import { NodesModule } from "./nodes/nodes.module.ts";
@@ -19,7 +20,13 @@ import { TaskOutputModule } from "./task-output/task-output.module.ts";
 type Imports = NonNullable<ModuleMetadata["imports"]>;
 
 /** Nodes, dispatch to them, and what the leader does; tests script or leave out some. */
-const CLUSTER: Imports = [NodesModule, DispatchModule, OrchestrationModule, TasksModule];
+const CLUSTER: Imports = [
+  NodesModule,
+  DispatchModule,
+  ScalingModule,
+  OrchestrationModule,
+  TasksModule,
+];
 
 class MasterModule {}
 

@@ -10,6 +10,7 @@ import type {
 } from "@heddle/contracts/engine";
 import type {
   CallWait,
+  DispatchLoad,
   DispatchStats,
   InferenceAnswer,
   InferenceDispatch,
@@ -53,6 +54,10 @@ export class ScriptedDispatch implements InferenceDispatch {
   running = 0;
   generatedTokens = 0;
   queued = 0;
+
+  loadOf(): DispatchLoad {
+    return { queued: this.queued, ttftMs: undefined };
+  }
 
   queues(): QueueStats[] {
     if (this.queued === 0) return [];

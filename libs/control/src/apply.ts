@@ -1,6 +1,7 @@
 import { isSettingName, type SettingName, settingFault } from "@heddle/contracts/api/settings";
 import { HARDENED, STORES_DOCUMENTS, versionOf } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
+import { configureDeployment, scaleDeployment, scalingFault } from "./model-scaling.ts";
 import type {
   ApiKeyRecord,
   ControlState,
@@ -51,6 +52,10 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
       return registerModel(state, command);
     case "model.remove":
       return removeModel(state, command);
+    case "deployment.scale":
+      return scaleDeployment(state, command);
+    case "deployment.configure":
+      return configureDeployment(state, command);
     case "setting.put":
       return putSetting(state, command);
     case "join.create":
@@ -194,7 +199,7 @@ function registerModel(
   state: ControlState,
   { model, deployment, replaces }: CatalogCommand & { readonly type: "model.register" },
 ): ControlReply {
-  const fault = modelFault(model, deployment);
+  const fault = modelFault(model, deployment) ?? scalingFault(state, deployment);
   if (fault) return refuse("invalid_value", fault);
   const known = state.models.get(model.id);
   const isChange = known !== undefined && !sameJson(known, model);
@@ -202,7 +207,7 @@ function registerModel(
     return refuse("conflict", `the model ${model.id} is registered with other properties`);
   }
   const running = state.deployments.get(deployment.spec.key);
-  if (running && !sameJson(running, deployment)) {
+  if (running && !sameJson(fixedOf(running), fixedOf(deployment))) {
     return refuse("conflict", `the deployment ${deployment.spec.key} exists with another spec`);
   }
   if (!known && state.models.size >= MAX_MODELS) {
@@ -213,6 +218,12 @@ function registerModel(
   state.deployments.set(deployment.spec.key, running ?? deployment);
   if (isChange) dropUnused(state, known.deployment);
   return ACCEPTED;
+}
+
+/** Of a deployment that follows its load, what does not change by itself. */
+function fixedOf(record: DeploymentRecord): Partial<DeploymentRecord> {
+  const { spec, resources, scaling } = record;
+  return scaling ? { spec, resources, scaling } : record;
 }
 
 /** A deployment lives as long as a model names it. */
@@ -230,13 +241,6 @@ function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | 
   }
   if (!(Number.isSafeInteger(model.contextWindow) && model.contextWindow > 0)) {
     return `the context window must be a positive integer, got ${model.contextWindow}`;
-  }
-  const { replicas } = deployment;
-  if (replicas !== "every-worker" && !(Number.isSafeInteger(replicas) && replicas >= 0)) {
-    return `replicas must be a whole number or "every-worker", got ${replicas}`;
-  }
-  if (deployment.resources && replicas === "every-worker") {
-    return "replicas that need GPUs are a number: the scheduler finds each its place";
   }
   return undefined;
 }

@@ -1,4 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
+import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { DocumentRecord, DocumentsCommand } from "./documents/records.ts";
 import type { JobsCommand, LoggedEntry, LoggedJobsCommand } from "./jobs/records/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
@@ -42,6 +43,23 @@ export type CatalogCommand =
       readonly id: string;
       /** The id is registered again at once, so its removal is not remembered. */
       readonly isReplaced?: boolean | undefined;
+    }
+  /** The load asks for another number of replicas than `from`. */
+  | {
+      readonly type: "deployment.scale";
+      readonly atMs: number;
+      readonly deployment: string;
+      readonly from: DeploymentRecord["replicas"];
+      readonly replicas: number;
+      readonly reason: string;
+    }
+  /** An operator sets the number of replicas, or its bounds. */
+  | {
+      readonly type: "deployment.configure";
+      readonly atMs: number;
+      readonly deployment: string;
+      readonly replicas: DeploymentRecord["replicas"];
+      readonly scaling?: ScalingTargets | undefined;
     }
   | {
       readonly type: "setting.put";

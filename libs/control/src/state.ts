@@ -1,4 +1,5 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
 
@@ -110,6 +111,11 @@ export interface DeploymentRecord {
   readonly replicas: number | "every-worker";
   /** What each replica needs of its node's GPUs, if the scheduler places it. */
   readonly resources?: ReplicaResources | undefined;
+  /** How `replicas` follows the load; absent for a fixed number. */
+  readonly scaling?: ScalingTargets | undefined;
+  /** The latest change of `replicas` by the load. */
+  readonly scaledAtMs?: number | undefined;
+  readonly scaleReason?: string | undefined;
 }
 
 /** A cluster-wide setting. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import type { Heddle } from "@heddle/client/heddle";
-import type { ModelSpec } from "@heddle/contracts/api/models";
+import type { ModelScale, ModelSpec } from "@heddle/contracts/api/models";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import {
@@ -133,12 +133,38 @@ export async function registerModel(command: Command): Promise<number> {
     id: command.args[0] ?? "",
     source,
     replicas: wanted === "every-worker" ? wanted : amountOf(flags, "replicas"),
+    scaling: scalingOf(flags),
     resources: Object.values(needed).some((value) => value !== undefined) ? needed : undefined,
   };
   // Unset flags are left out; the cluster validates the rest.
   const model = await heddle.models.register(JSON.parse(JSON.stringify(body)) as ModelSpec);
   printRecord(model, model.id, format, data);
   return 0;
+}
+
+/** `heddle models update <id>`: the number of its replicas, or bounds for it. */
+export async function updateModel(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const flags = command.opts() as Record<string, string | undefined>;
+  const { replicas: wanted } = flags;
+  const replicas = wanted === "every-worker" ? wanted : amountOf(flags, "replicas");
+  const body = JSON.parse(JSON.stringify({ replicas, scaling: scalingOf(flags) })) as ModelScale;
+  const model = await heddle.models.scale(command.args[0] ?? "", body);
+  printRecord(model, model.id, format, data);
+  return 0;
+}
+
+/** The bounds that flags name; undefined without any. */
+function scalingOf(flags: Record<string, string | undefined>) {
+  const scaling = {
+    min: amountOf(flags, "min"),
+    max: amountOf(flags, "max"),
+    idle_unload_s: amountOf(flags, "idleUnload"),
+    target_queue: amountOf(flags, "targetQueue"),
+    target_ttft_ms: amountOf(flags, "targetTtft"),
+    cool_down_s: amountOf(flags, "coolDown"),
+  };
+  return Object.values(scaling).some((value) => value !== undefined) ? scaling : undefined;
 }
 
 /** `heddle models remove <id>`. */

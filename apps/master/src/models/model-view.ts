@@ -39,8 +39,10 @@ export function viewModel(
     backing: model.backing,
     stand_in: model.standIn,
     deployment: model.deployment,
+    wanted_replicas: deployment?.replicas ?? 0,
+    scaling: viewScaling(deployment),
     lineage: model.lineage ? viewLineage(model.lineage) : null,
-    status: statusOf(replicas, failures),
+    status: statusOf(replicas, failures, isAsleep(deployment)),
     replicas,
     waiting_for: [...failures.map(failureText), ...waitsFor(model.deployment)],
     weights: weights
@@ -120,9 +122,32 @@ function failureText({ nodeId, failure }: ReplicaRecord): string {
 function statusOf(
   replicas: readonly ModelReplica[],
   failures: readonly ReplicaRecord[],
+  asleep: boolean,
 ): Model["status"] {
   for (const phase of ["ready", "loading", "pulling", "failed"] as const) {
     if (replicas.some((replica) => replica.phase === phase)) return phase;
   }
-  return failures.length > 0 ? "failed" : "unplaced";
+  if (failures.length > 0) return "failed";
+  return asleep ? "idle" : "unplaced";
+}
+
+/** Whether it has no replica until a call comes. */
+function isAsleep(deployment: DeploymentRecord | undefined): boolean {
+  return deployment?.scaling !== undefined && deployment.replicas === 0;
+}
+
+function viewScaling(deployment: DeploymentRecord | undefined): Model["scaling"] {
+  if (!deployment?.scaling) return null;
+  const { scaling, scaledAtMs, scaleReason } = deployment;
+  const { min, max, idleMs, targetQueue, targetTtftMs, coolDownMs } = scaling;
+  return {
+    min,
+    max,
+    idle_unload_s: idleMs === undefined ? null : idleMs / 1000,
+    target_queue: targetQueue,
+    target_ttft_ms: targetTtftMs,
+    cool_down_s: coolDownMs / 1000,
+    scaled_at: scaledAtMs === undefined ? null : Math.floor(scaledAtMs / 1000),
+    reason: scaleReason ?? null,
+  };
 }

@@ -132,9 +132,10 @@ export class WorkerLink {
     await this.#peer.unary(loadMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
   }
 
-  async unload(deployment: string): Promise<void> {
+  /** With a grace its open requests may end first. */
+  async unload(deployment: string, graceMs = 0): Promise<void> {
     const signal = this.#closing.signal;
-    const request = { deployment };
+    const request = { deployment, graceMs };
     await this.#peer.unary(unloadMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
   }
 

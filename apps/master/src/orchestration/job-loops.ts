@@ -23,6 +23,8 @@ const TIMELESS: ReadonlySet<string> = new Set([
   "queue.set",
   "model.register",
   "model.remove",
+  "deployment.scale",
+  "deployment.configure",
 ]);
 
 /** The leader's loops for the plans and the timers of jobs. */

@@ -94,6 +94,15 @@ export class ReplicaSet {
     this.#onChange();
   }
 
+  /** Unloads it once its open requests have ended, or the grace is over. */
+  retire(key: string, graceMs: number): void {
+    const replica = this.#replicas.get(key);
+    if (!replica || replica.isRetiring) return;
+    void replica.retire(graceMs).then(async () => {
+      if (this.#replicas.get(key) === replica) await this.unload(key);
+    });
+  }
+
   /** Resolves when the engine is gone; unknown keys are a no-op. */
   async unload(key: string): Promise<void> {
     const replica = this.#replicas.get(key);

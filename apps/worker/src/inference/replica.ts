@@ -85,6 +85,8 @@ export class Replica {
   #failsAgain = false;
   #nextId = 1;
   #restarts = 0;
+  /** Called when its last open request has ended; set while it retires. */
+  #onEmpty: (() => void) | undefined;
 
   /** `before` are the failures of the replica that this one replaces. */
   constructor(
@@ -123,6 +125,19 @@ export class Replica {
     if (this.#phase !== "failed" || !this.#failsAgain) return false;
     if (this.spec.weights === undefined) return true;
     return this.#modelPath !== undefined && fileMark(this.#modelPath) === this.#loadedFile;
+  }
+
+  get isRetiring(): boolean {
+    return this.#onEmpty !== undefined;
+  }
+
+  /** Takes no further requests; resolves when the open ones have ended, or after the grace. */
+  async retire(graceMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#onEmpty = resolve;
+    if (this.#phase === "ready") this.#setPhase("unloading", "its open requests end first");
+    if (this.#calls.size === 0) return;
+    await Promise.race([promise, delay(graceMs, undefined, { ref: false })]);
   }
 
   /** Open requests. */
@@ -292,12 +307,14 @@ export class Replica {
       if (event.type === "done") this.#backoff.reset();
       call?.listener(event);
     }
+    if (this.#calls.size === 0) this.#onEmpty?.();
   }
 
   #failCalls(error: EngineFailure): void {
     const calls = [...this.#calls];
     this.#calls.clear();
     for (const [id, { listener }] of calls) listener({ type: "failed", id, error });
+    this.#onEmpty?.();
   }
 
   #refusal(): EngineFailure {
@@ -310,6 +327,7 @@ export class Replica {
   }
 
   #setPhase(phase: ReplicaPhase, message: string): void {
+    if (this.isRetiring && phase === "ready") return;
     this.#phase = phase;
     this.#message = message;
     this.#log.info({ deployment: this.spec.key, phase }, "replica");

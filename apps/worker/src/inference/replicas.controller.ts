@@ -38,8 +38,9 @@ export class ReplicasController {
   }
 
   @GrpcCall(workerModelsService, "Unload")
-  async unload({ deployment }: UnloadRequest__Output): Promise<UnloadReply> {
-    await this.#replicas.unload(deployment);
+  async unload({ deployment, graceMs }: UnloadRequest__Output): Promise<UnloadReply> {
+    if (graceMs > 0) this.#replicas.retire(deployment, graceMs);
+    else await this.#replicas.unload(deployment);
     return {};
   }
 

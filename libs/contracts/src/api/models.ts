@@ -44,6 +44,51 @@ const upstreamEngine = z.strictObject({
     .describe("A server that was idle this long is asked for one token."),
 });
 
+/** Bounds within which the number of replicas follows the load. */
+const scalingSchema = z
+  .strictObject({
+    min: z.int().min(0).max(10_000).default(0),
+    max: count.max(10_000).default(1),
+    idle_unload_s: z
+      .number()
+      .min(1)
+      .max(31_536_000)
+      .optional()
+      .describe("With a `min` of 0: without calls for so long, no replica stays."),
+    target_queue: z
+      .number()
+      .min(0)
+      .max(100_000)
+      .default(2)
+      .describe("Waiting calls for each replica, above which there are more."),
+    target_ttft_ms: z
+      .number()
+      .min(1)
+      .max(600_000)
+      .default(2_000)
+      .describe("The time to the first token of 9 of 10 calls, above which there are more."),
+    cool_down_s: z.number().min(1).max(86_400).default(30).describe("The pause after a change."),
+  })
+  .refine(({ min, max }) => min <= max, { path: ["max"], error: "it is less than `min`" })
+  .refine(({ min, idle_unload_s }) => min === 0 || idle_unload_s === undefined, {
+    path: ["idle_unload_s"],
+    error: "it needs a `min` of 0",
+  });
+
+export type RequestedScaling = z.output<typeof scalingSchema>;
+
+const replicasSchema = z.union([z.int().min(0).max(10_000), z.literal("every-worker")]);
+
+/** The body of PUT /models/{id}/scaling. */
+const scaleModelRequest = z
+  .strictObject({
+    replicas: replicasSchema.optional().describe("A fixed number, instead of `scaling`."),
+    scaling: scalingSchema.optional(),
+  })
+  .meta({ id: "ScaleModelRequest" });
+
+export type ModelScale = z.input<typeof scaleModelRequest>;
+
 /** The body of POST /models: the id's promises, and what serves it. */
 const registerModelRequest = z
   .strictObject({
@@ -93,7 +138,10 @@ const registerModelRequest = z
       .discriminatedUnion("kind", [z.strictObject({ kind: z.literal("llama") }), upstreamEngine])
       .default({ kind: "llama" })
       .describe("`llama` runs the weights; `openai` is a server that speaks OpenAI's API."),
-    replicas: z.union([z.int().min(0).max(10_000), z.literal("every-worker")]).default(1),
+    replicas: replicasSchema.default(1),
+    scaling: scalingSchema
+      .optional()
+      .describe("The number of replicas follows the load; `replicas` is the first number."),
     resources: z
       .strictObject({
         gpu_count: z.literal(1, "expected 1: an engine runs on one GPU"),
@@ -187,10 +235,26 @@ const modelSchema = z
     backing: z.string(),
     stand_in: z.boolean(),
     deployment: z.string(),
+    wanted_replicas: replicasSchema.describe("How many replicas there are to be."),
+    scaling: z
+      .object({
+        min: z.int(),
+        max: z.int(),
+        idle_unload_s: z.number().nullable(),
+        target_queue: z.number(),
+        target_ttft_ms: z.number(),
+        cool_down_s: z.number(),
+        scaled_at: z.int().nullable().describe("Of the latest change, seconds since the epoch."),
+        reason: z.string().nullable(),
+      })
+      .nullable()
+      .describe("Null for a fixed number of replicas."),
     lineage: lineageSchema.nullable().describe("Null for a model that no job has trained."),
     status: z
-      .enum(["ready", "loading", "pulling", "failed", "unplaced"])
-      .describe("The best phase of any replica; `unplaced` if there is none."),
+      .enum(["ready", "loading", "pulling", "failed", "idle", "unplaced"])
+      .describe(
+        "The best phase of any replica; without one `idle` if a call starts it, or `unplaced`.",
+      ),
     replicas: z.array(replicaSchema),
     waiting_for: z
       .array(z.string())
@@ -265,6 +329,15 @@ export const modelOperations = {
     summary: "Registers a model and what serves it.",
     headers: ["Idempotency-Key"],
     body: registerModelRequest,
+    replies: { 200: json(modelSchema) },
+  },
+  scale: {
+    operationId: "models.scale",
+    method: "PUT",
+    path: "/api/v1/models/{id}/scaling",
+    permission: "models:deploy",
+    summary: "Sets the number of a model's replicas, or bounds within which it follows the load.",
+    body: scaleModelRequest,
     replies: { 200: json(modelSchema) },
   },
   remove: {

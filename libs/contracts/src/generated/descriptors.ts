@@ -2072,6 +2072,10 @@ export const DESCRIPTORS = `{
         "deployment": {
          "type": "string",
          "id": 1
+        },
+        "graceMs": {
+         "type": "uint32",
+         "id": 2
         }
        }
       },

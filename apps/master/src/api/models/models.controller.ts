@@ -4,7 +4,7 @@ import { STANDARD_TERMS, versionOf } from "@heddle/control/cluster-version";
 import type { ApiKeyRecord, ControlState, DeploymentRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import { toRecords } from "../../control-plane/catalog/registration.ts";
+import { scaledCount, toRecords } from "../../control-plane/catalog/registration.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
@@ -65,6 +65,24 @@ export class ModelsController {
     return { command, answer: this.#models.viewOf(model, deployment) };
   }
 
+  @Serves(modelOperations.scale)
+  async scale(@Req() request: CallerRequest, @Param("id") id: string): Promise<Model> {
+    const { replicas, scaling } = bodyOf(modelOperations.scale, request);
+    const { state } = this.#control;
+    const { deployment: key } = this.#models.resolve(id, callerOf(request));
+    const present = state.deployments.get(key);
+    if (!present) throw new AppError("not_found", `The model \`${id}\` has no deployment.`);
+    if ((replicas === undefined) === (scaling === undefined)) {
+      const message = "Give either `replicas` or `scaling`.";
+      throw new AppError("invalid_value", message, { param: "scaling" });
+    }
+    if (versionOf(state) < STANDARD_TERMS) throw tooOld("scaling");
+    const count = scaling ? scaledCount(present.replicas, scaling) : { replicas: replicas ?? 0 };
+    const change = { type: "deployment.configure" as const, deployment: key, ...count };
+    await propose(this.#control, { ...change, atMs: Date.now() });
+    return this.#models.view(id, callerOf(request));
+  }
+
   @Serves(modelOperations.remove)
   async remove(@Req() request: CallerRequest, @Param("id") id: string): Promise<DeletedModel> {
     requireListed(id, callerOf(request));
@@ -86,10 +104,15 @@ export class ModelsController {
 }
 
 /** Masters of earlier versions read the weights of every deployment. */
-function requireVersion(state: ControlState, { spec }: DeploymentRecord): void {
-  if (spec.engine === "llama" || versionOf(state) >= STANDARD_TERMS) return;
-  const message = "Some masters are too old for this engine: upgrade all of them first.";
-  throw new AppError("conflict", message, { param: "engine" });
+function requireVersion(state: ControlState, { spec, scaling }: DeploymentRecord): void {
+  if (versionOf(state) >= STANDARD_TERMS) return;
+  if (spec.engine !== "llama") throw tooOld("engine");
+  if (scaling) throw tooOld("scaling");
+}
+
+function tooOld(param: string): AppError {
+  const message = `Some masters are too old for '${param}': upgrade all of them first.`;
+  return new AppError("conflict", message, { param });
 }
 
 function callerOf(request: CallerRequest): ApiKeyRecord {

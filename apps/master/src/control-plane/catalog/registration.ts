@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { RegisterModelRequest } from "@heddle/contracts/api/models";
+import type { RegisterModelRequest, RequestedScaling } from "@heddle/contracts/api/models";
 import type {
   DeploymentSpec,
   EngineOptions,
@@ -27,7 +27,10 @@ export function toRecords(
 ): { model: ModelRecord; deployment: DeploymentRecord } {
   const served = servedBy(request);
   const resources = resourcesOf(request);
-  const deployment = shared(state, served, resources) ?? fresh(served, resources, request.replicas);
+  const replicas = countOf(request);
+  const known = shared(state, served, resources);
+  if (known) checkShared(known, replicas);
+  const deployment = known ?? { ...fresh(served, resources), ...replicas };
   const model: ModelRecord = {
     id: request.id,
     family: request.family,
@@ -171,12 +174,53 @@ function shared(
 function fresh(
   served: Served,
   resources: ReplicaResources | undefined,
-  replicas: DeploymentRecord["replicas"],
-): DeploymentRecord {
+): Omit<DeploymentRecord, "replicas"> {
   const digest = createHash("sha256").update(canonical(served, resources)).digest("hex");
   const name = served.engine === "llama" ? served.weights.key : slug(served.upstream.model);
   const spec: DeploymentSpec = { key: `${name}-${digest.slice(0, 8)}`, ...served };
-  return resources ? { replicas, spec, resources } : { replicas, spec };
+  return resources ? { spec, resources } : { spec };
+}
+
+/** A number of replicas, or bounds within which it follows the load. */
+type ReplicaCount = Pick<DeploymentRecord, "replicas" | "scaling">;
+
+/** The first number is within the bounds. */
+function countOf({ replicas, scaling }: RegisterModelRequest): ReplicaCount {
+  if (!scaling) return { replicas };
+  if (replicas === "every-worker") {
+    throw invalid("replicas", "give a number where it follows the load");
+  }
+  return scaledCount(replicas, scaling);
+}
+
+export function scaledCount(
+  replicas: DeploymentRecord["replicas"],
+  scaling: RequestedScaling,
+): ReplicaCount {
+  const { min, max, idle_unload_s, target_queue, target_ttft_ms, cool_down_s } = scaling;
+  const first = typeof replicas === "number" ? replicas : max;
+  return {
+    replicas: Math.min(max, Math.max(min, first)),
+    scaling: {
+      min,
+      max,
+      ...(idle_unload_s !== undefined && { idleMs: 1_000 * idle_unload_s }),
+      targetQueue: target_queue,
+      targetTtftMs: target_ttft_ms,
+      coolDownMs: 1_000 * cool_down_s,
+    },
+  };
+}
+
+/** Another model has set the replicas that both share. */
+function checkShared({ spec, scaling }: DeploymentRecord, asked: ReplicaCount): void {
+  if (!asked.scaling || canonicalScaling(scaling) === canonicalScaling(asked.scaling)) return;
+  const message = `${spec.key} serves another model with other bounds of its replicas. Change them by PUT /api/v1/models/{id}/scaling.`;
+  throw new AppError("conflict", message, { param: "scaling" });
+}
+
+function canonicalScaling(scaling: DeploymentRecord["scaling"]): string {
+  return JSON.stringify(sorted(scaling ?? {}));
 }
 
 function slug(model: string): string {

@@ -17,8 +17,10 @@ import type {
 import { CallAttempts } from "./call-attempts.ts";
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
+import { FirstTokenTimes } from "./first-token-times.ts";
 import type {
   CallWait,
+  DispatchLoad,
   DispatchStats,
   InferenceAnswer,
   InferenceDispatch,
@@ -43,7 +45,7 @@ export interface DispatchOptions {
 const MAX_PREFIX_CHUNKS = 65_536;
 
 /** Below the longest delay of a timer; the call's deadline is sooner. */
-const MAX_BATCH_WAIT_MS = 86_400_000;
+const LONGEST_WAIT_MS = 86_400_000;
 
 interface Waiter {
   readonly fairKey: string;
@@ -75,6 +77,7 @@ interface Lane {
   /** Calls to be retried: they wait for a report and block no call that waits for room. */
   readonly retries: Set<Waiter>;
   readonly prefixes: PrefixIndex;
+  readonly firstTokens: FirstTokenTimes;
   /** By holder; entries of removed replicas are dropped from time to time. */
   readonly replicas: Map<string, { readonly circuit: Circuit; chosenAtTurn: number }>;
 }
@@ -120,10 +123,17 @@ export class ReplicaDispatch implements InferenceDispatch {
     });
   }
 
+  loadOf(deployment: string): DispatchLoad {
+    const lane = this.#lanes.get(deployment);
+    if (!lane) return { queued: 0, ttftMs: undefined };
+    return { queued: waiting(lane), ttftMs: lane.firstTokens.high(this.#nowMs()) };
+  }
+
   async start(call: InferenceCall, signal: AbortSignal, wait?: CallWait): Promise<InferenceAnswer> {
     const chunks = once(() => chunksOf(call.request));
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
     const attempts = new CallAttempts();
+    const startedMs = this.#nowMs();
     const trip = { call, chunks, endMs, attempts, signal, wait };
     for (;;) {
       const { replica, iterator } = await this.#acquire(trip);
@@ -133,7 +143,8 @@ export class ReplicaDispatch implements InferenceDispatch {
       if (event.type !== "failed") {
         this.#circuitOf(call, replica).onStarted();
         this.#stats.started += 1;
-        return { node: replica.node, events: this.#resume(call, replica, event, iterator) };
+        const events = this.#resume(call, replica, event, iterator, startedMs);
+        return { node: replica.node, events };
       }
       const failure = event.error;
       this.#onEnd(call, replica, failure.code);
@@ -234,12 +245,20 @@ export class ReplicaDispatch implements InferenceDispatch {
     replica: ReadyReplica,
     first: EngineEvent,
     rest: AsyncIterator<EngineEvent>,
+    startedMs: number,
   ): AsyncIterable<EngineEvent> {
+    // A call of the lowest priority is meant to wait.
+    let isTimed = priorityOf(call.priority) !== "batch";
     let pending: EngineEvent | undefined = first;
     const observe = (result: IteratorResult<EngineEvent>) => {
       const last = result.done ? undefined : result.value;
       if (last?.type === "failed") this.#onEnd(call, replica, last.error.code);
       else if (last?.type === "done") this.#onEnd(call, replica, undefined);
+      else if (isTimed && last?.type === "delta") {
+        isTimed = false;
+        const nowMs = this.#nowMs();
+        this.#lane(call.deployment).firstTokens.add(nowMs - startedMs, nowMs);
+      }
       return result;
     };
     const iterator: AsyncIterator<EngineEvent> = {
@@ -313,9 +332,10 @@ export class ReplicaDispatch implements InferenceDispatch {
   /** Calls of the lowest priority wait for their turn as long as their deadline permits. */
   #waitLimitMs({ deployment, priority }: InferenceCall): number {
     const { maxWaitMs, maxLoadingWaitMs } = this.#options;
-    if (outranks(priorityNumber("normal"), priority)) return MAX_BATCH_WAIT_MS;
-    const isReady = this.#options.replicas.ready(deployment).length > 0;
-    return isReady ? maxWaitMs : maxLoadingWaitMs;
+    if (outranks(priorityNumber("normal"), priority)) return LONGEST_WAIT_MS;
+    if (this.#options.replicas.ready(deployment).length > 0) return maxWaitMs;
+    const { isPatient } = this.#options.replicas.outlook(deployment);
+    return isPatient ? LONGEST_WAIT_MS : maxLoadingWaitMs;
   }
 
   #viewOf(lane: Lane, deployment: string, waiter: Waiter): WaitView {
@@ -387,6 +407,7 @@ export class ReplicaDispatch implements InferenceDispatch {
         queue: new FairQueue(this.#options.maxQueued),
         retries: new Set(),
         prefixes: new PrefixIndex(MAX_PREFIX_CHUNKS),
+        firstTokens: new FirstTokenTimes(),
         replicas: new Map(),
       };
       this.#lanes.set(deployment, lane);

@@ -67,6 +67,7 @@ export interface InferenceDispatch {
   stats(): DispatchStats;
   /** The queues that are not empty. */
   queues(): QueueStats[];
+  loadOf(deployment: string): DispatchLoad;
 }
 
 /** Counters since the start and the present queue length. */
@@ -76,6 +77,14 @@ export interface DispatchStats {
   readonly retries: number;
   /** Calls refused because of a full queue or a long wait. */
   readonly overloaded: number;
+}
+
+/** What the number of a deployment's replicas depends on. */
+export interface DispatchLoad {
+  /** Calls that wait for a replica. */
+  readonly queued: number;
+  /** The time to the first token that 9 of 10 of the latest calls had at most. */
+  readonly ttftMs: number | undefined;
 }
 
 /** The calls that wait for a deployment. */

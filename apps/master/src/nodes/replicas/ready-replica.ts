@@ -43,6 +43,8 @@ export interface Outlook {
   readonly loading: boolean;
   /** It fails until an operator acts: clients must not retry. */
   readonly broken?: boolean;
+  /** A call starts its replicas, so it waits for them until its deadline. */
+  readonly isPatient?: boolean;
   readonly message: string;
   /** Of the weights that are being pulled. */
   readonly pulledBytes?: number | undefined;

@@ -18,6 +18,8 @@ import { type PlacementAction, type PlacementWorker, planPlacement } from "./pla
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** How long the attempts in a process are kept after it detached, since it may return. */
 const REMEMBERED_MS = 600_000;
+/** How long the calls of a replica that goes for lack of load may take. */
+const SCALING_GRACE_MS = 600_000;
 /** After this long without a leader a majority of the masters is gone; elections take seconds. */
 const LEADERLESS_MS = 10_000;
 
@@ -247,7 +249,7 @@ export class ReplicaController {
     const { type, deployment } = action;
     this.#log.info({ node: worker.id, action: type, deployment }, "placement");
     try {
-      if (type === "unload") await worker.link?.unload(deployment);
+      if (type === "unload") await worker.link?.unload(deployment, this.#graceMs(deployment));
       else if (spec) await worker.link?.load(spec);
     } catch (error) {
       const attempt = this.#attempt(attemptKey(worker, deployment));
@@ -257,6 +259,11 @@ export class ReplicaController {
       const fields = { node: worker.id, action: type, deployment, code, error: message };
       this.#log.warn(fields, "a worker refused a placement, retrying");
     }
+  }
+
+  /** The calls of a deployment that follows its load may end. */
+  #graceMs(deployment: string): number {
+    return this.#control.state.deployments.get(deployment)?.scaling ? SCALING_GRACE_MS : 0;
   }
 
   #attempt(key: string): Attempt {

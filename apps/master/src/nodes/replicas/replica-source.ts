@@ -29,10 +29,17 @@ export class RegistryReplicas implements ReplicaSource {
   }
 
   outlook(deployment: string): Outlook {
+    const outlook = this.#outlook(deployment);
+    const { scaling } = this.#control.state.deployments.get(deployment) ?? {};
+    return scaling ? { ...outlook, isPatient: true } : outlook;
+  }
+
+  #outlook(deployment: string): Outlook {
     if (!this.#control.state.deployments.has(deployment)) {
       const message = `no deployment ${deployment} is registered`;
       return { known: false, loading: false, message };
     }
+    const { scaling, replicas } = this.#control.state.deployments.get(deployment) ?? {};
     const { live: holders, silent } = this.#registry.holders(deployment);
     const live = holders.filter(({ id }) => leaving(this.#control.state, id) !== "drained");
     if (silent[0]) {
@@ -67,6 +74,10 @@ export class RegistryReplicas implements ReplicaSource {
     if (!this.#registry.expectsWorkers()) {
       const message = `no worker is attached that could run ${deployment}: start one`;
       return { known: true, loading: false, message };
+    }
+    if (scaling && replicas === 0) {
+      const message = `${deployment} had no calls and is being started`;
+      return { known: true, loading: true, message };
     }
     // Workers without a replica: placement is about to load one, or waits for memory.
     const [blocker = `${deployment} is about to be placed`] = loadBlockers(

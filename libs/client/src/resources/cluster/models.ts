@@ -2,6 +2,7 @@ import type {
   DeletedModel,
   Model,
   ModelPullProgress,
+  ModelScale,
   ModelSpec,
 } from "@heddle/contracts/api/models";
 import { readJsonEvents } from "../../json-events.ts";
@@ -33,6 +34,12 @@ export class Models {
   /** Registers a model and its weights; repeated, it is the same model. */
   register(spec: ModelSpec, options: ChangeOptions = {}): Promise<Model> {
     return this.#transport.change({ method: "POST", path: "/models", body: spec }, options);
+  }
+
+  /** Sets the number of its replicas, or the bounds within which it follows the load. */
+  scale(id: string, count: ModelScale, { signal }: CallOptions = {}): Promise<Model> {
+    const path = `/models/${pathPart(id)}/scaling`;
+    return this.#transport.json({ method: "PUT", path, body: count, signal });
   }
 
   /** Removes a model, and its replicas if no other model uses them. */

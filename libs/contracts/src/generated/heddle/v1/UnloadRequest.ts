@@ -3,8 +3,10 @@
 
 export interface UnloadRequest {
   'deployment'?: (string);
+  'graceMs'?: (number);
 }
 
 export interface UnloadRequest__Output {
   'deployment': (string);
+  'graceMs': (number);
 }

@@ -1,0 +1,114 @@
+// holds: serving-autoscale
+
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import {
+  decideReplicas,
+  isIdle,
+  isPressed,
+  isRelaxed,
+  type ScalingTargets,
+  type ServingLoad,
+} from "./replica-count.ts";
+
+const PRESSED_MS = 2_000;
+const targets: fc.Arbitrary<ScalingTargets> = fc
+  .record({
+    min: fc.nat(4),
+    more: fc.nat(6),
+    idleMs: fc.option(fc.integer({ min: 1_000, max: 60_000 }), { nil: undefined }),
+    targetQueue: fc.nat(8),
+    targetTtftMs: fc.integer({ min: 10, max: 5_000 }),
+    coolDownMs: fc.integer({ min: 1_000, max: 60_000 }),
+  })
+  .map(({ more, ...rest }) => ({ ...rest, max: Math.max(1, rest.min + more) }));
+const load: fc.Arbitrary<ServingLoad> = fc
+  .record({
+    replicas: fc.nat(12),
+    ready: fc.nat(12),
+    queued: fc.nat(50),
+    running: fc.nat(100),
+    slots: fc.integer({ min: 1, max: 16 }),
+    ttftMs: fc.option(fc.nat(10_000), { nil: undefined }),
+  })
+  .map((each) => ({ ...each, ready: Math.min(each.ready, each.replicas) }));
+const times = fc.record({
+  pressedMs: fc.nat(120_000),
+  relaxedMs: fc.nat(120_000),
+  idleMs: fc.nat(120_000),
+  sinceChangeMs: fc.nat(120_000),
+});
+
+test("replica count: stays within its bounds, and goes to zero only when idle", () => {
+  fc.assert(
+    fc.property(load, targets, times, (l, t, s) => {
+      const decided = decideReplicas(l, t, s);
+      if (!decided) return;
+      expect(decided.replicas).not.toBe(l.replicas);
+      expect(decided.replicas).toBeGreaterThanOrEqual(t.min);
+      expect(decided.replicas).toBeLessThanOrEqual(t.max);
+      const mayBeZero = isIdle(l) && t.min === 0 && t.idleMs !== undefined && s.idleMs >= t.idleMs;
+      if (decided.replicas === 0) expect(mayBeZero || l.replicas > t.max).toBe(true);
+    }),
+  );
+});
+
+test("replica count: a load is never both too high and low enough for one less", () => {
+  fc.assert(
+    fc.property(load, targets, (l, t) => {
+      expect(isPressed(l, t) && isRelaxed(l, t)).toBe(false);
+    }),
+  );
+});
+
+test("replica count: only idleness and a wake-up skip the cool-down", () => {
+  fc.assert(
+    fc.property(load, targets, times, (l, t, s) => {
+      const early = { ...s, sinceChangeMs: t.coolDownMs - 1 };
+      const decided = decideReplicas(l, t, early);
+      if (!decided || l.replicas < t.min || l.replicas > t.max) return;
+      expect(l.replicas === 0 || decided.replicas === 0).toBe(true);
+    }),
+  );
+});
+
+test("replica count: goes up at most twofold and down by one", () => {
+  fc.assert(
+    fc.property(load, targets, times, (l, t, s) => {
+      const decided = decideReplicas(l, t, s);
+      if (!decided || l.replicas < Math.max(1, t.min) || l.replicas > t.max) return;
+      if (decided.replicas === 0) return;
+      expect(decided.replicas).toBeLessThanOrEqual(2 * l.replicas);
+      expect(decided.replicas).toBeGreaterThanOrEqual(l.replicas - 1);
+    }),
+  );
+});
+
+test("replica count: a constant load settles, and changes at most once a cool-down", () => {
+  const STEP_MS = 500;
+  fc.assert(
+    fc.property(fc.nat(60), targets, fc.integer({ min: 1, max: 8 }), (calls, t, slots) => {
+      let replicas = Math.max(t.min, calls > 0 ? 1 : 0);
+      let [pressedMs, relaxedMs, idleMs, sinceChangeMs] = [0, 0, 0, 0];
+      let [changes, lastChangeMs] = [0, 0];
+      const steps = (20 * (t.coolDownMs + PRESSED_MS)) / STEP_MS;
+      for (let step = 0; step < steps; step++) {
+        const running = Math.min(calls, replicas * slots);
+        const now = { replicas, ready: replicas, running, queued: calls - running, slots };
+        pressedMs = isPressed(now, t) ? pressedMs + STEP_MS : 0;
+        relaxedMs = isRelaxed(now, t) ? relaxedMs + STEP_MS : 0;
+        idleMs = isIdle(now) ? idleMs + STEP_MS : 0;
+        sinceChangeMs += STEP_MS;
+        const decided = decideReplicas(now, t, { pressedMs, relaxedMs, idleMs, sinceChangeMs });
+        if (!decided) continue;
+        replicas = decided.replicas;
+        changes++;
+        lastChangeMs = step * STEP_MS;
+        [pressedMs, relaxedMs, sinceChangeMs] = [0, 0, 0];
+      }
+      expect(changes).toBeLessThanOrEqual(12);
+      expect(lastChangeMs).toBeLessThan(Math.max(16 * (t.coolDownMs + PRESSED_MS), 61_000));
+    }),
+    { numRuns: 60 },
+  );
+});
