@@ -16,6 +16,7 @@ import { NodesModule } from "./nodes/nodes.module.ts";
 import { OrchestrationModule } from "./orchestration/orchestration.module.ts";
 import { TasksModule } from "./orchestration/tasks/tasks.module.ts";
 import { TaskOutputModule } from "./task-output/task-output.module.ts";
+import { UsageModule } from "./usage/usage.module.ts";
 
 type Imports = NonNullable<ModuleMetadata["imports"]>;
 
@@ -46,6 +47,7 @@ export function masterModule(
       configModule(config, logger),
       controlPlaneModule(open),
       DocumentsModule,
+      UsageModule,
       CallsModule,
       ...cluster,
       TaskOutputModule,

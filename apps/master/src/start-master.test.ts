@@ -11,13 +11,13 @@ import { TEST_PEPPER, VolatileControl } from "../test/test-master.ts";
 import { StateChanges } from "./api/jobs/state-changes.ts";
 import { ReplicaDispatch } from "./inference/dispatch/inference-dispatch.ts";
 import { InFlight } from "./inference/in-flight.ts";
-import { UsageLedger } from "./inference/usage-ledger.ts";
 import { masterModule } from "./master.module.ts";
 import { NodeRegistry } from "./nodes/node-registry.ts";
 import { LeaderLoop } from "./orchestration/leader-loop.ts";
 import { TaskDispatch } from "./orchestration/tasks/task-dispatch.ts";
 import { startMaster } from "./start-master.ts";
 import { LogStore } from "./task-output/log-store.ts";
+import { UsageLedger } from "./usage/usage-ledger.ts";
 
 const credentials = { clusterToken: "the token of this test" };
 let folder: string;

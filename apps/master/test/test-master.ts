@@ -11,16 +11,16 @@ import { createLogger } from "@heddle/observability/logger";
 import type { DynamicModule } from "@nestjs/common";
 import { Registry } from "prom-client";
 import type { ControlPlane, Once } from "../src/control-plane/control-plane.ts";
-import type { UsageRow } from "../src/inference/accounting.ts";
 import {
   INFERENCE_DISPATCH,
   type InferenceDispatch,
 } from "../src/inference/dispatch/inference-port.ts";
-import { UsageLedger } from "../src/inference/usage-ledger.ts";
 import { masterModule } from "../src/master.module.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "../src/nodes/node-directory.ts";
 import { type Master, startMaster } from "../src/start-master.ts";
 import { TaskSecrets } from "../src/task-output/task-secrets.ts";
+import { UsageLedger } from "../src/usage/usage-ledger.ts";
+import type { UsageRow } from "../src/usage/usage-row.ts";
 import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 import { type TestSettings, testConfig } from "./test-config.ts";

@@ -1,9 +1,7 @@
-/** The limits of one key; absent means the common ceiling, 0 means none allowed. */
-export interface RateLimits {
-  readonly requestsPerMinute?: number | undefined;
-  readonly tokensPerMinute?: number | undefined;
-  readonly concurrency?: number | undefined;
-}
+import type { Limits } from "@heddle/contracts/limits";
+
+/** The limits of one id; absent means the common ceiling, 0 means none allowed. */
+export type RateLimits = Omit<Limits, "budget">;
 
 /** A master's rank among those that divide each limit; a rank from `count` on has no share. */
 export interface LimitShare {
@@ -12,7 +10,7 @@ export interface LimitShare {
 }
 
 /** One master's share of the limits; over all masters the shares sum to exactly the limits. */
-export function shareOfLimits(limits: RateLimits, { rank, count }: LimitShare): RateLimits {
+export function shareOfLimits(limits: Limits, { rank, count }: LimitShare): Limits {
   const part = (limit: number | undefined) => {
     if (limit === undefined) return undefined;
     return rank < count ? Math.floor(limit / count) + (rank < limit % count ? 1 : 0) : 0;
@@ -21,6 +19,9 @@ export function shareOfLimits(limits: RateLimits, { rank, count }: LimitShare): 
     requestsPerMinute: part(limits.requestsPerMinute),
     tokensPerMinute: part(limits.tokensPerMinute),
     concurrency: part(limits.concurrency),
+    ...(limits.budget && {
+      budget: { ...limits.budget, amount: part(limits.budget.amount) ?? 0 },
+    }),
   };
 }
 

@@ -1,14 +1,9 @@
 import { isSettingName, type SettingName, settingFault } from "@heddle/contracts/api/settings";
-import { HARDENED, STORES_DOCUMENTS, versionOf } from "./cluster-version.ts";
+import { HARDENED, LIMITS_SUBJECTS, STORES_DOCUMENTS, versionOf } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
+import { limitsFault, setLimits } from "./limits.ts";
 import { configureDeployment, scaleDeployment, scalingFault } from "./model-scaling.ts";
-import type {
-  ApiKeyRecord,
-  ControlState,
-  DeploymentRecord,
-  KeyLimits,
-  ModelRecord,
-} from "./state.ts";
+import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
 import { messagesAt } from "./state-messages.ts";
 
 /** Bounds of the replicated state. A command that would exceed one is refused with `conflict`. */
@@ -56,6 +51,10 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
       return scaleDeployment(state, command);
     case "deployment.configure":
       return configureDeployment(state, command);
+    case "limits.set":
+      return versionOf(state) < LIMITS_SUBJECTS
+        ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
+        : setLimits(state, command);
     case "setting.put":
       return putSetting(state, command);
     case "join.create":
@@ -77,6 +76,7 @@ export function emptyState(): ControlState {
     deployments: new Map(),
     removedModels: new Map(),
     settings: new Map(),
+    limits: new Map(),
     joins: new Map(),
     jobs: new Map(),
     specs: new Map(),
@@ -103,7 +103,7 @@ export function unknownRefusal(what: string, state: ControlState): ControlReply 
 }
 
 function createKey(state: ControlState, key: ApiKeyRecord): ControlReply {
-  const fault = keyFault(key);
+  const fault = keyFault(key, versionOf(state));
   if (fault) return refuse("invalid_value", fault);
   if (state.keys.has(key.id)) return refuse("conflict", `a key with id ${key.id} exists`);
   if (state.keys.size >= MAX_KEYS) return refuse("conflict", `the cluster holds ${MAX_KEYS} keys`);
@@ -111,21 +111,12 @@ function createKey(state: ControlState, key: ApiKeyRecord): ControlReply {
   return ACCEPTED;
 }
 
-function keyFault(key: ApiKeyRecord): string | undefined {
+function keyFault(key: ApiKeyRecord, version: number): string | undefined {
   if (!/^[0-9A-Za-z]{8}$/.test(key.id)) return "a key's id is 8 letters or digits";
   if (key.rotatedFrom === key.id) return "a key is not rotated from itself";
   if (!/^[0-9a-f]{64}$/.test(key.hash)) return "a key's hash is 64 hexadecimal digits";
   if (key.name === "" || key.name.length > 200) return "a key's name has 1 to 200 characters";
-  return limitsFault(key.limits);
-}
-
-function limitsFault(limits: KeyLimits): string | undefined {
-  for (const [name, value] of Object.entries(limits)) {
-    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0)) {
-      return `the limit ${name} must be a positive integer, got ${value}`;
-    }
-  }
-  return undefined;
+  return limitsFault(key.limits, version);
 }
 
 /**

@@ -1,8 +1,15 @@
 import type { ErrorCode } from "@heddle/base/errors";
+import type { LimitedKind } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { DocumentRecord, DocumentsCommand } from "./documents/records.ts";
 import type { JobsCommand, LoggedEntry, LoggedJobsCommand } from "./jobs/records/commands.ts";
-import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
+import type {
+  ApiKeyRecord,
+  DeploymentRecord,
+  JoinRecord,
+  LimitsRecord,
+  ModelRecord,
+} from "./state.ts";
 
 /**
  * Every command that changes the replicated state. The proposer sets `atMs`, the only clock that
@@ -28,6 +35,14 @@ export type CatalogCommand =
       readonly id: string;
       readonly key: ApiKeyRecord;
       readonly expiresAtMs: number;
+    }
+  /** Replaces the limits of a key, or the record of a project or a model. */
+  | {
+      readonly type: "limits.set";
+      readonly atMs: number;
+      readonly kind: LimitedKind;
+      readonly name: string;
+      readonly record: LimitsRecord;
     }
   | {
       readonly type: "model.register";

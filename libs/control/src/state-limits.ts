@@ -2,6 +2,7 @@ import { settingValue } from "@heddle/contracts/api/settings";
 import { BOUNDED_RECORDS, HARDENED, versionOf } from "./cluster-version.ts";
 import { type ControlCommand, type Refusal, refuse } from "./command.ts";
 import { HashedMap, storedBytes } from "./hashed-map.ts";
+import { limitsKey } from "./limits.ts";
 import type { ControlState } from "./state.ts";
 
 /**
@@ -11,7 +12,7 @@ import type { ControlState } from "./state.ts";
 const STATE_KINDS = {
   jobs: { maps: ["jobs", "specs", "tasks", "events"], share: 0.7 },
   catalog: {
-    maps: ["keys", "models", "deployments", "removedModels", "settings", "joins"],
+    maps: ["keys", "models", "deployments", "removedModels", "settings", "limits", "joins"],
     share: 0.1,
   },
   cluster: { maps: ["nodes", "servers", "projects", "queues", "replicas"], share: 0.1 },
@@ -162,6 +163,7 @@ const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
   "key.create": "catalog",
   "key.rotate": "catalog",
   "join.create": "catalog",
+  "limits.set": "catalog",
   "model.register": "catalog",
   "node.join": "cluster",
   "server.join": "cluster",
@@ -183,6 +185,8 @@ function addsRecord(state: ControlState, command: ControlCommand): boolean {
     case "join.create":
     case "document.put":
       return true;
+    case "limits.set":
+      return !state.limits.has(limitsKey(command));
     case "model.register":
       return !state.models.has(command.model.id);
     case "node.join":

@@ -1,4 +1,5 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { Limits, Prices } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
@@ -18,6 +19,8 @@ export interface ControlState extends JobsState {
   readonly deployments: Map<string, DeploymentRecord>;
   /** By name; a setting without a record has its default and the version 0. */
   readonly settings: Map<string, SettingRecord>;
+  /** Limits of projects and models, by `limitsKey`. */
+  readonly limits: Map<string, LimitsRecord>;
   /** Unused join tokens, by the SHA-256 of their secret. */
   readonly joins: Map<string, JoinRecord>;
   /** Models that an administrator removed, by id: a restart does not register them again. */
@@ -55,7 +58,9 @@ export interface ApiKeyRecord {
   readonly scopes: readonly string[];
   /** Model ids this key may call; empty means every model. */
   readonly models: readonly string[];
-  readonly limits: KeyLimits;
+  readonly limits: Limits;
+  /** The project whose limits its calls count for; `default` if absent. */
+  readonly project?: string | undefined;
   readonly createdAtMs: number;
   /** The key that this one replaces. */
   readonly rotatedFrom?: string | undefined;
@@ -63,11 +68,11 @@ export interface ApiKeyRecord {
   readonly revokedAtMs?: number | undefined;
 }
 
-/** Absent means unlimited. */
-export interface KeyLimits {
-  readonly requestsPerMinute?: number | undefined;
-  readonly tokensPerMinute?: number | undefined;
-  readonly concurrency?: number | undefined;
+/** The limits of a project or a model. */
+export interface LimitsRecord {
+  readonly limits: Limits;
+  /** Of a model. */
+  readonly prices?: Prices | undefined;
 }
 
 export interface ModelRecord {

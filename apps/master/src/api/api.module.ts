@@ -21,6 +21,7 @@ import { PluginConfigs } from "./jobs/plugin-configs.ts";
 import { QuotasController } from "./jobs/quotas.controller.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
 import { KeysController } from "./keys/keys.controller.ts";
+import { LimitsController } from "./limits/limits.controller.ts";
 import { JobLogsController } from "./logs/job-logs.controller.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ModelsController } from "./models/models.controller.ts";
@@ -38,6 +39,7 @@ import { ModelsController } from "./models/models.controller.ts";
   controllers: [
     ModelsController,
     KeysController,
+    LimitsController,
     JobsController,
     JobLogsController,
     ArtifactsController,

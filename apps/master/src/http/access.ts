@@ -1,22 +1,20 @@
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
-import type { RateReservation } from "@heddle/auth/rate-limiter";
+import type { Later } from "@heddle/auth/limits/limit-store";
 import { grants } from "@heddle/auth/scopes";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { InProcessCalls } from "./in-process-calls.ts";
 import type { LastUsed } from "./last-used.ts";
-import type { KeyLimiter } from "./limits/key-limiter.ts";
+import type { CallLimiter } from "./limits/call-limiter.ts";
+import type { CallReservation } from "./limits/call-reservation.ts";
 
 /** A request after the access check; both are null on public routes only. */
 export interface CallerRequest extends FastifyRequest {
   /** The caller's key. */
   apiKey: ApiKeyRecord | null;
-  /**
-   * The call's share of its key's limits; released with the answer unless tokens are reserved in
-   * it.
-   */
-  reservation: RateReservation | null;
+  /** The call's part of its limits; released with the answer unless it is handed over. */
+  reservation: CallReservation | null;
 }
 
 /** Called when a key's limits refuse a call of a route with that permission. */
@@ -29,14 +27,14 @@ export type OnLimited = (permission: string | undefined, error: AppError) => voi
 export class AccessCheck {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
   readonly #lastUsed: LastUsed;
-  readonly #limits: KeyLimiter;
+  readonly #limits: CallLimiter;
   readonly #onLimited: OnLimited;
   readonly #inProcess: Pick<InProcessCalls, "keyOf">;
 
   constructor(
     verifier: KeyVerifier<ApiKeyRecord>,
     lastUsed: LastUsed,
-    limits: KeyLimiter,
+    limits: CallLimiter,
     onLimited: OnLimited,
     inProcess: Pick<InProcessCalls, "keyOf">,
   ) {
@@ -47,30 +45,34 @@ export class AccessCheck {
     this.#inProcess = inProcess;
   }
 
-  /** The check for routes that need a permission; it throws the refusal. */
-  of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => void {
+  /** The check for routes that need a permission; it throws the refusal, or rejects with it. */
+  of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => Later<void> {
     if (permission === "public") return () => undefined;
     return (request, reply) => {
       const key = this.#authenticate(request);
-      const reservation = this.#admit(key, permission, reply);
-      reply.raw.once("close", () => {
-        if (reservation.reservedTokens === 0) reservation.finish(0);
-      });
-      authorize(key, permission);
-      request.apiKey = key;
-      request.reservation = reservation;
-      this.#lastUsed.touch(key.id);
+      const refuse = (thrown: unknown): never => {
+        reply.headers(this.#limits.headersOf(key));
+        this.#onLimited(permission, toAppError(thrown));
+        throw thrown;
+      };
+      const go = (reservation: CallReservation) => {
+        finishWith(reply, reservation);
+        authorize(key, permission);
+        request.apiKey = key;
+        request.reservation = reservation;
+        this.#lastUsed.touch(key.id);
+      };
+      const admitted = this.#admit(key, refuse);
+      return admitted instanceof Promise ? admitted.then(go, refuse) : go(admitted);
     };
   }
 
-  /** From here on the call counts against its key's limits, whatever its result. */
-  #admit(key: ApiKeyRecord, permission: string | undefined, reply: FastifyReply): RateReservation {
+  /** From here on the call counts against its limits, whatever its result. */
+  #admit(key: ApiKeyRecord, refuse: (thrown: unknown) => never): Later<CallReservation> {
     try {
       return this.#limits.admit(key);
     } catch (thrown) {
-      reply.headers(this.#limits.headersOf(key));
-      this.#onLimited(permission, toAppError(thrown));
-      throw thrown;
+      return refuse(thrown);
     }
   }
 
@@ -81,6 +83,15 @@ export class AccessCheck {
     if (!verified.ok) throw new AppError("invalid_api_key", verified.message);
     return verified.key;
   }
+}
+
+/** Ends what nothing has taken over with the request, which may be closed already. */
+function finishWith(reply: FastifyReply, reservation: CallReservation): void {
+  const finish = () => {
+    if (!reservation.isHandedOver) reservation.finish();
+  };
+  if (reply.raw.destroyed) finish();
+  else reply.raw.once("close", finish);
 }
 
 /** The API key of the headers: a bearer token, or `x-api-key` as Anthropic's clients send it. */

@@ -86,12 +86,16 @@ function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: Bod
     // OpenAI SDKs may send parameters unknown to this version.
     const isStrict = isOrchestration(route.url);
     route.onRequest = (request, reply, done) => {
-      attempt(done, () => {
-        check(request as CallerRequest, reply);
+      const checkRest = () => {
         if (operation?.form) bodies.checkEncoding(request.headers);
         else bodies.checkHeaders(request.headers);
         if (operation)
           request.query = parsedQuery(operation, request.query as ParameterValues, isStrict);
+      };
+      attempt(done, () => {
+        const checked = check(request as CallerRequest, reply);
+        if (checked instanceof Promise) return checked.then(checkRest);
+        return checkRest();
       });
     };
     if (!isStrict) return;
@@ -101,14 +105,16 @@ function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: Bod
   });
 }
 
-function attempt(done: (error?: Error) => void, check: () => void): void {
+function attempt(done: (error?: Error) => void, check: () => Promise<void> | void): void {
+  let checked: Promise<void> | void;
   try {
-    check();
+    checked = check();
   } catch (thrown) {
     done(thrown as Error);
     return;
   }
-  done();
+  if (checked) checked.then(() => done(), done);
+  else done();
 }
 
 /** The route parses the JSON, because a repeated request may be answered without it. */

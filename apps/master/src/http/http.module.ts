@@ -1,4 +1,7 @@
 import { KeyVerifier } from "@heddle/auth/key-verifier";
+import { EmbeddedLimits } from "@heddle/auth/limits/embedded-limits";
+import type { Subject } from "@heddle/auth/limits/limit-store";
+import { OwnSpend } from "@heddle/auth/limits/own-spend";
 import { RateLimiter } from "@heddle/auth/rate-limiter";
 import { MAX_KEYS } from "@heddle/control/apply";
 import type { ApiKeyRecord } from "@heddle/control/state";
@@ -11,13 +14,15 @@ import { MASTER_CONFIG } from "../config/config.module.ts";
 import { PEPPER } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { MetricsModule } from "../metrics/metrics.module.ts";
+import { UsageBook } from "../usage/usage-book.ts";
 import { AccessCheck, type OnLimited } from "./access.ts";
 import { ErrorFilter } from "./error-filter.ts";
 import { guardRoutes, type HttpSettings } from "./fastify-server.ts";
 import { IdempotentChanges } from "./idempotent-changes.ts";
 import { InProcessCalls } from "./in-process-calls.ts";
 import { LastUsed } from "./last-used.ts";
-import { KeyLimiter } from "./limits/key-limiter.ts";
+import { CallLimiter } from "./limits/call-limiter.ts";
+import { LimitDivision } from "./limits/limit-division.ts";
 import { listRoutes, ROUTES } from "./route-table.ts";
 
 /** What every route has: access by keys, their limits, repeated changes, errors. */
@@ -27,16 +32,16 @@ import { listRoutes, ROUTES } from "./route-table.ts";
     IdempotentChanges,
     InProcessCalls,
     LastUsed,
-    { provide: KeyLimiter, inject: [CONTROL_PLANE], useFactory: openLimiter },
+    { provide: CallLimiter, inject: [CONTROL_PLANE, UsageBook], useFactory: openLimiter },
     {
       provide: AccessCheck,
-      inject: [CONTROL_PLANE, PEPPER, LastUsed, KeyLimiter, InferenceMetrics, InProcessCalls],
+      inject: [CONTROL_PLANE, PEPPER, LastUsed, CallLimiter, InferenceMetrics, InProcessCalls],
       useFactory: openAccess,
     },
     { provide: ROUTES, inject: [ModulesContainer], useFactory: routesOf },
     { provide: APP_FILTER, useClass: ErrorFilter },
   ],
-  exports: [IdempotentChanges, InProcessCalls, KeyLimiter, LastUsed, ROUTES],
+  exports: [IdempotentChanges, InProcessCalls, CallLimiter, LastUsed, ROUTES],
 })
 export class HttpModule {
   /** Guards the routes of all modules: they are added after all modules were made. */
@@ -49,17 +54,25 @@ export class HttpModule {
   }
 }
 
-function openLimiter({ group }: ControlPlane): KeyLimiter {
+/** Keys, projects and models whose limits are counted at a time. */
+const MAX_SUBJECTS = MAX_KEYS + 20_000;
+
+function openLimiter({ group, state }: ControlPlane, book: UsageBook): CallLimiter {
   const now = () => performance.now();
-  const limiter = new RateLimiter({ now, maxKeys: MAX_KEYS });
-  return new KeyLimiter({ limiter, now, group: group && (() => group.status()) });
+  const limiter = new RateLimiter({ now, maxKeys: MAX_SUBJECTS });
+  const division = new LimitDivision({ now, group: group && (() => group.status()) });
+  const history = book.costOf.bind(book);
+  const spend = new OwnSpend({ history, wallNow: Date.now, maxSubjects: MAX_SUBJECTS });
+  const share = ({ limits }: Subject) => division.shareOf(limits);
+  const store = new EmbeddedLimits({ limiter, spend, share });
+  return new CallLimiter({ store, division, state: () => state });
 }
 
 function openAccess(
   control: ControlPlane,
   pepper: Uint8Array,
   lastUsed: LastUsed,
-  limits: KeyLimiter,
+  limits: CallLimiter,
   metrics: InferenceMetrics,
   inProcess: InProcessCalls,
 ): AccessCheck {

@@ -1,26 +1,5 @@
 import type { InferenceMetrics } from "@heddle/observability/inference-metrics";
-
-/**
- * The usage of one call, written once when it ends, for any reason. It holds no text of the call.
- */
-export interface UsageRow {
-  readonly atMs: number;
-  readonly requestId: string;
-  readonly key: string;
-  readonly model: string;
-  /** The worker that answered; absent if none was reached. */
-  readonly node: string | undefined;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
-  /** Absent for a successful call. */
-  readonly errorCode: string | undefined;
-  /** The caller's own user, as in its request. */
-  readonly endUser: string | undefined;
-  /** The caller's own labels of the call. */
-  readonly metadata?: Readonly<Record<string, string>> | undefined;
-  readonly durationMs: number;
-}
+import type { UsageRow } from "../usage/usage-row.ts";
 
 /** Receives usage rows beside the metrics: the ledger for billing. */
 export type UsageSink = (row: UsageRow) => void;

@@ -1,15 +1,15 @@
-import type { RateReservation } from "@heddle/auth/rate-limiter";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent, Usage } from "@heddle/contracts/engine";
 import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
 import type { ModelInstruments } from "@heddle/observability/inference-metrics";
+import { type CallReservation, DEFAULT_PROJECT } from "../http/limits/call-reservation.ts";
 import type { Accounting, CallTokens } from "./accounting.ts";
 
 export interface CallParts {
   readonly requestId: string;
   readonly key: ApiKeyRecord;
   readonly model: ModelRecord;
-  readonly reservation: RateReservation;
+  readonly reservation: CallReservation;
   readonly accounting: Accounting;
   readonly endUser: string | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
@@ -113,7 +113,10 @@ export class AdmittedCall {
     this.#cachedTokens += event.cachedTokens;
     this.#isPromptKnown &&= event.promptTokens > 0;
     if (this.#begun < this.#parts.engineRequests || !this.#isPromptKnown) return;
-    this.#parts.reservation.correct(this.#promptTokens + this.#parts.reservedOutputTokens);
+    this.#parts.reservation.correct({
+      promptTokens: this.#promptTokens,
+      completionTokens: this.#parts.reservedOutputTokens,
+    });
   }
 
   /** The engine's count if it sent one, otherwise the tokens seen. */
@@ -145,15 +148,18 @@ export class AdmittedCall {
     if (!this.#isPromptKnown && !this.#usage) {
       this.#count({ ...this.#counted, promptTokens: this.#parts.reservedPromptTokens });
     }
-    const { promptTokens, completionTokens } = this.#counted;
-    this.#parts.reservation.finish(promptTokens + completionTokens);
+    const { reservation, key } = this.#parts;
+    reservation.finish(this.#counted);
     const row = {
       atMs: Date.now(),
       requestId: this.#parts.requestId,
-      key: this.#parts.key.id,
+      key: key.id,
+      owner: reservation.owner === key.id ? undefined : reservation.owner,
+      project: key.project ?? DEFAULT_PROJECT,
       model: this.#parts.model.id,
       node: this.#node,
       ...this.#counted,
+      cost: reservation.costOf(this.#counted),
       errorCode: error?.code,
       endUser: this.#parts.endUser,
       metadata: this.#parts.metadata,

@@ -1,12 +1,9 @@
-import { join } from "node:path";
-import type { Logger } from "@heddle/observability/logger";
 import { type BeforeApplicationShutdown, Global, Inject, Module } from "@nestjs/common";
-import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
+import { MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { InFlight } from "./in-flight.ts";
-import { UsageLedger } from "./usage-ledger.ts";
 
-/** The running calls and the ledger of their usage, which closes after the last call has ended. */
+/** The running calls. */
 @Global()
 @Module({
   providers: [
@@ -16,14 +13,8 @@ import { UsageLedger } from "./usage-ledger.ts";
       useFactory: ({ maxCalls, maxReadingBytes }: MasterConfig) =>
         new InFlight(maxCalls, maxReadingBytes),
     },
-    {
-      provide: UsageLedger,
-      inject: [MASTER_CONFIG, LOGGER],
-      useFactory: ({ dataDirectory }: MasterConfig, logger: Logger) =>
-        new UsageLedger(join(dataDirectory, "usage"), logger),
-    },
   ],
-  exports: [InFlight, UsageLedger],
+  exports: [InFlight],
 })
 export class CallsModule implements BeforeApplicationShutdown {
   readonly #inFlight: InFlight;

@@ -13,8 +13,7 @@ import type { MasterConfig } from "../config/config.ts";
 import type { CallerRequest } from "../http/access.ts";
 import { envelopeBody } from "../http/error-reply.ts";
 import { EventStream } from "../http/event-stream.ts";
-import { KeyLimiter } from "../http/limits/key-limiter.ts";
-import { rateLimitHeaders } from "../http/limits/rate-limit-headers.ts";
+import { CallLimiter } from "../http/limits/call-limiter.ts";
 import { ModelCatalog } from "../models/model-catalog.ts";
 import { Accounting } from "./accounting.ts";
 import { AdmittedCall } from "./call.ts";
@@ -63,7 +62,7 @@ interface StreamTimes {
 
 interface InferenceParts {
   readonly models: ModelCatalog;
-  readonly limits: KeyLimiter;
+  readonly limits: CallLimiter;
   readonly accounting: Accounting;
   readonly inFlight: InFlight;
   readonly dispatch: InferenceDispatch;
@@ -87,6 +86,15 @@ interface Wanted {
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
 
+/** The output that a call asks for. */
+interface AskedOutput {
+  readonly model: ModelRecord;
+  /** Of each choice; undefined if it asks for no number. */
+  readonly asked: number | undefined;
+  readonly promptTokens: number;
+  readonly choices: number;
+}
+
 /** A call whose key permits it. */
 export interface PermittedCall {
   readonly model: ModelRecord;
@@ -103,7 +111,7 @@ export class InferenceCalls {
 
   constructor(
     @Inject(ModelCatalog) models: ModelCatalog,
-    @Inject(KeyLimiter) limits: KeyLimiter,
+    @Inject(CallLimiter) limits: CallLimiter,
     @Inject(Accounting) accounting: Accounting,
     @Inject(InFlight) inFlight: InFlight,
     @Inject(INFERENCE_DISPATCH) dispatch: InferenceDispatch,
@@ -183,21 +191,25 @@ export class InferenceCalls {
     }
   }
 
-  /** Reserves the call's tokens. Throws `rate_limit_exceeded` where the key has too few left. */
-  permit(http: CallerRequest, reply: FastifyReply, wanted: Wanted): PermittedCall {
+  /**
+   * Counts the call for its model and reserves its tokens. Throws `rate_limit_exceeded` or
+   * `insufficient_quota` where a limit has too few left.
+   */
+  async permit(http: CallerRequest, reply: FastifyReply, wanted: Wanted): Promise<PermittedCall> {
     const { limits, accounting } = this.parts;
     const { apiKey: key, reservation } = http;
     if (!key || !reservation) throw new Error("no call gets here without a key");
     const { model, promptTokens, outputTokens, engineRequests = 1 } = wanted;
     const priority = priorityOfRequest(http, wanted.tier);
     try {
-      limits.reserve(reservation, key, promptTokens + outputTokens);
+      const tokens = { promptTokens, completionTokens: outputTokens };
+      await limits.reserve(reservation, model.id, tokens);
     } catch (thrown) {
       reply.headers(limits.headersOf(key));
       accounting.metrics.failed(model.id, toAppError(thrown).code);
       throw thrown;
     }
-    const headers = rateLimitHeaders(reservation.view());
+    const headers = reservation.headers();
     const call = new AdmittedCall({
       requestId: http.id,
       key,
@@ -225,15 +237,13 @@ export class InferenceCalls {
    */
   boundOutput(
     { apiKey }: CallerRequest,
-    asked: number | undefined,
-    promptTokens: number,
-    choices: number,
+    { model, asked, promptTokens, choices }: AskedOutput,
   ): number | undefined {
     if (!apiKey) throw new Error("no call gets here without a key");
-    const { tokensPerMinute } = this.parts.limits.limitsOf(apiKey);
-    if (asked !== undefined || tokensPerMinute === undefined) return asked;
-    const affordable = Math.floor((tokensPerMinute - promptTokens) / choices);
-    return Math.max(1, Math.min(DEFAULT_OUTPUT_TOKENS, affordable));
+    if (asked !== undefined) return asked;
+    const affordable = this.parts.limits.affordableOutput(apiKey, model.id, promptTokens);
+    if (affordable === undefined) return undefined;
+    return Math.max(1, Math.min(DEFAULT_OUTPUT_TOKENS, Math.floor(affordable / choices)));
   }
 
   /** Sends a request to a replica; resolves when the replica has begun. */

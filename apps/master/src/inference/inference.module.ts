@@ -3,6 +3,7 @@ import { Module } from "@nestjs/common";
 import { HttpModule } from "../http/http.module.ts";
 import { MetricsModule } from "../metrics/metrics.module.ts";
 import { ModelsModule } from "../models/models.module.ts";
+import { UsageLedger } from "../usage/usage-ledger.ts";
 import { Accounting } from "./accounting.ts";
 import { BatchCalls } from "./batches/batch-calls.ts";
 import { BatchPace } from "./batches/batch-pace.ts";
@@ -42,7 +43,6 @@ import { ResponseTokens } from "./responses/response-tokens.ts";
 import { ResponsesController } from "./responses/responses.controller.ts";
 import { TokenCalls } from "./tokens/token-calls.ts";
 import { TokensController } from "./tokens/tokens.controller.ts";
-import { UsageLedger } from "./usage-ledger.ts";
 
 /** The inference API: calls from their body to the last byte of the answer. */
 @Module({

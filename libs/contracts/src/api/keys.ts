@@ -1,9 +1,8 @@
 import { z } from "zod";
+import { limitMembers, limitsSchema } from "./limits/limits.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { pageQuery, pageSchema, time } from "./parameters.ts";
 import { PERMISSIONS } from "./permission.ts";
-
-const count = z.int().min(1).max(1_000_000_000);
 
 const groups = [...new Set(PERMISSIONS.map((permission) => permission.replace(/:.*/, "")))];
 
@@ -13,6 +12,8 @@ const scope = z
     `expected "*", one of ${PERMISSIONS.join(", ")}, or a group such as models:*`,
   )
   .describe("A permission, a whole group (`models:*` or `models:admin`), or all.");
+
+const PROJECT_NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
 
 const environment = z
   .string()
@@ -59,13 +60,12 @@ const createKeyRequest = z
       .max(1000)
       .default([])
       .describe("Ids of the models that the key may call; empty for all."),
-    limits: z
-      .strictObject({
-        requests_per_minute: count.optional(),
-        tokens_per_minute: count.optional(),
-        concurrency: count.optional(),
-      })
-      .default({}),
+    project: z
+      .string()
+      .regex(PROJECT_NAME, "expected 1 to 63 of a-z, 0-9, `.`, `_` and `-`")
+      .default("default")
+      .describe("The project whose limits its calls count for."),
+    limits: z.strictObject(limitMembers).default({}),
     expires_at: expiresAt,
     environment,
   })
@@ -73,8 +73,6 @@ const createKeyRequest = z
 
 /** A new key: its name, scopes, models and limits. */
 export type KeySpec = z.input<typeof createKeyRequest>;
-
-const limit = z.int().nullable();
 
 const keySchema = z
   .object({
@@ -86,7 +84,8 @@ const keySchema = z
     unknown_models: z
       .array(z.string())
       .describe("The `models` without a registration; the key may call them once they have one."),
-    limits: z.object({ requests_per_minute: limit, tokens_per_minute: limit, concurrency: limit }),
+    project: z.string(),
+    limits: limitsSchema,
     status: z.enum(["active", "expired", "revoked"]),
     created_at: time,
     expires_at: time.nullable(),

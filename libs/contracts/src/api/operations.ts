@@ -12,6 +12,7 @@ import { rerankOperations } from "./inference/rerank.ts";
 import { tokenOperations } from "./inference/tokens.ts";
 import { jobOperations } from "./job-operations.ts";
 import { keyOperations } from "./keys.ts";
+import { limitOperations } from "./limits/limits.ts";
 import { modelOperations } from "./models.ts";
 import type { ApiOperation } from "./operation.ts";
 import { projectOperations } from "./projects.ts";
@@ -41,6 +42,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   queues: queueOperations,
   workers: workerOperations,
   keys: keyOperations,
+  limits: limitOperations,
   cluster: clusterOperations,
   settings: settingOperations,
   health: healthOperations,

@@ -1,5 +1,7 @@
 import type { ApiKey } from "@heddle/contracts/api/keys";
 import type { ApiKeyRecord } from "@heddle/control/state";
+import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
+import { viewLimits } from "../limits/limits-view.ts";
 
 /** What a key's view needs besides its record. */
 interface KeyContext {
@@ -30,11 +32,8 @@ export function viewKey(key: ApiKeyRecord, context: KeyContext): ApiKey {
     scopes: key.scopes,
     models: key.models,
     unknown_models: key.models.filter((id) => !registered.has(id)),
-    limits: {
-      requests_per_minute: key.limits.requestsPerMinute ?? null,
-      tokens_per_minute: key.limits.tokensPerMinute ?? null,
-      concurrency: key.limits.concurrency ?? null,
-    },
+    project: key.project ?? DEFAULT_PROJECT,
+    limits: viewLimits(key.limits),
     status: statusOf(key, now),
     created_at: new Date(key.createdAtMs).toISOString(),
     expires_at: isoOrNull(key.expiresAtMs),

@@ -18,8 +18,10 @@ import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
 import { LastUsed } from "../../http/last-used.ts";
+import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { limitsOf } from "../limits/limits-view.ts";
 import { successors, viewKey } from "./key-view.ts";
 import { pageOf } from "./page.ts";
 
@@ -64,11 +66,8 @@ export class KeysController {
       hash: hashApiKey(text, this.#pepper),
       scopes: body.scopes,
       models: body.models,
-      limits: {
-        requestsPerMinute: body.limits.requests_per_minute,
-        tokensPerMinute: body.limits.tokens_per_minute,
-        concurrency: body.limits.concurrency,
-      },
+      limits: limitsOf(body.limits),
+      ...(body.project !== DEFAULT_PROJECT && { project: body.project }),
       createdAtMs: now,
       expiresAtMs,
     };
@@ -104,6 +103,7 @@ export class KeysController {
       scopes: old.scopes,
       models: old.models,
       limits: old.limits,
+      ...(old.project !== undefined && { project: old.project }),
       createdAtMs: now,
       rotatedFrom: id,
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,

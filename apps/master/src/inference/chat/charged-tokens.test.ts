@@ -1,13 +1,17 @@
 // holds: usage-ledger
 
-import { RateLimiter, RateReservation } from "@heddle/auth/rate-limiter";
+import { EmbeddedLimits } from "@heddle/auth/limits/embedded-limits";
+import { OwnSpend } from "@heddle/auth/limits/own-spend";
+import { RateLimiter } from "@heddle/auth/rate-limiter";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent } from "@heddle/contracts/engine";
 import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
-import { Accounting, type UsageRow } from "../accounting.ts";
+import { CallReservation } from "../../http/limits/call-reservation.ts";
+import type { UsageRow } from "../../usage/usage-row.ts";
+import { Accounting } from "../accounting.ts";
 import { AdmittedCall } from "../call.ts";
 
 const LIMIT = 1000;
@@ -19,8 +23,12 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
   const limits = { tokensPerMinute: LIMIT };
   // Nothing refills while the clock is fixed.
   const limiter = new RateLimiter({ now: () => 1, maxKeys: 1 });
-  const reservation = limiter.admit("k", limits, ESTIMATED_PROMPT + RESERVED_OUTPUT);
-  if (!(reservation instanceof RateReservation)) throw new Error("the call was refused");
+  const spend = new OwnSpend({ history: () => 0, wallNow: () => 1, maxSubjects: 1 });
+  const store = new EmbeddedLimits({ limiter, spend, share: (subject) => subject.limits });
+  const hold = store.admit([{ kind: "key", name: "k", limits }]);
+  if (!hold.ok) throw new Error("the call was refused");
+  hold.reserve({ tokens: ESTIMATED_PROMPT + RESERVED_OUTPUT, spend: 0 });
+  const reservation = new CallReservation(hold, "k");
   const rows: UsageRow[] = [];
   const metrics = new InferenceMetrics(new Registry(), {
     load: async () => ({ replicas: [], kvUsage: new Map() }),
@@ -46,7 +54,7 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
     }
   }
   call.close(failure);
-  const charged = LIMIT - limiter.view("k", limits).tokens.remaining;
+  const charged = LIMIT - limiter.view("key:k", limits).tokens.remaining;
   const [row] = rows;
   expect(charged).toBe((row?.promptTokens ?? 0) + (row?.completionTokens ?? 0));
   return charged;

@@ -41,15 +41,20 @@ export class ChatCompletions {
     );
   }
 
-  #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
+  async #prepare(http: CallerRequest, reply: FastifyReply): Promise<Prepared> {
     const { models } = this.#calls.parts;
     const request = parseChatCompletionRequest(parseJsonBody(http.body as Buffer));
     const model = this.#calls.resolve(http, request.model);
     const choices = request.n ?? 1;
     const promptTokens = estimatePromptTokens(request);
     const asked = askedTokens(request, model, models);
-    const maxTokens = this.#calls.boundOutput(http, asked, promptTokens, choices);
-    const permitted = this.#calls.permit(http, reply, {
+    const maxTokens = this.#calls.boundOutput(http, {
+      model,
+      asked,
+      promptTokens,
+      choices,
+    });
+    const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens,
       outputTokens: (maxTokens ?? model.contextWindow) * choices,

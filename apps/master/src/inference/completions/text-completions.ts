@@ -54,19 +54,24 @@ export class TextCompletions {
   }
 
   /** Parses and admits the request. */
-  prepare(
+  async prepare(
     http: CallerRequest,
     reply: FastifyReply,
     id = `cmpl-${uniqueSuffix()}`,
-  ): PreparedCompletion {
+  ): Promise<PreparedCompletion> {
     const request = parseCompletionRequest(parseJsonBody(http.body as Buffer));
     const model = this.#calls.resolve(http, request.model);
     const prompts = promptsOf(request.prompt);
     const count = (request.n ?? 1) * prompts.length;
     const promptTokens = prompts.reduce((sum, prompt) => sum + estimatedTokens(prompt), 0);
     const asked = askedTokens(request, model, this.#calls.parts.models) ?? DEFAULT_MAX_TOKENS;
-    const maxTokens = this.#calls.boundOutput(http, asked, promptTokens, count);
-    const permitted = this.#calls.permit(http, reply, {
+    const maxTokens = this.#calls.boundOutput(http, {
+      model,
+      asked,
+      promptTokens,
+      choices: count,
+    });
+    const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens,
       outputTokens: (maxTokens ?? asked) * count,

@@ -35,11 +35,11 @@ export class EmbeddingCalls {
     );
   }
 
-  #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
+  async #prepare(http: CallerRequest, reply: FastifyReply): Promise<Prepared> {
     const request = parseEmbeddingRequest(parseJsonBody(http.body as Buffer));
     const model = this.#calls.resolve(http, request.model);
     const inputs = inputsOf(request.input);
-    const permitted = this.#calls.permit(http, reply, {
+    const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens: inputs.reduce((sum, input) => sum + estimatedTokens(input), 0),
       outputTokens: 0,

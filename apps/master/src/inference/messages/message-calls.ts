@@ -59,14 +59,14 @@ export class MessageCalls {
     );
   }
 
-  #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
+  async #prepare(http: CallerRequest, reply: FastifyReply): Promise<Prepared> {
     const { models } = this.#calls.parts;
     const request = parseMessagesRequest(parseJsonBody(http.body as Buffer));
     const model = this.#calls.resolve(http, request.model);
     const chat = toChatRequest(request);
     const promptTokens = estimatePromptTokens(chat);
     const maxTokens = askedTokens(request, model, models);
-    const permitted = this.#calls.permit(http, reply, {
+    const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens,
       outputTokens: request.max_tokens,

@@ -60,12 +60,16 @@ export class JudgeModeration {
     );
   }
 
-  #prepare(http: CallerRequest, reply: FastifyReply, request: ModerationRequest): Prepared {
+  async #prepare(
+    http: CallerRequest,
+    reply: FastifyReply,
+    request: ModerationRequest,
+  ): Promise<Prepared> {
     const model = this.#judgeOf(http, request.model ?? JUDGE);
     const texts = moderationTexts(request);
     const questions = texts.length * MODERATION_CATEGORIES.length;
     const tokens = texts.reduce((sum, text) => sum + Math.ceil(Buffer.byteLength(text) / 3), 0);
-    const permitted = this.#calls.permit(http, reply, {
+    const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens: tokens * MODERATION_CATEGORIES.length + QUESTION_TOKENS * questions,
       outputTokens: questions,

@@ -54,12 +54,12 @@ export class RerankCalls {
     );
   }
 
-  #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
+  async #prepare(http: CallerRequest, reply: FastifyReply): Promise<Prepared> {
     const request = parseRerankRequest(parseJsonBody(http.body as Buffer));
     const model = this.#calls.resolve(http, request.model);
     const texts = request.documents.map((each) => (typeof each === "string" ? each : each.text));
     const method = this.#calls.parts.models.ranks(model) ? "rank" : "cosine";
-    const permitted = this.#calls.permit(http, reply, {
+    const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens: promptTokens(method, request.query, texts),
       outputTokens: 0,

@@ -79,24 +79,27 @@ export class ResponseGeneration {
       const bytes = (http.body as Buffer).byteLength + EXTRA_BYTES;
       this.#responses.checkRoom(owner, bytes);
     }
-    return inResponseTerms(() => {
-      const chat = chatOfResponse(request, all);
-      const { maxTokens, permitted } = this.#permit(http, reply, { request, chat, model });
-      const reasoning = this.#calls.parts.models.reasoningStyle(model);
-      const journal = new Journal(request.stream === true || head.background === true);
-      return { ...permitted, owner, request, chat, maxTokens, reasoning, head, input, journal };
-    });
+    const chat = inResponseTerms(() => chatOfResponse(request, all));
+    const { maxTokens, permitted } = await this.#permit(http, reply, { request, chat, model });
+    const reasoning = this.#calls.parts.models.reasoningStyle(model);
+    const journal = new Journal(request.stream === true || head.background === true);
+    return { ...permitted, owner, request, chat, maxTokens, reasoning, head, input, journal };
   }
 
-  #permit(
+  async #permit(
     http: CallerRequest,
     reply: FastifyReply,
     { request, chat, model }: Pick<PreparedResponse, "request" | "chat" | "model">,
   ) {
     const promptTokens = estimatePromptTokens(chat);
-    const asked = askedTokens(chat, model, this.#calls.parts.models);
-    const maxTokens = this.#calls.boundOutput(http, asked, promptTokens, 1);
-    const permitted = this.#calls.permit(http, reply, {
+    const asked = inResponseTerms(() => askedTokens(chat, model, this.#calls.parts.models));
+    const maxTokens = this.#calls.boundOutput(http, {
+      model,
+      asked,
+      promptTokens,
+      choices: 1,
+    });
+    const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens,
       outputTokens: maxTokens ?? model.contextWindow,

@@ -75,7 +75,7 @@ export class TokenCalls {
         const asked = await ask(parseJsonBody(http.body as Buffer));
         this.#calls.parts.inFlight.hold(abort, asked.storedChars ?? 0);
         const model = this.#calls.resolve(http, asked.model);
-        const permitted = this.#calls.permit(http, reply, {
+        const permitted = await this.#calls.permit(http, reply, {
           model,
           promptTokens: 0,
           outputTokens: 0,

@@ -1,11 +1,15 @@
 // holds: key-limits-masters
 
-import { RateLimiter, RateReservation } from "@heddle/auth/rate-limiter";
+import { EmbeddedLimits } from "@heddle/auth/limits/embedded-limits";
+import { OwnSpend } from "@heddle/auth/limits/own-spend";
+import { RateLimiter } from "@heddle/auth/rate-limiter";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
 import type { GroupStatus } from "../../control-plane/control-group.ts";
-import { KeyLimiter } from "./key-limiter.ts";
+import { CallLimiter } from "./call-limiter.ts";
+import { CallReservation } from "./call-reservation.ts";
+import { LimitDivision } from "./limit-division.ts";
 
 /** Routes of both APIs; the last one starts an inference call. */
 const ROUTES = [
@@ -91,10 +95,9 @@ describe("division of a limit", () => {
   function limitsOf(id: number, ids: number[]) {
     const clock = { now: 0 };
     let members = ids;
-    const limiter = new RateLimiter({ now: () => clock.now, maxKeys: 10 });
     const now = () => clock.now;
     let seen = status(id, members);
-    const limits = new KeyLimiter({ limiter, now, group: () => seen });
+    const limits = new LimitDivision({ now, group: () => seen });
     const change = (next: number[]) => {
       members = next;
       seen = status(id, members);
@@ -104,16 +107,16 @@ describe("division of a limit", () => {
 
   it("sums to the limit over all masters; a non-member gets none", () => {
     const ids = [3, 5, 9];
-    const shares = ids.map((id) => limitsOf(id, ids).limits.limitsOf(key));
+    const shares = ids.map((id) => limitsOf(id, ids).limits.shareOf(key.limits));
     expect(shares.map(({ requestsPerMinute }) => requestsPerMinute)).toEqual([3, 3, 2]);
     expect(shares.map(({ concurrency }) => concurrency)).toEqual([1, 0, 0]);
     expect(shares.every(({ tokensPerMinute }) => tokensPerMinute === undefined)).toBe(true);
-    expect(limitsOf(7, ids).limits.limitsOf(key)).toMatchObject({ requestsPerMinute: 0 });
+    expect(limitsOf(7, ids).limits.shareOf(key.limits)).toMatchObject({ requestsPerMinute: 0 });
   });
 
   it("shrinks at once when a master joins, grows a minute after one left", () => {
     const { clock, limits, change } = limitsOf(1, [1]);
-    const share = () => limits.limitsOf(key).requestsPerMinute;
+    const share = () => limits.shareOf(key.limits).requestsPerMinute;
     expect(share()).toBe(8);
     change([1, 2]);
     expect(share()).toBe(4);
@@ -125,13 +128,21 @@ describe("division of a limit", () => {
     expect(share()).toBe(8);
   });
 
-  it("charges nothing for a call that is refused for its tokens", () => {
-    const { limits } = limitsOf(1, [1]);
+  it("charges nothing for a call that is refused for its tokens", async () => {
+    const now = () => 0;
+    const limiter = new RateLimiter({ now, maxKeys: 10 });
+    const spend = new OwnSpend({ history: () => 0, wallNow: now, maxSubjects: 10 });
+    const store = new EmbeddedLimits({ limiter, spend, share: (subject) => subject.limits });
+    const state = { keys: new Map(), limits: new Map() };
+    const division = new LimitDivision({ now });
+    const limits = new CallLimiter({ store, division, state: () => state });
     const small = { id: "s", limits: { requestsPerMinute: 1, tokensPerMinute: 10 } };
-    const record = small as unknown as ApiKeyRecord;
-    const reservation = limits.admit(record);
-    expect(() => limits.reserve(reservation, record, 11)).toThrow(/tokens per minute. Limit: 10\./);
-    expect(limits.admit(record)).toBeInstanceOf(RateReservation);
-    expect(() => limits.admit(record)).toThrow(/requests per minute/);
+    const reservation = (await limits.admit(small)) as CallReservation;
+    const tokens = { promptTokens: 1, completionTokens: 10 };
+    await expect(limits.reserve(reservation, "m", tokens)).rejects.toThrow(
+      /tokens per minute. Limit: 10\./,
+    );
+    expect(limits.admit(small)).toBeInstanceOf(CallReservation);
+    expect(() => limits.admit(small)).toThrow(/requests per minute/);
   });
 });

@@ -1,0 +1,97 @@
+import { AppError } from "@heddle/base/errors";
+import { type LimitedView, limitOperations } from "@heddle/contracts/api/limits/limits";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import type { Page } from "@heddle/contracts/api/parameters";
+import { LIMITED_KINDS, type LimitedKind } from "@heddle/contracts/limits";
+import { LIMITS_SUBJECTS, versionOf } from "@heddle/control/cluster-version";
+import type { LimitsRecord } from "@heddle/control/state";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
+import { pageOf } from "../keys/page.ts";
+import { limitsOf, pricesOf, viewLimited } from "./limits-view.ts";
+
+interface Limited {
+  /** As `project:team-a`. */
+  readonly id: string;
+  readonly view: LimitedView;
+}
+
+/** Limits of keys, projects and models, and prices of models. */
+@Controller()
+export class LimitsController {
+  readonly #control: ControlPlane;
+  readonly #changes: IdempotentChanges;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
+  ) {
+    this.#control = control;
+    this.#changes = changes;
+  }
+
+  @Serves(limitOperations.list)
+  list(@Query() query: QueryOf<typeof limitOperations.list>): Page<LimitedView> {
+    const page = pageOf([...this.#limited()], query);
+    return { ...page, data: page.data.map(({ view }) => view) };
+  }
+
+  @Serves(limitOperations.set)
+  set(
+    @Param("kind") kind: string,
+    @Param("name") name: string,
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+  ): Promise<LimitedView> {
+    const requested = () => this.#change(kindOf(kind), name, request);
+    return this.#changes.make(request, reply, requested, (answer) => answer);
+  }
+
+  #change(kind: LimitedKind, name: string, request: CallerRequest): RequestedChange<LimitedView> {
+    this.#checkVersion();
+    const { prices, ...limits } = bodyOf(limitOperations.set, request);
+    if (prices && kind !== "model") {
+      const message = `Invalid value for 'prices': a ${kind} has none, models have.`;
+      throw new AppError("invalid_value", message, { param: "prices" });
+    }
+    const record: LimitsRecord = {
+      limits: limitsOf(limits),
+      ...(prices && { prices: pricesOf(prices) }),
+    };
+    const command = { type: "limits.set" as const, atMs: Date.now(), kind, name, record };
+    return { command, answer: viewLimited(kind, name, record) };
+  }
+
+  *#limited(): Generator<Limited, void> {
+    const { keys, limits } = this.#control.state;
+    for (const { id: name, limits: own, revokedAtMs } of keys.values()) {
+      const isLimited = Object.values(own).some((each) => each !== undefined);
+      if (!isLimited || revokedAtMs !== undefined) continue;
+      yield { id: `key:${name}`, view: viewLimited("key", name, { limits: own }) };
+    }
+    for (const [id, record] of limits) {
+      const at = id.indexOf(":");
+      const [kind, name] = [id.slice(0, at), id.slice(at + 1)];
+      yield { id, view: viewLimited(kind as LimitedKind, name, record) };
+    }
+  }
+
+  #checkVersion(): void {
+    if (versionOf(this.#control.state) >= LIMITS_SUBJECTS) return;
+    const message =
+      "The masters set no limits of that kind yet: that begins when all of them run this build.";
+    throw new AppError("unavailable", message);
+  }
+}
+
+function kindOf(text: string): LimitedKind {
+  const kind = LIMITED_KINDS.find((each) => each === text);
+  if (kind) return kind;
+  const message = `Limits are of ${LIMITED_KINDS.join(", ")}, not of a ${JSON.stringify(text.slice(0, 50))}.`;
+  throw new AppError("not_found", message);
+}

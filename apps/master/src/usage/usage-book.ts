@@ -1,0 +1,155 @@
+import type { LimitedKind } from "@heddle/contracts/limits";
+import { dayOf, dayText, type UsageRow } from "./usage-row.ts";
+
+/** The calls of one key, project and model on one day. */
+export interface UsageSum {
+  readonly day: number;
+  readonly key: string;
+  readonly owner: string;
+  readonly project: string;
+  readonly model: string;
+  calls: number;
+  failed: number;
+  promptTokens: number;
+  cachedTokens: number;
+  completionTokens: number;
+  /** In nano-units. */
+  cost: number;
+}
+
+/** Sums over all days; beyond it the oldest day is dropped. */
+const MAX_SUMS = 200_000;
+/** What calls are counted under where one day has more sums. */
+const OTHER = "(other)";
+
+type Sums = Map<string, UsageSum>;
+
+/** This master's usage, summed by key, project, model and day: in memory, and in files by day. */
+export class UsageBook {
+  readonly #days = new Map<number, Sums>();
+  /** By subject and day, in nano-units. */
+  readonly #costs = new Map<string, Map<number, number>>();
+  #size = 0;
+
+  get days(): readonly number[] {
+    return [...this.#days.keys()];
+  }
+
+  record(row: UsageRow): void {
+    this.add(sumOf(row));
+  }
+
+  add(sum: UsageSum): void {
+    this.#addCost("key", sum.owner, sum);
+    this.#addCost("project", sum.project, sum);
+    this.#addCost("model", sum.model, sum);
+    const sums = this.#sumsOf(sum.day);
+    const known = sums.get(nameOf(sum));
+    if (known) addTo(known, sum, 1);
+    else this.#addNew(sums, sum);
+  }
+
+  #addNew(sums: Sums, sum: UsageSum): void {
+    if (this.#size >= MAX_SUMS) this.#dropOldest();
+    const isFull = this.#size >= MAX_SUMS;
+    const kept = isFull
+      ? { ...sum, key: OTHER, owner: OTHER, project: OTHER, model: OTHER }
+      : { ...sum };
+    const known = sums.get(nameOf(kept));
+    if (known) {
+      addTo(known, sum, 1);
+      return;
+    }
+    sums.set(nameOf(kept), kept);
+    this.#size++;
+  }
+
+  /** What the calls of a subject have cost in a period such as `2026-11`, in nano-units. */
+  costOf({ kind, name }: { readonly kind: LimitedKind; readonly name: string }, period: string) {
+    let cost = 0;
+    for (const [day, amount] of this.#costs.get(`${kind}:${name}`) ?? []) {
+      if (period === "total" || dayText(day).startsWith(period)) cost += amount;
+    }
+    return cost;
+  }
+
+  /** The sums of the days from `from` to `to`. */
+  *between(from: number, to: number): Generator<UsageSum, void> {
+    for (const [day, sums] of this.#days) if (day >= from && day <= to) yield* sums.values();
+  }
+
+  /** The sums of a day without rows that are counted but not written. */
+  without(day: number, rows: readonly UsageRow[]): UsageSum[] {
+    const sums: Sums = new Map();
+    for (const [name, sum] of this.#days.get(day) ?? []) sums.set(name, { ...sum });
+    for (const row of rows) {
+      const sum = sumOf(row);
+      const known = sums.get(nameOf(sum));
+      if (known) addTo(known, sum, -1);
+    }
+    return [...sums.values()].filter(({ calls }) => calls > 0);
+  }
+
+  drop(day: number): void {
+    this.#size -= this.#days.get(day)?.size ?? 0;
+    this.#days.delete(day);
+    for (const [subject, days] of this.#costs) {
+      days.delete(day);
+      if (days.size === 0) this.#costs.delete(subject);
+    }
+  }
+
+  /** The costs of the day stay: budgets count them. */
+  #dropOldest(): void {
+    const oldest = Math.min(...this.#days.keys());
+    if (this.#days.size < 2) return;
+    this.#size -= this.#days.get(oldest)?.size ?? 0;
+    this.#days.delete(oldest);
+  }
+
+  #sumsOf(day: number): Sums {
+    const known = this.#days.get(day);
+    if (known) return known;
+    const sums: Sums = new Map();
+    this.#days.set(day, sums);
+    return sums;
+  }
+
+  #addCost(kind: LimitedKind, name: string, { day, cost }: UsageSum): void {
+    if (cost === 0) return;
+    const id = `${kind}:${name}`;
+    const days = this.#costs.get(id) ?? new Map<number, number>();
+    this.#costs.set(id, days);
+    days.set(day, (days.get(day) ?? 0) + cost);
+  }
+}
+
+function sumOf(row: UsageRow): UsageSum {
+  return {
+    day: dayOf(row),
+    key: row.key,
+    owner: row.owner ?? row.key,
+    // Rows of earlier versions have neither a project nor a cost.
+    project: row.project ?? "default",
+    model: row.model,
+    calls: 1,
+    failed: row.errorCode === undefined ? 0 : 1,
+    promptTokens: row.promptTokens,
+    cachedTokens: row.cachedTokens,
+    completionTokens: row.completionTokens,
+    cost: row.cost ?? 0,
+  };
+}
+
+function nameOf({ key, project, model }: UsageSum): string {
+  return `${key}\n${project}\n${model}`;
+}
+
+function addTo(sum: UsageSum, other: UsageSum, sign: 1 | -1): void {
+  sum.calls += sign * other.calls;
+  sum.failed += sign * other.failed;
+  sum.promptTokens += sign * other.promptTokens;
+  sum.cachedTokens += sign * other.cachedTokens;
+  sum.completionTokens += sign * other.completionTokens;
+  sum.cost += sign * other.cost;
+}
