@@ -66,6 +66,8 @@ export interface RateLimiterOptions {
 export class RateLimiter {
   readonly #options: RateLimiterOptions;
   readonly #usage = new Map<string, KeyUsage>();
+  /** Before it no limit is full; see `empty`. */
+  #emptyUntilMs = 0;
 
   constructor(options: RateLimiterOptions) {
     this.#options = options;
@@ -82,6 +84,7 @@ export class RateLimiter {
     const usage = this.#usageOf(id, now);
     if (!usage)
       return { ok: false, limitedBy: "keys", limit: this.#options.maxKeys, retryAfterMs: 1000 };
+    this.#emptied(usage, limits);
     const refused = refusedCall(usage, limits, now);
     if (refused) return refused;
     const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
@@ -94,10 +97,40 @@ export class RateLimiter {
     return lacking ?? reservation;
   }
 
+  /** Counts a running call that something else has admitted; undefined at the bound on ids. */
+  adopt(id: string, limits: RateLimits): RateReservation | undefined {
+    const usage = this.#usageOf(id, this.#options.now());
+    if (!usage) return undefined;
+    usage.running++;
+    const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
+    const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
+    return new RateReservation(usage, requestLimit, tokenLimit, this.#options.now);
+  }
+
+  runningOf(id: string): number {
+    return this.#usage.get(id)?.running ?? 0;
+  }
+
+  /** All limits are used up now: what was admitted elsewhere may have used them. */
+  empty(): void {
+    this.#emptyUntilMs = this.#options.now() + WINDOW_MS;
+  }
+
+  #emptied(usage: KeyUsage, limits: RateLimits): void {
+    const untilMs = this.#emptyUntilMs;
+    if (limits.requestsPerMinute !== undefined && usage.requestsUntilMs < untilMs) {
+      usage.requestsUntilMs = untilMs;
+    }
+    if (limits.tokensPerMinute !== undefined && usage.tokensUntilMs < untilMs) {
+      usage.tokensUntilMs = untilMs;
+    }
+  }
+
   /** The rest of a key's limits; uses nothing. */
   view(id: string, limits: RateLimits): { requests: LimitView; tokens: LimitView } {
     const now = this.#options.now();
     const usage = this.#usage.get(id);
+    if (usage) this.#emptied(usage, limits);
     const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
     const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
     return {

@@ -26,6 +26,9 @@ export interface MasterConfig {
   readonly modelFile: string | undefined;
   /** The model that `moderation-judge` means; a ready one if absent. */
   readonly moderationJudge: string | undefined;
+  /** Redis that counts the limits over all masters; each counts its share if absent. */
+  readonly limitsRedis: string | undefined;
+  readonly limitsRedisPasswordFile: string | undefined;
   /** This master's name in the cluster. */
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty for a single master. */
@@ -138,6 +141,12 @@ const SETTINGS = {
     "",
     "GGUF file for the built-in models, instead of a profile",
   ],
+  "limits-redis": [
+    "HEDDLE_LIMITS_REDIS",
+    "",
+    "redis://HOST:PORT/DB or rediss:// that counts limits over all masters",
+  ],
+  "limits-redis-password-file": ["HEDDLE_LIMITS_REDIS_PASSWORD_FILE", "", "its password"],
   "moderation-judge": ["HEDDLE_MODERATION_JUDGE", "", "the model that moderation-judge asks"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters including this one: name=host:port,... (gRPC)"],
@@ -220,6 +229,8 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     profile: (values.profile || undefined) as CatalogProfile | undefined,
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     moderationJudge: given("moderation-judge"),
+    limitsRedis: given("limits-redis"),
+    limitsRedisPasswordFile: given("limits-redis-password-file"),
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
     taskLogs: {
@@ -265,8 +276,8 @@ function jobTimesOf(whole: (name: SettingName, min: number, max: number) => numb
 /** Files and directories that hold secrets of this master. */
 export function secretPathsOf(config: MasterConfig): string[] {
   const { dataDirectory, clusterTokenFile, authorityFile } = config;
-  const { bootstrapKeyFile, secretsKeyFile, joinTokenFile } = config;
-  const given = [bootstrapKeyFile, secretsKeyFile, joinTokenFile];
+  const { bootstrapKeyFile, secretsKeyFile, joinTokenFile, limitsRedisPasswordFile } = config;
+  const given = [bootstrapKeyFile, secretsKeyFile, joinTokenFile, limitsRedisPasswordFile];
   return [
     dataDirectory,
     clusterTokenFile,
@@ -362,10 +373,20 @@ function choiceFaults(config: MasterConfig): string[] {
   if (modelFile !== undefined && !modelFile.endsWith(".gguf")) {
     faults.push(`--model-file must end in .gguf, got "${modelFile}"`);
   }
+  if (config.limitsRedis !== undefined && !isRedisUrl(config.limitsRedis)) {
+    faults.push(
+      "--limits-redis must be redis://HOST:PORT/DB or rediss://..., without a password: --limits-redis-password-file has it",
+    );
+  }
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
     faults.push(`--name must have 1 to 63 letters, digits, ".", "_" or "-"`);
   }
   return faults;
+}
+
+function isRedisUrl(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && /^rediss?:$/.test(url.protocol) && url.hostname !== "" && !url.password;
 }
 
 /** API keys would cross the network in the clear. */

@@ -1,16 +1,14 @@
 import { KeyVerifier } from "@heddle/auth/key-verifier";
-import { EmbeddedLimits } from "@heddle/auth/limits/embedded-limits";
-import type { Subject } from "@heddle/auth/limits/limit-store";
-import { OwnSpend } from "@heddle/auth/limits/own-spend";
-import { RateLimiter } from "@heddle/auth/rate-limiter";
-import { MAX_KEYS } from "@heddle/control/apply";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
+import type { Logger } from "@heddle/observability/logger";
 import { Inject, Module, type Type } from "@nestjs/common";
 import { APP_FILTER, HttpAdapterHost, ModulesContainer } from "@nestjs/core";
 import type { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance } from "fastify";
-import { MASTER_CONFIG } from "../config/config.module.ts";
+import { Registry } from "prom-client";
+import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
+import type { MasterConfig } from "../config/config.ts";
 import { PEPPER } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { MetricsModule } from "../metrics/metrics.module.ts";
@@ -22,7 +20,7 @@ import { IdempotentChanges } from "./idempotent-changes.ts";
 import { InProcessCalls } from "./in-process-calls.ts";
 import { LastUsed } from "./last-used.ts";
 import { CallLimiter } from "./limits/call-limiter.ts";
-import { LimitDivision } from "./limits/limit-division.ts";
+import { MasterLimits } from "./limits/master-limits.ts";
 import { listRoutes, ROUTES } from "./route-table.ts";
 
 /** What every route has: access by keys, their limits, repeated changes, errors. */
@@ -32,7 +30,22 @@ import { listRoutes, ROUTES } from "./route-table.ts";
     IdempotentChanges,
     InProcessCalls,
     LastUsed,
-    { provide: CallLimiter, inject: [CONTROL_PLANE, UsageBook], useFactory: openLimiter },
+    {
+      provide: MasterLimits,
+      inject: [CONTROL_PLANE, UsageBook, MASTER_CONFIG, Registry, LOGGER],
+      useFactory: (
+        control: ControlPlane,
+        book: UsageBook,
+        config: MasterConfig,
+        registry: Registry,
+        logger: Logger,
+      ) => new MasterLimits({ control, book, config, registry, logger }),
+    },
+    {
+      provide: CallLimiter,
+      inject: [MasterLimits],
+      useFactory: ({ limiter }: MasterLimits) => limiter,
+    },
     {
       provide: AccessCheck,
       inject: [CONTROL_PLANE, PEPPER, LastUsed, CallLimiter, InferenceMetrics, InProcessCalls],
@@ -52,20 +65,6 @@ export class HttpModule {
   ) {
     guardRoutes(httpAdapter.getInstance<FastifyInstance>(), access, settings);
   }
-}
-
-/** Keys, projects and models whose limits are counted at a time. */
-const MAX_SUBJECTS = MAX_KEYS + 20_000;
-
-function openLimiter({ group, state }: ControlPlane, book: UsageBook): CallLimiter {
-  const now = () => performance.now();
-  const limiter = new RateLimiter({ now, maxKeys: MAX_SUBJECTS });
-  const division = new LimitDivision({ now, group: group && (() => group.status()) });
-  const history = book.costOf.bind(book);
-  const spend = new OwnSpend({ history, wallNow: Date.now, maxSubjects: MAX_SUBJECTS });
-  const share = ({ limits }: Subject) => division.shareOf(limits);
-  const store = new EmbeddedLimits({ limiter, spend, share });
-  return new CallLimiter({ store, division, state: () => state });
 }
 
 function openAccess(

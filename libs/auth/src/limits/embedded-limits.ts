@@ -43,6 +43,32 @@ export class EmbeddedLimits implements LimitStore {
     return new EmbeddedHold(parts, this.#options.spend);
   }
 
+  /** Counts a running call that something else has admitted. */
+  adopt(subjects: readonly Subject[]): EmbeddedHold | LimitRefusal {
+    const { limiter, share, spend } = this.#options;
+    const parts: Part[] = [];
+    for (const subject of subjects) {
+      const limits = share(subject);
+      const rate = limiter.adopt(subjectId(subject), limits);
+      if (!rate) {
+        for (const part of parts) part.rate.finish(0);
+        return { ok: false, subject, limitedBy: "keys", limit: 0, retryAfterMs: 1000 };
+      }
+      parts.push({ subject, rate, budget: limits.budget?.amount });
+    }
+    for (const subject of subjects) spend.begin(subject);
+    return new EmbeddedHold(parts, spend);
+  }
+
+  runningOf(subject: Subject): number {
+    return this.#options.limiter.runningOf(subjectId(subject));
+  }
+
+  /** All rate limits are used up now. */
+  empty(): void {
+    this.#options.limiter.empty();
+  }
+
   views(subjects: readonly Subject[]): readonly SubjectView[] {
     const { limiter, share } = this.#options;
     return subjects.map((subject) => limiter.view(subjectId(subject), share(subject)));
@@ -61,7 +87,7 @@ interface Part {
   readonly budget: number | undefined;
 }
 
-class EmbeddedHold implements Hold {
+export class EmbeddedHold implements Hold {
   readonly ok = true;
   readonly #parts: readonly Part[];
   readonly #spend: OwnSpend;

@@ -39,7 +39,7 @@ export class CallLimiter {
   /** Counts a call of the key and its project. Throws the refusal without counting it. */
   admit(key: Key): Later<CallReservation> {
     const admitted = this.#options.store.admit(this.#callersOf(key));
-    const owner = this.#ownerOf(key);
+    const owner = ownerOf(this.#options.state().keys, key);
     if (!(admitted instanceof Promise)) return this.#reservationOf(admitted, owner);
     return admitted.then((each) => this.#reservationOf(each, owner));
   }
@@ -116,7 +116,7 @@ export class CallLimiter {
   }
 
   #callersOf(key: Key): Subject[] {
-    const name = this.#ownerOf(key);
+    const name = ownerOf(this.#options.state().keys, key);
     const subjects: Subject[] = [{ kind: "key", name, limits: key.limits }];
     const { limits } = this.#options.state();
     if (limits.size === 0) return subjects;
@@ -126,20 +126,36 @@ export class CallLimiter {
     return subjects;
   }
 
-  /** The first of the keys that this one replaced: rotation gives no further limits. */
-  #ownerOf({ id, rotatedFrom }: Key): string {
-    let [owner, before] = [id, rotatedFrom];
-    while (before !== undefined) {
-      owner = before;
-      before = this.#options.state().keys.get(owner)?.rotatedFrom;
-    }
-    return owner;
-  }
-
   #refused(refused: Omit<RefusedCall, "division" | "left">): AppError {
     const { store, division, onRefused } = this.#options;
     const { refusal } = refused;
     onRefused?.(refusal);
     return limitError({ ...refused, division, left: store.budgetLeft(refusal.subject) });
   }
+}
+
+/** Every key, project and model that has a budget. */
+export function* budgetedSubjects({
+  keys,
+  limits,
+}: Pick<ControlState, "keys" | "limits">): Generator<Subject, void> {
+  for (const key of keys.values()) {
+    if (key.limits.budget) yield { kind: "key", name: ownerOf(keys, key), limits: key.limits };
+  }
+  for (const [id, record] of limits) {
+    if (!record.limits.budget) continue;
+    const at = id.indexOf(":");
+    const kind = id.slice(0, at) as Subject["kind"];
+    yield { kind, name: id.slice(at + 1), limits: record.limits };
+  }
+}
+
+/** The first of the keys that this one replaced: rotation gives no further limits. */
+function ownerOf(keys: ControlState["keys"], { id, rotatedFrom }: Key): string {
+  let [owner, before] = [id, rotatedFrom];
+  while (before !== undefined) {
+    owner = before;
+    before = keys.get(owner)?.rotatedFrom;
+  }
+  return owner;
 }

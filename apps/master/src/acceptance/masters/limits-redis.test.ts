@@ -1,0 +1,80 @@
+// holds: key-limits-redis
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { MasterGroup } from "../../../test/master-group.ts";
+
+const PROGRAM = process.env["HEDDLE_REDIS_SERVER"] ?? "redis-server";
+const isThere = spawnSync(PROGRAM, ["--version"]).status === 0;
+
+describe.skipIf(!isThere)(`three masters with Redis (needs ${PROGRAM})`, () => {
+  let group: MasterGroup;
+  let redis: ChildProcess;
+
+  beforeAll(async () => {
+    const port = await freePort();
+    const flags = ["--limits-redis", `redis://127.0.0.1:${port}/1`];
+    group = new MasterGroup(3, flags, () => ({
+      env: { HEDDLE_LIMITS_REDIS_PASSWORD_FILE: join(group.folder, "redis-password") },
+    }));
+    writeFileSync(join(group.folder, "redis-password"), "secret\n", { mode: 0o600 });
+    const own = ["--save", "", "--dir", group.folder, "--requirepass", "secret"];
+    redis = spawn(PROGRAM, ["--port", String(port), "--bind", "127.0.0.1", ...own], {
+      stdio: "ignore",
+    });
+    await group.startAll();
+    await group.leader();
+    await eventually(
+      async () => (await stores()).every((up) => up === "1"),
+      "Redis is used",
+      30_000,
+    );
+  });
+  afterAll(async () => {
+    await group.close();
+    const exited = once(redis, "exit");
+    redis.kill("SIGKILL");
+    await exited;
+  });
+
+  const stores = () =>
+    Promise.all(
+      group.names.map(async (name) => {
+        const text = await (await group.request(name, "GET", "/metrics")).text();
+        return /^heddle_limit_store_up(?:\{.*\})? (\d)/m.exec(text)?.[1];
+      }),
+    );
+
+  it("one master alone may use the whole limit, all three together no more", async () => {
+    const made = await group.change("master-1", "POST", "/api/v1/keys", {
+      name: "limited",
+      scopes: ["*"],
+      limits: { requests_per_minute: 6 },
+    });
+    const { key } = (await made.json()) as { key: string };
+    for (const name of group.names) {
+      await group.request(name, "GET", "/api/v1/keys?consistency=strong&limit=1");
+    }
+    const call = (name: string) => group.request(name, "GET", "/api/v1/models", undefined, key);
+    for (let i = 0; i < 6; i++) expect((await call("master-2")).status).toBe(200);
+    for (const name of group.names) {
+      const { status, headers } = await call(name);
+      expect([status, headers.get("x-should-retry")]).toEqual([429, "true"]);
+    }
+  });
+
+  it("without Redis each master counts its share; it is used again when it is back", async () => {
+    const exited = once(redis, "exit");
+    redis.kill("SIGKILL");
+    await exited;
+    await eventually(async () => (await stores()).every((up) => up === "0"), "it is gone", 30_000);
+    expect((await group.request("master-1", "GET", "/api/v1/models")).status).toBe(200);
+    const { spawnargs } = redis;
+    redis = spawn(PROGRAM, spawnargs.slice(1), { stdio: "ignore" });
+    await eventually(async () => (await stores()).every((up) => up === "1"), "it is back", 30_000);
+  });
+});

@@ -1,0 +1,212 @@
+// holds: key-limits-redis
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { eventually } from "@heddle/base/testing/eventually";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { RateLimiter, shareOfLimits } from "../../rate-limiter.ts";
+import { EmbeddedLimits } from "../embedded-limits.ts";
+import type { Hold, Subject } from "../limit-store.ts";
+import { OwnSpend } from "../own-spend.ts";
+import { RedisStore } from "./redis-store.ts";
+
+/** A real redis-server: its path, or that of the Debian package. */
+const PROGRAM = process.env["HEDDLE_REDIS_SERVER"] ?? "redis-server";
+const isThere = spawnSync(PROGRAM, ["--version"]).status === 0;
+
+const MASTERS = 3;
+const NOTHING = { tokens: 0, spend: 0 };
+const BUDGET: Subject = {
+  kind: "key",
+  name: "budget",
+  limits: { budget: { amount: 1000, period: "total" } },
+};
+const subject = (name: string, limits: Subject["limits"]): Subject => ({
+  kind: "key",
+  name,
+  limits,
+});
+
+describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-redis-"));
+  let port = 0;
+  let redis: ChildProcess;
+  const masters: { store: RedisStore; spend: OwnSpend; took: number[] }[] = [];
+
+  function startRedis(): ChildProcess {
+    const flags = ["--port", String(port), "--bind", "127.0.0.1", "--requirepass", "secret"];
+    const memory = ["--save", "", "--appendonly", "no", "--dir", folder];
+    return spawn(PROGRAM, [...flags, ...memory], { stdio: "ignore" });
+  }
+
+  async function killRedis(): Promise<void> {
+    const exited = once(redis, "exit");
+    redis.kill("SIGKILL");
+    await exited;
+  }
+
+  const isOpen = () => masters.every(({ store }) => store.session.id !== undefined);
+  const isClosed = () => masters.every(({ store }) => store.session.id === undefined);
+
+  beforeAll(async () => {
+    port = await freePort();
+    redis = startRedis();
+    for (let rank = 0; rank < MASTERS; rank++) masters.push(newMaster(rank, port));
+    await eventually(isOpen, "the masters count in Redis", 30_000);
+  });
+  afterAll(async () => {
+    for (const { store } of masters) store.session.close();
+    await killRedis();
+    rmSync(folder, { recursive: true });
+  });
+
+  /** Calls at once, spread over the masters: those that were admitted. */
+  async function admitted(calls: number, of: Subject): Promise<Hold[]> {
+    const admitting = Array.from({ length: calls }, async (_, i) => {
+      const hold = await masters[i % MASTERS]!.store.limits.admit([of]);
+      return hold.ok ? [hold] : [];
+    });
+    return (await Promise.all(admitting)).flat();
+  }
+
+  /** One call that reserves 20 and spends 10; whether it passed. */
+  async function spendTen(master: number): Promise<boolean> {
+    const hold = await masters[master]!.store.limits.admit([BUDGET]);
+    if (!hold.ok) return false;
+    if (await hold.reserve({ tokens: 20, spend: 20 })) {
+      hold.cancel();
+      return false;
+    }
+    hold.finish({ tokens: 10, spend: 10 });
+    return true;
+  }
+
+  const spent = () => masters.reduce((sum, { spend }) => sum + spend.of(BUDGET), 0);
+
+  it("200 calls at once over three masters on a limit of 50: exactly 50 pass", async () => {
+    const holds = await admitted(200, subject("requests", { requestsPerMinute: 50 }));
+    // What refills meanwhile may let some more pass.
+    expect(holds.length).toBeGreaterThanOrEqual(50);
+    expect(holds.length).toBeLessThan(55);
+    for (const hold of holds) hold.finish(NOTHING);
+  });
+
+  it("calls at once: as many as the limit, and again after they have ended", async () => {
+    for (let round = 0; round < 2; round++) {
+      const holds = await admitted(100, subject("calls", { concurrency: 50 }));
+      expect(holds).toHaveLength(50);
+      for (const hold of holds) hold.finish(NOTHING);
+      await delay(100);
+    }
+  });
+
+  it("tokens: reserved once, corrected by what was used", async () => {
+    const of = subject("tokens", { tokensPerMinute: 1000 });
+    const [hold] = await admitted(1, of);
+    expect(await hold?.reserve({ tokens: 900, spend: 0 })).toBeUndefined();
+    hold?.finish({ tokens: 100, spend: 0 });
+    await delay(100);
+    const [second] = await admitted(1, of);
+    expect(await second?.reserve({ tokens: 850, spend: 0 })).toBeUndefined();
+    const [third] = await admitted(1, of);
+    const refusal = await third?.reserve({ tokens: 850, spend: 0 });
+    expect(refusal).toMatchObject({ limitedBy: "tokens", limit: 1000 });
+    expect(refusal?.retryAfterMs).toBeGreaterThan(10_000);
+  });
+
+  it("after an outage every rate begins empty, so no limit is passed", async () => {
+    const of = subject("outage", { requestsPerMinute: 60 });
+    expect((await admitted(60, of)).length).toBeGreaterThanOrEqual(60);
+    await killRedis();
+    await eventually(isClosed, "the masters count alone", 10_000);
+    const sinceMs = performance.now();
+    let passed = (await admitted(60, of)).length;
+    redis = startRedis();
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+    passed += (await admitted(60, of)).length;
+    expect(passed).toBeLessThanOrEqual((performance.now() - sinceMs) / 1000 + 1);
+  });
+
+  it("a Redis that lost its data while no call came: every rate begins empty", async () => {
+    const of = subject("lost", { requestsPerMinute: 60 });
+    await killRedis();
+    await eventually(isClosed, "the masters count alone", 10_000);
+    const sinceMs = performance.now();
+    redis = startRedis();
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+    const passed = (await admitted(60, of)).length;
+    expect(passed).toBeLessThanOrEqual((performance.now() - sinceMs) / 1000 + 1);
+  });
+
+  it("a budget: 100 calls at once on 50, Redis killed and restarted, never overspent", async () => {
+    const holds = await admitted(100, BUDGET);
+    const refusals = await Promise.all(
+      holds.map((hold) => hold.reserve({ tokens: 20, spend: 20 })),
+    );
+    expect(refusals.filter((refusal) => !refusal)).toHaveLength(50);
+    for (const [at, hold] of holds.entries()) {
+      if (refusals[at]) hold.cancel();
+      else hold.finish({ tokens: 10, spend: 10 });
+    }
+    expect(spent()).toBe(500);
+    await delay(100);
+    for (let i = 0; i < 9; i++) expect(await spendTen(i % MASTERS)).toBe(true);
+    await killRedis();
+    await eventually(isClosed, "the masters count alone", 10_000);
+    let alone = 0;
+    for (let i = 0; i < 60; i++) if (await spendTen(i % MASTERS)) alone++;
+    expect(alone).toBeGreaterThan(3);
+    expect(spent()).toBeLessThanOrEqual(1000);
+    redis = startRedis();
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+    for (let i = 0; i < 60; i++) await spendTen(i % MASTERS);
+    // The last 10 cannot be reserved, since a call reserves 20.
+    expect(spent()).toBe(990);
+  });
+
+  it("a Redis that hangs: one call waits until the bound, later ones not at all", async () => {
+    redis.kill("SIGSTOP");
+    const of = subject("hangs", { requestsPerMinute: 1_000_000 });
+    const waited: number[] = [];
+    for (let i = 0; i < 5; i++) {
+      const startMs = performance.now();
+      await masters[0]!.store.limits.admit([of]);
+      waited.push(performance.now() - startMs);
+    }
+    redis.kill("SIGCONT");
+    expect(Math.max(...waited)).toBeLessThan(TIMEOUT_MS + 1000);
+    expect(waited.filter((ms) => ms > TIMEOUT_MS / 2)).toHaveLength(1);
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+  });
+});
+
+/** Longer than a master's, so that a loaded machine does not end the session of a test. */
+const TIMEOUT_MS = 3_000;
+
+function newMaster(rank: number, port: number) {
+  const now = () => performance.now();
+  const spend = new OwnSpend({ history: () => 0, wallNow: Date.now, maxSubjects: 100 });
+  const share = (limits: Subject["limits"]) => shareOfLimits(limits, { rank, count: MASTERS });
+  const limiter = () => new RateLimiter({ now, maxKeys: 100 });
+  const took: number[] = [];
+  const store = new RedisStore({
+    server: { url: `redis://127.0.0.1:${port}`, password: "secret" },
+    master: `master-${rank}`,
+    local: new EmbeddedLimits({ limiter: limiter(), spend, share: (of) => share(of.limits) }),
+    limiter: limiter(),
+    spend,
+    share,
+    timeoutMs: TIMEOUT_MS,
+    events: {
+      budgeted: () => [BUDGET],
+      onTaken: (seconds) => took.push(seconds),
+      onOpen: () => undefined,
+      onClose: () => undefined,
+    },
+  });
+  return { store, spend, took };
+}
