@@ -38,7 +38,6 @@ const FOR_TESTS = new Set([
   "apps/master/src/nodes/node-offer.ts: gpuTypeOf",
   "apps/trainer/src/run/code-version.ts: codeDigest",
   "libs/control/src/jobs/records/lifecycle.ts: MAX_LOSSES",
-  "libs/auth/src/rate-limiter.ts: LIMIT_CEILING",
   "libs/engines/src/gguf/gguf-reader.ts: parseGguf",
   "libs/engines/src/gguf/tensor-encoding.ts: halfBits",
   "libs/engines/src/llama/parent/llama-engine.ts: LlamaEngine",

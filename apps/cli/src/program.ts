@@ -3,6 +3,7 @@ import { Command, Option } from "commander";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
+import { addLimits } from "./limit-verbs.ts";
 
 /**
  * All verbs with their arguments and options. Only commander is loaded here: `lazy` loads a verb's
@@ -29,6 +30,7 @@ export function makeProgram(lazy: Lazy): Command {
   addChat(program, lazy);
   addReaders(program, lazy);
   addKeys(program, lazy);
+  addLimits(program, lazy);
   addFiles(program, lazy);
   addBatches(program, lazy);
   addCluster(program, lazy);

@@ -26,6 +26,7 @@ const LISTS: Readonly<Record<string, string>> = {
   cluster: "heddle cluster members",
   jobs: "heddle jobs list",
   keys: "heddle keys list",
+  limits: "heddle limits list",
   projects: "heddle projects list",
 };
 

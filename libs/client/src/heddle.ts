@@ -1,6 +1,7 @@
 import { Cluster } from "./resources/cluster/cluster.ts";
 import { Events } from "./resources/cluster/events.ts";
 import { Keys } from "./resources/cluster/keys.ts";
+import { LimitsResource } from "./resources/cluster/limits.ts";
 import { Models } from "./resources/cluster/models.ts";
 import { Projects } from "./resources/cluster/projects.ts";
 import { Queues } from "./resources/cluster/queues.ts";
@@ -35,6 +36,7 @@ export class Heddle {
   readonly cluster: Cluster;
   readonly settings: Settings;
   readonly keys: Keys;
+  readonly limits: LimitsResource;
   readonly models: Models;
   readonly chat: Chat;
   readonly completions: Completions;
@@ -58,6 +60,7 @@ export class Heddle {
     this.cluster = new Cluster(transport);
     this.settings = new Settings(transport);
     this.keys = new Keys(transport);
+    this.limits = new LimitsResource(transport);
     this.models = new Models(transport);
     this.chat = new Chat(transport);
     this.completions = new Completions(transport);

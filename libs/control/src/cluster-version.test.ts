@@ -10,6 +10,7 @@ import {
   NEWEST_VERSION,
   PLAN_ENTRIES,
   SEALED,
+  STANDARD_TERMS,
 } from "./cluster-version.ts";
 import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
 
@@ -38,7 +39,7 @@ const UNKNOWN = [
 
 const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
 
-const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES, LIMITED_TASKS];
+const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES, LIMITED_TASKS, STANDARD_TERMS];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {
   const logs = goldenLogs(version);

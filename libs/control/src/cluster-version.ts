@@ -24,9 +24,9 @@ export const STORES_DOCUMENTS = 6;
 /** Records of jobs and tasks lose details rather than pass the bound on the state's bytes. */
 export const BOUNDED_RECORDS = 6;
 /** Limits of projects and models, budgets of keys. */
-export const LIMITS_SUBJECTS = 6;
+export const LIMITS_SUBJECTS = 7;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = STANDARD_TERMS;
+export const NEWEST_VERSION = LIMITS_SUBJECTS;
 
 type Versioned = Pick<ControlState, "cluster">;
 

@@ -43,6 +43,7 @@ export function viewLimited(
 ): LimitedView {
   return {
     object: "limits",
+    id: `${kind}:${name}`,
     kind,
     name,
     ...viewLimits(limits),

@@ -4,6 +4,7 @@ import type { QueryOf } from "@heddle/contracts/api/operation";
 import type { Page } from "@heddle/contracts/api/parameters";
 import { LIMITED_KINDS, type LimitedKind } from "@heddle/contracts/limits";
 import { LIMITS_SUBJECTS, versionOf } from "@heddle/control/cluster-version";
+import { limitsKey } from "@heddle/control/limits";
 import type { LimitsRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -14,12 +15,6 @@ import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { pageOf } from "../keys/page.ts";
 import { limitsOf, pricesOf, viewLimited } from "./limits-view.ts";
-
-interface Limited {
-  /** As `project:team-a`. */
-  readonly id: string;
-  readonly view: LimitedView;
-}
 
 /** Limits of keys, projects and models, and prices of models. */
 @Controller()
@@ -37,8 +32,19 @@ export class LimitsController {
 
   @Serves(limitOperations.list)
   list(@Query() query: QueryOf<typeof limitOperations.list>): Page<LimitedView> {
-    const page = pageOf([...this.#limited()], query);
-    return { ...page, data: page.data.map(({ view }) => view) };
+    return pageOf([...this.#limited()], query);
+  }
+
+  @Serves(limitOperations.get)
+  get(@Param("kind") kindText: string, @Param("name") name: string): LimitedView {
+    const kind = kindOf(kindText);
+    const { keys, limits } = this.#control.state;
+    if (kind !== "key") {
+      return viewLimited(kind, name, limits.get(limitsKey({ kind, name })) ?? { limits: {} });
+    }
+    const key = keys.get(name);
+    if (key) return viewLimited(kind, name, { limits: key.limits });
+    throw new AppError("not_found", `No key has the id ${JSON.stringify(name.slice(0, 50))}.`);
   }
 
   @Serves(limitOperations.set)
@@ -67,17 +73,17 @@ export class LimitsController {
     return { command, answer: viewLimited(kind, name, record) };
   }
 
-  *#limited(): Generator<Limited, void> {
+  *#limited(): Generator<LimitedView, void> {
     const { keys, limits } = this.#control.state;
     for (const { id: name, limits: own, revokedAtMs } of keys.values()) {
       const isLimited = Object.values(own).some((each) => each !== undefined);
       if (!isLimited || revokedAtMs !== undefined) continue;
-      yield { id: `key:${name}`, view: viewLimited("key", name, { limits: own }) };
+      yield viewLimited("key", name, { limits: own });
     }
     for (const [id, record] of limits) {
       const at = id.indexOf(":");
       const [kind, name] = [id.slice(0, at), id.slice(at + 1)];
-      yield { id, view: viewLimited(kind as LimitedKind, name, record) };
+      yield viewLimited(kind as LimitedKind, name, record);
     }
   }
 

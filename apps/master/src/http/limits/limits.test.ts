@@ -184,6 +184,7 @@ describe("PUT /limits", () => {
     const { data } = (await reply.json()) as { data: Record<string, unknown>[] };
     expect(data.find(({ kind }) => kind === "model")).toEqual({
       object: "limits",
+      id: `model:${MODEL}`,
       kind: "model",
       name: MODEL,
       requests_per_minute: null,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { BUDGET_PERIODS, LIMITED_KINDS, MAX_BUDGET, MAX_PRICE } from "../../limits.ts";
 import { type ApiOperation, type DataOf, json } from "../operation.ts";
-import { pageQuery, pageSchema } from "../parameters.ts";
+import { pageQuery, pageSchema, stateQuery } from "../parameters.ts";
 
 const count = z.int().min(1).max(1_000_000_000);
 const thousandths = (most: number) =>
@@ -51,6 +51,7 @@ export type LimitsView = DataOf<typeof limitsSchema>;
 const limitedSchema = limitsSchema
   .extend({
     object: z.literal("limits"),
+    id: z.string().describe("As `project:team-a`."),
     kind: z.enum(LIMITED_KINDS),
     name: z.string().describe("A key's id, a project's name or a model's id."),
     prices: z
@@ -72,6 +73,16 @@ export const limitOperations = {
     query: pageQuery,
     readsState: true,
     replies: { 200: json(pageSchema(limitedSchema)) },
+  },
+  get: {
+    operationId: "limits.get",
+    method: "GET",
+    path: "/api/v1/limits/{kind}/{name}",
+    permission: "cluster:read",
+    summary: "Shows the limits of a key, project or model.",
+    query: stateQuery,
+    readsState: true,
+    replies: { 200: json(limitedSchema) },
   },
   set: {
     operationId: "limits.set",

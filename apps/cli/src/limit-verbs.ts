@@ -1,0 +1,30 @@
+import { Argument, type Command } from "commander";
+import type { Lazy } from "./cluster-verbs.ts";
+
+/** Adds `heddle limits ...`. */
+export function addLimits(program: Command, lazy: Lazy): void {
+  const limits = program
+    .command("limits")
+    .description("manage limits and budgets of keys, projects and models");
+  limits
+    .command("list")
+    .description("list what has limits or prices")
+    .action(lazy(async () => (await import("./commands/limits.ts")).listLimits));
+  subject(limits.command("get").description("show the limits of a key, project or model")).action(
+    lazy(async () => (await import("./commands/limits.ts")).getLimits),
+  );
+  subject(limits.command("set").description("replace the limits; unset options remove theirs"))
+    .option("--requests-per-minute <n>", "maximum requests in a minute")
+    .option("--tokens-per-minute <n>", "maximum tokens in a minute, input and output")
+    .option("--concurrency <n>", "maximum calls at once")
+    .option("--budget <amount/period>", "maximum spend, for example 100/month, 5/day, 20/total")
+    .option("--input-price <amount>", "of a model: price of a million input tokens")
+    .option("--output-price <amount>", "of a model: price of a million output tokens")
+    .action(lazy(async () => (await import("./commands/limits.ts")).setLimitsCommand));
+}
+
+function subject(command: Command): Command {
+  return command
+    .addArgument(new Argument("<kind>", "whose limits").choices(["key", "project", "model"]))
+    .argument("<name>", "id of a key or model, name of a project");
+}
