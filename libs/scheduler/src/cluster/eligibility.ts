@@ -97,6 +97,9 @@ function matches({ key, operator, values }: CompiledSelector, { labels }: NodeSn
   }
 }
 
+/** What the filters may read of a request: all but the amounts, which the ledger compares. */
+type FilteredField = Exclude<keyof TaskRequest, "gpuMilli" | "scalars">;
+
 /** The nodes that pass, for requests with the same filters. */
 export interface StaticFilter {
   /** One of those requests. */
@@ -176,17 +179,18 @@ export class Eligibility {
 
   /** Requests with the same key pass the same nodes. */
   keyOf(request: TaskRequest): string {
-    return JSON.stringify([
-      request.gpus > 0,
-      request.gpuIndex ?? null,
-      request.gpuTypes,
-      request.gpuMemoryGb,
-      this.#listId(request.nodeAffinity),
-      this.#listId(request.nodeAntiAffinity),
-      request.infiniband,
-      this.#listId(request.tolerations),
-      (request.offers ?? []).map(({ labelPrefix, name }) => labelPrefix + name),
-    ]);
+    const key: Record<FilteredField, unknown> = {
+      gpus: request.gpus > 0,
+      gpuIndex: request.gpuIndex ?? null,
+      gpuTypes: request.gpuTypes,
+      gpuMemoryGb: request.gpuMemoryGb,
+      nodeAffinity: this.#listId(request.nodeAffinity),
+      nodeAntiAffinity: this.#listId(request.nodeAntiAffinity),
+      infiniband: request.infiniband,
+      tolerations: this.#listId(request.tolerations),
+      offers: (request.offers ?? []).map(({ labelPrefix, name }) => labelPrefix + name),
+    };
+    return JSON.stringify(Object.values(key));
   }
 }
 
