@@ -3,7 +3,7 @@
  *
  *     npm run faults -- [--minutes N] [--seed S] [TEST NAME]
  *
- * Each kind of fault goes on for N minutes (default 2). The seed chooses faults and calls; the
+ * Each kind of fault continues for N minutes (default 2). The seed chooses faults and calls; the
  * timing of real processes it cannot repeat.
  */
 import { spawnSync } from "node:child_process";

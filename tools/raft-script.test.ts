@@ -75,7 +75,7 @@ describe("a data-driven script", () => {
     );
   });
 
-  it("joins a command that goes on after a backslash", () => {
+  it("joins a command that continues after a backslash", () => {
     const out = echo("cmd a \\\n  b\n----\n");
     expect(out).toBe('cmd a \\\n  b\n----\n[{"key":"a","values":[]},{"key":"b","values":[]}] ""\n');
   });

@@ -51,7 +51,7 @@ process.chdir(root);
 if (options.sample === undefined) await tryFiles(options);
 else await trySamples(options, options.sample);
 
-/** Every due file of each package, until the time is over. */
+/** Every due file of each package, until the time has ended. */
 async function tryFiles({ targets, fresh, minutes }: RunOptions): Promise<void> {
   const endMs = performance.now() + minutes * 60_000;
   const summaries: PackageSummary[] = [];

@@ -38,7 +38,7 @@ export interface ChatAnswer {
   readonly text: string;
   /** Absent where the answer was cut short. */
   readonly usage: ChatUsage | undefined;
-  /** `answered`, `hung up` by us, or why it failed. */
+  /** `answered`, closed by us, or why it failed. */
   readonly outcome: string;
 }
 

@@ -25,7 +25,7 @@ export const benchResultSchema = z
     /** What else ran on the machine. */
     load: z.string().min(1),
     commit: z.string().optional(),
-    /** True where the figures are of before such files, copied from the page. */
+    /** True where the figures are older than such files: copied from the page. */
     transcribed: z.boolean().optional(),
     /** Titles and columns name the units; a peer's figures are of the same run. */
     tables: z.array(

@@ -29,7 +29,7 @@ function gridWorld() {
       [row, column] = [0, 0];
       look(seen);
     },
-    // By these a job that resumes goes on where it was; they may be left out.
+    // By these a job that resumes continues where it was; they may be left out.
     snapshot: () => [row, column],
     restore: (numbers) => {
       [row = 0, column = 0] = numbers;

@@ -22,17 +22,16 @@ const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bcomes? to (?:its|his|their) end\b|\bcame to (?:its|their) end\b/i, "ends"],
   [/\bhow (?:far|great) (?:it|they) (?:is|are|has|have)\b/i, "its progress, its size"],
   [/\bso (?:many|great|long|far) (?:bytes|milliseconds|of)\b/i, "this many"],
+  [/\b(?:is|are|was|were) over\b(?! (?:[\d…]|capacity))/i, "has ended, has expired"],
+  [/\b(?:go(?:es)?|went|going) on\b(?! (?:an?|the|two|each|one|over|\d)\b)/i, "continues"],
+  [/\bcalled off\b|\bhung up\b|\bof before\b/i, "cancelled, closed the connection, earlier"],
 ];
 
 /** The same in messages: errors, logs, and what a program prints. */
 const MESSAGE_PHRASES: readonly (readonly [RegExp, string])[] = [
   ...PRIVATE_PHRASES,
   [/\bwithout a word\b/i, "without an error message"],
-  [/\b(?:is|was) over\b(?! [\d…])/i, "has ended, has expired"],
-  [/\b(?:go(?:es)?|went|going) on\b/i, "continues"],
-  [/\bhung up\b/i, "closed the connection"],
-  [/\bof before\b/i, "of an earlier process"],
-  [/\bcalled off\b|\bg[ai]ven? (?:it|the (?:call|request|sum)) up\b/i, "cancelled"],
+  [/\bg[ai]ven? (?:it|the (?:call|request|sum)) up\b/i, "cancelled"],
   [/\b(?:is|was) away\b/i, "is unreachable"],
   [/\bwell again\b|\ball is well\b/i, "healthy"],
   [/\bno sign\b/i, "did not respond"],

@@ -24,7 +24,7 @@ describe("RateLimiter", () => {
     expect(results.at(-1)).toMatchObject({ ok: false, limitedBy: "requests", limit: 50 });
   });
 
-  it("admits again exactly when the returned wait is over", () => {
+  it("admits again exactly when the returned wait has passed", () => {
     const { clock, limiter } = setUp();
     const limits = { requestsPerMinute: 60 };
     for (let i = 0; i < 60; i++) admitted(limiter.admit("k", limits, 0)).finish(0);

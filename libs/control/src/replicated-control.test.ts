@@ -42,7 +42,7 @@ test("replay: one log gives the same replies and hash, another log another hash"
   expect(other.hash).not.toBe(left.hash);
 });
 
-test("restore: a restored state goes on like the original", async () => {
+test("restore: a restored state continues like the original", async () => {
   const log = randomLog(3, 400);
   const original = new ReplicatedControl();
   for (const entry of log.slice(0, 200)) original.apply(entry, 1);

@@ -158,7 +158,7 @@ test("TLS: an expiring certificate ends no open stream, but admits no new call",
 }, 60_000);
 
 // holds: sec-tls-renewal
-test("renewal: open streams go on, and new connections use the new certificate", async () => {
+test("renewal: open streams continue, and new connections use the new certificate", async () => {
   const first = serverTls.material.certificate;
   const worker = dial(await identity(ours, "worker"));
   const stream = worker.duplex(attachMethod);

@@ -8,7 +8,7 @@ const retry = { baseMs: 500, maxMs: 60_000 };
 /** The longest delay of a timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Renews a node's certificate each time two thirds of its lifetime are over. */
+/** Renews a node's certificate each time two thirds of its lifetime have passed. */
 export class CertificateRenewal {
   readonly #identity: TlsIdentity;
   readonly #renew: () => Promise<TlsMaterial>;

@@ -25,7 +25,7 @@ export interface NodeCredentials {
   /** Without TLS: the node's claimed identity, which the token does not prove. */
   readonly node?: NodeClaim | undefined;
   /**
-   * Of a master: the id of its cluster. Nodes refuse calls of a cluster incarnation that is over.
+   * Of a master: the id of its cluster. Nodes refuse calls of a cluster incarnation that has ended.
    */
   readonly cluster?: string | undefined;
 }

@@ -42,7 +42,7 @@ export class FollowedCluster {
 
   /**
    * Switches to that cluster; resolves when that is on disk. Throws an AppError
-   * `precondition_failed` for an incarnation that is over. A cluster without an id is accepted.
+   * `precondition_failed` for an incarnation that has ended. A cluster without an id is accepted.
    */
   async follow(cluster: string): Promise<void> {
     const refusal = this.refusalOf(cluster);

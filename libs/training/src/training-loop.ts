@@ -57,7 +57,7 @@ export interface RoundReport {
   readonly reward?: number | undefined;
   /** Of all workers, since the last report; absent where the data is not text. */
   readonly tokens?: number | undefined;
-  /** The job has reached its goal before its steps are over. */
+  /** The job has reached its goal before its steps have ended. */
   readonly reached?: boolean | undefined;
   /** Further metrics, as `entropy`. */
   readonly metrics: Readonly<Record<string, number>>;

@@ -38,7 +38,7 @@ export async function untilStarted(start: WatchedStart): Promise<void> {
   }
 }
 
-/** True if the time is over, false if the watch was cancelled. */
+/** True if the time has passed, false if the watch was cancelled. */
 async function watch(
   { readyCount, patienceMs }: WatchedStart,
   over: AbortSignal,

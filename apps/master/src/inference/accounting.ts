@@ -13,7 +13,7 @@ interface OpenCall {
 }
 
 /**
- * Counts tokens in the metrics while their call goes on, and in total exactly as in its row. So
+ * Counts tokens in the metrics while their call continues, and in total exactly as in its row. So
  * scrapers see the rate of long answers, and metrics and ledger agree.
  */
 export class Accounting {

@@ -149,7 +149,7 @@ export class InferenceCalls {
   }
 
   /**
-   * Starts a call that goes on without its client: `prepare` admits it, `run` does its work, and
+   * Starts a call that continues without its client: `prepare` admits it, `run` does its work, and
    * `fail` gets the failure of it.
    */
   async detach<Prepared extends PermittedCall>(
@@ -425,7 +425,7 @@ function waitComment({ view }: CallWait): string | undefined {
 }
 
 /**
- * Aborts the call when its client disconnects or its time is over. Returns the function that stops
+ * Aborts the call when its client disconnects or its time has passed. Returns the function that stops
  * watching.
  */
 function abortOnCloseOrDeadline(

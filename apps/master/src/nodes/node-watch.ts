@@ -23,7 +23,7 @@ export interface NodeWatchOptions {
   readonly log: Log;
   /** Silence after which a node is lost. */
   readonly nodeLostMs: number;
-  /** How long a worker goes on without a renewal. */
+  /** How long a worker continues without a renewal. */
   readonly leaseMs: number;
 }
 

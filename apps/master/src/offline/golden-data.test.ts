@@ -53,7 +53,7 @@ test.each(VERSIONS)("golden data: that of version %i gives the same state", asyn
 });
 
 test.each(VERSIONS)(
-  "golden data: a master starts on that of version %i and goes on",
+  "golden data: a master starts on that of version %i and continues",
   {
     timeout: 180_000,
   },

@@ -65,7 +65,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
   });
 
   // holds: masters-no-change-lost, life-leader-kill
-  it("survive the leader's kill right after the 202, and go on under the next", async () => {
+  it("survive the leader's kill right after the 202, and continue under the next", async () => {
     const leader = await group.leader();
     const id = await submit(leader, "kept");
     await group.end(leader, "SIGKILL");

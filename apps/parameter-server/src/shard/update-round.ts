@@ -30,7 +30,7 @@ export class UpdateRound {
     return [...this.#added.values()];
   }
 
-  /** A retried push replaces the first, whose caller has hung up. */
+  /** A retried push replaces the first, whose caller has disconnected. */
   announce(push: PendingPush): void {
     const before = this.#announced.get(push.rank);
     this.#announced.set(push.rank, push);

@@ -171,7 +171,7 @@ export class Checkpointer {
 
   /**
    * Another rank than 0 reports when it may leave. It waits first, since rank 0 needs its parts
-   * until the checkpoint is taken; then rank 0 has left, or the time is over.
+   * until the checkpoint is taken; then rank 0 has left, or the time has passed.
    */
   #reportSavedIfDue(afterMs: number): void {
     if (!this.#requested || performance.now() - this.#requestedAtMs < afterMs) return;

@@ -97,7 +97,7 @@ test("lost ppo task: replaced in the middle of an update's minibatches", async (
 });
 
 // holds: train-elastic
-test("lost task: the job succeeds without it; a late one learns that it is over", async () => {
+test("lost task: the job succeeds without it; a late one learns that it has ended", async () => {
   const job = weave(2, { total_steps: 60 });
   const first = job.start();
   // The second never arrives.

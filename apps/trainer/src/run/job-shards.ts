@@ -66,7 +66,7 @@ export interface JobClient extends ParameterClient {
   beginAt(rounds: readonly number[]): void;
   /** As `pull`, for rank 0 when the other tasks of its node are done. */
   pullAlone(into: Parameters): Promise<void>;
-  /** Notifies the other tasks of the node that the job is over. */
+  /** Notifies the other tasks of the node that the job has ended. */
   dismiss(): Promise<void>;
   close(): Promise<void>;
 }

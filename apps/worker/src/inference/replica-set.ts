@@ -94,7 +94,7 @@ export class ReplicaSet {
     this.#onChange();
   }
 
-  /** Unloads it once its open requests have ended, or the grace is over. */
+  /** Unloads it once its open requests have ended, or the grace period has passed. */
   retire(key: string, graceMs: number): void {
     const replica = this.#replicas.get(key);
     if (!replica || replica.isRetiring) return;

@@ -63,7 +63,7 @@ test.concurrent("retention: the newest checkpoints over all attempts, none after
   await session.start({ ...shell("true") }, { ...taskId(), jobId: "job_B" });
   await session.reaches("exited", { ...taskId(), jobId: "job_B" });
   session.send({ forget: { task: { ...taskId(), jobId: "job_B" } } });
-  await until("it is asked whose are over", () => session.folders.includes("job_B"));
+  await until("it is asked whose have ended", () => session.folders.includes("job_B"));
   expect(session.folders).toEqual(["job_A", "job_B"]);
   session.send({ forgetCheckpoints: { jobIds: [], emptyJobIds: ["job_B", "job_A"] } });
   const isOfJob = (name: string) => !name.startsWith(".");

@@ -44,7 +44,7 @@ test("limited queue: one more than may wait is refused", async () => {
   expect(await Promise.all(results)).toEqual([0, 1]);
 });
 
-test("limited queue: work called off while it waits never begins", async () => {
+test("limited queue: work cancelled while it waits never begins", async () => {
   const queue = new LimitedQueue({ running: 1, waiting: 2 }, full);
   const { begun, work, letGo } = gatedWork();
   const first = queue.run(work(0));

@@ -17,7 +17,7 @@ export interface RetryOptions {
   readonly onRetry?: ((error: unknown, tries: number) => void) | undefined;
   /** Replaces the pause after an error. */
   readonly pauseMs?: ((error: unknown, backoffMs: number) => number) | undefined;
-  /** Replaces the last error once the deadline is over. */
+  /** Replaces the last error once the deadline has passed. */
   readonly lateError?: ((error: unknown) => unknown) | undefined;
 }
 

@@ -94,7 +94,7 @@ export class DurableLog {
 
   /**
    * Writes the first snapshot of a new group, the same on each of its first members. A group that
-   * begins with another's state goes on from that one's position, so that indexes only grow.
+   * begins with another's state starts at that one's position, so that indexes only grow.
    */
   async bootstrap(
     membership: MembershipState,
@@ -165,7 +165,7 @@ export class DurableLog {
     await this.#wal.release((kept.at(-1) ?? newest).index + 1);
   }
 
-  /** Has the log go on in new files, and those before removed as snapshots replace them. */
+  /** Has the log continue in new files, and those before removed as snapshots replace them. */
   renewFiles(): Promise<void> {
     return this.#wal.renew();
   }

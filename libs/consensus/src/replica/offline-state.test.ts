@@ -95,7 +95,7 @@ test("offline: an empty directory is empty", async () => {
   expect(state).toMatchObject({ isEmpty: true, members: [], last: { index: 0, term: 0 } });
 });
 
-test("offline: a new group goes on after the given entry", async () => {
+test("offline: a new group continues after the given entry", async () => {
   const files = new MemoryFiles();
   const state = [Buffer.from("kept\n")];
   await foundGroup(storageOf(files), member(9), { index: 40, term: 7 }, state);

@@ -74,7 +74,7 @@ async function applyOffline(
 }
 
 /**
- * Makes the files of a new group with one member, whose state is the given one and whose log goes on
+ * Makes the files of a new group with one member, whose state is the given one and whose log continues
  * after `last`. The directory must hold no log yet.
  */
 export async function foundGroup(

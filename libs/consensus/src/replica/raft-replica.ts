@@ -299,7 +299,7 @@ export class RaftReplica<Reply> {
     await this.#snapshotSender.repair({ index, term }).catch((error: unknown) => this.#fail(error));
   }
 
-  /** Has the log go on in new files: those before are removed once a snapshot has replaced them. */
+  /** Has the log continue in new files: those before are removed once a snapshot has replaced them. */
   async renewLog(): Promise<void> {
     await this.#log.renewFiles().catch((error: unknown) => this.#fail(error));
   }

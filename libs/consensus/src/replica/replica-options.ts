@@ -26,9 +26,9 @@ export interface ReplicaOptions<Reply> {
   readonly snapshotEntries?: number | undefined;
   /** Bytes of applied entries after which one is taken; 64 MiB. */
   readonly snapshotBytes?: number | undefined;
-  /** Lets other work of the process go on; between two batches of commands. */
+  /** Lets other work of the process continue; between two batches of commands. */
   readonly yieldToLoop: () => Promise<void>;
-  /** Nothing can go on after a storage error; the owner must end the process. */
+  /** Nothing can continue after a storage error; the owner must end the process. */
   readonly onFatal: (error: AppError) => void;
   /**
    * Called once, when this replica has applied that it was removed. A leader still has to hand over;

@@ -48,7 +48,7 @@ export class SnapshotSender {
 
   /**
    * Puts a whole snapshot in the place of one whose file is damaged or gone; does nothing where the
-   * file is whole. Rejects where the disk refuses that, which no member may go on after: it could not
+   * file is whole. Rejects where the disk refuses that, which no member may continue after: it could not
    * shorten its log any more, nor bring up others.
    */
   repair(id: SnapshotId): Promise<void> {

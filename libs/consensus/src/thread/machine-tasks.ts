@@ -26,7 +26,7 @@ export class MachineTasks<Reply> {
   readonly #tasks = new SerialQueue();
   /** Applied and not reported yet. */
   #unreportedBytes = 0;
-  /** What applying took since the event loop was let go on. */
+  /** What applying took since the event loop last ran. */
   #busyMs = 0;
 
   /** `onBroken` is called when commands could not be applied, after which the state is unknown. */

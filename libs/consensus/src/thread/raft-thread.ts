@@ -25,7 +25,7 @@ import {
 import { startTicks, type Ticks } from "./ticks.ts";
 
 // The Raft replica, its log and its transport, in a thread of their own: whatever the main thread
-// does, heartbeats leave in time and writes go on. The state machine is on the main thread.
+// does, heartbeats leave in time and writes continue. The state machine is on the main thread.
 
 const TICK_MS = 50;
 /** 100 ms between heartbeats, 700 to 1,400 ms of silence until an election. */

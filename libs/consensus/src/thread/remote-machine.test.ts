@@ -7,7 +7,7 @@ import { MachineTasks } from "./machine-tasks.ts";
 import { RemoteMachine } from "./remote-machine.ts";
 import { fromPlain, packCommands, type ToThread } from "./thread-protocol.ts";
 
-/** Keeps texts; `broken` makes it refuse all, `held` keeps it from going on. */
+/** Keeps texts; `broken` makes it refuse all, `held` keeps it from continuing. */
 class TextMachine implements StateMachine<number> {
   texts: string[] = [];
   broken = false;

@@ -105,7 +105,7 @@ export type FromThread =
       readonly message: string;
     };
 
-/** Milliseconds of a clock that all threads share, and that goes on while the process is stopped. */
+/** Milliseconds of a clock that all threads share, and that runs while the process is stopped. */
 export function machineMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }

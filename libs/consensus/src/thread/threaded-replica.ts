@@ -25,7 +25,7 @@ export interface ThreadedReplicaOptions<Reply> extends Omit<RaftThreadOptions, "
   /** Lives on this thread, and is only called between turns of its event loop. */
   readonly machine: StateMachine<Reply>;
   readonly log: Log;
-  /** The log cannot go on; the owner must end the process. While it is opened, `open` rejects instead. */
+  /** The log cannot continue; the owner must end the process. While it is opened, `open` rejects instead. */
   readonly onFatal: (error: AppError) => void;
   /** As of RaftReplica. */
   readonly onRemoved?: (() => void) | undefined;

@@ -21,7 +21,7 @@ export interface TrainerOrders {
   readonly parameterServers: readonly string[];
   /** gRPC addresses of all ready parameter servers; any may hold checkpoint pieces. */
   readonly readyServers: readonly string[];
-  /** Lost tasks without which the others go on. */
+  /** Lost tasks without which the others continue. */
   readonly failureTolerance?: number | undefined;
   /** How many tasks of this rank and attempt were lost before this one; 0 by default. */
   readonly incarnation?: number | undefined;

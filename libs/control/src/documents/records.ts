@@ -43,7 +43,7 @@ export type DocumentsCommand =
       readonly ifVersion?: number | undefined;
     }
   | ({ readonly type: "document.delete"; readonly atMs: number } & DocumentName)
-  /** Removes documents whose time is over, up to a bound. */
+  /** Removes documents whose time has passed, up to a bound. */
   | { readonly type: "documents.expire"; readonly atMs: number };
 
 /** The largest content, and the largest part. */

@@ -5,7 +5,7 @@ import type { TokenTrie } from "./token-trie.ts";
 /** Objects and arrays within one another that a text may have; no JSON reader takes many more. */
 const MAX_NESTING = 128;
 
-/** Ways in which a text may go on that are followed at once; of more, the first are. */
+/** Ways in which a text may continue that are followed at once; of more, the first are. */
 const MAX_FRAMES = 256;
 
 /** Frames that are followed for one mask; of the tokens, those that were found by then are in it. */
@@ -142,7 +142,7 @@ export class GrammarMatcher {
     this.#tables = new ByteTables();
   }
 
-  /** What fits within an automaton is known of it alone; only what goes on behind it is followed. */
+  /** What fits within an automaton is known of it alone; only what continues behind it is followed. */
   #fill(mask: Uint32Array, state: MatchState, trie: TokenTrie): void {
     const texts = state.frames.map((frame) => this.#textMask(frame, trie, mask.length));
     this.#work = 0;
@@ -175,7 +175,7 @@ export class GrammarMatcher {
     return text;
   }
 
-  /** Adds the tokens below a node of the trie that go on with the state. */
+  /** Adds the tokens below a node of the trie that continue with the state. */
   #walk(mask: Uint32Array, state: MatchState, trie: TokenTrie, below: number): void {
     const { bytes, ends, depths, firsts, tokens } = trie;
     const path: MatchState[] = [state];
@@ -198,7 +198,7 @@ export class GrammarMatcher {
     }
   }
 
-  /** The state of all the ways in which these frames may go on. */
+  /** The state of all the ways in which these frames may continue. */
   #close(frames: readonly Frame[]): MatchState {
     const closure = new Closure(this.#program, (node, at, next) => this.#frame(node, at, next));
     for (const frame of frames) closure.add(frame);

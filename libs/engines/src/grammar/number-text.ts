@@ -132,7 +132,7 @@ function ends(whole: bigint, suffixes: readonly string[]): string[] {
   return suffixes.length === 0 ? [] : [`${whole}(?:${suffixes.join("|")})`];
 }
 
-/** The ways to go on behind the whole part so that the fraction is within the bounds. */
+/** The ways to continue behind the whole part so that the fraction is within the bounds. */
 function fractions(low: Bound, high: Bound | undefined): string[] {
   const width = Math.max(low.fraction.length, high?.fraction.length ?? 0, 0);
   const from = padded(low.fraction, width);

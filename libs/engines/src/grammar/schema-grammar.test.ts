@@ -304,7 +304,7 @@ it("matcher: nesting is bounded, and a text at the bound can end", () => {
   expect(matcher.steps(opened, Buffer.from("]".repeat(128)))?.isComplete).toBe(true);
 });
 
-it("matcher: what is kept is dropped when it is full, and texts go on", () => {
+it("matcher: what is kept is dropped when it is full, and texts continue", () => {
   const cache = new MatchCache();
   const matcher = new GrammarMatcher(compileSchema({ type: "string" }), cache);
   const begun = matcher.steps(matcher.start(), Buffer.from('"a'));

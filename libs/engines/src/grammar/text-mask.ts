@@ -6,7 +6,7 @@ export interface TextMask {
   /** A bit for each token; undefined where `tokens` has them. */
   readonly mask: Uint32Array | undefined;
   readonly tokens: Int32Array;
-  /** Nodes of the trie at which the text may be over, while some token goes on. */
+  /** Nodes of the trie at which the text may be over, while some token continues. */
   readonly exits: Int32Array;
 }
 

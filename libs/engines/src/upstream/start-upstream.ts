@@ -126,7 +126,7 @@ async function startCommand(start: UpstreamStart, name: string): Promise<Engine>
   return owned;
 }
 
-/** Probes until there is a token, the process ends or its time is over. */
+/** Probes until there is a token, the process ends or its time has passed. */
 async function firstToken(
   engine: UpstreamEngine,
   child: UpstreamProcess,

@@ -78,7 +78,7 @@ describe("weights of one key", () => {
 });
 
 describe.skipIf(process.platform === "win32")("local files", () => {
-  it("pipes: refused, with and without a digest, and the process goes on and ends", async () => {
+  it("pipes: refused, with and without a digest, and the process continues and ends", async () => {
     const sources = Array.from({ length: 6 }, (_, at) => {
       const path = join(folder, `pipe-${at}.gguf`);
       execFileSync("mkfifo", [path]);

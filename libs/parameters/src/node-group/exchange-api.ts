@@ -55,7 +55,7 @@ export interface ExchangeApi {
     argument: { readonly fragment: number; readonly terms: PushTerms },
     signal: AbortSignal,
   ): Promise<ExchangeTraffic>;
-  /** Notifies the other tasks of the node that the job is over. */
+  /** Notifies the other tasks of the node that the job has ended. */
   dismiss(argument: undefined, signal: AbortSignal): Promise<ExchangeTraffic>;
   close(argument: undefined, signal: AbortSignal): Promise<ExchangeTraffic>;
 }

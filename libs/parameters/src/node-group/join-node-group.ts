@@ -15,7 +15,7 @@ import { NodeLeader } from "./node-leader.ts";
  */
 export interface NodeClient extends ParameterClient {
   readonly servers: ParameterServerClient | undefined;
-  /** For the leading task: notifies the others that the job is over, by `gone`. */
+  /** For the leading task: notifies the others that the job has ended, by `gone`. */
   dismiss(): Promise<void>;
   close(): Promise<void>;
 }

@@ -16,7 +16,7 @@ import type { NodeGroup } from "./node-group.ts";
 /** A task of the node that has not arrived by then is considered dead. */
 const MEMBER_MS = 600_000;
 
-/** The time that the others have to learn that this attempt is over; a rollout takes less. */
+/** The time that the others have to learn that this attempt has ended; a rollout takes less. */
 const DISMISS_MS = 60_000;
 
 interface Waiting extends FollowerRequest {
@@ -107,7 +107,7 @@ export class NodeLeader implements ParameterClient {
   }
 
   /**
-   * Notifies the other tasks of the node, now and when they ask, that the job is over. Resolves
+   * Notifies the other tasks of the node, now and when they ask, that the job has ended. Resolves
    * when each has been notified, or at the timeout.
    */
   async dismiss(): Promise<void> {

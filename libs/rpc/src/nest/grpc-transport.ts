@@ -29,7 +29,7 @@ export class GrpcTransport extends Server implements CustomTransportStrategy {
     callback();
   }
 
-  /** Nest closes its transport first, but calls may go on: who bound the server closes it. */
+  /** Nest closes its transport first, but calls may continue: who bound the server closes it. */
   close(): void {}
 
   on(): void {

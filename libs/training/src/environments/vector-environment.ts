@@ -10,7 +10,7 @@ export interface Episode {
 /** The result of one step of all environments, one number for each. */
 export interface VectorStep {
   readonly rewards: Float32Array;
-  /** 1 where the episode is over; the observation is then the first of the next episode. */
+  /** 1 where the episode has ended; the observation is then the first of the next episode. */
   readonly dones: Float32Array;
   /** Those that were cut off and did not end by themselves. */
   readonly truncations: readonly Truncation[];

@@ -4,7 +4,7 @@ export interface Rollout {
   readonly environments: number;
   readonly rewards: Float32Array;
   readonly values: Float32Array;
-  /** 1 where the episode was over with this step. */
+  /** 1 where the episode had ended with this step. */
   readonly dones: Float32Array;
   /**
    * Where the episode was cut off at this step, the value of the last observation; 0 everywhere

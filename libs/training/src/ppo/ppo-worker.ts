@@ -49,7 +49,7 @@ export interface PpoWorkerOptions {
   /** Iterations that the checkpoint contains. */
   readonly done: number;
   readonly signal: AbortSignal;
-  /** `stop` ends the job here, before its iterations are over. */
+  /** `stop` ends the job here, before its iterations have ended. */
   readonly report: (progress: PpoProgress) => Promise<"continue" | "stop">;
 }
 

@@ -30,7 +30,7 @@ describe("environments", () => {
     expect(seen[3]).toBeCloseTo(0.02 * turning, 6);
   });
 
-  it("CartPole: pushed one way it is over within 12 steps", () => {
+  it("CartPole: pushed one way the episode ends within 12 steps", () => {
     const world = cartPole();
     const seen = new Float32Array(4);
     world.reset(none, seen);

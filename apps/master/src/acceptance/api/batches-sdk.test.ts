@@ -43,7 +43,7 @@ async function createBatch(): Promise<string> {
   return batch.id;
 }
 
-it("batches: a killed master goes on where it was, with one result for each line", async () => {
+it("batches: a killed master continues where it was, with one result for each line", async () => {
   const id = await createBatch();
   const seen: number[] = [];
   for (let kill = 0; kill < 2; kill++) {

@@ -53,7 +53,7 @@ it("embeddings: dimensions keeps the first numbers, normalised again", async () 
   });
 });
 
-it("embeddings: 2,048 inputs on two workers stay in order, a chat call goes on", async () => {
+it("embeddings: 2,048 inputs on two workers stay in order, a chat call continues", async () => {
   const input = Array.from({ length: 2048 }, (_, i) => `n${i % 64}`);
   let isDone = false;
   const batch = create({ input }).then((answer) => {

@@ -159,7 +159,7 @@ describe("clients: LangChain.js", () => {
     expect(sum?.usage_metadata?.output_tokens).toBeGreaterThan(0);
   });
 
-  it("calls tools, and goes on from what they answered", async () => {
+  it("calls tools, and continues from what they answered", async () => {
     const weather = langchainTool(({ city }: z.infer<typeof WEATHER>) => `sunny in ${city}`, {
       name: "weather",
       description: "The weather of a city",

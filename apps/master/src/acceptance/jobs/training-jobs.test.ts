@@ -323,7 +323,7 @@ test.concurrent("suspend: checkpoints; resume: the next attempt continues from t
 });
 
 // holds: train-elastic
-test("trainer kill within failure_tolerance: the attempt goes on with a replacement", async () => {
+test("trainer kill within failure_tolerance: the attempt continues with a replacement", async () => {
   const file = join(cluster.data, "elastic.txt");
   writeFileSync(file, "the heddle guides the warp; the shuttle carries the weft. ".repeat(20));
   const shape = { program: "language_model", hidden_size: 16, layers: 1, heads: 2 };

@@ -21,7 +21,7 @@ afterAll(() => group.close());
 const clientOf = (name: string) =>
   new OpenAI({ baseURL: `${group.url(name)}/api/v1`, apiKey: group.adminKey, maxRetries: 6 });
 
-it("batches: another master goes on when the leader is killed, each line once", async () => {
+it("batches: another master continues when the leader is killed, each line once", async () => {
   const leader = await group.leader();
   const [other = ""] = group.names.filter((name) => name !== leader);
   const openai = clientOf(other);

@@ -44,7 +44,7 @@ async function roles({ group }: FaultRun): Promise<[string, string, string]> {
 }
 
 describe.skipIf(skipped)("linearizable histories", { timeout: FAULT_TIMEOUT_MS }, () => {
-  it("isolated leader: it steps down, the others go on, and it recovers", async () => {
+  it("isolated leader: it steps down, the others continue, and it recovers", async () => {
     const run = await begin("symmetric partition");
     const { group, workload } = run;
     for (const _ of run.rounds(1)) {

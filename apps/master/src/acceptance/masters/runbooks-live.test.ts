@@ -196,7 +196,7 @@ async function logsOf(id: string): Promise<string> {
 }
 
 describe("runbooks under load", { timeout: 900_000 }, () => {
-  it("backup: jobs, models and training go on from a restore, and nothing runs twice", async () => {
+  it("backup: a restore continues jobs, models and training; nothing runs twice", async () => {
     group = new MasterGroup(1, TIMES, () => ({}), [masterProgram]);
     await group.startAll();
     url = group.url("master-1") ?? "";
@@ -296,7 +296,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     expectNoOverlap([steady, paused, later]);
   });
 
-  it("forced recovery: one survivor of three goes on with jobs, models and training", async () => {
+  it("forced recovery: one survivor of three continues with jobs, models and training", async () => {
     group = new MasterGroup(3, TIMES, () => ({}), [masterProgram]);
     await group.startAll();
     url = group.url("master-3") ?? "";

@@ -96,7 +96,7 @@ export class JobService {
     return job;
   }
 
-  /** Resolves with the job once it differs from `seen`, is final, or the time is over. */
+  /** Resolves with the job once it differs from `seen`, is final, or the time has passed. */
   async changed(
     id: string,
     seen: string | undefined,

@@ -59,7 +59,7 @@ test("list of jobs: the worst filters look at 100,000 jobs in bounded steps", as
   expect(looks.longest).toBeLessThan(MAX_LOOKS);
 });
 
-test("list of jobs: a page ends at its end, and its cursor goes on from there", async () => {
+test("list of jobs: a page ends at its end, and its cursor continues from there", async () => {
   const label = "a=b";
   const first = await list({ label, limit: "2" });
   expect(first.data.map(({ id }) => id)).toEqual([`j${COUNT}`, `j${COUNT - 1}`]);

@@ -81,7 +81,7 @@ describe("budgets", () => {
     expect((await call(key, { max_tokens: 20 })).status).toBe(200);
   });
 
-  it("a rotated key goes on with the budget of the first one", async () => {
+  it("a rotated key continues with the budget of the first one", async () => {
     await set("model", MODEL, { prices: { input: 0, output: 1000 } });
     const { key, id } = await newKey({ limits: { budget: { amount: 0.005, period: "total" } } });
     expect((await call(key)).status).toBe(200);

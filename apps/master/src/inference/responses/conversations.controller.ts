@@ -18,7 +18,7 @@ import { itemPage } from "./item-page.ts";
 import { secondsNow } from "./response-builder.ts";
 import { ResponseStore } from "./response-store.ts";
 
-/** Conversations: items that responses go on from and are added to. */
+/** Conversations: items that responses continue from and are added to. */
 @Controller()
 export class ConversationsController {
   readonly #conversations: ConversationStore;

@@ -88,7 +88,7 @@ export class ResponseCalls {
         signal.throwIfAborted();
       });
       const outcome = outcomeOf(finish, prepared.call.usage);
-      // Stored before its end is sent: a next call may go on from it at once.
+      // Stored before its end is sent: a next call may continue from it at once.
       await this.#generation.keep(prepared, outcome);
       return textOf(builder.end(outcome));
     };

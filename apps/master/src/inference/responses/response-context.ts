@@ -17,11 +17,11 @@ const MAX_READ = 256;
 const MAX_ITEMS = 16_384;
 const MAX_STORED_CHARS = 16 * 2 ** 20;
 
-/** The items of a request: its own, and those that it goes on from. */
+/** The items of a request: its own, and those that it continues from. */
 export interface RequestItems {
   readonly own: readonly ResponseItem[];
   readonly all: readonly ResponseItem[];
-  /** Of the items that it goes on from or refers to. */
+  /** Of the items that it continues from or refers to. */
   readonly storedChars: number;
 }
 
@@ -42,7 +42,7 @@ class StoredChars {
 
 type Asked = Pick<TokenCountRequest, "input" | "previous_response_id" | "conversation">;
 
-/** Finds what requests go on from: chains of responses, conversations and items by their ids. */
+/** Finds what requests continue from: chains of responses, conversations and items by their ids. */
 export class ResponseContext {
   readonly #responses: ResponseStore;
   readonly #conversations: ConversationStore;

@@ -187,7 +187,7 @@ export function shown({ head, hasBegun, pieces, outcome }: StoredResponse): ApiR
   return builder.response;
 }
 
-/** The response's items, with its input's: what a next one goes on from. */
+/** The response's items, with its input's: what a next one continues from. */
 export function itemsOfStored(stored: StoredResponse): readonly ResponseItem[] {
   return [...stored.input, ...shown(stored).output];
 }

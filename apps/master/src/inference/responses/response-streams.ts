@@ -17,7 +17,7 @@ export interface SentEvents {
   readonly headers?: Record<string, string>;
 }
 
-/** Streams of responses that go on whether or not a client reads them. */
+/** Streams of responses that continue whether or not a client reads them. */
 export class ResponseStreams {
   readonly #inFlight: InFlight;
   readonly #times: MasterConfig["fixedTimes"];

@@ -114,7 +114,7 @@ describe("responses: stored ones", () => {
   });
 });
 
-describe("responses: those that go on from others", () => {
+describe("responses: those that continue from others", () => {
   it("have all items of a chain of 50, and no instructions of it", async () => {
     let previous_response_id: string | null = null;
     for (let link = 0; link < 50; link++) {
@@ -248,7 +248,7 @@ describe("responses: streams that are read again", () => {
 describe("responses: in the background", () => {
   const slow = { ...hello, background: true, max_output_tokens: 20 };
 
-  it("go on without their client, and are read while they run and after", async () => {
+  it("continue without their client, and are read while they run and after", async () => {
     server.dispatch.script.tokenDelayMs = 10;
     const { id, status } = await openai.responses.create(slow);
     expect(status).toBe("queued");

@@ -112,7 +112,7 @@ export class ProgressBook {
     return logged && isEarlier(latest, logged) ? { latest: logged } : { latest, first };
   }
 
-  /** The entries to log now: of jobs whose interval is over, and of the urgent ones. */
+  /** The entries to log now: of jobs whose interval has passed, and of the urgent ones. */
   due(nowMs: number, urgent: ReadonlySet<string>): ProgressEntry[] {
     const due: ProgressEntry[] = [];
     for (const [jobId, held] of this.#jobs) {

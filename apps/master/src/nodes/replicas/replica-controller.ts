@@ -217,7 +217,7 @@ export class ReplicaController {
     void this.#send(worker, action, spec);
   }
 
-  /** Starts the backoff after a failure, longer each time; false once it is over. */
+  /** Starts the backoff after a failure, longer each time; false once it has ended. */
   #rest(attempt: Attempt, nowMs: number): boolean {
     if (attempt.isResting) return false;
     attempt.isResting = true;

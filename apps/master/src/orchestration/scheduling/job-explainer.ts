@@ -137,7 +137,7 @@ export class JobExplainer {
     return { ...made, blockers, changes };
   }
 
-  /** A job of which tasks are left: it starts again once they are over or fenced. */
+  /** A job of which tasks are left: it starts again once they have ended or are fenced. */
   *#explainLeaving(job: JobRecord, { plan }: CachedPlan): Steps<WaitingExplanation> {
     const { state } = this.#control;
     const lost = this.#tasks(job, "lost");

@@ -20,7 +20,7 @@ test("lease hold: a cluster that was formed starts tasks at once", () => {
   expect(holdOf(formed, 1_000).hold.untilMs).toBeUndefined();
 });
 
-test("lease hold: after a restore nothing starts until the leases of before are over", () => {
+test("lease hold: after a restore nothing starts until earlier leases have expired", () => {
   const { clock, hold } = holdOf(nextClusterId(formed, 1_000_000, "ab"), 1_004_000);
   expect(hold.untilMs).toBe(1_000_000 + HELD_MS);
   clock.now = 1_000_000 + HELD_MS - 1;

@@ -183,7 +183,7 @@ function isMoved(held: number | undefined, planned: number | undefined): boolean
   return Math.abs(planned - held) > RESERVATION_SLACK_MS;
 }
 
-/** The next moment at which time alone changes what a plan says: a backoff or a bound is over. */
+/** The next moment at which time alone changes what a plan says: a backoff or a bound has passed. */
 function nextLookMs({ nowMs, queue, view, settings }: SchedulingSnapshot): number | undefined {
   let next = view.running.nextBoundMs(settings);
   for (const { notBeforeMs } of queue) {

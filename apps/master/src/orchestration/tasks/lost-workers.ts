@@ -40,7 +40,7 @@ export interface LostWorkersOptions {
 
 /**
  * The leader's step that reports tasks lost within the tolerance to the parameter servers, so that
- * updates go on without them. The servers ignore a task that was replaced meanwhile, so a late
+ * updates continue without them. The servers ignore a task that was replaced meanwhile, so a late
  * report is harmless.
  */
 export class LostWorkers {

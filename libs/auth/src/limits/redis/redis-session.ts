@@ -188,7 +188,7 @@ const DIGESTS: ReadonlyMap<string, string> = new Map(
   ]),
 );
 
-/** A busy event loop is not late: what has arrived is read before the time is over. */
+/** A busy event loop is not late: what has arrived is read before the time has passed. */
 async function within<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => {

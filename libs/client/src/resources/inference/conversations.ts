@@ -6,7 +6,7 @@ import type { PageOfItems } from "./responses.ts";
 
 type Metadata = Readonly<Record<string, string>>;
 
-/** Conversations that responses go on from: `heddle.conversations`. */
+/** Conversations that responses continue from: `heddle.conversations`. */
 export class Conversations {
   readonly #transport: HttpTransport;
 

@@ -65,7 +65,7 @@ export async function* streamJob(
   }
 }
 
-/** Without a leader no master can confirm that the job is over; a later connection can. */
+/** Without a leader no master can confirm that the job has ended; a later connection can. */
 function notWhilePassing(error: unknown): false {
   if (error instanceof HeddleError && error.retryable) return false;
   throw error;

@@ -18,7 +18,7 @@ function running(change: Record<string, unknown> = {}): PlannedCluster {
   return cluster;
 }
 
-test("clock: a lost node's tasks end when its lease is over, and not before", () => {
+test("clock: a lost node's tasks end when its lease expires, and not before", () => {
   const cluster = running({ retry_limit: 0 });
   const fencedAtMs = cluster.atMs + 150_000;
   cluster.do({ type: "node.lost", nodeIds: ["a"], fencedAtMs });
@@ -42,7 +42,7 @@ test("clock: an ended job is kept for seven days from its end, and no longer", (
   expect(dueMs(cluster)).toBeUndefined();
 });
 
-test("clock: a start that is not taken is given up when its time is over", () => {
+test("clock: a start that is not taken is given up when its time has passed", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1);

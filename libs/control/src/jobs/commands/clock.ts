@@ -38,7 +38,7 @@ export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): numb
   return Number.isFinite(due) ? due : undefined;
 }
 
-/** The leases on a lost node have expired, so its tasks are over whatever their processes do. */
+/** The leases on a lost node have expired, so its tasks have ended whatever their processes do. */
 function fenceLostNodes(change: JobsTransaction): void {
   const { atMs } = change.now;
   const over: TaskRecord[] = [];
@@ -46,7 +46,7 @@ function fenceLostNodes(change: JobsTransaction): void {
     if (node.fencedAtMs === undefined || node.fencedAtMs > atMs) continue;
     for (const key of change.index.tasksByNode.get(node.offer.id) ?? []) {
       const task = change.state.tasks.get(key)!;
-      // A task that reported since its node returned goes on.
+      // A task that reported since its node returned continues.
       if (task.phase !== "lost") continue;
       const exit = { reason: "NodeLost" as const, message: "its node is lost", endedAtMs: atMs };
       over.push({ ...task, phase: "exited", exit });

@@ -60,7 +60,7 @@ test("replica: a failed one releases its device once", () => {
   expect(commit(cluster, { starts: [start(jobId(2))] })).toEqual(over(jobId(2)));
 });
 
-test("task: its place is free once it is over, however often that is reported", () => {
+test("task: its place is free once it has ended, however often that is reported", () => {
   const cluster = oneGpu();
   expect(commit(cluster, { starts: [start(jobId(1))] })).toEqual({ ok: true });
   for (const _ of [1, 2]) cluster.report(1, "exited", { endedAtMs: 1 });
@@ -99,7 +99,7 @@ test("lost node: its places are held until the leases there expire", () => {
   expect(cluster.control.state.nodes.get("a")).not.toHaveProperty("fencedAtMs");
 });
 
-test("lost node: tasks go on where it returns in time", () => {
+test("lost node: tasks continue where it returns in time", () => {
   const cluster = new PlannedCluster();
   for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
   cluster.submit(4, { tasks: 2, resources: { gpu_count: 2 }, failure_tolerance: 1 });

@@ -54,7 +54,7 @@ function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
   checkCapacity(state);
 }
 
-/** An unconfirmed failure is visible, times out, and exists only while an attempt goes on. */
+/** An unconfirmed failure is visible, times out, and exists only while an attempt continues. */
 function checkSuspicion({ id, state, suspectedMs, dueMs, failure }: JobRecord): void {
   if (suspectedMs === undefined) return;
   reached.set("suspected", (reached.get("suspected") ?? 0) + 1);

@@ -109,7 +109,7 @@ function reported(
 
 /**
  * Writes changed tasks and updates their jobs: first what the tasks together mean, then which of
- * them are over.
+ * them have ended.
  */
 export function putTasks(
   change: JobsTransaction,
@@ -191,7 +191,7 @@ function isDone({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && !asked;
 }
 
-/** Succeeded because it was asked to stop, which no command requests of a job that goes on. */
+/** Succeeded because it was asked to stop, which no command requests of a job that continues. */
 function isStopped({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && asked === true;
 }

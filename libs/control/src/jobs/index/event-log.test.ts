@@ -46,7 +46,7 @@ test("event log: reads equal those of a plain list", () => {
   );
 });
 
-test("event log: a read goes on in order while events come and the array is cut", () => {
+test("event log: a read continues in order while events come and the array is cut", () => {
   const log = new EventLog(Array.from({ length: MAX_EVENTS }, (_, at) => event(at + 1, 0)));
   const read: number[] = [];
   for (const { index } of log.after({ index: 50_000, ordinal: 0 })) {

@@ -327,7 +327,7 @@ export function nameKey({ project, name }: Pick<JobRecord, "project" | "name">):
 
 const NO_SHARDS: readonly string[] = [];
 
-/** Where a job holds shards, while its attempt goes on or one of its tasks may be alive. */
+/** Where a job holds shards, while its attempt continues or one of its tasks may be alive. */
 function shardsHeld(job: JobRecord | undefined): readonly string[] {
   if (!job?.shards) return NO_SHARDS;
   return isUnderWay(job.state) || job.liveTasks > 0 ? job.shards : NO_SHARDS;

@@ -89,7 +89,7 @@ describe("lifecycle: the transition table", () => {
     ["gives up a start on a lost node", job("scheduled"), lost(false), ["pending"]],
     ["waits for old tasks", job("retrying"), { type: "taskOver" }, ["retrying"]],
     [
-      "waits again when they are over",
+      "waits again when they have ended",
       job("retrying", one),
       { type: "taskOver" },
       ["retrying", "pending"],

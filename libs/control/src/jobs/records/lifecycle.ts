@@ -90,7 +90,7 @@ export function isTerminal(state: JobState): boolean {
   return TERMINAL.has(state);
 }
 
-/** Whether the tasks of the present attempt should go on. */
+/** Whether the tasks of the present attempt should continue. */
 export function isUnderWay(state: JobState): boolean {
   return UNDER_WAY.has(state);
 }
@@ -336,7 +336,7 @@ function fail(
   return settle([enter(job, "retrying", now, change)], now);
 }
 
-/** The attempt goes on until the cause is known: a lost node, or the task itself. */
+/** The attempt continues until the cause is known: a lost node, or the task itself. */
 function suspect(
   job: JobRecord,
   failure: JobFailureRecord,

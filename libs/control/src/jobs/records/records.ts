@@ -158,7 +158,7 @@ export interface TaskRecord {
   readonly rank: number;
   /** How often the rank was replaced within its attempt; absent: never. */
   readonly incarnation?: number | undefined;
-  /** When it was ordered to run, by the log; only where its job goes on without lost tasks. */
+  /** When it was ordered to run, by the log; only where its job continues without lost tasks. */
   readonly runningAtMs?: number | undefined;
   /** Consecutive crashes of the rank soon after its start; absent: none. */
   readonly earlyCrashes?: number | undefined;

@@ -35,7 +35,7 @@ export class TokenList {
 /** One choice of one request, from its arrival to its last token, or one input to embed. */
 export type Sequence = TextSequence | EmbeddedSequence;
 
-/** A sequence that goes on with what is sampled. */
+/** A sequence that continues with what is sampled. */
 export interface TextSequence extends SequenceState {
   readonly request: ThreadSubmit;
   readonly embedding?: undefined;

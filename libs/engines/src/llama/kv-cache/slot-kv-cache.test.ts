@@ -80,7 +80,7 @@ describe("SlotKvCache", () => {
     });
   }
 
-  it("goes on in the slot whose tokens a request continues, without a copy", () => {
+  it("reuses the slot whose tokens a request continues, without a copy", () => {
     const { cache, streams } = newCache(3);
     const first = start(cache, streams, prompt(1, 100));
     const { slot } = first;

@@ -148,7 +148,7 @@ describe("many requests at once", () => {
           sampling: NO_END,
           topLogprobs: 2,
         });
-      // They end at different times, so that those that go on are moved next to each other.
+      // They end at different times, so that those that continue are moved next to each other.
       const lengthOf = (i: number): number => 4 + ((i * 7) % 24);
       const answers = await Promise.all(Array.from({ length: 64 }, (_, i) => ask(i)));
       for (const [i, answer] of answers.entries()) {
@@ -203,7 +203,7 @@ describe("many requests at once", () => {
           );
           return { id, answer, started: started.promise };
         };
-        // Fourteen sequences for four slots; each of them goes on for long.
+        // Fourteen sequences for four slots; each of them continues for long.
         const long = [ask(1, 12, 3900, "k"), ask(2, 2, 3900, whose === "other keys" ? "l" : "k")];
         let ended = 0;
         for (const { answer } of long) void answer.then(() => ended++);
@@ -309,7 +309,7 @@ describe("many requests at once", () => {
 
 // holds: serving-priorities
 describe("priorities in the engine", () => {
-  it("an interactive call preempts a batch call, which goes on with the same text", async () => {
+  it("an interactive call preempts a batch call, which continues with the same text", async () => {
     await withSession({ maxSequences: 1 }, async (session) => {
       const batch = { prompt: promptOf(1, 40), maxTokens: 300, sampling: NO_END };
       const alone = await session.ask(batch);

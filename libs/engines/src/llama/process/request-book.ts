@@ -182,7 +182,7 @@ export class RequestBook {
     this.#forget(live);
   }
 
-  /** Reads the prompts and passes them on; long ones come back later, and the streams go on. */
+  /** Reads the prompts and passes them on; long ones come back later, and the streams continue. */
   #prepare(live: LiveComputation): void {
     const { table, abilities, reader, longPrompts } = this.#options;
     const inputs = inputsOf(live);

@@ -119,7 +119,7 @@ export class TurnThread<Input, Output> {
     this.#next();
   }
 
-  /** What is being worked on goes on: native code cannot be stopped. */
+  /** What is being worked on continues: native code cannot be stopped. */
   #cancel(turn: Turn<Input, Output>): void {
     if (!this.#queue.items.includes(turn)) return;
     this.#queue.remove(turn);

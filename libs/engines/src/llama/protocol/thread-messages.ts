@@ -66,7 +66,7 @@ interface ThreadGrammar {
   readonly trie?: TokenTrie | undefined;
 }
 
-/** No further request names the grammar; those that do go on. */
+/** No further request names the grammar; those that do continue. */
 interface ThreadForget {
   readonly kind: "forgetGrammar";
   readonly id: number;

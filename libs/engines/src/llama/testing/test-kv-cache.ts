@@ -87,7 +87,7 @@ function longestCommon(seen: readonly Int32Array[], { tokens }: Sequence): numbe
   return Math.max(0, ...lengths);
 }
 
-/** A prompt over a small alphabet, or one that goes on where an earlier request ended. */
+/** A prompt over a small alphabet, or one that continues where an earlier request ended. */
 function newSequence(below: (limit: number) => number, continued?: Int32Array): Sequence {
   const begun = continued === undefined ? [] : continued.slice(0, below(continued.length + 1));
   const rest = Array.from({ length: 1 + below(30) }, () => below(3));

@@ -30,7 +30,7 @@ afterAll(async () => {
   await rm(await scratch, { recursive: true });
 });
 
-/** Pairs of bytes, one of which goes on after a word and its space. */
+/** Pairs of bytes, one of which continues after a word and its space. */
 function joinedModel(pre: string) {
   const vocabulary = byteVocabulary([
     ...([

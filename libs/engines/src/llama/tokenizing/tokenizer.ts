@@ -93,7 +93,7 @@ export class Tokenizer {
     }
   }
 
-  /** A piece that goes on: its own space is the one that the library adds, or that one is no part of it. */
+  /** A piece that continues: its own space is the one that the library adds, or that one is no part of it. */
   #readOn(piece: string): Int32Array {
     const { spaceTokens } = this.#table.cuts;
     if (spaceTokens > 0 && piece.startsWith(" ")) return this.#read(piece.slice(1), PLAIN);

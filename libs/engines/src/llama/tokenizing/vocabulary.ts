@@ -172,7 +172,7 @@ function knownPoints({ bytes, offsets, flags, isByte }: Spellings): Uint8Array {
   return known;
 }
 
-/** Whether a token goes on after a word and a space: then words are not tokenized by themselves. */
+/** Whether a token continues after a word and a space: then words are not tokenized by themselves. */
 function joinsWords({
   bytes,
   offsets,
