@@ -1,10 +1,15 @@
 /**
- * Prints figures of a tree's structure, this one's by default:
+ * Prints figures of this tree's structure, or of two trees side by side:
  *
- *     npm run structure -- [ROOT]
+ *     npm run structure -- [BEFORE [--write]]
+ *
+ * BEFORE is the root of another checkout. `--write` puts the table into docs/internals/structure.md.
  */
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { markdownTable } from "./docs/benchmark-tables.ts";
+import { replaceGenerated } from "./docs/generated-region.ts";
 import { wideLines, wordCount } from "./tidy/document-rules.ts";
 import { cycles, resolveImport, roomCycles } from "./tidy/graph-rules.ts";
 import {
@@ -15,53 +20,119 @@ import {
   privatePhrases,
   sharedNames,
 } from "./tidy/language-rules.ts";
-import { isTest, readSources, repositoryFiles } from "./tidy/source-file.ts";
+import { isTest, readSources, repositoryFiles, type SourceFile } from "./tidy/source-file.ts";
 
-const root = resolve(process.argv[2] ?? join(import.meta.dirname, ".."));
-const paths = repositoryFiles(root);
-const files = readSources(root, paths).filter(({ path }) => !path.includes("/generated/"));
-const sources = files.filter(
-  ({ path }) => /^(apps|libs)\/[^/]+\/src\//.test(path) && !isTest(path),
-);
+type Figures = Readonly<Record<string, number>>;
 
-const folders = countBy(sources.map(({ path }) => dirname(path)));
-const testFolders = countBy(
-  files.filter(({ path }) => path.endsWith(".test.ts")).map(({ path }) => dirname(path)),
-);
-const commentWords = files.flatMap(({ comments }) =>
-  comments.flatMap(({ text }) => text.split(/\s+/).filter(Boolean)),
-).length;
-const pages = new Map(
-  paths
-    .filter((path) => /^(README|ARCHITECTURE|docs\/.*)\.md$/.test(path))
-    .map((path) => [path, readFileSync(join(root, path), "utf8")]),
-);
-const phrases = files.flatMap(privatePhrases).length;
-const master = arrowsOf("apps/master/src/");
-
-console.table({
-  "source files": sources.length,
-  "lines of source": sum(sources.map(({ lineCount }) => lineCount)),
-  "files of the largest folder": Math.max(...folders.values()),
-  "folders of more than 20 files": [...folders.values()].filter((count) => count > 20).length,
-  "folders of more than 20 tests": [...testFolders.values()].filter((count) => count > 20).length,
-  "rooms of apps/master": master.rooms,
-  "arrows between them": master.arrows,
-  "import cycles, types too": cycles(sources).length,
-  "import cycles of rooms in apps": roomCycles(sources).length,
-  "names exported twice": sharedNames(files).length,
-  "private phrases in comments and titles": phrases,
-  "private phrases per 1,000 comment words": Number(((1_000 * phrases) / commentWords).toFixed(2)),
-  "private phrases in messages": files.flatMap(privateMessages).length,
-  "private words in names": files.flatMap(privateNames).length,
-  "comment sentences of more than 25 words": files.flatMap(longSentences).length,
-  "titles of more than 80 characters": files.flatMap(longTitles).length,
-  "words of the documents": sum([...pages.values()].map(wordCount)),
-  "pages of more than 1,500 words": [...pages.values()].filter((text) => wordCount(text) > 1_500)
-    .length,
-  "lines wider than 140 columns": [...pages].flatMap(([path, text]) => wideLines(path, text))
-    .length,
+const { values, positionals } = parseArgs({
+  options: { write: { type: "boolean", default: false } },
+  allowPositionals: true,
 });
+const here = resolve(import.meta.dirname, "..");
+const table = tableOf([...positionals.map((root) => resolve(root)), here].map(measure));
+console.log(table);
+if (values.write) {
+  const page = join(here, "docs/internals/structure.md");
+  writeFileSync(page, replaceGenerated(readFileSync(page, "utf8"), "structure", table));
+}
+
+function tableOf(trees: readonly Figures[]): string {
+  const now = trees.at(-1)!;
+  const heads = ["Figure", ...(trees.length > 1 ? ["Before", "After"] : ["Now"])];
+  const rows = Object.keys(now).map((name) => [name, ...trees.map((tree) => tree[name] ?? 0)]);
+  return markdownTable(heads, rows);
+}
+
+function measure(root: string): Figures {
+  const paths = repositoryFiles(root);
+  const files = readSources(root, paths).filter(({ path }) => !path.includes("/generated/"));
+  const sources = files.filter(
+    ({ path }) => /^(apps|libs)\/[^/]+\/src\//.test(path) && !isTest(path),
+  );
+  return {
+    ...foldersOf(files, sources),
+    ...roomsOf("apps/master", sources),
+    ...roomsOf("apps/worker", sources),
+    ...roomsOf("libs/scheduler", sources),
+    "Circles of imports, those of types too": cycles(sources).length,
+    "Circles among the rooms of an app": roomCycles(sources).length,
+    ...languageOf(files),
+    ...documentsOf(root, paths),
+  };
+}
+
+function foldersOf(files: readonly SourceFile[], sources: readonly SourceFile[]): Figures {
+  const folders = countBy(sources.map(({ path }) => dirname(path)));
+  const tests = files.filter(({ path }) => path.endsWith(".test.ts"));
+  const testFolders = countBy(tests.map(({ path }) => dirname(path)));
+  return {
+    "Source files in apps and libs": sources.length,
+    "Lines of source (in thousands)": round(sum(sources.map(({ lineCount }) => lineCount)) / 1_000),
+    "Files of the largest folder": Math.max(...folders.values()),
+    "Folders of more than 20 source files": above20(folders),
+    "Folders of more than 20 tests": above20(testFolders),
+  };
+}
+
+function languageOf(files: readonly SourceFile[]): Figures {
+  const phrases = files.flatMap(privatePhrases).length;
+  const words = files.flatMap(({ comments }) =>
+    comments.flatMap(({ text }) => text.split(/\s+/).filter(Boolean)),
+  );
+  return {
+    "Names that two files export": sharedNames(files).length,
+    "Private phrases in comments and titles": phrases,
+    "The same for 1,000 words of comments": round((1_000 * phrases) / words.length),
+    "Private phrases in messages": files.flatMap(privateMessages).length,
+    "Names with private words, by file": files.flatMap(privateNames).length,
+    "Comment sentences of more than 25 words": files.flatMap(longSentences).length,
+    "Test titles of more than 80 characters": files.flatMap(longTitles).length,
+  };
+}
+
+function documentsOf(root: string, paths: readonly string[]): Figures {
+  const pages = paths
+    .filter((path) => /^(README|ARCHITECTURE|docs\/.*)\.md$/.test(path))
+    .map((path) => ({ path, text: readFileSync(join(root, path), "utf8") }));
+  return {
+    "Words of README, ARCHITECTURE and docs": sum(pages.map(({ text }) => wordCount(text))),
+    "Pages of more than 1,500 words": pages.filter(({ text }) => wordCount(text) > 1_500).length,
+    "Lines wider than 140 columns": pages.flatMap(({ path, text }) => wideLines(path, text)).length,
+  };
+}
+
+/** The first folders below `src`, the pairs of them that import, and the longest chain of these. */
+function roomsOf(project: string, sources: readonly SourceFile[]): Figures {
+  const below = `${project}/src/`;
+  const own = sources.filter(({ path }) => path.startsWith(below));
+  const known = new Set(own.map(({ path }) => path));
+  const roomOf = (path: string) => path.slice(below.length).split("/").slice(0, -1)[0] ?? ".";
+  const imported = new Map(own.map(({ path }) => [roomOf(path), new Set<string>()]));
+  for (const { path, imports } of own) {
+    for (const { specifier } of imports) {
+      const target = resolveImport(path, specifier, known);
+      if (target === undefined || roomOf(path) === roomOf(target)) continue;
+      imported.get(roomOf(path))!.add(roomOf(target));
+    }
+  }
+  return {
+    [`Rooms of ${project}`]: imported.size,
+    [`Arrows between rooms of ${project}`]: sum([...imported.values()].map(({ size }) => size)),
+    [`Floors of ${project}`]: Math.max(
+      ...[...imported.keys()].map((room) => floor(room, imported)),
+    ),
+  };
+}
+
+/** One more than the highest floor that the room imports; a circle counts once. */
+function floor(
+  room: string,
+  imported: ReadonlyMap<string, ReadonlySet<string>>,
+  above: readonly string[] = [],
+): number {
+  const lower = [...(imported.get(room) ?? [])].filter((each) => !above.includes(each));
+  return 1 + Math.max(0, ...lower.map((each) => floor(each, imported, [...above, room])));
+}
 
 function countBy(names: readonly string[]): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
@@ -69,21 +140,14 @@ function countBy(names: readonly string[]): ReadonlyMap<string, number> {
   return counts;
 }
 
+function above20(counts: ReadonlyMap<string, number>): number {
+  return [...counts.values()].filter((count) => count > 20).length;
+}
+
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, each) => total + each, 0);
 }
 
-/** The first folders below a path, and the pairs of them of which one imports from the other. */
-function arrowsOf(below: string): { readonly rooms: number; readonly arrows: number } {
-  const own = sources.filter(({ path }) => path.startsWith(below));
-  const known = new Set(own.map(({ path }) => path));
-  const roomOf = (path: string) => path.slice(below.length).split("/").slice(0, -1)[0] ?? ".";
-  const arrows = own.flatMap(({ path, imports }) =>
-    imports.flatMap(({ specifier }) => {
-      const target = resolveImport(path, specifier, known);
-      if (target === undefined || roomOf(path) === roomOf(target)) return [];
-      return [`${roomOf(path)} -> ${roomOf(target)}`];
-    }),
-  );
-  return { rooms: new Set(own.map(({ path }) => roomOf(path))).size, arrows: new Set(arrows).size };
+function round(number: number): number {
+  return Number(number.toFixed(2));
 }

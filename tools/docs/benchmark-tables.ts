@@ -13,10 +13,10 @@ export function parseResult(path: string, text: string): BenchResult {
 /** When and how a result was taken, its tables and its bars. */
 export function resultTables(result: BenchResult): string {
   const tables = result.tables.map(
-    ({ title, columns, rows }) => `${escapeMarkdown(title)}:\n\n${table(columns, rows)}`,
+    ({ title, columns, rows }) => `${escapeMarkdown(title)}:\n\n${markdownTable(columns, rows)}`,
   );
   const bars = result.bars.map(({ bar, measured, pass }) => [bar, measured, verdict(pass)]);
-  if (bars.length > 0) tables.push(table(["bar", "measured", "verdict"], bars));
+  if (bars.length > 0) tables.push(markdownTable(["bar", "measured", "verdict"], bars));
   return [origin(result), ...tables].join("\n\n");
 }
 
@@ -51,7 +51,10 @@ function verdict(pass: boolean): string {
 type Cell = string | number;
 
 /** As Biome formats Markdown. The first column is text, the others are to the right. */
-function table(columns: readonly string[], rows: readonly (readonly Cell[])[]): string {
+export function markdownTable(
+  columns: readonly string[],
+  rows: readonly (readonly Cell[])[],
+): string {
   const cells = [columns, ...rows].map((row) => row.map(cellText));
   const widths = columns.map((_, at) => Math.max(3, ...cells.map((row) => row[at]?.length ?? 0)));
   const line = (texts: readonly string[]) => `| ${texts.join(" | ")} |`;
