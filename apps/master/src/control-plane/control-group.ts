@@ -5,6 +5,8 @@ import type { StateKind } from "@heddle/control/state-limits";
 /** The masters as a group, as this one sees it. */
 export interface ControlGroup {
   status(): GroupStatus;
+  /** A part of it that is cheap enough for each call: no hash of the state, no copies. */
+  roster(): GroupRoster;
   /** The same, also right after this process was stopped; resolves at once where it was not. */
   statusAfterPauses(): Promise<GroupStatus>;
   /** How far each member is, which only the leader knows; rejects where it does not answer. */
@@ -45,6 +47,13 @@ export interface RaftCounts extends ThreadCounts {
   readonly refusedForRoom: Readonly<Record<StateKind, number>>;
   readonly snapshotsTaken: number;
   readonly snapshotsInstalled: number;
+}
+
+/** The same lists until a new status of the group arrives. */
+export interface GroupRoster {
+  /** This master's id in the group. */
+  readonly id: number;
+  readonly members: readonly Pick<GroupMember, "id" | "name">[];
 }
 
 export interface GroupStatus {

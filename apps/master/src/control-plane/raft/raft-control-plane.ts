@@ -27,6 +27,7 @@ import type { BoundServer } from "@heddle/rpc/server";
 import type {
   Backup,
   ControlGroup,
+  GroupRoster,
   GroupStatus,
   MemberProgress,
   RaftCounts,
@@ -210,6 +211,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#view(this.#running.status());
   }
 
+  roster(): GroupRoster {
+    return this.#running.status();
+  }
+
   async statusAfterPauses(): Promise<GroupStatus> {
     return this.#view(await this.#running.statusAfterPauses());
   }
@@ -266,14 +271,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       throw new AppError("permission_denied", message);
     }
     await propose(this, { type: "join.use", atMs: Date.now(), id, role: "master" });
-    const takeBack = () => propose(this, { type: "join.create", atMs: Date.now(), id, join });
-    return {
-      takeBack: () =>
-        takeBack().then(
-          () => undefined,
-          () => undefined,
-        ),
+    const takeBack = async () => {
+      await propose(this, { type: "join.create", atMs: Date.now(), id, join }).catch(() => {});
     };
+    return { takeBack };
   }
 
   async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
@@ -283,12 +284,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     if (!address) throw new AppError("unavailable", "the leader's address is unknown");
     const peer = new Peer(address, credentials);
     try {
-      const { members } = await peer.unary(
-        progressMethod,
-        {},
-        { deadlineMs: PROGRESS_DEADLINE_MS },
-      );
-      return members;
+      const times = { deadlineMs: PROGRESS_DEADLINE_MS };
+      return (await peer.unary(progressMethod, {}, times)).members;
     } finally {
       peer.close();
     }

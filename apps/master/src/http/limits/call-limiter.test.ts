@@ -6,7 +6,7 @@ import { RateLimiter } from "@heddle/auth/rate-limiter";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
-import type { GroupStatus } from "../../control-plane/control-group.ts";
+import type { GroupRoster } from "../../control-plane/control-group.ts";
 import { CallLimiter } from "./call-limiter.ts";
 import { CallReservation } from "./call-reservation.ts";
 import { LimitDivision } from "./limit-division.ts";
@@ -86,21 +86,20 @@ describe("limits of a key over three masters", () => {
 
 describe("division of a limit", () => {
   const key = { id: "k", limits: { requestsPerMinute: 8, concurrency: 1 } } as ApiKeyRecord;
-  const status = (id: number, ids: readonly number[]) =>
-    ({
-      id,
-      members: ids.map((each) => ({ id: each, name: `m${each}` })),
-    }) as unknown as GroupStatus;
+  const roster = (id: number, ids: readonly number[]): GroupRoster => ({
+    id,
+    members: ids.map((each) => ({ id: each, name: `m${each}` })),
+  });
 
   function limitsOf(id: number, ids: number[]) {
     const clock = { now: 0 };
     let members = ids;
     const now = () => clock.now;
-    let seen = status(id, members);
+    let seen = roster(id, members);
     const limits = new LimitDivision({ now, group: () => seen });
     const change = (next: number[]) => {
       members = next;
-      seen = status(id, members);
+      seen = roster(id, members);
     };
     return { clock, limits, change };
   }

@@ -1,6 +1,6 @@
 import { type LimitShare, shareOfLimits } from "@heddle/auth/rate-limiter";
 import type { Limits } from "@heddle/contracts/limits";
-import type { GroupStatus } from "../../control-plane/control-group.ts";
+import type { GroupRoster } from "../../control-plane/control-group.ts";
 
 /** After a change of the masters the smaller share applies for as long as a limit's window. */
 const CHANGE_HOLD_MS = 60_000;
@@ -20,7 +20,7 @@ const ALONE: Division = { ids: [0], names: ["this one"], rank: 0 };
 
 export interface LimitDivisionOptions {
   /** The group of masters; absent for a single master. */
-  readonly group?: (() => GroupStatus) | undefined;
+  readonly group?: (() => GroupRoster) | undefined;
   /** A monotonic clock in milliseconds. */
   readonly now: () => number;
 }
@@ -28,7 +28,7 @@ export interface LimitDivisionOptions {
 /** This master's share of each limit; the shares of all masters sum to the limit. */
 export class LimitDivision {
   readonly #options: LimitDivisionOptions;
-  #members: GroupStatus["members"] = [];
+  #members: GroupRoster["members"] = [];
   #division: Division = ALONE;
   #before: { readonly division: Division; readonly untilMs: number }[] = [];
 
@@ -56,11 +56,11 @@ export class LimitDivision {
 
   /** Detects a change of the masters. */
   #detectChange(): void {
-    const status = this.#options.group?.();
-    if (!status || status.members === this.#members) return;
+    const roster = this.#options.group?.();
+    if (!roster || roster.members === this.#members) return;
     const isFirst = this.#members.length === 0;
-    this.#members = status.members;
-    const division = divisionOf(status);
+    this.#members = roster.members;
+    const division = divisionOf(roster);
     const { ids, rank } = this.#division;
     if (rank === division.rank && String(ids) === String(division.ids)) return;
     const untilMs = this.#options.now() + CHANGE_HOLD_MS;
@@ -70,7 +70,7 @@ export class LimitDivision {
   }
 }
 
-function divisionOf({ members, id }: GroupStatus): Division {
+function divisionOf({ members, id }: GroupRoster): Division {
   const sorted = [...members].sort((a, b) => a.id - b.id);
   const ids = sorted.map((member) => member.id);
   const rank = ids.indexOf(id);

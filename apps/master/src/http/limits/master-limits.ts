@@ -42,7 +42,7 @@ export class MasterLimits implements OnApplicationShutdown {
     const { group, state } = control;
     const history = book.costOf.bind(book);
     this.#spend = new OwnSpend({ history, wallNow: Date.now, maxSubjects: MAX_SUBJECTS });
-    this.#division = new LimitDivision({ now, group: group && (() => group.status()) });
+    this.#division = new LimitDivision({ now, group: group && (() => group.roster()) });
     this.#metrics = new LimitMetrics(registry);
     this.limiter = new CallLimiter({
       store: this.#openStore(),
