@@ -23,6 +23,20 @@ export function addLimits(program: Command, lazy: Lazy): void {
     .action(lazy(async () => (await import("./commands/limits.ts")).setLimitsCommand));
 }
 
+/** Adds `heddle usage`. */
+export function addUsage(program: Command, lazy: Lazy): void {
+  program
+    .command("usage")
+    .description("show what calls have used")
+    .option("--by <list>", "day, key, project, model, comma-separated (default: day)")
+    .option("--start <date>", "first day in UTC, as 2026-11-26 (default: 29 days before the last)")
+    .option("--end <date>", "last day (default: today)")
+    .option("--key <id>", "only calls of that key")
+    .option("--project <name>", "only calls of that project")
+    .option("--model <id>", "only calls of that model")
+    .action(lazy(async () => (await import("./commands/usage.ts")).listUsage));
+}
+
 function subject(command: Command): Command {
   return command
     .addArgument(new Argument("<kind>", "whose limits").choices(["key", "project", "model"]))

@@ -3,7 +3,7 @@ import { Command, Option } from "commander";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
-import { addLimits } from "./limit-verbs.ts";
+import { addLimits, addUsage } from "./limit-verbs.ts";
 
 /**
  * All verbs with their arguments and options. Only commander is loaded here: `lazy` loads a verb's
@@ -31,6 +31,7 @@ export function makeProgram(lazy: Lazy): Command {
   addReaders(program, lazy);
   addKeys(program, lazy);
   addLimits(program, lazy);
+  addUsage(program, lazy);
   addFiles(program, lazy);
   addBatches(program, lazy);
   addCluster(program, lazy);

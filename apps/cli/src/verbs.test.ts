@@ -39,6 +39,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "keys list": [],
   "keys rotate": ["x"],
   "keys revoke": ["x"],
+  usage: [],
   "limits list": [],
   "limits get": ["key", "x"],
   "limits set": ["key", "x"],

@@ -6,6 +6,7 @@ import { Models } from "./resources/cluster/models.ts";
 import { Projects } from "./resources/cluster/projects.ts";
 import { Queues } from "./resources/cluster/queues.ts";
 import { Settings } from "./resources/cluster/settings.ts";
+import { UsageResource } from "./resources/cluster/usage.ts";
 import { Workers } from "./resources/cluster/workers.ts";
 import { Batches } from "./resources/inference/batches.ts";
 import { Chat } from "./resources/inference/chat.ts";
@@ -37,6 +38,7 @@ export class Heddle {
   readonly settings: Settings;
   readonly keys: Keys;
   readonly limits: LimitsResource;
+  readonly usage: UsageResource;
   readonly models: Models;
   readonly chat: Chat;
   readonly completions: Completions;
@@ -61,6 +63,7 @@ export class Heddle {
     this.settings = new Settings(transport);
     this.keys = new Keys(transport);
     this.limits = new LimitsResource(transport);
+    this.usage = new UsageResource(transport);
     this.models = new Models(transport);
     this.chat = new Chat(transport);
     this.completions = new Completions(transport);

@@ -5,6 +5,7 @@ import { limitsFault, setLimits } from "./limits.ts";
 import { configureDeployment, scaleDeployment, scalingFault } from "./model-scaling.ts";
 import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
 import { messagesAt } from "./state-messages.ts";
+import { putUsage } from "./usage.ts";
 
 /** Bounds of the replicated state. A command that would exceed one is refused with `conflict`. */
 export const MAX_KEYS = 100_000;
@@ -55,6 +56,10 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
       return versionOf(state) < LIMITS_SUBJECTS
         ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
         : setLimits(state, command);
+    case "usage.put":
+      return versionOf(state) < LIMITS_SUBJECTS
+        ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
+        : putUsage(state, command);
     case "setting.put":
       return putSetting(state, command);
     case "join.create":
@@ -77,6 +82,7 @@ export function emptyState(): ControlState {
     removedModels: new Map(),
     settings: new Map(),
     limits: new Map(),
+    usage: new Map(),
     joins: new Map(),
     jobs: new Map(),
     specs: new Map(),

@@ -23,7 +23,7 @@ export const STANDARD_TERMS = 6;
 export const STORES_DOCUMENTS = 6;
 /** Records of jobs and tasks lose details rather than pass the bound on the state's bytes. */
 export const BOUNDED_RECORDS = 6;
-/** Limits of projects and models, budgets of keys. */
+/** Limits of projects and models, budgets of keys, sums of usage. */
 export const LIMITS_SUBJECTS = 7;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = LIMITS_SUBJECTS;

@@ -10,6 +10,7 @@ import type {
   LimitsRecord,
   ModelRecord,
 } from "./state.ts";
+import type { UsageSum } from "./usage-sum.ts";
 
 /**
  * Every command that changes the replicated state. The proposer sets `atMs`, the only clock that
@@ -43,6 +44,13 @@ export type CatalogCommand =
       readonly kind: LimitedKind;
       readonly name: string;
       readonly record: LimitsRecord;
+    }
+  /** The present sums of a master. */
+  | {
+      readonly type: "usage.put";
+      readonly atMs: number;
+      readonly master: number;
+      readonly sums: readonly UsageSum[];
     }
   | {
       readonly type: "model.register";

@@ -3,6 +3,7 @@ import type { Limits, Prices } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
+import type { MasterUsage } from "./usage-sum.ts";
 
 /**
  * The cluster's replicated state. Only `apply` changes it (apply.ts,
@@ -21,6 +22,8 @@ export interface ControlState extends JobsState {
   readonly settings: Map<string, SettingRecord>;
   /** Limits of projects and models, by `limitsKey`. */
   readonly limits: Map<string, LimitsRecord>;
+  /** Sums of usage of all masters, by day, master, key, project and model. */
+  readonly usage: Map<string, MasterUsage>;
   /** Unused join tokens, by the SHA-256 of their secret. */
   readonly joins: Map<string, JoinRecord>;
   /** Models that an administrator removed, by id: a restart does not register them again. */

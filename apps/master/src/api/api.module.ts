@@ -25,6 +25,7 @@ import { LimitsController } from "./limits/limits.controller.ts";
 import { JobLogsController } from "./logs/job-logs.controller.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ModelsController } from "./models/models.controller.ts";
+import { UsageController } from "./usage/usage.controller.ts";
 
 /** The orchestration API: jobs, models, keys, nodes and the cluster. */
 @Module({
@@ -40,6 +41,7 @@ import { ModelsController } from "./models/models.controller.ts";
     ModelsController,
     KeysController,
     LimitsController,
+    UsageController,
     JobsController,
     JobLogsController,
     ArtifactsController,

@@ -1,34 +1,23 @@
 import type { LimitedKind } from "@heddle/contracts/limits";
+import type { UsageSum } from "@heddle/control/usage-sum";
 import { dayOf, dayText, type UsageRow } from "./usage-row.ts";
 
-/** The calls of one key, project and model on one day. */
-export interface UsageSum {
-  readonly day: number;
-  readonly key: string;
-  readonly owner: string;
-  readonly project: string;
-  readonly model: string;
-  calls: number;
-  failed: number;
-  promptTokens: number;
-  cachedTokens: number;
-  completionTokens: number;
-  /** In nano-units. */
-  cost: number;
-}
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 /** Sums over all days; beyond it the oldest day is dropped. */
 const MAX_SUMS = 200_000;
 /** What calls are counted under where one day has more sums. */
 const OTHER = "(other)";
 
-type Sums = Map<string, UsageSum>;
+type Sums = Map<string, Writable<UsageSum>>;
 
 /** This master's usage, summed by key, project, model and day: in memory, and in files by day. */
 export class UsageBook {
   readonly #days = new Map<number, Sums>();
   /** By subject and day, in nano-units. */
   readonly #costs = new Map<string, Map<number, number>>();
+  /** Sums that the other masters do not have yet, by day. */
+  readonly #changed = new Set<UsageSum>();
   #size = 0;
 
   get days(): readonly number[] {
@@ -45,8 +34,43 @@ export class UsageBook {
     this.#addCost("model", sum.model, sum);
     const sums = this.#sumsOf(sum.day);
     const known = sums.get(nameOf(sum));
-    if (known) addTo(known, sum, 1);
-    else this.#addNew(sums, sum);
+    if (known) {
+      addTo(known, sum, 1);
+      this.#changed.add(known);
+    } else this.#addNew(sums, sum);
+  }
+
+  /** How many sums have changed since they were taken. */
+  get changed(): number {
+    return this.#changed.size;
+  }
+
+  /** Up to this number of the changed sums, as they are now. */
+  takeChanged(most: number): UsageSum[] {
+    const taken: UsageSum[] = [];
+    for (const sum of this.#changed) {
+      if (taken.length >= most) break;
+      this.#changed.delete(sum);
+      taken.push({ ...sum });
+    }
+    return taken;
+  }
+
+  /** Adds what a sum of this master has and the book lacks, as after the loss of its files. */
+  raise(sum: UsageSum): void {
+    const known = this.#days.get(sum.day)?.get(nameOf(sum));
+    if (known && known.calls >= sum.calls) return;
+    const lacking = { ...sum };
+    if (known) addTo(lacking, known, -1);
+    this.add(lacking);
+  }
+
+  /** Sums that did not reach the other masters have changed still. */
+  putBack(sums: readonly UsageSum[]): void {
+    for (const sum of sums) {
+      const known = this.#days.get(sum.day)?.get(nameOf(sum));
+      if (known) this.#changed.add(known);
+    }
   }
 
   #addNew(sums: Sums, sum: UsageSum): void {
@@ -58,9 +82,11 @@ export class UsageBook {
     const known = sums.get(nameOf(kept));
     if (known) {
       addTo(known, sum, 1);
+      this.#changed.add(known);
       return;
     }
     sums.set(nameOf(kept), kept);
+    this.#changed.add(kept);
     this.#size++;
   }
 
@@ -145,7 +171,7 @@ function nameOf({ key, project, model }: UsageSum): string {
   return `${key}\n${project}\n${model}`;
 }
 
-function addTo(sum: UsageSum, other: UsageSum, sign: 1 | -1): void {
+function addTo(sum: Writable<UsageSum>, other: UsageSum, sign: 1 | -1): void {
   sum.calls += sign * other.calls;
   sum.failed += sign * other.failed;
   sum.promptTokens += sign * other.promptTokens;

@@ -2,11 +2,11 @@ import { createReadStream } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import type { UsageBook, UsageSum } from "./usage-book.ts";
+import { USAGE_DAYS } from "@heddle/control/usage";
+import type { UsageSum } from "@heddle/control/usage-sum";
+import type { UsageBook } from "./usage-book.ts";
 import { dayOfText, dayText, type UsageRow } from "./usage-row.ts";
 
-/** Days whose usage is kept. */
-const KEPT_DAYS = 400;
 /** Bound on the rows of all days; beyond it the rows of the oldest days go, and their sums stay. */
 const MAX_ROW_BYTES = 16 * 2 ** 30;
 
@@ -52,11 +52,11 @@ export class UsageFiles {
     let bytes = 0;
     for (const day of (await daysIn(this.#rows)).sort((a, b) => b - a)) {
       bytes += await sizeOf(this.rowsOf(day));
-      const isOld = day <= today - KEPT_DAYS || (bytes > MAX_ROW_BYTES && day < today);
+      const isOld = day <= today - USAGE_DAYS || (bytes > MAX_ROW_BYTES && day < today);
       if (isOld) await rm(this.rowsOf(day), { force: true });
     }
     for (const day of await daysIn(this.#sums)) {
-      if (day > today - KEPT_DAYS) continue;
+      if (day > today - USAGE_DAYS) continue;
       await rm(this.#sumsOf(day), { force: true });
       book.drop(day);
     }

@@ -13,6 +13,7 @@ import { tokenOperations } from "./inference/tokens.ts";
 import { jobOperations } from "./job-operations.ts";
 import { keyOperations } from "./keys.ts";
 import { limitOperations } from "./limits/limits.ts";
+import { usageOperations } from "./limits/usage.ts";
 import { modelOperations } from "./models.ts";
 import type { ApiOperation } from "./operation.ts";
 import { projectOperations } from "./projects.ts";
@@ -43,6 +44,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   workers: workerOperations,
   keys: keyOperations,
   limits: limitOperations,
+  usage: usageOperations,
   cluster: clusterOperations,
   settings: settingOperations,
   health: healthOperations,

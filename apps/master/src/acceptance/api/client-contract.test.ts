@@ -49,6 +49,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "keys.create": ["POST /api/v1/keys", ({ keys }) => keys.create({ name: "contract" })],
   "keys.rotate": ["POST /api/v1/keys/:id/rotate", ({ keys }) => keys.rotate("a b")],
   "keys.revoke": ["DELETE /api/v1/keys/:id", ({ keys }) => keys.revoke("a b")],
+  "usage.list": ["GET /api/v1/usage", ({ usage }) => usage.list({ group_by: ["key"] }).page()],
   "limits.list": ["GET /api/v1/limits", ({ limits }) => limits.list().page()],
   "limits.get": ["GET /api/v1/limits/:kind/:name", ({ limits }) => limits.get("key", "a b")],
   "limits.set": ["PUT /api/v1/limits/:kind/:name", ({ limits }) => limits.set("key", "a b", {})],
