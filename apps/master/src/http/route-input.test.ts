@@ -17,12 +17,14 @@ beforeAll(async () => {
 });
 afterAll(() => server.master.close());
 
-/** A valid value for any name in a path, which is checked before the input. */
+/** Valid values of the names in a path, which are checked before the input. */
 const NAME = "job_timeout";
+const KIND = "project";
 
 /** The locations of the refusal, as in its response. */
 async function pointersOf(method: string, path: string, body?: unknown) {
-  const reply = await send(server, method, path.replace(/:\w+/g, NAME), body);
+  const filled = path.replace(/:\w+/g, (name) => (name === ":kind" ? KIND : NAME));
+  const reply = await send(server, method, filled, body);
   expect(reply.headers.get("content-type"), `${method} ${path}`).toContain("problem+json");
   const { status, errors } = (await reply.json()) as {
     status: number;
