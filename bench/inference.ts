@@ -4,6 +4,7 @@ import { catalogOf } from "@heddle/contracts/catalog";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { printComparison } from "./inference/comparison.ts";
 import { measureConstrained, printConstrained } from "./inference/constrained.ts";
+import { compareDrafts } from "./inference/drafts.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
 import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
 import { compareRouting } from "./inference/routing.ts";
@@ -26,7 +27,7 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 
 const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
   [--model-file FILE.gguf, else the demo weights] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
-  [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing|schema]`;
+  [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing|schema|drafts]`;
 const options = readOptions(usage, [
   "model-file",
   "peer",
@@ -52,6 +53,7 @@ const plan = {
 
 await withCleanup(async () => {
   if (options["only"] === "routing") return measureRouting();
+  if (options["only"] === "drafts") return measureDrafts();
   if (options["only"] === "overhead") {
     const cluster = await heddleUp(["--profile", "tiny"]);
     const overhead = await measureOverhead(cluster);
@@ -140,6 +142,36 @@ async function measureRouting(): Promise<void> {
   });
   printVerdicts(verdicts);
   writeReport(options, "inference", { rounds: measured, verdicts });
+}
+
+async function measureDrafts(): Promise<void> {
+  const gains = await compareDrafts(await modelFile(), rounds);
+  printTable(
+    "Decoding with drafts against without, medians",
+    ["workload", "speed", "CPU", "answers"],
+    gains.map(({ workload, speed, cpu, isEqual }) => [
+      workload,
+      `${formatNumber(speed)}x`,
+      `${formatNumber(cpu)}x`,
+      isEqual ? "equal" : "different",
+    ]),
+  );
+  const [copied, ...others] = gains.filter(({ workload }) => !workload.includes("4 at once"));
+  const least = Math.min(...others.map(({ cpu }) => cpu));
+  const verdicts = [
+    {
+      bar: "fields of the prompt, tokens a CPU second >= 1.5x",
+      measured: `${formatNumber(copied!.cpu)}x`,
+      pass: copied!.cpu >= 1.5,
+    },
+    {
+      bar: "free text, tokens a CPU second >= 0.97x",
+      measured: `${formatNumber(least)}x at least`,
+      pass: least >= 0.97,
+    },
+  ];
+  printVerdicts(verdicts);
+  writeReport(options, "inference", { gains, verdicts });
 }
 
 async function startOrFindPeer(): Promise<InferenceServer | undefined> {

@@ -3,7 +3,7 @@ interface ServedModel {
   readonly id: string;
   /** As `file:///models/a.gguf`. */
   readonly source: string;
-  readonly options?: Readonly<Record<string, number>>;
+  readonly options?: Readonly<Record<string, number | object>>;
   /** One where absent. */
   readonly replicas?: "every-worker" | undefined;
 }

@@ -243,8 +243,23 @@ export interface WeightsSpec {
   readonly license?: string | undefined;
 }
 
+/** What a model is computed on. */
+interface DeviceOptions {
+  readonly threads?: number | undefined;
+  /** `cpu`, or a GPU's index on its node; never chosen silently. */
+  readonly device?: string | undefined;
+  /** Layers on the GPU; -1 for all. Ignored on `cpu`. */
+  readonly gpuLayers?: number | undefined;
+}
+
+/** How tokens follow each other. */
+export interface DecodingOptions {
+  /** Tokens predicted from the prompt and computed at once, 0..16; 0 for none. */
+  readonly draftTokens?: number | undefined;
+}
+
 /** How an engine runs a model; the worker chooses absent values for its hardware. */
-export interface EngineOptions {
+export interface EngineOptions extends DeviceOptions {
   /** Tokens of context that one request may use. */
   readonly contextTokens?: number | undefined;
   /** Capacity of the KV cache in tokens over all sequences; at least one context. */
@@ -253,13 +268,9 @@ export interface EngineOptions {
   readonly maxSequences?: number | undefined;
   /** Requests that may wait in the engine before it refuses with `overloaded`. */
   readonly maxQueued?: number | undefined;
-  readonly threads?: number | undefined;
   /** Prompt tokens processed per step while any request decodes. */
   readonly prefillBudgetTokens?: number | undefined;
-  /** `cpu`, or a GPU's index on its node; never chosen silently. */
-  readonly device?: string | undefined;
-  /** Layers on the GPU; -1 for all. Ignored on `cpu`. */
-  readonly gpuLayers?: number | undefined;
+  readonly decoding?: DecodingOptions | undefined;
   /** A jinja template that replaces the one in the file. */
   readonly chatTemplate?: string | undefined;
 }
@@ -358,6 +369,10 @@ export interface EngineLoad {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly generatedTokens: number;
+  /** Tokens that were predicted and computed; absent where the engine does not say. */
+  readonly draftTokens?: number | undefined;
+  /** Those of them that were sampled. */
+  readonly acceptedTokens?: number | undefined;
   readonly residentBytes: number;
   /** Restarts of the engine's process after a crash. */
   readonly restarts: number;

@@ -5,7 +5,14 @@ import { exposeNodeMetrics } from "./node-metrics.ts";
 
 test("node metrics: each scrape shows the replicas and GPUs of now", async () => {
   const registry = new Registry();
-  const load = { running: 2, waiting: 1, kvUsedTokens: 256, kvTokens: 1024, generatedTokens: 70 };
+  const load = {
+    running: 2,
+    waiting: 1,
+    kvUsedTokens: 256,
+    kvTokens: 1024,
+    generatedTokens: 70,
+    draftTokens: 40,
+  };
   let state: Heartbeat = {
     cpuPercent: 25,
     memoryUsedBytes: 4096,

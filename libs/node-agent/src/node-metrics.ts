@@ -154,6 +154,18 @@ const COUNTERS: readonly Metric[] = [
     samples: eachReplica(({ generatedTokens }) => generatedTokens),
   },
   {
+    name: "heddle_node_draft_tokens_total",
+    help: "Predicted tokens that the replica's engine computed.",
+    labels: ["deployment"],
+    samples: eachReplica(({ draftTokens }) => draftTokens),
+  },
+  {
+    name: "heddle_node_accepted_tokens_total",
+    help: "Predicted tokens that were right, and so became part of an answer.",
+    labels: ["deployment"],
+    samples: eachReplica(({ acceptedTokens }) => acceptedTokens),
+  },
+  {
     name: "heddle_node_engine_restarts_total",
     help: "Restarts of a replica's process after a crash.",
     labels: ["deployment"],

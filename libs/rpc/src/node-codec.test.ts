@@ -33,6 +33,8 @@ const load = fc.record({
   promptTokens: uint53,
   cachedTokens: uint53,
   generatedTokens: uint53,
+  draftTokens: uint53,
+  acceptedTokens: uint53,
   residentBytes: uint53,
   restarts: uint32,
 });
@@ -71,6 +73,7 @@ const options = merged(
     "threads",
     "prefillBudgetTokens",
   ].map((key) => optional(key, uint32)),
+  optional("decoding", merged(optional("draftTokens", uint32))),
   optional("device", fc.string()),
   optional("gpuLayers", fc.integer({ min: -1, max: 200 })),
   optional("chatTemplate", fc.string()),

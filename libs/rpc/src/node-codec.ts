@@ -1,6 +1,7 @@
 import { AppError, isErrorCode } from "@heddle/base/errors";
 import {
   CHAT_TEMPLATE_ORIGINS,
+  type DecodingOptions,
   type DeploymentSpec,
   type EngineInfo,
   type EngineLoad,
@@ -12,6 +13,7 @@ import {
   type UpstreamSpec,
   type WeightsSpec,
 } from "@heddle/contracts/engine";
+import type { DecodingOptions__Output } from "@heddle/contracts/generated/heddle/v1/DecodingOptions";
 import type {
   Deployment,
   Deployment__Output,
@@ -24,7 +26,7 @@ import type { Upstream__Output } from "@heddle/contracts/generated/heddle/v1/Ups
 import type { Weights, Weights__Output } from "@heddle/contracts/generated/heddle/v1/Weights";
 
 /** The load of a replica without a running engine. */
-export const emptyLoad: EngineLoad = {
+export const emptyLoad: Required<EngineLoad> = {
   running: 0,
   waiting: 0,
   maxSequences: 0,
@@ -34,6 +36,8 @@ export const emptyLoad: EngineLoad = {
   promptTokens: 0,
   cachedTokens: 0,
   generatedTokens: 0,
+  draftTokens: 0,
+  acceptedTokens: 0,
   residentBytes: 0,
   restarts: 0,
 };
@@ -136,7 +140,7 @@ export function decodeWeights(message: Weights__Output | null): WeightsSpec {
 
 function decodeOptions(message: EngineOptions__Output): EngineOptions {
   const { contextTokens, kvTokens, maxSequences, maxQueued, threads } = message;
-  const { prefillBudgetTokens, device, gpuLayers, chatTemplate } = message;
+  const { prefillBudgetTokens, decoding, device, gpuLayers, chatTemplate } = message;
   return {
     ...(contextTokens !== undefined && { contextTokens }),
     ...(kvTokens !== undefined && { kvTokens }),
@@ -144,15 +148,21 @@ function decodeOptions(message: EngineOptions__Output): EngineOptions {
     ...(maxQueued !== undefined && { maxQueued }),
     ...(threads !== undefined && { threads }),
     ...(prefillBudgetTokens !== undefined && { prefillBudgetTokens }),
+    ...(decoding && { decoding: decodeDecoding(decoding) }),
     ...(device !== undefined && { device }),
     ...(gpuLayers !== undefined && { gpuLayers }),
     ...(chatTemplate !== undefined && { chatTemplate }),
   };
 }
 
+function decodeDecoding({ draftTokens }: DecodingOptions__Output): DecodingOptions {
+  return { ...(draftTokens !== undefined && { draftTokens }) };
+}
+
 function decodeLoad(message: EngineLoad__Output): EngineLoad {
   const { running, waiting, maxSequences, maxQueued, kvUsedTokens, kvTokens } = message;
   const { promptTokens, cachedTokens, generatedTokens, residentBytes, restarts } = message;
+  const { draftTokens, acceptedTokens } = message;
   return {
     running,
     waiting,
@@ -163,6 +173,8 @@ function decodeLoad(message: EngineLoad__Output): EngineLoad {
     promptTokens,
     cachedTokens,
     generatedTokens,
+    draftTokens,
+    acceptedTokens,
     residentBytes,
     restarts,
   };

@@ -162,6 +162,16 @@ const registerModelRequest = z
         max_queued: count.max(1_000_000).optional(),
         threads: count.max(1024).optional(),
         prefill_budget_tokens: count.optional(),
+        decoding: z
+          .strictObject({
+            draft_tokens: z
+              .int()
+              .min(0)
+              .max(16)
+              .optional()
+              .describe("The most tokens that are predicted and computed at once; 0 for none."),
+          })
+          .optional(),
         device: z
           .string()
           .regex(/^(cpu|\d{1,3})$/, "expected `cpu` or a GPU's index")

@@ -396,6 +396,14 @@ export const DESCRIPTORS = `{
         "restarts": {
          "type": "uint32",
          "id": 11
+        },
+        "draftTokens": {
+         "type": "uint64",
+         "id": 12
+        },
+        "acceptedTokens": {
+         "type": "uint64",
+         "id": 13
         }
        }
       },
@@ -2323,6 +2331,28 @@ export const DESCRIPTORS = `{
         "chatTemplate": {
          "type": "string",
          "id": 9,
+         "options": {
+          "proto3_optional": true
+         }
+        },
+        "decoding": {
+         "type": "DecodingOptions",
+         "id": 10
+        }
+       }
+      },
+      "DecodingOptions": {
+       "oneofs": {
+        "_draftTokens": {
+         "oneof": [
+          "draftTokens"
+         ]
+        }
+       },
+       "fields": {
+        "draftTokens": {
+         "type": "uint32",
+         "id": 1,
          "options": {
           "proto3_optional": true
          }

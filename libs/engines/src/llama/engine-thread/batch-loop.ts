@@ -1,41 +1,37 @@
-import { outranks } from "@heddle/contracts/call-priority";
-import { GrammarMatcher, MatchCache } from "../../grammar/matcher.ts";
-import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import {
   type EmbeddedSequence,
   type Sequence,
   type TextSequence,
-  TokenList,
   waitingState,
 } from "../kv-cache/sequence.ts";
+import { TokenList } from "../kv-cache/token-list.ts";
 import type { StepRing } from "../protocol/step-ring.ts";
 import {
   ENDED_BROKEN,
-  ENDED_LENGTH,
-  ENDED_STOP,
   ENDED_STUCK,
-  ENDS_GENERATION,
   GOES_ON,
-  NO_GRAMMAR,
   type ThreadCommand,
   type ThreadEmbed,
   type ThreadLoad,
   type ThreadStep,
   type ThreadSubmit,
 } from "../protocol/thread-messages.ts";
-import { COMPLETE, Grammar, STUCK } from "../sampling/grammar.ts";
-import { captureRow, finishLogprobs } from "../sampling/logprobs.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
+import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
+import { Drafter } from "../speculation/drafter.ts";
 import { admitWaiting } from "./admission.ts";
 import { Batch } from "./batch.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
 import { EmbeddingRounds } from "./embedding-rounds.ts";
+import { GrammarShelf } from "./grammar-shelf.ts";
 import type { LoadedModel } from "./model.ts";
 import { OutputRows } from "./output-rows.ts";
+import { youngestOf } from "./preemption.ts";
 import { planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
+import { TokenDraw } from "./token-draw.ts";
 
 /** `llama_decode` answers: done, and no room in the cache for the batch. */
 const DECODED = 0;
@@ -71,11 +67,9 @@ export class BatchLoop {
   readonly #clockMs: () => number;
   readonly #report: StepReport;
   readonly #scratch: SamplerScratch;
-  /** Tokens that end the generation. */
-  readonly #endTokens: readonly number[];
-  readonly #matchCache = new MatchCache();
-  readonly #grammars = new Map<number, GrammarMatcher>();
-  #trie: TokenTrie | undefined;
+  readonly #draw: TokenDraw;
+  readonly #grammars: GrammarShelf;
+  readonly #drafts: DraftRounds;
   readonly #totals = { prompt: 0, cached: 0, generated: 0 };
   /** Whether the load changed with nothing else to report. */
   #loadChanged = false;
@@ -87,14 +81,14 @@ export class BatchLoop {
     this.#batch = new Batch(batchTokens, limits.maxSequences);
     this.#cache = cache;
     this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
-    this.#logits = new OutputRows(vocabularySize, limits.maxSequences);
+    this.#drafts = new DraftRounds({ ...model, ...limits }, clockMs);
+    this.#logits = new OutputRows(vocabularySize, limits.maxSequences + MAX_ROUND_DRAFT_TOKENS);
     this.#report = new StepReport(batchTokens, ring);
     this.#clockMs = clockMs;
     this.#embeddings = new EmbeddingRounds(model, this.#batch);
     this.#scratch = samplerScratch(vocabularySize);
-    this.#endTokens = [...model.flags.keys()].filter(
-      (token) => (model.flags[token] as number) & ENDS_GENERATION,
-    );
+    this.#grammars = new GrammarShelf(model);
+    this.#draw = new TokenDraw(model);
   }
 
   /** Whether there is nothing to compute. */
@@ -110,6 +104,8 @@ export class BatchLoop {
       promptTokens: this.#totals.prompt,
       cachedTokens: this.#totals.cached,
       generatedTokens: this.#totals.generated,
+      draftTokens: this.#drafts.totals.drafted,
+      acceptedTokens: this.#drafts.totals.accepted,
     };
   }
 
@@ -134,11 +130,10 @@ export class BatchLoop {
         }
         return;
       case "grammar":
-        this.#trie ??= command.trie;
-        this.#grammars.set(command.id, new GrammarMatcher(command.program, this.#matchCache));
+        this.#grammars.add(command);
         return;
       case "forgetGrammar":
-        this.#forgetGrammar(command.id);
+        this.#grammars.forget(command.id);
         return;
       default:
         command satisfies never;
@@ -164,12 +159,14 @@ export class BatchLoop {
   #enqueue(request: ThreadSubmit, choice: number, nowMs: number): void {
     const { sampling } = request;
     const seed = (sampling.seed + choice) >>> 0;
+    const tokens = new TokenList(request.prompt, SPARE_TOKENS);
     this.#push({
-      ...waitingState(request, choice, new TokenList(request.prompt, SPARE_TOKENS), nowMs),
+      ...waitingState(request, choice, tokens, nowMs),
       request,
       sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
-      grammar: request.grammar === NO_GRAMMAR ? undefined : this.#newGrammar(request.grammar),
+      grammar: this.#grammars.begin(request.grammar),
       sampled: 0,
+      drafter: this.#cache.shares && this.#model.draftTokens > 0 ? new Drafter(tokens) : undefined,
     });
   }
 
@@ -185,19 +182,6 @@ export class BatchLoop {
   #push(sequence: Sequence): void {
     this.#sequences.set(sequence.handle, sequence);
     this.#queue.push(sequence);
-  }
-
-  #newGrammar(id: number): Grammar {
-    const matcher = this.#grammars.get(id);
-    const trie = this.#trie;
-    if (matcher === undefined || trie === undefined) throw new Error(`no grammar has the id ${id}`);
-    return new Grammar(matcher, { ...this.#model, trie });
-  }
-
-  #forgetGrammar(id: number): void {
-    const matcher = this.#grammars.get(id);
-    if (matcher !== undefined) this.#matchCache.remove(matcher);
-    this.#grammars.delete(id);
   }
 
   #admit(nowMs: number): void {
@@ -230,12 +214,16 @@ export class BatchLoop {
     const { batchTokens, prefillBudgetTokens } = this.#model;
     for (;;) {
       const { decoding, prompts } = this.#runningByPhase();
-      const room = batchTokens - decoding.length;
+      const drafted = this.#drafts.plan(decoding, true);
+      const room = batchTokens - decoding.length - drafted;
       const budget = decoding.length > 0 ? Math.min(prefillBudgetTokens, room) : room;
-      const wanted = decoding.length + planPrefill(prompts, budget);
+      const wanted = decoding.length + drafted + planPrefill(prompts, budget);
       if (wanted === 0) return;
       const free = this.#cache.makeRoom(wanted);
-      if (free < wanted) planPrefill(prompts, Math.max(0, free - decoding.length));
+      if (free < wanted) {
+        this.#drafts.plan(decoding, false);
+        planPrefill(prompts, Math.max(0, free - decoding.length));
+      }
       // A sequence alone always fits, so the preempting ends.
       if (free < Math.max(1, decoding.length)) {
         this.#preemptYoungest();
@@ -251,7 +239,7 @@ export class BatchLoop {
   #stepApart(): void {
     if (this.#prompts.length > 0 && this.#computePrompt()) return;
     const { decoding, prompts } = this.#runningByPhase();
-    if (decoding.length > 0) this.#decodeInGroups(decoding);
+    if (decoding.length > 0) this.#decodeRound(decoding);
     if (prompts.length === 0) return;
     planPrefill(prompts, this.#model.prefillBudgetTokens);
     this.#prompts = prompts.sort((a, b) => promptLeft(b) - promptLeft(a));
@@ -268,6 +256,21 @@ export class BatchLoop {
       this.#compute([sequence]);
       return true;
     }
+  }
+
+  /** Sequences with drafts in calls of their own, the others as is fastest. */
+  #decodeRound(decoding: TextSequence[]): void {
+    const isApart = this.#grouping.isApart(decoding.length);
+    this.#drafts.plan(decoding, isApart);
+    const others: TextSequence[] = [];
+    for (const sequence of decoding) {
+      if (isApart && this.#drafts.isAlone(sequence)) {
+        this.#drafts.timed(sequence, () => this.#compute([sequence]));
+      } else {
+        others.push(sequence);
+      }
+    }
+    if (others.length > 0) this.#decodeInGroups(others);
   }
 
   #decodeInGroups(decoding: TextSequence[]): void {
@@ -330,6 +333,7 @@ export class BatchLoop {
       if (sequence.embedding !== undefined) continue;
       const left = sequence.tokens.length - sequence.computed;
       sequence.planned = left === 1 ? 1 : 0;
+      sequence.drafted = 0;
       (left === 1 ? decoding : prompts).push(sequence);
     }
     return { decoding, prompts };
@@ -341,6 +345,10 @@ export class BatchLoop {
     for (let at = sequence.computed; at < end; at++) {
       this.#batch.add(values[at] as number, at, sequence.slot, at === length - 1);
     }
+    for (let i = 0; i < sequence.drafted; i++) {
+      const token = sequence.drafter?.tokens[i] as number;
+      this.#batch.add(token, end + i, sequence.slot, true);
+    }
     this.#members.push(sequence);
     if (end === length) this.#rows.push(sequence);
   }
@@ -350,6 +358,7 @@ export class BatchLoop {
     const { llama, context } = this.#model;
     const answer = llama.decode(context, this.#batch.struct);
     if (answer === NO_KV_SLOT) {
+      for (const sequence of this.#members) sequence.drafted = 0;
       if (this.#cache.evictAll() > 0) return false;
       if (this.#cache.running.size < 2) throw new Error("one sequence does not fit the KV cache");
       this.#preemptYoungest();
@@ -358,8 +367,9 @@ export class BatchLoop {
     if (answer !== DECODED) throw new Error(`llama_decode failed with code ${answer}`);
     for (const sequence of this.#members) {
       sequence.computed += sequence.planned;
-      this.#queue.charge(sequence.fairKey, sequence.planned);
+      this.#queue.charge(sequence.fairKey, sequence.planned + sequence.drafted);
       sequence.planned = 0;
+      this.#drafts.totals.drafted += sequence.drafted;
     }
     return true;
   }
@@ -368,7 +378,17 @@ export class BatchLoop {
     const { llama, context } = this.#model;
     if (this.#rows.length === 0) return;
     this.#logits.point(llama.get_logits(context));
-    this.#rows.forEach((sequence, row) => {
+    let row = 0;
+    for (const sequence of this.#rows) {
+      const next = row + 1 + sequence.drafted;
+      this.#sampleFrom(sequence, row);
+      row = next;
+    }
+  }
+
+  /** Samples from a sequence's first row, and from those of its draft while the draft is right. */
+  #sampleFrom(sequence: TextSequence, firstRow: number): void {
+    for (let row = firstRow; ; row++) {
       const logits = this.#logits.row(row);
       // Where the model's state is no number, neither is the score of any token.
       if (Number.isNaN(logits[0])) {
@@ -379,61 +399,38 @@ export class BatchLoop {
         this.#cache.share(sequence, sequence.promptLength);
         sequence.shared = true;
       }
-      this.#sample(sequence, logits);
-    });
-  }
-
-  #sample(sequence: TextSequence, logits: Float32Array): void {
-    const { request, sampler, grammar } = sequence;
-    const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
-    sampler.adjust(logits);
-    if (sequence.sampled < request.minTokens) this.#forbidEnds(logits);
-    const drawn =
-      grammar === undefined
-        ? sampler.draw(logits)
-        : grammar.draw(logits, (left) => sampler.draw(left));
-    if (drawn === STUCK) {
-      this.#endStuck(sequence);
-      return;
+      const draw = this.#draw;
+      draw.next(sequence, logits);
+      if (draw.end !== ENDED_STUCK) this.#totals.generated++;
+      this.#report.token(sequence.handle, draw.token, draw.end, draw.logprobs);
+      if (draw.end !== GOES_ON) {
+        this.#end(sequence);
+        return;
+      }
+      if (!this.#drafts.accepts(sequence, draw.token)) break;
     }
-    // Where no token fits the grammar, the text is complete and the vocabulary cannot say so.
-    const token = drawn === COMPLETE ? this.#model.eosToken : drawn;
-    const end = this.#endOf(sequence, token, drawn === COMPLETE);
-    sampler.accept(token);
-    if (end === GOES_ON) grammar?.accept(token);
-    sequence.sampled++;
-    sequence.tokens.push(token);
-    this.#totals.generated++;
-    const logprobs = raw === undefined ? undefined : finishLogprobs(raw, token);
-    this.#report.token(sequence.handle, token, end, logprobs);
-    if (end !== GOES_ON) this.#end(sequence);
+    this.#dropDraft(sequence);
   }
 
-  #forbidEnds(logits: Float32Array): void {
-    for (const token of this.#endTokens) logits[token] = Number.NEGATIVE_INFINITY;
-  }
-
-  #endOf(sequence: TextSequence, token: number, complete: boolean): number {
-    if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
-    const full = sequence.tokens.length + 1 >= this.#model.limits.contextTokens;
-    return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
+  /** Takes away what was computed for tokens that were not sampled. */
+  #dropDraft(sequence: Sequence): void {
+    if (sequence.drafted === 0) return;
+    sequence.drafted = 0;
+    this.#cache.truncate(sequence);
   }
 
   /** What it computed, or was given of what others had, may be what broke it: none of it is kept. */
   #endBroken(sequence: Sequence): void {
     this.#report.token(sequence.handle, this.#model.eosToken, ENDED_BROKEN, undefined);
+    this.#dropDraft(sequence);
     this.#cache.release(sequence);
     this.#cache.evictAll();
     this.#forget(sequence);
   }
 
-  #endStuck(sequence: Sequence): void {
-    this.#report.token(sequence.handle, this.#model.eosToken, ENDED_STUCK, undefined);
-    this.#end(sequence);
-  }
-
   #end(sequence: Sequence): void {
     if (sequence.slot >= 0) {
+      this.#dropDraft(sequence);
       this.#cache.share(sequence, sequence.computed);
       this.#cache.release(sequence);
     } else {
@@ -461,24 +458,4 @@ export class BatchLoop {
 
 function promptLeft({ tokens, computed }: Sequence): number {
   return tokens.length - computed;
-}
-
-/** Of the lowest rank, the youngest of the key that has the most slots: one that came for a little is not the first to go. */
-function youngestOf(running: ReadonlySet<Sequence>): Sequence | undefined {
-  const places = new Map<string, number>();
-  let lowest = Number.POSITIVE_INFINITY;
-  for (const { fairKey, rank } of running) {
-    places.set(fairKey, (places.get(fairKey) ?? 0) + 1);
-    lowest = Math.min(lowest, rank);
-  }
-  let youngest: Sequence | undefined;
-  let most = 0;
-  for (const sequence of running) {
-    if (outranks(sequence.rank, lowest)) continue;
-    const count = places.get(sequence.fairKey) ?? 0;
-    if (count < most) continue;
-    if (count > most || sequence.admitted > (youngest?.admitted ?? 0)) youngest = sequence;
-    most = count;
-  }
-  return youngest;
 }

@@ -77,6 +77,11 @@ export class DecodeGrouping {
     }));
   }
 
+  /** Whether each of so many sequences has a call of its own. */
+  isApart(count: number): boolean {
+    return count < 2 || (this.#experiences[count] as Experience).apart;
+  }
+
   /**
    * Runs a round: calls cover each of the `count` sequences once, in order. Where one call covers
    * several, `gather` comes before; it is not timed, as it has work only when sequences changed.

@@ -16,6 +16,7 @@ import type { Pointer } from "../native/layouts.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
 import { captureLog } from "../native/native-log.ts";
 import type { ModelAbilities, ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
+import { MAX_DRAFT_TOKENS } from "../speculation/drafter.ts";
 import { grammarBytes, metadataOf, readVocabulary } from "../tokenizing/vocabulary.ts";
 
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
@@ -34,6 +35,8 @@ export interface LoadedModel {
   readonly batchTokens: number;
   readonly pooling: ModelPooling;
   readonly prefillBudgetTokens: number;
+  /** The most tokens of a draft; 0 for none. */
+  readonly draftTokens: number;
 }
 
 /** How a model's rows become the vector of an input. */
@@ -163,6 +166,7 @@ function makeContext(
       limits,
       ...shape,
       prefillBudgetTokens: start.prefillBudgetTokens,
+      draftTokens: Math.min(start.draftTokens ?? MAX_DRAFT_TOKENS, MAX_DRAFT_TOKENS),
     },
   };
 }

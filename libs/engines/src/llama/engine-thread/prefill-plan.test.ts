@@ -1,7 +1,8 @@
 // holds: engine-batching
 
 import { describe, expect, it } from "vitest";
-import { type Sequence, TokenList } from "../kv-cache/sequence.ts";
+import { type Sequence } from "../kv-cache/sequence.ts";
+import { TokenList } from "../kv-cache/token-list.ts";
 import { planPrefill } from "./prefill-plan.ts";
 
 /** Only what the plan reads. */

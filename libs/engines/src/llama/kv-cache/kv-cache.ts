@@ -25,6 +25,8 @@ export interface KvCache {
   admit(sequence: Sequence, headroom: number): boolean;
   /** Lets others find the first `length` computed tokens. */
   share(sequence: Sequence, length: number): void;
+  /** Takes away cells beyond the sequence's computed tokens. */
+  truncate(sequence: Sequence): void;
   /** Takes the slot away; what it computed may be kept. */
   release(sequence: Sequence): void;
   /** May move running sequences to other slots so that these are computed together faster. */

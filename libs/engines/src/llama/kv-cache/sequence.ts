@@ -1,36 +1,8 @@
 import type { ThreadEmbed, ThreadSubmit } from "../protocol/thread-messages.ts";
 import type { Grammar } from "../sampling/grammar.ts";
 import type { Sampler } from "../sampling/sampler.ts";
-
-/** A growing list of token ids. */
-export class TokenList {
-  #values: Int32Array;
-  #length: number;
-
-  constructor(initial: Int32Array, spare: number) {
-    this.#values = new Int32Array(initial.length + spare);
-    this.#values.set(initial);
-    this.#length = initial.length;
-  }
-
-  get length(): number {
-    return this.#length;
-  }
-
-  /** The memory; only the first `length` entries mean anything. */
-  get values(): Int32Array {
-    return this.#values;
-  }
-
-  push(token: number): void {
-    if (this.#length === this.#values.length) {
-      const larger = new Int32Array(this.#length * 2 + 16);
-      larger.set(this.#values);
-      this.#values = larger;
-    }
-    this.#values[this.#length++] = token;
-  }
-}
+import type { Drafter } from "../speculation/drafter.ts";
+import type { TokenList } from "./token-list.ts";
 
 /** One choice of one request, from its arrival to its last token, or one input to embed. */
 export type Sequence = TextSequence | EmbeddedSequence;
@@ -43,6 +15,8 @@ export interface TextSequence extends SequenceState {
   readonly grammar: Grammar | undefined;
   /** Tokens sampled so far. */
   sampled: number;
+  /** Absent where its next tokens are not predicted. */
+  readonly drafter: Drafter | undefined;
 }
 
 /** A sequence that ends with its prompt, and shares nothing: all of its rows are wanted. */
@@ -75,6 +49,8 @@ interface SequenceState {
   started: boolean;
   /** Tokens it has in the batch that is being decoded. */
   planned: number;
+  /** Predicted tokens that are computed after these; their cells come after the computed ones. */
+  drafted: number;
   /** While waiting: the running sequence whose prefill brings a prefix of this one. */
   blocker: Sequence | undefined;
   /** The length of that prefix. */
@@ -103,6 +79,7 @@ export function waitingState(
     shared: false,
     started: false,
     planned: 0,
+    drafted: 0,
     blocker: undefined,
     blockedLength: 0,
   };

@@ -130,6 +130,10 @@ export class SlotKvCache implements KvCache {
   /** What a running sequence has computed is found in its slot. */
   share(): void {}
 
+  truncate({ slot, computed }: Sequence): void {
+    this.#kv.truncate(slot, computed);
+  }
+
   release(sequence: Sequence): void {
     const slot = this.#slots[sequence.slot] as Slot;
     slot.owner = undefined;

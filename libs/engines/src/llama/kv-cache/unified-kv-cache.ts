@@ -90,6 +90,10 @@ export class UnifiedKvCache implements KvCache {
     this.#leases.set(sequence, this.#tree.insert(tokens, length, sequence.slot, lease));
   }
 
+  truncate({ slot, computed }: Sequence): void {
+    this.#kv.remove(slot, computed, -1);
+  }
+
   release(sequence: Sequence): void {
     const kept = this.#leasedLength(sequence);
     const lease = this.#leases.get(sequence);

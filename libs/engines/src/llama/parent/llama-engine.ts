@@ -53,6 +53,8 @@ const NO_LOAD = {
   promptTokens: 0,
   cachedTokens: 0,
   generatedTokens: 0,
+  draftTokens: 0,
+  acceptedTokens: 0,
   residentBytes: 0,
 };
 
@@ -252,6 +254,7 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
     threads: options.threads ?? Math.max(1, physicalCores() - 1),
     maxSequences,
     maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,
+    draftTokens: options.decoding?.draftTokens,
     prefillBudgetTokens: options.prefillBudgetTokens ?? DEFAULT_PREFILL_BUDGET_TOKENS,
     contextTokens,
     kvTokens,

@@ -174,6 +174,8 @@ class EngineProcess {
       promptTokens: load?.promptTokens ?? 0,
       cachedTokens: load?.cachedTokens ?? 0,
       generatedTokens: load?.generatedTokens ?? 0,
+      draftTokens: load?.draftTokens ?? 0,
+      acceptedTokens: load?.acceptedTokens ?? 0,
       residentBytes: this.#residentBytes(),
     };
   }

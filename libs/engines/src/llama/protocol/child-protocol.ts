@@ -15,6 +15,7 @@ export interface ChildStart {
   readonly threads: number;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;
+  readonly draftTokens?: number | undefined;
   readonly contextTokens?: number | undefined;
   readonly kvTokens?: number | undefined;
   readonly maxSequences?: number | undefined;
@@ -35,7 +36,7 @@ export type ParentMessage =
   | { readonly kind: "ping" };
 
 /** The load but for what only the parent knows. */
-export type ChildLoad = Omit<EngineLoad, "restarts">;
+export type ChildLoad = Required<Omit<EngineLoad, "restarts">>;
 
 /** Where an engine process writes the frames of its events (event-frames.ts), at most one a step. */
 export const EVENTS_FD = 4;

@@ -13,6 +13,8 @@ const load: ChildLoad = {
   promptTokens: 2 ** 41,
   cachedTokens: 7,
   generatedTokens: 2 ** 35 + 3,
+  draftTokens: 2 ** 34 + 5,
+  acceptedTokens: 77,
   residentBytes: 5e9,
 };
 const usage = { promptTokens: 1, cachedTokens: 0, completionTokens: 2, reasoningTokens: 0 };

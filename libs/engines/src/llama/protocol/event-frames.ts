@@ -23,6 +23,8 @@ const LOAD_FIELDS = [
   "promptTokens",
   "cachedTokens",
   "generatedTokens",
+  "draftTokens",
+  "acceptedTokens",
   "residentBytes",
 ] as const satisfies readonly (keyof ChildLoad)[];
 const LOAD_AT = LENGTH_BYTES + 1;
@@ -140,7 +142,9 @@ function unpack(bytes: Buffer, begin: number, end: number): ChildEvents {
     promptTokens: number(6),
     cachedTokens: number(7),
     generatedTokens: number(8),
-    residentBytes: number(9),
+    draftTokens: number(9),
+    acceptedTokens: number(10),
+    residentBytes: number(11),
   } satisfies Record<(typeof LOAD_FIELDS)[number], number>;
   const events: EngineEvent[] = [];
   let at = begin + DELTAS_AT;

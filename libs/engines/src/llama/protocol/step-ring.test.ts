@@ -9,6 +9,8 @@ const load: ThreadLoad = {
   promptTokens: 2 ** 40,
   cachedTokens: 5,
   generatedTokens: 2 ** 33 + 1,
+  draftTokens: 2 ** 32 + 7,
+  acceptedTokens: 9,
 };
 
 function tokensOf(count: number, first: number) {

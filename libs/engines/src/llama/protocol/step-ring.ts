@@ -2,8 +2,8 @@ import type { ThreadLoad, ThreadStep } from "./thread-messages.ts";
 
 /** Numbers that the ring has room for: a hundred steps of a full batch of small requests. */
 const CAPACITY = 1 << 14;
-/** A record: how many tokens, the six numbers of the load, then handle, token and end of each. */
-const HEAD_NUMBERS = 7;
+/** A record: how many tokens, the eight numbers of the load, then handle, token and end of each. */
+const HEAD_NUMBERS = 9;
 const TOKEN_NUMBERS = 3;
 const HEADER_BYTES = 8;
 
@@ -55,6 +55,8 @@ export class StepRing {
     numbers[begin + 4] = load.promptTokens;
     numbers[begin + 5] = load.cachedTokens;
     numbers[begin + 6] = load.generatedTokens;
+    numbers[begin + 7] = load.draftTokens;
+    numbers[begin + 8] = load.acceptedTokens;
     for (let i = 0, at = begin + HEAD_NUMBERS; i < count; i++) {
       numbers[at++] = handles[i] as number;
       numbers[at++] = tokens[i] as number;
@@ -84,6 +86,8 @@ export class StepRing {
         promptTokens: number(4),
         cachedTokens: number(5),
         generatedTokens: number(6),
+        draftTokens: number(7),
+        acceptedTokens: number(8),
       },
     };
     for (let i = 0, at = HEAD_NUMBERS; i < count; i++) {

@@ -13,6 +13,8 @@ export interface ThreadStart {
   /** Absent means as many as the memory has room for, at most a default. */
   readonly maxSequences?: number | undefined;
   readonly prefillBudgetTokens: number;
+  /** Absent means the default. */
+  readonly draftTokens?: number | undefined;
   /** Absent means the model's own, at most a default cap. */
   readonly contextTokens?: number | undefined;
   /** Absent means as many as the default and the memory allow. */
@@ -58,7 +60,7 @@ interface ThreadEnd {
 }
 
 /** Comes before the first request that names the grammar. */
-interface ThreadGrammar {
+export interface ThreadGrammar {
   readonly kind: "grammar";
   readonly id: number;
   readonly program: GrammarProgram;
@@ -164,6 +166,9 @@ export interface ThreadLoad {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly generatedTokens: number;
+  /** Tokens that were predicted and computed, and those of them that were sampled. */
+  readonly draftTokens: number;
+  readonly acceptedTokens: number;
 }
 
 /** A request's first choice got a slot. */

@@ -1,7 +1,8 @@
 import { seededRandom } from "@heddle/base/random";
 import { expect } from "vitest";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
-import { type Sequence, type TextSequence, TokenList } from "../kv-cache/sequence.ts";
+import { type Sequence, type TextSequence } from "../kv-cache/sequence.ts";
+import { TokenList } from "../kv-cache/token-list.ts";
 
 /** For tests: the cells of a native cache, the truth that its books are checked against. */
 export interface NativeCells {
@@ -116,6 +117,8 @@ export function testSequence(prompt: Int32Array): TextSequence {
     shared: false,
     started: false,
     planned: 0,
+    drafter: undefined,
+    drafted: 0,
     blocker: undefined,
     blockedLength: 0,
   };

@@ -14,6 +14,8 @@ export interface EngineLoad {
   'generatedTokens'?: (number | string | Long);
   'residentBytes'?: (number | string | Long);
   'restarts'?: (number);
+  'draftTokens'?: (number | string | Long);
+  'acceptedTokens'?: (number | string | Long);
 }
 
 export interface EngineLoad__Output {
@@ -28,4 +30,6 @@ export interface EngineLoad__Output {
   'generatedTokens': (number);
   'residentBytes': (number);
   'restarts': (number);
+  'draftTokens': (number);
+  'acceptedTokens': (number);
 }

@@ -1,5 +1,6 @@
 // Original file: proto/worker.proto
 
+import type { DecodingOptions as _heddle_v1_DecodingOptions, DecodingOptions__Output as _heddle_v1_DecodingOptions__Output } from '../../heddle/v1/DecodingOptions.ts';
 
 export interface EngineOptions {
   'contextTokens'?: (number);
@@ -11,6 +12,7 @@ export interface EngineOptions {
   'device'?: (string);
   'gpuLayers'?: (number);
   'chatTemplate'?: (string);
+  'decoding'?: (_heddle_v1_DecodingOptions | null);
   '_contextTokens'?: "contextTokens";
   '_kvTokens'?: "kvTokens";
   '_maxSequences'?: "maxSequences";
@@ -32,6 +34,7 @@ export interface EngineOptions__Output {
   'device'?: (string);
   'gpuLayers'?: (number);
   'chatTemplate'?: (string);
+  'decoding': (_heddle_v1_DecodingOptions__Output | null);
   '_contextTokens'?: "contextTokens";
   '_kvTokens'?: "kvTokens";
   '_maxSequences'?: "maxSequences";

@@ -1,0 +1,66 @@
+import type { TextSequence } from "../kv-cache/sequence.ts";
+import {
+  ENDED_LENGTH,
+  ENDED_STOP,
+  ENDED_STUCK,
+  ENDS_GENERATION,
+  GOES_ON,
+} from "../protocol/thread-messages.ts";
+import { COMPLETE, STUCK } from "../sampling/grammar.ts";
+import { captureRow, finishLogprobs, type RowLogprobs } from "../sampling/logprobs.ts";
+import type { LoadedModel } from "./model.ts";
+
+/** Draws next tokens. What the latest draw gave is in its fields: no object is made per token. */
+export class TokenDraw {
+  token = 0;
+  /** See ThreadStep.ends. */
+  end = GOES_ON;
+  logprobs: RowLogprobs | undefined;
+  readonly #model: LoadedModel;
+  /** Tokens that end the generation. */
+  readonly #endTokens: readonly number[];
+
+  constructor(model: LoadedModel) {
+    this.#model = model;
+    this.#endTokens = [...model.flags.keys()].filter(
+      (token) => (model.flags[token] as number) & ENDS_GENERATION,
+    );
+  }
+
+  /** Draws from the row, which it changes, and appends the token; a stuck sequence gets none. */
+  next(sequence: TextSequence, logits: Float32Array): void {
+    const { request, sampler, grammar } = sequence;
+    const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
+    sampler.adjust(logits);
+    if (sequence.sampled < request.minTokens) this.#forbidEnds(logits);
+    const drawn =
+      grammar === undefined
+        ? sampler.draw(logits)
+        : grammar.draw(logits, (left) => sampler.draw(left));
+    if (drawn === STUCK) {
+      this.token = this.#model.eosToken;
+      this.end = ENDED_STUCK;
+      this.logprobs = undefined;
+      return;
+    }
+    // Where no token fits the grammar, the text is complete and the vocabulary cannot say so.
+    const token = drawn === COMPLETE ? this.#model.eosToken : drawn;
+    this.end = this.#endOf(sequence, token, drawn === COMPLETE);
+    sampler.accept(token);
+    if (this.end === GOES_ON) grammar?.accept(token);
+    sequence.sampled++;
+    sequence.tokens.push(token);
+    this.token = token;
+    this.logprobs = raw === undefined ? undefined : finishLogprobs(raw, token);
+  }
+
+  #forbidEnds(logits: Float32Array): void {
+    for (const token of this.#endTokens) logits[token] = Number.NEGATIVE_INFINITY;
+  }
+
+  #endOf(sequence: TextSequence, token: number, complete: boolean): number {
+    if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
+    const full = sequence.tokens.length + 1 >= this.#model.limits.contextTokens;
+    return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
+  }
+}

@@ -1,0 +1,29 @@
+/** A growing list of token ids. */
+export class TokenList {
+  #values: Int32Array;
+  #length: number;
+
+  constructor(initial: Int32Array, spare: number) {
+    this.#values = new Int32Array(initial.length + spare);
+    this.#values.set(initial);
+    this.#length = initial.length;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** The memory; only the first `length` entries mean anything. */
+  get values(): Int32Array {
+    return this.#values;
+  }
+
+  push(token: number): void {
+    if (this.#length === this.#values.length) {
+      const larger = new Int32Array(this.#length * 2 + 16);
+      larger.set(this.#values);
+      this.#values = larger;
+    }
+    this.#values[this.#length++] = token;
+  }
+}

@@ -1,0 +1,123 @@
+// holds: engine-drafts
+
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { catalogOf } from "@heddle/contracts/catalog";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Answer, Ask } from "../../testing/engine-session.ts";
+import { pullWeights } from "../../weights/pull-weights.ts";
+import { TestSession } from "../testing/test-session.ts";
+
+const PROMPT = "a loom weaves, and a loom weaves again: ".repeat(4);
+const LONG = { maxTokens: 96, ignoreEnd: true };
+
+/** Every way in which the next token may be chosen. */
+const ASKS: readonly (Ask & { readonly name: string })[] = [
+  { name: "greedy", prompt: PROMPT, ...LONG },
+  { name: "sampled", prompt: PROMPT, ...LONG, sampling: { temperature: 0.7, seed: 11 } },
+  { name: "several choices", prompt: PROMPT, choices: 3, sampling: { temperature: 1, seed: 2 } },
+  {
+    name: "penalties",
+    prompt: PROMPT,
+    ...LONG,
+    sampling: { frequencyPenalty: 0.5, repetitionPenalty: 1.1 },
+  },
+  { name: "log-probabilities", prompt: PROMPT, ...LONG, topLogprobs: 3 },
+  { name: "a grammar", prompt: PROMPT, maxTokens: 96, format: "json_object" },
+  { name: "the last token allowed", prompt: PROMPT, maxTokens: 7, ignoreEnd: true },
+];
+
+describe("drafts on the tiny model", () => {
+  let plain: TestSession;
+  let drafting: TestSession;
+  beforeAll(async () => {
+    const options = { maxSequences: 4, contextTokens: 512 };
+    plain = await TestSession.open({ ...options, decoding: { draftTokens: 0 } });
+    drafting = await TestSession.open(options);
+  });
+  afterAll(() => Promise.all([plain.close(), drafting.close()]));
+
+  it.each(ASKS)("$name: the answer is the one without drafts", async ({ name: _, ...ask }) => {
+    const [expected, answer] = [await plain.ask(ask), await drafting.ask(ask)];
+    expect(essence(answer)).toEqual(essence(expected));
+  });
+
+  it("a stop string within a draft cuts the text there", async () => {
+    const whole = (await plain.ask({ prompt: PROMPT, ...LONG })).texts[0] ?? "";
+    const stop = [whole.slice(60, 64)];
+    const [expected, answer] = await Promise.all(
+      [plain, drafting].map((session) => session.ask({ prompt: PROMPT, ...LONG, stop })),
+    );
+    expect(essence(answer as Answer)).toEqual(essence(expected as Answer));
+  });
+
+  it("the cells of refused tokens are freed, also of answers side by side", async () => {
+    const asks = ASKS.map(({ name: _, ...ask }) => ask);
+    const answers = await Promise.all(asks.map((ask) => drafting.ask(ask)));
+    expect(answers.map(({ error }) => error)).toEqual(asks.map(() => undefined));
+    // A conversation continues from cells that drafts have written.
+    const first = await drafting.ask({ prompt: PROMPT, ...LONG });
+    const next = { prompt: `${PROMPT}${first.texts[0]} and `, ...LONG };
+    const answer = await drafting.ask(next);
+    expect(answer.cachedTokens).toBeGreaterThan(0);
+    expect(answer.texts).toEqual((await plain.ask(next)).texts);
+  });
+
+  it("drafted and accepted tokens are counted", () => {
+    const { draftTokens = 0, acceptedTokens = 0 } = drafting.engine.load();
+    expect(acceptedTokens).toBeGreaterThan(0);
+    expect(acceptedTokens).toBeLessThanOrEqual(draftTokens);
+    expect(plain.engine.load()).toMatchObject({ draftTokens: 0, acceptedTokens: 0 });
+  });
+});
+
+function essence({ texts, reasons, logprobs, usage }: Answer) {
+  const tokens = logprobs.map((choice) => choice.map(({ token }) => token));
+  return { texts, reasons, tokens, completionTokens: usage?.completionTokens };
+}
+
+const WEIGHTS = await demoWeights();
+
+async function demoWeights(): Promise<string | undefined> {
+  const spec = catalogOf("demo").deployments[0]?.spec.weights;
+  if (process.env["HEDDLE_DEMO_WEIGHTS"] || !spec) return process.env["HEDDLE_DEMO_WEIGHTS"];
+  const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
+  const signal = AbortSignal.timeout(60_000);
+  try {
+    return await pullWeights(spec, { cacheDirectory: join(data, "models"), signal });
+  } catch (error) {
+    console.log(`skipped: drafts on SmolLM2 need its weights: ${(error as Error).message}`);
+    return undefined;
+  }
+}
+
+describe.skipIf(WEIGHTS === undefined)("drafts on SmolLM2-135M", () => {
+  it("fields that are repeated from the prompt are mostly drafted, and the same", async () => {
+    const record = (name: string, city: string, id: number) =>
+      `{"full_name": "${name}", "home_city": "${city}", "customer_number": ${id}}`;
+    const rows = [
+      record("Margaret Oyelaran-Whitfield", "Thessaloniki", 4_482_913),
+      record("Bartholomew Quisenberry", "Ouagadougou", 9_120_377),
+      record("Anastasia Featherstonehaugh", "Reykjavik", 7_734_056),
+    ];
+    const prompt = `Input:\n${rows.join("\n")}\nThe same again:\n${rows[0]}\n`;
+    const ask = { prompt, maxTokens: 80, ignoreEnd: true };
+    const options = { maxSequences: 2, contextTokens: 1024 };
+    const [expected] = await answerOf({ ...options, decoding: { draftTokens: 0 } }, ask);
+    const [answer, { draftTokens = 0, acceptedTokens = 0 }] = await answerOf(options, ask);
+    expect(answer.texts).toEqual(expected.texts);
+    expect(answer.texts[0]).toContain("Quisenberry");
+    expect(acceptedTokens / draftTokens).toBeGreaterThan(0.6);
+    // How many depends on what a token costs in a call on this machine.
+    expect(acceptedTokens / 80).toBeGreaterThan(0.2);
+  });
+});
+
+async function answerOf(options: Parameters<typeof TestSession.open>[0], ask: Ask) {
+  const session = await TestSession.open(options, WEIGHTS);
+  try {
+    return [await session.ask(ask), session.engine.load()] as const;
+  } finally {
+    await session.close();
+  }
+}

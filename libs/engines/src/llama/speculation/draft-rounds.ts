@@ -1,0 +1,62 @@
+import type { TextSequence } from "../kv-cache/sequence.ts";
+import { DraftCost } from "./draft-cost.ts";
+
+/** Drafted tokens of a round over all its sequences: the more decode, the shorter are the drafts. */
+export const MAX_ROUND_DRAFT_TOKENS = 32;
+
+interface DraftLimits {
+  /** The most tokens of a draft. */
+  readonly draftTokens: number;
+  readonly contextTokens: number;
+}
+
+/** Plans the drafts of a round's sequences, and counts what they bring. */
+export class DraftRounds {
+  /** Predicted tokens that were computed, and those of them that were sampled, since the start. */
+  readonly totals = { drafted: 0, accepted: 0 };
+  readonly #limits: DraftLimits;
+  readonly #clockMs: () => number;
+  readonly #cost = new DraftCost();
+
+  constructor(limits: DraftLimits, clockMs: () => number) {
+    this.#limits = limits;
+    this.#clockMs = clockMs;
+  }
+
+  /** Sets `drafted` of each; gives their sum. Without `mayDraft` tokens are predicted and none computed. */
+  plan(decoding: readonly TextSequence[], mayDraft: boolean): number {
+    const { draftTokens, contextTokens } = this.#limits;
+    const share = Math.floor(MAX_ROUND_DRAFT_TOKENS / Math.max(1, decoding.length));
+    const limit = mayDraft ? Math.min(draftTokens, share) : 0;
+    let sum = 0;
+    for (const sequence of decoding) {
+      const { drafter, request, sampled, tokens } = sequence;
+      if (drafter === undefined) continue;
+      const left = Math.min(request.maxTokens - sampled, contextTokens - tokens.length) - 1;
+      sequence.drafted = drafter.propose(Math.min(limit, left), this.#cost.perToken);
+      sum += sequence.drafted;
+    }
+    return sum;
+  }
+
+  /** Whether the sequence gets a call of its own, where that costs no more than one with others. */
+  isAlone({ drafter, drafted }: TextSequence): boolean {
+    return drafted > 0 || (drafter !== undefined && this.#cost.isTimingDue());
+  }
+
+  /** Runs the call of one sequence, and learns from the time that it takes. */
+  timed({ drafted }: TextSequence, call: () => void): void {
+    const beganMs = this.#clockMs();
+    call();
+    this.#cost.measured(drafted, this.#clockMs() - beganMs);
+  }
+
+  /** Whether the sampled token is the next of the draft, whose cell then counts as computed. */
+  accepts(sequence: TextSequence, token: number): boolean {
+    if (!sequence.drafter?.accepts(token) || sequence.drafted === 0) return false;
+    sequence.drafted--;
+    sequence.computed++;
+    this.totals.accepted++;
+    return true;
+  }
+}

@@ -1,0 +1,91 @@
+// holds: engine-drafts
+
+import { seededRandom } from "@heddle/base/random";
+import { expect, it } from "vitest";
+import { TokenList } from "../kv-cache/token-list.ts";
+import { DraftCost } from "./draft-cost.ts";
+import { Drafter, MAX_DRAFT_TOKENS } from "./drafter.ts";
+import { LookupIndex } from "./lookup-index.ts";
+
+/** Decodes `answer` after `prompt`; gives the calls it took, and the tokens that were drafted. */
+function decode(prompt: readonly number[], answer: readonly number[], cost = 0.4) {
+  const text = new TokenList(Int32Array.from(prompt), 4);
+  const drafter = new Drafter(text);
+  let calls = 0;
+  let drafted = 0;
+  for (let at = 0; at < answer.length; calls++) {
+    const draft = drafter.propose(MAX_DRAFT_TOKENS, cost);
+    expect(draft).toBeLessThanOrEqual(MAX_DRAFT_TOKENS);
+    drafted += draft;
+    let isRight = true;
+    for (let row = 0; isRight && at < answer.length; row++) {
+      expect(row).toBeLessThanOrEqual(draft);
+      const token = answer[at++] as number;
+      text.push(token);
+      isRight = drafter.accepts(token);
+    }
+  }
+  return { calls, drafted };
+}
+
+const random = seededRandom(5);
+const tokens = (count: number, below: number) =>
+  Array.from({ length: count }, () => Math.floor(random() * below));
+
+it("draft: a text that repeats its prompt takes a fraction of the calls", () => {
+  const prompt = tokens(400, 5_000);
+  expect(decode(prompt, prompt.slice(100, 300)).calls).toBeLessThan(50);
+});
+
+it("draft: a text that repeats nothing has none", () => {
+  expect(decode(tokens(400, 5_000), tokens(400, 5_000))).toEqual({ calls: 400, drafted: 0 });
+});
+
+it("draft: chance repetitions cost next to nothing", () => {
+  // With 6 tokens nearly each three occur before, and predict the next one as well as a die.
+  const { calls, drafted } = decode(tokens(2_000, 6), tokens(2_000, 6));
+  expect(calls + 0.4 * drafted).toBeLessThan(1.03 * 2_000);
+});
+
+it("draft: none is made where a token costs as much as a call", () => {
+  const prompt = tokens(400, 5_000);
+  expect(decode(prompt, prompt, 1)).toEqual({ calls: 400, drafted: 0 });
+});
+
+it("look-up: finds the longest of the latest places, as a search of all does", () => {
+  const text = new TokenList(new Int32Array(0), 0);
+  const index = new LookupIndex(text);
+  for (const token of tokens(3_000, 40)) {
+    text.push(token);
+    const { values, length } = text;
+    const matchAt = (place: number) => {
+      let match = 0;
+      while (
+        match < Math.min(32, place) &&
+        values[place - 1 - match] === values[length - 1 - match]
+      )
+        match++;
+      return match;
+    };
+    const found = index.find();
+    const places = Array.from({ length }, (_, place) => place).filter((p) => matchAt(p) >= 3);
+    const latest = places.slice(-8).reverse();
+    const match = Math.max(0, ...latest.map(matchAt));
+    if (latest.length === 0) expect(found).toBeUndefined();
+    else if (places.length <= 4) {
+      expect(found).toEqual({ place: latest.find((p) => matchAt(p) === match), match });
+    }
+  }
+});
+
+it("draft cost: measured from calls with and without a draft, within bounds", () => {
+  const cost = new DraftCost();
+  expect(cost.isTimingDue()).toBe(true);
+  cost.measured(0, 20);
+  for (let call = 0; call < 40; call++) cost.measured(8, 20 + 8 * 5);
+  expect(cost.perToken).toBeCloseTo(0.25 * 1.1, 2);
+  for (let call = 0; call < 40; call++) cost.measured(2, 100);
+  expect(cost.perToken).toBe(0.9);
+  for (let call = 0; call < 60; call++) cost.measured(2, 20);
+  expect(cost.perToken).toBe(0.05);
+});

@@ -1,0 +1,83 @@
+import type { TokenList } from "../kv-cache/token-list.ts";
+import { LookupIndex } from "./lookup-index.ts";
+
+/** The most tokens that are drafted for one call. */
+export const MAX_DRAFT_TOKENS = 16;
+
+/** Kinds of matches: fewer tokens than the first bound, fewer than the second, and more. */
+const LONGER_MATCHES = [6, 12];
+
+/** By kind of match: the assumed share of right predictions before any was measured. */
+const FIRST_RATES = [0.4, 0.5, 0.6];
+
+/** The weight of the assumed rate in tokens, and the least weight of the latest token. */
+const FIRST_WEIGHT = 2;
+const LATEST_TOKEN = 0.1;
+
+/**
+ * Predicts the next tokens of one sequence: those that followed where its last tokens occurred before
+ * (Saxena, "Prompt Lookup Decoding", 2023).
+ * - A draft ends before the token that is less likely to be right than its cost.
+ * - Without a draft, one token is still predicted and compared with the sampled one. So the measured
+ *   rate stays current, and a wrong prediction costs no call.
+ */
+export class Drafter {
+  /** The predicted tokens; the first of them are the draft. */
+  readonly tokens = new Int32Array(MAX_DRAFT_TOKENS);
+  readonly #text: TokenList;
+  readonly #index: LookupIndex;
+  readonly #rates = [...FIRST_RATES];
+  readonly #counts = FIRST_RATES.map(() => FIRST_WEIGHT);
+  /** Of the present match. */
+  #kind = 0;
+  #predicted = 0;
+  #drafted = 0;
+  #sampled = 0;
+
+  constructor(text: TokenList) {
+    this.#text = text;
+    this.#index = new LookupIndex(text);
+  }
+
+  /** Predicts what follows; gives the tokens to draft, at most `limit`. `cost` is in calls a token. */
+  propose(limit: number, cost: number): number {
+    this.#predicted = 0;
+    this.#drafted = 0;
+    this.#sampled = 0;
+    const found = this.#index.find();
+    if (found === undefined) return 0;
+    const { place, match } = found;
+    const { values, length } = this.#text;
+    this.#kind = LONGER_MATCHES.filter((least) => match >= least).length;
+    const worth = worthwhileLength(this.#rates[this.#kind] as number, cost);
+    this.#drafted = Math.max(0, Math.min(limit, worth, length - place));
+    this.#predicted = Math.max(1, this.#drafted);
+    for (let at = 0; at < this.#predicted; at++) this.tokens[at] = values[place + at] as number;
+    return this.#drafted;
+  }
+
+  /** Compares the next sampled token; true where the draft holds it, so that its row can be used. */
+  accepts(token: number): boolean {
+    const at = this.#sampled++;
+    if (at >= this.#predicted) return false;
+    const isRight = this.tokens[at] === token;
+    this.#learn(isRight ? 1 : 0);
+    if (!isRight) this.#predicted = 0;
+    return isRight && at < this.#drafted;
+  }
+
+  #learn(hit: number): void {
+    const kind = this.#kind;
+    const rate = this.#rates[kind] as number;
+    const count = (this.#counts[kind] as number) + 1;
+    this.#counts[kind] = count;
+    this.#rates[kind] = rate + Math.max(LATEST_TOKEN, 1 / count) * (hit - rate);
+  }
+}
+
+/** Token i of a draft is of use only where all before it are right: its probability is rate^i. */
+function worthwhileLength(rate: number, cost: number): number {
+  if (rate <= cost) return 0;
+  if (rate >= 1) return MAX_DRAFT_TOKENS;
+  return Math.min(MAX_DRAFT_TOKENS, Math.floor(Math.log(cost) / Math.log(rate)));
+}
