@@ -149,7 +149,10 @@ function addReaders(program: Command, lazy: Lazy): void {
     .argument("<id>", "model id")
     .requiredOption("--source <url>", "source of the weights: hf://..., https://... or file://...")
     .option("--replicas <n>", "number of replicas, or every-worker (default: 1)")
-    .option("--gpus <n>", "GPUs per replica, allocated by the scheduler: 1 (default: none)")
+    .option(
+      "--gpus <n>",
+      "GPUs per replica, of one node, allocated by the scheduler (default: none)",
+    )
     .option("--gpu-type <types>", "comma-separated accepted GPU types")
     .option("--gpu-memory-gb <gb>", "minimum GPU memory in GB");
   scalingFlags(register).action(

@@ -243,10 +243,24 @@ export interface WeightsSpec {
   readonly license?: string | undefined;
 }
 
+/** How llama.cpp divides a model over GPUs: whole layers, rows of tensors, or not at all. */
+export const SPLIT_MODES = ["none", "layer", "row"] as const;
+
+type SplitMode = (typeof SPLIT_MODES)[number];
+
+/** How a model is divided over several GPUs. */
+export interface GpuSplit {
+  readonly mode: SplitMode;
+  /** The share of each; empty for shares by their free memory. */
+  readonly shares: readonly number[];
+  /** The one with the small tensors, by its place among them. */
+  readonly mainGpu: number;
+}
+
 /** What a model is computed on. */
 interface DeviceOptions {
   readonly threads?: number | undefined;
-  /** `cpu`, or a GPU's index on its node; never chosen silently. */
+  /** `cpu`, or a GPU's index on its node, or several joined by commas; never chosen silently. */
   readonly device?: string | undefined;
   /** Layers on the GPU; -1 for all. Ignored on `cpu`. */
   readonly gpuLayers?: number | undefined;
@@ -323,6 +337,8 @@ export interface LlamaDeployment {
   readonly engine: "llama";
   readonly weights: WeightsSpec;
   readonly options: EngineOptions;
+  /** Over several GPUs; by layers if absent. */
+  readonly split?: GpuSplit | undefined;
 }
 
 /** An upstream; weights only of a command that reads them. */

@@ -2,6 +2,7 @@ import {
   CHAT_TEMPLATE_ORIGINS,
   type DeploymentSpec,
   type ReplicaStatus,
+  SPLIT_MODES,
   UPSTREAM_DIALECTS,
   UPSTREAM_PROBES,
 } from "@heddle/contracts/engine";
@@ -100,8 +101,16 @@ const upstream = merged(
   optional("command", fc.string({ minLength: 1 })),
   optional("apiKey", fc.string({ minLength: 1 })),
 );
+const split = fc.record({
+  mode: fc.constantFrom(...SPLIT_MODES),
+  shares: fc.array(fc.nat(9)),
+  mainGpu: uint32,
+});
 const deployment = fc.oneof(
-  fc.record({ key: fc.string(), engine: fc.constant("llama"), weights, options }),
+  merged(
+    fc.record({ key: fc.string(), engine: fc.constant("llama"), weights, options }),
+    optional("split", split),
+  ),
   merged(
     fc.record({ key: fc.string(), engine: fc.constant("openai"), upstream, options }),
     optional("weights", weights),

@@ -6,8 +6,10 @@ import {
   type EngineInfo,
   type EngineLoad,
   type EngineOptions,
+  type GpuSplit,
   type ReplicaPhase,
   type ReplicaStatus,
+  SPLIT_MODES,
   UPSTREAM_DIALECTS,
   UPSTREAM_PROBES,
   type UpstreamSpec,
@@ -21,6 +23,7 @@ import type {
 import type { EngineInfo__Output } from "@heddle/contracts/generated/heddle/v1/EngineInfo";
 import type { EngineLoad__Output } from "@heddle/contracts/generated/heddle/v1/EngineLoad";
 import type { EngineOptions__Output } from "@heddle/contracts/generated/heddle/v1/EngineOptions";
+import type { GpuSplit__Output } from "@heddle/contracts/generated/heddle/v1/GpuSplit";
 import type { Replica, Replica__Output } from "@heddle/contracts/generated/heddle/v1/Replica";
 import type { Upstream__Output } from "@heddle/contracts/generated/heddle/v1/Upstream";
 import type { Weights, Weights__Output } from "@heddle/contracts/generated/heddle/v1/Weights";
@@ -68,17 +71,25 @@ export function encodeDeployment(spec: DeploymentSpec): Deployment {
     engine: spec.engine,
     weights: spec.weights && encodeWeights(spec.weights),
     options: { ...spec.options },
+    ...(spec.engine === "llama" &&
+      spec.split && { split: { ...spec.split, shares: [...spec.split.shares] } }),
     ...(spec.engine === "openai" && { upstream: { ...spec.upstream } }),
   };
 }
 
 /** Throws an AppError `invalid_value` on a deployment that this version cannot run. */
 export function decodeDeployment(message: Deployment__Output | null): DeploymentSpec {
-  const { key = "", engine = "", upstream, weights = null } = message ?? {};
+  const { key = "", engine = "", upstream, split, weights = null } = message ?? {};
   const options = message?.options ? decodeOptions(message.options) : {};
   switch (engine) {
     case "llama":
-      return { key, engine, weights: decodeWeights(weights), options };
+      return {
+        key,
+        engine,
+        weights: decodeWeights(weights),
+        options,
+        ...(split && { split: decodeSplit(split) }),
+      };
     case "openai":
       return {
         key,
@@ -92,6 +103,10 @@ export function decodeDeployment(message: Deployment__Output | null): Deployment
       throw new AppError("invalid_value", text);
     }
   }
+}
+
+function decodeSplit({ mode, shares, mainGpu }: GpuSplit__Output): GpuSplit {
+  return { mode: SPLIT_MODES.find((known) => known === mode) ?? "layer", shares, mainGpu };
 }
 
 function decodeUpstream(message: Upstream__Output | null): UpstreamSpec {

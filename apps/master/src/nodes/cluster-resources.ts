@@ -1,6 +1,7 @@
 import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/api/cluster";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
+import { devicesOfLabel } from "@heddle/contracts/gpu-devices";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
@@ -158,8 +159,7 @@ function replicaUses(
   const held = new Map(places.map(({ deployment, devices }) => [deployment, devices]));
   const running = replicas.filter(({ phase }) => phase !== "failed");
   const reported = running.map(({ deployment, load, info }) => {
-    const gpu = gpuIndex(info?.device);
-    const devices = held.get(deployment) ?? (gpu === undefined ? [] : [gpu]);
+    const devices = held.get(deployment) ?? devicesOfLabel(info?.device);
     held.delete(deployment);
     return replicaUse(deployment, load.residentBytes, devices);
   });
@@ -176,12 +176,6 @@ function replicaUse(id: string, memoryBytes: number, devices: readonly number[])
     local_ssd_bytes: 0,
     gpus: devices.map((index) => ({ index, share: 1 })),
   };
-}
-
-/** Engines report their device as `cpu` or `gpu 0: NAME`. */
-function gpuIndex(device: string | undefined): number | undefined {
-  const [, index] = /^gpu (\d+)\b/.exec(device ?? "") ?? [];
-  return index === undefined ? undefined : Number(index);
 }
 
 function devicesOf(

@@ -1,3 +1,4 @@
+import { devicesOfLabel } from "@heddle/contracts/gpu-devices";
 import { LIMITED_TASKS } from "@heddle/control/cluster-version";
 import type { NodeOffer, ServingHold } from "@heddle/control/jobs/records/records";
 import type { MachineShare } from "./machine-offers.ts";
@@ -57,8 +58,8 @@ export function gpuTypeOf(name: string): string {
 /** The devices that replicas of deployed models hold on the node. */
 export function servingHoldsOf({ replicas, gpus }: NodeView): ServingHold[] {
   return replicas.flatMap(({ deployment, phase, info }) => {
-    const device = Number(/^(?:cuda|gpu)[ :]?(\d+)/i.exec(info?.device ?? "")?.[1] ?? -1);
-    const holds = phase !== "failed" && gpus.some(({ index }) => index === device);
-    return holds ? [{ deployment, devices: [device] }] : [];
+    const known = new Set(gpus.map(({ index }) => index));
+    const devices = devicesOfLabel(info?.device).filter((device) => known.has(device));
+    return phase !== "failed" && devices.length > 0 ? [{ deployment, devices }] : [];
   });
 }

@@ -33,6 +33,7 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
         ...start,
         modelPath,
         options: spec.options,
+        split: spec.engine === "llama" ? spec.split : undefined,
         onRestart: start.onDown,
       });
       return withReasoning(engine, template);

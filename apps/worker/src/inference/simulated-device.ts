@@ -1,4 +1,5 @@
 import type { Engine } from "@heddle/contracts/engine";
+import { deviceLabel } from "@heddle/contracts/gpu-devices";
 import type { EnginePorts } from "./engine-ports.ts";
 
 /** A GPU as the node reports it. */
@@ -17,11 +18,14 @@ export function withSimulatedGpus(ports: EnginePorts, gpus: () => readonly Devic
     ...ports,
     startEngine: async (start) => {
       const { spec } = start;
-      const asked = gpus().find(({ index }) => String(index) === spec.options.device);
-      if (!asked?.simulated) return ports.startEngine(start);
+      const indexes = (spec.options.device ?? "").split(",");
+      const asked = gpus().filter(({ index }) => indexes.includes(String(index)));
+      const isSimulated = asked.length > 0 && asked.every(({ simulated }) => simulated);
+      if (!isSimulated) return ports.startEngine(start);
       const options = { ...spec.options, device: "cpu" };
       const engine = await ports.startEngine({ ...start, spec: { ...spec, options } });
-      return relabelled(engine, `gpu ${asked.index}: ${asked.name} (simulated, on the CPU)`);
+      const label = deviceLabel(indexes, `${asked[0]?.name} (simulated, on the CPU)`);
+      return relabelled(engine, label);
     },
   };
 }

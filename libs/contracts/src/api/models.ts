@@ -1,10 +1,12 @@
 import { z } from "zod";
-import { CHAT_TEMPLATE_ORIGINS, UPSTREAM_DIALECTS } from "../engine.ts";
+import { CHAT_TEMPLATE_ORIGINS, SPLIT_MODES, UPSTREAM_DIALECTS } from "../engine.ts";
 import { errorResponse } from "./errors.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { listSchema, stateQuery } from "./parameters.ts";
 
 const count = z.int().min(1);
+/** The most devices that llama.cpp divides a model over. */
+const MAX_GPUS = 16;
 const SCHEMES = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
 
 const configuredName = z
@@ -144,7 +146,7 @@ const registerModelRequest = z
       .describe("The number of replicas follows the load; `replicas` is the first number."),
     resources: z
       .strictObject({
-        gpu_count: z.literal(1, "expected 1: an engine runs on one GPU"),
+        gpu_count: count.max(MAX_GPUS).describe("Of one node; a model is divided over several."),
         gpu_type: z
           .union([z.string().min(1).max(64), z.array(z.string().min(1).max(64)).min(1).max(16)])
           .optional(),
@@ -178,6 +180,22 @@ const registerModelRequest = z
           .optional(),
         gpu_layers: z.int().min(-1).max(10_000).optional(),
         chat_template: z.string().max(65_536).optional(),
+        split_mode: z
+          .enum(SPLIT_MODES)
+          .optional()
+          .describe("Over several GPUs: by `layer` (default), by `row` of tensors, or `none`."),
+        tensor_split: z
+          .array(z.number().min(0).max(1_000_000))
+          .min(1)
+          .max(MAX_GPUS)
+          .optional()
+          .describe("The share of each GPU; by free memory if absent."),
+        main_gpu: z
+          .int()
+          .min(0)
+          .max(MAX_GPUS - 1)
+          .optional()
+          .describe("The GPU of the small tensors, by its place among the replica's."),
       })
       .default({}),
   })

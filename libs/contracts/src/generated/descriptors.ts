@@ -2139,6 +2139,27 @@ export const DESCRIPTORS = `{
         "upstream": {
          "type": "Upstream",
          "id": 5
+        },
+        "split": {
+         "type": "GpuSplit",
+         "id": 6
+        }
+       }
+      },
+      "GpuSplit": {
+       "fields": {
+        "mode": {
+         "type": "string",
+         "id": 1
+        },
+        "shares": {
+         "rule": "repeated",
+         "type": "float",
+         "id": 2
+        },
+        "mainGpu": {
+         "type": "uint32",
+         "id": 3
         }
        }
       },

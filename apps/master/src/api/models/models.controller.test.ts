@@ -168,7 +168,12 @@ describe("models", () => {
     ["weights.file", { id: "a", source: "file:///tmp/model.bin" }],
     ["options.threads", { id: "a", source: "builtin://tiny", options: { threads: 0 } }],
     ["replicas", { id: "a", source: "builtin://tiny", replicas: "some" }],
-    ["resources.gpu_count", { id: "a", source: "builtin://tiny", resources: { gpu_count: 2 } }],
+    ["resources.gpu_count", { id: "a", source: "builtin://tiny", resources: { gpu_count: 17 } }],
+    [
+      "options.tensor_split",
+      { id: "a", source: "builtin://tiny", options: { tensor_split: [1, 1] } },
+    ],
+    ["options.main_gpu", { id: "a", source: "builtin://tiny", options: { main_gpu: 1 } }],
     [
       "replicas",
       {

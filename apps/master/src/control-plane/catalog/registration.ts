@@ -4,6 +4,7 @@ import type { RegisterModelRequest, RequestedScaling } from "@heddle/contracts/a
 import type {
   DeploymentSpec,
   EngineOptions,
+  GpuSplit,
   LlamaDeployment,
   UpstreamDeployment,
   WeightsSpec,
@@ -50,7 +51,9 @@ export function toRecords(
 function servedBy(request: RegisterModelRequest): Served {
   const { engine } = request;
   if (engine.kind === "openai") return upstreamOf(request, engine);
-  return { engine: "llama", weights: weightsOf(request), options: optionsOf(request.options) };
+  const split = splitOf(request);
+  const weights = weightsOf(request);
+  return { engine: "llama", weights, options: optionsOf(request.options), ...(split && { split }) };
 }
 
 function upstreamOf(request: RegisterModelRequest, engine: RequestedUpstream): Served {
@@ -149,6 +152,7 @@ function optionsOf(options: RegisterModelRequest["options"]): EngineOptions {
 /** What the scheduler must find for each replica; it then also chooses the device. */
 function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefined {
   const { resources, replicas, options } = request;
+  checkSplit(options, resources?.gpu_count ?? 1);
   if (!resources) return undefined;
   if (options.device !== undefined) {
     throw invalid("options.device", "the scheduler chooses the device where `resources` are asked");
@@ -158,6 +162,25 @@ function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefine
   }
   const { gpu_count: gpuCount, gpu_type: types = [], gpu_memory_gb: gpuMemoryGb = 0 } = resources;
   return { gpuCount, gpuTypes: typeof types === "string" ? [types] : types, gpuMemoryGb };
+}
+
+/** Of a model that needs several GPUs. */
+function splitOf({ options, resources }: RegisterModelRequest): GpuSplit | undefined {
+  if (resources === undefined || resources.gpu_count < 2) return undefined;
+  const { split_mode: mode = "layer", tensor_split: shares = [], main_gpu: mainGpu = 0 } = options;
+  return { mode, shares, mainGpu };
+}
+
+/** Shares and places are those of the replica's GPUs. */
+function checkSplit(options: RegisterModelRequest["options"], gpus: number): void {
+  const { tensor_split: shares, main_gpu: main = 0 } = options;
+  if (shares && shares.length !== gpus) {
+    throw invalid("options.tensor_split", `expected ${gpus} shares, one for each GPU`);
+  }
+  if (shares?.every((share) => share === 0)) {
+    throw invalid("options.tensor_split", "expected a share above 0");
+  }
+  if (main >= gpus) throw invalid("options.main_gpu", `a replica has ${gpus} GPUs, from 0 on`);
 }
 
 function shared(
@@ -235,7 +258,9 @@ function canonical(served: Served, resources: ReplicaResources | undefined): str
   const file = weights && [weights.key, weights.sha256 ?? weights.sources.join(" ")];
   const upstream = served.engine === "openai" ? [sorted(served.upstream)] : [];
   const needs = resources ? [resources] : [];
-  return JSON.stringify([...(file ?? [null, null]), sorted(options), ...upstream, ...needs]);
+  const split = served.engine === "llama" && served.split ? [sorted(served.split)] : [];
+  const parts = [...(file ?? [null, null]), sorted(options), ...upstream, ...needs, ...split];
+  return JSON.stringify(parts);
 }
 
 function sorted(members: object): [string, unknown][] {

@@ -235,7 +235,7 @@ export class ReplicaController {
     if (!place) return undefined;
     const known = this.#placedSpecs.get(place.devices);
     if (known?.of === record.spec) return known.spec;
-    const options = { ...record.spec.options, device: String(place.devices[0]) };
+    const options = { ...record.spec.options, device: place.devices.join(",") };
     const spec = { ...record.spec, options };
     this.#placedSpecs.set(place.devices, { of: record.spec, spec });
     return spec;

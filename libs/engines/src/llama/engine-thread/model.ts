@@ -2,7 +2,7 @@ import { statSync } from "node:fs";
 import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
-import koffi from "koffi";
+import { deviceLabel } from "@heddle/contracts/gpu-devices";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import { chooseKvLimits, type KvLimits } from "../kv-cache/kv-limits.ts";
 import type { KvSequences } from "../kv-cache/prefix-tree.ts";
@@ -11,6 +11,7 @@ import { streamSlots } from "../kv-cache/stream-copy.ts";
 import { UnifiedKvCache } from "../kv-cache/unified-kv-cache.ts";
 import { LLAMA_VERSION } from "../native/abi-guard.ts";
 import { type Bindings, type Llama, openBindings } from "../native/bindings.ts";
+import { setDevices } from "../native/device-split.ts";
 import { readsWeights } from "../native/huge-pages.ts";
 import type { Pointer } from "../native/layouts.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
@@ -83,8 +84,8 @@ export function loadModel(start: ThreadStart): Loading {
   try {
     bindings.ggml.load_all_from_path(library.directory);
     bindings.llama.backend_init();
-    const device = pickDevice(bindings, start.device);
-    const model = readModel(bindings.llama, start, device.pointer);
+    const device = pickDevices(bindings, start.device);
+    const model = readModel(bindings.llama, start, device.pointers);
     if (model === null) throw failed(start.modelPath, "could not be loaded", log.lines());
     return makeContext(bindings, start, model, device.name, log.lines);
   } finally {
@@ -92,35 +93,35 @@ export function loadModel(start: ThreadStart): Loading {
   }
 }
 
-function pickDevice(bindings: Bindings, device: string): { pointer: Pointer; name: string } {
-  if (device === "cpu") return { pointer: null, name: "cpu" };
+/** The GPUs of a list of indexes, in its order. */
+function pickDevices(bindings: Bindings, device: string): { pointers: bigint[]; name: string } {
+  if (device === "cpu") return { pointers: [], name: "cpu" };
   const gpus: Pointer[] = [];
   const count = Number(bindings.ggml.dev_count());
   for (let i = 0; i < count; i++) {
     const pointer = bindings.ggml.dev_get(i);
     if (GPU_TYPES.includes(bindings.ggml.dev_type(pointer))) gpus.push(pointer);
   }
-  const chosen = gpus[Number(device)];
-  if (chosen === undefined || chosen === null) {
+  const indexes = device.split(",");
+  const pointers = indexes.flatMap((index) => gpus[Number(index)] ?? []);
+  const [first] = pointers;
+  if (first === undefined || pointers.length < indexes.length) {
     throw new AppError(
       "unavailable",
       `device ${device} is not one of this node's ${gpus.length} GPUs; ` +
         'say "cpu" or an index below that number',
     );
   }
-  return { pointer: chosen, name: `gpu ${device}: ${bindings.ggml.dev_description(chosen)}` };
+  return { pointers, name: deviceLabel(indexes, bindings.ggml.dev_description(first)) };
 }
 
-function readModel(llama: Llama, start: ThreadStart, device: Pointer): Pointer {
+function readModel(llama: Llama, start: ThreadStart, devices: readonly bigint[]): Pointer {
   const params = llama.model_default_params();
-  // A list that is empty but for its end means no device; a null list would mean all of them.
-  const list: unknown = koffi.alloc("uint8_t", 16);
-  new BigUint64Array(koffi.view(list, 16)).set([device ?? 0n, 0n]);
-  params.devices = koffi.address(list);
-  params.n_gpu_layers = device === null ? 0 : start.gpuLayers;
+  setDevices(params, devices, start.split);
+  params.n_gpu_layers = devices.length === 0 ? 0 : start.gpuLayers;
   // Where there is no file, the library says so, without its path.
   const weightsBytes = statSync(start.modelPath, { throwIfNoEntry: false })?.size ?? 0;
-  if (device === null && readsWeights(weightsBytes, process.availableMemory())) {
+  if (devices.length === 0 && readsWeights(weightsBytes, process.availableMemory())) {
     params.load_mode = LOAD_BY_READING;
   }
   return llama.model_load_from_file(start.modelPath, params);

@@ -10,6 +10,7 @@ import type {
   EngineLoad,
   EngineOptions,
   EngineRequest,
+  GpuSplit,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import { MAX_RUNNING_SEQUENCES } from "../kv-cache/kv-limits.ts";
@@ -21,6 +22,8 @@ export interface LlamaEngineOptions {
   /** A GGUF file on this machine. */
   readonly modelPath: string;
   readonly options: EngineOptions;
+  /** Over several devices. */
+  readonly split?: GpuSplit | undefined;
   readonly sink: EngineEventSink;
   /** Called once if the engine gives up after repeated crashes; never after `close`. */
   readonly onExit?: ((reason: AppError) => void) | undefined;
@@ -64,7 +67,7 @@ const NO_LOAD = {
  */
 export async function startLlamaEngine(options: LlamaEngineOptions): Promise<LlamaEngine> {
   const { modelPath, signal } = options;
-  const start = settleStart(modelPath, options.options);
+  const start = settleStart(options);
   const cancelled = new AppError(
     "cancelled",
     `the loading of ${basename(modelPath)} was cancelled`,
@@ -234,10 +237,11 @@ export class LlamaEngine implements Engine {
   }
 }
 
-function settleStart(modelPath: string, options: EngineOptions): ChildStart {
+function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildStart {
   const device = options.device ?? "cpu";
-  if (device !== "cpu" && !/^\d+$/.test(device)) {
-    throw new AppError("invalid_value", `device is "cpu" or a GPU's index, not ${device}`);
+  if (!/^(cpu|\d{1,3}(,\d{1,3}){0,15})$/.test(device)) {
+    const message = `device is "cpu", a GPU's index, or up to 16 of them, not ${device}`;
+    throw new AppError("invalid_value", message);
   }
   const { contextTokens, kvTokens, maxSequences, chatTemplate } = options;
   const sequences = maxSequences ?? 1;
@@ -251,6 +255,7 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
     modelPath,
     device,
     gpuLayers: options.gpuLayers ?? -1,
+    split,
     threads: options.threads ?? Math.max(1, physicalCores() - 1),
     maxSequences,
     maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,

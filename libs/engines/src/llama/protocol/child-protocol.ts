@@ -4,6 +4,7 @@ import type {
   EngineInfo,
   EngineLoad,
   EngineRequest,
+  GpuSplit,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 
@@ -12,6 +13,8 @@ export interface ChildStart {
   readonly modelPath: string;
   readonly device: string;
   readonly gpuLayers: number;
+  /** Over several devices; absent for one. */
+  readonly split?: GpuSplit | undefined;
   readonly threads: number;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;

@@ -1,4 +1,4 @@
-import type { EngineFailure, EngineInfo } from "@heddle/contracts/engine";
+import type { EngineFailure, EngineInfo, GpuSplit } from "@heddle/contracts/engine";
 import type { GrammarProgram } from "../../grammar/program.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
@@ -9,6 +9,8 @@ export interface ThreadStart {
   readonly modelPath: string;
   readonly device: string;
   readonly gpuLayers: number;
+  /** Over several devices; absent for one. */
+  readonly split?: GpuSplit | undefined;
   readonly threads: number;
   /** Absent means as many as the memory has room for, at most a default. */
   readonly maxSequences?: number | undefined;
