@@ -25,9 +25,12 @@ interface EngineChildListener {
 /** Characters of the process's error output that are kept for its failure message. */
 const MAX_ERROR_OUTPUT = 2000;
 
-/** How often a loaded engine process is asked for a sign of life, and how long it may give none. */
-export interface LivenessLimits {
+/** When a process is ended that does not answer. */
+export interface ChildTimeouts {
+  /** The most time of a load. */
+  readonly startMs: number;
   readonly pingIntervalMs: number;
+  /** The most time without an answer to a ping. */
   readonly silenceMs: number;
 }
 
@@ -42,7 +45,11 @@ const HEAP_FLAGS = [
   "--max-old-space-size=512",
 ];
 
-const LIVENESS: LivenessLimits = { pingIntervalMs: 2_000, silenceMs: 20_000 };
+export const CHILD_TIMEOUTS: ChildTimeouts = {
+  startMs: 10 * 60_000,
+  pingIntervalMs: 2_000,
+  silenceMs: 20_000,
+};
 
 /**
  * One engine process as its parent sees it. One that is loaded and gives did not respond for too
@@ -52,7 +59,7 @@ export class EngineChild {
   readonly #process: ChildProcess;
   readonly #listener: EngineChildListener;
   readonly #modelPath: string;
-  readonly #liveness: LivenessLimits;
+  readonly #timeouts: ChildTimeouts;
   readonly #ready = Promise.withResolvers<{ info: EngineInfo; load: ChildLoad }>();
   readonly #gone = Promise.withResolvers<void>();
   #errorOutput = "";
@@ -60,10 +67,10 @@ export class EngineChild {
   #pingTimer: NodeJS.Timeout | undefined;
   #unansweredPings = 0;
 
-  constructor(start: ChildStart, listener: EngineChildListener, liveness = LIVENESS) {
+  constructor(start: ChildStart, listener: EngineChildListener, timeouts = CHILD_TIMEOUTS) {
     this.#listener = listener;
     this.#modelPath = start.modelPath;
-    this.#liveness = liveness;
+    this.#timeouts = timeouts;
     const url = new URL(`../process/engine-process${extname(import.meta.url)}`, import.meta.url);
     this.#process = fork(fileURLToPath(url), {
       serialization: "advanced",
@@ -111,7 +118,7 @@ export class EngineChild {
    * end its child for its own stall.
    */
   #watch(): void {
-    const { pingIntervalMs, silenceMs } = this.#liveness;
+    const { pingIntervalMs, silenceMs } = this.#timeouts;
     this.#pingTimer = setInterval(() => {
       if (this.#unansweredPings * pingIntervalMs < silenceMs) {
         this.#unansweredPings++;

@@ -15,7 +15,7 @@ import type {
 } from "@heddle/contracts/engine";
 import { MAX_RUNNING_SEQUENCES } from "../kv-cache/kv-limits.ts";
 import type { ChildEvents, ChildLoad, ChildStart } from "../protocol/child-protocol.ts";
-import { EngineChild, type LivenessLimits } from "./engine-child.ts";
+import { CHILD_TIMEOUTS, type ChildTimeouts, EngineChild } from "./engine-child.ts";
 
 /** What a llama engine is started with. */
 export interface LlamaEngineOptions {
@@ -31,15 +31,11 @@ export interface LlamaEngineOptions {
   readonly onRestart?: ((reason: AppError) => void) | undefined;
   /** Called when it takes requests again after that. */
   readonly onRecovered?: (() => void) | undefined;
-  /** Ends a load that takes longer. */
-  readonly startTimeoutMs?: number | undefined;
-  /** When a process that does not answer is taken for hung. */
-  readonly liveness?: LivenessLimits | undefined;
+  readonly timeouts?: Partial<ChildTimeouts> | undefined;
   /** Ends the load when it aborts; once the engine is ready, `close` is the way to end it. */
   readonly signal?: AbortSignal | undefined;
 }
 
-const DEFAULT_START_TIMEOUT_MS = 10 * 60_000;
 const DEFAULT_MAX_QUEUED = 256;
 const DEFAULT_PREFILL_BUDGET_TOKENS = 128;
 
@@ -165,11 +161,12 @@ export class LlamaEngine implements Engine {
       events: (message: ChildEvents) => this.#events(message),
       exited: (reason: AppError) => this.#exited(reason),
     };
-    const child = new EngineChild(this.#start, listener, this.#options.liveness);
-    const limitMs = this.#options.startTimeoutMs ?? DEFAULT_START_TIMEOUT_MS;
+    const timeouts = { ...CHILD_TIMEOUTS, ...this.#options.timeouts };
+    const child = new EngineChild(this.#start, listener, timeouts);
+    const limitMs = timeouts.startMs;
     const tooSlow = new AppError(
       "engine_failed",
-      `the model ${basename(this.#start.modelPath)} was not loaded within ${limitMs} ms; raise startTimeoutMs`,
+      `the model ${basename(this.#start.modelPath)} was not loaded within ${limitMs} ms; check the speed of the disk that holds it`,
     );
     this.#startTimer = setTimeout(() => void child.kill(tooSlow), limitMs);
     child.ready.then(

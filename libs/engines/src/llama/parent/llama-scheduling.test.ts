@@ -413,7 +413,12 @@ describe("the engine's process", () => {
   it("does not wait longer for a model than it may", async () => {
     const session = await TestSession.open();
     const { modelPath } = session.engine;
-    const slow = startLlamaEngine({ modelPath, options: {}, sink: () => {}, startTimeoutMs: 1 });
+    const slow = startLlamaEngine({
+      modelPath,
+      options: {},
+      sink: () => {},
+      timeouts: { startMs: 1 },
+    });
     await expect(slow).rejects.toThrow(/not loaded within 1 ms/);
     await session.close();
   });

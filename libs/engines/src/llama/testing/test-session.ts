@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { EngineSession, withPending } from "../../testing/engine-session.ts";
-import type { LivenessLimits } from "../parent/engine-child.ts";
+import type { ChildTimeouts } from "../parent/engine-child.ts";
 import { type LlamaEngine, startLlamaEngine } from "../parent/llama-engine.ts";
 
 /** For tests: an engine in a real process, called by promises; without a path it writes a tiny model. */
@@ -31,11 +31,11 @@ export class TestSession extends EngineSession<LlamaEngine> {
   static async open(
     options: EngineOptions = {},
     modelPath?: string,
-    liveness?: LivenessLimits,
+    timeouts?: Partial<ChildTimeouts>,
   ): Promise<TestSession> {
     const directory = await mkdtemp(join(tmpdir(), "heddle-engine-"));
     try {
-      return await TestSession.#openIn(directory, options, modelPath, liveness);
+      return await TestSession.#openIn(directory, options, modelPath, timeouts);
     } catch (error) {
       await rm(directory, { recursive: true });
       throw error;
@@ -46,7 +46,7 @@ export class TestSession extends EngineSession<LlamaEngine> {
     directory: string,
     options: EngineOptions,
     modelPath: string | undefined,
-    liveness: LivenessLimits | undefined,
+    timeouts: Partial<ChildTimeouts> | undefined,
   ): Promise<TestSession> {
     const path = modelPath ?? join(directory, "tiny.gguf");
     if (modelPath === undefined) await writeTinyModel(path);
@@ -56,7 +56,7 @@ export class TestSession extends EngineSession<LlamaEngine> {
       startLlamaEngine({
         modelPath: path,
         options: { threads: 1, ...options },
-        liveness,
+        timeouts,
         onRestart: ({ message }) => crashes.push(message),
         onRecovered: () => recoveries.push(performance.now()),
         sink,
