@@ -237,7 +237,7 @@ export class LlamaEngine implements Engine {
 function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildStart {
   const device = options.device ?? "cpu";
   if (!/^(cpu|\d{1,3}(,\d{1,3}){0,15})$/.test(device)) {
-    const message = `device is "cpu", a GPU's index, or up to 16 of them, not ${device}`;
+    const message = `device is "cpu", a GPU's index, or several joined by commas (at most 16), not ${device}`;
     throw new AppError("invalid_value", message);
   }
   const { contextTokens, kvTokens, maxSequences, chatTemplate } = options;
