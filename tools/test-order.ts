@@ -67,7 +67,7 @@ const TOGETHER = [
   "bench/**/*.test.ts",
   "tools/{docs,mutation}/**/*.test.ts",
   "tools/{launch,programs,proto-types,raft-script,setup,summarize-tests}.test.ts",
-  "libs/{auth,base,client,consensus,contracts,control,kernels,node-agent}/src/**/*.test.ts",
+  "libs/{auth,base,client,consensus,contracts,control,event-store,kernels,node-agent}/src/**/*.test.ts",
   // Native libraries, as llama's, are loaded once in a process.
   "libs/engines/src/!(llama)/**/*.test.ts",
   "libs/{observability,parameters,raft,rpc,scheduler,simulation,storage,training}/src/**/*.test.ts",
