@@ -69,6 +69,7 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .command("remove")
     .description("remove a master from the cluster")
     .argument("<master>", "master name")
+    .option("--force", "remove it even if documents are lost with it")
     .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).removeMaster));
   cluster
     .command("transfer")

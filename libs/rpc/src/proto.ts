@@ -66,6 +66,14 @@ import type { LogAck, LogAck__Output } from "@heddle/contracts/generated/heddle/
 import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange, LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import type {
+  MissingContents,
+  MissingContents__Output,
+} from "@heddle/contracts/generated/heddle/v1/MissingContents";
+import type {
+  MissingRequest,
+  MissingRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/MissingRequest";
+import type {
   NodeReport,
   NodeReport__Output,
 } from "@heddle/contracts/generated/heddle/v1/NodeReport";
@@ -234,6 +242,12 @@ export const getContentMethod = method<
   ContentChunk,
   ContentChunk__Output
 >(documentContentsService, "Get");
+export const missingContentsMethod = method<
+  MissingRequest,
+  MissingRequest__Output,
+  MissingContents,
+  MissingContents__Output
+>(documentContentsService, "Missing");
 export const followResponseMethod = method<
   ResponseToFollow,
   ResponseToFollow__Output,

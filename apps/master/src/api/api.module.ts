@@ -10,6 +10,7 @@ import { BackupController } from "./cluster/backup.controller.ts";
 import { ClusterController } from "./cluster/cluster.controller.ts";
 import { HealthController } from "./cluster/health.controller.ts";
 import { JoinTokensController } from "./cluster/join-tokens.controller.ts";
+import { MastersController } from "./cluster/masters.controller.ts";
 import { SettingsController } from "./cluster/settings.controller.ts";
 import { WorkersController } from "./cluster/workers.controller.ts";
 import { EventsController } from "./events/events.controller.ts";
@@ -50,6 +51,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     WorkersController,
     BackupController,
     ClusterController,
+    MastersController,
     SettingsController,
     JoinTokensController,
     HealthController,

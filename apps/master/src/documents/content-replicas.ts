@@ -5,9 +5,10 @@ import type { ContentChunk } from "@heddle/contracts/generated/heddle/v1/Content
 import { MAX_DOCUMENT_BYTES } from "@heddle/control/documents/records";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { getContentMethod, putContentMethod } from "@heddle/rpc/proto";
+import { getContentMethod, missingContentsMethod, putContentMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 import { type BlobStore, digestOf } from "@heddle/storage/blob-store";
+import type { GroupMember } from "../control-plane/control-group.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { MasterPeers } from "../control-plane/master-peers.ts";
 
@@ -20,7 +21,7 @@ const MAX_BYTES_UNDER_WAY = 512 * 2 ** 20;
 
 export interface ContentReplicasOptions {
   readonly store: BlobStore;
-  readonly control: Pick<ControlPlane, "group">;
+  readonly control: Pick<ControlPlane, "group" | "documents">;
   readonly credentials: NodeCredentials;
   readonly log: Log;
 }
@@ -103,6 +104,23 @@ export class ContentReplicas {
     const asked = faults.length > 0 ? `; ${faults.join("; ")}` : "";
     const message = `the content of the document, ${digest}, is on no master that answers${asked}`;
     throw new AppError("unavailable", message);
+  }
+
+  /** How many contents of the records committed before the call are not on this disk. */
+  async missing(): Promise<number> {
+    const { control, store } = this.#options;
+    await control.group?.readBarrier();
+    let count = 0;
+    for (const digest of control.documents.digests.keys()) if (!store.has(digest)) count++;
+    return count;
+  }
+
+  /** The same, of a member. Rejects where it does not answer. */
+  async missingOn({ id, address }: GroupMember): Promise<number> {
+    if (id === this.#options.control.group?.status().id) return this.missing();
+    const peer = this.#peers.get(address);
+    const { count } = await peer.unary(missingContentsMethod, {}, { deadlineMs: DEADLINE_MS });
+    return Number(count);
   }
 
   /** Counts bytes that this master holds for a transfer; returns the function that ends it. */

@@ -6,6 +6,7 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/ContentChunk";
 import type { ContentName__Output } from "@heddle/contracts/generated/heddle/v1/ContentName";
 import type { ContentStored } from "@heddle/contracts/generated/heddle/v1/ContentStored";
+import type { MissingContents } from "@heddle/contracts/generated/heddle/v1/MissingContents";
 import { MAX_DOCUMENT_BYTES } from "@heddle/control/documents/records";
 import { GrpcCall, type StreamContext } from "@heddle/rpc/nest/grpc-call";
 import { documentContentsService } from "@heddle/rpc/proto";
@@ -74,6 +75,11 @@ export class DocumentContentsController {
     } finally {
       release();
     }
+  }
+
+  @GrpcCall(documentContentsService, "Missing")
+  async missing(): Promise<MissingContents> {
+    return { count: await this.#replicas.missing() };
   }
 }
 

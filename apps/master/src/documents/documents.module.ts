@@ -16,6 +16,7 @@ import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { CREDENTIALS } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { ContentCopies } from "./content-copies.ts";
 import { ContentReplicas } from "./content-replicas.ts";
 import { DocumentBackup } from "./document-backup.ts";
 import { DocumentContentsController } from "./document-contents.controller.ts";
@@ -70,13 +71,19 @@ import { ReplicatedDocuments } from "./replicated-documents.ts";
       ) => new DocumentBackup({ store, replicas, control, log }),
     },
     {
+      provide: ContentCopies,
+      inject: [ContentReplicas, CONTROL_PLANE],
+      useFactory: (replicas: ContentReplicas, control: ControlPlane) =>
+        new ContentCopies(replicas, control),
+    },
+    {
       provide: DOCUMENTS,
       inject: [CONTROL_PLANE, ContentReplicas],
       useFactory: (control: ControlPlane, contents: ContentReplicas) =>
         new ReplicatedDocuments(control, contents),
     },
   ],
-  exports: [DOCUMENTS, DocumentBackup],
+  exports: [DOCUMENTS, DocumentBackup, ContentCopies],
 })
 export class DocumentsModule implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #upkeep: DocumentUpkeep;

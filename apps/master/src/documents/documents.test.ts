@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
 import { digestOf } from "@heddle/storage/blob-store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -124,4 +125,43 @@ describe("documents of three masters", () => {
     });
     expect(await read(SECOND, "r6")).toBeUndefined();
   });
+
+  // holds: documents-removal
+  it("removal: a master leaves when the others have fetched the contents", async () => {
+    const digest = stored("r1");
+    await endAndRemove([SECOND, THIRD], digest);
+    group.signal(FIRST, "SIGSTOP");
+    await Promise.all([group.start(SECOND), group.start(THIRD)]);
+    await group.leader([SECOND, THIRD]);
+    const removal = removed(FIRST, "");
+    expect(await Promise.race([removal, delay(3_000)])).toBeUndefined();
+    group.continueAll();
+    expect((await removal).status).toBe(200);
+    for (const name of [SECOND, THIRD]) expect(filesOf(name)).toContain(digest);
+    await group.ending(FIRST);
+    expect(await read(THIRD, "r1")).toBe(digest);
+  });
+
+  // holds: documents-removal
+  it("removal: lost contents refuse it, and force gives them up", async () => {
+    const digest = stored("r1");
+    await endAndRemove([SECOND, THIRD], digest);
+    await Promise.all([group.start(SECOND), group.start(THIRD)]);
+    await group.leader([SECOND, THIRD]);
+    const refused = await removed(THIRD, "");
+    expect(refused.status).toBe(409);
+    expect(await refused.text()).toMatch(/only 0 of the 1 other masters .* master-2 lacks 1\./);
+    expect((await removed(THIRD, "?force=true")).status).toBe(200);
+    await expect(read(SECOND, "r1")).rejects.toThrow(/unavailable: .* on no master/);
+    expect(await read(SECOND, "r4")).toBe(stored("r4"));
+  });
 });
+
+/** Kills the masters and takes a content from their disks. */
+async function endAndRemove(names: readonly string[], digest: string): Promise<void> {
+  await Promise.all(names.map((name) => group.end(name, "SIGKILL")));
+  for (const name of names) rmSync(join(folderOf(name), digest));
+}
+
+const removed = (name: string, query: string) =>
+  group.change(SECOND, "DELETE", `/api/v1/cluster/masters/${name}${query}`);

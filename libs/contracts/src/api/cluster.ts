@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
-import { listSchema, time } from "./parameters.ts";
+import { booleanParameter, listSchema, time } from "./parameters.ts";
 
 const count = z.int().min(0);
 const bytes = z.number().min(0);
@@ -429,6 +429,11 @@ export const clusterOperations = {
     path: "/api/v1/cluster/masters/{name}",
     permission: "cluster:admin",
     summary: "Removes a master from the group; its process then exits.",
+    query: z.object({
+      force: booleanParameter(["true"], ["false"]).describe(
+        "`true` removes it also where the others lack contents of documents, which may then be lost.",
+      ),
+    }),
     replies: statusReply,
   },
   createJoinToken: {

@@ -1150,6 +1150,10 @@ export const DESCRIPTORS = `{
          "requestType": "ContentName",
          "responseType": "ContentChunk",
          "responseStream": true
+        },
+        "Missing": {
+         "requestType": "MissingRequest",
+         "responseType": "MissingContents"
         }
        }
       },
@@ -1172,6 +1176,17 @@ export const DESCRIPTORS = `{
        "fields": {
         "digest": {
          "type": "string",
+         "id": 1
+        }
+       }
+      },
+      "MissingRequest": {
+       "fields": {}
+      },
+      "MissingContents": {
+       "fields": {
+        "count": {
+         "type": "uint64",
          "id": 1
         }
        }

@@ -61,8 +61,13 @@ test("transport: a handler's AppError reaches the caller with its code", async (
 
 test("transport: the signal of a handler is aborted when the caller hangs up", async () => {
   const { peer, seen } = await serve();
-  const abandoned = peer.unary(double, { number: 101 }, { deadlineMs: 50 });
-  await expect(abandoned).rejects.toMatchObject({ code: "deadline_exceeded" });
+  const caller = new AbortController();
+  const { signal } = caller;
+  const abandoned = peer.unary(double, { number: 101 }, { deadlineMs: 60_000, signal });
+  const refused = expect(abandoned).rejects.toMatchObject({ code: "cancelled" });
+  await eventually(() => seen.waiting === 1, "the handler waits");
+  caller.abort();
+  await refused;
   await eventually(() => seen.aborted.length === 1, "the handler ends");
   expect(seen.aborted).toEqual(["the caller closed the connection"]);
 });

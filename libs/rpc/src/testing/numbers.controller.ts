@@ -16,9 +16,10 @@ export const numbersService: ServiceDefinition = {
   Echo: { path: "/test.Numbers/Echo", requestStream: true, responseStream: true, ...json },
 };
 
-/** Why the signals of its calls were aborted. */
+/** How many calls waited for their abort, and why their signals were aborted. */
 @Injectable()
 export class Seen {
+  waiting = 0;
   readonly aborted: string[] = [];
 }
 
@@ -34,6 +35,7 @@ export class NumbersController {
   async double({ number }: { number: number }, { metadata, signal }: GrpcContext) {
     if (number < 0) throw new AppError("overloaded", "too low", { retryAfterMs: 7 });
     if (number > 100) {
+      this.#seen.waiting++;
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       this.#seen.aborted.push((signal.reason as Error).message);
     }

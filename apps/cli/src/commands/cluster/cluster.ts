@@ -72,7 +72,8 @@ export async function takeSnapshot(command: Command): Promise<number> {
 export async function removeMaster(command: Command): Promise<number> {
   const context = commandContext(command);
   const name = command.args[0] ?? "";
-  const status = await context.heddle.cluster.removeMaster(name);
+  const { force } = command.opts<{ force?: boolean }>();
+  const status = await context.heddle.cluster.removeMaster(name, { force });
   const sentence = `${name} is out of the group; its process ends by itself`;
   printChange({ record: status, name, sentence }, context);
   return 0;

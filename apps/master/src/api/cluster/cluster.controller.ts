@@ -1,7 +1,6 @@
 import { SharedRun } from "@heddle/base/async/shared-run";
 import { StepQueue } from "@heddle/base/async/step-queue";
 import type { Steps } from "@heddle/base/async/steps";
-import { AppError } from "@heddle/base/errors";
 import {
   type ClusterMetricsReply,
   type ClusterStatusReply,
@@ -9,14 +8,11 @@ import {
   type Route,
 } from "@heddle/contracts/api/cluster";
 import { openApiDocument } from "@heddle/contracts/openapi";
-import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
+import { Controller, Inject, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { VERSION } from "../../config/version.ts";
-import type { ControlGroup } from "../../control-plane/control-group.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import type { CallerRequest } from "../../http/access.ts";
 import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
-import { bodyOf } from "../../http/route-input.ts";
 import { ROUTES } from "../../http/route-table.ts";
 import { Serves } from "../../http/serves.ts";
 import { ClusterMetrics } from "../../metrics/cluster-metrics.ts";
@@ -28,7 +24,6 @@ import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/n
 export class ClusterController {
   readonly #report: ClusterReport;
   readonly #routes: readonly Route[];
-  readonly #control: ControlPlane;
   readonly #metrics: ClusterMetrics;
   readonly #resources: SharedRun<readonly Buffer[]>;
   #document: string | undefined;
@@ -43,7 +38,6 @@ export class ClusterController {
   ) {
     this.#report = report;
     this.#routes = routes;
-    this.#control = control;
     this.#metrics = metrics;
     this.#resources = new SharedRun(views, (inSteps) =>
       inSteps(() => resourcesJson(directory.nodes(), control)),
@@ -75,30 +69,6 @@ export class ClusterController {
   async openapi(@Res() reply: FastifyReply): Promise<void> {
     this.#document ??= JSON.stringify(openApiDocument(VERSION));
     await reply.type("application/json; charset=utf-8").send(this.#document);
-  }
-
-  @Serves(clusterOperations.transfer)
-  async transfer(@Req() request: CallerRequest) {
-    const { to } = bodyOf(clusterOperations.transfer, request);
-    await this.#group.transferLeadership(to);
-    return this.#report.status();
-  }
-
-  @Serves(clusterOperations.snapshot)
-  async snapshot() {
-    await this.#group.takeSnapshot();
-    return this.#report.status();
-  }
-
-  @Serves(clusterOperations.removeMaster)
-  async remove(@Param("name") name: string) {
-    await this.#group.removeMember(name);
-    return this.#report.status();
-  }
-
-  get #group(): ControlGroup {
-    if (this.#control.group) return this.#control.group;
-    throw new AppError("precondition_failed", "This master is not part of a group.");
   }
 }
 

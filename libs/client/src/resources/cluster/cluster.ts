@@ -19,6 +19,10 @@ export interface BackupOptions extends CallOptions {
   readonly documents?: boolean | undefined;
 }
 
+export interface RemoveOptions extends CallOptions {
+  readonly force?: boolean | undefined;
+}
+
 /** The cluster as a whole: `heddle.cluster`. */
 export class Cluster {
   readonly #transport: HttpTransport;
@@ -59,10 +63,13 @@ export class Cluster {
     return this.#transport.json({ method: "POST", path: "/cluster/snapshot", body: {}, signal });
   }
 
-  /** Removes a master from the group; its process then exits. */
-  removeMaster(name: string, { signal }: CallOptions = {}): Promise<ClusterStatusReply> {
+  /**
+   * Removes a master from the group; its process then exits. `force` removes it also where the
+   * others lack contents of documents, which may then be lost.
+   */
+  removeMaster(name: string, { force, signal }: RemoveOptions = {}): Promise<ClusterStatusReply> {
     const path = `/cluster/masters/${pathPart(name)}`;
-    return this.#transport.json({ method: "DELETE", path, signal });
+    return this.#transport.json({ method: "DELETE", path, query: { force }, signal });
   }
 
   /** Creates a token with which one node, of a role and name, may join once. */

@@ -1,0 +1,8 @@
+// Original file: proto/documents.proto
+
+
+export interface MissingRequest {
+}
+
+export interface MissingRequest__Output {
+}
