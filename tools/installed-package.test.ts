@@ -42,7 +42,13 @@ const ENV = {
   ONNXRUNTIME_NODE_INSTALL: "skip",
 };
 const NO_REGISTRY = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|ENOTCACHED/;
-const COMMANDS = ["heddle", "heddle-master", "heddle-worker", "heddle-parameter-server"];
+const COMMANDS = [
+  "heddle",
+  "heddle-master",
+  "heddle-worker",
+  "heddle-parameter-server",
+  "heddle-operator",
+];
 
 let noRegistry: string | undefined;
 

@@ -104,7 +104,7 @@ function settingTable(): string {
 }
 
 function flagTexts(): string {
-  const programs = ["heddle-master", "heddle-worker", "heddle-parameter-server"];
+  const programs = ["heddle-master", "heddle-worker", "heddle-parameter-server", "heddle-operator"];
   return programs
     .map((program) => {
       const env = { PATH: process.env["PATH"], HOME: "/HOME" };

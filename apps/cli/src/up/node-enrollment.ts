@@ -1,8 +1,7 @@
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { retry } from "@heddle/base/async/retry";
 import { HeddleError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
+import { hasGroup } from "@heddle/consensus/member/identity";
 import type { DataDirectory } from "./data-directory.ts";
 import type { ProcessKind } from "./supervised-process.ts";
 
@@ -42,15 +41,5 @@ export class NodeEnrollment {
   newMasters(names: readonly string[]): string[] {
     const added = names.filter((name) => hasGroup(this.#data.subdirectory(name)));
     return added.length === 0 ? [] : names.filter((name) => !added.includes(name));
-  }
-}
-
-function hasGroup(directory: string): boolean {
-  const file = join(directory, "control", "identity.json");
-  if (!existsSync(file)) return false;
-  try {
-    return (JSON.parse(readFileSync(file, "utf8")) as { cluster?: unknown }).cluster !== undefined;
-  } catch {
-    return true; // Damaged: the master itself says what to do.
   }
 }

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
 import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
@@ -38,6 +39,17 @@ export interface Beginning {
 
 /** An identity that has found its group. */
 export type FullIdentity = Identity & { readonly cluster: string; readonly id: number };
+
+/** Whether the owner of a master's data directory is a member of a group; nothing is decrypted. */
+export function hasGroup(dataDirectory: string): boolean {
+  const file = identityPath(join(dataDirectory, "control"));
+  if (!existsSync(file)) return false;
+  try {
+    return (JSON.parse(readFileSync(file, "utf8")) as Partial<Identity>).cluster !== undefined;
+  } catch {
+    return true; // Damaged: the master itself says what to do.
+  }
+}
 
 export function isJoined(identity: Identity): identity is FullIdentity {
   return identity.cluster !== undefined && identity.id !== undefined;

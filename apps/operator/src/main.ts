@@ -1,0 +1,36 @@
+import { ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { createLogger, type Log, logLevelOf } from "@heddle/observability/logger";
+
+type Run = (args: readonly string[], log: Log) => Promise<void>;
+
+/** Loaded by name: the client of Kubernetes is large, and init containers do without it. */
+const COMMANDS: Readonly<Record<string, () => Promise<Run>>> = {
+  "create-secret": async () => (await import("./install/create-secret.ts")).createSecret,
+  enroll: async () => (await import("./install/enroll.ts")).enroll,
+};
+
+const USAGE = `Usage: heddle-operator COMMAND [flags]
+  create-secret --name NAME --namespace NAMESPACE
+      makes the Secret of a new cluster in Kubernetes, unless it exists
+  enroll --role ROLE --name NAME --data DIR --endpoints URL,... --key-file FILE --token-file FILE
+         [--if-running-seconds N]
+      writes a join token for a node whose data directory has no certificate; with
+      --if-running-seconds nothing where no master answers within N seconds
+`;
+
+const logger = createLogger({ service: "operator", level: logLevelOf(process.env) });
+const [name = "--help", ...args] = process.argv.slice(2);
+const load = COMMANDS[name];
+if (load) {
+  try {
+    const run = await load();
+    await run(args, logger);
+  } catch (error) {
+    const { code, message } = toAppError(error);
+    logger.error({ code }, message);
+    process.exitCode = ERROR_TABLE[code].exit;
+  }
+} else {
+  process[name === "--help" ? "stdout" : "stderr"].write(USAGE);
+  process.exitCode = name === "--help" ? 0 : ERROR_TABLE.invalid_value.exit;
+}

@@ -1,0 +1,177 @@
+{{- define "heddle.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- /* The base of all names. 40 characters leave room for what is appended. */ -}}
+{{- define "heddle.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "heddle.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Of dict root, part: labels that never change. */ -}}
+{{- define "heddle.selector" -}}
+app.kubernetes.io/name: {{ include "heddle.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end -}}
+
+{{- define "heddle.labels" -}}
+{{ include "heddle.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: heddle
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end -}}
+
+{{- /* Of dict root, image. */ -}}
+{{- define "heddle.image" -}}
+{{- $repository := .image.repository -}}
+{{- with .image.registry }}{{ $repository = printf "%s/%s" . $repository }}{{ end -}}
+{{- if .image.digest -}}
+{{ $repository }}@{{ .image.digest }}
+{{- else -}}
+{{ $repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "heddle.secretName" -}}
+{{- .Values.secrets.existingSecret | default (printf "%s-cluster" (include "heddle.fullname" .)) -}}
+{{- end -}}
+
+{{- define "heddle.masterHost" -}}
+{{- $full := include "heddle.fullname" .root -}}
+{{- printf "%s-master-%d.%s-masters.%s.svc.%s" $full (int .index) $full .root.Release.Namespace .root.Values.clusterDomain -}}
+{{- end -}}
+
+{{- /* name=host:port of all masters. */ -}}
+{{- define "heddle.peers" -}}
+{{- $root := . -}}
+{{- $peers := list -}}
+{{- range $index := until (int .Values.master.replicas) -}}
+{{- $host := include "heddle.masterHost" (dict "root" $root "index" $index) -}}
+{{- $peers = append $peers (printf "%s-master-%d=%s:8081" (include "heddle.fullname" $root) $index $host) -}}
+{{- end -}}
+{{- join "," $peers -}}
+{{- end -}}
+
+{{- /* Of dict root, port, scheme: addresses of all masters. */ -}}
+{{- define "heddle.masters" -}}
+{{- $given := . -}}
+{{- $addresses := list -}}
+{{- range $index := until (int .root.Values.master.replicas) -}}
+{{- $host := include "heddle.masterHost" (dict "root" $given.root "index" $index) -}}
+{{- $addresses = append $addresses (printf "%s%s:%d" $given.scheme $host (int $given.port)) -}}
+{{- end -}}
+{{- join "," $addresses -}}
+{{- end -}}
+
+{{- define "heddle.endpoint" -}}
+http://{{ include "heddle.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ .Values.service.port }}
+{{- end -}}
+
+{{- define "heddle.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: { type: RuntimeDefault }
+{{- end -}}
+
+{{- define "heddle.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
+{{- end -}}
+
+{{- /* Of dict root, part, values: what every pod's metadata has. */ -}}
+{{- define "heddle.podMetadata" -}}
+labels:
+  {{- include "heddle.selector" . | nindent 2 }}
+  {{- with .root.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) .values.podAnnotations .root.Values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* Of dict root, values: where a pod runs. */ -}}
+{{- define "heddle.placement" -}}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Variables of every container; the code cache of Node needs a folder that can be written. */ -}}
+{{- define "heddle.environment" -}}
+- { name: NODE_COMPILE_CACHE, value: /tmp/node-compile-cache }
+- { name: POD_NAME, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
+- { name: POD_IP, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
+- { name: NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
+{{- end -}}
+
+{{- /* Of dict root, role, name, endpoints, extra: gets a join token where the node needs one. */ -}}
+{{- define "heddle.enroll" -}}
+name: enroll
+image: {{ include "heddle.image" (dict "root" .root "image" .root.Values.image) }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+args:
+  - heddle-operator
+  - enroll
+  - --role={{ .role }}
+  - --name={{ .name }}
+  - --data=/data
+  - --endpoints={{ .endpoints }}
+  - --key-file=/run/heddle/key/bootstrap-key
+  - --token-file=/run/heddle/join/token
+  {{- range .extra }}
+  - {{ . }}
+  {{- end }}
+env:
+  {{- include "heddle.environment" .root | nindent 2 }}
+resources:
+  requests: { cpu: 50m, memory: 96Mi }
+  limits: { memory: 256Mi }
+securityContext:
+  {{- include "heddle.containerSecurity" . | nindent 2 }}
+volumeMounts:
+  - { name: data, mountPath: /data, readOnly: true }
+  - { name: tmp, mountPath: /tmp }
+  - { name: join, mountPath: /run/heddle/join }
+  - { name: admin-key, mountPath: /run/heddle/key, readOnly: true }
+{{- end -}}
+
+{{- /* The administrator's key is mounted by the init container alone. */ -}}
+{{- define "heddle.enrollVolumes" -}}
+- name: tmp
+  emptyDir: { sizeLimit: 1Gi }
+- name: join
+  emptyDir: { medium: Memory, sizeLimit: 1Mi }
+- name: admin-key
+  secret:
+    secretName: {{ include "heddle.secretName" . }}
+    defaultMode: 0440
+    items: [{ key: bootstrap-key, path: bootstrap-key }]
+{{- end -}}

@@ -1,0 +1,122 @@
+import { execFileSync } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { healthOperations } from "@heddle/contracts/api/health";
+import { describe, expect, it } from "vitest";
+import { parseAllDocuments } from "yaml";
+import { CHART, helm, kubeTool, NO_HELM } from "./kube-tools.ts";
+import { type Manifest, manifestFaults } from "./manifest-faults.ts";
+
+const ROOT = join(import.meta.dirname, "..", "..");
+const VALUES = readdirSync(join(CHART, "ci")).map((name) => join(CHART, "ci", name));
+const isMissing = kubeTool("helm") === undefined;
+if (isMissing) console.log(`tests of the chart are skipped: ${NO_HELM}`);
+
+function render(release: string, ...args: readonly string[]): Manifest[] {
+  const text = helm("template", release, CHART, "--namespace", "models", ...args);
+  return parseAllDocuments(text).flatMap((document) => {
+    expect(document.errors).toEqual([]);
+    return document.toJS() === null ? [] : [document.toJS() as Manifest];
+  });
+}
+
+interface PodTemplate {
+  readonly spec: {
+    readonly initContainers?: readonly Container[];
+    readonly containers: readonly Container[];
+  };
+}
+
+interface Container {
+  readonly args: readonly string[];
+  readonly securityContext: Readonly<Record<string, unknown>>;
+  readonly [probe: `${string}Probe`]: { readonly httpGet: { readonly path: string } } | undefined;
+}
+
+function containersOf(manifest: Manifest): Container[] {
+  const spec = manifest["spec"] as { readonly template?: PodTemplate } | undefined;
+  const pod = manifest.kind === "Pod" ? (manifest as unknown as PodTemplate) : spec?.template;
+  if (!pod?.spec.containers) return [];
+  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+}
+
+describe.skipIf(isMissing)("the chart", { timeout: 180_000 }, () => {
+  it.each([{ args: [] }, ...VALUES.map((file) => ({ args: ["--values", file] }))])(
+    "chart: is linted strictly and rendered twice alike with %o",
+    ({ args }) => {
+      helm("lint", "--strict", CHART, ...args);
+      const [first, second] = [render("a", ...args), render("a", ...args)];
+      expect(first).toEqual(second);
+      expect(first.length).toBeGreaterThan(5);
+      expect(first.flatMap((manifest) => manifestFaults(manifest) ?? [])).toEqual([]);
+    },
+  );
+
+  it("chart: the check of manifests finds unknown fields and other types", () => {
+    const metadata = { name: "a" };
+    const service = { apiVersion: "v1", kind: "Service", metadata };
+    expect(manifestFaults({ ...service, spec: { ports: [{ port: "80", prot: 1 }] } })).toEqual([
+      "Service.spec.ports[0].port: expected a number, got string",
+      "Service.spec.ports[0].prot: unknown field",
+    ]);
+    expect(manifestFaults({ apiVersion: "a.example/v1", kind: "A", metadata })).toBeUndefined();
+  });
+
+  it("chart: two releases in a namespace share no object", () => {
+    const namesOf = (release: string) =>
+      render(release, "--set", "parameterServer.replicas=1").map(
+        ({ kind, metadata }) => `${kind} ${metadata.name}`,
+      );
+    const [first, second] = [namesOf("heddle"), namesOf("other")];
+    expect(new Set(first).size).toBe(first.length);
+    expect(first.filter((name) => second.includes(name))).toEqual([]);
+  });
+
+  it("chart: programs get only flags that they have, and probes paths that exist", () => {
+    const containers = VALUES.flatMap((file) => render("heddle", "--values", file)).flatMap(
+      containersOf,
+    );
+    const programs = new Set(containers.map(({ args }) => args[0] ?? ""));
+    expect(programs).toContain("heddle-parameter-server");
+    for (const program of programs) {
+      if (program === "heddle") continue; // Its flags belong to its commands.
+      const app = program.replace("heddle-", "");
+      const main = join(ROOT, "packaged/apps", app, "dist/main.js");
+      const help = execFileSync(process.execPath, [main, "--help"], { encoding: "utf8" });
+      const own = containers.filter(({ args }) => args[0] === program);
+      const flags = own.flatMap(({ args }) => args.filter((arg) => arg.startsWith("--")));
+      expect(flags.length).toBeGreaterThan(1);
+      const known = help.match(/--[a-z-]+/g);
+      for (const flag of new Set(flags)) expect(known, program).toContain(flag.split("=")[0]);
+    }
+    const probes = containers.flatMap((container) =>
+      (["startupProbe", "livenessProbe", "readinessProbe"] as const).flatMap(
+        (probe) => container[probe]?.httpGet.path ?? [],
+      ),
+    );
+    const paths: string[] = Object.values(healthOperations).map(({ path }) => path);
+    expect(probes.filter((path) => !paths.includes(path))).toEqual([]);
+    expect(probes).toContain("/readyz");
+  });
+
+  it("chart: containers are restricted, but for a worker that its values free", () => {
+    const restricted = {
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    };
+    const containers = render("a", "--set", "parameterServer.replicas=1").flatMap(containersOf);
+    expect(containers.length).toBeGreaterThan(6);
+    for (const { securityContext } of containers) expect(securityContext).toEqual(restricted);
+  });
+
+  it.each([
+    ["master.replicas=2", /master\/replicas|master\.replicas/],
+    ["master.replicsa=3", /replicsa/],
+    ["worker.kind=Deployment", /worker[./]kind/],
+    ["image.digest=sha256:12", /image[./]digest/],
+    ["ingress.enabled=true", /ingress[./]host/],
+  ])("chart: %s is refused with the name of the value", (setting, message) => {
+    expect(() => render("a", "--set", setting)).toThrow(message);
+  });
+});

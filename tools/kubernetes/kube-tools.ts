@@ -1,0 +1,41 @@
+import { execFileSync } from "node:child_process";
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+
+const ROOT = join(import.meta.dirname, "..", "..");
+
+/** Where `npm run kube:tools` puts helm and kubectl. */
+export const TOOLS_FOLDER = join(ROOT, "node_modules", ".cache", "heddle-kubernetes");
+
+/** The chart's folder. */
+export const CHART = join(ROOT, "helm", "heddle");
+
+/** The path of helm or kubectl: fetched, or on the PATH; undefined where there is none. */
+export function kubeTool(name: "helm" | "kubectl"): string | undefined {
+  const folders = [TOOLS_FOLDER, ...(process.env["PATH"] ?? "").split(delimiter)];
+  return folders.map((folder) => join(folder, name)).find(isProgram);
+}
+
+/** What a skipped test says. */
+export const NO_HELM = "helm is not here: npm run kube:tools";
+
+/** Runs helm; throws an error with all that it wrote where it fails. */
+export function helm(...args: readonly string[]): string {
+  const program = kubeTool("helm");
+  if (program === undefined) throw new Error(NO_HELM);
+  try {
+    return execFileSync(program, args, { encoding: "utf8", stdio: "pipe", maxBuffer: 2 ** 26 });
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout: string; stderr: string };
+    throw new Error(`helm ${args.join(" ")}: ${stdout}${stderr}`);
+  }
+}
+
+function isProgram(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
