@@ -48,8 +48,13 @@ export type EngineInput =
       readonly messages: readonly ChatMessage[];
       readonly tools?: readonly ToolDefinition[] | undefined;
     }
-  | { readonly kind: "text"; readonly text: string }
-  | { readonly kind: "tokens"; readonly tokens: readonly number[] };
+  | { readonly kind: "text"; readonly text: string; readonly suffix?: string | undefined }
+  | {
+      readonly kind: "tokens";
+      readonly tokens: readonly number[];
+      /** What follows the answer: the model fills in the middle. Only of requests for text. */
+      readonly suffix?: string | undefined;
+    };
 
 /** An input that needs no chat template. */
 export type PlainInput = Exclude<EngineInput, { readonly kind: "chat" }>;
@@ -88,7 +93,7 @@ export interface GenerateRequest {
   readonly sampling: SamplingOptions;
   /** Completions of the same prompt, 1..128. */
   readonly choices: number;
-  /** Output tokens per choice; absent: up to the context. */
+  /** Output tokens per choice; absent: up to the context. 0 computes the prompt alone. */
   readonly maxTokens?: number | undefined;
   /** Output tokens per choice before an end token may be sampled. */
   readonly minTokens?: number | undefined;
@@ -98,6 +103,8 @@ export interface GenerateRequest {
   readonly stop: readonly string[];
   /** Alternatives per token, 0..20; absent means no log-probabilities at all. */
   readonly topLogprobs?: number | undefined;
+  /** The prompt comes before the deltas, with its log-probabilities where `topLogprobs` is there. */
+  readonly echo?: boolean | undefined;
   /** Of the text beside calls of tools. */
   readonly format: OutputFormat;
   /** Absent where no tool is called. */
@@ -152,7 +159,7 @@ export interface InputReading {
 export interface TokenLogprob {
   readonly token: string;
   readonly bytes: readonly number[];
-  /** Natural logarithm of the probability under the raw logits. */
+  /** Natural logarithm of the probability under the raw logits; NaN of a prompt's first token. */
   readonly logprob: number;
   readonly top: readonly {
     readonly token: string;
@@ -174,7 +181,7 @@ export interface Usage {
 
 /**
  * The events of one request.
- * - In order: one `started`; `delta`s, with one `finish` per choice after its last delta; then
+ * - In order: one `started`; the `prompt`, if asked for; `delta`s, with one `finish` per choice after its last delta; then
  *   exactly one of `done` or `failed`.
  * - Of an EmbedRequest: one `started`, one `embedding` per input in any order, then the same.
  * - Of a ReadRequest: one `started` of no tokens, one `reading`, then the same.
@@ -190,6 +197,13 @@ export type EngineEvent =
       readonly cachedTokens: number;
       /** Time the request waited for a slot in the engine. */
       readonly queuedMs: number;
+    }
+  | {
+      /** A part of the prompt, once for all choices. */
+      readonly type: "prompt";
+      readonly id: number;
+      readonly text: string;
+      readonly logprobs?: readonly TokenLogprob[] | undefined;
     }
   | {
       readonly type: "delta";

@@ -9,7 +9,7 @@ import { sessionMethod } from "./proto.ts";
 
 const uint32 = fc.integer({ min: 0, max: 2 ** 32 - 1 });
 const text = fc.string({ unit: "grapheme" });
-const real = fc.double({ noNaN: true });
+const real = fc.double();
 const bytes = fc.array(fc.integer({ min: 0, max: 255 }), { maxLength: 8 });
 const codes = Object.keys(ERROR_TABLE) as ErrorCode[];
 const optional = <T>(key: string, value: fc.Arbitrary<T>) =>
@@ -31,6 +31,10 @@ const logprob = fc.record({
   top: fc.array(alternative, { maxLength: 3 }),
 });
 const event: fc.Arbitrary<EngineEvent> = fc.oneof(
+  merged(
+    fc.record({ type: fc.constant("prompt" as const), id: uint32, text }),
+    optional("logprobs", fc.array(logprob, { minLength: 1, maxLength: 3 })),
+  ),
   fc.record({
     type: fc.constant("started" as const),
     id: uint32,
@@ -104,8 +108,11 @@ const input = fc.oneof(
     fc.record({ kind: fc.constant("chat"), messages: fc.array(message, { maxLength: 3 }) }),
     optional("tools", fc.array(tool, { minLength: 1, maxLength: 2 })),
   ),
-  fc.record({ kind: fc.constant("text"), text }),
-  fc.record({ kind: fc.constant("tokens"), tokens: fc.array(uint32, { maxLength: 5 }) }),
+  merged(fc.record({ kind: fc.constant("text"), text }), optional("suffix", text)),
+  merged(
+    fc.record({ kind: fc.constant("tokens"), tokens: fc.array(uint32, { maxLength: 5 }) }),
+    optional("suffix", text),
+  ),
 );
 const sampling = merged(
   fc.record({
@@ -143,6 +150,7 @@ const request = merged(
   optional("minTokens", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
   optional("ignoreEnd", fc.constant(true)),
   optional("topLogprobs", uint32),
+  optional("echo", fc.constant(true)),
 ) as fc.Arbitrary<EngineRequest>;
 const plainInput = fc.oneof(
   fc.record({ kind: fc.constant("text" as const), text }),

@@ -56,6 +56,10 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
       const delta = { choice, text, tokens, logprobs: event.logprobs?.map(encodeLogprob) ?? [] };
       return { id: event.id, delta };
     }
+    case "prompt": {
+      const { id, text, logprobs = [] } = event;
+      return { id, prompt: { text, logprobs: logprobs.map(encodeLogprob) } };
+    }
     case "finish":
       return {
         id: event.id,
@@ -79,7 +83,7 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
 
 /** Throws an AppError `server_error` on a message that this version does not encode. */
 export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
-  const { id, started, delta, finish, embedding, reading, done, failed } = message;
+  const { id, started, prompt, delta, finish, embedding, reading, done, failed } = message;
   if (delta) {
     const { choice, text, tokens } = delta;
     const logprobs = delta.logprobs.length > 0 ? delta.logprobs.map(decodeLogprob) : undefined;
@@ -88,6 +92,11 @@ export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
   if (started) {
     const { promptTokens, cachedTokens, queuedMs } = started;
     return { type: "started", id, promptTokens, cachedTokens, queuedMs };
+  }
+  if (prompt) {
+    const { text } = prompt;
+    const logprobs = prompt.logprobs.map(decodeLogprob);
+    return { type: "prompt", id, text, ...(logprobs.length > 0 && { logprobs }) };
   }
   if (finish) {
     const { choice, reason, stop } = finish;
@@ -152,6 +161,8 @@ function encodeRequest(request: GenerateRequest): WireRequest {
   const { input, sampling } = request;
   return {
     ...encodeInput(input),
+    ...(input.kind !== "chat" && { suffix: input.suffix }),
+    echo: request.echo,
     choices: request.choices,
     maxTokens: request.maxTokens,
     stop: [...request.stop],
@@ -174,8 +185,10 @@ function encodeRequest(request: GenerateRequest): WireRequest {
 
 function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
   const toolUse = decodeToolUse(message);
+  const input = decodeInput(message);
+  const { suffix } = message;
   return {
-    input: decodeInput(message),
+    input: suffix === undefined || input.kind === "chat" ? input : { ...input, suffix },
     sampling: {
       temperature: message.temperature,
       topP: message.topP,
@@ -194,6 +207,7 @@ function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
     ...(message.minTokens > 0 && { minTokens: message.minTokens }),
     ...(message.ignoreEnd && { ignoreEnd: true }),
     ...(message.topLogprobs !== undefined && { topLogprobs: message.topLogprobs }),
+    ...(message.echo && { echo: true }),
     ...(toolUse && { toolUse }),
   };
 }

@@ -91,6 +91,7 @@ export class AdmittedCall {
       case "finish":
         this.#finishReasons.push(event.reason);
         return;
+      case "prompt":
       case "embedding":
       case "reading":
         return;

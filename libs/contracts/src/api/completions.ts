@@ -9,6 +9,7 @@ import { type ApiOperation, type DataOf, json } from "./operation.ts";
 const MAX_PROMPTS = 128;
 const MAX_CHOICES = 128;
 const MAX_LOGPROBS = 5;
+const MAX_BEST_OF = 20;
 const MAX_TOKEN = 2 ** 31 - 1;
 
 const text = z.string().min(1, "expected some text");
@@ -45,9 +46,19 @@ const completionRequest = chatCompletionRequest
         z.array(tokens).min(1).max(MAX_PROMPTS),
       ])
       .describe("A text, texts, the token ids of a text, or those of several. No chat template."),
-    max_tokens: z.int().min(1).nullish().describe("Of each choice; 16 if absent."),
+    max_tokens: z.int().min(0).nullish().describe("Of each choice; 16 if absent."),
     logprobs: z.int().min(0).max(MAX_LOGPROBS).nullish().describe("Alternatives of each token."),
-    echo: z.boolean().nullish().describe("The prompt's text comes first; without `logprobs`."),
+    echo: z.boolean().nullish().describe("The prompt comes first, with its `logprobs` too."),
+    best_of: z
+      .int()
+      .min(1)
+      .max(MAX_BEST_OF)
+      .nullish()
+      .describe("Choices of which the `n` most likely per token are sent; not with `stream`."),
+    suffix: z
+      .string()
+      .nullish()
+      .describe("What follows the answer, of a model that fills in the middle."),
   })
   .meta({ id: "CreateCompletionRequest" });
 
@@ -56,8 +67,8 @@ export type CompletionRequest = z.infer<typeof completionRequest>;
 const logprobs = z
   .object({
     tokens: z.array(z.string()),
-    token_logprobs: z.array(z.number()),
-    top_logprobs: z.array(z.record(z.string(), z.number())).nullable(),
+    token_logprobs: z.array(z.number().nullable()).describe("Null of a prompt's first token."),
+    top_logprobs: z.array(z.record(z.string(), z.number()).nullable()).nullable(),
     text_offset: z.array(z.int()).describe("Where each token begins in the choice's text."),
   })
   .nullable();
@@ -112,11 +123,8 @@ export function parseCompletionRequest(body: unknown): CompletionRequest {
   checkBiases(body);
   checkPrompts(Object(body).prompt);
   const request = validate(completionRequest, body);
-  const raw = body as Record<string, unknown>;
+  const { best_of: _, ...raw } = body as Record<string, unknown>;
   refuseUnsupported(raw);
-  if (raw["suffix"] != null && raw["suffix"] !== "") {
-    throw unsupported("suffix", "no served model fills in the middle");
-  }
   if (raw["response_format"] != null) {
     throw unsupported("response_format", "it is for chat completions");
   }
@@ -125,10 +133,15 @@ export function parseCompletionRequest(body: unknown): CompletionRequest {
 }
 
 function checkCombinations(request: CompletionRequest): void {
-  const { prompt, n, echo, logprobs: scores, stream, stream_options: options } = request;
-  const hasTokens = Array.isArray(prompt) && typeof prompt[0] !== "string";
-  if (echo && scores != null) throw unsupported("echo", "the prompt has no `logprobs`");
-  if (echo && hasTokens) throw unsupported("echo", "the prompt is given as tokens");
+  const { prompt, n, echo, suffix, best_of: candidates, stream, stream_options: options } = request;
+  if (echo && suffix)
+    throw unsupported("echo", "what fills a gap comes without the text around it");
+  if (candidates != null && candidates < (n ?? 1)) {
+    throw invalid("best_of", `it is less than the ${n} choices of \`n\``);
+  }
+  if (candidates != null && candidates > (n ?? 1) && stream === true) {
+    throw unsupported("best_of", "the best are known at the end, which a stream does not wait for");
+  }
   if (options != null && stream !== true) {
     throw invalid("stream_options", "it needs `stream: true`");
   }
@@ -137,9 +150,12 @@ function checkCombinations(request: CompletionRequest): void {
     throw invalid("min_tokens", `it is more than the ${most} tokens that are allowed`);
   }
   const isList = Array.isArray(prompt) && typeof prompt[0] !== "number";
-  const choices = (n ?? 1) * (isList ? prompt.length : 1);
+  const choices = (candidates ?? n ?? 1) * (isList ? prompt.length : 1);
   if (choices <= MAX_CHOICES) return;
-  throw invalid("n", `at most ${MAX_CHOICES} choices over all prompts are allowed, not ${choices}`);
+  throw invalid(
+    candidates == null ? "n" : "best_of",
+    `at most ${MAX_CHOICES} choices over all prompts are allowed, not ${choices}`,
+  );
 }
 
 /** OpenAI's. */

@@ -2522,6 +2522,11 @@ export const DESCRIPTORS = `{
          "oneof": [
           "seed"
          ]
+        },
+        "_suffix": {
+         "oneof": [
+          "suffix"
+         ]
         }
        },
        "fields": {
@@ -2628,6 +2633,17 @@ export const DESCRIPTORS = `{
         "parallelToolCalls": {
          "type": "bool",
          "id": 23
+        },
+        "echo": {
+         "type": "bool",
+         "id": 24
+        },
+        "suffix": {
+         "type": "string",
+         "id": 25,
+         "options": {
+          "proto3_optional": true
+         }
         }
        }
       },
@@ -2852,7 +2868,8 @@ export const DESCRIPTORS = `{
           "done",
           "failed",
           "embedding",
-          "reading"
+          "reading",
+          "prompt"
          ]
         }
        },
@@ -2888,6 +2905,10 @@ export const DESCRIPTORS = `{
         "reading": {
          "type": "Reading",
          "id": 8
+        },
+        "prompt": {
+         "type": "Prompt",
+         "id": 9
         }
        }
       },
@@ -2925,6 +2946,19 @@ export const DESCRIPTORS = `{
          "rule": "repeated",
          "type": "TokenLogprob",
          "id": 4
+        }
+       }
+      },
+      "Prompt": {
+       "fields": {
+        "text": {
+         "type": "string",
+         "id": 1
+        },
+        "logprobs": {
+         "rule": "repeated",
+         "type": "TokenLogprob",
+         "id": 2
         }
        }
       },

@@ -15,6 +15,8 @@ export interface Dialect {
   readonly hasNeutralDefaults: boolean;
   /** The limit of a chat's output tokens. */
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
+  /** Whether its completions take a `suffix`; others ignore or refuse it. */
+  readonly fills: boolean;
   /** Whether it knows the role `developer`. */
   readonly hasDeveloper: boolean;
   /** What a chunk's usage counts: all that was generated so far, all of the answer, or its choice. */
@@ -35,6 +37,7 @@ const OPENAI: Dialect = {
   neutral: {},
   hasNeutralDefaults: true,
   maxTokens: "max_completion_tokens",
+  fills: true,
   hasDeveloper: true,
   usage: "answer",
 };
@@ -46,6 +49,7 @@ const VLLM: Dialect = {
   neutral: { top_k: -1, min_p: 0, repetition_penalty: 1 },
   hasNeutralDefaults: false,
   maxTokens: "max_tokens",
+  fills: false,
   hasDeveloper: false,
   usage: "so far",
 };
@@ -71,6 +75,7 @@ export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
     ignores: new Set(["n", "logit_bias", "presence_penalty", "prompt"]),
     hasNeutralDefaults: false,
     maxTokens: "max_tokens",
+    fills: true,
     hasDeveloper: false,
   },
   heddle: { ...OPENAI, extensions: SAME_NAMES },

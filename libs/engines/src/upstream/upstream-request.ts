@@ -115,8 +115,12 @@ function textPart(
     const message = "'max_tokens' is required by this model's engine.";
     throw new AppError("missing_required_parameter", message, { param: "max_tokens" });
   }
+  if (request.echo) throw unsupported("echo", spec);
+  if (input.suffix !== undefined && !DIALECTS[spec.dialect].fills)
+    throw unsupported("suffix", spec);
   return {
     prompt: isTokens ? input.tokens : input.text,
+    ...given("suffix", input.suffix),
     max_tokens: request.maxTokens,
     ...given("logprobs", request.topLogprobs),
   };

@@ -90,6 +90,62 @@ it("completions: logprobs with offsets, echo and stop", async () => {
   expect(stopped.choices[0]).toMatchObject({ text: "", finish_reason: "stop" });
 });
 
+it("completions: echo gives the prompt its scores, and its text from tokens", async () => {
+  const scored = { echo: true, logprobs: 2, logit_bias: only("x"), max_tokens: 3 };
+  const { choices } = await create({ ...scored, prompt: ["abc", "é"], n: 2 });
+  expect(choices.map(({ text }) => text)).toEqual(["abcxxx", "abcxxx", "éxxx", "éxxx"]);
+  const {
+    tokens,
+    token_logprobs: own,
+    text_offset: at,
+    top_logprobs: tops,
+  } = logprobsOf(choices[0]);
+  expect(tokens.join("")).toBe("abcxxx");
+  expect([own[0], tops[0]]).toEqual([null, null]);
+  expect(own.slice(1).every((each) => (each ?? 1) <= 0)).toBe(true);
+  expect(at).toEqual([0, 1, 2, 3, 4, 5]);
+  expect(logprobsOf(choices[2]).text_offset).toEqual([0, 0, 1, 2, 3]);
+  const given = [...Buffer.from("abc")].map((byte) => Number(byteToken(byte)));
+  const plain = await create({ echo: true, prompt: [given], logit_bias: only("x") });
+  expect(plain.choices[0]?.text).toBe("abcxxxxxxxx");
+  const none = await create({ ...scored, prompt: given, max_tokens: 0 });
+  expect(none.choices[0]).toMatchObject({ text: "abc", finish_reason: "length" });
+  expect(logprobsOf(none.choices[0]).tokens).toEqual(["a", "b", "c"]);
+  expect(none.usage).toMatchObject({ prompt_tokens: 3, completion_tokens: 0 });
+  const { chunks, text } = await streamed({ ...scored, prompt: "abc" });
+  expect(text(0)).toBe("abcxxx");
+  const parts = chunks.flatMap((chunk) => chunk.choices.map((each) => each.logprobs?.tokens ?? []));
+  expect(parts.flat()).toEqual(tokens);
+});
+
+it("completions: best_of sends the most likely per token, of each prompt", async () => {
+  const drawn = { temperature: 1.5, seed: 11, max_tokens: 6, logprobs: 0 };
+  const all = await create({ ...drawn, prompt: ["abc", "xyz"], n: 6 });
+  const mean = (choice: OpenAI.CompletionChoice) => {
+    const own = logprobsOf(choice).token_logprobs;
+    return own.reduce((sum: number, each) => sum + (each ?? 0), 0) / own.length;
+  };
+  const best = [all.choices.slice(0, 6), all.choices.slice(6)].flatMap((each) =>
+    each.toSorted((a, b) => mean(b) - mean(a)).slice(0, 2),
+  );
+  const sent = await create({ ...drawn, prompt: ["abc", "xyz"], n: 2, best_of: 6 });
+  expect(sent.choices.map(({ text }) => text)).toEqual(best.map(({ text }) => text));
+  expect(sent.choices.map(({ index }) => index)).toEqual([0, 1, 2, 3]);
+  expect(sent.usage?.completion_tokens).toBe(all.usage?.completion_tokens);
+  const { logprobs: _, ...plain } = drawn;
+  const [one] = (await create({ ...plain, prompt: "abc", best_of: 6 })).choices;
+  expect(one).toMatchObject({ index: 0, logprobs: null, text: best[0]?.text });
+});
+
+function logprobsOf(choice: OpenAI.CompletionChoice | undefined) {
+  return choice?.logprobs as {
+    readonly tokens: readonly string[];
+    readonly token_logprobs: readonly (number | null)[];
+    readonly top_logprobs: readonly unknown[];
+    readonly text_offset: readonly number[];
+  };
+}
+
 it("completions: the client of this repository gets the same", async () => {
   const heddle = new Heddle({ endpoint: cluster.url, auth_token: cluster.adminKey });
   const { choices } = await heddle.completions.create({ model: TINY, ...base, prompt: "abc" });
@@ -107,8 +163,12 @@ it("completions: faults name their field", async () => {
   await refused({ prompt: ["a", "x ".repeat(9000)] }, "prompt[1]");
   await refused({ prompt: [1e6] }, "prompt");
   await refused({ suffix: "end" }, "suffix");
-  await refused({ best_of: 2 }, "best_of");
-  await refused({ echo: true, logprobs: 1 }, "echo");
+  await refused({ n: 3, best_of: 2 }, "best_of");
+  await refused({ best_of: 21 }, "best_of");
+  await refused({ best_of: 2, stream: true }, "best_of");
+  await refused({ best_of: 20, prompt: new Array(7).fill("a") }, "best_of");
+  await refused({ echo: true, suffix: "end" }, "echo");
+  await refused({ max_tokens: -1 }, "max_tokens");
   await refused({ logprobs: 6 }, "logprobs");
   await refused({ n: 100, prompt: ["a", "b"] }, "n");
   await refused({ response_format: { type: "json_object" } }, "response_format");

@@ -142,7 +142,7 @@ describe("completions: Idempotency-Key", () => {
     expect((await start({}, { "idempotency-key": "a b" })).status).toBe(400);
     const streamed = await start({ stream: true });
     expect([streamed.status, streamed.body.error?.param]).toEqual([400, "stream"]);
-    const bad = await start({ max_tokens: 0 });
+    const bad = await start({ max_tokens: -1 });
     expect([bad.status, bad.body.error?.param]).toEqual([400, "max_tokens"]);
   });
 });

@@ -1,10 +1,12 @@
+import { StringDecoder } from "node:string_decoder";
 import type { FinishReason, TokenLogprob } from "@heddle/contracts/engine";
 
 /** The scores of tokens as completions have them. */
 interface TextScores {
   readonly tokens: string[];
-  readonly token_logprobs: number[];
-  readonly top_logprobs: Record<string, number>[] | null;
+  /** Null where a token has no score: the first of a prompt. */
+  readonly token_logprobs: (number | null)[];
+  readonly top_logprobs: (Record<string, number> | null)[] | null;
   readonly text_offset: number[];
 }
 
@@ -21,26 +23,35 @@ export class TextChoice {
   readonly #index: number;
   /** Undefined without scores. */
   readonly #alternatives: number | undefined;
+  /** Counts the characters that the tokens so far have completed. */
+  readonly #decoder = new StringDecoder("utf8");
   #offset = 0;
+  #scored = 0;
+  #sum = 0;
 
   constructor(index: number, alternatives: number | undefined) {
     this.#index = index;
     this.#alternatives = alternatives;
   }
 
-  /** The prompt, before the answer. */
-  echo(text: string): TextPart {
-    this.#offset = text.length;
-    return { index: this.#index, text, logprobs: null, finish_reason: null };
+  /** The mean log-probability of the answer's tokens; least of all for an answer without any. */
+  get likelihood(): number {
+    return this.#scored === 0 ? Number.NEGATIVE_INFINITY : this.#sum / this.#scored;
+  }
+
+  /** A part of the prompt, before the answer. */
+  prompt(text: string, logprobs?: readonly TokenLogprob[]): TextPart {
+    return this.#part(text, logprobs && this.#scores(logprobs));
   }
 
   delta(text: string, logprobs: readonly TokenLogprob[] = []): TextPart {
-    const scores = this.#alternatives === undefined ? null : this.#scores(logprobs);
-    return { index: this.#index, text, logprobs: scores, finish_reason: null };
+    for (const { logprob } of logprobs) this.#sum += logprob;
+    this.#scored += logprobs.length;
+    return this.#part(text, this.#alternatives === undefined ? undefined : this.#scores(logprobs));
   }
 
   finish(reason: FinishReason): TextPart {
-    return { index: this.#index, text: "", logprobs: null, finish_reason: reason };
+    return { ...this.#part("", undefined), finish_reason: reason };
   }
 
   /** All parts as one. */
@@ -60,17 +71,23 @@ export class TextChoice {
     };
   }
 
+  #part(text: string, logprobs: TextScores | undefined): TextPart {
+    return { index: this.#index, text, logprobs: logprobs ?? null, finish_reason: null };
+  }
+
   #scores(logprobs: readonly TokenLogprob[]): TextScores {
-    const tops = logprobs.map(({ top }) =>
-      Object.fromEntries(top.map(({ token, logprob }) => [token, logprob])),
+    const tops = logprobs.map(({ top, logprob }) =>
+      Number.isNaN(logprob)
+        ? null
+        : Object.fromEntries(top.map((each) => [each.token, each.logprob])),
     );
     return {
       tokens: logprobs.map(({ token }) => token),
-      token_logprobs: logprobs.map(({ logprob }) => logprob),
+      token_logprobs: logprobs.map(({ logprob }) => (Number.isNaN(logprob) ? null : logprob)),
       top_logprobs: this.#alternatives ? tops : null,
-      text_offset: logprobs.map(({ token }) => {
+      text_offset: logprobs.map(({ bytes }) => {
         const at = this.#offset;
-        this.#offset += token.length;
+        this.#offset += this.#decoder.write(Buffer.from(bytes)).length;
         return at;
       }),
     };

@@ -62,8 +62,9 @@ export class TextCompletions {
     const request = parseCompletionRequest(parseJsonBody(http.body as Buffer));
     const model = this.#calls.resolve(http, request.model);
     const prompts = promptsOf(request.prompt);
-    const count = (request.n ?? 1) * prompts.length;
-    const promptTokens = prompts.reduce((sum, prompt) => sum + estimatedTokens(prompt), 0);
+    const count = candidatesOf(request) * prompts.length;
+    const after = request.suffix ? estimatedTokens({ kind: "text", text: request.suffix }) : 0;
+    const promptTokens = prompts.reduce((sum, prompt) => sum + estimatedTokens(prompt) + after, 0);
     const asked = askedTokens(request, model, this.#calls.parts.models) ?? DEFAULT_MAX_TOKENS;
     const maxTokens = this.#calls.boundOutput(http, {
       model,
@@ -107,7 +108,8 @@ export class TextCompletions {
     await this.#generate(http, prepared, signal, (part) => {
       parts[part.index]?.push(part);
     });
-    const choices = prepared.choices.map((choice, i) => choice.joined(parts[i] ?? []));
+    const joined = prepared.choices.map((choice, i) => choice.joined(parts[i] ?? []));
+    const choices = bestOf(prepared, joined);
     const usage = usageJson(prepared.call.usage);
     return `${prepared.head},"choices":${JSON.stringify(choices)},"usage":${usage}}`;
   }
@@ -161,20 +163,24 @@ export class TextCompletions {
   ): Promise<void> {
     const { request, prompts, maxTokens, call } = prepared;
     const input = prompts[index] as PlainInput;
+    const count = candidatesOf(request);
+    // A text without scores is known here.
+    const isKnown = input.kind === "text" && request.logprobs == null;
     const wanted = {
       ...generationOf(request, maxTokens),
-      input,
-      topLogprobs: request.logprobs ?? undefined,
+      choices: count,
+      input: request.suffix ? { ...input, suffix: request.suffix } : input,
+      topLogprobs: request.logprobs ?? (count > (request.n ?? 1) ? 0 : undefined),
+      echo: (request.echo && !isKnown) || undefined,
       format: "text",
     } as const;
     const work = { request: wanted, later: request.priority ?? 0 };
     const { events, node } = await this.#calls.start(http, prepared, work, signal);
-    const count = request.n ?? 1;
     const own = prepared.choices.slice(index * count, (index + 1) * count);
     for await (const event of events) {
       call.observe(event);
       if (event.type === "done") return;
-      for (const part of partsOf(event, own, request.echo === true ? input : undefined)) {
+      for (const part of partsOf(event, own, request.echo && isKnown ? input.text : undefined)) {
         await take(part);
       }
     }
@@ -182,9 +188,32 @@ export class TextCompletions {
   }
 }
 
-function partsOf(event: EngineEvent, own: readonly TextChoice[], echoed?: PlainInput): Part[] {
-  if (event.type === "started" && echoed?.kind === "text") {
-    return own.map((choice) => choice.echo(echoed.text));
+/** Choices of each prompt that are drawn. */
+function candidatesOf({ n, best_of: candidates }: CompletionRequest): number {
+  return candidates ?? n ?? 1;
+}
+
+/** Of each prompt's choices the most likely, the best first; all in their order where all are sent. */
+function bestOf({ request, choices }: PreparedCompletion, all: readonly Part[]): readonly Part[] {
+  const { n } = request;
+  const drawn = candidatesOf(request);
+  if (drawn === (n ?? 1)) return all;
+  const likelihood = (part: Part) => choices[part.index]?.likelihood ?? Number.NEGATIVE_INFINITY;
+  const best: Part[] = [];
+  for (let at = 0; at < all.length; at += drawn) {
+    const candidates = all.slice(at, at + drawn).sort((a, b) => likelihood(b) - likelihood(a));
+    best.push(...candidates.slice(0, n ?? 1));
+  }
+  return best.map((part, index) => ({ ...part, index }));
+}
+
+/** `echoed` is the prompt's text where it is not the engine that gives it. */
+function partsOf(event: EngineEvent, own: readonly TextChoice[], echoed?: string): Part[] {
+  if (event.type === "started" && echoed !== undefined) {
+    return own.map((choice) => choice.prompt(echoed));
+  }
+  if (event.type === "prompt") {
+    return own.map((choice) => choice.prompt(event.text, event.logprobs));
   }
   if (event.type !== "delta" && event.type !== "finish") return [];
   const choice = own[event.choice];

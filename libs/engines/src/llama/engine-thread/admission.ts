@@ -1,5 +1,5 @@
 import { agedPriority, outranks } from "@heddle/contracts/call-priority";
-import { commonLength, type KvCache } from "../kv-cache/kv-cache.ts";
+import { commonLength, type KvCache, shareableLength } from "../kv-cache/kv-cache.ts";
 import type { Sequence } from "../kv-cache/sequence.ts";
 import type { SequenceQueue } from "./sequence-queue.ts";
 
@@ -216,8 +216,8 @@ function isBlocked(sequence: Sequence, cache: KvCache): boolean {
   return sequence.blocker !== undefined;
 }
 
-/** Tokens that both begin with, less the waiting one's last, which it computes in any case. */
+/** Tokens that both begin with, less those that the waiting one computes in any case. */
 function commonPrefix(running: Sequence, waiting: Sequence): number {
-  const most = Math.min(running.tokens.length, waiting.tokens.length - 1);
+  const most = Math.min(running.tokens.length, shareableLength(waiting));
   return commonLength(running.tokens.values, waiting.tokens.values, most);
 }

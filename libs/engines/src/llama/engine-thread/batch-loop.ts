@@ -1,6 +1,7 @@
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import {
   type EmbeddedSequence,
+  isScoring,
   type Sequence,
   type TextSequence,
   waitingState,
@@ -17,6 +18,7 @@ import {
   type ThreadStep,
   type ThreadSubmit,
 } from "../protocol/thread-messages.ts";
+import { type RowLogprobs, rowLogprobs } from "../sampling/logprobs.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
 import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
 import { Drafter } from "../speculation/drafter.ts";
@@ -28,7 +30,7 @@ import { GrammarShelf } from "./grammar-shelf.ts";
 import type { LoadedModel } from "./model.ts";
 import { OutputRows } from "./output-rows.ts";
 import { youngestOf } from "./preemption.ts";
-import { planPrefill } from "./prefill-plan.ts";
+import { MAX_SCORED_TOKENS, planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
 import { TokenDraw } from "./token-draw.ts";
@@ -56,7 +58,7 @@ export class BatchLoop {
   readonly #cache: KvCache;
   readonly #queue = new SequenceQueue<Sequence>();
   readonly #sequences = new Map<number, Sequence>();
-  /** Whose tokens are in the batch, and those whose next token is sampled from it, in its order. */
+  /** Whose tokens are in the batch, and those that have rows of logits in it, in its order. */
   readonly #members: Sequence[] = [];
   readonly #rows: TextSequence[] = [];
   readonly #grouping: DecodeGrouping;
@@ -82,7 +84,8 @@ export class BatchLoop {
     this.#cache = cache;
     this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
     this.#drafts = new DraftRounds({ ...model, ...limits }, clockMs);
-    this.#logits = new OutputRows(vocabularySize, limits.maxSequences + MAX_ROUND_DRAFT_TOKENS);
+    const rows = limits.maxSequences + MAX_ROUND_DRAFT_TOKENS + MAX_SCORED_TOKENS;
+    this.#logits = new OutputRows(vocabularySize, rows);
     this.#report = new StepReport(batchTokens, ring);
     this.#clockMs = clockMs;
     this.#embeddings = new EmbeddingRounds(model, this.#batch);
@@ -166,6 +169,7 @@ export class BatchLoop {
       sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
       grammar: this.#grammars.begin(request.grammar),
       sampled: 0,
+      scored: request.scoresPrompt && choice === 0 ? 1 : tokens.length,
       drafter: this.#cache.shares && this.#model.draftTokens > 0 ? new Drafter(tokens) : undefined,
     });
   }
@@ -342,15 +346,16 @@ export class BatchLoop {
   #add(sequence: TextSequence): void {
     const { values, length } = sequence.tokens;
     const end = sequence.computed + sequence.planned;
+    const firstRow = isScoring(sequence) ? sequence.scored - 1 : length - 1;
     for (let at = sequence.computed; at < end; at++) {
-      this.#batch.add(values[at] as number, at, sequence.slot, at === length - 1);
+      this.#batch.add(values[at] as number, at, sequence.slot, at >= firstRow);
     }
     for (let i = 0; i < sequence.drafted; i++) {
       const token = sequence.drafter?.tokens[i] as number;
       this.#batch.add(token, end + i, sequence.slot, true);
     }
     this.#members.push(sequence);
-    if (end === length) this.#rows.push(sequence);
+    if (end > firstRow) this.#rows.push(sequence);
   }
 
   /** True where the batch was computed; false where room had to be made and nothing was. */
@@ -380,10 +385,30 @@ export class BatchLoop {
     this.#logits.point(llama.get_logits(context));
     let row = 0;
     for (const sequence of this.#rows) {
-      const next = row + 1 + sequence.drafted;
-      this.#sampleFrom(sequence, row);
+      const scored = scoredRows(sequence);
+      const isComputed = sequence.computed === sequence.tokens.length;
+      const next = row + scored + (isComputed ? 1 + sequence.drafted : 0);
+      const isSound = scored === 0 || this.#scorePrompt(sequence, row, scored);
+      if (isSound && isComputed) this.#sampleFrom(sequence, row + scored);
       row = next;
     }
+  }
+
+  /** Reports the scores of the prompt's next tokens; false where they are no numbers. */
+  #scorePrompt(sequence: TextSequence, firstRow: number, count: number): boolean {
+    const { request, tokens, handle } = sequence;
+    const rows: RowLogprobs[] = [];
+    for (let row = firstRow; row < firstRow + count; row++) {
+      const logits = this.#logits.row(row);
+      if (Number.isNaN(logits[0])) {
+        this.#endBroken(sequence);
+        return false;
+      }
+      const token = tokens.values[sequence.scored++] as number;
+      rows.push(rowLogprobs(logits, request.topLogprobs, token));
+    }
+    this.#report.scores({ firstHandle: handle, rows });
+    return true;
   }
 
   /** Samples from a sequence's first row, and from those of its draft while the draft is right. */
@@ -454,6 +479,13 @@ export class BatchLoop {
     this.#queue.pushFront(youngest);
     this.#loadChanged = true;
   }
+}
+
+/** How many of the batch's rows score tokens of the sequence's prompt. */
+function scoredRows(sequence: TextSequence): number {
+  if (!isScoring(sequence)) return 0;
+  const { computed, promptLength, scored } = sequence;
+  return Math.max(0, Math.min(computed, promptLength - 1) - scored + 1);
 }
 
 function promptLeft({ tokens, computed }: Sequence): number {

@@ -1,4 +1,7 @@
-import type { Sequence } from "../kv-cache/sequence.ts";
+import { isScoring, type Sequence } from "../kv-cache/sequence.ts";
+
+/** Tokens of scored prompts in a step: each has a row of logits, as large as the vocabulary. */
+export const MAX_SCORED_TOKENS = 64;
 
 /** The oldest prompt's part of the budget, so that a stream of short ones cannot starve it. */
 const OLDEST_SHARE = 0.25;
@@ -13,13 +16,14 @@ export function planPrefill(prompts: readonly Sequence[], budget: number): numbe
   for (const prompt of prompts) prompt.planned = 0;
   if (prompts.length === 0 || budget <= 0) return 0;
   const oldest = prompts.reduce((a, b) => (b.admitted < a.admitted ? b : a));
-  let left = budget - grant(oldest, Math.ceil(budget * OLDEST_SHARE));
+  const scored = { left: MAX_SCORED_TOKENS };
+  let left = budget - grant(oldest, Math.ceil(budget * OLDEST_SHARE), scored);
   const shortestFirst = prompts.toSorted(
     (a, b) => b.rank - a.rank || remaining(a) - remaining(b) || a.admitted - b.admitted,
   );
   for (const prompt of shortestFirst) {
     if (left === 0) break;
-    left -= grant(prompt, left);
+    left -= grant(prompt, left, scored);
   }
   return budget - left;
 }
@@ -28,8 +32,11 @@ function remaining(sequence: Sequence): number {
   return sequence.tokens.length - sequence.computed;
 }
 
-function grant(sequence: Sequence, tokens: number): number {
-  const granted = Math.min(tokens, remaining(sequence) - sequence.planned);
+function grant(sequence: Sequence, tokens: number, scored: { left: number }): number {
+  const isScored = isScoring(sequence);
+  const most = isScored ? Math.min(tokens, scored.left) : tokens;
+  const granted = Math.min(most, remaining(sequence) - sequence.planned);
+  if (isScored) scored.left -= granted;
   sequence.planned += granted;
   return granted;
 }

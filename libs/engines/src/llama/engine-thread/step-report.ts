@@ -2,6 +2,7 @@ import type { StepRing } from "../protocol/step-ring.ts";
 import type {
   ThreadEmbedding,
   ThreadLoad,
+  ThreadScores,
   ThreadStarted,
   ThreadStep,
 } from "../protocol/thread-messages.ts";
@@ -17,6 +18,7 @@ export class StepReport {
   #logprobs: (RowLogprobs | undefined)[] | undefined;
   #started: ThreadStarted[] = [];
   #embeddings: ThreadEmbedding[] | undefined;
+  #scores: ThreadScores[] | undefined;
 
   /** `capacity` is the most tokens that one step samples. */
   constructor(capacity: number, ring: StepRing) {
@@ -27,7 +29,7 @@ export class StepReport {
   }
 
   get isEmpty(): boolean {
-    return this.#count === 0 && this.#started.length === 0 && !this.#embeddings;
+    return this.#count === 0 && this.#started.length === 0 && !this.#embeddings && !this.#scores;
   }
 
   started(event: ThreadStarted): void {
@@ -37,6 +39,11 @@ export class StepReport {
   embedding(embedding: ThreadEmbedding): void {
     this.#embeddings ??= [];
     this.#embeddings.push(embedding);
+  }
+
+  scores(scores: ThreadScores): void {
+    this.#scores ??= [];
+    this.#scores.push(scores);
   }
 
   token(handle: number, token: number, end: number, logprobs: RowLogprobs | undefined): void {
@@ -51,7 +58,7 @@ export class StepReport {
 
   /** The message, or the step's position in the ring; the report is empty afterwards. */
   take(load: ThreadLoad): ThreadStep | number {
-    const isPlain = this.#logprobs === undefined && this.#embeddings === undefined;
+    const isPlain = !this.#logprobs && !this.#embeddings && !this.#scores;
     if (this.#count > 0 && isPlain && this.#started.length === 0) {
       const begin = this.#ring.write(this.#count, this.#handles, this.#tokens, this.#ends, load);
       if (begin !== undefined) {
@@ -67,12 +74,14 @@ export class StepReport {
       logprobs: this.#logprobs,
       started: this.#started,
       embeddings: this.#embeddings,
+      scores: this.#scores,
       load,
     };
     this.#count = 0;
     this.#logprobs = undefined;
     this.#started = [];
     this.#embeddings = undefined;
+    this.#scores = undefined;
     return step;
   }
 }

@@ -1,4 +1,4 @@
-import type { Sequence } from "./sequence.ts";
+import { isScoring, type Sequence } from "./sequence.ts";
 
 /**
  * Owners of the cells of the native KV cache. The batch loop decides what is computed; the cache
@@ -37,10 +37,10 @@ export interface KvCache {
   evictAll(): number;
 }
 
-/** How many of the tokens a cache may serve: the last is computed again, for its logits. */
+/** How many of the tokens a cache may serve: those are computed again whose logits are wanted. */
 export function shareableLength(sequence: Sequence): number {
   if (sequence.embedding !== undefined) return 0;
-  return sequence.tokens.length - 1;
+  return (isScoring(sequence) ? sequence.scored : sequence.tokens.length) - 1;
 }
 
 /** The number of leading tokens that both have, at most `limit`. */

@@ -15,6 +15,8 @@ export interface TextSequence extends SequenceState {
   readonly grammar: Grammar | undefined;
   /** Tokens sampled so far. */
   sampled: number;
+  /** Of a prompt that is scored: its tokens that are, the first among them; else all of them. */
+  scored: number;
   /** Absent where its next tokens are not predicted. */
   readonly drafter: Drafter | undefined;
 }
@@ -55,6 +57,11 @@ interface SequenceState {
   blocker: Sequence | undefined;
   /** The length of that prefix. */
   blockedLength: number;
+}
+
+/** Whether tokens of its prompt are to be scored, so that the ones before them must be computed. */
+export function isScoring(sequence: Sequence): boolean {
+  return sequence.embedding === undefined && sequence.scored < sequence.promptLength;
 }
 
 /** A sequence on its arrival. */

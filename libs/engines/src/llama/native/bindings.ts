@@ -77,6 +77,9 @@ export interface Llama {
   vocab_bos(vocabulary: Pointer): number;
   vocab_eos(vocabulary: Pointer): number;
   vocab_sep(vocabulary: Pointer): number;
+  vocab_fim_pre(vocabulary: Pointer): number;
+  vocab_fim_suf(vocabulary: Pointer): number;
+  vocab_fim_mid(vocabulary: Pointer): number;
   vocab_get_add_bos(vocabulary: Pointer): boolean;
   vocab_get_add_eos(vocabulary: Pointer): boolean;
   vocab_get_add_sep(vocabulary: Pointer): boolean;
@@ -162,6 +165,9 @@ const LLAMA_SIGNATURES = [
   "int32_t llama_vocab_bos(void* vocab)",
   "int32_t llama_vocab_eos(void* vocab)",
   "int32_t llama_vocab_sep(void* vocab)",
+  "int32_t llama_vocab_fim_pre(void* vocab)",
+  "int32_t llama_vocab_fim_suf(void* vocab)",
+  "int32_t llama_vocab_fim_mid(void* vocab)",
   "bool llama_vocab_get_add_bos(void* vocab)",
   "bool llama_vocab_get_add_eos(void* vocab)",
   "bool llama_vocab_get_add_sep(void* vocab)",

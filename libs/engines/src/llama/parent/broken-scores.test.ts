@@ -39,6 +39,7 @@ function submit(firstHandle: number, prompt: Int32Array): ThreadSubmit {
       biasValues: new Float32Array(0),
     },
     topLogprobs: -1,
+    scoresPrompt: false,
     grammar: NO_GRAMMAR,
     fairKey: "k",
     priority: 0,

@@ -53,7 +53,7 @@ export class ChoiceText {
   push(token: number, row: RowLogprobs | undefined): TextDelta | undefined {
     this.#tokens++;
     if (row !== undefined) {
-      this.#held.push({ logprob: this.#describe(token, row), start: this.#decoded });
+      this.#held.push({ logprob: scoredToken(this.#pieces, token, row), start: this.#decoded });
     }
     if (isSilent(this.#pieces.flags(token))) return this.#release("", false);
     const whole = this.#pieces.text(token);
@@ -98,19 +98,25 @@ export class ChoiceText {
     const freed = this.#held.splice(0, count);
     return freed.length > 0 ? freed.map((held) => held.logprob) : undefined;
   }
+}
 
-  #describe(token: number, row: RowLogprobs): TokenLogprob {
-    const top = Array.from(row.topTokens, (id, i) => ({
-      ...this.#spell(id),
-      logprob: row.topLogprobs[i] as number,
-    }));
-    return { ...this.#spell(token), logprob: row.logprob, top };
-  }
+/** A token with its scores; without a row it is the first of its sequence, which has none. */
+export function scoredToken(
+  pieces: TokenPieces,
+  token: number,
+  row: RowLogprobs | undefined,
+): TokenLogprob {
+  if (row === undefined) return { ...spell(pieces, token), logprob: Number.NaN, top: [] };
+  const top = Array.from(row.topTokens, (id, i) => ({
+    ...spell(pieces, id),
+    logprob: row.topLogprobs[i] as number,
+  }));
+  return { ...spell(pieces, token), logprob: row.logprob, top };
+}
 
-  /** A control token has a name, but no bytes in the text: all bytes together spell the text. */
-  #spell(token: number): { token: string; bytes: number[] } {
-    const bytes = this.#pieces.bytes(token);
-    const hasText = !isSilent(this.#pieces.flags(token));
-    return { token: Buffer.from(bytes).toString("utf8"), bytes: hasText ? [...bytes] : [] };
-  }
+/** A control token has a name, but no bytes in the text: all bytes together spell the text. */
+function spell(pieces: TokenPieces, token: number): { token: string; bytes: number[] } {
+  const bytes = pieces.bytes(token);
+  const hasText = !isSilent(pieces.flags(token));
+  return { token: Buffer.from(bytes).toString("utf8"), bytes: hasText ? [...bytes] : [] };
 }

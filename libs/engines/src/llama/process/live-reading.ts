@@ -20,7 +20,7 @@ export class LiveReading extends LiveWork {
   /** All events of the request. */
   reported(reading: InputReading): EngineEvent[] {
     const { id, usage } = this;
-    return [this.start(0, 0), { type: "reading", id, ...reading }, { type: "done", id, usage }];
+    return [...this.start(0, 0), { type: "reading", id, ...reading }, { type: "done", id, usage }];
   }
 
   protected isOpen(): boolean {

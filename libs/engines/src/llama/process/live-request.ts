@@ -1,4 +1,10 @@
-import type { EngineEvent, GenerateRequest, SubmitOptions, Usage } from "@heddle/contracts/engine";
+import type {
+  EngineEvent,
+  FinishReason,
+  GenerateRequest,
+  SubmitOptions,
+  Usage,
+} from "@heddle/contracts/engine";
 import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
 import { HERMES } from "../../text/call-form.ts";
 import { CallReader } from "../../text/call-reader.ts";
@@ -7,11 +13,14 @@ import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
 import { ChoiceText, type TextDelta } from "./choice-text.ts";
 import { LiveWork } from "./live-work.ts";
+import { PromptEcho } from "./prompt-echo.ts";
 
 /** How the tokens of an answer become its text. */
 export interface RequestTexts {
   readonly pieces: TokenPieces;
   readonly style: AnswerStyle;
+  /** Whether the library puts a space before a text. */
+  readonly isSpaceAdded: boolean;
 }
 
 /** A request for text: each choice is a sequence, with its text so far. */
@@ -20,15 +29,14 @@ export class LiveRequest extends LiveWork {
   #completionTokens = 0;
   #texts: (ChoiceText | undefined)[];
   readonly #readers: readonly CallReader[];
+  readonly #given: RequestTexts;
+  #echo: PromptEcho | undefined;
   #openChoices: number;
 
-  constructor(
-    id: number,
-    request: GenerateRequest,
-    options: SubmitOptions,
-    { pieces, style }: RequestTexts,
-  ) {
+  constructor(id: number, request: GenerateRequest, options: SubmitOptions, given: RequestTexts) {
     super(id, request.choices, options);
+    const { pieces, style } = given;
+    this.#given = given;
     this.request = request;
     const { toolUse } = request;
     const isRead = toolUse !== undefined && style.form.family !== HERMES.family;
@@ -60,6 +68,22 @@ export class LiveRequest extends LiveWork {
     return this.#texts[choice] !== undefined;
   }
 
+  /** The prompt's tokens are known. */
+  read(prompt: Int32Array): void {
+    if (!this.request.echo) return;
+    this.#echo = new PromptEcho(this.id, this.request, prompt, this.#given);
+  }
+
+  override start(cachedTokens: number, queuedMs: number): EngineEvent[] {
+    const started = super.start(cachedTokens, queuedMs);
+    return this.#echo === undefined ? started : [...started, this.#echo.begin()];
+  }
+
+  /** The scores of the prompt's next tokens. */
+  scores(rows: readonly RowLogprobs[]): EngineEvent[] {
+    return this.#echo === undefined ? [] : [this.#echo.scores(rows)];
+  }
+
   /**
    * Takes a sampled token and appends its events. True where a stop string ended the choice: the
    * engine thread does not know that yet.
@@ -73,18 +97,28 @@ export class LiveRequest extends LiveWork {
   ): boolean {
     const text = this.#texts[choice];
     if (text === undefined) return false;
+    if (this.request.maxTokens === 0) {
+      this.#close(choice, { reason: "length" }, events);
+      return false;
+    }
     this.#completionTokens++;
     if (end !== ENDED_STOP) this.#delta(choice, text.push(token, row), events);
     const stopped = text.stopped;
     if (!stopped && end !== ENDED_STOP && end !== ENDED_LENGTH) return false;
     this.#finish(choice, text.finish(end === ENDED_STOP ? 1 : 0), events);
     const reason = stopped || text.stopped || end === ENDED_STOP ? "stop" : "length";
-    const { stop } = text;
-    const finish = { type: "finish", id: this.id, choice, reason } as const;
-    events.push(stop === undefined ? finish : { ...finish, stop });
+    this.#close(choice, { reason, ...(text.stop !== undefined && { stop: text.stop }) }, events);
+    return stopped && end !== ENDED_LENGTH;
+  }
+
+  #close(
+    choice: number,
+    end: { readonly reason: FinishReason; readonly stop?: string },
+    events: EngineEvent[],
+  ): void {
+    events.push({ type: "finish", id: this.id, choice, ...end });
     this.#texts[choice] = undefined;
     this.#openChoices--;
-    return stopped && end !== ENDED_LENGTH;
   }
 
   #finish(choice: number, delta: TextDelta | undefined, events: EngineEvent[]): void {

@@ -38,10 +38,10 @@ export abstract class LiveWork {
     return handles;
   }
 
-  start(cachedTokens: number, queuedMs: number): EngineEvent {
+  start(cachedTokens: number, queuedMs: number): EngineEvent[] {
     this.started = true;
     this.cachedTokens = cachedTokens;
     const { id, promptTokens } = this;
-    return { type: "started", id, promptTokens, cachedTokens, queuedMs };
+    return [{ type: "started", id, promptTokens, cachedTokens, queuedMs }];
   }
 }

@@ -71,8 +71,8 @@ export class LongPrompts {
 /** Roughly what the input costs to read, in characters. */
 function charsOf(input: EngineInput | PairInput): number {
   if (input.kind === "pair") return input.query.length + input.document.length;
-  if (input.kind === "tokens") return 0;
-  if (input.kind === "text") return input.text.length;
+  if (input.kind === "tokens") return input.suffix?.length ?? 0;
+  if (input.kind === "text") return input.text.length + (input.suffix?.length ?? 0);
   let chars = 0;
   for (const { content, name, toolCalls } of input.messages) {
     chars += MESSAGE_CHARS + (content?.length ?? 0) + (name?.length ?? 0);

@@ -70,7 +70,9 @@ export class RequestBook {
 
   constructor(options: BookOptions) {
     this.#options = options;
-    this.#texts = { pieces: new TokenPieces(options.table), style: options.grammars.style };
+    const { table, grammars } = options;
+    const isSpaceAdded = table.cuts.spaceTokens > 0;
+    this.#texts = { pieces: new TokenPieces(table), style: grammars.style, isSpaceAdded };
   }
 
   /** Requests that have no slot yet. */
@@ -140,7 +142,11 @@ export class RequestBook {
       const live = this.#byHandle.get(firstHandle);
       if (live === undefined) continue;
       this.#waiting--;
-      events.push(live.start(cachedTokens, queuedMs));
+      events.push(...live.start(cachedTokens, queuedMs));
+    }
+    for (const { firstHandle, rows } of step.scores ?? []) {
+      const live = this.#byHandle.get(firstHandle);
+      if (live instanceof LiveRequest) events.push(...live.scores(rows));
     }
     for (const { handle, values } of step.embeddings ?? []) this.#embedded(handle, values, events);
     const unwanted: number[] = [];
@@ -248,7 +254,9 @@ export class RequestBook {
       return;
     }
     const room = this.#options.contextTokens - live.promptTokens;
-    this.#options.command(toThreadSubmit(live, prompts[0] as Int32Array, room, grammar));
+    const prompt = prompts[0] as Int32Array;
+    live.read(prompt);
+    this.#options.command(toThreadSubmit(live, prompt, room, grammar));
   }
 
   #expire(live: Live): void {
@@ -356,8 +364,8 @@ function validateText(
   if (!(choices >= 1 && choices <= MAX_CHOICES)) {
     refuse("n", `${choices} choices were asked for; 1 to ${MAX_CHOICES} are possible`);
   }
-  if (maxTokens !== undefined && !(maxTokens >= 1)) {
-    refuse("max_tokens", `at least one output token must be allowed, not ${maxTokens}`);
+  if (maxTokens !== undefined && !(maxTokens >= 0)) {
+    refuse("max_tokens", `${maxTokens} tokens were asked for; it cannot be negative`);
   }
 }
 
@@ -395,7 +403,8 @@ function toThreadSubmit(
     firstHandle: live.firstHandle,
     choices: request.choices,
     prompt,
-    maxTokens: Math.min(request.maxTokens ?? room, room),
+    // Of a request for no tokens one is drawn, which shows that the prompt was computed.
+    maxTokens: Math.max(1, Math.min(request.maxTokens ?? room, room)),
     sampling: {
       temperature: sampling.temperature,
       topP: sampling.topP,
@@ -410,6 +419,7 @@ function toThreadSubmit(
     },
     minTokens: request.ignoreEnd ? Number.POSITIVE_INFINITY : (request.minTokens ?? 0),
     topLogprobs: request.topLogprobs ?? -1,
+    scoresPrompt: request.echo === true && request.topLogprobs !== undefined,
     grammar,
     fairKey: options.fairKey,
     priority: options.priority,

@@ -40,6 +40,8 @@ export interface ThreadSubmit {
   readonly minTokens: number;
   /** -1 for no log-probabilities. */
   readonly topLogprobs: number;
+  /** Whether the prompt's tokens get log-probabilities too. */
+  readonly scoresPrompt: boolean;
   /** The id of a grammar that the text must match; NO_GRAMMAR for none. */
   readonly grammar: number;
   readonly fairKey: string;
@@ -106,6 +108,13 @@ export interface PairForm {
   readonly end: readonly number[];
 }
 
+/** The tokens before what precedes a gap, before what follows it, and before what fills it. */
+export interface FillTokens {
+  readonly prefix: number;
+  readonly suffix: number;
+  readonly middle: number;
+}
+
 /** What the model's file says about its tokens; the arrays are in shared memory. */
 export interface VocabularyTable {
   /** The bytes of all tokens, special ones as they are written, one after another. */
@@ -118,6 +127,8 @@ export interface VocabularyTable {
   readonly kept: Uint8Array;
   readonly cuts: TextCuts;
   readonly pair: PairForm;
+  /** Absent where the model fills no gaps. */
+  readonly fill: FillTokens | undefined;
   readonly bos: string;
   readonly eos: string;
   /** The native vocabulary, for tokenizing in another thread of this process. */
@@ -180,6 +191,12 @@ export interface ThreadStarted {
   readonly queuedMs: number;
 }
 
+/** Log-probabilities of the prompt's next tokens; of the first token there is none. */
+export interface ThreadScores {
+  readonly firstHandle: number;
+  readonly rows: readonly RowLogprobs[];
+}
+
 /** In ThreadStep.ends: why a choice ended with its token. */
 export const GOES_ON = 0;
 /** The token ends the generation and has no text. */
@@ -208,6 +225,8 @@ export interface ThreadStep {
   readonly started: readonly ThreadStarted[];
   /** Absent where there are none. */
   readonly embeddings?: readonly ThreadEmbedding[] | undefined;
+  /** Absent where there are none. */
+  readonly scores?: readonly ThreadScores[] | undefined;
   readonly load: ThreadLoad;
 }
 

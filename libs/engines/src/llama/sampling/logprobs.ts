@@ -49,6 +49,11 @@ export function captureRow(logits: Float32Array, count: number): RawRow {
   return { logits: logits.slice(), total: logSumExp(logits), top: topTokens(logits, count) };
 }
 
+/** The log-probabilities of a token that is known, as a prompt's are. */
+export function rowLogprobs(logits: Float32Array, count: number, token: number): RowLogprobs {
+  return finishLogprobs({ logits, total: logSumExp(logits), top: topTokens(logits, count) }, token);
+}
+
 /** The log-probabilities of a token that was drawn from a captured row. */
 export function finishLogprobs(row: RawRow, token: number): RowLogprobs {
   return {

@@ -114,6 +114,7 @@ export function testSequence(prompt: Int32Array): TextSequence {
     admitted: 0,
     computed: 0,
     sampled: 0,
+    scored: prompt.length,
     shared: false,
     started: false,
     planned: 0,

@@ -86,15 +86,33 @@ export class PromptReader {
   }
 
   #tokens(input: EngineInput | PairInput, use: PromptUse): ReturnType<Tokenizer["tokenize"]> {
-    if (input.kind === "tokens") return { tokens: Int32Array.from(input.tokens), isWhole: true };
+    if (input.kind === "tokens" && input.suffix === undefined) {
+      return { tokens: Int32Array.from(input.tokens), isWhole: true };
+    }
     const isPair = input.kind === "pair";
-    const text = isPair ? "" : this.#textOf(input);
-    const parts = isPair ? this.#pairParts(input) : this.#partsOf(text);
+    const gap = this.#gapParts(input);
+    const text = isPair || gap || input.kind === "tokens" ? "" : this.#textOf(input);
+    const parts = isPair ? this.#pairParts(input) : (gap ?? this.#partsOf(text));
     // To tokenize megabytes takes seconds: what is too long in any case is refused before.
     const { contextTokens } = this.#rules;
     const least = this.#bound.exceeds(parts ?? [text], contextTokens);
     if (least !== undefined) throw this.#tooLong(`at least ${least}`, input, use);
     return this.#tokenized(text, parts, COUNTED_CONTEXTS * contextTokens, isPair);
+  }
+
+  /** What is before a gap and what follows it; undefined where there is no gap to fill. */
+  #gapParts(input: EngineInput | PairInput): readonly PromptPart[] | undefined {
+    if (input.kind === "chat" || input.kind === "pair") return undefined;
+    if (input.suffix === undefined) return undefined;
+    const { fill } = this.#rules.table;
+    if (fill === undefined) {
+      const message =
+        "Unsupported value for 'suffix': this model's vocabulary has no tokens for filling in the middle. Leave it out, or choose a model that has them, as those for code.";
+      throw new AppError("unsupported_parameter", message, { param: "suffix" });
+    }
+    const before = input.kind === "text" ? this.#guard.apart(input.text) : input.tokens;
+    const after = this.#guard.apart(input.suffix);
+    return [fill.prefix, ...before, fill.suffix, ...after, fill.middle];
   }
 
   /** Neither text can write a control token. */

@@ -3,6 +3,7 @@ import type { Llama } from "../native/bindings.ts";
 import type { Pointer } from "../native/layouts.ts";
 import {
   ENDS_GENERATION,
+  type FillTokens,
   IS_CONTROL,
   IS_MARK,
   IS_PARSED,
@@ -79,10 +80,18 @@ export function readVocabulary(llama: Llama, model: Pointer): VocabularyTable {
     kept: keptBytes(type, { bytes, offsets }, isStripping),
     cuts: cutsOf(type, { bytes, offsets, flags, isByte }, (key) => metadataOf(llama, model, key)),
     pair: pairForm(llama, model),
+    fill: fillTokens(llama, vocabulary),
     bos: textOf(llama.vocab_bos(vocabulary)),
     eos: textOf(llama.vocab_eos(vocabulary)),
     address: vocabulary ?? 0n,
   };
+}
+
+function fillTokens(llama: Llama, vocabulary: Pointer): FillTokens | undefined {
+  const prefix = llama.vocab_fim_pre(vocabulary);
+  const suffix = llama.vocab_fim_suf(vocabulary);
+  const middle = llama.vocab_fim_mid(vocabulary);
+  return Math.min(prefix, suffix, middle) < 0 ? undefined : { prefix, suffix, middle };
 }
 
 /** As llama-server joins a query and a document. */

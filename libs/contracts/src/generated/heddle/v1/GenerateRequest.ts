@@ -28,10 +28,13 @@ export interface GenerateRequest {
   'toolChoice'?: (string);
   'toolNames'?: (string)[];
   'parallelToolCalls'?: (boolean);
+  'echo'?: (boolean);
+  'suffix'?: (string);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
   '_seed'?: "seed";
+  '_suffix'?: "suffix";
 }
 
 export interface GenerateRequest__Output {
@@ -58,8 +61,11 @@ export interface GenerateRequest__Output {
   'toolChoice': (string);
   'toolNames': (string)[];
   'parallelToolCalls': (boolean);
+  'echo': (boolean);
+  'suffix'?: (string);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
   '_seed'?: "seed";
+  '_suffix'?: "suffix";
 }

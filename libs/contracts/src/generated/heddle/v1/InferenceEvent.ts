@@ -7,6 +7,7 @@ import type { Usage as _heddle_v1_Usage, Usage__Output as _heddle_v1_Usage__Outp
 import type { Failure as _heddle_v1_Failure, Failure__Output as _heddle_v1_Failure__Output } from '../../heddle/v1/Failure.ts';
 import type { Embedding as _heddle_v1_Embedding, Embedding__Output as _heddle_v1_Embedding__Output } from '../../heddle/v1/Embedding.ts';
 import type { Reading as _heddle_v1_Reading, Reading__Output as _heddle_v1_Reading__Output } from '../../heddle/v1/Reading.ts';
+import type { Prompt as _heddle_v1_Prompt, Prompt__Output as _heddle_v1_Prompt__Output } from '../../heddle/v1/Prompt.ts';
 
 export interface InferenceEvent {
   'id'?: (number);
@@ -17,7 +18,8 @@ export interface InferenceEvent {
   'failed'?: (_heddle_v1_Failure | null);
   'embedding'?: (_heddle_v1_Embedding | null);
   'reading'?: (_heddle_v1_Reading | null);
-  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding"|"reading";
+  'prompt'?: (_heddle_v1_Prompt | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding"|"reading"|"prompt";
 }
 
 export interface InferenceEvent__Output {
@@ -29,5 +31,6 @@ export interface InferenceEvent__Output {
   'failed'?: (_heddle_v1_Failure__Output | null);
   'embedding'?: (_heddle_v1_Embedding__Output | null);
   'reading'?: (_heddle_v1_Reading__Output | null);
-  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding"|"reading";
+  'prompt'?: (_heddle_v1_Prompt__Output | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed"|"embedding"|"reading"|"prompt";
 }
