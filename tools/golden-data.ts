@@ -10,7 +10,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { MasterGroup, masterProgram } from "../apps/master/test/master-group.ts";
+import { MasterGroup, REAL_MASTER } from "../apps/master/test/master-group.ts";
 
 const NAME = "master-1";
 
@@ -41,7 +41,7 @@ async function fill(group: MasterGroup): Promise<void> {
 
 /** The content of an offline backup of it. */
 function backupFacts(directory: string, file: string) {
-  const args = [masterProgram, "backup", "--data", directory, "--file", file];
+  const args = [...REAL_MASTER, "backup", "--data", directory, "--file", file];
   const text = execFileSync(process.execPath, args, { encoding: "utf8" });
   const [, index, commands, hash] =
     /up to entry (\d+) \((\d+) commands, state ([0-9a-f]{16})\)/.exec(text) ?? [];
@@ -59,7 +59,7 @@ function filesOf(directory: string): Record<string, string> {
 }
 
 async function main(file: string): Promise<void> {
-  const group = new MasterGroup(1, [], undefined, [masterProgram]);
+  const group = new MasterGroup(1, [], undefined, REAL_MASTER);
   try {
     await group.startAll();
     await fill(group);

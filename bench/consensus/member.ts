@@ -1,5 +1,5 @@
 import { mkdirSync } from "node:fs";
-import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 import { NO_SECRET_KEYS } from "@heddle/base/secret-keys";
 import { startIdentity, writeIdentity } from "@heddle/consensus/member/identity";
 import { ThreadedReplica } from "@heddle/consensus/thread/threaded-replica";

@@ -17,7 +17,7 @@ function endAtBrokenPipe(stream: NodeJS.WriteStream): void {
 }
 
 // Only a launcher that started this process on another Node has a channel to it.
-if (process.connected) (await import("@heddle/base/exit-with-parent")).exitWithParent();
+if (process.connected) (await import("@heddle/base/process/exit-with-parent")).exitWithParent();
 endAtBrokenPipe(process.stdout);
 endAtBrokenPipe(process.stderr);
 process.exitCode = await runCommandLine(process.argv.slice(2));

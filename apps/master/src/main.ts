@@ -1,4 +1,4 @@
-import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
 
 exitWithParent();

@@ -7,7 +7,7 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { SCRIPTED_WORKER } from "@heddle/base/testing/programs";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import type { TestContext } from "vitest";
-import { MasterGroup, masterProgram } from "./master-group.ts";
+import { MasterGroup, REAL_MASTER } from "./master-group.ts";
 
 /** The parts of GET /api/v1/jobs/ID that these tests read. */
 export interface JobReply {
@@ -52,7 +52,7 @@ export class JobCluster {
 
   constructor(masters: number, times: { readonly leaseMs: number; readonly nodeLostMs: number }) {
     const flags = ["--lease-ms", String(times.leaseMs), "--node-lost-ms", String(times.nodeLostMs)];
-    this.masters = new MasterGroup(masters, flags, () => ({}), [masterProgram]);
+    this.masters = new MasterGroup(masters, flags, () => ({}), REAL_MASTER);
   }
 
   /** The given settings apply in addition to the common ones. */

@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
-import { programOf } from "@heddle/base/testing/programs";
-import { type MasterGroup, masterProgram } from "./master-group.ts";
+import { startArguments } from "@heddle/base/testing/programs";
+import { type MasterGroup, REAL_MASTER } from "./master-group.ts";
 
 /** Real nodes for a group of masters, and masters outside it; `close` ends all. */
 export class LiveNodes {
@@ -21,11 +21,11 @@ export class LiveNodes {
     const shared = (part: string) => join(this.#group.folder, part);
     const folders = ["--models-cache", shared("cache"), "--checkpoints", shared("checkpoints")];
     const all = [...this.#flags(name), ...folders, "--threads", "1", ...flags];
-    await this.#start(programOf("worker"), all);
+    await this.#start(startArguments("worker"), all);
   }
 
   async startParameterServer(name: string): Promise<void> {
-    await this.#start(programOf("parameter-server"), this.#flags(name));
+    await this.#start(startArguments("parameter-server"), this.#flags(name));
   }
 
   /** A master on another one's files, at the address; resolves with its HTTP address. */
@@ -33,7 +33,7 @@ export class LiveNodes {
     const ports = ["--http-port", "0", "--grpc-port", String(grpcPort)];
     const token = ["--cluster-token-file", this.#group.tokenFile];
     const keys = ["--bootstrap-key-file", join(this.#group.folder, "admin-key")];
-    return this.#start(masterProgram, ["--data", directory, ...ports, ...token, ...keys]);
+    return this.#start(REAL_MASTER, ["--data", directory, ...ports, ...token, ...keys]);
   }
 
   async close(): Promise<void> {
@@ -63,8 +63,8 @@ export class LiveNodes {
   }
 
   /** Resolves when it is ready, with its HTTP address if it is a master. */
-  async #start(program: string, flags: readonly string[]): Promise<string> {
-    const child = spawn(process.execPath, [program, ...flags]);
+  async #start(program: readonly string[], flags: readonly string[]): Promise<string> {
+    const child = spawn(process.execPath, [...program, ...flags]);
     this.#children.push(child);
     let printed = "";
     for (const stream of [child.stdout, child.stderr]) {

@@ -9,10 +9,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
-import { programOf, SCRIPTED_MASTER } from "@heddle/base/testing/programs";
+import { SCRIPTED_MASTER, startArguments } from "@heddle/base/testing/programs";
 
-/** Masters to which real workers attach. */
-export const masterProgram = programOf("master");
+/** Node's arguments for masters to which real workers attach. */
+export const REAL_MASTER = startArguments("master");
 
 /** The parts of GET /api/v1/cluster/status that tests read. */
 export interface GroupView {

@@ -6,13 +6,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
-import { programOf } from "@heddle/base/testing/programs";
+import { startArguments } from "@heddle/base/testing/programs";
 import OpenAI from "openai";
 
 /** Other apps are run as processes, never imported. */
-const MASTER = programOf("master");
-const PARAMETER_SERVER = programOf("parameter-server");
-const WORKER = programOf("worker");
+const MASTER = startArguments("master");
+const PARAMETER_SERVER = startArguments("parameter-server");
+const WORKER = startArguments("worker");
 
 /** Any id of the tiny profile: one deployment serves all. */
 export const TINY = "FamilyB-1-8B";
@@ -233,8 +233,11 @@ export class ProcessCluster {
   }
 
   /** Resolves with the fields of the `ready` line. */
-  async #spawn(main: string, flags: string[]): Promise<{ child: ChildProcess; ready: Ready }> {
-    const child = spawn(process.execPath, [main, ...flags]);
+  async #spawn(
+    main: readonly string[],
+    flags: string[],
+  ): Promise<{ child: ChildProcess; ready: Ready }> {
+    const child = spawn(process.execPath, [...main, ...flags]);
     this.#children.add(child);
     child.once("exit", () => this.#children.delete(child));
     let own = "";
@@ -247,7 +250,7 @@ export class ProcessCluster {
     const find = () => /^.*"msg":"ready".*$/m.exec(own)?.[0];
     await eventually(() => find() !== undefined || child.exitCode !== null, undefined, 120_000);
     const line = find();
-    if (line === undefined) throw new Error(`${main} did not start: ${own}`);
+    if (line === undefined) throw new Error(`${main.at(-1)} did not start: ${own}`);
     return { child, ready: JSON.parse(line) as Ready };
   }
 }

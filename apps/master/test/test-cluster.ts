@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
-import { programOf, SCRIPTED_WORKER } from "@heddle/base/testing/programs";
+import { SCRIPTED_WORKER, startArguments } from "@heddle/base/testing/programs";
 import type {
   DeploymentSpec,
   EngineEvent,
@@ -40,8 +40,8 @@ import { type TestSettings, testConfig } from "./test-config.ts";
 
 export const clusterToken = "a-token-for-tests-only";
 
-const realWorkerProgram = programOf("worker");
-const parameterServerProgram = programOf("parameter-server");
+const REAL_WORKER = startArguments("worker");
+const PARAMETER_SERVER = startArguments("parameter-server");
 
 /** The replicated state of one master, changed by the test directly. */
 export class TestControl implements ControlPlane {
@@ -187,13 +187,13 @@ export class TestCluster {
   }
 
   startParameterServer(name: string): Promise<ChildProcess> {
-    return this.#spawn([parameterServerProgram, ...this.#flags(name)]);
+    return this.#spawn([...PARAMETER_SERVER, ...this.#flags(name)]);
   }
 
   /** A worker with real engines. */
   startRealWorker(name: string): Promise<ChildProcess> {
     const cache = ["--models-cache", join(this.folder, "models")];
-    return this.#spawn([realWorkerProgram, ...this.#flags(name), ...cache]);
+    return this.#spawn([...REAL_WORKER, ...this.#flags(name), ...cache]);
   }
 
   #flags(name: string): string[] {

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { withMetrics } from "@heddle/node-agent/metrics-server";
 import { nodeUsage, readNodeFlags } from "@heddle/node-agent/node-flags";

@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, credentials } from "@grpc/grpc-js";
 import { eventually } from "@heddle/base/testing/eventually";
-import { programOf } from "@heddle/base/testing/programs";
+import { startArguments } from "@heddle/base/testing/programs";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
 import { dataHelloFrame } from "@heddle/parameters/data-plane/data-frames";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
@@ -20,8 +20,8 @@ import { jobOn } from "./testing/training-job.ts";
 // The parameter server and a master as processes on loopback.
 
 /** Other apps run as processes, and are never imported. */
-const MASTER = programOf("master");
-const PROGRAM = programOf("parameter-server");
+const MASTER = startArguments("master");
+const PROGRAM = startArguments("parameter-server");
 const WAIT_MS = 60_000;
 
 // Processes may be slow to start on a busy machine.
@@ -33,8 +33,10 @@ class Driven {
   readonly child: ChildProcess;
   readonly ended: Promise<unknown[]>;
 
-  constructor(program: string, args: readonly string[]) {
-    this.child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  constructor(program: readonly string[], args: readonly string[]) {
+    this.child = spawn(process.execPath, [...program, ...args], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     this.ended = once(this.child, "exit");
     for (const stream of [this.child.stdout, this.child.stderr]) {
       stream?.on("data", (text) => {
@@ -73,7 +75,7 @@ afterEach(async () => {
   rmSync(data, { recursive: true, force: true });
 });
 
-function start(program: string, args: readonly string[]): Driven {
+function start(program: readonly string[], args: readonly string[]): Driven {
   const driven = new Driven(program, args);
   running.push(driven);
   return driven;

@@ -6,12 +6,12 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { programOf } from "@heddle/base/testing/programs";
+import { startArguments } from "@heddle/base/testing/programs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
 // The worker's program by itself: its masters are not there.
 
-const PROGRAM = programOf("worker");
+const WORKER = startArguments("worker");
 
 let data = "";
 let child: ChildProcess | undefined;
@@ -32,7 +32,7 @@ async function start(
 ): Promise<Readonly<Record<string, string>>> {
   const args = ["--data", join(data, "worker"), "--masters", "127.0.0.1:1"];
   const token = ["--cluster-token-file", join(data, "token")];
-  const started = spawn(process.execPath, [PROGRAM, ...args, ...token, ...flags], {
+  const started = spawn(process.execPath, [...WORKER, ...args, ...token, ...flags], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   child = started;

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import { withMetrics } from "@heddle/node-agent/metrics-server";

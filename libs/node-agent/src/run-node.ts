@@ -1,5 +1,5 @@
-import { endProcess } from "@heddle/base/end-process";
 import { ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { endProcess } from "@heddle/base/process/end-process";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeFigures } from "./node-metrics.ts";
 

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { parseArgs } from "node:util";
-import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 
 /**
  * A process with a master's command line and the routes that `heddle up` uses. SCRIPT selects the

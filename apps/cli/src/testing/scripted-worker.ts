@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 
 /**
  * A process with a worker's command line. SCRIPT selects its behaviour:

@@ -3,11 +3,12 @@ import { totalmem } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
+import type { ProcessKind } from "@heddle/base/process/young-generation";
 import type { ClusterSecrets, DataDirectory, TlsFiles } from "./data-directory.ts";
 import { nodeFlags } from "./node-flags.ts";
 import type { ProcessLogLevel, Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts } from "./ports.ts";
-import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
+import type { ProcessSpec } from "./supervised-process.ts";
 
 /** The program of each kind of process. */
 export type Programs = Readonly<Record<ProcessKind, string>>;

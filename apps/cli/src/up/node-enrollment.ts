@@ -1,9 +1,9 @@
 import { retry } from "@heddle/base/async/retry";
+import type { ProcessKind } from "@heddle/base/process/young-generation";
 import { HeddleError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import { hasGroup } from "@heddle/consensus/member/identity";
 import type { DataDirectory } from "./data-directory.ts";
-import type { ProcessKind } from "./supervised-process.ts";
 
 const RETRY_MS = 250;
 /** A node must start within this time; a longer start has failed. */

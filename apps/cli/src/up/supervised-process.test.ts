@@ -4,11 +4,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { ProcessKind } from "@heddle/base/process/young-generation";
 import { isProcessAlive } from "@heddle/base/process-alive";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { allGone } from "../testing/driven-process.ts";
 import { describeLogLine } from "./log-line.ts";
-import { type ProcessKind, type ProcessSpec, SupervisedProcess } from "./supervised-process.ts";
+import { type ProcessSpec, SupervisedProcess } from "./supervised-process.ts";
 import { Supervisor } from "./supervisor.ts";
 
 const WORKER = fileURLToPath(new URL("../testing/scripted-worker.ts", import.meta.url));

@@ -2,10 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, ERROR_TABLE } from "@heddle/base/errors";
-import { PARENT_PIPE_VARIABLE } from "@heddle/base/exit-with-parent";
+import { PARENT_PIPE_VARIABLE } from "@heddle/base/process/exit-with-parent";
+import type { ProcessKind } from "@heddle/base/process/young-generation";
 import { describeLogLine, type LogLine, parseLogLine } from "./log-line.ts";
-
-export type ProcessKind = "master" | "worker" | "parameter-server";
 
 /** One process of the cluster: its command and its name in the logs. */
 export interface ProcessSpec {

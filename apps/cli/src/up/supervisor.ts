@@ -1,6 +1,6 @@
+import type { ProcessKind } from "@heddle/base/process/young-generation";
 import {
   type ProcessEvents,
-  type ProcessKind,
   type ProcessSpec,
   RESTART_LIMITS,
   type RestartLimits,

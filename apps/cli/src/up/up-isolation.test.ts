@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { freePort } from "@heddle/base/testing/free-ports";
-import { programOf } from "@heddle/base/testing/programs";
+import { programOf, startArguments } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
@@ -129,11 +129,14 @@ describe.each([
     const masters = ["--masters", `127.0.0.1:${grpcPort()}`, "--cluster-token-file", given.token];
     const dataOf = (name: string) => ["--data", join(elsewhere, name), "--name", name];
     await Promise.all([
-      start([programOf("worker"), ...dataOf("worker-by-hand"), ...masters], /"ready"/),
-      start([programOf("parameter-server"), ...dataOf("server-by-hand"), ...masters], /"ready"/),
+      start([...startArguments("worker"), ...dataOf("worker-by-hand"), ...masters], /"ready"/),
+      start(
+        [...startArguments("parameter-server"), ...dataOf("server-by-hand"), ...masters],
+        /"ready"/,
+      ),
       start(
         [
-          programOf("master"),
+          ...startArguments("master"),
           ...dataOf("foreign"),
           "--http-port",
           "0",

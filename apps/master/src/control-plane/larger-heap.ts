@@ -1,4 +1,4 @@
-import { ownEnvironment } from "@heddle/base/exit-with-parent";
+import { ownEnvironment } from "@heddle/base/process/exit-with-parent";
 import { heapBytes } from "./state-memory.ts";
 
 /**

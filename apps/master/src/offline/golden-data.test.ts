@@ -7,7 +7,7 @@ import { SecretKeys } from "@heddle/base/secret-keys";
 import { eventually } from "@heddle/base/testing/eventually";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { MasterGroup, masterProgram } from "../../test/master-group.ts";
+import { MasterGroup, REAL_MASTER } from "../../test/master-group.ts";
 import { openStoppedMember } from "./stopped-member.ts";
 
 /** Made by `npm run golden:data` with the build of that version, and never made again. */
@@ -26,7 +26,7 @@ const VERSIONS = [2];
 let group: MasterGroup;
 
 beforeEach(() => {
-  group = new MasterGroup(1, [], undefined, [masterProgram]);
+  group = new MasterGroup(1, [], undefined, REAL_MASTER);
 });
 afterEach(() => group.close());
 

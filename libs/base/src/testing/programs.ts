@@ -1,4 +1,5 @@
 import { fileURLToPath } from "node:url";
+import { type ProcessKind, youngGenerationFlags } from "../process/young-generation.ts";
 
 type App = "cli" | "master" | "parameter-server" | "trainer" | "worker";
 
@@ -9,7 +10,15 @@ export function programOf(app: App): string {
   return pathOf(`packaged/apps/${app}/dist/main.js`);
 }
 
-/** Node's arguments for a program that is an app's with scripted parts; bundled by the same tool. */
-const scripted = (path: string) => [pathOf(`node_modules/.cache/heddle-test-programs/${path}`)];
-export const SCRIPTED_MASTER: readonly string[] = scripted("apps/master/test/scripted-main.js");
-export const SCRIPTED_WORKER: readonly string[] = scripted("apps/worker/test/scripted-worker.js");
+/** Node's arguments for a process of a cluster, with the young generation that `heddle up` gives it. */
+export function startArguments(kind: ProcessKind): readonly string[] {
+  return [...youngGenerationFlags(kind), programOf(kind)];
+}
+
+/** The same for a program that is an app's with scripted parts; bundled by the same tool. */
+function scripted(kind: ProcessKind, path: string): readonly string[] {
+  const program = pathOf(`node_modules/.cache/heddle-test-programs/${path}`);
+  return [...youngGenerationFlags(kind), program];
+}
+export const SCRIPTED_MASTER = scripted("master", "apps/master/test/scripted-main.js");
+export const SCRIPTED_WORKER = scripted("worker", "apps/worker/test/scripted-worker.js");

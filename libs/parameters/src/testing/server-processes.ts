@@ -4,13 +4,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { programOf } from "@heddle/base/testing/programs";
+import { startArguments } from "@heddle/base/testing/programs";
 import { issueTicket } from "@heddle/rpc/job-ticket";
 
 const clusterToken = "a-token-for-tests-only";
 export const credentials = { clusterToken, node: { role: "worker", name: "trainer" } } as const;
 export const asMaster = { clusterToken, node: { role: "master", name: "leader" } } as const;
-const main = programOf("parameter-server");
+const PARAMETER_SERVER = startArguments("parameter-server");
 
 /** A parameter server as a process of its own. */
 export interface ServerProcess {
@@ -34,7 +34,7 @@ export async function startServer(
   const tokenFile = join(dataDirectory, "token");
   writeFileSync(tokenFile, clusterToken);
   const flags = ["--data", dataDirectory, "--masters", "127.0.0.1:9", "--grpc-port", `${port}`];
-  const args = [main, ...flags, "--cluster-token-file", tokenFile];
+  const args = [...PARAMETER_SERVER, ...flags, "--cluster-token-file", tokenFile];
   const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "pipe"] });
   running.add(child);
   let output = "";

@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { afterEach, describe, expect, it } from "vitest";
 import { LiveNodes } from "../../../test/live-nodes.ts";
-import { type GroupView, MasterGroup, masterProgram } from "../../../test/master-group.ts";
+import { type GroupView, MasterGroup, REAL_MASTER } from "../../../test/master-group.ts";
 import { TINY } from "../../../test/process-cluster.ts";
 import { Runbook } from "../../../test/runbook.ts";
 
@@ -197,7 +197,7 @@ async function logsOf(id: string): Promise<string> {
 
 describe("runbooks under load", { timeout: 900_000 }, () => {
   it("backup: a restore continues jobs, models and training; nothing runs twice", async () => {
-    group = new MasterGroup(1, TIMES, () => ({}), [masterProgram]);
+    group = new MasterGroup(1, TIMES, () => ({}), REAL_MASTER);
     await group.startAll();
     url = group.url("master-1") ?? "";
     const old = await group.address("master-1");
@@ -297,7 +297,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
   });
 
   it("forced recovery: one survivor of three continues with jobs, models and training", async () => {
-    group = new MasterGroup(3, TIMES, () => ({}), [masterProgram]);
+    group = new MasterGroup(3, TIMES, () => ({}), REAL_MASTER);
     await group.startAll();
     url = group.url("master-3") ?? "";
     const addresses = await Promise.all(group.names.map((name) => group.address(name)));

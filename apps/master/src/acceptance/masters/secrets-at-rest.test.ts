@@ -10,13 +10,13 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
 import type { Identity } from "@heddle/consensus/member/identity";
 import { afterEach, describe, expect, it } from "vitest";
-import { MasterGroup, masterProgram } from "../../../test/master-group.ts";
+import { MasterGroup, REAL_MASTER } from "../../../test/master-group.ts";
 import { openStoppedMember } from "../../offline/stopped-member.ts";
 
 // Masters as processes with a secrets key: the content of their disks and backups, and what they
 // refuse.
 
-const CLI = programOf("cli");
+const CLI = [programOf("cli")];
 const PLAIN_TEXT = "an-environment-variable-of-a-job";
 const ONE = "master-1";
 
@@ -28,7 +28,7 @@ afterEach(() => group.close());
 function open(masters: number, flags: readonly string[] = []): void {
   keyFile = undefined;
   const env = () => ({ HEDDLE_SECRETS_KEY_FILE: keyFile });
-  group = new MasterGroup(masters, flags, () => ({ env: env() }), [masterProgram]);
+  group = new MasterGroup(masters, flags, () => ({ env: env() }), REAL_MASTER);
 }
 
 const newKey = (): string => randomBytes(32).toString("base64");
@@ -97,13 +97,13 @@ interface Ended {
 }
 
 function run(
-  program: string,
+  program: readonly string[],
   args: readonly string[],
   env: NodeJS.ProcessEnv = {},
 ): Promise<Ended> {
   return new Promise((resolve) => {
     const options = { env: { ...process.env, ...env } };
-    execFile(process.execPath, [program, ...args], options, (error, stdout, stderr) => {
+    execFile(process.execPath, [...program, ...args], options, (error, stdout, stderr) => {
       resolve({ code: error ? Number(error.code) : 0, text: stdout + stderr });
     });
   });
@@ -240,7 +240,7 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     const { text } = await run(CLI, add, env);
     const [line = ""] = /^heddle-master .*$/m.exec(text) ?? [];
     const words = line.split(" ").slice(1);
-    const added = spawn(process.execPath, [masterProgram, ...words, "--http-port", "0"]);
+    const added = spawn(process.execPath, [...REAL_MASTER, ...words, "--http-port", "0"]);
     try {
       await eventually(async () => {
         const { masters } = await group.status(ONE);
@@ -276,7 +276,7 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     await backup(sealed);
     await group.end(ONE, "SIGTERM");
     const restore = (file: string, to: string, ...flags: string[]) =>
-      run(masterProgram, ["restore", "--file", file, "--data", to, ...flags]);
+      run(REAL_MASTER, ["restore", "--file", file, "--data", to, ...flags]);
     const target = join(group.folder, "restored");
     const [id = ""] = keysOf(keyFile).ids;
     const refusal = { code: 5, text: expect.stringContaining(`${sealed} is encrypted with the`) };
@@ -317,8 +317,8 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     const file = join(group.folder, "offline");
     const args = ["backup", "--data", group.directory(ONE), "--file", file];
     const refusal = { code: 5, text: expect.stringContaining("no key was given") };
-    expect(await run(masterProgram, args)).toEqual(refusal);
-    const done = await run(masterProgram, args, { HEDDLE_SECRETS_KEY_FILE: keyFile });
+    expect(await run(REAL_MASTER, args)).toEqual(refusal);
+    const done = await run(REAL_MASTER, args, { HEDDLE_SECRETS_KEY_FILE: keyFile });
     expect(done).toEqual({ code: 0, text: expect.stringContaining("encrypted with the secrets") });
     expect(holders(ONE, await secretsOf(ONE), [file])).toEqual([]);
   });
