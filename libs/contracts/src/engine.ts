@@ -41,12 +41,19 @@ export interface ChatMessage {
   readonly toolCallId?: string | undefined;
 }
 
+/** How much a model reasons before it answers. */
+export const REASONING_EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
+
+export type ReasoningEffort = (typeof REASONING_EFFORTS)[number];
+
 /** The model's input: messages for its chat template, plain text, or token ids. */
 export type EngineInput =
   | {
       readonly kind: "chat";
       readonly messages: readonly ChatMessage[];
       readonly tools?: readonly ToolDefinition[] | undefined;
+      /** Absent: the model's own. */
+      readonly effort?: ReasoningEffort | undefined;
     }
   | { readonly kind: "text"; readonly text: string; readonly suffix?: string | undefined }
   | {
@@ -101,6 +108,8 @@ export interface GenerateRequest {
   readonly ignoreEnd?: boolean | undefined;
   /** Up to 32 strings; the text ends before the first of them. */
   readonly stop: readonly string[];
+  /** Tokens after which reasoning is ended; absent: as many as the effort allows. */
+  readonly reasoningTokens?: number | undefined;
   /** Alternatives per token, 0..20; absent means no log-probabilities at all. */
   readonly topLogprobs?: number | undefined;
   /** The prompt comes before the deltas, with its log-probabilities where `topLogprobs` is there. */

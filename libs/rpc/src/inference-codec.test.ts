@@ -107,6 +107,7 @@ const input = fc.oneof(
   merged(
     fc.record({ kind: fc.constant("chat"), messages: fc.array(message, { maxLength: 3 }) }),
     optional("tools", fc.array(tool, { minLength: 1, maxLength: 2 })),
+    optional("effort", fc.constantFrom("none", "minimal", "xhigh")),
   ),
   merged(fc.record({ kind: fc.constant("text"), text }), optional("suffix", text)),
   merged(
@@ -151,6 +152,7 @@ const request = merged(
   optional("ignoreEnd", fc.constant(true)),
   optional("topLogprobs", uint32),
   optional("echo", fc.constant(true)),
+  optional("reasoningTokens", uint32),
 ) as fc.Arbitrary<EngineRequest>;
 const plainInput = fc.oneof(
   fc.record({ kind: fc.constant("text" as const), text }),

@@ -16,6 +16,7 @@ import type {
   ToolUse,
   Usage,
 } from "@heddle/contracts/engine";
+import { REASONING_EFFORTS, type ReasoningEffort } from "@heddle/contracts/engine";
 import type { ChatInput__Output } from "@heddle/contracts/generated/heddle/v1/ChatInput";
 import type {
   ChatMessage as WireMessage,
@@ -163,6 +164,7 @@ function encodeRequest(request: GenerateRequest): WireRequest {
     ...encodeInput(input),
     ...(input.kind !== "chat" && { suffix: input.suffix }),
     echo: request.echo,
+    reasoningTokens: request.reasoningTokens,
     choices: request.choices,
     maxTokens: request.maxTokens,
     stop: [...request.stop],
@@ -207,6 +209,7 @@ function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
     ...(message.minTokens > 0 && { minTokens: message.minTokens }),
     ...(message.ignoreEnd && { ignoreEnd: true }),
     ...(message.topLogprobs !== undefined && { topLogprobs: message.topLogprobs }),
+    ...(message.reasoningTokens !== undefined && { reasoningTokens: message.reasoningTokens }),
     ...(message.echo && { echo: true }),
     ...(toolUse && { toolUse }),
   };
@@ -219,8 +222,8 @@ function encodeFormat(format: OutputFormat): Pick<WireRequest, "format" | "schem
 
 function encodeInput(input: EngineInput): Pick<WireRequest, "chat" | "text" | "tokens"> {
   if (input.kind !== "chat") return encodePlain(input);
-  const { messages, tools = [] } = input;
-  return { chat: { messages: messages.map(encodeMessage), tools: [...tools] } };
+  const { messages, tools = [], effort } = input;
+  return { chat: { messages: messages.map(encodeMessage), tools: [...tools], effort } };
 }
 
 function encodeEmbedInput(input: EmbedRequest["inputs"][number]): EmbedInput {
@@ -259,7 +262,7 @@ function decodeInput(
   throw unknown("input", "none of its members is set");
 }
 
-function decodeChat({ messages, tools }: ChatInput__Output): EngineInput {
+function decodeChat({ messages, tools, effort }: ChatInput__Output): EngineInput {
   const definitions = tools.map(({ name, description, parameters }) => ({
     name,
     ...(description !== "" && { description }),
@@ -269,6 +272,7 @@ function decodeChat({ messages, tools }: ChatInput__Output): EngineInput {
     kind: "chat",
     messages: messages.map(decodeMessage),
     ...(definitions.length > 0 && { tools: definitions }),
+    ...(effort !== "" && { effort: reasoningEffort(effort) }),
   };
 }
 
@@ -363,6 +367,12 @@ function finishReason(text: string): FinishReason {
     default:
       throw unknown("finish reason", text);
   }
+}
+
+function reasoningEffort(text: string): ReasoningEffort {
+  const effort = REASONING_EFFORTS.find((each) => each === text);
+  if (effort === undefined) throw unknown("reasoning effort", text);
+  return effort;
 }
 
 function chatRole(text: string): ChatMessage["role"] {

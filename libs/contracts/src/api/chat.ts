@@ -9,6 +9,7 @@ import {
   tool,
   toolChoice,
 } from "../chat-constraints.ts";
+import { REASONING_EFFORTS } from "../engine.ts";
 import { validate } from "../validation.ts";
 import { errorResponse } from "./errors.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
@@ -182,6 +183,10 @@ export const chatCompletionRequest = z
       .boolean()
       .nullish()
       .describe("Whether there may be several calls; true if absent."),
+    reasoning_effort: z
+      .enum(REASONING_EFFORTS)
+      .nullish()
+      .describe("Of a model that reasons; else a 400, but for `none`."),
   })
   .meta({ id: "CreateChatCompletionRequest" });
 
@@ -202,7 +207,6 @@ const REFUSED: readonly (readonly [
   ["modalities", isTextOnly, "only the modality `text` is supported"],
   ["prediction", never, "predicted output is not supported"],
   ["web_search_options", never, "web search is not supported"],
-  ["reasoning_effort", (value) => value === "none", "the effort cannot be chosen"],
   ["verbosity", (value) => value === "medium", "the verbosity cannot be chosen"],
   ["store", (value) => value === false, "completions are not stored; use false or leave it out"],
   ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],

@@ -2527,6 +2527,11 @@ export const DESCRIPTORS = `{
          "oneof": [
           "suffix"
          ]
+        },
+        "_reasoningTokens": {
+         "oneof": [
+          "reasoningTokens"
+         ]
         }
        },
        "fields": {
@@ -2644,6 +2649,13 @@ export const DESCRIPTORS = `{
          "options": {
           "proto3_optional": true
          }
+        },
+        "reasoningTokens": {
+         "type": "uint32",
+         "id": 26,
+         "options": {
+          "proto3_optional": true
+         }
         }
        }
       },
@@ -2737,6 +2749,10 @@ export const DESCRIPTORS = `{
          "rule": "repeated",
          "type": "Tool",
          "id": 2
+        },
+        "effort": {
+         "type": "string",
+         "id": 3
         }
        }
       },

@@ -1,7 +1,8 @@
 import { AppError } from "@heddle/base/errors";
-import type { ChatMessage, ToolDefinition } from "@heddle/contracts/engine";
+import type { ChatMessage, ReasoningEffort, ToolDefinition } from "@heddle/contracts/engine";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { type CallForm, callFormOf, HERMES } from "./call-form.ts";
+import { effortVariables } from "./reasoning-effort.ts";
 import { strftime } from "./strftime.ts";
 import { rewriteStrips, STRIP_FUNCTIONS } from "./strip-calls.ts";
 import {
@@ -19,6 +20,7 @@ interface RenderOptions {
   /** What the template sees of each text in the messages; the text itself where absent. */
   readonly quote?: ((text: string) => string) | undefined;
   readonly tools?: readonly ToolDefinition[] | undefined;
+  readonly effort?: ReasoningEffort | undefined;
 }
 
 /** What shows whether a template presents tools and writes calls itself. */
@@ -43,8 +45,8 @@ const MAX_RANGE_ITEMS = 100_000;
 /**
  * A model's jinja chat template, as Hugging Face's `apply_chat_template` runs it
  * (https://huggingface.co/docs/transformers/chat_templating): the variables `messages`,
- * `add_generation_prompt`, `bos_token`, `eos_token`, `tools` and `documents` (none), and the
- * functions `raise_exception`, `strftime_now` (in UTC) and `range`.
+ * `add_generation_prompt`, `bos_token`, `eos_token`, `tools`, `documents` (none) and those of the
+ * effort of reasoning, and the functions `raise_exception`, `strftime_now` (in UTC) and `range`.
  */
 export class ChatTemplate {
   readonly #template: Template;
@@ -162,6 +164,7 @@ export class ChatTemplate {
       eos_token: this.#tokens.eos,
       tools,
       documents: null,
+      ...effortVariables(options.effort),
     };
     for (const [name, value] of Object.entries(variables)) environment.set(name, value);
     return runTemplate(this.#template, environment);

@@ -17,6 +17,8 @@ export interface Dialect {
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
   /** Whether its completions take a `suffix`; others ignore or refuse it. */
   readonly fills: boolean;
+  /** Whether an effort of reasoning is a member, or goes to the chat template; else it is refused. */
+  readonly effort: "member" | "template" | undefined;
   /** Whether it knows the role `developer`. */
   readonly hasDeveloper: boolean;
   /** What a chunk's usage counts: all that was generated so far, all of the answer, or its choice. */
@@ -38,6 +40,7 @@ const OPENAI: Dialect = {
   hasNeutralDefaults: true,
   maxTokens: "max_completion_tokens",
   fills: true,
+  effort: "member",
   hasDeveloper: true,
   usage: "answer",
 };
@@ -50,6 +53,7 @@ const VLLM: Dialect = {
   hasNeutralDefaults: false,
   maxTokens: "max_tokens",
   fills: false,
+  effort: "template",
   hasDeveloper: false,
   usage: "so far",
 };
@@ -76,6 +80,7 @@ export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
     hasNeutralDefaults: false,
     maxTokens: "max_tokens",
     fills: true,
+    effort: undefined,
     hasDeveloper: false,
   },
   heddle: { ...OPENAI, extensions: SAME_NAMES },

@@ -7,6 +7,7 @@ import type {
   GenerateRequest,
   UpstreamSpec,
 } from "@heddle/contracts/engine";
+import { effortVariables } from "../text/reasoning-effort.ts";
 import { DIALECTS, type Dialect, type Extension, type Ignorable } from "./dialects.ts";
 
 /** A request as the upstream gets it. */
@@ -52,6 +53,7 @@ export function toUpstreamRequest(request: AnsweredRequest, spec: UpstreamSpec):
     }),
     ...formatPart(request),
     ...toolPart(request, input),
+    ...effortPart(request, input, spec),
   };
   return { path: "/chat/completions", body };
 }
@@ -161,6 +163,22 @@ function toolPart(
     tool_choice: toolUse.choice,
     parallel_tool_calls: toolUse.parallel,
   };
+}
+
+function effortPart(
+  { reasoningTokens }: GenerateRequest,
+  { effort }: EngineInput & { readonly kind: "chat" },
+  spec: UpstreamSpec,
+): Record<string, unknown> {
+  const { effort: form } = DIALECTS[spec.dialect];
+  if (reasoningTokens !== undefined) throw unsupported("thinking", spec);
+  if (effort === undefined) return {};
+  if (form === "member") return { reasoning_effort: effort };
+  if (form === undefined) {
+    if (effort === "none") return {};
+    throw unsupported("reasoning_effort", spec);
+  }
+  return { chat_template_kwargs: effortVariables(effort) };
 }
 
 function embedBody({ inputs }: EmbedRequest, spec: UpstreamSpec): Record<string, unknown> {

@@ -24,10 +24,11 @@ export function toGenerateRequest(
 
 /** The prompt of a chat. */
 export function toChatInput(
-  request: Pick<ChatCompletionRequest, "messages" | "tools" | "tool_choice">,
+  request: Pick<ChatCompletionRequest, "messages" | "tools" | "tool_choice" | "reasoning_effort">,
 ): EngineInput {
   const messages = request.messages.map(toChatMessage);
-  return { kind: "chat", messages, ...offeredTools(request) };
+  const effort = request.reasoning_effort ?? undefined;
+  return { kind: "chat", messages, ...offeredTools(request), effort };
 }
 
 /** What chats and completions say alike of how an answer is drawn. */

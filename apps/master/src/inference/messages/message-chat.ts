@@ -23,6 +23,17 @@ export function toChatRequest(request: MessagesRequest): ChatCompletionRequest {
   };
 }
 
+/** The effort that is asked for, or what thinking that is on or off comes to. */
+function effortOf({
+  thinking,
+  output_config: config,
+}: MessagesPrompt & Pick<Partial<MessagesRequest>, "output_config">) {
+  if (thinking?.type === "disabled") return "none";
+  const effort = config?.effort ?? undefined;
+  if (effort !== undefined) return effort === "max" ? "xhigh" : effort;
+  return thinking?.type === "enabled" ? "xhigh" : undefined;
+}
+
 /** The part of it that makes the prompt. */
 export function toPrompt(request: MessagesPrompt): ChatCompletionRequest {
   const { model, messages, system, tools, tool_choice: choice } = request;
@@ -39,6 +50,7 @@ export function toPrompt(request: MessagesPrompt): ChatCompletionRequest {
     })),
     tool_choice: choice == null ? undefined : toolChoiceOf(choice),
     parallel_tool_calls: isParallel,
+    reasoning_effort: effortOf(request),
   };
 }
 
@@ -117,6 +129,7 @@ const PARAMS: readonly (readonly [chat: RegExp, message: string])[] = [
   [/^tools\[(\d+)\]\.function\.parameters/, "tools[$1].input_schema"],
   [/^response_format\.json_schema\.schema/, "output_config.format.schema"],
   [/^stop$/, "stop_sequences"],
+  [/^reasoning_effort$/, "thinking"],
 ];
 
 /** The error of a chat as that of the message that it was made of. */

@@ -6,7 +6,7 @@ import { checkFormat, checkTools } from "@heddle/contracts/chat-constraints";
 
 type PromptFields = Pick<
   TokenCountRequest,
-  "model" | "instructions" | "tools" | "tool_choice" | "parallel_tool_calls" | "text"
+  "model" | "instructions" | "tools" | "tool_choice" | "parallel_tool_calls" | "text" | "reasoning"
 >;
 
 /** The chat that asks for the same as the prompt of a response. Throws for tools that cannot be. */
@@ -27,6 +27,7 @@ export function chatOfPrompt(
     tool_choice: toolChoiceOf(request.tool_choice),
     parallel_tool_calls,
     response_format: formatOf(request.text),
+    reasoning_effort: request.reasoning?.effort,
   };
   return inResponseTerms(() => {
     if (chat.response_format != null) checkFormat(chat.response_format);
@@ -190,6 +191,7 @@ export function checkCallIds(items: readonly ResponseItem[], given: number): voi
 /** How the parts of a chat are called in a response. */
 const TERMS: readonly (readonly [RegExp, string])[] = [
   [/\bmessages\b(\[\d+\](\.\w+)?)?/, "input"],
+  [/\breasoning_effort\b/, "reasoning.effort"],
   [/\bmax_completion_tokens\b/, "max_output_tokens"],
   [/\bresponse_format\.json_schema\b/, "text.format"],
   [/\bresponse_format\b/, "text.format"],

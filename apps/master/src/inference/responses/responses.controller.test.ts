@@ -235,7 +235,7 @@ describe("responses: bad requests", () => {
     ["text.format.schema", { text: { format: { type: "json_schema", name: "a" } } }],
     ["text.format.type", { text: { format: { type: "grammar" } } }],
     ["text.verbosity", { text: { verbosity: "low" } }],
-    ["reasoning.effort", { reasoning: { effort: "high" } }],
+    ["reasoning.effort", { reasoning: { effort: "huge" } }],
     ["max_output_tokens", { max_output_tokens: 0 }],
     ["max_output_tokens", { max_output_tokens: 1e9 }],
     ["temperature", { temperature: 3 }],

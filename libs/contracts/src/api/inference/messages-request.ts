@@ -81,9 +81,12 @@ const prompt = {
   tools: z.array(messagesTool).max(MAX_TOOLS).nullish(),
   tool_choice: messagesToolChoice.nullish(),
   thinking: z
-    .object({ type: z.enum(["adaptive", "disabled"], "the model decides whether it thinks") })
+    .object({
+      type: z.enum(["adaptive", "disabled", "enabled"]),
+      budget_tokens: z.int().min(1).nullish(),
+    })
     .nullish()
-    .describe("`adaptive` or `disabled`; neither changes what the model does."),
+    .describe("`adaptive` leaves it to the model; `enabled` needs `budget_tokens`."),
 };
 
 const { temperature, top_p, top_k } = chatCompletionRequest.shape;
@@ -108,9 +111,10 @@ export const messagesRequest = z
     output_config: z
       .object({
         format: z.object({ type: z.literal("json_schema"), schema: z.looseObject({}) }).nullish(),
+        effort: z.enum(["low", "medium", "high", "max"]).nullish(),
       })
       .nullish()
-      .describe("`format`: the answer is JSON that fits the schema, whatever the model."),
+      .describe("`format`: the answer is JSON that fits the schema, whatever the model; `effort`."),
     service_tier: z.enum(["auto", "standard_only"]).nullish(),
   })
   .meta({ id: "MessagesRequest" });
@@ -134,8 +138,7 @@ const REFUSED: readonly (readonly [param: string, why: string])[] = [
 export function parseMessagesRequest(body: unknown): MessagesRequest {
   const request = validate(messagesRequest, body);
   checkPrompt(request, body as Record<string, unknown>);
-  const config = (body as { output_config?: { effort?: unknown } | null }).output_config;
-  if (config?.effort != null) throw unsupported("output_config.effort", "it cannot be chosen");
+  checkThinking(request);
   checkSchemaSize("output_config.format.schema", request.output_config?.format?.schema);
   return request;
 }
@@ -156,6 +159,19 @@ function checkPrompt(request: MessagesPrompt, body: Record<string, unknown>): vo
   if (request.messages.at(-1)?.role !== "assistant") return;
   const last = `messages[${request.messages.length - 1}].role`;
   throw invalid(last, "an answer cannot be begun for the model; end with the user's message");
+}
+
+function checkThinking({ thinking, max_tokens: most }: MessagesRequest): void {
+  const param = "thinking.budget_tokens";
+  const { type, budget_tokens: budget } = thinking ?? {};
+  if (type === "enabled" && budget == null) {
+    const text = `Missing required parameter: '${param}': thinking that is enabled needs it.`;
+    throw new AppError("missing_required_parameter", text, { param });
+  }
+  if (type !== "enabled" && budget != null) throw invalid(param, "it is for thinking `enabled`");
+  if (budget != null && budget >= most) {
+    throw invalid(param, `it must be less than the ${most} tokens of max_tokens`);
+  }
 }
 
 function checkTools({ tools, tool_choice: choice }: MessagesPrompt): void {

@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
+import { REASONING_EFFORTS } from "../../engine.ts";
 import { validate } from "../../validation.ts";
 import { chatCompletionRequest, checkBiases, refuseUnsupported } from "../chat.ts";
 import { type GivenItem, givenItem, ITEM_TYPES, PART_TYPES } from "./items.ts";
@@ -79,12 +80,12 @@ const promptFields = {
     .describe("`format`: `text`, `json_object` or `json_schema`."),
   reasoning: z
     .object({
-      effort: z.string().nullish(),
+      effort: z.enum(REASONING_EFFORTS).nullish(),
       summary: z.string().nullish(),
       generate_summary: z.string().nullish(),
     })
     .nullish()
-    .describe("The model's own; reasoning is an item with its content."),
+    .describe("`effort`, of a model that reasons; reasoning is an item with its content."),
   truncation: z.string().nullish().describe("`disabled`."),
 };
 
@@ -144,7 +145,6 @@ const REFUSED: readonly (readonly [
   isNoOp: (value: unknown) => boolean,
   why: string,
 ])[] = [
-  ["reasoning.effort", is("none"), "the effort cannot be chosen"],
   ["reasoning.summary", is("auto"), "reasoning is shown whole, without a summary"],
   ["reasoning.generate_summary", is("auto"), "reasoning is shown whole, without a summary"],
   ["text.verbosity", is("medium"), "the verbosity cannot be chosen"],

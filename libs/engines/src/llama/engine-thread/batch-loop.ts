@@ -19,6 +19,7 @@ import {
   type ThreadSubmit,
 } from "../protocol/thread-messages.ts";
 import { type RowLogprobs, rowLogprobs } from "../sampling/logprobs.ts";
+import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
 import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
 import { Drafter } from "../speculation/drafter.ts";
@@ -161,6 +162,7 @@ export class BatchLoop {
 
   #enqueue(request: ThreadSubmit, choice: number, nowMs: number): void {
     const { sampling } = request;
+    const model = this.#model;
     const seed = (sampling.seed + choice) >>> 0;
     const tokens = new TokenList(request.prompt, SPARE_TOKENS);
     this.#push({
@@ -168,9 +170,10 @@ export class BatchLoop {
       request,
       sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
       grammar: this.#grammars.begin(request.grammar),
+      reasoning: request.reasoning && new ReasoningLimiter(request.reasoning, model.tokenBytes),
       sampled: 0,
       scored: request.scoresPrompt && choice === 0 ? 1 : tokens.length,
-      drafter: this.#cache.shares && this.#model.draftTokens > 0 ? new Drafter(tokens) : undefined,
+      drafter: this.#cache.shares && model.draftTokens > 0 ? new Drafter(tokens) : undefined,
     });
   }
 

@@ -8,6 +8,7 @@ import {
 } from "../protocol/thread-messages.ts";
 import { COMPLETE, STUCK } from "../sampling/grammar.ts";
 import { captureRow, finishLogprobs, type RowLogprobs } from "../sampling/logprobs.ts";
+import { ANY_TOKEN } from "../sampling/reasoning-limiter.ts";
 import type { LoadedModel } from "./model.ts";
 
 /** Draws next tokens. What the latest draw gave is in its fields: no object is made per token. */
@@ -29,14 +30,15 @@ export class TokenDraw {
 
   /** Draws from the row, which it changes, and appends the token; a stuck sequence gets none. */
   next(sequence: TextSequence, logits: Float32Array): void {
-    const { request, sampler, grammar } = sequence;
+    const { request, sampler, grammar, reasoning } = sequence;
     const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
     sampler.adjust(logits);
     if (sequence.sampled < request.minTokens) this.#forbidEnds(logits);
+    const due = reasoning?.due ?? ANY_TOKEN;
     const drawn =
-      grammar === undefined
-        ? sampler.draw(logits)
-        : grammar.draw(logits, (left) => sampler.draw(left));
+      due !== ANY_TOKEN && (grammar?.allows(due) ?? true)
+        ? due
+        : (grammar?.draw(logits, (left) => sampler.draw(left)) ?? sampler.draw(logits));
     if (drawn === STUCK) {
       this.token = this.#model.eosToken;
       this.end = ENDED_STUCK;
@@ -47,7 +49,10 @@ export class TokenDraw {
     const token = drawn === COMPLETE ? this.#model.eosToken : drawn;
     this.end = this.#endOf(sequence, token, drawn === COMPLETE);
     sampler.accept(token);
-    if (this.end === GOES_ON) grammar?.accept(token);
+    if (this.end === GOES_ON) {
+      grammar?.accept(token);
+      reasoning?.accept(token);
+    }
     sequence.sampled++;
     sequence.tokens.push(token);
     this.token = token;

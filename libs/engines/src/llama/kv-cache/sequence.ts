@@ -1,5 +1,6 @@
 import type { ThreadEmbed, ThreadSubmit } from "../protocol/thread-messages.ts";
 import type { Grammar } from "../sampling/grammar.ts";
+import type { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import type { Sampler } from "../sampling/sampler.ts";
 import type { Drafter } from "../speculation/drafter.ts";
 import type { TokenList } from "./token-list.ts";
@@ -13,6 +14,7 @@ export interface TextSequence extends SequenceState {
   readonly embedding?: undefined;
   readonly sampler: Sampler;
   readonly grammar: Grammar | undefined;
+  readonly reasoning: ReasoningLimiter | undefined;
   /** Tokens sampled so far. */
   sampled: number;
   /** Of a prompt that is scored: its tokens that are, the first among them; else all of them. */

@@ -23,6 +23,8 @@ export interface GrammarSource {
   readonly tools?: readonly (ToolDefinition & { readonly at: number })[] | undefined;
   readonly isRequired?: boolean | undefined;
   readonly isParallel?: boolean | undefined;
+  /** Of a model that reasons: whether the prompt has opened the reasoning. */
+  readonly isOpen?: boolean | undefined;
 }
 
 const ANSWER_PARAM = "response_format.json_schema.schema";
@@ -62,9 +64,11 @@ function compile(
 }
 
 function programOf(
-  { schema, tools = [], isRequired, isParallel }: GrammarSource,
-  style: AnswerStyle,
+  { schema, tools = [], isRequired, isParallel, isOpen }: GrammarSource,
+  general: AnswerStyle,
 ): GrammarProgram {
+  const reasoning = general.reasoning && (isOpen ? "open" : "tagged");
+  const style = { ...general, reasoning } as const;
   const answer: unknown = schema === undefined ? undefined : JSON.parse(schema);
   const callable = tools.map(({ name, parameters }) => ({
     name,

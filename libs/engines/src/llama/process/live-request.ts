@@ -8,6 +8,7 @@ import type {
 import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
 import { HERMES } from "../../text/call-form.ts";
 import { CallReader } from "../../text/call-reader.ts";
+import { REASONING_TAGS } from "../../text/reasoning-style.ts";
 import { ENDED_LENGTH, ENDED_STOP } from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
@@ -28,22 +29,18 @@ export class LiveRequest extends LiveWork {
   readonly request: GenerateRequest;
   #completionTokens = 0;
   #texts: (ChoiceText | undefined)[];
-  readonly #readers: readonly CallReader[];
+  #readers: readonly CallReader[] = [];
+  /** Of each choice, before its first text: what the prompt's end means for how it is to be read. */
+  readonly #firstTexts: string[] = [];
   readonly #given: RequestTexts;
   #echo: PromptEcho | undefined;
   #openChoices: number;
 
   constructor(id: number, request: GenerateRequest, options: SubmitOptions, given: RequestTexts) {
     super(id, request.choices, options);
-    const { pieces, style } = given;
+    const { pieces } = given;
     this.#given = given;
     this.request = request;
-    const { toolUse } = request;
-    const isRead = toolUse !== undefined && style.form.family !== HERMES.family;
-    this.#readers = Array.from(
-      { length: isRead ? request.choices : 0 },
-      () => new CallReader(style.form, style.reasoning, toolUse?.names ?? []),
-    );
     this.#openChoices = request.choices;
     this.#texts = Array.from(
       { length: request.choices },
@@ -68,10 +65,19 @@ export class LiveRequest extends LiveWork {
     return this.#texts[choice] !== undefined;
   }
 
-  /** The prompt's tokens are known. */
-  read(prompt: Int32Array): void {
-    if (!this.request.echo) return;
-    this.#echo = new PromptEcho(this.id, this.request, prompt, this.#given);
+  /** The prompt's tokens are known, and whether they open the reasoning. */
+  read(prompt: Int32Array, isOpen: boolean): void {
+    const { toolUse, choices, echo } = this.request;
+    const { style } = this.#given;
+    const reasoning = style.reasoning && (isOpen ? "open" : "tagged");
+    if (toolUse !== undefined && style.form.family !== HERMES.family) {
+      const reader = () => new CallReader(style.form, reasoning, toolUse.names);
+      this.#readers = Array.from({ length: choices }, reader);
+    }
+    if (reasoning !== style.reasoning) {
+      this.#firstTexts.push(...new Array<string>(choices).fill(REASONING_TAGS[isOpen ? 0 : 1]));
+    }
+    if (echo) this.#echo = new PromptEcho(this.id, this.request, prompt, this.#given);
   }
 
   override start(cachedTokens: number, queuedMs: number): EngineEvent[] {
@@ -130,7 +136,9 @@ export class LiveRequest extends LiveWork {
   #delta(choice: number, delta: TextDelta | undefined, events: EngineEvent[]): void {
     if (delta === undefined) return;
     const { tokens, logprobs } = delta;
-    const text = this.#readers[choice]?.push(delta.text) ?? delta.text;
+    const read = this.#readers[choice]?.push(delta.text) ?? delta.text;
+    const text = `${this.#firstTexts[choice] ?? ""}${read}`;
+    if (this.#firstTexts.length > 0) this.#firstTexts[choice] = "";
     const plain = { type: "delta", id: this.id, choice, text, tokens } as const;
     events.push(logprobs === undefined ? plain : { ...plain, logprobs });
   }

@@ -7,13 +7,17 @@ import type {
   GenerateRequest,
   InputReading,
   PairInput,
+  ReasoningStyle,
   SubmitOptions,
 } from "@heddle/contracts/engine";
+import { reasoningBudget } from "../../text/reasoning-effort.ts";
+import { REASONING_TAGS } from "../../text/reasoning-style.ts";
 import {
   ENDED_BROKEN,
   ENDED_STUCK,
   type ModelAbilities,
   NO_GRAMMAR,
+  type ReasoningLimit,
   type ThreadCommand,
   type ThreadStep,
   type ThreadSubmit,
@@ -53,6 +57,8 @@ type LiveComputation = LiveRequest | LiveEmbedding;
 type Live = LiveComputation | LiveReading;
 
 const MAX_CHOICES = 128;
+/** An opening tag and the white space behind it are within so many tokens. */
+const OPENING_TOKENS = 12;
 /** Handles stay in int32; far more than can live at once. */
 const HANDLE_LIMIT = 2 ** 30;
 
@@ -65,6 +71,8 @@ export class RequestBook {
   readonly #texts: RequestTexts;
   readonly #live = new Map<number, Live>();
   readonly #byHandle = new Map<number, Live>();
+  /** The tokens that end reasoning, once they were wanted. */
+  #closing: Int32Array | undefined;
   #nextHandle = 0;
   #waiting = 0;
 
@@ -195,6 +203,7 @@ export class RequestBook {
     const use = live instanceof LiveEmbedding ? "embed" : "generate";
     try {
       validate(live, table.flags.length, abilities);
+      if (live instanceof LiveRequest) checkEffort(live.request, this.#texts.style.reasoning);
       if (!LongPrompts.areLong(inputs)) {
         this.#constrain(
           live,
@@ -221,7 +230,9 @@ export class RequestBook {
 
   /** Has the grammar compiled; the request follows at once, before the grammar may be forgotten. */
   #constrain(live: LiveComputation, prompts: readonly Int32Array[]): void {
-    const source = live instanceof LiveRequest ? grammarOf(live.request) : undefined;
+    const isText = live instanceof LiveRequest;
+    const isOpen = isText && this.#isOpen(live.request, prompts[0] as Int32Array);
+    const source = isText ? grammarOf(live.request, isOpen) : undefined;
     if (source === undefined) {
       this.#admitSafely(live, prompts, NO_GRAMMAR);
       return;
@@ -255,8 +266,28 @@ export class RequestBook {
     }
     const room = this.#options.contextTokens - live.promptTokens;
     const prompt = prompts[0] as Int32Array;
-    live.read(prompt);
-    this.#options.command(toThreadSubmit(live, prompt, room, grammar));
+    const isOpen = this.#isOpen(live.request, prompt);
+    live.read(prompt, isOpen);
+    const reasoning = this.#limitOf(live.request, isOpen);
+    this.#options.command({ ...toThreadSubmit(live, prompt, room, grammar), reasoning });
+  }
+
+  /** Whether the prompt of a chat ends within reasoning. */
+  #isOpen({ input }: GenerateRequest, prompt: Int32Array): boolean {
+    if (input.kind !== "chat" || this.#texts.style.reasoning === undefined) return false;
+    const end = Array.from(prompt.subarray(-OPENING_TOKENS), (token) =>
+      Buffer.from(this.#texts.pieces.bytes(token)).toString("latin1"),
+    );
+    return end.join("").trimEnd().endsWith(REASONING_TAGS[0]);
+  }
+
+  #limitOf(request: GenerateRequest, isOpen: boolean): ReasoningLimit | undefined {
+    if (this.#texts.style.reasoning === undefined) return undefined;
+    const { reader } = this.#options;
+    const tokens = reasoningBudget(request, reader.template);
+    if (tokens === undefined) return undefined;
+    this.#closing ??= reader.within(`\n${REASONING_TAGS[1]}\n\n`);
+    return { tokens, isOpen, closing: this.#closing };
   }
 
   #expire(live: Live): void {
@@ -369,10 +400,26 @@ function validateText(
   }
 }
 
+/** Throws where the model has no reasoning that an effort could be of; "none" is what it does. */
+function checkEffort(
+  { input, reasoningTokens }: GenerateRequest,
+  style: ReasoningStyle | undefined,
+): void {
+  const effort = input.kind === "chat" ? input.effort : undefined;
+  const isAsked = (effort !== undefined && effort !== "none") || reasoningTokens !== undefined;
+  if (!isAsked || style !== undefined) return;
+  const message =
+    "Unsupported value for 'reasoning_effort': this model does not reason. Leave it out, or choose a model that reasons.";
+  throw new AppError("unsupported_parameter", message, { param: "reasoning_effort" });
+}
+
 /** What the text must be; undefined for free text. */
-function grammarOf({ input, format, toolUse }: GenerateRequest): GrammarSource | undefined {
+function grammarOf(
+  { input, format, toolUse }: GenerateRequest,
+  isOpen: boolean,
+): GrammarSource | undefined {
   const schema = schemaOf(format);
-  if (toolUse === undefined) return schema === undefined ? undefined : { schema };
+  if (toolUse === undefined) return schema === undefined ? undefined : { schema, isOpen };
   const defined = input.kind === "chat" ? (input.tools ?? []) : [];
   const tools = defined
     .map((tool, at) => ({ ...tool, at }))
@@ -382,6 +429,7 @@ function grammarOf({ input, format, toolUse }: GenerateRequest): GrammarSource |
     tools,
     isRequired: toolUse.choice === "required",
     isParallel: toolUse.parallel,
+    isOpen,
   };
 }
 

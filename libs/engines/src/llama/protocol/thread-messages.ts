@@ -27,6 +27,15 @@ export interface ThreadStart {
   readonly steps: SharedArrayBuffer;
 }
 
+/** A bound on the reasoning of a choice. */
+export interface ReasoningLimit {
+  readonly tokens: number;
+  /** The prompt has opened the reasoning. */
+  readonly isOpen: boolean;
+  /** The tokens that end it. */
+  readonly closing: Int32Array;
+}
+
 /** One request for the engine thread; its choices have the handles firstHandle + i. */
 export interface ThreadSubmit {
   readonly kind: "submit";
@@ -42,6 +51,8 @@ export interface ThreadSubmit {
   readonly topLogprobs: number;
   /** Whether the prompt's tokens get log-probabilities too. */
   readonly scoresPrompt: boolean;
+  /** Absent where reasoning has no bound of its own. */
+  readonly reasoning?: ReasoningLimit | undefined;
   /** The id of a grammar that the text must match; NO_GRAMMAR for none. */
   readonly grammar: number;
   readonly fairKey: string;

@@ -36,7 +36,7 @@ export class Grammar {
   /** Draws a token that fits, else COMPLETE or STUCK; `logits` may lose those that do not fit. */
   draw(logits: Float32Array, draw: (logits: Float32Array) => number): number {
     const first = draw(logits);
-    if (logits[first] !== Number.NEGATIVE_INFINITY && this.#allows(first)) return first;
+    if (logits[first] !== Number.NEGATIVE_INFINITY && this.allows(first)) return first;
     this.#mask(logits);
     const token = draw(logits);
     if (logits[token] !== Number.NEGATIVE_INFINITY) return token;
@@ -50,7 +50,8 @@ export class Grammar {
     this.#state = after;
   }
 
-  #allows(token: number): boolean {
+  /** Whether the token may be next. */
+  allows(token: number): boolean {
     const flags = this.#tokens.flags[token] as number;
     if (flags & ENDS_GENERATION) return this.#state.isComplete;
     const bytes = this.#tokens.tokenBytes(token);

@@ -110,6 +110,7 @@ export function testSequence(prompt: Int32Array): TextSequence {
     tokens: new TokenList(prompt, 4),
     promptLength: prompt.length,
     grammar: undefined,
+    reasoning: undefined,
     slot: -1,
     admitted: 0,
     computed: 0,

@@ -60,6 +60,17 @@ export class PromptReader {
     return tokens;
   }
 
+  /** The jinja source. */
+  get template(): string {
+    return this.#rules.chatTemplate;
+  }
+
+  /** The tokens of a text within a prompt, in which control tokens are read. */
+  within(text: string): Int32Array {
+    const parts = this.#guard.apart(text);
+    return this.#tokenizer.tokenizeParts(parts, Number.POSITIVE_INFINITY, true).tokens;
+  }
+
   /** What the input is as tokens or text, however long. Throws `invalid_value` as `read` does. */
   tell({ input, give, isBare }: ReadRequest): InputReading {
     if (give === "text") return this.#text(input);
@@ -147,9 +158,9 @@ export class PromptReader {
     return input.kind === "text" ? input.text : this.#render(input);
   }
 
-  #render({ messages, tools }: EngineInput & { readonly kind: "chat" }): string {
+  #render({ messages, tools, effort }: EngineInput & { readonly kind: "chat" }): string {
     const quote = (text: string) => this.#guard.quote(text);
-    return this.#template.render(messages, { addGenerationPrompt: true, quote, tools });
+    return this.#template.render(messages, { addGenerationPrompt: true, quote, tools, effort });
   }
 
   #tooLong(tokens: string, { kind }: EngineInput | PairInput, use: PromptUse): AppError {

@@ -30,11 +30,13 @@ export interface GenerateRequest {
   'parallelToolCalls'?: (boolean);
   'echo'?: (boolean);
   'suffix'?: (string);
+  'reasoningTokens'?: (number);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
   '_seed'?: "seed";
   '_suffix'?: "suffix";
+  '_reasoningTokens'?: "reasoningTokens";
 }
 
 export interface GenerateRequest__Output {
@@ -63,9 +65,11 @@ export interface GenerateRequest__Output {
   'parallelToolCalls': (boolean);
   'echo': (boolean);
   'suffix'?: (string);
+  'reasoningTokens'?: (number);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
   '_seed'?: "seed";
   '_suffix'?: "suffix";
+  '_reasoningTokens'?: "reasoningTokens";
 }
