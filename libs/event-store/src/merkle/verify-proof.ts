@@ -9,7 +9,7 @@ export interface TreeHead {
 }
 
 /** Longer proofs belong to no tree that a number can count. */
-const MAX_PROOF_HASHES = 64;
+export const MAX_PROOF_HASHES = 64;
 
 /** Whether the proof shows that the leaf with that hash is in the tree at that index. */
 export function isIncluded(

@@ -1,0 +1,69 @@
+import { AppError } from "@heddle/base/errors";
+import { HASH_BYTES, leafHash } from "../merkle/hash.ts";
+import { isIncluded, MAX_PROOF_HASHES } from "../merkle/verify-proof.ts";
+import { decodeBase64, encodeBase64 } from "./base64.ts";
+import { type Checkpoint, type LogTrust, parseCount, verifyCheckpoint } from "./checkpoint.ts";
+import { formatNote, parseNote, type SignedNote } from "./signed-note.ts";
+
+/** The text of C2SP tlog-proof: that an entry is in a log, for readers without the log. */
+export interface TlogProof {
+  /** Of the application, and not proved. */
+  readonly extra?: Uint8Array | undefined;
+  readonly index: number;
+  /** From the entry's sibling up. */
+  readonly hashes: readonly Uint8Array[];
+  readonly checkpoint: SignedNote;
+}
+
+const HEAD = "c2sp.org/tlog-proof@v1";
+
+export function formatTlogProof({ extra, index, hashes, checkpoint }: TlogProof): string {
+  const lines = [HEAD];
+  if (extra) lines.push(`extra ${encodeBase64(extra)}`);
+  lines.push(`index ${index}`, ...hashes.map(encodeBase64), "", formatNote(checkpoint));
+  return lines.join("\n");
+}
+
+/** Reads a proof without verifying it. Throws `invalid_value` where it is malformed. */
+export function parseTlogProof(text: string): TlogProof {
+  const split = text.indexOf("\n\n");
+  const lines = text.slice(0, Math.max(0, split)).split("\n");
+  if (lines.shift() !== HEAD) throw malformed(`its first line is not ${HEAD}`);
+  const extra = lines[0]?.startsWith("extra ") ? parseExtra(lines.shift() as string) : undefined;
+  const index = parseCount(/^index (.*)$/.exec(lines.shift() ?? "")?.[1] ?? "");
+  if (index === undefined) throw malformed("it has no line with the index of the entry");
+  if (lines.length > MAX_PROOF_HASHES) throw malformed(`it has ${lines.length} hashes`);
+  return {
+    extra,
+    index,
+    hashes: lines.map(parseHash),
+    checkpoint: parseNote(text.slice(split + 2)),
+  };
+}
+
+/**
+ * The checkpoint that covers the entry. Throws `permission_denied` where no trusted key signed it,
+ * and `unprocessable` where the entry is not at that place in the log.
+ */
+export function verifyTlogProof(proof: TlogProof, entry: Uint8Array, trust: LogTrust): Checkpoint {
+  const checkpoint = verifyCheckpoint(proof.checkpoint, trust);
+  if (isIncluded(leafHash(entry), proof.index, checkpoint, proof.hashes)) return checkpoint;
+  const message = `the proof does not show the entry at ${proof.index} of ${checkpoint.origin}`;
+  throw new AppError("unprocessable", `${message}: the entry, its place or the proof was changed`);
+}
+
+function parseExtra(line: string): Buffer {
+  const extra = decodeBase64(line.slice("extra ".length));
+  if (!extra) throw malformed("its extra data is no base64");
+  return extra;
+}
+
+function parseHash(line: string): Buffer {
+  const hash = decodeBase64(line);
+  if (hash?.byteLength === HASH_BYTES) return hash;
+  throw malformed(`"${line.slice(0, 60)}" is no hash of 32 bytes`);
+}
+
+function malformed(why: string): AppError {
+  return new AppError("invalid_value", `the proof is malformed: ${why}`);
+}
