@@ -1,3 +1,5 @@
+// holds: events-tree
+
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -5,6 +7,7 @@ import { TreeFrontier } from "./frontier.ts";
 import { leafHash } from "./hash.ts";
 import { TileTree } from "./proofs.ts";
 import { type ReadTile, TILE_WIDTH, type Tile } from "./tile.ts";
+import { bundlePath, tilePath, tilesOf } from "./tile-path.ts";
 import { subtreesOf } from "./tree-shape.ts";
 import { isConsistent, isIncluded } from "./verify-proof.ts";
 
@@ -215,6 +218,42 @@ describe("proofs over several levels of tiles", () => {
     await expect(new TileTree(300, short).root()).rejects.toThrow(
       /tile 0 of level 1 has 0 bytes, not 32|tile 1 of level 0 has 1376 bytes, not 1408/,
     );
+  });
+});
+
+describe("the tiles of tlog-tiles", () => {
+  it("path: has the form of the specification", () => {
+    const paths = [
+      tilePath({ level: 0, index: 0, width: 256 }),
+      tilePath({ level: 63, index: 1_234_067, width: 5 }),
+      tilePath({ level: 2, index: 999, width: 1 }),
+      tilePath({ level: 2, index: 1_000, width: 255 }),
+      bundlePath({ index: 1_234_067, width: 256 }),
+    ];
+    expect(paths).toEqual([
+      "tile/0/000",
+      "tile/63/x001/x234/067.p/5",
+      "tile/2/999.p/1",
+      "tile/2/x001/000.p/255",
+      "tile/entries/x001/x234/067",
+    ]);
+  });
+
+  it("tree: one of 70,000 entries has the tiles of the specification's example", () => {
+    const widths = [...tilesOf(70_000)].map(({ level, width }) => `${level}:${width}`);
+    const counts = Map.groupBy(widths, (each) => each);
+    expect([...counts].map(([each, found]) => [each, found.length])).toEqual([
+      ["0:256", 273],
+      ["0:112", 1],
+      ["1:256", 1],
+      ["1:17", 1],
+      ["2:1", 1],
+    ]);
+    expect([...tilesOf(256)].map(({ level, width }) => [level, width])).toEqual([
+      [0, 256],
+      [1, 1],
+    ]);
+    expect([...tilesOf(0)]).toEqual([]);
   });
 });
 

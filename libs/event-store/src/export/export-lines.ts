@@ -1,0 +1,105 @@
+import { AppError } from "@heddle/base/errors";
+import type { EventStore } from "../log/event-store.ts";
+import { encodeBase64 } from "../notes/base64.ts";
+import { parseCheckpoint } from "../notes/checkpoint.ts";
+import { formatNote, type SignedNote } from "../notes/signed-note.ts";
+
+/**
+ * A range of a log as NDJSON, with all that proves it:
+ *
+ * - `head`, the first line: the range, a checkpoint, and the roots of the subtrees beside the range.
+ * - `earlier`: an older checkpoint, with the proof that its tree is a prefix.
+ * - `entry`, the last lines: the entries in order.
+ */
+export type ExportLine =
+  | { readonly head: ExportHead }
+  | { readonly earlier: EarlierCheckpoint }
+  | { readonly entry: ExportedEntry };
+
+export const EXPORT_FORMAT = "heddle-events/1";
+
+export interface ExportHead {
+  readonly format: string;
+  /** The first entry, and the one after the last. */
+  readonly first: number;
+  readonly end: number;
+  /** A signed note. */
+  readonly checkpoint: string;
+  /** Hashes in base64, from left to right. */
+  readonly left: readonly string[];
+  readonly right: readonly string[];
+}
+
+export interface EarlierCheckpoint {
+  readonly checkpoint: string;
+  readonly proof: readonly string[];
+}
+
+export interface ExportedEntry {
+  readonly sequence: number;
+  /** The stored bytes in base64. */
+  readonly data: string;
+}
+
+/**
+ * The lines of the entries from `first` to before `end`, by the last checkpoint. Throws `not_found`
+ * where it does not cover them, and `gone` where retention removed some.
+ */
+export async function* exportLines(
+  log: EventStore,
+  first: number,
+  end: number,
+): AsyncGenerator<string, void> {
+  const checkpoint = log.checkpoint;
+  if (!checkpoint) throw notCovered(end, 0);
+  const { size } = parseCheckpoint(checkpoint.text);
+  if (end > size) throw notCovered(end, size);
+  if (!(first >= 0 && first < end)) {
+    throw new AppError("invalid_value", `no events are from ${first} to before ${end}`);
+  }
+  const pages = log.stream(first);
+  // The first page is read before any line is made, so that a removed entry ends with an error alone.
+  let page = await pages.next();
+  const tree = log.tree(size);
+  const left = await tree.subtreeRoots({ begin: 0, end: first });
+  const right = await tree.subtreeRoots({ begin: end, end: size });
+  yield line({ head: head(first, end, checkpoint, { left, right }) });
+  for (const earlier of log.checkpointSizes) {
+    const note = earlier < size ? await log.checkpointFrom(earlier) : undefined;
+    if (!note) continue;
+    const proof = (await log.proveConsistency(earlier, size)).map(encodeBase64);
+    yield line({ earlier: { checkpoint: formatNote(note), proof } });
+  }
+  for (let next = first; next < end && !page.done; page = await pages.next()) {
+    for (const data of page.value.entries.slice(0, end - next)) {
+      yield line({ entry: { sequence: next++, data: encodeBase64(data) } });
+    }
+    if (next === end) break;
+  }
+  await pages.return();
+}
+
+function head(
+  first: number,
+  end: number,
+  checkpoint: SignedNote,
+  { left, right }: { readonly left: readonly Uint8Array[]; readonly right: readonly Uint8Array[] },
+): ExportHead {
+  return {
+    format: EXPORT_FORMAT,
+    first,
+    end,
+    checkpoint: formatNote(checkpoint),
+    left: left.map(encodeBase64),
+    right: right.map(encodeBase64),
+  };
+}
+
+function line(value: ExportLine): string {
+  return `${JSON.stringify(value)}\n`;
+}
+
+function notCovered(end: number, size: number): AppError {
+  const message = `the last checkpoint covers ${size} events, and the export needs ${end}`;
+  return new AppError("not_found", `${message}. Try again after the next checkpoint`);
+}
