@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Command, Option } from "commander";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
+import { addEvents } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
 import { addLimits, addUsage } from "./limit-verbs.ts";
@@ -36,6 +37,7 @@ export function makeProgram(lazy: Lazy): Command {
   addBatches(program, lazy);
   addCluster(program, lazy);
   addJobs(program, lazy);
+  addEvents(program, lazy);
   hintAtHelp(program, program.name());
   return program;
 }

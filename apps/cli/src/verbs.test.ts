@@ -71,7 +71,13 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "cluster snapshot": [],
   "cluster backup": [],
 };
-const WITHOUT_CLUSTER = ["up", "endpoints list", "cluster restore", "cluster recover"];
+const WITHOUT_CLUSTER = [
+  "up",
+  "endpoints list",
+  "cluster restore",
+  "cluster recover",
+  "events verify",
+];
 
 const program = makeProgram(() => async () => {});
 
