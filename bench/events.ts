@@ -1,16 +1,35 @@
+import { join } from "node:path";
 import { leafHash } from "@heddle/event-store/merkle/hash";
+import { measureAppends } from "./events/append-rate.ts";
 import { buildMemoryTree } from "./events/memory-tree.ts";
 import { benchEntry, measureProofs } from "./events/proof-times.ts";
-import { readOptions } from "./support/command-line.ts";
+import { benchFolder, readOptions } from "./support/command-line.ts";
 import { writeReport } from "./support/result.ts";
-import { atMost, printTable, printVerdicts } from "./support/table.ts";
+import { atLeast, atMost, printTable, printVerdicts } from "./support/table.ts";
 
-// The event store: proofs over its tree.
+// The event store: appends beside SQLite and beside a file without a tree, and proofs.
 
-const usage = "npm run bench:events -- [--entries N] [--proofs N]";
-const options = readOptions(usage, ["entries", "proofs"]);
-const entries = Number(options["entries"] ?? 1_000_000);
+const usage = "npm run bench:events -- [--entries N] [--proofs N] [--rounds N] [--seconds N]";
+const options = readOptions(usage, ["entries", "proofs", "rounds", "seconds"]);
+const entries = Number(options["entries"] ?? 10_000_000);
 const proofs = Number(options["proofs"] ?? 1_000);
+const rounds = Number(options["rounds"] ?? 5);
+const seconds = Number(options["seconds"] ?? 2);
+const batches = [1, 100, 1_000];
+
+const appends = await measureAppends(join(benchFolder, "events"), batches, { rounds, seconds });
+printTable(
+  "Entries of 300 bytes a second, each append durable before the next, medians",
+  ["entries an append", "with tree", "without", "ratio", "SQLite, WAL, FULL", "to SQLite"],
+  appends.map(({ batch, ours, withoutTree, sqlite }) => [
+    String(batch),
+    ours,
+    withoutTree,
+    ours / withoutTree,
+    sqlite,
+    ours / sqlite,
+  ]),
+);
 
 const tree = buildMemoryTree(entries, (index) => leafHash(benchEntry(index)));
 const times = await measureProofs(tree, entries, proofs);
@@ -25,11 +44,21 @@ printTable(
     verifyMs.p99,
   ]),
 );
-printTable("Building the tree", ["from", "leaves/s"], [["entries", tree.leavesPerSecond]]);
-printVerdicts(
-  times.flatMap(({ proof, produceMs, verifyMs }) => [
-    atMost(`${proof} proof at ${entries} entries, ms, p50`, produceMs.p50, 5),
-    atMost(`${proof} proof verified, ms, p50`, verifyMs.p50, 1),
-  ]),
+printTable(
+  "Building the tree in memory",
+  ["from", "leaves/s"],
+  [["entries", tree.leavesPerSecond]],
 );
-writeReport(options, "events", { entries, times, leavesPerSecond: tree.leavesPerSecond });
+printVerdicts([
+  ...appends.flatMap(({ batch, ours, withoutTree }) => [
+    atLeast(`append with tree against without, ${batch} at once`, ours / withoutTree, 0.85, "x"),
+  ]),
+  ...appends
+    .filter(({ batch }) => batch >= 100)
+    .map(({ batch, ours }) => atLeast(`events/s, ${batch} at once`, ours, 20_000)),
+  ...times.flatMap(({ proof, produceMs, verifyMs }) => [
+    atMost(`${proof} proof at ${entries} entries, ms, p99`, produceMs.p99, 5),
+    atMost(`${proof} proof verified, ms, p99`, verifyMs.p99, 1),
+  ]),
+]);
+writeReport(options, "events", { entries, appends, times, leavesPerSecond: tree.leavesPerSecond });
