@@ -1,5 +1,4 @@
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
-import { fromJSON } from "@grpc/proto-loader";
 import { DESCRIPTORS } from "@heddle/contracts/generated/descriptors";
 import type {
   ArtifactChunk,
@@ -127,18 +126,10 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
 import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
 import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
+import { servicesOf } from "./service-definitions.ts";
 
-/**
- * Every message and service of proto/*.proto for grpc-js. Field names are camelCase, 64-bit
- * integers numbers, enums their names, bytes Buffers. Absent plain fields have their default, and a
- * oneof's name holds its set member.
- */
-export const packageDefinition = fromJSON(JSON.parse(DESCRIPTORS), {
-  longs: Number,
-  enums: String,
-  defaults: true,
-  oneofs: true,
-});
+/** Every service of proto/*.proto for grpc-js, by its full name. */
+export const services = servicesOf(DESCRIPTORS);
 
 /** A method for both sides; `Out` types are decoded messages with all defaults. */
 export interface RpcMethod<Req, ReqOut, Res, ResOut> {
@@ -268,9 +259,9 @@ export const renewMethod = method<
 >(enrollmentService, "Renew");
 
 function service(name: string): ServiceDefinition {
-  const definition = packageDefinition[name];
-  if (!definition || "format" in definition) throw new Error(`proto/ defines no service ${name}`);
-  return definition as ServiceDefinition;
+  const definition = services.get(name);
+  if (!definition) throw new Error(`proto/ defines no service ${name}`);
+  return definition;
 }
 
 /** Changes the definition itself, so that servers use the codec too. */

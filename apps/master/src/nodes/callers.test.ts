@@ -1,13 +1,13 @@
 // holds: sec-callers
 
-import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import type { MethodDefinition } from "@grpc/grpc-js";
 import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
 import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
 import { TlsIdentity } from "@heddle/pki/tls-identity";
 import { CALLERS, TOKEN_HOLDERS } from "@heddle/rpc/callers";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import { attachMethod, packageDefinition, type RpcMethod } from "@heddle/rpc/proto";
+import { attachMethod, type RpcMethod, services } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { fromStatus } from "@heddle/rpc/status";
 import { afterEach, expect, test } from "vitest";
@@ -20,16 +20,12 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-const METHODS = Object.values(packageDefinition).flatMap((definition) =>
-  "format" in definition ? [] : Object.values(definition as ServiceDefinition),
-);
+const METHODS = [...services.values()].flatMap((service) => Object.values(service));
 
 /** A master's server with empty handlers for every method, and a count of calls. */
 async function serveAll(credentials: NodeCredentials): Promise<BoundServer> {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
-  for (const definition of Object.values(packageDefinition)) {
-    if ("format" in definition) continue;
-    const service = definition as ServiceDefinition;
+  for (const service of services.values()) {
     const handlers = Object.entries(service).map(([name, method]) => [name, handler(method)]);
     bound.server.addService(service, Object.fromEntries(handlers));
   }
