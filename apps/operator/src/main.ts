@@ -6,10 +6,13 @@ type Run = (args: readonly string[], log: Log) => Promise<void>;
 /** Loaded by name: the client of Kubernetes is large, and init containers do without it. */
 const COMMANDS: Readonly<Record<string, () => Promise<Run>>> = {
   "create-secret": async () => (await import("./install/create-secret.ts")).createSecret,
+  run: async () => (await import("./run-operator.ts")).runOperator,
   enroll: async () => (await import("./install/enroll.ts")).enroll,
 };
 
 const USAGE = `Usage: heddle-operator COMMAND [flags]
+  run --endpoints URL,... --key-file FILE --namespaces NAME,... --health-port PORT
+      makes jobs and models of the TrainingJobs and InferenceModels in these namespaces (* for all)
   create-secret --name NAME --namespace NAMESPACE
       makes the Secret of a new cluster in Kubernetes, unless it exists
   enroll --role ROLE --name NAME --data DIR --endpoints URL,... --key-file FILE --token-file FILE

@@ -92,7 +92,7 @@ const scaleModelRequest = z
 export type ModelScale = z.input<typeof scaleModelRequest>;
 
 /** The body of POST /models: the id's promises, and what serves it. */
-const registerModelRequest = z
+export const registerModelRequest = z
   .strictObject({
     id: z
       .string()

@@ -1,0 +1,77 @@
+import type { Job } from "@heddle/contracts/api/job-replies";
+import type { TrainingJobSpec } from "@heddle/contracts/kubernetes/custom-resources";
+import type {
+  ConditionNow,
+  CustomResource,
+  ResourceStatus,
+} from "../kubernetes/custom-resource.ts";
+
+export interface TrainingJobStatus extends ResourceStatus {
+  readonly jobId?: string | undefined;
+  readonly suspended?: boolean | undefined;
+  readonly completionTime?: string | null | undefined;
+}
+
+export type TrainingJob = CustomResource<TrainingJobSpec, TrainingJobStatus>;
+
+const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
+
+export function hasEnded({ state }: Pick<Job, "state">): boolean {
+  return ENDED.has(state);
+}
+
+/** Whether the object's job is known to have ended, though the cluster may have forgotten it. */
+export function isFinished({ status }: TrainingJob): boolean {
+  return ENDED.has(status?.phase?.toLowerCase() ?? "");
+}
+
+/** The status of an object whose job this is; null removes a field. */
+export function statusOfJob(job: Job) {
+  const { progress, failure } = job;
+  const blocker = job.explanation?.blockers[0];
+  const reason = failure?.reason ?? blocker?.reason ?? null;
+  const message = failure?.message ?? blocker?.message ?? progress?.message ?? null;
+  return {
+    phase: capitalized(job.state),
+    reason,
+    message,
+    jobId: job.id,
+    suspended: job.state === "suspended",
+    progress: typeof progress?.progress === "number" ? percent(progress.progress) : null,
+    step: progress?.step ?? null,
+    totalSteps: progress?.total_steps ?? null,
+    loss: progress?.loss ?? null,
+    attempt: job.attempt,
+    tasks: job.tasks,
+    gpus: job.gpu_count,
+    startTime: job.first_started_at,
+    completionTime: job.ended_at,
+    expectedEnd: progress?.expected_end ?? null,
+    conditions: conditionsOfJob(job, reason, message ?? ""),
+  };
+}
+
+function conditionsOfJob(job: Job, reason: string | null, message: string): ConditionNow[] {
+  const { state } = job;
+  const why = { reason: reason ?? capitalized(state), message };
+  const failed = state === "failed" || state === "cancelled";
+  return [
+    { type: "Accepted", status: "True", reason: "Submitted", message: `the job is ${job.id}` },
+    { type: "Running", status: truth(state === "running"), ...why },
+    { type: "Suspended", status: truth(state === "suspended"), ...why },
+    { type: "Complete", status: truth(state === "succeeded"), ...why },
+    { type: "Failed", status: truth(failed), ...why },
+  ];
+}
+
+function truth(value: boolean): "True" | "False" {
+  return value ? "True" : "False";
+}
+
+function percent(share: number): string {
+  return `${Math.floor(share * 100)}%`;
+}
+
+function capitalized(state: string): string {
+  return `${state.charAt(0).toUpperCase()}${state.slice(1)}`;
+}

@@ -1,0 +1,17 @@
+import { HeddleError } from "@heddle/client/errors";
+
+/** Statuses that are not about the request itself: the operator's key, time and limits. */
+const NOT_ITS_OWN: ReadonlySet<number> = new Set([401, 403, 408, 429]);
+
+/** Whether the cluster has refused what the object asks for; anything else may pass by itself. */
+export function isRefusal(error: unknown): error is HeddleError {
+  if (!(error instanceof HeddleError)) return false;
+  const { status = 500 } = error;
+  return status >= 400 && status < 500 && !NOT_ITS_OWN.has(status);
+}
+
+/** What is wrong, with the fields where the cluster names them. */
+export function refusalText({ message, errors }: HeddleError): string {
+  const faults = errors.map(({ pointer, detail }) => `${pointer}: ${detail}`);
+  return faults.length > 0 ? faults.join("; ") : message;
+}

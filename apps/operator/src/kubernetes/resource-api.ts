@@ -1,0 +1,134 @@
+import { RESOURCE_GROUP, RESOURCE_VERSION } from "@heddle/contracts/kubernetes/custom-resources";
+import {
+  ApiException,
+  CustomObjectsApi,
+  type KubeConfig,
+  PatchStrategy,
+  setHeaderOptions,
+  Watch,
+} from "@kubernetes/client-node";
+import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
+
+const PAGE = 500;
+/** The server ends a watch after this time; a new one then continues where it ended. */
+const WATCH_SECONDS = 240;
+
+/** A list at one version of the namespace. */
+export interface ResourceList<R> {
+  readonly items: readonly R[];
+  readonly resourceVersion: string;
+}
+
+/** An event of a watch; of a bookmark only the version counts. */
+export interface WatchEvent<R> {
+  readonly type: string;
+  readonly object: R;
+}
+
+/** Custom resources of one kind in one namespace, or in all. */
+export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
+  readonly plural: string;
+  /** Undefined for all namespaces. */
+  readonly namespace: string | undefined;
+  readonly #objects: CustomObjectsApi;
+  readonly #config: KubeConfig;
+
+  constructor(config: KubeConfig, plural: string, namespace: string | undefined) {
+    this.#config = config;
+    this.#objects = config.makeApiClient(CustomObjectsApi);
+    this.plural = plural;
+    this.namespace = namespace;
+  }
+
+  async list(): Promise<ResourceList<R>> {
+    const items: R[] = [];
+    let resourceVersion = "";
+    for (let _continue: string | undefined = ""; _continue !== undefined; ) {
+      const page = { ...this.#kind, limit: PAGE, ...(_continue ? { _continue } : {}) };
+      const { namespace } = this;
+      const list: { items: R[]; metadata: { resourceVersion: string; continue?: string } } =
+        namespace === undefined
+          ? await this.#objects.listClusterCustomObject(page)
+          : await this.#objects.listNamespacedCustomObject({ ...page, namespace });
+      items.push(...list.items);
+      resourceVersion = list.metadata.resourceVersion;
+      _continue = list.metadata.continue || undefined;
+    }
+    return { items, resourceVersion };
+  }
+
+  /** Resolves when the watch has ended, rejects when it broke. */
+  async watch(
+    resourceVersion: string,
+    onEvent: (event: WatchEvent<R>) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const place = this.namespace === undefined ? "" : `/namespaces/${this.namespace}`;
+    const path = `/apis/${RESOURCE_GROUP}/${RESOURCE_VERSION}${place}/${this.plural}`;
+    const query = { resourceVersion, allowWatchBookmarks: true, timeoutSeconds: WATCH_SECONDS };
+    const controller = await new Watch(this.#config).watch(
+      path,
+      query,
+      (type, object) => onEvent({ type, object }),
+      (error) => (error ? reject(error) : resolve()),
+    );
+    const end = () => controller.abort();
+    signal.addEventListener("abort", end, { once: true });
+    try {
+      await promise;
+    } finally {
+      signal.removeEventListener("abort", end);
+    }
+  }
+
+  /** Undefined where there is none. */
+  async read(namespace: string, name: string): Promise<R | undefined> {
+    return orGone(this.#objects.getNamespacedCustomObject({ ...this.#kind, namespace, name }));
+  }
+
+  /** Changes spec or metadata; rejects with 409 where the object is not at this version any more. */
+  async patch(object: R, change: { readonly metadata?: object; readonly spec?: object }): Promise<R> {
+    const { namespace, name, resourceVersion } = object.metadata;
+    const body = { ...change, metadata: { ...change.metadata, resourceVersion } };
+    const target = { ...this.#kind, namespace, name, body };
+    return this.#objects.patchNamespacedCustomObject(target, MERGE);
+  }
+
+  /** Like `patch`, of the status. */
+  async patchStatus(object: R, status: object): Promise<R> {
+    const { namespace, name, resourceVersion } = object.metadata;
+    const body = { metadata: { resourceVersion }, status };
+    const target = { ...this.#kind, namespace, name, body };
+    return this.#objects.patchNamespacedCustomObjectStatus(target, MERGE);
+  }
+
+  /** Deletes the very object, not a later one of its name. */
+  async remove({ metadata: { namespace, name, uid } }: R): Promise<void> {
+    const body = { preconditions: { uid } };
+    const target = { ...this.#kind, namespace, name, body };
+    await orGone(this.#objects.deleteNamespacedCustomObject(target));
+  }
+
+  get #kind() {
+    return { group: RESOURCE_GROUP, version: RESOURCE_VERSION, plural: this.plural };
+  }
+}
+
+const MERGE = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
+
+async function orGone<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (statusOf(error) === 404) return undefined;
+    throw error;
+  }
+}
+
+/** The HTTP status of an error of the Kubernetes client; undefined for others. */
+export function statusOf(error: unknown): number | undefined {
+  if (error instanceof ApiException) return error.code;
+  const { statusCode } = error as { readonly statusCode?: unknown };
+  return typeof statusCode === "number" ? statusCode : undefined;
+}

@@ -1,0 +1,126 @@
+import { keepConnected } from "@heddle/base/async/keep-connected";
+import type { Log } from "@heddle/observability/logger";
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
+import { Reflector } from "./reflector.ts";
+import { ResourceApi, statusOf } from "./resource-api.ts";
+import { WorkQueue } from "./work-queue.ts";
+
+const CONCURRENCY = 8;
+/** How often the Heddle cluster is asked what has changed there. */
+const LOOK_MS = 2_000;
+const LOOK_BACKOFF = { baseMs: LOOK_MS, maxMs: 30_000 };
+
+/** What the operator does for one kind. */
+export interface Reconciler<R extends CustomResource<unknown, ResourceStatus>> {
+  readonly plural: string;
+  /**
+   * Brings cluster and object together. It may be repeated at any time, also beside another operator.
+   * Resolves with the milliseconds after which it is to be called again, if nothing changes before.
+   */
+  reconcile(object: R, resources: Resources<R>): Promise<number | undefined>;
+  /** What the Heddle cluster has, by id, as a text that differs after each change to be shown. */
+  look(): Promise<ReadonlyMap<string, string>>;
+  /** The id in the Heddle cluster. */
+  idOf(object: R): string;
+}
+
+/** The objects of all watched namespaces. */
+export interface Resources<R extends CustomResource<unknown, ResourceStatus>> {
+  readonly api: ResourceApi<R>;
+  objects(): Iterable<R>;
+}
+
+/** Calls the reconciler of a kind whenever an object or what the cluster has for it has changed. */
+export class ResourceController<R extends CustomResource<unknown, ResourceStatus>> {
+  readonly #reconciler: Reconciler<R>;
+  readonly #log: Log;
+  readonly #resources: Resources<R>;
+  readonly #reflectors: readonly Reflector<R>[];
+  readonly #queue: WorkQueue;
+  readonly #closing = new AbortController();
+  #seen: ReadonlyMap<string, string> = new Map();
+  #runs: readonly Promise<void>[] = [];
+
+  constructor(
+    config: KubeConfig,
+    namespaces: readonly (string | undefined)[],
+    reconciler: Reconciler<R>,
+    log: Log,
+  ) {
+    this.#reconciler = reconciler;
+    this.#log = log;
+    const { plural } = reconciler;
+    const queue = new WorkQueue({
+      concurrency: CONCURRENCY,
+      work: (key) => this.#work(key),
+      onError: (key, error, pauseMs) => this.#report(key, error, pauseMs),
+    });
+    const apis = namespaces.map((namespace) => new ResourceApi<R>(config, plural, namespace));
+    const reflectors = apis.map((api) => new Reflector(api, (key) => queue.add(key), log));
+    this.#queue = queue;
+    this.#reflectors = reflectors;
+    const [api] = apis;
+    if (!api) throw new Error("an operator watches at least one namespace");
+    const objects = () => reflectors.flatMap((reflector) => [...reflector.objects()]);
+    this.#resources = { api, objects };
+  }
+
+  /** Whether all objects of all namespaces are known. */
+  get isSynced(): boolean {
+    return this.#reflectors.every((reflector) => reflector.isSynced);
+  }
+
+  start(): void {
+    const { signal } = this.#closing;
+    const look = keepConnected<unknown>({
+      connect: (onOpen) =>
+        this.#look().then(onOpen, (error: unknown) => {
+          return error;
+        }),
+      backoff: LOOK_BACKOFF,
+      signal,
+      onEnd: (error) => {
+        if (error === undefined) return LOOK_MS;
+        const why = (error as Error).message;
+        this.#log.warn({ plural: this.#reconciler.plural, why }, "the masters do not answer");
+        return undefined;
+      },
+    });
+    this.#runs = [look, ...this.#reflectors.map((reflector) => reflector.run(signal))];
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#queue.close();
+    await Promise.all(this.#runs);
+  }
+
+  async #look(): Promise<void> {
+    const found = await this.#reconciler.look();
+    const ids = new Set([...found.keys(), ...this.#seen.keys()]);
+    const changed = [...ids].filter((id) => found.get(id) !== this.#seen.get(id));
+    this.#seen = found;
+    if (changed.length === 0) return;
+    const wanted = new Set(changed);
+    for (const object of this.#resources.objects()) {
+      if (!wanted.has(this.#reconciler.idOf(object))) continue;
+      this.#queue.add(`${object.metadata.namespace}/${object.metadata.name}`);
+    }
+  }
+
+  async #work(key: string): Promise<void> {
+    const object = this.#reflectors.map((each) => each.get(key)).find((found) => found);
+    if (!object) return;
+    const againMs = await this.#reconciler.reconcile(object, this.#resources);
+    if (againMs !== undefined) this.#queue.addAfter(key, againMs);
+  }
+
+  /** A conflict only says that the object has changed meanwhile: its event is under way. */
+  #report(key: string, error: unknown, pauseMs: number): void {
+    if (statusOf(error) === 409) return;
+    const { plural } = this.#reconciler;
+    const fields = { plural, key, why: (error as Error).message, pauseMs: Math.round(pauseMs) };
+    this.#log.warn(fields, "an object could not be reconciled; again later");
+  }
+}

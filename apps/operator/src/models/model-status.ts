@@ -1,0 +1,54 @@
+import type { Model } from "@heddle/contracts/api/models";
+import type { InferenceModelSpec } from "@heddle/contracts/kubernetes/custom-resources";
+import type {
+  ConditionNow,
+  CustomResource,
+  ResourceStatus,
+} from "../kubernetes/custom-resource.ts";
+
+export type InferenceModel = CustomResource<
+  Omit<InferenceModelSpec, "id"> & { readonly id?: string | undefined },
+  ResourceStatus & { readonly modelId?: string | undefined }
+>;
+
+/** The status of an object whose model this is; null removes a field. */
+export function statusOfModel(model: Model) {
+  const { id, status, replicas, wanted_replicas: wanted, waiting_for: blockers } = model;
+  const failed = replicas.find(({ phase }) => phase === "failed");
+  const message = blockers[0] ?? failed?.message ?? null;
+  const reason = blockers.length > 0 ? "Unplaced" : failed ? "ReplicaFailed" : null;
+  const phase = `${status.charAt(0).toUpperCase()}${status.slice(1)}`;
+  const ready = replicas.filter((replica) => replica.phase === "ready").length;
+  const isReady = status === "ready" || status === "idle";
+  return {
+    phase,
+    reason,
+    message,
+    modelId: id,
+    replicas: replicas.length,
+    readyReplicas: ready,
+    wanted: String(wanted),
+    conditions: [
+      { type: "Accepted", status: "True", reason: "Registered", message: `calls name ${id}` },
+      {
+        type: "Ready",
+        status: isReady ? "True" : "False",
+        reason: reason ?? phase,
+        message: message ?? "",
+      },
+    ] satisfies ConditionNow[],
+  };
+}
+
+/** The status of an object that the cluster does not take. */
+export function refusedStatus(reason: string, message: string) {
+  return {
+    phase: "Refused",
+    reason,
+    message,
+    conditions: [
+      { type: "Accepted", status: "False", reason, message },
+      { type: "Ready", status: "False", reason, message },
+    ] satisfies ConditionNow[],
+  };
+}

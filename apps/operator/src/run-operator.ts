@@ -1,0 +1,66 @@
+import "reflect-metadata";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import { endProcess } from "@heddle/base/end-process";
+import { AppError } from "@heddle/base/errors";
+import { readFlagFile } from "@heddle/base/flag-file";
+import type { Log } from "@heddle/observability/logger";
+import { NestFactory } from "@nestjs/core";
+import { commandFlags } from "./install/command-flags.ts";
+import { Operator, operatorModule } from "./operator.module.ts";
+
+const NAMES = ["endpoints", "key-file", "namespaces", "health-port"] as const;
+const EXIT_MS = 15_000;
+const ALL = "*";
+
+/** Runs the controllers until SIGTERM. */
+export async function runOperator(args: readonly string[], log: Log): Promise<void> {
+  const flags = commandFlags(args, NAMES);
+  const wanted = "the file with an administrator's API key";
+  const key = () => readFlagFile("--key-file", flags["key-file"], wanted).trim();
+  key();
+  const namespaces = namespacesOf(flags.namespaces);
+  const endpoint = flags.endpoints.split(",").filter((each) => each !== "");
+  const app = await NestFactory.createApplicationContext(
+    operatorModule({ endpoint, key, namespaces, log }),
+    { logger: false, abortOnError: false },
+  );
+  const operator = app.get(Operator);
+  const server = await serveHealth(portOf(flags["health-port"]), () => operator.isReady);
+  const stop = async () => {
+    log.info({}, "stopping");
+    setTimeout(() => void endProcess(1), EXIT_MS).unref();
+    server.close();
+    server.closeAllConnections();
+    await app.close();
+    await endProcess(0);
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => void stop());
+  log.info({ namespaces: flags.namespaces, endpoint, pid: process.pid }, "ready");
+}
+
+function namespacesOf(text: string): readonly (string | undefined)[] {
+  if (text === ALL) return [undefined];
+  const names = text.split(",").filter((name) => name !== "");
+  const bad = names.find((name) => !/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name));
+  if (bad === undefined && names.length > 0) return [...new Set(names)];
+  throw new AppError("invalid_value", `--namespaces takes names or ${ALL}, not ${bad ?? text}.`);
+}
+
+function portOf(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : -1;
+  if (port >= 0 && port <= 65_535) return port;
+  throw new AppError("invalid_value", `--health-port takes 0 to 65535, not ${text}.`);
+}
+
+/** For the kubelet's probes. */
+async function serveHealth(port: number, isReady: () => boolean): Promise<Server> {
+  const server = createServer({ requestTimeout: 5_000, headersTimeout: 5_000 }, (request, reply) => {
+    const isHealthy = request.url === "/healthz" || (request.url === "/readyz" && isReady());
+    reply.writeHead(isHealthy ? 200 : 503, { "content-type": "text/plain" });
+    reply.end(isHealthy ? "ok\n" : "not ready: not all objects are known\n");
+  });
+  server.maxConnections = 32;
+  await once(server.listen(port), "listening");
+  return server;
+}

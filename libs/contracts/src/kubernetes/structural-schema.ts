@@ -1,0 +1,102 @@
+import { z } from "zod";
+
+/** A JSON Schema, or a structural schema of Kubernetes. */
+export type SchemaNode = { readonly [field: string]: unknown };
+
+/** Fields that mean the same in both. */
+const KEPT = [
+  "type",
+  "description",
+  "enum",
+  "minimum",
+  "maximum",
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
+] as const;
+/** Kubernetes uses RE2, which knows no groups that look around. */
+const LOOKS_AROUND = /\(\?[=!<]/;
+/** zod's bounds of a safe integer, which say nothing. */
+const SAFE = Number.MAX_SAFE_INTEGER;
+
+/**
+ * The structural schema of what a zod schema takes as input. Kubernetes has no alternatives with
+ * properties of their own: where the API takes several forms, any value passes here and the API decides.
+ */
+export function structuralSchema(schema: z.ZodType): SchemaNode {
+  // A checked map is only known as a map in the output, what may be absent only in the input.
+  const [output, input] = (["output", "input"] as const).map(
+    (io) => z.toJSONSchema(schema, { io, unrepresentable: "any", reused: "inline" }) as SchemaNode,
+  );
+  return structural(output!, input!, output!);
+}
+
+function structural(given: SchemaNode, input: SchemaNode, root: SchemaNode): SchemaNode {
+  const node = { ...resolved(given, root) };
+  const required = resolved(input, root)["required"];
+  const alternatives = node["anyOf"] ?? node["oneOf"] ?? node["allOf"];
+  const description = node["description"] ?? given["description"];
+  const about = description === undefined ? {} : { description };
+  if (alternatives !== undefined || node["type"] === undefined) return { ...about, ...anyValue(node) };
+  const kept = KEPT.flatMap((name) => (node[name] === undefined ? [] : [[name, node[name]]]));
+  const result: Record<string, unknown> = { ...Object.fromEntries(kept), ...about };
+  if (result["maximum"] === SAFE) delete result["maximum"];
+  if (result["minimum"] === -SAFE) delete result["minimum"];
+  if (node["exclusiveMinimum"] !== undefined) {
+    result["minimum"] = node["exclusiveMinimum"];
+    result["exclusiveMinimum"] = true;
+  }
+  const { pattern } = node;
+  if (typeof pattern === "string" && !LOOKS_AROUND.test(pattern)) result["pattern"] = pattern;
+  if (isNode(node["items"])) {
+    result["items"] = structural(node["items"], nodeOf(resolved(input, root)["items"]), root);
+  }
+  if (node["type"] === "object") addFields(result, node, resolved(input, root), root);
+  if (Array.isArray(required) && required.length > 0) result["required"] = required;
+  return result;
+}
+
+function addFields(
+  result: Record<string, unknown>,
+  node: SchemaNode,
+  input: SchemaNode,
+  root: SchemaNode,
+): void {
+  const { properties, additionalProperties } = node;
+  if (isNode(properties)) {
+    const inputs = nodeOf(input["properties"]);
+    result["properties"] = Object.fromEntries(
+      Object.entries(properties).map(([name, property]) => [
+        name,
+        structural(nodeOf(property), nodeOf(inputs[name]), root),
+      ]),
+    );
+    return;
+  }
+  const values = structural(nodeOf(additionalProperties), {}, root);
+  const isOpen = values["x-kubernetes-preserve-unknown-fields"] === true;
+  if (isOpen) result["x-kubernetes-preserve-unknown-fields"] = true;
+  else result["additionalProperties"] = values;
+}
+
+/** A constant keeps its type; of several forms nothing is checked. */
+function anyValue(node: SchemaNode): SchemaNode {
+  if (node["const"] !== undefined) return { type: typeof node["const"], enum: [node["const"]] };
+  return { "x-kubernetes-preserve-unknown-fields": true };
+}
+
+function resolved(node: SchemaNode, root: SchemaNode): SchemaNode {
+  const reference = node["$ref"];
+  if (typeof reference !== "string") return node;
+  const name = reference.replace("#/$defs/", "");
+  return nodeOf(nodeOf(root["$defs"])[name]);
+}
+
+function nodeOf(value: unknown): SchemaNode {
+  return isNode(value) ? value : {};
+}
+
+function isNode(value: unknown): value is SchemaNode {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
