@@ -39,10 +39,13 @@ arguments=(--isolation chroot --build-arg "VERSION=$version" --build-arg "REVISI
 
 # A Debian root and Node: what the official images have, as far as the Dockerfile needs it.
 base_from_debian() {
-  local container mount file suite=bookworm
+  local container mount suite=bookworm
   if ! buildah inspect --type image localhost/heddle-base:node >/dev/null 2>&1; then
     command -v mmdebstrap >/dev/null || { echo "mmdebstrap is missing: apt-get install mmdebstrap" >&2; exit 1; }
-    mmdebstrap --variant=essential --include=libstdc++6,ca-certificates "$suite" "$context/root.tar"
+    mmdebstrap --variant=essential --include=libstdc++6,ca-certificates \
+      --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+      --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+      "$suite" "$context/root.tar"
     container=$(buildah from scratch)
     buildah add --quiet "$container" "$context/root.tar" / >/dev/null
     buildah commit --quiet --rm "$container" localhost/heddle-base:debian >/dev/null
@@ -52,10 +55,9 @@ base_from_debian() {
     mkdir -p "$mount/usr/local/lib/node_modules"
     cp -r "$(dirname "$(dirname "$(readlink -f "$(command -v npm)")")")" "$mount/usr/local/lib/node_modules/npm"
     ln -s ../lib/node_modules/npm/bin/npm-cli.js "$mount/usr/local/bin/npm"
-    # How this machine reaches its registry, for the first stages alone.
-    for file in /etc/npmrc /etc/ssl/certs/ca-certificates.crt; do
-      if [[ -e $file ]]; then cp "$file" "$mount$file"; fi
-    done
+    # The authorities that this machine trusts, for its way to a registry; only the first stages have them.
+    cp /etc/ssl/certs/ca-certificates.crt "$mount/etc/ssl/certs/ca-certificates.crt"
+    buildah config --env NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt "$container"
     buildah umount "$container" >/dev/null
     buildah commit --quiet --rm "$container" localhost/heddle-base:node >/dev/null
   fi

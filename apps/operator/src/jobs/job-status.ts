@@ -46,7 +46,7 @@ export function statusOfJob(job: Job) {
     gpus: job.gpu_count,
     startTime: job.first_started_at,
     completionTime: job.ended_at,
-    expectedEnd: progress?.expected_end ?? null,
+    remaining: hasEnded(job) ? null : remainingOf(progress?.expected_end ?? null),
     conditions: conditionsOfJob(job, reason, message ?? ""),
   };
 }
@@ -70,6 +70,15 @@ function truth(value: boolean): "True" | "False" {
 
 function percent(share: number): string {
   return `${Math.floor(share * 100)}%`;
+}
+
+/** The time until then, in the largest unit that is not 0. */
+function remainingOf(end: string | null): string | null {
+  if (end === null) return null;
+  const seconds = Math.max(0, Math.round((Date.parse(end) - Date.now()) / 1_000));
+  if (seconds < 120) return `${seconds}s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 120 ? `${minutes}m` : `${Math.round(minutes / 60)}h`;
 }
 
 function capitalized(state: string): string {

@@ -52,7 +52,7 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
 
   async reconcile(
     object: TrainingJob,
-    { api }: Resources<TrainingJob>,
+    { api, expect }: Resources<TrainingJob>,
   ): Promise<number | undefined> {
     const id = jobIdOf(object.metadata);
     const job = await this.#find(id);
@@ -72,7 +72,9 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
     const status = statusOfJob(shown);
     const written = await writeStatus(api, owned, status);
     if (phase !== status.phase) await this.#announce(written, status);
-    return hasEnded(shown) ? this.#expire(written, api) : undefined;
+    if (hasEnded(shown)) return this.#expire(written, api);
+    expect(id);
+    return undefined;
   }
 
   async #find(id: string): Promise<Job | undefined> {

@@ -11,6 +11,9 @@ const CONCURRENCY = 8;
 const LOOK_MS = 2_000;
 const LOOK_BACKOFF = { baseMs: LOOK_MS, maxMs: 30_000 };
 
+/** What a look has not found yet: it may end between two looks. */
+const EXPECTED = "expected";
+
 /** What the operator does for one kind. */
 export interface Reconciler<R extends CustomResource<unknown, ResourceStatus>> {
   readonly plural: string;
@@ -29,6 +32,8 @@ export interface Reconciler<R extends CustomResource<unknown, ResourceStatus>> {
 export interface Resources<R extends CustomResource<unknown, ResourceStatus>> {
   readonly api: ResourceApi<R>;
   objects(): Iterable<R>;
+  /** The cluster has something by this id: once a look does not find it, its object is called again. */
+  expect(id: string): void;
 }
 
 /** Calls the reconciler of a kind whenever an object or what the cluster has for it has changed. */
@@ -39,7 +44,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
   readonly #reflectors: readonly Reflector<R>[];
   readonly #queue: WorkQueue;
   readonly #closing = new AbortController();
-  #seen: ReadonlyMap<string, string> = new Map();
+  #seen = new Map<string, string>();
   #runs: readonly Promise<void>[] = [];
 
   constructor(
@@ -63,7 +68,10 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     const [api] = apis;
     if (!api) throw new Error("an operator watches at least one namespace");
     const objects = () => reflectors.flatMap((reflector) => [...reflector.objects()]);
-    this.#resources = { api, objects };
+    const expect = (id: string) => {
+      if (!this.#seen.has(id)) this.#seen.set(id, EXPECTED);
+    };
+    this.#resources = { api, objects, expect };
   }
 
   /** Whether all objects of all namespaces are known. */
@@ -100,7 +108,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     const found = await this.#reconciler.look();
     const ids = new Set([...found.keys(), ...this.#seen.keys()]);
     const changed = [...ids].filter((id) => found.get(id) !== this.#seen.get(id));
-    this.#seen = found;
+    this.#seen = new Map(found);
     if (changed.length === 0) return;
     const wanted = new Set(changed);
     for (const object of this.#resources.objects()) {

@@ -1,0 +1,51 @@
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { kubeTool } from "./kube-tools.ts";
+
+/** How long something may take that the tests wait for. */
+const PATIENCE_MS = 120_000;
+
+/** Why the tests on a real Kubernetes are skipped; undefined if they run. */
+export function whyNoCluster(): string | undefined {
+  if (!process.env["HEDDLE_KUBECONFIG"]) {
+    return "HEDDLE_KUBECONFIG names no Kubernetes cluster; npm run test:kube starts one";
+  }
+  return kubeTool("kubectl") ? undefined : "kubectl is not here: npm run kube:tools";
+}
+
+/** Runs kubectl with the tests' cluster; throws an error with all that it wrote where it fails. */
+export function kubectl(args: readonly string[], input?: string): string {
+  const env = { ...process.env, KUBECONFIG: process.env["HEDDLE_KUBECONFIG"] };
+  const options = { encoding: "utf8", stdio: "pipe", env, maxBuffer: 2 ** 26 } as const;
+  try {
+    return execFileSync(kubeTool("kubectl") ?? "kubectl", args, { ...options, input: input ?? "" });
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout: string; stderr: string };
+    throw new Error(`kubectl ${args.join(" ")}: ${stdout}${stderr}`);
+  }
+}
+
+/** Kills one program of the cluster that HEDDLE_KUBE_RIG runs; it starts anew by itself. */
+export function crash(name: "kube-apiserver" | "etcd" | "kubelet"): void {
+  execFileSync(join(process.env["HEDDLE_KUBE_RIG"] ?? "", "rig.sh"), ["restart", name]);
+}
+
+/** Looks again until there is something; rejects with the last error, or with what was waited for. */
+export async function eventually<T>(
+  what: string,
+  look: () => T | undefined | Promise<T | undefined>,
+  patienceMs = PATIENCE_MS,
+): Promise<T> {
+  const untilMs = performance.now() + patienceMs;
+  for (;;) {
+    let fault: unknown;
+    try {
+      const found = await look();
+      if (found !== undefined) return found;
+    } catch (error) {
+      fault = error;
+    }
+    if (performance.now() > untilMs) throw fault ?? new Error(`not within ${patienceMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 250));
+  }
+}

@@ -1,0 +1,249 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Heddle } from "@heddle/client/heddle";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { seededRandom } from "@heddle/base/random";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
+import { crash, eventually, kubectl, whyNoCluster } from "./kube-cluster.ts";
+import { CHART } from "./kube-tools.ts";
+
+const ROOT = join(import.meta.dirname, "..", "..");
+const why = whyNoCluster();
+if (why !== undefined) console.log(`tests of the operator are skipped: ${why}`);
+
+const folder = mkdtempSync(join(tmpdir(), "heddle-operator-"));
+const namespace = `operator-${randomBytes(4).toString("hex")}`;
+let up: DrivenProcess;
+let operator: DrivenProcess;
+let heddle: Heddle;
+let endpoint = "";
+
+const main = (app: string) => join(ROOT, "packaged/apps", app, "dist/main.js");
+const k = (...args: readonly string[]) => kubectl(["--namespace", namespace, ...args]);
+
+interface Shown {
+  readonly metadata: { readonly generation: number };
+  readonly spec: { readonly suspend?: boolean; readonly replicas?: number };
+  readonly status?: {
+    readonly phase?: string;
+    readonly jobId?: string;
+    readonly reason?: string;
+    readonly message?: string;
+    readonly wanted?: string;
+    readonly observedGeneration?: number;
+  };
+}
+
+function shown(kind: string, name: string): Shown {
+  return JSON.parse(k("get", kind, name, "--output", "json")) as Shown;
+}
+
+function apply(kind: string, name: string, spec: object): void {
+  const object = { apiVersion: "heddle.dev/v1alpha1", kind, metadata: { name, namespace }, spec };
+  kubectl(["apply", "--filename", "-"], JSON.stringify(object));
+}
+
+function startOperator(): DrivenProcess {
+  return new DrivenProcess(
+    [
+      process.execPath,
+      main("operator"),
+      "run",
+      "--endpoints",
+      endpoint,
+      "--key-file",
+      join(folder, "bootstrap-key"),
+      "--namespaces",
+      namespace,
+      "--health-port",
+      "0",
+    ],
+    { KUBECONFIG: process.env["HEDDLE_KUBECONFIG"] },
+  );
+}
+
+const inPhase = (kind: string, name: string, phase: string) =>
+  eventually(`${kind} ${name} is ${phase}`, () => {
+    const object = shown(kind, name);
+    return object.status?.phase === phase ? object : undefined;
+  });
+
+const jobsNamed = async (name: string) => {
+  const jobs = [];
+  for await (const job of heddle.jobs.list({ name: `${namespace}.${name}` })) jobs.push(job);
+  return jobs;
+};
+
+describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
+  beforeAll(async () => {
+    const port = String(await freePort());
+    const flags = ["--port", port, "--profile", "tiny", "--parameter-servers", "0"];
+    const args = ["--data", folder, ...flags];
+    up = new DrivenProcess([process.execPath, main("cli"), "up", ...args], {});
+    endpoint = (await up.printed(/API +(http:\/\/\S+)\/api\/v1/))[1] ?? "";
+    const key = readFileSync(join(folder, "bootstrap-key"), "utf8").trim();
+    heddle = new Heddle({ endpoint, auth_token: key });
+    kubectl(["create", "namespace", namespace]);
+    kubectl(["apply", "--filename", join(CHART, "files", "crds")]);
+    const names = ["trainingjobs", "inferencemodels"].map((name) => `crd/${name}.heddle.dev`);
+    kubectl(["wait", "--for=condition=Established", ...names]);
+    operator = startOperator();
+    await operator.printed(/"msg":"ready"/);
+  }, 300_000);
+
+  afterAll(async () => {
+    if (why !== undefined) return;
+    k("delete", "trainingjobs,inferencemodels", "--all", "--wait");
+    kubectl(["delete", "namespace", namespace, "--wait=false"]);
+    operator.child.kill("SIGTERM");
+    up.child.kill("SIGTERM");
+    await Promise.all([operator.end(), up.end()]);
+    rmSync(folder, { recursive: true });
+  }, 120_000);
+
+  it("operator: a TrainingJob runs as one job, and kubectl waits for its end", async () => {
+    apply("TrainingJob", "hello", { command: "echo hello", labels: { a: "b" } });
+    k("wait", "--for=condition=Complete", "--timeout=120s", "tj/hello");
+    const { status } = shown("tj", "hello");
+    const job = await heddle.jobs.get(status?.jobId ?? "");
+    expect(job).toMatchObject({ state: "succeeded", name: `${namespace}.hello` });
+    expect(job.labels).toMatchObject({ a: "b" });
+    expect(k("get", "tj", "hello")).toMatch(/PHASE +PROGRESS[\s\S]*hello +Succeeded/);
+    expect(k("describe", "tj", "hello")).toMatch(/Normal +Succeeded .*heddle-operator/);
+  });
+
+  it("operator: an object that is deleted takes its job along", async () => {
+    apply("TrainingJob", "deleted", { command: "sleep 600" });
+    const { status } = await inPhase("tj", "deleted", "Running");
+    k("delete", "tj", "deleted", "--wait", "--timeout=120s");
+    expect((await heddle.jobs.get(status?.jobId ?? "")).state).toBe("cancelled");
+  });
+
+  it("operator: a cancelled job shows in its object, which stays", async () => {
+    apply("TrainingJob", "cancelled", { command: "sleep 600" });
+    const { status } = await inPhase("tj", "cancelled", "Running");
+    await heddle.jobs.cancel(status?.jobId ?? "");
+    await inPhase("tj", "cancelled", "Cancelled");
+    k("wait", "--for=condition=Failed", "--timeout=1s", "tj/cancelled");
+  });
+
+  it("operator: a refused spec says why, and is taken once it can be", async () => {
+    apply("TrainingJob", "refused", { command: "true", queue: "later" });
+    const { status } = await inPhase("tj", "refused", "Refused");
+    expect(status?.message).toContain("No queue has the name later");
+    expect(await jobsNamed("refused")).toEqual([]);
+    await heddle.queues.set("later", {});
+    await inPhase("tj", "refused", "Succeeded");
+  });
+
+  it("operator: an object of which nothing is left in the cluster stays as it ended", async () => {
+    apply("TrainingJob", "short", { command: "true", ttl_seconds_after_finished: 2 });
+    await eventually("the object is deleted after its time", () => {
+      try {
+        shown("tj", "short");
+        return undefined;
+      } catch (error) {
+        return /NotFound/.test(String(error)) || undefined;
+      }
+    });
+    expect(await jobsNamed("short")).toMatchObject([{ state: "succeeded" }]);
+  });
+
+  it.each([
+    [{ command: "true", tasks: 2, failure_tolerance: 2 }, /failure_tolerance must be less than/],
+    [{ command: "true", container_options: { network: "own" } }, /no container_image is named/],
+    [{ command: "true", resources: { gpu_memory_gb: 80 } }, /gpu_memory_gb needs a gpu_count/],
+    [{ command: "true", retry_limit: -1 }, /spec.retry_limit.*greater than or equal to 0/],
+    [{ command: "true", retrylimit: 1 }, /unknown field "spec.retrylimit"/],
+  ])("operator: the API server refuses the spec %j", (spec, message) => {
+    expect(() => apply("TrainingJob", "wrong", spec)).toThrow(message);
+  });
+
+  it("operator: a fixed field cannot be changed", () => {
+    apply("TrainingJob", "fixed", { command: "sleep 600", queue: "default", suspend: true });
+    expect(() => apply("TrainingJob", "fixed", { command: "sleep 600", queue: "other" })).toThrow(
+      /queue cannot be changed/,
+    );
+  });
+
+  it("operator: two operators and their crashes submit a job once", async () => {
+    const second = startOperator();
+    await second.printed(/"msg":"ready"/);
+    const names = Array.from({ length: 10 }, (_, at) => `once-${at}`);
+    for (const [at, name] of names.entries()) {
+      apply("TrainingJob", name, { command: "true" });
+      if (at !== 4) continue;
+      operator.child.kill("SIGKILL");
+      await operator.end();
+      operator = startOperator();
+    }
+    for (const name of names) await inPhase("tj", name, "Succeeded");
+    for (const name of names) expect(await jobsNamed(name)).toHaveLength(1);
+    second.child.kill("SIGTERM");
+    expect(await second.end()).toBe(0);
+  });
+
+  it.skipIf(!process.env["HEDDLE_KUBE_RIG"])(
+    "operator: a crash of the API server loses no change, and repeats no job",
+    async () => {
+      apply("TrainingJob", "before", { command: "sleep 5" });
+      await inPhase("tj", "before", "Running");
+      crash("kube-apiserver");
+      await eventually("the API server is back", () => {
+        apply("TrainingJob", "after", { command: "true" });
+        return true;
+      });
+      await inPhase("tj", "after", "Succeeded");
+      await inPhase("tj", "before", "Succeeded");
+      expect(await jobsNamed("before")).toHaveLength(1);
+    },
+  );
+
+  it("operator: a model is registered, scaled from both sides, and removed", async () => {
+    const id = `${namespace}-model`;
+    apply("InferenceModel", "mine", { id, source: "builtin://tiny", replicas: 1 });
+    k("wait", "--for=condition=Ready", "--timeout=120s", "im/mine");
+    const chat = { model: id, messages: [{ role: "user" as const, content: "Hello" }], max_tokens: 4 };
+    const chunks = [];
+    for await (const chunk of heddle.chat.stream(chat)) chunks.push(chunk);
+    expect(chunks.length).toBeGreaterThan(1);
+    k("scale", "im/mine", "--replicas=0");
+    await eventually("scaled by kubectl", async () => {
+      return (await heddle.models.get(id)).wanted_replicas === 0 || undefined;
+    });
+    await heddle.models.scale(id, { replicas: 1 });
+    await eventually("the spec follows", () => shown("im", "mine").spec.replicas === 1 || undefined);
+    apply("InferenceModel", "other", { id, source: "builtin://tiny?seed=2" });
+    expect((await inPhase("im", "other", "Refused")).status?.reason).toBe("IdTaken");
+    k("delete", "im", "other", "--wait");
+    expect((await heddle.models.get(id)).id).toBe(id);
+    k("delete", "im", "mine", "--wait");
+    await expect(heddle.models.get(id)).rejects.toMatchObject({ status: 404 });
+  });
+
+  it("operator: whichever side suspends or resumes last, both show it", async () => {
+    const seed = Number(process.env["HEDDLE_PROPERTY_SEED"] ?? Date.now() % 100_000);
+    console.log(`HEDDLE_PROPERTY_SEED=${seed}`);
+    const random = seededRandom(seed);
+    apply("TrainingJob", "both", { command: "sleep 600" });
+    const { status } = await inPhase("tj", "both", "Running");
+    const id = status?.jobId ?? "";
+    for (let change = 0; change < 8; change++) {
+      const suspend = random() < 0.5;
+      if (random() < 0.5) k("patch", "tj", "both", "--type=merge", "-p", `{"spec":{"suspend":${suspend}}}`);
+      else await (suspend ? heddle.jobs.suspend(id) : heddle.jobs.resume(id)).catch(() => undefined);
+      await eventually(`both views agree after change ${change}`, async () => {
+        const { state } = await heddle.jobs.get(id, { consistency: "strong" });
+        const object = shown("tj", "both");
+        const isQuiet = state === "suspended" || state === "running";
+        const isSeen = object.status?.observedGeneration === object.metadata.generation;
+        const agrees = (object.spec.suspend ?? false) === (state === "suspended");
+        const shows = object.status?.phase?.toLowerCase() === state;
+        return (isQuiet && isSeen && agrees && shows) || undefined;
+      });
+    }
+  });
+});

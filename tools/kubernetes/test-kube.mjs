@@ -1,0 +1,46 @@
+// `npm run test:kube`: the tests that need a real Kubernetes, on the cluster of HEDDLE_KUBECONFIG, or on one
+// that is started for them: HEDDLE_KUBE_RIG is a folder with a program rig.sh (up, down, load, restart).
+// Arguments go to vitest.
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { ROOT, setUp } from "../setup.mjs";
+
+const { node, env } = setUp();
+const rig = process.env.HEDDLE_KUBE_RIG;
+const images = process.env.HEDDLE_KUBE_IMAGES;
+let kubeconfig = process.env.HEDDLE_KUBECONFIG;
+if (kubeconfig === undefined && (rig === undefined || !existsSync(join(rig, "rig.sh")))) {
+  console.log("skipped: HEDDLE_KUBECONFIG names no cluster, and HEDDLE_KUBE_RIG no folder with a rig.sh");
+  console.log("0 passed, 0 failed");
+  process.exit(0);
+}
+
+const isOwn = kubeconfig === undefined;
+if (isOwn) {
+  const lines = rigRun("up", { stdio: ["ignore", "pipe", "inherit"], encoding: "utf8" });
+  kubeconfig = /KUBECONFIG=(\S+)/.exec(lines)?.[1];
+}
+if (rig !== undefined && images !== undefined) {
+  for (const file of readdirSync(images)) rigRun("load", { stdio: "inherit" }, join(images, file));
+}
+const args = process.argv.slice(2);
+const { status } = spawnSync(
+  node,
+  [
+    join(ROOT, "node_modules/vitest/vitest.mjs"),
+    "run",
+    "--no-file-parallelism",
+    ...(args.length > 0 ? args : ["tools/kubernetes"]),
+  ],
+  { cwd: ROOT, stdio: "inherit", env: { ...env, HEDDLE_KUBECONFIG: kubeconfig } },
+);
+if (isOwn) rigRun("down", { stdio: "inherit" });
+process.exit(status ?? 1);
+
+function rigRun(command, options, ...args) {
+  const { status, stdout, error } = spawnSync(join(rig, "rig.sh"), [command, ...args], options);
+  if (status === 0) return stdout ?? "";
+  console.error(`rig.sh ${command} failed${error ? `: ${error.message}` : ""}`);
+  process.exit(1);
+}
