@@ -64,7 +64,7 @@ describe.skipIf(isMissing)("the chart", { timeout: 180_000 }, () => {
 
   it("chart: two releases in a namespace share no object", () => {
     const namesOf = (release: string) =>
-      render(release, "--set", "parameterServer.replicas=1").map(
+      render(release, "--set", "parameterServer.replicas=1,crds.enabled=false").map(
         ({ kind, metadata }) => `${kind} ${metadata.name}`,
       );
     const [first, second] = [namesOf("heddle"), namesOf("other")];

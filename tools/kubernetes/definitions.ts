@@ -9,7 +9,16 @@ import {
 import { stringify } from "yaml";
 import { CHART } from "./kube-tools.ts";
 
-for (const resource of [TRAINING_JOB, INFERENCE_MODEL]) {
-  const text = stringify(definitionOf(resource), { aliasDuplicateObjects: false, lineWidth: 0 });
-  writeFileSync(join(CHART, "files", "crds", `${resource.plural}.yaml`), text);
+/** The definitions' text by the path of their file. */
+export function definitionTexts(): ReadonlyMap<string, string> {
+  return new Map(
+    [TRAINING_JOB, INFERENCE_MODEL].map((resource) => [
+      join(CHART, "files", "crds", `${resource.plural}.yaml`),
+      stringify(definitionOf(resource), { aliasDuplicateObjects: false, lineWidth: 0 }),
+    ]),
+  );
+}
+
+if (process.argv[1] === import.meta.filename) {
+  for (const [path, text] of definitionTexts()) writeFileSync(path, text);
 }

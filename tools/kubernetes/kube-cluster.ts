@@ -25,13 +25,13 @@ export function kubectl(args: readonly string[], input?: string): string {
   }
 }
 
-/** Kills one program of the cluster that HEDDLE_KUBE_RIG runs; it starts anew by itself. */
+/** Kills one program of the cluster that HEDDLE_KUBE_RIG runs; it starts again by itself. */
 export function crash(name: "kube-apiserver" | "etcd" | "kubelet"): void {
   execFileSync(join(process.env["HEDDLE_KUBE_RIG"] ?? "", "rig.sh"), ["restart", name]);
 }
 
 /** Looks again until there is something; rejects with the last error, or with what was waited for. */
-export async function eventually<T>(
+export async function untilFound<T>(
   what: string,
   look: () => T | undefined | Promise<T | undefined>,
   patienceMs = PATIENCE_MS,
@@ -45,7 +45,8 @@ export async function eventually<T>(
     } catch (error) {
       fault = error;
     }
-    if (performance.now() > untilMs) throw fault ?? new Error(`not within ${patienceMs} ms: ${what}`);
+    if (performance.now() > untilMs)
+      throw fault ?? new Error(`not within ${patienceMs} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 250));
   }
 }

@@ -2,12 +2,12 @@ import { randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Heddle } from "@heddle/client/heddle";
-import { freePort } from "@heddle/base/testing/free-ports";
 import { seededRandom } from "@heddle/base/random";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { Heddle } from "@heddle/client/heddle";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
-import { crash, eventually, kubectl, whyNoCluster } from "./kube-cluster.ts";
+import { crash, kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
 import { CHART } from "./kube-tools.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
@@ -66,7 +66,7 @@ function startOperator(): DrivenProcess {
 }
 
 const inPhase = (kind: string, name: string, phase: string) =>
-  eventually(`${kind} ${name} is ${phase}`, () => {
+  untilFound(`${kind} ${name} is ${phase}`, () => {
     const object = shown(kind, name);
     return object.status?.phase === phase ? object : undefined;
   });
@@ -141,7 +141,7 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
 
   it("operator: an object of which nothing is left in the cluster stays as it ended", async () => {
     apply("TrainingJob", "short", { command: "true", ttl_seconds_after_finished: 2 });
-    await eventually("the object is deleted after its time", () => {
+    await untilFound("the object is deleted after its time", () => {
       try {
         shown("tj", "short");
         return undefined;
@@ -192,7 +192,7 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
       apply("TrainingJob", "before", { command: "sleep 5" });
       await inPhase("tj", "before", "Running");
       crash("kube-apiserver");
-      await eventually("the API server is back", () => {
+      await untilFound("the API server is back", () => {
         apply("TrainingJob", "after", { command: "true" });
         return true;
       });
@@ -206,16 +206,23 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
     const id = `${namespace}-model`;
     apply("InferenceModel", "mine", { id, source: "builtin://tiny", replicas: 1 });
     k("wait", "--for=condition=Ready", "--timeout=120s", "im/mine");
-    const chat = { model: id, messages: [{ role: "user" as const, content: "Hello" }], max_tokens: 4 };
+    const chat = {
+      model: id,
+      messages: [{ role: "user" as const, content: "Hello" }],
+      max_tokens: 4,
+    };
     const chunks = [];
     for await (const chunk of heddle.chat.stream(chat)) chunks.push(chunk);
     expect(chunks.length).toBeGreaterThan(1);
     k("scale", "im/mine", "--replicas=0");
-    await eventually("scaled by kubectl", async () => {
+    await untilFound("scaled by kubectl", async () => {
       return (await heddle.models.get(id)).wanted_replicas === 0 || undefined;
     });
     await heddle.models.scale(id, { replicas: 1 });
-    await eventually("the spec follows", () => shown("im", "mine").spec.replicas === 1 || undefined);
+    await untilFound(
+      "the spec follows",
+      () => shown("im", "mine").spec.replicas === 1 || undefined,
+    );
     apply("InferenceModel", "other", { id, source: "builtin://tiny?seed=2" });
     expect((await inPhase("im", "other", "Refused")).status?.reason).toBe("IdTaken");
     k("delete", "im", "other", "--wait");
@@ -233,9 +240,11 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
     const id = status?.jobId ?? "";
     for (let change = 0; change < 8; change++) {
       const suspend = random() < 0.5;
-      if (random() < 0.5) k("patch", "tj", "both", "--type=merge", "-p", `{"spec":{"suspend":${suspend}}}`);
-      else await (suspend ? heddle.jobs.suspend(id) : heddle.jobs.resume(id)).catch(() => undefined);
-      await eventually(`both views agree after change ${change}`, async () => {
+      if (random() < 0.5)
+        k("patch", "tj", "both", "--type=merge", "-p", `{"spec":{"suspend":${suspend}}}`);
+      else
+        await (suspend ? heddle.jobs.suspend(id) : heddle.jobs.resume(id)).catch(() => undefined);
+      await untilFound(`both views agree after change ${change}`, async () => {
         const { state } = await heddle.jobs.get(id, { consistency: "strong" });
         const object = shown("tj", "both");
         const isQuiet = state === "suspended" || state === "running";

@@ -11,7 +11,9 @@ const rig = process.env.HEDDLE_KUBE_RIG;
 const images = process.env.HEDDLE_KUBE_IMAGES;
 let kubeconfig = process.env.HEDDLE_KUBECONFIG;
 if (kubeconfig === undefined && (rig === undefined || !existsSync(join(rig, "rig.sh")))) {
-  console.log("skipped: HEDDLE_KUBECONFIG names no cluster, and HEDDLE_KUBE_RIG no folder with a rig.sh");
+  console.log(
+    "skipped: HEDDLE_KUBECONFIG names no cluster, and HEDDLE_KUBE_RIG no folder with a rig.sh",
+  );
   console.log("0 passed, 0 failed");
   process.exit(0);
 }

@@ -18,7 +18,7 @@ export interface OperatorOptions {
   readonly endpoint: readonly string[];
   /** Read for each request: the key may be replaced. */
   readonly key: () => string;
-  /** Undefined stands for all namespaces. */
+  /** Undefined means all namespaces. */
   readonly namespaces: readonly (string | undefined)[];
   readonly log: Log;
 }
@@ -28,11 +28,8 @@ const OPTIONS = Symbol("OperatorOptions");
 
 /** The controllers of all kinds. */
 @Injectable()
-export class Operator implements OnModuleInit, OnApplicationShutdown {
-  readonly #controllers: readonly Pick<
-    ResourceController<never>,
-    "isSynced" | "start" | "close"
-  >[];
+export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
+  readonly #controllers: readonly Pick<ResourceController<never>, "isSynced" | "start" | "close">[];
 
   constructor(
     @Inject(OPTIONS) { namespaces, log }: OperatorOptions,
@@ -67,7 +64,7 @@ export function operatorModule(options: OperatorOptions): DynamicModule {
   return {
     module: OperatorModule,
     providers: [
-      Operator,
+      ResourceOperator,
       { provide: OPTIONS, useValue: options },
       { provide: KubeConfig, useFactory: loadedConfig },
       { provide: Heddle, useFactory: () => new Heddle({ endpoint, auth: key }) },

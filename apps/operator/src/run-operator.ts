@@ -7,7 +7,7 @@ import { readFlagFile } from "@heddle/base/flag-file";
 import type { Log } from "@heddle/observability/logger";
 import { NestFactory } from "@nestjs/core";
 import { commandFlags } from "./install/command-flags.ts";
-import { Operator, operatorModule } from "./operator.module.ts";
+import { operatorModule, ResourceOperator } from "./operator.module.ts";
 
 const NAMES = ["endpoints", "key-file", "namespaces", "health-port"] as const;
 const EXIT_MS = 15_000;
@@ -25,7 +25,7 @@ export async function runOperator(args: readonly string[], log: Log): Promise<vo
     operatorModule({ endpoint, key, namespaces, log }),
     { logger: false, abortOnError: false },
   );
-  const operator = app.get(Operator);
+  const operator = app.get(ResourceOperator);
   const server = await serveHealth(portOf(flags["health-port"]), () => operator.isReady);
   const stop = async () => {
     log.info({}, "stopping");
@@ -55,11 +55,14 @@ function portOf(text: string): number {
 
 /** For the kubelet's probes. */
 async function serveHealth(port: number, isReady: () => boolean): Promise<Server> {
-  const server = createServer({ requestTimeout: 5_000, headersTimeout: 5_000 }, (request, reply) => {
-    const isHealthy = request.url === "/healthz" || (request.url === "/readyz" && isReady());
-    reply.writeHead(isHealthy ? 200 : 503, { "content-type": "text/plain" });
-    reply.end(isHealthy ? "ok\n" : "not ready: not all objects are known\n");
-  });
+  const server = createServer(
+    { requestTimeout: 5_000, headersTimeout: 5_000 },
+    (request, reply) => {
+      const isHealthy = request.url === "/healthz" || (request.url === "/readyz" && isReady());
+      reply.writeHead(isHealthy ? 200 : 503, { "content-type": "text/plain" });
+      reply.end(isHealthy ? "ok\n" : "not ready: not all objects are known\n");
+    },
+  );
   server.maxConnections = 32;
   await once(server.listen(port), "listening");
   return server;

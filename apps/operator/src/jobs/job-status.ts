@@ -12,16 +12,16 @@ export interface TrainingJobStatus extends ResourceStatus {
   readonly completionTime?: string | null | undefined;
 }
 
-export type TrainingJob = CustomResource<TrainingJobSpec, TrainingJobStatus>;
+export type TrainingJobObject = CustomResource<TrainingJobSpec, TrainingJobStatus>;
 
 const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 
-export function hasEnded({ state }: Pick<Job, "state">): boolean {
+export function isEnded({ state }: Pick<Job, "state">): boolean {
   return ENDED.has(state);
 }
 
 /** Whether the object's job is known to have ended, though the cluster may have forgotten it. */
-export function isFinished({ status }: TrainingJob): boolean {
+export function isFinished({ status }: TrainingJobObject): boolean {
   return ENDED.has(status?.phase?.toLowerCase() ?? "");
 }
 
@@ -46,7 +46,7 @@ export function statusOfJob(job: Job) {
     gpus: job.gpu_count,
     startTime: job.first_started_at,
     completionTime: job.ended_at,
-    remaining: hasEnded(job) ? null : remainingOf(progress?.expected_end ?? null),
+    remaining: isEnded(job) ? null : remainingOf(progress?.expected_end ?? null),
     conditions: conditionsOfJob(job, reason, message ?? ""),
   };
 }

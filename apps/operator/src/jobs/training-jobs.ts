@@ -11,14 +11,14 @@ import {
   removeFinalizer,
   writeStatus,
 } from "../kubernetes/lifecycle.ts";
-import { isRefusal, refusalText } from "../kubernetes/refusal.ts";
+import { isRefusedRequest, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
 import { jobIdOf } from "./job-id.ts";
-import { hasEnded, isFinished, statusOfJob, type TrainingJob } from "./job-status.ts";
+import { isEnded, isFinished, statusOfJob, type TrainingJobObject } from "./job-status.ts";
 
 /** On every job that the operator has submitted. */
 const UID_LABEL = `${RESOURCE_GROUP}/uid`;
-const LIVE = JOB_STATES.filter((state) => !hasEnded({ state }));
+const LIVE = JOB_STATES.filter((state) => !isEnded({ state }));
 /** Progress alone is shown so often. */
 const PROGRESS_MS = 5_000;
 /** A refused spec may be taken later, as when its queue is made. */
@@ -26,7 +26,7 @@ const REFUSED_MS = 30_000;
 const CANCELLING_MS = 1_000;
 
 /** TrainingJobs are jobs of the cluster, under an id that is derived from the object's uid. */
-export class TrainingJobs implements Reconciler<TrainingJob> {
+export class TrainingJobs implements Reconciler<TrainingJobObject> {
   readonly plural = TRAINING_JOB.plural;
   readonly #heddle: Heddle;
   readonly #events: EventRecorder;
@@ -36,7 +36,7 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
     this.#events = events;
   }
 
-  idOf({ metadata }: TrainingJob): string {
+  idOf({ metadata }: TrainingJobObject): string {
     return jobIdOf(metadata);
   }
 
@@ -44,21 +44,25 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
   async look(): Promise<ReadonlyMap<string, string>> {
     const found = new Map<string, string>();
     const time = Math.floor(Date.now() / PROGRESS_MS);
-    for await (const job of this.#heddle.jobs.list({ label: UID_LABEL, state: LIVE, limit: 1_000 })) {
+    for await (const job of this.#heddle.jobs.list({
+      label: UID_LABEL,
+      state: LIVE,
+      limit: 1_000,
+    })) {
       found.set(job.id, `${job.since} ${job.state} ${job.attempt} ${job.progress ? time : ""}`);
     }
     return found;
   }
 
   async reconcile(
-    object: TrainingJob,
-    { api, expect }: Resources<TrainingJob>,
+    object: TrainingJobObject,
+    { api, expect }: Resources<TrainingJobObject>,
   ): Promise<number | undefined> {
     const id = jobIdOf(object.metadata);
     const job = await this.#find(id);
     if (isDeleting(object)) {
       if (!hasFinalizer(object)) return undefined;
-      if (job && !hasEnded(job)) return this.#cancel(job);
+      if (job && !isEnded(job)) return this.#cancel(job);
       await removeFinalizer(api, object);
       return undefined;
     }
@@ -72,7 +76,7 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
     const status = statusOfJob(shown);
     const written = await writeStatus(api, owned, status);
     if (phase !== status.phase) await this.#announce(written, status);
-    if (hasEnded(shown)) return this.#expire(written, api);
+    if (isEnded(shown)) return this.#expire(written, api);
     expect(id);
     return undefined;
   }
@@ -93,9 +97,9 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
 
   /** Undefined where the cluster refuses the spec, which the object's conditions then say. */
   async #submit(
-    object: TrainingJob,
+    object: TrainingJobObject,
     id: string,
-    api: Resources<TrainingJob>["api"],
+    api: Resources<TrainingJobObject>["api"],
   ): Promise<Job | undefined> {
     const { suspend: _, ttl_seconds_after_finished: __, ...spec } = object.spec;
     const { namespace, name, uid } = object.metadata;
@@ -108,7 +112,7 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
         labels,
       });
     } catch (error) {
-      if (!isRefusal(error)) throw error;
+      if (!isRefusedRequest(error)) throw error;
       const refusal = { reason: "Refused", message: refusalText(error) };
       const accepted = { type: "Accepted", status: "False" as const, ...refusal };
       const isNew = object.status?.message !== refusal.message;
@@ -125,11 +129,11 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
    * changes the spec: both views show what was asked for last. Resolves with another job if it changed.
    */
   async #followSuspension(
-    object: TrainingJob,
+    object: TrainingJobObject,
     job: Job,
-    api: Resources<TrainingJob>["api"],
+    api: Resources<TrainingJobObject>["api"],
   ): Promise<Job> {
-    if (hasEnded(job)) return job;
+    if (isEnded(job)) return job;
     const wanted = object.spec.suspend ?? false;
     const isSuspended = job.state === "suspended";
     if (wanted === isSuspended) return job;
@@ -145,7 +149,7 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
   }
 
   async #announce(
-    object: TrainingJob,
+    object: TrainingJobObject,
     { phase, reason, message }: ReturnType<typeof statusOfJob>,
   ): Promise<void> {
     const type = phase === "Failed" ? "Warning" : "Normal";
@@ -153,10 +157,10 @@ export class TrainingJobs implements Reconciler<TrainingJob> {
     await this.#events.record(object, type, phase, text);
   }
 
-  /** Deletes an object whose time after the end is over. */
+  /** Deletes an object whose time after the end has passed. */
   async #expire(
-    object: TrainingJob,
-    api: Resources<TrainingJob>["api"],
+    object: TrainingJobObject,
+    api: Resources<TrainingJobObject>["api"],
   ): Promise<number | undefined> {
     const seconds = object.spec.ttl_seconds_after_finished;
     const endedAt = object.status?.completionTime;

@@ -42,7 +42,7 @@ export interface ResourceStatus {
 export type ConditionNow = Pick<Condition, "type" | "status" | "reason" | "message">;
 
 /** `NAMESPACE/NAME`. */
-export function keyOf({ metadata }: { readonly metadata: ResourceMetadata }): string {
+export function objectKey({ metadata }: { readonly metadata: ResourceMetadata }): string {
   return `${metadata.namespace}/${metadata.name}`;
 }
 

@@ -1,6 +1,6 @@
 import { FINALIZER } from "@heddle/contracts/kubernetes/custom-resources";
-import { type CustomResource, type ResourceStatus, withConditions } from "./custom-resource.ts";
 import type { ConditionNow } from "./custom-resource.ts";
+import { type CustomResource, type ResourceStatus, withConditions } from "./custom-resource.ts";
 import type { ResourceApi } from "./resource-api.ts";
 
 type AnyResource = CustomResource<unknown, ResourceStatus>;

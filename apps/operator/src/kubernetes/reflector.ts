@@ -1,7 +1,7 @@
 import { keepConnected } from "@heddle/base/async/keep-connected";
 import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
-import { type CustomResource, keyOf, type ResourceStatus } from "./custom-resource.ts";
+import { type CustomResource, objectKey, type ResourceStatus } from "./custom-resource.ts";
 import type { ResourceApi, WatchEvent } from "./resource-api.ts";
 
 const BACKOFF = { baseMs: 200, maxMs: 30_000 };
@@ -46,7 +46,7 @@ export class Reflector<R extends CustomResource<unknown, ResourceStatus>> {
         this.#isSynced = false;
         if (error === undefined) return 0;
         const { plural } = this.#api;
-        this.#log.warn({ plural, why: (error as Error).message }, "the watch is begun anew");
+        this.#log.warn({ plural, why: (error as Error).message }, "the watch begins again");
         return undefined;
       },
     });
@@ -75,7 +75,7 @@ export class Reflector<R extends CustomResource<unknown, ResourceStatus>> {
   #replace(items: readonly R[]): void {
     const known = new Set(this.#objects.keys());
     for (const item of items) {
-      known.delete(keyOf(item));
+      known.delete(objectKey(item));
       this.#apply({ type: "MODIFIED", object: item });
     }
     for (const key of known) {
@@ -86,7 +86,7 @@ export class Reflector<R extends CustomResource<unknown, ResourceStatus>> {
 
   #apply({ type, object }: WatchEvent<R>): void {
     if (type === "BOOKMARK") return;
-    const key = keyOf(object);
+    const key = objectKey(object);
     if (type === "DELETED") this.#objects.delete(key);
     else this.#objects.set(key, object);
     this.#onChange(key);

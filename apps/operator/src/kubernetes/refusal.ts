@@ -4,7 +4,7 @@ import { HeddleError } from "@heddle/client/errors";
 const NOT_ITS_OWN: ReadonlySet<number> = new Set([401, 403, 408, 429]);
 
 /** Whether the cluster has refused what the object asks for; anything else may pass by itself. */
-export function isRefusal(error: unknown): error is HeddleError {
+export function isRefusedRequest(error: unknown): error is HeddleError {
   if (!(error instanceof HeddleError)) return false;
   const { status = 500 } = error;
   return status >= 400 && status < 500 && !NOT_ITS_OWN.has(status);

@@ -88,7 +88,10 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
   }
 
   /** Changes spec or metadata; rejects with 409 where the object is not at this version any more. */
-  async patch(object: R, change: { readonly metadata?: object; readonly spec?: object }): Promise<R> {
+  async patch(
+    object: R,
+    change: { readonly metadata?: object; readonly spec?: object },
+  ): Promise<R> {
     const { namespace, name, resourceVersion } = object.metadata;
     const body = { ...change, metadata: { ...change.metadata, resourceVersion } };
     const target = { ...this.#kind, namespace, name, body };

@@ -10,15 +10,15 @@ import {
   removeFinalizer,
   writeStatus,
 } from "../kubernetes/lifecycle.ts";
-import { isRefusal, refusalText } from "../kubernetes/refusal.ts";
+import { isRefusedRequest, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
-import { type InferenceModel, refusedStatus, statusOfModel } from "./model-status.ts";
+import { type InferenceModelObject, refusedStatus, statusOfModel } from "./model-status.ts";
 
 /** A refused spec may be taken later, as when the other object of the id is gone. */
 const REFUSED_MS = 30_000;
 
 /** InferenceModels are models of the cluster, under the id of their spec. */
-export class InferenceModels implements Reconciler<InferenceModel> {
+export class InferenceModels implements Reconciler<InferenceModelObject> {
   readonly plural = INFERENCE_MODEL.plural;
   readonly #heddle: Heddle;
   readonly #events: EventRecorder;
@@ -28,7 +28,7 @@ export class InferenceModels implements Reconciler<InferenceModel> {
     this.#events = events;
   }
 
-  idOf({ spec, metadata }: InferenceModel): string {
+  idOf({ spec, metadata }: InferenceModelObject): string {
     return spec.id ?? metadata.name;
   }
 
@@ -43,8 +43,8 @@ export class InferenceModels implements Reconciler<InferenceModel> {
   }
 
   async reconcile(
-    object: InferenceModel,
-    resources: Resources<InferenceModel>,
+    object: InferenceModelObject,
+    resources: Resources<InferenceModelObject>,
   ): Promise<number | undefined> {
     const { api } = resources;
     const id = this.idOf(object);
@@ -73,14 +73,18 @@ export class InferenceModels implements Reconciler<InferenceModel> {
       }
       return undefined;
     } catch (error) {
-      if (!isRefusal(error)) throw error;
+      if (!isRefusedRequest(error)) throw error;
       return this.#refuse(owned, resources, "Refused", refusalText(error));
     }
   }
 
   /** Of several objects with an id the oldest one, which the others do not disturb. */
-  #ownerOf(id: string, { objects }: Resources<InferenceModel>): InferenceModel | undefined {
-    const age = ({ metadata }: InferenceModel) => `${metadata.creationTimestamp} ${metadata.uid}`;
+  #ownerOf(
+    id: string,
+    { objects }: Resources<InferenceModelObject>,
+  ): InferenceModelObject | undefined {
+    const age = ({ metadata }: InferenceModelObject) =>
+      `${metadata.creationTimestamp} ${metadata.uid}`;
     const [oldest] = [...objects()]
       .filter((other) => this.idOf(other) === id)
       .sort((left, right) => (age(left) < age(right) ? -1 : 1));
@@ -100,9 +104,9 @@ export class InferenceModels implements Reconciler<InferenceModel> {
    * into the spec. A model that is gone is registered again.
    */
   async #follow(
-    object: InferenceModel,
+    object: InferenceModelObject,
     id: string,
-    { api }: Resources<InferenceModel>,
+    { api }: Resources<InferenceModelObject>,
   ): Promise<Model> {
     const model = await this.#find(id);
     const { spec } = object;
@@ -131,8 +135,8 @@ export class InferenceModels implements Reconciler<InferenceModel> {
   }
 
   async #refuse(
-    object: InferenceModel,
-    { api }: Resources<InferenceModel>,
+    object: InferenceModelObject,
+    { api }: Resources<InferenceModelObject>,
     reason: string,
     message: string,
   ): Promise<number> {
@@ -144,7 +148,7 @@ export class InferenceModels implements Reconciler<InferenceModel> {
 }
 
 /** What the spec says of the number of replicas; undefined if nothing. */
-function scaleOf({ replicas, scaling }: InferenceModel["spec"]): ModelScale | undefined {
+function scaleOf({ replicas, scaling }: InferenceModelObject["spec"]): ModelScale | undefined {
   if (scaling !== undefined) return { scaling };
   return replicas === undefined ? undefined : { replicas };
 }

@@ -6,7 +6,7 @@ import type {
   ResourceStatus,
 } from "../kubernetes/custom-resource.ts";
 
-export type InferenceModel = CustomResource<
+export type InferenceModelObject = CustomResource<
   Omit<InferenceModelSpec, "id"> & { readonly id?: string | undefined },
   ResourceStatus & { readonly modelId?: string | undefined }
 >;

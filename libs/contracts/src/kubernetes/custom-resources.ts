@@ -9,31 +9,29 @@ export const RESOURCE_VERSION = "v1alpha1";
 export const FINALIZER = `${RESOURCE_GROUP}/cluster`;
 
 /** The spec of a TrainingJob: a job of the API, and what Kubernetes' users expect of one. */
-export const trainingJobSpec = submitJobRequest
-  .omit({ id: true })
-  .extend({
-    name: z
-      .string()
-      .min(1)
-      .max(128)
-      .optional()
-      .describe("Unique among the live jobs of its project; absent: NAMESPACE.NAME."),
-    suspend: z
-      .boolean()
-      .optional()
-      .describe("Checkpoints the job and releases its resources until it is false again."),
-    ttl_seconds_after_finished: z
-      .int()
-      .min(0)
-      .max(31_536_000)
-      .optional()
-      .describe("The object is deleted so long after the job's end; absent: never."),
-  });
+const trainingJobSpec = submitJobRequest.omit({ id: true }).extend({
+  name: z
+    .string()
+    .min(1)
+    .max(128)
+    .optional()
+    .describe("Unique among the live jobs of its project; absent: NAMESPACE.NAME."),
+  suspend: z
+    .boolean()
+    .optional()
+    .describe("Checkpoints the job and releases its resources until it is false again."),
+  ttl_seconds_after_finished: z
+    .int()
+    .min(0)
+    .max(31_536_000)
+    .optional()
+    .describe("The object is deleted so long after the job's end; absent: never."),
+});
 
 export type TrainingJobSpec = z.input<typeof trainingJobSpec>;
 
 /** The spec of an InferenceModel: a model of the API with a number of replicas for `kubectl scale`. */
-export const inferenceModelSpec = z.strictObject({
+const inferenceModelSpec = z.strictObject({
   ...registerModelRequest.shape,
   id: registerModelRequest.shape.id
     .optional()

@@ -38,7 +38,11 @@ function structural(given: SchemaNode, input: SchemaNode, root: SchemaNode): Sch
   const alternatives = node["anyOf"] ?? node["oneOf"] ?? node["allOf"];
   const description = node["description"] ?? given["description"];
   const about = description === undefined ? {} : { description };
-  if (alternatives !== undefined || node["type"] === undefined) return { ...about, ...anyValue(node) };
+  if (node["const"] !== undefined) {
+    return { type: typeof node["const"], enum: [node["const"]], ...about };
+  }
+  if (alternatives !== undefined || node["type"] === undefined)
+    return { ...about, "x-kubernetes-preserve-unknown-fields": true };
   const kept = KEPT.flatMap((name) => (node[name] === undefined ? [] : [[name, node[name]]]));
   const result: Record<string, unknown> = { ...Object.fromEntries(kept), ...about };
   if (result["maximum"] === SAFE) delete result["maximum"];
@@ -78,12 +82,6 @@ function addFields(
   const isOpen = values["x-kubernetes-preserve-unknown-fields"] === true;
   if (isOpen) result["x-kubernetes-preserve-unknown-fields"] = true;
   else result["additionalProperties"] = values;
-}
-
-/** A constant keeps its type; of several forms nothing is checked. */
-function anyValue(node: SchemaNode): SchemaNode {
-  if (node["const"] !== undefined) return { type: typeof node["const"], enum: [node["const"]] };
-  return { "x-kubernetes-preserve-unknown-fields": true };
 }
 
 function resolved(node: SchemaNode, root: SchemaNode): SchemaNode {

@@ -1,0 +1,116 @@
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { KubeConfig } from "@kubernetes/client-node";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
+import { Reflector } from "./reflector.ts";
+import { ResourceApi } from "./resource-api.ts";
+
+// An API server whose lists and watches break as the test says; the operator's tests use a real one.
+
+type Thing = CustomResource<object, ResourceStatus>;
+
+let objects: Thing[];
+/** What the next lists answer instead. */
+let listFaults: number[];
+let watches: ServerResponse[];
+let watchStatus: number;
+let changes: string[];
+let reflector: Reflector<Thing>;
+let stop: AbortController;
+let ended: Promise<void>;
+
+const server = createServer((request, reply) => {
+  const url = new URL(request.url ?? "", "http://localhost");
+  const isWatch = url.searchParams.has("watch");
+  const fault = isWatch ? watchStatus : (listFaults.shift() ?? 200);
+  reply.writeHead(fault, { "content-type": "application/json" });
+  if (fault !== 200) return void reply.end(JSON.stringify({ kind: "Status", code: fault }));
+  if (!isWatch) {
+    return void reply.end(JSON.stringify({ metadata: { resourceVersion: "7" }, items: objects }));
+  }
+  reply.flushHeaders();
+  watches.push(reply);
+});
+
+function thing(name: string): Thing {
+  const metadata = {
+    name,
+    namespace: "ns",
+    uid: name,
+    resourceVersion: "1",
+    generation: 1,
+    creationTimestamp: "2026-01-01T00:00:00Z",
+  };
+  return { apiVersion: "heddle.dev/v1alpha1", kind: "TrainingJob", metadata, spec: {} };
+}
+
+const send = (type: string, object: object) =>
+  watches.at(-1)?.write(`${JSON.stringify({ type, object })}\n`);
+const watching = (count: number) =>
+  expect.poll(() => watches.length, { timeout: 10_000 }).toBe(count);
+
+beforeEach(async () => {
+  objects = [thing("a"), thing("b")];
+  [listFaults, watches, changes, watchStatus] = [[], [], [], 200];
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  const config = new KubeConfig();
+  config.loadFromClusterAndUser(
+    { name: "a", server: `http://127.0.0.1:${port}`, skipTLSVerify: true },
+    { name: "a" },
+  );
+  const api = new ResourceApi<Thing>(config, "trainingjobs", "ns");
+  const log = { info: () => {}, warn: () => {}, error: () => {} };
+  reflector = new Reflector(api, (key) => changes.push(key), log);
+  stop = new AbortController();
+  ended = reflector.run(stop.signal);
+});
+afterEach(async () => {
+  stop.abort();
+  server.closeAllConnections();
+  server.close();
+  await ended;
+});
+
+it("reflector: lists, then follows the watch", async () => {
+  await watching(1);
+  expect(reflector.isSynced).toBe(true);
+  expect(changes).toEqual(["ns/a", "ns/b"]);
+  send("ADDED", thing("c"));
+  send("BOOKMARK", { metadata: { resourceVersion: "9" } });
+  send("DELETED", thing("a"));
+  await expect.poll(() => changes).toEqual(["ns/a", "ns/b", "ns/c", "ns/a"]);
+  expect([...reflector.objects()].map(({ metadata }) => metadata.name)).toEqual(["b", "c"]);
+});
+
+it("reflector: what a lost watch has missed, the next list shows", async () => {
+  await watching(1);
+  objects = [thing("b"), thing("c")];
+  watches[0]?.destroy();
+  await watching(2);
+  expect(changes).toEqual(expect.arrayContaining(["ns/a", "ns/c"]));
+  expect(reflector.get("ns/a")).toBeUndefined();
+});
+
+it("reflector: an expired version (410) is followed by a new list", async () => {
+  await watching(1);
+  objects = [thing("d")];
+  send("ERROR", { kind: "Status", code: 410, message: "too old resource version" });
+  await watching(2);
+  expect([...reflector.objects()].map(({ metadata }) => metadata.name)).toEqual(["d"]);
+});
+
+it("reflector: errors of the server (500, 403) are outlived", async () => {
+  await watching(1);
+  listFaults = [500, 403];
+  objects = [thing("e")];
+  watchStatus = 500;
+  watches[0]?.end();
+  await expect.poll(() => listFaults.length, { timeout: 10_000 }).toBe(0);
+  watchStatus = 200;
+  await watching(2);
+  await expect.poll(() => reflector.isSynced).toBe(true);
+  expect(reflector.get("ns/e")).toBeDefined();
+});
