@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Command, Option } from "commander";
+import { addAccess } from "./access-verbs.ts";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
 import { addEvents } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
@@ -31,6 +32,7 @@ export function makeProgram(lazy: Lazy): Command {
   addChat(program, lazy);
   addReaders(program, lazy);
   addKeys(program, lazy);
+  addAccess(program, lazy);
   addLimits(program, lazy);
   addUsage(program, lazy);
   addFiles(program, lazy);
@@ -189,7 +191,10 @@ function addKeys(program: Command, lazy: Lazy): void {
     .command("create")
     .description("create a key and print it; it is shown only once")
     .argument("<name>", "name of the key")
+    .option("--role <name>", "role of the key, in place of scopes")
     .option("--scopes <list>", "comma-separated scopes")
+    .option("--project <name>", "project that the key is bound to (default: default)")
+    .option("--owner <name>", "user or service that answers for the key")
     .option("--models <list>", "comma-separated models that the key may call (default: all)")
     .action(lazy(async () => (await import("./commands/keys.ts")).createKey));
   keys

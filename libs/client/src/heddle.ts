@@ -1,3 +1,4 @@
+import { Access, RoleBindings, Roles } from "./resources/cluster/access.ts";
 import { Cluster } from "./resources/cluster/cluster.ts";
 import { Events } from "./resources/cluster/events.ts";
 import { Keys } from "./resources/cluster/keys.ts";
@@ -37,6 +38,9 @@ export class Heddle {
   readonly cluster: Cluster;
   readonly settings: Settings;
   readonly keys: Keys;
+  readonly roles: Roles;
+  readonly bindings: RoleBindings;
+  readonly access: Access;
   readonly limits: LimitsResource;
   readonly usage: UsageResource;
   readonly models: Models;
@@ -62,6 +66,9 @@ export class Heddle {
     this.cluster = new Cluster(transport);
     this.settings = new Settings(transport);
     this.keys = new Keys(transport);
+    this.roles = new Roles(transport);
+    this.bindings = new RoleBindings(transport);
+    this.access = new Access(transport);
     this.limits = new LimitsResource(transport);
     this.usage = new UsageResource(transport);
     this.models = new Models(transport);

@@ -1,5 +1,12 @@
 import { isSettingName, type SettingName, settingFault } from "@heddle/contracts/api/settings";
-import { HARDENED, LIMITS_SUBJECTS, STORES_DOCUMENTS, versionOf } from "./cluster-version.ts";
+import { isRole } from "./access/access-changes.ts";
+import {
+  BINDS_ROLES,
+  HARDENED,
+  LIMITS_SUBJECTS,
+  STORES_DOCUMENTS,
+  versionOf,
+} from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
 import { limitsFault, setLimits } from "./limits.ts";
 import { configureDeployment, scaleDeployment, scalingFault } from "./model-scaling.ts";
@@ -94,6 +101,9 @@ export function emptyState(): ControlState {
     events: new Map(),
     servers: new Map(),
     documents: new Map(),
+    roles: new Map(),
+    bindings: new Map(),
+    access: new Map(),
     cluster: new Map(),
   };
 }
@@ -111,6 +121,9 @@ export function unknownRefusal(what: string, state: ControlState): ControlReply 
 function createKey(state: ControlState, key: ApiKeyRecord): ControlReply {
   const fault = keyFault(key, versionOf(state));
   if (fault) return refuse("invalid_value", fault);
+  if (versionOf(state) >= BINDS_ROLES && key.role !== undefined && !isRole(state, key.role)) {
+    return refuse("not_found", `no role has the name ${key.role}`, "role");
+  }
   if (state.keys.has(key.id)) return refuse("conflict", `a key with id ${key.id} exists`);
   if (state.keys.size >= MAX_KEYS) return refuse("conflict", `the cluster holds ${MAX_KEYS} keys`);
   state.keys.set(key.id, key);
@@ -133,7 +146,7 @@ function revokeKey(state: ControlState, id: string, atMs: number): ControlReply 
   const key = state.keys.get(id);
   if (!key) return refuse("not_found", `no key has the id ${id}`);
   if (key.revokedAtMs !== undefined) return ACCEPTED;
-  if (isAdminAt(key, atMs) && !hasOtherAdmin(state, id, atMs)) {
+  if (isAdminAt(key, atMs, versionOf(state)) && !hasOtherAdmin(state, id, atMs)) {
     const message = `the key ${id} is the last one in use with the scope \`*\`; create another such key first`;
     return refuse("conflict", message);
   }
@@ -179,13 +192,15 @@ function successorOf({ keys }: ControlState, id: string, atMs: number): string |
 
 function hasOtherAdmin(state: ControlState, id: string, atMs: number): boolean {
   for (const other of state.keys.values()) {
-    if (other.id !== id && isAdminAt(other, atMs)) return true;
+    if (other.id !== id && isAdminAt(other, atMs, versionOf(state))) return true;
   }
   return false;
 }
 
-function isAdminAt(key: ApiKeyRecord, atMs: number): boolean {
-  return key.scopes.includes("*") && isInUse(key, atMs);
+/** From BINDS_ROLES on, a key that is bound to a project is none of the whole cluster. */
+function isAdminAt(key: ApiKeyRecord, atMs: number, version: number): boolean {
+  const isOfCluster = version < BINDS_ROLES || key.project === undefined;
+  return isOfCluster && key.scopes.includes("*") && isInUse(key, atMs);
 }
 
 function isInUse({ revokedAtMs, expiresAtMs }: ApiKeyRecord, atMs: number): boolean {

@@ -7,6 +7,7 @@ import { expect, test } from "vitest";
 import {
   HARDENED,
   LIMITED_TASKS,
+  LIMITS_SUBJECTS,
   NEWEST_VERSION,
   PLAN_ENTRIES,
   SEALED,
@@ -39,7 +40,7 @@ const UNKNOWN = [
 
 const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
 
-const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES, LIMITED_TASKS, STANDARD_TERMS];
+const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES, LIMITED_TASKS, STANDARD_TERMS, LIMITS_SUBJECTS];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {
   const logs = goldenLogs(version);

@@ -25,8 +25,10 @@ export const STORES_DOCUMENTS = 6;
 export const BOUNDED_RECORDS = 6;
 /** Limits of projects and models, budgets of keys, sums of usage. */
 export const LIMITS_SUBJECTS = 7;
+/** Roles, their bindings, the access policy; keys of a role. */
+export const BINDS_ROLES = 8;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = LIMITS_SUBJECTS;
+export const NEWEST_VERSION = BINDS_ROLES;
 
 type Versioned = Pick<ControlState, "cluster">;
 

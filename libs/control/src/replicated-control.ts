@@ -1,7 +1,9 @@
 import { AppError } from "@heddle/base/errors";
 import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
+import { changeAccess, isAccessCommand } from "./access/access-changes.ts";
 import { apply, emptyState, unknownRefusal } from "./apply.ts";
 import {
+  BINDS_ROLES,
   NEWEST_VERSION,
   raiseVersion,
   SEALED,
@@ -225,6 +227,11 @@ export class ReplicatedControl {
     if (refusal) return refusal;
     const now = { index, atMs: this.#logTimeMs, version };
     if (isJobsCommand(command)) return this.#jobs.apply(command, now);
+    if (isAccessCommand(command)) {
+      return version < BINDS_ROLES
+        ? this.#unknown(command.type)
+        : changeAccess(this.state, command);
+    }
     if (!isDocumentsCommand(command)) return apply(this.state, command);
     return version < STORES_DOCUMENTS
       ? this.#unknown(command.type)

@@ -12,7 +12,18 @@ import type { ControlState } from "./state.ts";
 const STATE_KINDS = {
   jobs: { maps: ["jobs", "specs", "tasks", "events"], share: 0.7 },
   catalog: {
-    maps: ["keys", "models", "deployments", "removedModels", "settings", "limits", "joins"],
+    maps: [
+      "keys",
+      "models",
+      "deployments",
+      "removedModels",
+      "settings",
+      "limits",
+      "joins",
+      "roles",
+      "bindings",
+      "access",
+    ],
     share: 0.1,
   },
   cluster: { maps: ["nodes", "servers", "projects", "queues", "replicas"], share: 0.1 },
@@ -146,6 +157,8 @@ function replacedRecord(state: ControlState, command: ControlCommand): object | 
       return state.nodes.get(command.offer.id);
     case "server.join":
       return state.servers.get(command.server.id);
+    case "role.set":
+      return state.roles.get(command.name);
     case "project.set":
       return state.projects.get(command.name);
     case "queue.set":
@@ -164,6 +177,8 @@ const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
   "key.rotate": "catalog",
   "join.create": "catalog",
   "limits.set": "catalog",
+  "role.set": "catalog",
+  "binding.add": "catalog",
   "model.register": "catalog",
   "node.join": "cluster",
   "server.join": "cluster",
@@ -183,8 +198,11 @@ function addsRecord(state: ControlState, command: ControlCommand): boolean {
     case "key.create":
     case "key.rotate":
     case "join.create":
+    case "binding.add":
     case "document.put":
       return true;
+    case "role.set":
+      return !state.roles.has(command.name);
     case "limits.set":
       return !state.limits.has(limitsKey(command));
     case "model.register":

@@ -1,6 +1,7 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import type { Limits, Prices } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
+import type { AccessPolicyRecord, RoleRecord, SubjectRecord } from "./access/records.ts";
 import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
 import type { MasterUsage } from "./usage-sum.ts";
@@ -30,6 +31,12 @@ export interface ControlState extends JobsState {
   readonly removedModels: Map<string, RemovedModel>;
   /** By `documentKey`; their contents are on the masters' disks. */
   readonly documents: Map<string, DocumentRecord>;
+  /** Roles of the cluster's own, by name. */
+  readonly roles: Map<string, RoleRecord>;
+  /** Roles of users, groups and keys, by `subjectKey`. */
+  readonly bindings: Map<string, SubjectRecord>;
+  /** The access policy; its defaults hold while it is absent. */
+  readonly access: Map<"policy", AccessPolicyRecord>;
   /**
    * The cluster's own values; see cluster-version.ts.
    * - `version`: the cluster version, a number; absent in a state that was never raised.
@@ -57,12 +64,16 @@ export interface ApiKeyRecord {
   readonly name: string;
   /** HMAC-SHA-256 of the key's text under the cluster's pepper, hexadecimal. The text is not kept. */
   readonly hash: string;
-  /** Permissions such as `models:deploy`; `*` grants all. */
+  /** Permissions such as `models:deploy`; `*` grants all. None if it has a role. */
   readonly scopes: readonly string[];
+  /** The role whose permissions it has, in its project if it names one. */
+  readonly role?: string | undefined;
+  /** The user or service that answers for it. */
+  readonly owner?: string | undefined;
   /** Model ids this key may call; empty means every model. */
   readonly models: readonly string[];
   readonly limits: Limits;
-  /** The project whose limits its calls count for; `default` if absent. */
+  /** The project that it is bound to and whose limits its calls count for; `default` if absent. */
   readonly project?: string | undefined;
   readonly createdAtMs: number;
   /** The key that this one replaces. */

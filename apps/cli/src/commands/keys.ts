@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { KeySpec } from "@heddle/contracts/api/keys";
 import type { Command } from "commander";
+import { wordsOf } from "../comma-list.ts";
 import { commandContext } from "../command-context.ts";
 import { type Connection, dataDirectory, readCredentials } from "../connection.ts";
 import { fieldsOf, type JsonFields, textOf } from "../http/json-fields.ts";
@@ -16,7 +17,10 @@ import { DataDirectory } from "../up/data-directory.ts";
 const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "ID", value: (key) => textOf(key["id"]) },
   { header: "NAME", value: (key) => textOf(key["name"]) },
+  { header: "ROLE", value: (key) => textOf(key["role"]) },
   { header: "SCOPES", value: (key) => words(key["scopes"]) },
+  { header: "PROJECT", value: (key) => textOf(key["project"]), wide: true },
+  { header: "OWNER", value: (key) => textOf(key["owner"]), wide: true },
   { header: "STATUS", value: (key) => textOf(key["status"]) },
   { header: "MODELS", value: (key) => words(key["models"]) || "all", wide: true },
   { header: "ROTATED TO", value: (key) => textOf(key["rotated_to"]), wide: true },
@@ -33,14 +37,19 @@ export async function listKeys(command: Command): Promise<number> {
   return 0;
 }
 
+type KeyFlags = Partial<Record<"scopes" | "models" | "role" | "project" | "owner", string>>;
+
 /** `heddle keys create <name>`: prints the key alone on standard output, for `$(...)`. */
 export async function createKey(command: Command): Promise<number> {
   const { heddle, data, format, messages } = commandContext(command);
-  const flags = command.opts<{ scopes?: string; models?: string }>();
+  const flags = command.opts<KeyFlags>();
   const body = {
     name: command.args[0] ?? "",
-    ...(flags.scopes ? { scopes: list(flags.scopes) } : {}),
-    ...(flags.models ? { models: list(flags.models) } : {}),
+    ...(flags.scopes ? { scopes: wordsOf(flags.scopes) } : {}),
+    ...(flags.models ? { models: wordsOf(flags.models) } : {}),
+    ...(flags.role ? { role: flags.role } : {}),
+    ...(flags.project ? { project: flags.project } : {}),
+    ...(flags.owner ? { owner: flags.owner } : {}),
   };
   const key = fieldsOf(await heddle.keys.create(body as KeySpec));
   for (const id of arrayOf(key["unknown_models"])) {
@@ -104,13 +113,6 @@ export async function revokeKey(command: Command): Promise<number> {
   const revoked = fieldsOf(await context.heddle.keys.revoke(id));
   printChange({ record: revoked, name: id, sentence: `key ${id} is revoked` }, context);
   return 0;
-}
-
-function list(text: string): string[] {
-  return text
-    .split(",")
-    .map((item) => item.trim())
-    .filter(Boolean);
 }
 
 function words(value: unknown): string {

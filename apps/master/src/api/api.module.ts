@@ -5,6 +5,8 @@ import { ModelsModule } from "../models/models.module.ts";
 import { ProgressModule } from "../nodes/progress/progress.module.ts";
 import { SchedulingModule } from "../orchestration/scheduling/scheduling.module.ts";
 import { TaskOutputModule } from "../task-output/task-output.module.ts";
+import { BindingsController } from "./access/bindings.controller.ts";
+import { RolesController } from "./access/roles.controller.ts";
 import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
 import { BackupController } from "./cluster/backup.controller.ts";
 import { ClusterController } from "./cluster/cluster.controller.ts";
@@ -41,6 +43,8 @@ import { UsageController } from "./usage/usage.controller.ts";
   controllers: [
     ModelsController,
     KeysController,
+    RolesController,
+    BindingsController,
     LimitsController,
     UsageController,
     JobsController,

@@ -17,6 +17,8 @@ import { AccessCheck, type OnLimited } from "./access.ts";
 import { ErrorFilter } from "./error-filter.ts";
 import { guardRoutes, type HttpSettings } from "./fastify-server.ts";
 import { IdempotentChanges } from "./idempotent-changes.ts";
+import { Authenticator } from "./identity/authenticator.ts";
+import { CallerResolver } from "./identity/caller-resolver.ts";
 import { InProcessCalls } from "./in-process-calls.ts";
 import { LastUsed } from "./last-used.ts";
 import { CallLimiter } from "./limits/call-limiter.ts";
@@ -83,7 +85,9 @@ function openAccess(
   const onLimited: OnLimited = (permission, { code }) => {
     if (permission === "inference:create") metrics.failed("", code);
   };
-  return new AccessCheck(verifier, lastUsed, limits, onLimited, inProcess);
+  const callers = new CallerResolver(() => control.state);
+  const authenticator = new Authenticator(verifier, callers, inProcess);
+  return new AccessCheck(authenticator, lastUsed, limits, onLimited);
 }
 
 function routesOf(modules: ModulesContainer) {

@@ -1,13 +1,14 @@
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent, Usage } from "@heddle/contracts/engine";
-import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import type { ModelRecord } from "@heddle/control/state";
 import type { ModelInstruments } from "@heddle/observability/inference-metrics";
+import type { Caller } from "../http/identity/caller.ts";
 import { type CallReservation, DEFAULT_PROJECT } from "../http/limits/call-reservation.ts";
 import type { Accounting, CallTokens } from "./accounting.ts";
 
 export interface CallParts {
   readonly requestId: string;
-  readonly key: ApiKeyRecord;
+  readonly key: Pick<Caller, "id" | "project">;
   readonly model: ModelRecord;
   readonly reservation: CallReservation;
   readonly accounting: Accounting;

@@ -7,6 +7,8 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { NodeDirectory, NodeView } from "../nodes/node-directory.ts";
 import { servedContextTokens, viewModel } from "./model-view.ts";
 
+type ModelUser = Pick<ApiKeyRecord, "id" | "models">;
+
 /** The registered models as a caller may see and call them. */
 export class ModelCatalog {
   readonly #control: ControlPlane;
@@ -27,7 +29,7 @@ export class ModelCatalog {
   /**
    * The model that a caller names. Throws `model_not_found`, or `permission_denied` off its list.
    */
-  resolve(id: string, key: ApiKeyRecord): ModelRecord {
+  resolve(id: string, key: ModelUser): ModelRecord {
     const model = this.#control.state.models.get(id);
     if (!model) {
       const message = `The model \`${id}\` does not exist. GET /api/v1/models lists those that do.`;
@@ -37,7 +39,7 @@ export class ModelCatalog {
     return model;
   }
 
-  list(key: ApiKeyRecord): Model[] {
+  list(key: ModelUser): Model[] {
     const nodes = this.#directory.nodes();
     const { deployments } = this.#control.state;
     const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
@@ -45,7 +47,7 @@ export class ModelCatalog {
   }
 
   /** The first chat model by id that the key may use and that a replica is ready to answer. */
-  firstReadyChat(key: ApiKeyRecord): ModelRecord | undefined {
+  firstReadyChat(key: ModelUser): ModelRecord | undefined {
     return [...this.#control.state.models.values()]
       .filter(({ id, capabilities }) => mayUse(key, id) && capabilities.includes("chat"))
       .sort((one, other) => (one.id < other.id ? -1 : 1))
@@ -75,7 +77,7 @@ export class ModelCatalog {
     return this.#directory.replicasOf(model.deployment).some(({ info }) => info?.ranks);
   }
 
-  view(id: string, key: ApiKeyRecord): Model {
+  view(id: string, key: ModelUser): Model {
     const model = this.resolve(id, key);
     return this.viewOf(model, this.#control.state.deployments.get(model.deployment));
   }

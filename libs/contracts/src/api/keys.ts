@@ -1,19 +1,9 @@
 import { z } from "zod";
+import { PROJECT_NAME, SUBJECT_NAME } from "../roles.ts";
+import { grantable, roleName } from "./access/roles.ts";
 import { limitMembers, limitsSchema } from "./limits/limits.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { pageQuery, pageSchema, time } from "./parameters.ts";
-import { PERMISSIONS } from "./permission.ts";
-
-const groups = [...new Set(PERMISSIONS.map((permission) => permission.replace(/:.*/, "")))];
-
-const scope = z
-  .enum(
-    ["*", ...PERMISSIONS, ...groups.flatMap((group) => [`${group}:*`, `${group}:admin`])],
-    `expected "*", one of ${PERMISSIONS.join(", ")}, or a group such as models:*`,
-  )
-  .describe("A permission, a whole group (`models:*` or `models:admin`), or all.");
-
-const PROJECT_NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
 
 const environment = z
   .string()
@@ -50,11 +40,19 @@ const createKeyRequest = z
   .strictObject({
     name: z.string().min(1).max(200),
     scopes: z
-      .array(scope)
+      .array(grantable)
       .min(1)
       .max(64)
-      .default(["inference:create", "models:read", "files:*", "batches:*"])
-      .describe("Permissions of the key; by default to call and list models, files and batches."),
+      .optional()
+      .describe(
+        "Permissions of the key; without them and a role, to call and list models, files and batches.",
+      ),
+    role: roleName.optional().describe("The role of the key, in place of `scopes`."),
+    owner: z
+      .string()
+      .regex(SUBJECT_NAME, "expected 1 to 200 printable characters")
+      .optional()
+      .describe("The user or service that answers for the key."),
     models: z
       .array(z.string().min(1).max(200))
       .max(1000)
@@ -64,7 +62,9 @@ const createKeyRequest = z
       .string()
       .regex(PROJECT_NAME, "expected 1 to 63 of a-z, 0-9, `.`, `_` and `-`")
       .default("default")
-      .describe("The project whose limits its calls count for."),
+      .describe(
+        "The project that the key is bound to, and whose limits its calls count for. Only an administrator of the cluster in `default` has all projects.",
+      ),
     limits: z.strictObject(limitMembers).default({}),
     expires_at: expiresAt,
     environment,
@@ -79,6 +79,8 @@ const keySchema = z
     id: z.string(),
     object: z.literal("api_key"),
     name: z.string(),
+    role: z.string().nullable().describe("In place of `scopes`."),
+    owner: z.string().nullable(),
     scopes: z.array(z.string()),
     models: z.array(z.string()).describe("Empty for all."),
     unknown_models: z

@@ -1,3 +1,5 @@
+import { accessOperations, bindingOperations } from "./access/bindings.ts";
+import { roleOperations } from "./access/roles.ts";
 import { chatOperations } from "./chat.ts";
 import { clusterOperations } from "./cluster.ts";
 import { completionOperations } from "./completions.ts";
@@ -43,6 +45,9 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   queues: queueOperations,
   workers: workerOperations,
   keys: keyOperations,
+  roles: roleOperations,
+  bindings: bindingOperations,
+  access: accessOperations,
   limits: limitOperations,
   usage: usageOperations,
   cluster: clusterOperations,

@@ -29,6 +29,8 @@ export function viewKey(key: ApiKeyRecord, context: KeyContext): ApiKey {
     id: key.id,
     object: "api_key",
     name: key.name,
+    role: key.role ?? null,
+    owner: key.owner ?? null,
     scopes: key.scopes,
     models: key.models,
     unknown_models: key.models.filter((id) => !registered.has(id)),

@@ -1,9 +1,9 @@
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
-import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import {
   type ApiKey,
   type CreatedApiKey,
+  type KeySpec,
   keyOperations,
   type RotatedApiKey,
 } from "@heddle/contracts/api/keys";
@@ -17,10 +17,12 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
+import { type Caller, requestCaller } from "../../http/identity/caller.ts";
 import { LastUsed } from "../../http/last-used.ts";
 import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { checkBindsRoles, refuseEscalation, refuseRoleEscalation } from "../access/escalation.ts";
 import { limitsOf } from "../limits/limits-view.ts";
 import { successors, viewKey } from "./key-view.ts";
 import { pageOf } from "./page.ts";
@@ -58,13 +60,15 @@ export class KeysController {
     const body = bodyOf(keyOperations.create, request);
     const now = Date.now();
     const expiresAtMs = futureMs(body.expires_at, now);
-    refuseEscalation(request, body.scopes);
+    const scopes = this.#scopesOf(body, requestCaller(request));
     const { id, text } = createApiKey(body.environment);
     const key: ApiKeyRecord = {
       id,
       name: body.name,
       hash: hashApiKey(text, this.#pepper),
-      scopes: body.scopes,
+      scopes,
+      ...(body.role !== undefined && { role: body.role }),
+      ...(body.owner !== undefined && { owner: body.owner }),
       models: body.models,
       limits: limitsOf(body.limits),
       ...(body.project !== DEFAULT_PROJECT && { project: body.project }),
@@ -94,16 +98,21 @@ export class KeysController {
     const body = bodyOf(keyOperations.rotate, request);
     const now = Date.now();
     const old = this.#find(id);
-    refuseEscalation(request, old.scopes);
+    const { role, project, scopes } = old;
+    const caller = requestCaller(request);
+    if (role !== undefined) refuseRoleEscalation(caller, this.#control.state, { role, project });
+    refuseEscalation(caller, scopes, "scopes");
     const { id: nextId, text } = createApiKey(body.environment);
     const key: ApiKeyRecord = {
       id: nextId,
       name: old.name,
       hash: hashApiKey(text, this.#pepper),
-      scopes: old.scopes,
+      scopes,
+      ...(role !== undefined && { role }),
+      ...(old.owner !== undefined && { owner: old.owner }),
       models: old.models,
       limits: old.limits,
-      ...(old.project !== undefined && { project: old.project }),
+      ...(project !== undefined && { project }),
       createdAtMs: now,
       rotatedFrom: id,
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,
@@ -133,6 +142,23 @@ export class KeysController {
     return viewKey(key, { lastUsedAtMs, now: Date.now(), registered, rotatedTo });
   }
 
+  /** The scopes of a new key: none where it has a role. */
+  #scopesOf(body: Pick<KeySpec, "scopes" | "role" | "project">, caller: Caller): string[] {
+    if (body.role === undefined) {
+      const scopes = body.scopes ?? DEFAULT_SCOPES;
+      refuseEscalation(caller, scopes, "scopes");
+      return [...scopes];
+    }
+    if (body.scopes !== undefined) {
+      const message = "Invalid value for 'scopes': a key has a role or scopes, not both.";
+      throw new AppError("invalid_value", message, { param: "scopes" });
+    }
+    checkBindsRoles(this.#control.state);
+    const project = body.project === DEFAULT_PROJECT ? undefined : body.project;
+    refuseRoleEscalation(caller, this.#control.state, { role: body.role, project });
+    return [];
+  }
+
   #find(id: string): ApiKeyRecord {
     const key = this.#control.state.keys.get(id);
     if (!key) throw new AppError("not_found", `No key has the id ${id}.`);
@@ -140,18 +166,13 @@ export class KeysController {
   }
 }
 
+/** To call and list models, files and batches. */
+const DEFAULT_SCOPES = ["inference:create", "models:read", "files:*", "batches:*"];
+
 function futureMs(text: string | undefined, now: number): number | undefined {
   const atMs = text === undefined ? undefined : Date.parse(text);
   if (atMs === undefined || atMs > now) return atMs;
   throw new AppError("invalid_value", "Invalid value for 'expires_at': it has passed.", {
     param: "expires_at",
-  });
-}
-
-/** A cluster administrator may grant scopes that it lacks, except all permissions. */
-function refuseEscalation(request: CallerRequest, scopes: readonly string[]): void {
-  if (!scopes.includes("*") || (request.apiKey && grants(request.apiKey.scopes, "*"))) return;
-  throw new AppError("permission_denied", "Only a key with the scope `*` may give it.", {
-    param: "scopes",
   });
 }

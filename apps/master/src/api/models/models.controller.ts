@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { type DeletedModel, type Model, modelOperations } from "@heddle/contracts/api/models";
 import { STANDARD_TERMS, versionOf } from "@heddle/control/cluster-version";
-import type { ApiKeyRecord, ControlState, DeploymentRecord } from "@heddle/control/state";
+import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { scaledCount, toRecords } from "../../control-plane/catalog/registration.ts";
@@ -9,6 +9,7 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { ModelCatalog, requireListed } from "../../models/model-catalog.ts";
@@ -36,12 +37,12 @@ export class ModelsController {
 
   @Serves(modelOperations.list)
   list(@Req() request: CallerRequest): { object: "list"; data: Model[] } {
-    return { object: "list", data: this.#models.list(callerOf(request)) };
+    return { object: "list", data: this.#models.list(requestCaller(request)) };
   }
 
   @Serves(modelOperations.get)
   get(@Req() request: CallerRequest, @Param("id") id: string): Model {
-    return this.#models.view(id, callerOf(request));
+    return this.#models.view(id, requestCaller(request));
   }
 
   @Serves(modelOperations.register)
@@ -55,7 +56,7 @@ export class ModelsController {
 
   #registration(request: CallerRequest): RequestedChange<Model> {
     const body = bodyOf(modelOperations.register, request);
-    requireListed(body.id, callerOf(request));
+    requireListed(body.id, requestCaller(request));
     const known = this.#control.state.models.get(body.id);
     // A repeated registration must give the same record, including its time.
     const createdAtMs = known?.createdAtMs ?? Date.now();
@@ -69,7 +70,7 @@ export class ModelsController {
   async scale(@Req() request: CallerRequest, @Param("id") id: string): Promise<Model> {
     const { replicas, scaling } = bodyOf(modelOperations.scale, request);
     const { state } = this.#control;
-    const { deployment: key } = this.#models.resolve(id, callerOf(request));
+    const { deployment: key } = this.#models.resolve(id, requestCaller(request));
     const present = state.deployments.get(key);
     if (!present) throw new AppError("not_found", `The model \`${id}\` has no deployment.`);
     if ((replicas === undefined) === (scaling === undefined)) {
@@ -80,12 +81,12 @@ export class ModelsController {
     const count = scaling ? scaledCount(present.replicas, scaling) : { replicas: replicas ?? 0 };
     const change = { type: "deployment.configure" as const, deployment: key, ...count };
     await propose(this.#control, { ...change, atMs: Date.now() });
-    return this.#models.view(id, callerOf(request));
+    return this.#models.view(id, requestCaller(request));
   }
 
   @Serves(modelOperations.remove)
   async remove(@Req() request: CallerRequest, @Param("id") id: string): Promise<DeletedModel> {
-    requireListed(id, callerOf(request));
+    requireListed(id, requestCaller(request));
     await propose(this.#control, { type: "model.remove", atMs: Date.now(), id });
     return { id, object: "model", deleted: true };
   }
@@ -96,7 +97,7 @@ export class ModelsController {
     @Res() reply: FastifyReply,
     @Param("id") id: string,
   ): Promise<void> {
-    const model = this.#models.resolve(id, callerOf(request));
+    const model = this.#models.resolve(id, requestCaller(request));
     const deployment = this.#control.state.deployments.get(model.deployment)?.spec;
     if (!deployment) throw new AppError("not_found", `The model \`${id}\` has no weights.`);
     await this.#pulls.stream(deployment, request.id, reply);
@@ -113,9 +114,4 @@ function requireVersion(state: ControlState, { spec, scaling }: DeploymentRecord
 function tooOld(param: string): AppError {
   const message = `Some masters are too old for '${param}': upgrade all of them first.`;
   return new AppError("conflict", message, { param });
-}
-
-function callerOf(request: CallerRequest): ApiKeyRecord {
-  if (!request.apiKey) throw new Error("no call gets here without a key");
-  return request.apiKey;
 }

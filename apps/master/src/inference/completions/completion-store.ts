@@ -1,11 +1,11 @@
 import { createHash, randomUUID } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import type { AsyncCompletion, CompletionAnswer } from "@heddle/contracts/api/completions";
-import type { ApiKeyRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import { MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
 import { DOCUMENTS, type Documents } from "../../documents/documents.ts";
+import type { Caller } from "../../http/identity/caller.ts";
 
 /** How long one is kept, and with it the name that its `Idempotency-Key` gave it. */
 const KEPT_MS = 86_400_000;
@@ -51,7 +51,7 @@ export class CompletionStore {
     this.#deadlineMs = config.deadlineMs;
   }
 
-  ownerOf(key: ApiKeyRecord | null): string {
+  ownerOf(key: Caller | null): string {
     if (!key) throw new Error("no call gets here without a key");
     return this.#documents.ownerOf(key);
   }

@@ -1,9 +1,9 @@
 import { AppError } from "@heddle/base/errors";
 import type { ApiFile, FilePage, FilesQuery } from "@heddle/contracts/api/inference/files";
 import type { DocumentRecord } from "@heddle/control/documents/records";
-import type { ApiKeyRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import { DOCUMENTS, type DocumentPart, type Documents } from "../../documents/documents.ts";
+import type { Caller } from "../../http/identity/caller.ts";
 
 /** A file as it is stored beside its parts. */
 interface StoredFile {
@@ -34,7 +34,7 @@ export class FileStore {
     this.#documents = documents;
   }
 
-  ownerOf(key: ApiKeyRecord | null): string {
+  ownerOf(key: Caller | null): string {
     if (!key) throw new Error("no call gets here without a key");
     return this.#documents.ownerOf(key);
   }

@@ -3,12 +3,12 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { ResponseItem } from "@heddle/contracts/api/responses/items";
 import type { ApiResponse } from "@heddle/contracts/api/responses/response";
 import { settingValue } from "@heddle/contracts/api/settings";
-import type { ApiKeyRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import { MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { DOCUMENTS, type Documents } from "../../documents/documents.ts";
+import type { Caller } from "../../http/identity/caller.ts";
 import type { Piece } from "./pieces.ts";
 import {
   failureOutcome,
@@ -67,7 +67,7 @@ export class ResponseStore {
     this.#deadlineMs = config.deadlineMs;
   }
 
-  ownerOf(key: ApiKeyRecord | null): string {
+  ownerOf(key: Caller | null): string {
     if (!key) throw new Error("no call gets here without a key");
     return this.#documents.ownerOf(key);
   }

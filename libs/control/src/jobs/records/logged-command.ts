@@ -1,3 +1,4 @@
+import type { AccessCommand } from "../../access/records.ts";
 import { STANDARD_TERMS } from "../../cluster-version.ts";
 import type { CatalogCommand, ControlCommand, LoggedCommand } from "../../command.ts";
 import type { DocumentsCommand } from "../../documents/records.ts";
@@ -46,6 +47,7 @@ export function readCommand(logged: LoggedCommand): ControlCommand {
     default:
       return logged satisfies
         | Exclude<LoggedJobsCommand, EarlierConfirmation>
+        | AccessCommand
         | CatalogCommand
         | DocumentsCommand;
   }

@@ -1,0 +1,34 @@
+import { grants } from "@heddle/auth/scopes";
+import { AppError } from "@heddle/base/errors";
+import { BINDS_ROLES, versionOf } from "@heddle/control/cluster-version";
+import type { ControlState } from "@heddle/control/state";
+import type { Caller } from "../../http/identity/caller.ts";
+import { permissionsOf } from "../../http/identity/caller-resolver.ts";
+
+/** An administrator of the cluster may give permissions that it lacks, except all of them. */
+export function refuseEscalation(
+  caller: Caller,
+  permissions: readonly string[],
+  param: string,
+): void {
+  if (!permissions.includes("*") || grants(caller.scopes, "*")) return;
+  const message = "Only a caller with the permission `*` may give it.";
+  throw new AppError("permission_denied", message, { param });
+}
+
+/** Throws `unavailable` while some masters know no roles. */
+export function checkBindsRoles(state: Pick<ControlState, "cluster">): void {
+  if (versionOf(state) >= BINDS_ROLES) return;
+  const message = "The masters know no roles yet: that begins when all of them run this build.";
+  throw new AppError("unavailable", message);
+}
+
+/** The same for a role that is bound in a project, where it does not administer the cluster. */
+export function refuseRoleEscalation(
+  caller: Caller,
+  state: Pick<ControlState, "roles" | "access">,
+  { role, project }: { readonly role: string; readonly project?: string | undefined },
+): void {
+  if (project !== undefined) return;
+  refuseEscalation(caller, permissionsOf(state, role, project), "role");
+}

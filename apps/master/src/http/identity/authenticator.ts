@@ -1,0 +1,69 @@
+import type { KeyVerifier } from "@heddle/auth/key-verifier";
+import { AppError } from "@heddle/base/errors";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import type { FastifyRequest } from "fastify";
+import type { InProcessCalls } from "../in-process-calls.ts";
+import type { Caller } from "./caller.ts";
+import type { CallerResolver } from "./caller-resolver.ts";
+
+/** Finds who calls by the headers of a request. */
+export class Authenticator {
+  readonly #verifier: KeyVerifier<ApiKeyRecord>;
+  readonly #callers: CallerResolver;
+  readonly #inProcess: Pick<InProcessCalls, "keyOf">;
+
+  constructor(
+    verifier: KeyVerifier<ApiKeyRecord>,
+    callers: CallerResolver,
+    inProcess: Pick<InProcessCalls, "keyOf">,
+  ) {
+    this.#verifier = verifier;
+    this.#callers = callers;
+    this.#inProcess = inProcess;
+  }
+
+  /** Throws `invalid_api_key` for unknown callers. */
+  callerOf({ raw, headers }: FastifyRequest): Caller {
+    const id = this.#inProcess.keyOf(raw);
+    if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)));
+    refuseRepeated(raw.rawHeaders);
+    const key = known(this.#verifier.verify(tokenOf(headers)));
+    return this.#callers.ofKey(key, headers["x-heddle-project"] as string | undefined);
+  }
+}
+
+function known(verified: ReturnType<KeyVerifier<ApiKeyRecord>["verify"]>): ApiKeyRecord {
+  if (!verified.ok) throw new AppError("invalid_api_key", verified.message);
+  return verified.key;
+}
+
+/** Headers of which proxies and this server could read different ones. */
+const SINGLE: ReadonlySet<string> = new Set(["authorization", "x-api-key", "x-heddle-project"]);
+
+/** Node keeps the first of two `Authorization` headers, other servers the last. */
+function refuseRepeated(rawHeaders: readonly string[]): void {
+  const seen = new Set<string>();
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]?.toLowerCase() ?? "";
+    if (!SINGLE.has(name)) continue;
+    if (seen.has(name)) {
+      throw new AppError("invalid_api_key", `The header \`${name}\` was sent twice: send it once.`);
+    }
+    seen.add(name);
+  }
+}
+
+/** The API key of the headers: a bearer token, or `x-api-key` as Anthropic's clients send it. */
+function tokenOf({ authorization, "x-api-key": apiKey }: FastifyRequest["headers"]): string {
+  if (!authorization && typeof apiKey === "string" && apiKey !== "") return apiKey;
+  if (!authorization) {
+    const message = "No API key was given. Send the header `Authorization: Bearer <API_KEY>`.";
+    throw new AppError("invalid_api_key", message);
+  }
+  const token = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+  if (token === undefined) {
+    const message = "The Authorization header is not of the form `Bearer <API_KEY>`.";
+    throw new AppError("invalid_api_key", message);
+  }
+  return token;
+}

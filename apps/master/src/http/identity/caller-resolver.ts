@@ -1,0 +1,134 @@
+import { Grants, grantsOfScopes } from "@heddle/auth/access/grants";
+import { AppError } from "@heddle/base/errors";
+import { PROJECT_NAME, SHIPPED_ADMIN_ROLES, SHIPPED_ROLES } from "@heddle/contracts/roles";
+import { bindingKey } from "@heddle/control/access/records";
+import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
+import { DEFAULT_PROJECT } from "../limits/call-reservation.ts";
+import type { Caller } from "./caller.ts";
+
+/** A user or service, as a verified token names it. */
+export interface TokenUser {
+  /** In the cluster, as `usr_...`: the same for each token of the subject. */
+  readonly id: string;
+  readonly subject: string;
+  readonly groups: readonly string[];
+  /** Names of roles that the token itself claims, in the whole cluster. */
+  readonly roles: readonly string[];
+}
+
+type AccessState = Pick<ControlState, "keys" | "roles" | "bindings" | "access">;
+
+/** Rotations that are followed back from a key to those that it replaced. */
+const MAX_ROTATIONS = 1_000;
+
+/**
+ * Makes callers of verified keys and tokens. Roles and bindings are read for each call, so that a
+ * change of them holds at once.
+ */
+export class CallerResolver {
+  readonly #state: () => AccessState;
+  /** Of keys without roles; records are replaced when they change. */
+  readonly #ofScopes = new WeakMap<ApiKeyRecord, Caller>();
+
+  constructor(state: () => AccessState) {
+    this.#state = state;
+  }
+
+  /** `asked` is the project that the caller names for this call. */
+  ofKey(key: ApiKeyRecord, asked?: string): Caller {
+    const known = this.#ofScopes.get(key) ?? this.#ofScopesOf(key);
+    const bound = this.#bindingsOf(key);
+    if (asked === undefined && key.role === undefined && bound.length === 0) return known;
+    const grants = grantsOfScopes(key.scopes, key.project, DEFAULT_PROJECT);
+    if (key.role !== undefined) this.#allow(grants, key.role, key.project);
+    for (const { role, project } of bound) this.#allow(grants, role, project);
+    return inProject({ ...known, grants }, asked ?? known.project, asked);
+  }
+
+  ofUser(user: TokenUser, asked?: string): Caller {
+    const grants = new Grants();
+    const { bindings, access } = this.#state();
+    const subjects = [
+      bindingKey("user", user.subject),
+      ...user.groups.map((group) => bindingKey("group", group)),
+    ];
+    for (const subject of subjects) {
+      for (const { role, project } of bindings.get(subject)?.roles ?? []) {
+        this.#allow(grants, role, project);
+      }
+    }
+    for (const role of user.roles) this.#allow(grants, role, undefined);
+    const fallback = access.get("policy")?.defaultRole;
+    if (grants.isEmpty && fallback !== undefined) this.#allow(grants, fallback, DEFAULT_PROJECT);
+    const [only, ...others] = grants.projects ?? [];
+    const own = only !== undefined && others.length === 0 ? only : DEFAULT_PROJECT;
+    const { id, subject: name } = user;
+    const fields = { kind: "user" as const, id, name, models: [], limits: {}, grants };
+    return inProject(fields, asked ?? own, asked);
+  }
+
+  #ofScopesOf(key: ApiKeyRecord): Caller {
+    const { id, name, models, limits, rotatedFrom, project } = key;
+    const grants = grantsOfScopes(key.scopes, project, DEFAULT_PROJECT);
+    const fields = { kind: "key" as const, id, name, models, limits, rotatedFrom, grants };
+    const caller = inProject(fields, project ?? DEFAULT_PROJECT, undefined);
+    this.#ofScopes.set(key, caller);
+    return caller;
+  }
+
+  /** The roles bound to the key, or to one that it replaced. */
+  #bindingsOf({ id, rotatedFrom }: ApiKeyRecord) {
+    const { bindings, keys } = this.#state();
+    if (bindings.size === 0) return [];
+    const roles = [...(bindings.get(bindingKey("key", id))?.roles ?? [])];
+    let before = rotatedFrom;
+    for (let i = 0; i < MAX_ROTATIONS && before !== undefined; i++) {
+      roles.push(...(bindings.get(bindingKey("key", before))?.roles ?? []));
+      before = keys.get(before)?.rotatedFrom;
+    }
+    return roles;
+  }
+
+  #allow(grants: Grants, role: string, project: string | undefined): void {
+    grants.allow(permissionsOf(this.#state(), role, project), project);
+  }
+}
+
+/** What a role grants where it is bound; nothing if there is no such role. */
+export function permissionsOf(
+  { roles, access }: Pick<AccessState, "roles" | "access">,
+  role: string,
+  project: string | undefined,
+): readonly string[] {
+  const admins = access.get("policy")?.adminRoles ?? SHIPPED_ADMIN_ROLES;
+  const own = roles.get(role)?.permissions;
+  const shipped = Object.hasOwn(SHIPPED_ROLES, role)
+    ? SHIPPED_ROLES[role as keyof typeof SHIPPED_ROLES].permissions
+    : undefined;
+  const permissions = shipped ?? own;
+  if (permissions === undefined) return [];
+  return project === undefined && admins.includes(role) ? ["*"] : permissions;
+}
+
+/** The caller in a project; one that it asks for must be its own. */
+function inProject(
+  fields: Omit<Caller, "project" | "scopes">,
+  project: string,
+  asked: string | undefined,
+): Caller {
+  const { grants } = fields;
+  if (asked !== undefined) checkAsked(grants, asked);
+  return { ...fields, project, scopes: grants.in(project) };
+}
+
+/** The same refusal for projects that do not exist. */
+function checkAsked(grants: Grants, asked: string): void {
+  const param = "X-Heddle-Project";
+  if (!PROJECT_NAME.test(asked)) {
+    const message = `Invalid value for the header '${param}': expected 1 to 63 of a-z, 0-9, \`.\`, \`_\` and \`-\`.`;
+    throw new AppError("invalid_value", message, { param });
+  }
+  if (grants.isOfCluster || grants.projects?.includes(asked)) return;
+  const message = `The caller has no permission in the project ${asked}, which '${param}' names.`;
+  throw new AppError("permission_denied", message, { param });
+}

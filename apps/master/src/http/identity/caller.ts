@@ -1,0 +1,27 @@
+import type { Grants } from "@heddle/auth/access/grants";
+import type { SubjectKind } from "@heddle/contracts/roles";
+import type { ApiKeyRecord } from "@heddle/control/state";
+
+/** What calls count for, and which models they may use. */
+type KeyFields = Pick<ApiKeyRecord, "id" | "scopes" | "models" | "limits" | "rotatedFrom">;
+
+/** Who calls, for one project. Its `scopes` are all that it may do there and with the cluster. */
+export interface Caller extends KeyFields {
+  readonly kind: Extract<SubjectKind, "key" | "user">;
+  /** For people: a key's name, or a user's subject. */
+  readonly name: string;
+  /** The project that the call counts for, and in which it acts. */
+  readonly project: string;
+  readonly grants: Grants;
+}
+
+/** In error messages. */
+export function callerText({ kind, id, name }: Caller): string {
+  return kind === "key" ? `The API key ${id}` : `The user ${name}`;
+}
+
+/** The caller of a request that passed the access check of a route that is not public. */
+export function requestCaller({ apiKey }: { readonly apiKey: Caller | null }): Caller {
+  if (!apiKey) throw new Error("no call gets here without a caller");
+  return apiKey;
+}

@@ -1,0 +1,69 @@
+import { PERMISSIONS } from "@heddle/contracts/api/permission";
+import { PROJECT_PERMISSIONS } from "@heddle/contracts/roles";
+import { grants } from "../scopes.ts";
+
+/**
+ * What a caller may do, and where. Permissions in a project are only those over what projects have:
+ * `*` in a project does not administer the cluster.
+ */
+export class Grants {
+  readonly #cluster = new Set<string>();
+  readonly #projects = new Map<string, Set<string>>();
+
+  /** Adds permissions, in one project or in the whole cluster. */
+  allow(permissions: readonly string[], project: string | undefined): this {
+    if (project === undefined) for (const each of permissions) this.#cluster.add(each);
+    else {
+      const granted = PROJECT_PERMISSIONS.filter((each) => grants(permissions, each));
+      if (granted.length === 0) return this;
+      const known = this.#projects.get(project) ?? new Set();
+      for (const each of granted) known.add(each);
+      this.#projects.set(project, known);
+    }
+    return this;
+  }
+
+  get isEmpty(): boolean {
+    return this.#cluster.size === 0 && this.#projects.size === 0;
+  }
+
+  /** The projects with permissions of their own; undefined where the whole cluster has some. */
+  get projects(): string[] | undefined {
+    return this.isOfCluster ? undefined : [...this.#projects.keys()];
+  }
+
+  /** Whether a permission over what projects have holds in all of them. */
+  get isOfCluster(): boolean {
+    const held = [...this.#cluster];
+    return PROJECT_PERMISSIONS.some((each) => grants(held, each));
+  }
+
+  /** All that it may do in a project, and with the cluster. */
+  in(project: string): string[] {
+    return [...this.#cluster, ...(this.#projects.get(project) ?? [])];
+  }
+
+  /** Whether the permission holds in the project. */
+  may(permission: string, project: string): boolean {
+    return grants(this.in(project), permission);
+  }
+}
+
+/**
+ * What a key's scopes grant. Scopes of an administrator that is bound to no project hold everywhere;
+ * those of all others in its project, but for the cluster's permissions that they name.
+ */
+export function grantsOfScopes(
+  scopes: readonly string[],
+  project: string | undefined,
+  defaultProject: string,
+): Grants {
+  if (project === undefined && grants(scopes, "cluster:admin")) {
+    return new Grants().allow(scopes, undefined);
+  }
+  const named = scopes.filter((scope) => scope !== "*");
+  const ofCluster = PERMISSIONS.filter(
+    (each) => !PROJECT_PERMISSIONS.includes(each) && grants(named, each),
+  );
+  return new Grants().allow(scopes, project ?? defaultProject).allow(ofCluster, undefined);
+}
