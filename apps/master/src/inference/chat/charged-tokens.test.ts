@@ -5,7 +5,7 @@ import { OwnSpend } from "@heddle/auth/limits/own-spend";
 import { RateLimiter } from "@heddle/auth/rate-limiter";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent } from "@heddle/contracts/engine";
-import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import type { ModelRecord } from "@heddle/control/state";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
@@ -37,7 +37,7 @@ function chargedFor(events: readonly EngineEvent[], failure: AppError | undefine
   const call = new AdmittedCall({
     engineRequests: 1,
     requestId: "r",
-    key: { id: "k", limits } as unknown as ApiKeyRecord,
+    key: { id: "k", project: "default" },
     model: { id: "m" } as ModelRecord,
     reservation,
     accounting: new Accounting(metrics, (row) => rows.push(row)),
