@@ -30,7 +30,7 @@ import {
 } from "./log-recovery.ts";
 import { RecentEntries } from "./recent-entries.ts";
 import { MAX_ENTRY_BYTES } from "./segment.ts";
-import { checkSequence, SegmentReader } from "./segment-reader.ts";
+import { checkSequence, PAGE_BYTES, SegmentReader } from "./segment-reader.ts";
 
 export interface EventStoreOptions {
   readonly files: StorageFiles;
@@ -165,21 +165,21 @@ export class EventStore {
     return appended;
   }
 
-  /** At most `limit` entries, and at least one where there are any from that one on. */
+  /** At most `limit` entries or about 1 MiB, and at least one where there are any from that one on. */
   async read(from: number, limit = TILE_WIDTH): Promise<EntryPage> {
     const size = this.#size;
     checkSequence(from, this.#first, size);
     if (from === size) return { first: from, entries: [] };
     const count = Math.max(1, Math.min(limit, size - from));
-    const recent = this.#recent.from(from, count);
+    const recent = this.#recent.from(from, count, PAGE_BYTES);
     if (recent) return { first: from, entries: recent };
-    const bundle = await this.#reader.bundle(from, this.#active).catch((error: unknown) => {
+    const read = this.#reader.read(from, count, this.#active);
+    const entries = await read.catch((error: unknown) => {
       // Retention may have removed it meanwhile.
       checkSequence(from, this.#first, size);
       throw error;
     });
-    const at = from % TILE_WIDTH;
-    return { first: from, entries: bundle.slice(at, at + count) };
+    return { first: from, entries };
   }
 
   /**
@@ -228,7 +228,7 @@ export class EventStore {
 
   /**
    * Signs the present tree and keeps the checkpoint. Where there is one of this size, it gets the
-   * signatures that it lacks.
+   * signatures that it lacks, if any.
    */
   sign(signers: readonly NoteSigner[]): Promise<SignedNote> {
     return this.#changes.run(async () => {
@@ -239,6 +239,7 @@ export class EventStore {
       const signed = signNote(text, signers);
       const known = this.#checkpoints.latest;
       const note = known?.text === text ? withSignatures(known, signed.signatures) : signed;
+      if (known?.signatures.length === note.signatures.length && known.text === text) return known;
       await this.#checkpoints.put(size, note);
       return note;
     });
@@ -363,7 +364,7 @@ export class EventStore {
     await written;
     for (const record of records) {
       const stride = recordBytes(record);
-      offsets.addBytes(offset, stride);
+      offsets.add(offset, stride);
       offset += stride;
     }
     const size = this.#size + entries.length;
