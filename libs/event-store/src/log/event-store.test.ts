@@ -130,6 +130,11 @@ describe("the event log", () => {
     await log.close();
   });
 
+  it.each(["", "two\nlines", "a\tb"])("open: the origin %j is refused", async (origin) => {
+    const options = { files: nodeStorageFiles, directory: newDirectory(), origin };
+    await expect(EventStore.open(options)).rejects.toThrow("a log cannot be named");
+  });
+
   it("open: the files of another log and a missing segment are refused", async () => {
     const directory = newDirectory();
     const { log } = await openLog(directory);
@@ -239,9 +244,24 @@ describe("checkpoints and retention", () => {
     await expect(log.cosign(2, lines("other\n"), witnesses)).rejects.toThrow("does not fit");
     await expect(log.cosign(2, lines(note.text), trust.keys)).rejects.toThrow("no trusted key");
     await expect(log.cosign(1, lines(note.text), witnesses)).rejects.toThrow("no checkpoint of 1");
-    await log.cosign(2, lines(note.text), witnesses);
+    const unknown = lines(note.text).replace("witness.example", "unknown.example");
+    await log.cosign(2, lines(note.text) + unknown, witnesses);
     expect(log.checkpoint?.signatures.map(({ name }) => name)).toEqual([ORIGIN, "witness.example"]);
     await log.close();
+  });
+
+  it("sign: a checkpoint takes no more signatures than a note may have", async () => {
+    const directory = newDirectory();
+    const { log } = await openLog(directory);
+    const signers = Array.from({ length: 100 }, () =>
+      noteSigner(ORIGIN, generateKeyPairSync("ed25519").privateKey),
+    );
+    await log.sign(signers);
+    await expect(log.sign([signer])).rejects.toThrow("101 signatures; 100 are allowed");
+    await log.close();
+    const { log: again } = await openLog(directory);
+    expect(again.checkpoint?.signatures).toHaveLength(100);
+    await again.close();
   });
 
   it("prove: entries and prefixes are shown by proofs, once a checkpoint covers them", async () => {

@@ -7,9 +7,10 @@ import { leafHash, sameHash } from "../merkle/hash.ts";
 import { TileTree } from "../merkle/proofs.ts";
 import { type ReadTile, TILE_WIDTH } from "../merkle/tile.ts";
 import { isConsistent, isIncluded } from "../merkle/verify-proof.ts";
-import { checkpointText, parseCheckpoint } from "../notes/checkpoint.ts";
-import type { NoteSigner, NoteVerifier } from "../notes/note-key.ts";
+import { checkOrigin, checkpointText, parseCheckpoint } from "../notes/checkpoint.ts";
+import type { NoteKey, NoteSigner, NoteVerifier } from "../notes/note-key.ts";
 import {
+  isSameKey,
   parseSignatures,
   type SignedNote,
   signNote,
@@ -97,10 +98,12 @@ export class EventStore {
 
   /**
    * Opens the log in the directory, or creates one. Throws `server_error` on damage, also where the
-   * last checkpoint covers what is not there, and `conflict` on the files of another log.
+   * last checkpoint covers what is not there, and `conflict` on the files of another log. An origin
+   * that no checkpoint can have is an `invalid_value`.
    */
   static async open(options: EventStoreOptions): Promise<{ log: EventStore; tornBytes: number }> {
     const { files, directory, origin } = options;
+    checkOrigin(origin);
     const width = options.segmentEntries ?? TILE_WIDTH ** 2;
     if (width !== TILE_WIDTH && width !== TILE_WIDTH ** 2) {
       throw new RangeError(`a segment has 256 or 65,536 entries, not ${width}`);
@@ -246,8 +249,8 @@ export class EventStore {
   }
 
   /**
-   * Adds signature lines of witnesses to a kept checkpoint. Throws `permission_denied` where one of
-   * the witnesses did not sign it.
+   * Adds the signatures of the given witnesses, of these lines, to a kept checkpoint. Throws
+   * `permission_denied` where none signed it, or where one of their signatures is wrong.
    */
   cosign(size: number, lines: string, witnesses: readonly NoteVerifier[]): Promise<SignedNote> {
     return this.#changes.run(async () => {
@@ -256,8 +259,9 @@ export class EventStore {
         throw new AppError("not_found", `there is no checkpoint of ${size} events`);
       }
       const signatures = parseSignatures(lines);
-      verifyNote({ text: note.text, signatures }, witnesses);
-      const cosigned = withSignatures(note, signatures);
+      const verified = verifyNote({ text: note.text, signatures }, witnesses);
+      const isVerified = (key: NoteKey) => verified.some((witness) => isSameKey(key, witness));
+      const cosigned = withSignatures(note, signatures.filter(isVerified));
       await this.#checkpoints.put(size, cosigned);
       return cosigned;
     });

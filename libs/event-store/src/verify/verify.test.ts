@@ -351,6 +351,17 @@ describe("a directory", () => {
     expect(await kindsOf(cut.disk)).toEqual(["unfinished", "truncated"]);
   });
 
+  it("names hashes of removed entries that are missing, and does not read on", async () => {
+    const { disk, log } = await newLog();
+    await log.prune(600);
+    await log.close();
+    await disk.rename("log/events-0000000000000512.log", "log/events-0009000000000000.log");
+    const { faults } = await check(disk);
+    expect(faults).toMatchObject([
+      { kind: "changed", message: expect.stringContaining("it ends") },
+    ]);
+  });
+
   it("finds a log that was written again, and one that is shorter than it was", async () => {
     const { note, old } = await newLog();
     const { disk, log } = await newLog(newDisk(), "forged");
