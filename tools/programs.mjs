@@ -15,6 +15,7 @@ import {
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundlePrograms, licensesOf } from "./bundle.mjs";
+import { bundleConsole, consoleInputs, SITE } from "./console.mjs";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const TARGET = join(ROOT, "packaged");
@@ -26,15 +27,37 @@ const TEST_TARGET = join(ROOT, "node_modules/.cache/heddle-test-programs");
 const TOOLS = ["node_modules/.package-lock.json", "tools/programs.mjs", "tools/bundle.mjs"];
 /** What was written, from what: nothing is written twice from the same. */
 const STAMP = ".stamp.json";
+/** The licenses of what is bundled, beside it. */
+const LICENSES = "LICENSES.txt";
+
+/** Brings the console's files up to date with its sources. */
+export function writeConsole() {
+  const inputs = [...consoleInputs(ROOT), ...TOOLS];
+  return bringUpToDate(join(ROOT, SITE), inputs, async () => {
+    const { files, modules } = await bundleConsole(ROOT);
+    return [...files, { path: LICENSES, code: licensesOf(modules) }];
+  });
+}
 
 /** Brings `packaged/` up to date with what the compiler wrote; milliseconds where nothing changed. */
-export function writePrograms() {
+export async function writePrograms() {
+  await writeConsole();
   const modules = compiledModules();
-  return bringUpToDate(TARGET, [...modules, ...TOOLS], async () => {
+  const inputs = [...modules, `${SITE}/${STAMP}`, ...TOOLS];
+  return bringUpToDate(TARGET, inputs, async () => {
     const programs = modules.filter((path) => PROGRAM.test(path));
     const { files, modules: bundled } = await bundlePrograms(ROOT, programs, ".");
     const manifests = packageFolders().map(manifestOf);
-    return [...manifests, ...files, { path: "LICENSES.txt", code: licensesOf(bundled) }];
+    const licenses = { path: LICENSES, code: licensesOf(bundled) };
+    return [...manifests, ...files, ...consoleFiles(), licenses];
+  });
+}
+
+function consoleFiles() {
+  const names = globSync("**/*.*", { cwd: join(ROOT, SITE) });
+  return names.map((name) => {
+    const path = `${SITE}/${name.replaceAll("\\", "/")}`;
+    return { path, code: readFileSync(join(ROOT, path)) };
   });
 }
 
@@ -81,10 +104,10 @@ function packageFolders() {
   );
 }
 
-/** Of the packages that run in a cluster: only tests use the simulation. */
+/** Of the packages that run in a cluster: only tests use the simulation, and browsers the console. */
 function compiledModules() {
   return packageFolders()
-    .filter((folder) => folder !== "libs/simulation")
+    .filter((folder) => !["libs/simulation", "apps/console"].includes(folder))
     .flatMap((folder) =>
       readdirSync(join(ROOT, folder, "dist"), { recursive: true })
         .map((name) => `${folder}/dist/${name.replaceAll("\\", "/")}`)

@@ -21,6 +21,7 @@ const TEST_INPUTS = {
 /** Variables that select what tests run: a result holds for their values alone. */
 export const TEST_ENVIRONMENT = [
   "HEDDLE_ARTIFACT_DIR",
+  "HEDDLE_CHROMIUM",
   "HEDDLE_DATA",
   "HEDDLE_DEMO_WEIGHTS",
   "HEDDLE_KUBECONFIG",

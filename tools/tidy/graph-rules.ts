@@ -90,7 +90,15 @@ function owner(path: string): Owner | undefined {
   return match ? { kind: match[1] as Owner["kind"], name: match[2] ?? "" } : undefined;
 }
 
-const APPS = new Set(["master", "worker", "parameter-server", "cli", "trainer", "operator"]);
+const APPS = new Set([
+  "master",
+  "worker",
+  "parameter-server",
+  "cli",
+  "trainer",
+  "operator",
+  "console",
+]);
 
 function importedOwner(path: string, specifier: string): Owner | undefined {
   if (specifier.startsWith(".")) return owner(normalize(join(dirname(path), specifier)));

@@ -3,6 +3,7 @@ import type { DynamicModule, ModuleMetadata } from "@nestjs/common";
 import { ApiModule } from "./api/api.module.ts";
 import { configModule } from "./config/config.module.ts";
 import type { MasterConfig } from "./config/config.ts";
+import { ConsoleModule } from "./console/console.module.ts";
 import { controlPlaneModule, type OpenControlPlane } from "./control-plane/control-plane.module.ts";
 import { DocumentsModule } from "./documents/documents.module.ts";
 import { HttpModule } from "./http/http.module.ts";
@@ -56,6 +57,7 @@ export function masterModule(
       HttpModule,
       InferenceModule,
       ApiModule,
+      ConsoleModule,
     ],
   };
 }

@@ -7,10 +7,9 @@ import { leafHash, sameHash } from "../merkle/hash.ts";
 import { TileTree } from "../merkle/proofs.ts";
 import { type ReadTile, TILE_WIDTH } from "../merkle/tile.ts";
 import { isConsistent, isIncluded } from "../merkle/verify-proof.ts";
-import { checkOrigin, checkpointText, parseCheckpoint } from "../notes/checkpoint.ts";
-import type { NoteKey, NoteSigner, NoteVerifier } from "../notes/note-key.ts";
+import { checkpointText, parseCheckpoint } from "../notes/checkpoint.ts";
+import type { NoteSigner, NoteVerifier } from "../notes/note-key.ts";
 import {
-  isSameKey,
   parseSignatures,
   type SignedNote,
   signNote,
@@ -31,7 +30,7 @@ import {
 } from "./log-recovery.ts";
 import { RecentEntries } from "./recent-entries.ts";
 import { MAX_ENTRY_BYTES } from "./segment.ts";
-import { checkSequence, PAGE_BYTES, SegmentReader } from "./segment-reader.ts";
+import { checkSequence, SegmentReader } from "./segment-reader.ts";
 
 export interface EventStoreOptions {
   readonly files: StorageFiles;
@@ -98,12 +97,10 @@ export class EventStore {
 
   /**
    * Opens the log in the directory, or creates one. Throws `server_error` on damage, also where the
-   * last checkpoint covers what is not there, and `conflict` on the files of another log. An origin
-   * that no checkpoint can have is an `invalid_value`.
+   * last checkpoint covers what is not there, and `conflict` on the files of another log.
    */
   static async open(options: EventStoreOptions): Promise<{ log: EventStore; tornBytes: number }> {
     const { files, directory, origin } = options;
-    checkOrigin(origin);
     const width = options.segmentEntries ?? TILE_WIDTH ** 2;
     if (width !== TILE_WIDTH && width !== TILE_WIDTH ** 2) {
       throw new RangeError(`a segment has 256 or 65,536 entries, not ${width}`);
@@ -168,21 +165,21 @@ export class EventStore {
     return appended;
   }
 
-  /** At most `limit` entries or about 1 MiB, and at least one where there are any from that one on. */
+  /** At most `limit` entries, and at least one where there are any from that one on. */
   async read(from: number, limit = TILE_WIDTH): Promise<EntryPage> {
     const size = this.#size;
     checkSequence(from, this.#first, size);
     if (from === size) return { first: from, entries: [] };
     const count = Math.max(1, Math.min(limit, size - from));
-    const recent = this.#recent.from(from, count, PAGE_BYTES);
+    const recent = this.#recent.from(from, count);
     if (recent) return { first: from, entries: recent };
-    const read = this.#reader.read(from, count, this.#active);
-    const entries = await read.catch((error: unknown) => {
+    const bundle = await this.#reader.bundle(from, this.#active).catch((error: unknown) => {
       // Retention may have removed it meanwhile.
       checkSequence(from, this.#first, size);
       throw error;
     });
-    return { first: from, entries };
+    const at = from % TILE_WIDTH;
+    return { first: from, entries: bundle.slice(at, at + count) };
   }
 
   /**
@@ -231,7 +228,7 @@ export class EventStore {
 
   /**
    * Signs the present tree and keeps the checkpoint. Where there is one of this size, it gets the
-   * signatures that it lacks, if any.
+   * signatures that it lacks.
    */
   sign(signers: readonly NoteSigner[]): Promise<SignedNote> {
     return this.#changes.run(async () => {
@@ -242,15 +239,14 @@ export class EventStore {
       const signed = signNote(text, signers);
       const known = this.#checkpoints.latest;
       const note = known?.text === text ? withSignatures(known, signed.signatures) : signed;
-      if (known?.signatures.length === note.signatures.length && known.text === text) return known;
       await this.#checkpoints.put(size, note);
       return note;
     });
   }
 
   /**
-   * Adds the signatures of the given witnesses, of these lines, to a kept checkpoint. Throws
-   * `permission_denied` where none signed it, or where one of their signatures is wrong.
+   * Adds signature lines of witnesses to a kept checkpoint. Throws `permission_denied` where one of
+   * the witnesses did not sign it.
    */
   cosign(size: number, lines: string, witnesses: readonly NoteVerifier[]): Promise<SignedNote> {
     return this.#changes.run(async () => {
@@ -259,9 +255,8 @@ export class EventStore {
         throw new AppError("not_found", `there is no checkpoint of ${size} events`);
       }
       const signatures = parseSignatures(lines);
-      const verified = verifyNote({ text: note.text, signatures }, witnesses);
-      const isVerified = (key: NoteKey) => verified.some((witness) => isSameKey(key, witness));
-      const cosigned = withSignatures(note, signatures.filter(isVerified));
+      verifyNote({ text: note.text, signatures }, witnesses);
+      const cosigned = withSignatures(note, signatures);
       await this.#checkpoints.put(size, cosigned);
       return cosigned;
     });
@@ -368,7 +363,7 @@ export class EventStore {
     await written;
     for (const record of records) {
       const stride = recordBytes(record);
-      offsets.add(offset, stride);
+      offsets.addBytes(offset, stride);
       offset += stride;
     }
     const size = this.#size + entries.length;

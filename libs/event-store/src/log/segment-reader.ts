@@ -1,11 +1,10 @@
 import { AppError } from "@heddle/base/errors";
+import { TILE_WIDTH } from "../merkle/tile.ts";
 import type { ActiveSegment, LogPlace } from "./log-recovery.ts";
-import { openSealed, readEntries, type SealedSegment, segmentPath } from "./segment.ts";
+import { openSealed, readBundleEntries, type SealedSegment, segmentPath } from "./segment.ts";
 
 /** Full segments that are kept open. */
 const MAX_OPEN = 8;
-/** Of entries that are read at a time. */
-export const PAGE_BYTES = 2 ** 20;
 
 type ReadableSegment = Pick<SealedSegment, "file" | "offsets">;
 
@@ -26,18 +25,18 @@ export class SegmentReader {
     this.#place = place;
   }
 
-  /** Entries from that one on: at least one, and at most `limit` or about `PAGE_BYTES`. */
-  async read(sequence: number, limit: number, active: ActiveSegment): Promise<Uint8Array[]> {
-    const at = sequence % this.#place.shape.width;
-    const first = sequence - at;
+  /** The entries of the bundle that the sequence number is in. */
+  async bundle(sequence: number, active: ActiveSegment): Promise<Uint8Array[]> {
+    const { width } = this.#place.shape;
+    const first = sequence - (sequence % width);
+    const bundle = Math.floor((sequence - first) / TILE_WIDTH);
+    const start = first + bundle * TILE_WIDTH;
     const segment = this.#take(first, active);
     segment.readers++;
     try {
       const { file, offsets } = await segment.opened;
       const path = segmentPath(this.#place.directory, first);
-      const span = offsets.span(at, limit, PAGE_BYTES);
-      const entries = await readEntries(file, path, first + span.first, span);
-      return entries.slice(at - span.first, at - span.first + limit);
+      return await readBundleEntries(file, path, start, offsets.range(bundle));
     } finally {
       segment.readers--;
       await this.#closeUnused(segment);

@@ -23,6 +23,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "GET /api/v1/jobs/:id/artifacts/:name",
     ({ jobs }) => jobs.artifact("a b", "c/d").next(),
   ],
+  "jobs.events": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.events("a b")],
   "jobs.stream": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.stream("a b").next()],
   "jobs.wait": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.wait("a b")],
   "workers.list": ["GET /api/v1/workers", ({ workers }) => workers.list()],

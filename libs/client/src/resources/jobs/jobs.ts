@@ -1,3 +1,4 @@
+import type { EventPage } from "@heddle/contracts/api/events";
 import type { JobArtifact, LogEntry } from "@heddle/contracts/api/job-operations";
 import type {
   DryRun,
@@ -34,6 +35,14 @@ export interface JobFilters {
 export interface GetOptions extends CallOptions {
   /** `stale` answers from the applied state of the master that answers. */
   readonly consistency?: "strong" | "stale" | undefined;
+}
+
+/** Which events of a job to list. */
+export interface JobEventOptions extends CallOptions {
+  /** The `id` of the last known event. */
+  readonly after?: string | undefined;
+  /** 1 to 1,000; 100 by default. */
+  readonly limit?: number | undefined;
 }
 
 /** Jobs: `heddle.jobs`. */
@@ -117,6 +126,12 @@ export class Jobs {
   ): AsyncGenerator<Uint8Array, void> {
     const path = `${pathOf(id)}/artifacts/${pathPart(name)}`;
     return downloadArtifact(this.#transport, path, options);
+  }
+
+  /** Its kept events after a position, the oldest first. */
+  events(id: string, { after, limit, signal }: JobEventOptions = {}): Promise<EventPage> {
+    const path = `${pathOf(id)}/events`;
+    return this.#transport.json({ method: "GET", path, query: { after, limit }, signal });
   }
 
   /** Its updates up to its end, across masters, without gaps or repeats. */

@@ -1,0 +1,111 @@
+// holds: console-pages, console-permissions
+
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM, violations } from "../test/browser.ts";
+
+const rig = new ConsoleRig();
+const MINUTES_MS = 240_000;
+/** Prints, reports losses, and runs until it is cancelled. */
+const STEPS = `for i in $(seq 600); do echo "line $i"; echo "{\\"step\\":$i,\\"loss\\":$((1000 - i))}" >> "$HEDDLE_PROGRESS_FILE"; sleep 0.2; done`;
+let job = "";
+
+beforeAll(async () => {
+  if (!CHROMIUM) return;
+  await rig.start("--simulate-gpus", "4xH100-80GB");
+  job = (await rig.call("POST", "/jobs", { name: "counts", command: STEPS }))["job_id"] ?? "";
+}, MINUTES_MS);
+afterAll(() => rig.close());
+
+const title = (page: Page, name: string | RegExp) =>
+  page.getByRole("heading", { level: 1, name }).waitFor();
+
+/** Pages by their paths, and a text that each shows when its data are there. */
+const pages = (): readonly (readonly [string, string | RegExp])[] => [
+  ["/console/", "Jobs by state"],
+  ["/console/nodes", "worker-1"],
+  ["/console/jobs", "counts"],
+  [`/console/jobs/${job}`, "Facts"],
+  [`/console/jobs/${job}?part=logs`, /line \d+/],
+  [`/console/jobs/${job}?part=events`, "running"],
+];
+
+describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
+  it.each([
+    ["light", 1280],
+    ["dark", 390],
+  ] as const)(
+    "pages: %s at %i px, without errors and violations",
+    async (colorScheme, width) => {
+      const page = await rig.signedIn("/console/", {
+        colorScheme,
+        viewport: { width, height: 800 },
+      });
+      for (const [path, shown] of pages()) {
+        // Within the page: a reload would end the session.
+        await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
+        await page.getByText(shown).first().waitFor();
+        expect(await violations(page), path).toEqual([]);
+        const wide = "document.documentElement.scrollWidth > innerWidth";
+        expect(await page.evaluate(wide), `${path} is wider than the window`).toBe(false);
+      }
+      expect(rig.errors).toEqual([]);
+      await page.context().close();
+    },
+    MINUTES_MS,
+  );
+
+  it("sign-in: a wrong key is refused, and the right one opens the asked page", async () => {
+    const page = await rig.open("/console/nodes");
+    await page.getByLabel("API key").fill("hdl_live_wrong");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    await page.getByLabel("API key").fill(rig.key);
+    await page.keyboard.press("Enter");
+    await title(page, "Nodes");
+    // The key is in no store of the browser.
+    const stored = await page.evaluate("JSON.stringify([{...localStorage}, document.cookie])");
+    expect(stored).toBe('[{},""]');
+    rig.errors.length = 0;
+    await page.context().close();
+  });
+
+  it("jobs: a cancel is confirmed, and the page follows the job without a reload", async () => {
+    const page = await rig.signedIn(`/console/jobs/${job}?part=logs`);
+    await page
+      .getByText(/^line \d+$/)
+      .first()
+      .waitFor();
+    await page.getByRole("button", { name: "Cancel job" }).click();
+    await page.getByRole("button", { name: "Keep it" }).click();
+    await page.getByRole("button", { name: "Cancel job" }).click();
+    await page.getByRole("button", { name: "Cancel the job" }).click();
+    await title(page, /cancelled/);
+    await page.context().close();
+  });
+
+  it("permissions: what a key may not do is not offered", async () => {
+    const scopes = ["jobs:read", "cluster:read"];
+    const { key = "" } = await rig.call("POST", "/keys", { name: "reader", scopes });
+    const { job_id: id } = await rig.call("POST", "/jobs", { name: "kept", command: "sleep 600" });
+    const page = await rig.signedIn(`/console/jobs/${id}`, {}, key);
+    await title(page, /kept/);
+    expect(await page.getByRole("button", { name: "Cancel job" }).count()).toBe(0);
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByText("Jobs by state").waitFor();
+    expect(await page.getByRole("heading", { name: "Models" }).count()).toBe(0);
+    expect(rig.errors).toEqual([]);
+    await page.context().close();
+  });
+
+  it("session: a revoked key ends it, and the page says so", async () => {
+    const scopes = ["jobs:read", "cluster:read"];
+    const { key = "", id } = await rig.call("POST", "/keys", { name: "short", scopes });
+    const page = await rig.signedIn("/console/", {}, key);
+    await rig.call("DELETE", `/keys/${id}`);
+    await page.getByText(/The session has ended/).waitFor();
+    expect(await page.getByText("Jobs by state").count()).toBe(0);
+    rig.errors.length = 0;
+    await page.context().close();
+  });
+});

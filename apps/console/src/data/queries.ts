@@ -1,0 +1,100 @@
+import type { Heddle } from "@heddle/client/heddle";
+import type { JobFilters } from "@heddle/client/resources/jobs/jobs";
+import type { Job } from "@heddle/contracts/api/job-replies";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+
+const FAST_MS = 2_000;
+const CALM_MS = 5_000;
+/** Jobs of one page of the list. */
+const PAGE_JOBS = 200;
+const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
+
+export function isEndedState(state: string): boolean {
+  return TERMINAL.has(state);
+}
+
+export function statusQuery(heddle: Heddle) {
+  return queryOptions({
+    queryKey: ["status"],
+    queryFn: ({ signal }) => heddle.cluster.status({ signal }),
+    refetchInterval: FAST_MS,
+  });
+}
+
+export function metricsQuery(heddle: Heddle) {
+  return queryOptions({
+    queryKey: ["metrics"],
+    queryFn: ({ signal }) => heddle.cluster.metrics({ signal }),
+    refetchInterval: FAST_MS,
+  });
+}
+
+export function modelsQuery(heddle: Heddle) {
+  return queryOptions({
+    queryKey: ["models"],
+    queryFn: ({ signal }) => heddle.models.list({ signal }),
+    refetchInterval: CALM_MS,
+  });
+}
+
+export function nodesQuery(heddle: Heddle) {
+  return queryOptions({
+    queryKey: ["nodes"],
+    queryFn: ({ signal }) => heddle.workers.list({ signal }),
+    refetchInterval: CALM_MS,
+  });
+}
+
+export function nodeQuery(heddle: Heddle, id: string) {
+  return queryOptions({
+    queryKey: ["nodes", id],
+    queryFn: ({ signal }) => heddle.workers.get(id, { signal }),
+    refetchInterval: FAST_MS,
+  });
+}
+
+/** The first page of a list, read again and again: it has every job that is new. */
+export function newestJobsQuery(heddle: Heddle, filters: JobFilters) {
+  return queryOptions({
+    queryKey: ["jobs", "newest", filters],
+    queryFn: ({ signal }) => heddle.jobs.list({ ...filters, limit: PAGE_JOBS }, { signal }).page(),
+    refetchInterval: CALM_MS,
+  });
+}
+
+/** The pages of a list as they were read. */
+export function jobPagesQuery(heddle: Heddle, filters: JobFilters) {
+  return infiniteQueryOptions({
+    queryKey: ["job-pages", filters],
+    queryFn: ({ signal, pageParam }) =>
+      heddle.jobs.list({ ...filters, limit: PAGE_JOBS }, { signal }).page(pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
+  });
+}
+
+export function jobQuery(heddle: Heddle, id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "one", id],
+    queryFn: ({ signal }) => heddle.jobs.get(id, { signal }),
+    refetchInterval: ({ state }) => (isOver(state.data) ? false : FAST_MS),
+  });
+}
+
+export function jobEventsQuery(heddle: Heddle, id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "events", id],
+    queryFn: ({ signal }) => heddle.jobs.events(id, { limit: 1_000, signal }),
+  });
+}
+
+export function artifactsQuery(heddle: Heddle, id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "artifacts", id],
+    queryFn: ({ signal }) => heddle.jobs.artifacts(id, { signal }),
+  });
+}
+
+function isOver(job: Job | undefined): boolean {
+  return job !== undefined && isEndedState(job.state);
+}

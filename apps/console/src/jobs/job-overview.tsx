@@ -1,0 +1,136 @@
+import type { Job, JobFailure, JobTask } from "@heddle/contracts/api/job-replies";
+import { Link } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import { STRINGS } from "../strings.ts";
+import { CodeBlock } from "../ui/code-block.tsx";
+import { formatAgo, formatCompact, formatCount, formatPercent, formatTime } from "../ui/format.ts";
+import { Card, Facts, Meter, PlainTable } from "../ui/parts.tsx";
+import { SeriesChart, type SeriesPoint } from "../ui/series-chart.tsx";
+import { StatusBadge } from "../ui/status-badge.tsx";
+import { useNow } from "../ui/use-now.ts";
+import { JobExplanationCard } from "./job-explanation.tsx";
+
+const text = STRINGS.jobs;
+/** A curve that is longer loses its oldest points. */
+const MAX_POINTS = 100_000;
+
+/** What a job is doing, why it waits or has failed, and its tasks. */
+export function JobOverview({ job }: { readonly job: Job }) {
+  return (
+    <div className="scroll">
+      {job.explanation && <JobExplanationCard job={job} />}
+      {job.failure && <Failure failure={job.failure} />}
+      <Curves job={job} />
+      <Card title={text.facts}>
+        <JobFacts job={job} />
+      </Card>
+      <Card title={text.tasks}>
+        {job.task_list.length === 0 ? (
+          <p className="muted">{text.noTasks}</p>
+        ) : (
+          <Tasks tasks={job.task_list} />
+        )}
+      </Card>
+    </div>
+  );
+}
+
+function Failure({ failure }: { readonly failure: JobFailure }) {
+  return (
+    <Card title={text.failure}>
+      <p>
+        <strong>{failure.reason}</strong>: {failure.message}
+      </p>
+      {failure.last_lines.length > 0 && (
+        <CodeBlock label={text.lastLines} text={failure.last_lines.join("\n")} />
+      )}
+    </Card>
+  );
+}
+
+/** The loss and the reward of each step that was reported while the page is open. */
+function Curves({ job: { progress } }: { readonly job: Job }) {
+  const loss = useSeries(progress?.step ?? null, progress?.loss ?? null);
+  const reward = useSeries(progress?.step ?? null, progress?.reward ?? null);
+  if (loss.length < 2 && reward.length < 2) return null;
+  return (
+    <div className="columns">
+      {loss.length > 1 && (
+        <Card title={text.loss}>
+          <SeriesChart label={text.curve} points={loss} format={formatCompact} />
+        </Card>
+      )}
+      {reward.length > 1 && (
+        <Card title={text.reward}>
+          <SeriesChart label={text.rewardCurve} points={reward} format={formatCompact} />
+        </Card>
+      )}
+    </div>
+  );
+}
+
+function useSeries(x: number | null, y: number | null): readonly SeriesPoint[] {
+  const [points, setPoints] = useState<readonly SeriesPoint[]>([]);
+  useEffect(() => {
+    if (x === null || y === null) return;
+    setPoints((old) => (old.at(-1)?.x === x ? old : [...old.slice(1 - MAX_POINTS), { x, y }]));
+  }, [x, y]);
+  return points;
+}
+
+function JobFacts({ job }: { readonly job: Job }) {
+  const now = useNow();
+  const { progress, checkpoint, model } = job;
+  const at = (time: string | null) =>
+    time === null ? STRINGS.common.notYet : `${formatTime(time)} (${formatAgo(time, now)})`;
+  return (
+    <Facts
+      rows={[
+        [text.id, <code key="id">{job.id}</code>],
+        [text.project, job.project],
+        [text.queue, job.queue],
+        [text.algorithm, job.algorithm ?? ""],
+        [text.executor, job.executor],
+        [text.gpus, formatCount(job.gpu_count)],
+        [text.priority, `${job.qos_level}, ${job.priority}`],
+        [text.submitted, at(job.submitted_at)],
+        [text.started, at(job.started_at)],
+        [text.ended, at(job.ended_at)],
+        [text.attempt, formatCount(job.attempt)],
+        [text.failures, `${job.failures}, ${job.losses}`],
+        [text.progress, progress?.progress == null ? "" : <ProgressMeter key="p" job={job} />],
+        [text.loss, progress?.loss == null ? "" : formatCompact(progress.loss)],
+        [text.checkpoint, checkpoint ? `${checkpoint.name} (${checkpoint.step ?? ""})` : ""],
+        [text.model, model ? `${model.id}: ${model.state}` : ""],
+      ]}
+    />
+  );
+}
+
+function ProgressMeter({ job: { progress } }: { readonly job: Job }) {
+  const { progress: share, step, total_steps: total } = progress ?? {};
+  const steps =
+    step == null || total == null ? "" : `, ${text.steps(formatCount(step), formatCount(total))}`;
+  return <Meter share={share ?? 0} text={`${formatPercent((share ?? 0) * 100)}${steps}`} />;
+}
+
+function Tasks({ tasks }: { readonly tasks: readonly JobTask[] }) {
+  return (
+    <PlainTable
+      label={text.tasks}
+      head={[STRINGS.nodes.rank, text.node, STRINGS.nodes.devices, STRINGS.nodes.phase, text.exit]}
+      rows={tasks.map(({ rank, attempt, node, node_name, devices, phase, exit }) => ({
+        key: `${attempt} ${rank}`,
+        cells: [
+          formatCount(rank),
+          <Link key="node" to="/nodes/$id" params={{ id: node }}>
+            {node_name ?? node}
+          </Link>,
+          devices.join(", "),
+          <StatusBadge key="phase" state={phase} />,
+          exit ? `${exit.reason ?? ""} ${exit.message}`.trim() : "",
+        ],
+      }))}
+    />
+  );
+}

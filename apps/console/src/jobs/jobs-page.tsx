@@ -1,0 +1,184 @@
+import type { JobFilters } from "@heddle/client/resources/jobs/jobs";
+import type { JobSummary } from "@heddle/contracts/api/job-replies";
+import type { JobState } from "@heddle/contracts/api/job-spec";
+import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useCallback, useEffect, useMemo } from "react";
+import { useLiveEvents } from "../data/live-events.ts";
+import { isEndedState, jobPagesQuery, newestJobsQuery } from "../data/queries.ts";
+import { useSession } from "../session/session.ts";
+import { STRINGS } from "../strings.ts";
+import { formatCompact, formatCount, formatPercent, formatSpan, formatTime } from "../ui/format.ts";
+import { Meter, PageHead, Waiting } from "../ui/parts.tsx";
+import { StatusBadge } from "../ui/status-badge.tsx";
+import { useNow } from "../ui/use-now.ts";
+import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
+import { hasGap, mergeJobs } from "./merge-jobs.ts";
+
+const text = STRINGS.jobs;
+const LIVE = ["accepted", "pending", "scheduled", "starting", "running", "checkpointing"] as const;
+const STOPPED = ["preempted", "suspended", "recovering", "retrying", "cancelling"] as const;
+const ENDED = ["succeeded", "failed", "cancelled"] as const;
+const STATES: readonly JobState[] = [...LIVE, ...STOPPED, ...ENDED];
+
+/** The jobs, newest first, each in its place while its state changes. */
+export function JobsPage() {
+  const { state, ...named } = useSearch({ from: "/jobs" });
+  const filters: JobFilters = { ...named, state: STATES.find((each) => each === state) };
+  const { rows, error, more } = useJobRows(filters);
+  return (
+    <div className="page page-fill">
+      <PageHead title={STRINGS.pages.jobs} />
+      <Filters />
+      {rows ? (
+        <VirtualTable
+          label={text.table}
+          columns={COLUMNS}
+          rows={rows}
+          keyOf={({ id }) => id}
+          empty={text.empty}
+          onEnd={more}
+        />
+      ) : (
+        <Waiting error={error} />
+      )}
+    </div>
+  );
+}
+
+function useJobRows(filters: JobFilters) {
+  const { heddle } = useSession();
+  const queries = useQueryClient();
+  const newest = useQuery(newestJobsQuery(heddle, filters));
+  const pages = useInfiniteQuery(jobPagesQuery(heddle, filters));
+  const events = useLiveEvents();
+  const read = useMemo(() => pages.data?.pages.flatMap(({ data }) => data), [pages.data]);
+  const isGap = hasGap(newest.data?.data ?? [], read ?? []);
+  useEffect(() => {
+    if (isGap) void queries.resetQueries({ queryKey: ["job-pages"] });
+  }, [isGap, queries]);
+  const rows = useMemo(
+    () => read && mergeJobs(newest.data?.data ?? [], read, events),
+    [read, newest.data, events],
+  );
+  const { fetchNextPage, hasNextPage, isFetching } = pages;
+  const more = useCallback(() => {
+    if (hasNextPage && !isFetching) void fetchNextPage();
+  }, [fetchNextPage, hasNextPage, isFetching]);
+  return { rows, error: pages.error ?? newest.error, more };
+}
+
+function Filters() {
+  const search = useSearch({ from: "/jobs" });
+  const navigate = useNavigate({ from: "/jobs" });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    const given = (name: string) => String(form.get(name) ?? "").trim() || undefined;
+    void navigate({
+      search: {
+        state: given("state"),
+        name: given("name"),
+        project: given("project"),
+        label: given("label"),
+      },
+    });
+  };
+  return (
+    <form className="filters" aria-label={text.filters} onSubmit={submit}>
+      <label>
+        {STRINGS.common.state}
+        <select
+          name="state"
+          key={search.state}
+          defaultValue={search.state}
+          onChange={({ target }) => target.form?.requestSubmit()}
+        >
+          <option value="">{STRINGS.common.all}</option>
+          {STATES.map((state) => (
+            <option key={state}>{state}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        {text.filterName}
+        <input name="name" defaultValue={search.name} />
+      </label>
+      <label>
+        {text.filterProject}
+        <input name="project" defaultValue={search.project} />
+      </label>
+      <label>
+        {text.filterLabel}
+        <input name="label" defaultValue={search.label} />
+      </label>
+      <button type="submit">{text.apply}</button>
+    </form>
+  );
+}
+
+const COLUMNS: readonly TableColumn<JobSummary>[] = [
+  {
+    title: STRINGS.common.name,
+    width: "minmax(10rem, 2.5fr)",
+    cell: ({ id, name }) => (
+      <Link className="row-link" to="/jobs/$id" params={{ id }}>
+        {name}
+      </Link>
+    ),
+  },
+  {
+    title: STRINGS.common.state,
+    width: "minmax(7.5rem, 1fr)",
+    cell: ({ state }) => <StatusBadge state={state} />,
+  },
+  { title: text.project, width: "minmax(6rem, 1fr)", cell: ({ project }) => project },
+  {
+    title: text.gpus,
+    width: "5rem",
+    isNumber: true,
+    cell: ({ gpu_count }) => formatCount(gpu_count),
+  },
+  {
+    title: text.progress,
+    width: "minmax(8rem, 1fr)",
+    cell: ({ progress }) =>
+      progress?.progress == null ? (
+        ""
+      ) : (
+        <Meter share={progress.progress} text={formatPercent(progress.progress * 100)} />
+      ),
+  },
+  {
+    title: text.loss,
+    width: "5rem",
+    isNumber: true,
+    cell: ({ progress }) => (progress?.loss == null ? "" : formatCompact(progress.loss)),
+  },
+  {
+    title: text.attempt,
+    width: "6rem",
+    isNumber: true,
+    cell: ({ attempt }) => formatCount(attempt),
+  },
+  {
+    title: text.submitted,
+    width: "minmax(11rem, 1fr)",
+    cell: ({ submitted_at }) => <time dateTime={submitted_at}>{formatTime(submitted_at)}</time>,
+  },
+  {
+    title: text.duration,
+    width: "minmax(6.5rem, 0.7fr)",
+    isNumber: true,
+    cell: (job) => <RunTime job={job} />,
+  },
+];
+
+/** From its start to its end, or to now. */
+function RunTime({ job }: { readonly job: JobSummary }) {
+  const now = useNow();
+  const { started_at, ended_at, state } = job;
+  if (started_at === null) return null;
+  if (ended_at === null && isEndedState(state)) return null;
+  return formatSpan((ended_at ? Date.parse(ended_at) : now) - Date.parse(started_at));
+}

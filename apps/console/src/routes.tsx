@@ -1,0 +1,66 @@
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  Link,
+  lazyRouteComponent,
+} from "@tanstack/react-router";
+import { OverviewPage } from "./overview/overview-page.tsx";
+import { Shell } from "./shell.tsx";
+import { STRINGS } from "./strings.ts";
+
+const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
+
+function NotFound() {
+  return (
+    <div className="page">
+      <h1>{STRINGS.common.notFound}</h1>
+      <Link to="/">{STRINGS.common.toOverview}</Link>
+    </div>
+  );
+}
+
+const text = (value: unknown) => (typeof value === "string" && value !== "" ? value : undefined);
+
+const routeTree = root.addChildren([
+  createRoute({ getParentRoute: () => root, path: "/", component: OverviewPage }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/nodes",
+    component: lazyRouteComponent(() => import("./nodes/nodes-page.tsx"), "NodesPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/nodes/$id",
+    component: lazyRouteComponent(() => import("./nodes/node-page.tsx"), "NodePage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/jobs",
+    component: lazyRouteComponent(() => import("./jobs/jobs-page.tsx"), "JobsPage"),
+    validateSearch: (search: Record<string, unknown>) => ({
+      state: text(search["state"]),
+      name: text(search["name"]),
+      project: text(search["project"]),
+      label: text(search["label"]),
+    }),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/jobs/$id",
+    component: lazyRouteComponent(() => import("./jobs/job-page.tsx"), "JobPage"),
+    validateSearch: (search: Record<string, unknown>) => ({ part: text(search["part"]) }),
+  }),
+]);
+
+export const router = createRouter({
+  routeTree,
+  basepath: "/console",
+  defaultPreload: "intent",
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

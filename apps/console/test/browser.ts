@@ -1,0 +1,131 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+
+const require = createRequire(import.meta.url);
+const START_MS = 120_000;
+const PATIENCE_MS = 20_000;
+const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+/** The browser of this machine; HEDDLE_CHROMIUM names another. */
+export const CHROMIUM = [process.env["HEDDLE_CHROMIUM"] ?? "", ...PROGRAMS].find(
+  (path) => path !== "" && existsSync(path),
+);
+/** The end of the title of tests that need it. */
+export const NEEDS_CHROMIUM = CHROMIUM ? "" : " (skipped: no Chromium; apt-get install chromium)";
+
+/** `heddle up` with the tiny model, and a browser that opens its console. */
+export class ConsoleRig {
+  readonly folder = mkdtempSync(join(tmpdir(), "heddle-console-"));
+  /** Errors that pages have logged or thrown. */
+  readonly errors: string[] = [];
+  #output = "";
+  #port = 0;
+  #cluster: ChildProcess | undefined;
+  #browser: Browser | undefined;
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  get key(): string {
+    return readFileSync(join(this.folder, "data", "bootstrap-key"), "utf8").trim();
+  }
+
+  get output(): string {
+    return this.#output;
+  }
+
+  async start(...flags: string[]): Promise<void> {
+    this.#port = await freePort();
+    const place = ["--data", join(this.folder, "data"), "--port", String(this.#port)];
+    const args = [programOf("cli"), "up", "--profile", "tiny", ...place, ...flags];
+    const cluster = spawn(process.execPath, args, {
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, HEDDLE_DRAIN_MS: "300" },
+    });
+    this.#cluster = cluster;
+    for (const stream of [cluster.stdout, cluster.stderr]) {
+      stream.on("data", (text: Buffer) => {
+        this.#output += text;
+      });
+    }
+    const browser = chromium.launch({
+      executablePath: CHROMIUM ?? "",
+      // Its sandbox refuses to run as root, as in containers.
+      args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
+    });
+    const until = Date.now() + START_MS;
+    while (!this.#output.includes("Ctrl-C stops everything")) {
+      if (cluster.exitCode !== null || Date.now() > until) throw new Error(this.#output);
+      await sleep(50);
+    }
+    this.#browser = await browser;
+  }
+
+  async call(method: string, path: string, body?: unknown): Promise<Record<string, string>> {
+    const reply = await fetch(`${this.url}/api/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.key}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (!reply.ok) throw new Error(await reply.text());
+    return (await reply.json()) as Record<string, string>;
+  }
+
+  /** A new page at the path, before its sign-in. */
+  async open(path = "/console/", options: BrowserContextOptions = {}): Promise<Page> {
+    const context = await this.#browser!.newContext({
+      viewport: { width: 1280, height: 800 },
+      ...options,
+    });
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
+    page.on("console", (message) => {
+      if (message.type() === "error") this.errors.push(message.text());
+    });
+    page.on("pageerror", ({ message }) => this.errors.push(message));
+    await page.goto(`${this.url}${path}`);
+    return page;
+  }
+
+  /** A page at the path, signed in. */
+  async signedIn(path?: string, options?: BrowserContextOptions, key = this.key): Promise<Page> {
+    const page = await this.open(path, options);
+    await page.getByLabel("API key").fill(key);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("navigation", { name: "Pages" }).waitFor();
+    return page;
+  }
+
+  async close(): Promise<void> {
+    await this.#browser?.close();
+    const cluster = this.#cluster;
+    if (cluster && cluster.exitCode === null) {
+      cluster.kill("SIGINT");
+      await once(cluster, "exit");
+    }
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+  }
+}
+
+const AXE = CHROMIUM ? readFileSync(require.resolve("axe-core/axe.min.js"), "utf8") : "";
+
+interface Violation {
+  readonly id: string;
+  readonly nodes: readonly { readonly html: string }[];
+}
+
+/** What axe finds against WCAG on the page as it is now. */
+export async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  const found = (await page.evaluate("axe.run().then((all) => all.violations)")) as Violation[];
+  return found.map(({ id, nodes }) => `${id}: ${nodes[0]?.html ?? ""}`);
+}
