@@ -106,6 +106,8 @@ export interface GenerateRequest {
   readonly minTokens?: number | undefined;
   /** End tokens are never sampled. */
   readonly ignoreEnd?: boolean | undefined;
+  /** Whether its numbers must not depend on other requests; absent: as the engine's options say. */
+  readonly deterministic?: boolean | undefined;
   /** Up to 32 strings; the text ends before the first of them. */
   readonly stop: readonly string[];
   /** Tokens after which reasoning is ended; absent: as many as the effort allows. */
@@ -289,10 +291,17 @@ interface DeviceOptions {
   readonly gpuLayers?: number | undefined;
 }
 
+/** Which requests are computed as if they were alone; `request` leaves it to each request. */
+export const DETERMINISTIC_MODES = ["request", "seed", "always"] as const;
+
+export type DeterministicMode = (typeof DETERMINISTIC_MODES)[number];
+
 /** How tokens follow each other. */
 export interface DecodingOptions {
   /** Tokens predicted from the prompt and computed at once, 0..16; 0 for none. */
   readonly draftTokens?: number | undefined;
+  /** `seed`: requests that give a seed; `request` if absent. */
+  readonly deterministic?: DeterministicMode | undefined;
 }
 
 /** How an engine runs a model; the worker chooses absent values for its hardware. */

@@ -150,6 +150,7 @@ const request = merged(
   optional("maxTokens", uint32),
   optional("minTokens", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
   optional("ignoreEnd", fc.constant(true)),
+  optional("deterministic", fc.boolean()),
   optional("topLogprobs", uint32),
   optional("echo", fc.constant(true)),
   optional("reasoningTokens", uint32),

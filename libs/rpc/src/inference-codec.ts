@@ -182,6 +182,7 @@ function encodeRequest(request: GenerateRequest): WireRequest {
     repetitionPenalty: sampling.repetitionPenalty,
     minTokens: request.minTokens,
     ignoreEnd: request.ignoreEnd,
+    deterministic: request.deterministic,
   };
 }
 
@@ -208,6 +209,7 @@ function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
     ...(message.maxTokens !== undefined && { maxTokens: message.maxTokens }),
     ...(message.minTokens > 0 && { minTokens: message.minTokens }),
     ...(message.ignoreEnd && { ignoreEnd: true }),
+    ...(message.deterministic !== undefined && { deterministic: message.deterministic }),
     ...(message.topLogprobs !== undefined && { topLogprobs: message.topLogprobs }),
     ...(message.reasoningTokens !== undefined && { reasoningTokens: message.reasoningTokens }),
     ...(message.echo && { echo: true }),

@@ -1,5 +1,6 @@
 import {
   CHAT_TEMPLATE_ORIGINS,
+  DETERMINISTIC_MODES,
   type DeploymentSpec,
   type ReplicaStatus,
   SPLIT_MODES,
@@ -74,7 +75,13 @@ const options = merged(
     "threads",
     "prefillBudgetTokens",
   ].map((key) => optional(key, uint32)),
-  optional("decoding", merged(optional("draftTokens", uint32))),
+  optional(
+    "decoding",
+    merged(
+      optional("draftTokens", uint32),
+      optional("deterministic", fc.constantFrom(...DETERMINISTIC_MODES)),
+    ),
+  ),
   optional("device", fc.string()),
   optional("gpuLayers", fc.integer({ min: -1, max: 200 })),
   optional("chatTemplate", fc.string()),

@@ -1,6 +1,7 @@
 import { AppError, isErrorCode } from "@heddle/base/errors";
 import {
   CHAT_TEMPLATE_ORIGINS,
+  DETERMINISTIC_MODES,
   type DecodingOptions,
   type DeploymentSpec,
   type EngineInfo,
@@ -170,8 +171,13 @@ function decodeOptions(message: EngineOptions__Output): EngineOptions {
   };
 }
 
-function decodeDecoding({ draftTokens }: DecodingOptions__Output): DecodingOptions {
-  return { ...(draftTokens !== undefined && { draftTokens }) };
+function decodeDecoding(message: DecodingOptions__Output): DecodingOptions {
+  const { draftTokens } = message;
+  const deterministic = DETERMINISTIC_MODES.find((mode) => mode === message.deterministic);
+  return {
+    ...(draftTokens !== undefined && { draftTokens }),
+    ...(deterministic && { deterministic }),
+  };
 }
 
 function decodeLoad(message: EngineLoad__Output): EngineLoad {

@@ -163,6 +163,12 @@ export const chatCompletionRequest = z
       .nullish()
       .describe("Before it no token that ends the answer is drawn; `stop` may end it."),
     ignore_eos: z.boolean().nullish().describe("No token that ends the answer is drawn."),
+    deterministic: z
+      .boolean()
+      .nullish()
+      .describe(
+        "Equal calls with the same `seed`, or at temperature 0, answer the same whatever else runs.",
+      ),
     priority: z
       .int()
       .min(0)

@@ -34,6 +34,7 @@ const completionRequest = chatCompletionRequest
     repetition_penalty: true,
     min_tokens: true,
     ignore_eos: true,
+    deterministic: true,
     priority: true,
     service_tier: true,
   })

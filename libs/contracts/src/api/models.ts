@@ -1,5 +1,10 @@
 import { z } from "zod";
-import { CHAT_TEMPLATE_ORIGINS, SPLIT_MODES, UPSTREAM_DIALECTS } from "../engine.ts";
+import {
+  CHAT_TEMPLATE_ORIGINS,
+  DETERMINISTIC_MODES,
+  SPLIT_MODES,
+  UPSTREAM_DIALECTS,
+} from "../engine.ts";
 import { errorResponse } from "./errors.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { listSchema, stateQuery } from "./parameters.ts";
@@ -172,6 +177,12 @@ export const registerModelRequest = z
               .max(16)
               .optional()
               .describe("The most tokens that are predicted and computed at once; 0 for none."),
+            deterministic: z
+              .enum(DETERMINISTIC_MODES)
+              .optional()
+              .describe(
+                "Which calls answer the same whatever else runs: those that ask (`request`, the default), those with a `seed`, or `always`.",
+              ),
           })
           .optional(),
         device: z

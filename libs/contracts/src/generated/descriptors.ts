@@ -2392,6 +2392,10 @@ export const DESCRIPTORS = `{
          "options": {
           "proto3_optional": true
          }
+        },
+        "deterministic": {
+         "type": "string",
+         "id": 2
         }
        }
       },
@@ -2532,6 +2536,11 @@ export const DESCRIPTORS = `{
          "oneof": [
           "reasoningTokens"
          ]
+        },
+        "_deterministic": {
+         "oneof": [
+          "deterministic"
+         ]
         }
        },
        "fields": {
@@ -2653,6 +2662,13 @@ export const DESCRIPTORS = `{
         "reasoningTokens": {
          "type": "uint32",
          "id": 26,
+         "options": {
+          "proto3_optional": true
+         }
+        },
+        "deterministic": {
+         "type": "bool",
+         "id": 27,
          "options": {
           "proto3_optional": true
          }

@@ -1,7 +1,13 @@
 import type { UpstreamDialect } from "@heddle/contracts/engine";
 
 /** Parameters beyond OpenAI's contract, by their names in this API. */
-export type Extension = "top_k" | "min_p" | "repetition_penalty" | "min_tokens" | "ignore_eos";
+export type Extension =
+  | "top_k"
+  | "min_p"
+  | "repetition_penalty"
+  | "min_tokens"
+  | "ignore_eos"
+  | "deterministic";
 /** Parameters of OpenAI's contract that some servers accept and ignore. */
 export type Ignorable = "n" | "seed" | "logit_bias" | "presence_penalty" | "prompt";
 
@@ -83,5 +89,5 @@ export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
     effort: undefined,
     hasDeveloper: false,
   },
-  heddle: { ...OPENAI, extensions: SAME_NAMES },
+  heddle: { ...OPENAI, extensions: { ...SAME_NAMES, deterministic: "deterministic" } },
 };

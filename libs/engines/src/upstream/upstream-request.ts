@@ -69,7 +69,7 @@ function unsupported(param: string, { dialect }: UpstreamSpec): AppError {
 }
 
 function samplingOf(
-  { sampling, choices, stop, minTokens, ignoreEnd }: GenerateRequest,
+  { sampling, choices, stop, minTokens, ignoreEnd, deterministic }: GenerateRequest,
   spec: UpstreamSpec,
   dialect: Dialect,
 ): Record<string, unknown> {
@@ -101,6 +101,7 @@ function samplingOf(
     ...extension("repetition_penalty", sampling.repetitionPenalty),
     ...extension("min_tokens", minTokens),
     ...extension("ignore_eos", ignoreEnd),
+    ...extension("deterministic", deterministic || undefined),
   };
 }
 

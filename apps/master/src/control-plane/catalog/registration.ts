@@ -142,7 +142,10 @@ function optionsOf(options: RegisterModelRequest["options"]): EngineOptions {
     maxQueued: options.max_queued,
     threads: options.threads,
     prefillBudgetTokens: options.prefill_budget_tokens,
-    decoding: options.decoding && { draftTokens: options.decoding.draft_tokens },
+    decoding: options.decoding && {
+      draftTokens: options.decoding.draft_tokens,
+      deterministic: options.decoding.deterministic,
+    },
     device: options.device,
     gpuLayers: options.gpu_layers,
     chatTemplate: options.chat_template,

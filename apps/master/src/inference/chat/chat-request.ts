@@ -46,6 +46,7 @@ type GenerationFields = Pick<
   | "n"
   | "min_tokens"
   | "ignore_eos"
+  | "deterministic"
   | "stop"
 >;
 
@@ -72,6 +73,7 @@ export function generationOf(
     maxTokens,
     minTokens: request.min_tokens || undefined,
     ignoreEnd: request.ignore_eos || undefined,
+    deterministic: request.deterministic ?? undefined,
     stop: stopsOf(request.stop),
   };
 }

@@ -112,6 +112,7 @@ export const responseRequest = z
       repetition_penalty: true,
       min_tokens: true,
       ignore_eos: true,
+      deterministic: true,
       priority: true,
       service_tier: true,
     }).shape,

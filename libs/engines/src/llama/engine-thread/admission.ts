@@ -1,5 +1,5 @@
 import { agedPriority, outranks } from "@heddle/contracts/call-priority";
-import { commonLength, type KvCache, shareableLength } from "../kv-cache/kv-cache.ts";
+import { commonLength, type KvCache, shareableLength, wholePieces } from "../kv-cache/kv-cache.ts";
 import type { Sequence } from "../kv-cache/sequence.ts";
 import type { SequenceQueue } from "./sequence-queue.ts";
 
@@ -218,6 +218,9 @@ function isBlocked(sequence: Sequence, cache: KvCache): boolean {
 
 /** Tokens that both begin with, less those that the waiting one computes in any case. */
 function commonPrefix(running: Sequence, waiting: Sequence): number {
+  const isExact = waiting.isDeterministic;
+  if (isExact && !running.isDeterministic) return 0;
   const most = Math.min(running.tokens.length, shareableLength(waiting));
-  return commonLength(running.tokens.values, waiting.tokens.values, most);
+  const common = commonLength(running.tokens.values, waiting.tokens.values, most);
+  return isExact ? wholePieces(common) : common;
 }

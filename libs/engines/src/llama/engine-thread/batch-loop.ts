@@ -1,4 +1,4 @@
-import type { KvCache } from "../kv-cache/kv-cache.ts";
+import { type KvCache, wholePieces } from "../kv-cache/kv-cache.ts";
 import {
   type EmbeddedSequence,
   isScoring,
@@ -51,7 +51,7 @@ const SPARE_TOKENS = 64;
  * - With slots, the library computes sequences one by one unless they have equally many tokens.
  *   Prompts then get calls and steps of their own, so that a first token waits for no other prompt.
  * - Kernels round differently by batch size, so other requests can tip a near tie, also in greedy text.
- *   On an idle engine the same request gives the same text.
+ *   A deterministic sequence is computed in fixed pieces and in calls of its own.
  */
 export class BatchLoop {
   readonly #model: LoadedModel;
@@ -173,8 +173,13 @@ export class BatchLoop {
       reasoning: request.reasoning && new ReasoningLimiter(request.reasoning, model.tokenBytes),
       sampled: 0,
       scored: request.scoresPrompt && choice === 0 ? 1 : tokens.length,
-      drafter: this.#cache.shares && model.draftTokens > 0 ? new Drafter(tokens) : undefined,
+      drafter: this.#mayDraft(request) ? new Drafter(tokens) : undefined,
     });
+  }
+
+  /** A draft's tokens are computed in one call, which rounds differently. */
+  #mayDraft({ isDeterministic }: ThreadSubmit): boolean {
+    return this.#cache.shares && this.#model.draftTokens > 0 && !isDeterministic;
   }
 
   #enqueueEmbedding(request: ThreadEmbed, input: number, nowMs: number): void {
@@ -271,7 +276,9 @@ export class BatchLoop {
     this.#drafts.plan(decoding, isApart);
     const others: TextSequence[] = [];
     for (const sequence of decoding) {
-      if (isApart && this.#drafts.isAlone(sequence)) {
+      if (sequence.isDeterministic) {
+        this.#compute([sequence]);
+      } else if (isApart && this.#drafts.isAlone(sequence)) {
         this.#drafts.timed(sequence, () => this.#compute([sequence]));
       } else {
         others.push(sequence);
@@ -374,6 +381,7 @@ export class BatchLoop {
     }
     if (answer !== DECODED) throw new Error(`llama_decode failed with code ${answer}`);
     for (const sequence of this.#members) {
+      countExact(sequence);
       sequence.computed += sequence.planned;
       this.#queue.charge(sequence.fairKey, sequence.planned + sequence.drafted);
       sequence.planned = 0;
@@ -489,6 +497,14 @@ function scoredRows(sequence: TextSequence): number {
   if (!isScoring(sequence)) return 0;
   const { computed, promptLength, scored } = sequence;
   return Math.max(0, Math.min(computed, promptLength - 1) - scored + 1);
+}
+
+/** Counts the planned tokens as exact where they are the piece that follows the exact ones. */
+function countExact(sequence: Sequence): void {
+  const { planned, exact, computed } = sequence;
+  if (sequence.isDeterministic && !isScoring(sequence) && exact === computed) {
+    sequence.exact = wholePieces(computed + planned);
+  }
 }
 
 function promptLeft({ tokens, computed }: Sequence): number {

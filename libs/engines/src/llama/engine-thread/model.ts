@@ -149,7 +149,12 @@ function makeContext(
   const vocabularySize = table.flags.length;
   return {
     table,
-    abilities: { generates: !isEncoder, embeds: !ranks, ranks },
+    abilities: {
+      generates: !isEncoder,
+      embeds: !ranks,
+      ranks,
+      repeats: limits.layout === "slots",
+    },
     chatTemplate: llama.model_chat_template(model, null) ?? "",
     info: {
       ...describe(llama, model, device, limits.contextTokens, vocabularySize),
@@ -239,7 +244,7 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
     onCpu: start.device === "cpu",
     canShare,
   };
-  return chooseKvLimits(facts, start);
+  return chooseKvLimits(facts, { ...start, needsSlots: start.deterministic !== "request" });
 }
 
 /** The book-keeping that belongs to the layout of the native cache. */

@@ -1,3 +1,4 @@
+import { PIECE_TOKENS } from "../kv-cache/kv-cache.ts";
 import { isScoring, type Sequence } from "../kv-cache/sequence.ts";
 
 /** Tokens of scored prompts in a step: each has a row of logits, as large as the vocabulary. */
@@ -10,7 +11,7 @@ const OLDEST_SHARE = 0.25;
  * Divides a budget of prompt tokens: the oldest prompt gets its part, the rest goes by rank, and
  * then to the shortest ones.
  * Shortest first gives the smallest mean time to the first token. Sets `planned` on each; returns
- * the tokens planned.
+ * the tokens planned, which may exceed the budget by a piece for each deterministic prompt.
  */
 export function planPrefill(prompts: readonly Sequence[], budget: number): number {
   for (const prompt of prompts) prompt.planned = 0;
@@ -22,7 +23,7 @@ export function planPrefill(prompts: readonly Sequence[], budget: number): numbe
     (a, b) => b.rank - a.rank || remaining(a) - remaining(b) || a.admitted - b.admitted,
   );
   for (const prompt of shortestFirst) {
-    if (left === 0) break;
+    if (left <= 0) break;
     left -= grant(prompt, left, scored);
   }
   return budget - left;
@@ -33,10 +34,24 @@ function remaining(sequence: Sequence): number {
 }
 
 function grant(sequence: Sequence, tokens: number, scored: { left: number }): number {
+  if (sequence.isDeterministic) return grantPiece(sequence);
   const isScored = isScoring(sequence);
   const most = isScored ? Math.min(tokens, scored.left) : tokens;
   const granted = Math.min(most, remaining(sequence) - sequence.planned);
   if (isScored) scored.left -= granted;
   sequence.planned += granted;
   return granted;
+}
+
+/**
+ * The next piece of a deterministic sequence, whatever the budget: whole pieces of the prompt, then its
+ * rest, then what was sampled before a preemption, one by one as it was computed before.
+ */
+function grantPiece(sequence: Sequence): number {
+  if (sequence.planned > 0) return 0;
+  const { computed, promptLength } = sequence;
+  const size = isScoring(sequence) ? MAX_SCORED_TOKENS : PIECE_TOKENS;
+  const rest = promptLength - computed;
+  sequence.planned = rest > 0 ? Math.min(size, rest) : 1;
+  return sequence.planned;
 }

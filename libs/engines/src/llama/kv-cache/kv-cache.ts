@@ -1,6 +1,17 @@
 import { isScoring, type Sequence } from "./sequence.ts";
 
 /**
+ * Tokens of a piece in which a deterministic sequence's prompt is computed: kernels round
+ * differently for other numbers of rows. Pieces begin at its multiples.
+ */
+export const PIECE_TOKENS = 128;
+
+/** The largest number of whole pieces' tokens that is not above the length. */
+export function wholePieces(length: number): number {
+  return length - (length % PIECE_TOKENS);
+}
+
+/**
  * Owners of the cells of the native KV cache. The batch loop decides what is computed; the cache
  * decides where it lies and what is kept for later requests. Invariants of both layouts:
  * - A sequence runs exactly from `admit` to `release`.

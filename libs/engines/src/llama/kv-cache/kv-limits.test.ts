@@ -53,6 +53,16 @@ describe("chooseKvLimits", () => {
     expect(cpu.retainedTokens).toBe(256);
   });
 
+  it("gives slots to deterministic answers on every device, or says why not", () => {
+    const wishes = { contextTokens: 8192, needsSlots: true };
+    expect(chooseKvLimits({ ...LAPTOP, onCpu: false }, wishes).layout).toBe("slots");
+    const short = { ...LAPTOP, freeBytes: GIB };
+    expect(chooseKvLimits(short, wishes)).toMatchObject({ layout: "slots", maxSequences: 1 });
+    const refused = (facts: KvFacts) => () => chooseKvLimits(facts, wishes);
+    expect(refused({ ...LAPTOP, freeBytes: 1e8 })).toThrow(/slots of 8192.*lower contextTokens/);
+    expect(refused({ ...LAPTOP, canShare: false })).toThrow(/cannot be cut.*set it to `request`/);
+  });
+
   it("refuses a cache that has no room for the context that is asked for", () => {
     expect(() => chooseKvLimits(LAPTOP, { contextTokens: 4096, kvTokens: 1024 })).toThrow(
       /kvTokens is 1024.*4096 tokens.*raise kvTokens or lower contextTokens/,

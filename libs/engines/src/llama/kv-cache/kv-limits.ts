@@ -17,6 +17,8 @@ export interface KvWishes {
   readonly contextTokens?: number | undefined;
   readonly kvTokens?: number | undefined;
   readonly maxSequences?: number | undefined;
+  /** The layout must be `slots`, as deterministic answers need it. */
+  readonly needsSlots?: boolean | undefined;
 }
 
 /**
@@ -75,22 +77,28 @@ export function chooseKvLimits(facts: KvFacts, wishes: KvWishes): KvLimits {
         "contextTokens; raise kvTokens or lower contextTokens",
     );
   }
-  return (
-    (onCpu && canShare ? chooseSlots(facts, wishes, asked) : undefined) ??
-    unified(facts, wishes, asked)
-  );
+  const prefersSlots = (onCpu || wishes.needsSlots) && canShare;
+  const slots = prefersSlots ? chooseSlots(facts, wishes, asked) : undefined;
+  if (slots === undefined && wishes.needsSlots) {
+    const why = canShare
+      ? `the memory has no room for slots of ${asked} tokens; lower contextTokens or maxSequences`
+      : "this model's state cannot be cut at a position, so it is not supported; set it to `request`";
+    throw new AppError("invalid_value", `decoding.deterministic: ${why}`);
+  }
+  return slots ?? unified(facts, wishes, asked);
 }
 
 function chooseSlots(
   { bytesPerToken, freeBytes }: KvFacts,
-  { kvTokens, maxSequences }: KvWishes,
+  { kvTokens, maxSequences, needsSlots }: KvWishes,
   contextTokens: number,
 ): KvLimits | undefined {
   const slotTokens = padded(contextTokens);
   const memory = Math.min(freeBytes * KV_MEMORY_SHARE, KV_MEMORY_BYTES);
   const room = Math.floor((kvTokens ?? memory / bytesPerToken) / slotTokens);
   const slots = maxSequences ?? Math.min(DEFAULT_MAX_SEQUENCES, room);
-  if (slots > room || slots < Math.min(MIN_SLOTS, maxSequences ?? MIN_SLOTS)) return undefined;
+  const fewest = maxSequences ?? (needsSlots ? 1 : MIN_SLOTS);
+  if (slots > room || slots < Math.min(MIN_SLOTS, fewest)) return undefined;
   const total = slots * slotTokens;
   return {
     layout: "slots",

@@ -41,12 +41,16 @@ interface SequenceState {
   waitingSinceMs: number;
   readonly tokens: TokenList;
   readonly promptLength: number;
+  /** Whether its numbers must not depend on other sequences. */
+  readonly isDeterministic: boolean;
   /** The KV sequence id while it runs, else -1. */
   slot: number;
   /** Order of admission; the largest is preempted first. */
   admitted: number;
   /** Tokens whose cells are in the cache; when it equals tokens.length the next is sampled. */
   computed: number;
+  /** Of these, the first that were computed in whole pieces, so that all sequences may reuse them. */
+  exact: number;
   /** Whether its prompt was offered to others since it got its slot. */
   shared: boolean;
   /** Whether its request was reported as started. */
@@ -68,11 +72,12 @@ export function isScoring(sequence: Sequence): boolean {
 
 /** A sequence on its arrival. */
 export function waitingState(
-  { firstHandle, fairKey, priority }: ThreadSubmit | ThreadEmbed,
+  request: ThreadSubmit | ThreadEmbed,
   index: number,
   tokens: TokenList,
   arrivedMs: number,
 ) {
+  const { firstHandle, fairKey, priority } = request;
   return {
     handle: firstHandle + index,
     fairKey,
@@ -82,9 +87,11 @@ export function waitingState(
     waitingSinceMs: arrivedMs,
     tokens,
     promptLength: tokens.length,
+    isDeterministic: request.kind === "submit" && request.isDeterministic,
     slot: -1,
     admitted: 0,
     computed: 0,
+    exact: 0,
     shared: false,
     started: false,
     planned: 0,

@@ -1,4 +1,4 @@
-import { commonLength, type KvCache, shareableLength } from "./kv-cache.ts";
+import { commonLength, type KvCache, shareableLength, wholePieces } from "./kv-cache.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** What the slots do to the native cache; the cells of slot i are those of sequence id i. */
@@ -22,6 +22,8 @@ interface Slot {
   owner: Sequence | undefined;
   /** While idle: the tokens whose cells it keeps. */
   kept: Int32Array;
+  /** Of these, the first that were computed in whole pieces. */
+  exact: number;
   /** When it was last given to a sequence or copied from; the count of those events. */
   lastUsed: number;
 }
@@ -80,6 +82,7 @@ export class SlotKvCache implements KvCache {
       id,
       owner: undefined,
       kept: NOTHING,
+      exact: 0,
       lastUsed: 0,
     }));
   }
@@ -112,17 +115,20 @@ export class SlotKvCache implements KvCache {
     let cached = prefixLength(slot, sequence);
     const longest = prefixLength(best, sequence);
     const held = heldTokens(best);
+    let source = slot;
     if (longest - cached >= Math.max(MIN_COPIED_TOKENS, held * MIN_COPIED_SHARE)) {
       this.#kv.copy(best.id, slot.id, longest, held);
       best.lastUsed = ++this.#clock;
       cached = longest;
+      source = best;
     } else if (cached < slot.kept.length) {
       this.#kv.truncate(slot.id, cached);
     }
+    const exact = wholePieces(Math.min(exactTokens(source), cached));
     slot.owner = sequence;
     slot.kept = NOTHING;
     slot.lastUsed = ++this.#clock;
-    Object.assign(sequence, { slot: slot.id, computed: cached, admitted: slot.lastUsed });
+    Object.assign(sequence, { slot: slot.id, computed: cached, exact, admitted: slot.lastUsed });
     this.#running.add(sequence);
     return true;
   }
@@ -139,10 +145,11 @@ export class SlotKvCache implements KvCache {
     slot.owner = undefined;
     const isKept = sequence.embedding === undefined;
     slot.kept = isKept ? sequence.tokens.values.subarray(0, sequence.computed) : NOTHING;
+    slot.exact = sequence.exact;
     // The next input to embed takes this slot again: a batch of them evicts one prefix and not all.
     if (!isKept) this.#kv.truncate(slot.id, 0);
     this.#running.delete(sequence);
-    Object.assign(sequence, { slot: -1, computed: 0 });
+    Object.assign(sequence, { slot: -1, computed: 0, exact: 0 });
   }
 
   /**
@@ -183,9 +190,9 @@ export class SlotKvCache implements KvCache {
     if (tokens > this.#movable) return;
     this.#movable -= tokens;
     this.#kv.swap(a.id, b.id);
-    const { owner, kept, lastUsed } = a;
-    Object.assign(a, { owner: b.owner, kept: b.kept, lastUsed: b.lastUsed });
-    Object.assign(b, { owner, kept, lastUsed });
+    const { owner, kept, exact, lastUsed } = a;
+    Object.assign(a, { owner: b.owner, kept: b.kept, exact: b.exact, lastUsed: b.lastUsed });
+    Object.assign(b, { owner, kept, exact, lastUsed });
     for (const slot of [a, b]) if (slot.owner !== undefined) slot.owner.slot = slot.id;
   }
 
@@ -228,11 +235,18 @@ function heldTokens({ owner, kept }: Slot): number {
   return owner?.computed ?? kept.length;
 }
 
-/** Leading tokens of the sequence whose cells the slot has. */
+function exactTokens({ owner, exact }: Slot): number {
+  return owner?.exact ?? exact;
+}
+
+/** Leading tokens of the sequence whose cells the slot has, as the sequence may use them. */
 function prefixLength(slot: Slot, sequence: Sequence): number {
   const held = slot.owner === undefined ? slot.kept : slot.owner.tokens.values;
-  const limit = Math.min(heldTokens(slot), shareableLength(sequence));
-  return commonLength(held, sequence.tokens.values, limit);
+  const isExact = sequence.isDeterministic;
+  const usable = isExact ? exactTokens(slot) : heldTokens(slot);
+  const limit = Math.min(usable, shareableLength(sequence));
+  const common = commonLength(held, sequence.tokens.values, limit);
+  return isExact ? wholePieces(common) : common;
 }
 
 function continues(slot: Slot, sequence: Sequence): boolean {

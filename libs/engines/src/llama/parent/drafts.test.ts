@@ -1,11 +1,9 @@
 // holds: engine-drafts
 
-import { homedir } from "node:os";
 import { join } from "node:path";
-import { catalogOf } from "@heddle/contracts/catalog";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Answer, Ask } from "../../testing/engine-session.ts";
-import { pullWeights } from "../../weights/pull-weights.ts";
+import { demoWeights } from "../testing/demo-weights.ts";
 import { TestSession } from "../testing/test-session.ts";
 
 const PROMPT = "a loom weaves, and a loom weaves again: ".repeat(4);
@@ -77,19 +75,6 @@ function essence({ texts, reasons, logprobs, usage }: Answer) {
 }
 
 const WEIGHTS = await demoWeights();
-
-async function demoWeights(): Promise<string | undefined> {
-  const spec = catalogOf("demo").deployments[0]?.spec.weights;
-  if (process.env["HEDDLE_DEMO_WEIGHTS"] || !spec) return process.env["HEDDLE_DEMO_WEIGHTS"];
-  const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
-  const signal = AbortSignal.timeout(60_000);
-  try {
-    return await pullWeights(spec, { cacheDirectory: join(data, "models"), signal });
-  } catch (error) {
-    console.log(`skipped: drafts on SmolLM2 need its weights: ${(error as Error).message}`);
-    return undefined;
-  }
-}
 
 describe.skipIf(WEIGHTS === undefined)("drafts on SmolLM2-135M", () => {
   it("fields that are repeated from the prompt are mostly drafted, and the same", async () => {

@@ -257,6 +257,7 @@ function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildSt
     maxSequences,
     maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,
     draftTokens: options.decoding?.draftTokens,
+    deterministic: options.decoding?.deterministic ?? "request",
     prefillBudgetTokens: options.prefillBudgetTokens ?? DEFAULT_PREFILL_BUDGET_TOKENS,
     contextTokens,
     kvTokens,

@@ -1,31 +1,15 @@
 // holds: start-first-answer, api-reference-prompts
 
 import { readFileSync } from "node:fs";
-import { homedir } from "node:os";
 import { join } from "node:path";
-import { catalogOf, FIRST_QUESTION } from "@heddle/contracts/catalog";
+import { FIRST_QUESTION } from "@heddle/contracts/catalog";
 import type { ChatMessage } from "@heddle/contracts/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Answer } from "../../testing/engine-session.ts";
-import { pullWeights } from "../../weights/pull-weights.ts";
+import { demoWeights } from "../testing/demo-weights.ts";
 import { TestSession } from "../testing/test-session.ts";
 
 const WEIGHTS = await demoWeights();
-
-/** The demo weights, from HEDDLE_DEMO_WEIGHTS, the cache, or a source that can be reached. */
-async function demoWeights(): Promise<string | undefined> {
-  const given = process.env["HEDDLE_DEMO_WEIGHTS"];
-  const spec = catalogOf("demo").deployments[0]?.spec.weights;
-  if (given !== undefined || !spec) return given;
-  const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
-  const signal = AbortSignal.timeout(60_000);
-  try {
-    return await pullWeights(spec, { cacheDirectory: join(data, "models"), signal });
-  } catch (error) {
-    console.log(`skipped: the tests on SmolLM2 need its weights: ${(error as Error).message}`);
-    return undefined;
-  }
-}
 
 function dataOf(name: string): unknown {
   return JSON.parse(readFileSync(join(import.meta.dirname, "../../text/testdata", name), "utf8"));

@@ -148,6 +148,7 @@ class EngineProcess {
       longPrompts: new LongPrompts({ device, rules }, onFatal),
       grammars: new GrammarBook({ table: vocabulary, style }, command, onFatal),
       contextTokens,
+      deterministic: this.#start.deterministic,
       maxQueued: this.#start.maxQueued,
       command,
       emit: (events) => this.#emit(events),

@@ -1,5 +1,6 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type {
+  DeterministicMode,
   EmbedRequest,
   EngineEvent,
   EngineInput,
@@ -40,6 +41,7 @@ interface BookOptions {
   readonly longPrompts: LongPrompts;
   readonly grammars: GrammarBook;
   readonly contextTokens: number;
+  readonly deterministic: DeterministicMode;
   readonly maxQueued: number;
   /** Sends a command to the engine thread. */
   readonly command: (command: ThreadCommand) => void;
@@ -269,7 +271,9 @@ export class RequestBook {
     const isOpen = this.#isOpen(live.request, prompt);
     live.read(prompt, isOpen);
     const reasoning = this.#limitOf(live.request, isOpen);
-    this.#options.command({ ...toThreadSubmit(live, prompt, room, grammar), reasoning });
+    const isDeterministic = isComputedAlone(live.request, this.#options.deterministic);
+    const read = { prompt, room, grammar, reasoning, isDeterministic };
+    this.#options.command(toThreadSubmit(live, read));
   }
 
   /** Whether the prompt of a chat ends within reasoning. */
@@ -356,6 +360,10 @@ function validate(live: LiveComputation, vocabularySize: number, abilities: Mode
   if (!embeds && !abilities.generates) refuse("model", "it gives embeddings only, and no text");
   checkTokens(inputsOf(live), vocabularySize, (i) => (embeds ? `input[${i}]` : "prompt"));
   if (!embeds) validateText(live.request, vocabularySize);
+  if (!embeds && live.request.deterministic && !abilities.repeats) {
+    const why = "this replica's KV cache is one pool";
+    refuse("deterministic", `${why}; deploy the model with \`deterministic\` set in \`decoding\``);
+  }
 }
 
 function checkKind({ inputs }: EmbedRequest, { embeds, ranks }: ModelAbilities): void {
@@ -438,12 +446,21 @@ function schemaOf(format: GenerateRequest["format"]): string | undefined {
   return format === "json_object" ? '{"type":"object"}' : format.schema;
 }
 
-function toThreadSubmit(
-  live: LiveRequest,
-  prompt: Int32Array,
-  room: number,
-  grammar: number,
-): ThreadSubmit {
+function isComputedAlone(
+  { deterministic, sampling }: GenerateRequest,
+  mode: DeterministicMode,
+): boolean {
+  const byMode = mode === "always" || (mode === "seed" && sampling.seed !== undefined);
+  return deterministic ?? byMode;
+}
+
+interface ReadPrompt extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
+  /** Tokens of the context that the prompt leaves. */
+  readonly room: number;
+}
+
+function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmit {
+  const { prompt, room, grammar, reasoning, isDeterministic } = read;
   const { request, options } = live;
   const { sampling } = request;
   return {
@@ -469,6 +486,8 @@ function toThreadSubmit(
     topLogprobs: request.topLogprobs ?? -1,
     scoresPrompt: request.echo === true && request.topLogprobs !== undefined,
     grammar,
+    reasoning,
+    isDeterministic,
     fairKey: options.fairKey,
     priority: options.priority,
   };

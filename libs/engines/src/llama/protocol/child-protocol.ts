@@ -1,4 +1,5 @@
 import type {
+  DeterministicMode,
   EngineEvent,
   EngineFailure,
   EngineInfo,
@@ -19,6 +20,7 @@ export interface ChildStart {
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;
   readonly draftTokens?: number | undefined;
+  readonly deterministic: DeterministicMode;
   readonly contextTokens?: number | undefined;
   readonly kvTokens?: number | undefined;
   readonly maxSequences?: number | undefined;

@@ -1,4 +1,9 @@
-import type { EngineFailure, EngineInfo, GpuSplit } from "@heddle/contracts/engine";
+import type {
+  DeterministicMode,
+  EngineFailure,
+  EngineInfo,
+  GpuSplit,
+} from "@heddle/contracts/engine";
 import type { GrammarProgram } from "../../grammar/program.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
@@ -17,6 +22,8 @@ export interface ThreadStart {
   readonly prefillBudgetTokens: number;
   /** Absent means the default. */
   readonly draftTokens?: number | undefined;
+  /** Other modes than `request` need a cache with slots. */
+  readonly deterministic: DeterministicMode;
   /** Absent means the model's own, at most a default cap. */
   readonly contextTokens?: number | undefined;
   /** Absent means as many as the default and the memory allow. */
@@ -55,6 +62,8 @@ export interface ThreadSubmit {
   readonly reasoning?: ReasoningLimit | undefined;
   /** The id of a grammar that the text must match; NO_GRAMMAR for none. */
   readonly grammar: number;
+  /** Whether it is computed in shapes that do not depend on other requests. */
+  readonly isDeterministic: boolean;
   readonly fairKey: string;
   readonly priority: number;
 }
@@ -163,6 +172,8 @@ export interface ModelAbilities {
   readonly embeds: boolean;
   /** Scores of pairs. */
   readonly ranks: boolean;
+  /** Texts of deterministic requests. */
+  readonly repeats: boolean;
 }
 
 export interface ThreadReady {

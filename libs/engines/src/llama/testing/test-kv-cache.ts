@@ -114,6 +114,8 @@ export function testSequence(prompt: Int32Array): TextSequence {
     slot: -1,
     admitted: 0,
     computed: 0,
+    exact: 0,
+    isDeterministic: false,
     sampled: 0,
     scored: prompt.length,
     shared: false,

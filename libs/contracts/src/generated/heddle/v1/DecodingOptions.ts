@@ -3,10 +3,12 @@
 
 export interface DecodingOptions {
   'draftTokens'?: (number);
+  'deterministic'?: (string);
   '_draftTokens'?: "draftTokens";
 }
 
 export interface DecodingOptions__Output {
   'draftTokens'?: (number);
+  'deterministic': (string);
   '_draftTokens'?: "draftTokens";
 }

@@ -31,12 +31,14 @@ export interface GenerateRequest {
   'echo'?: (boolean);
   'suffix'?: (string);
   'reasoningTokens'?: (number);
+  'deterministic'?: (boolean);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
   '_seed'?: "seed";
   '_suffix'?: "suffix";
   '_reasoningTokens'?: "reasoningTokens";
+  '_deterministic'?: "deterministic";
 }
 
 export interface GenerateRequest__Output {
@@ -66,10 +68,12 @@ export interface GenerateRequest__Output {
   'echo': (boolean);
   'suffix'?: (string);
   'reasoningTokens'?: (number);
+  'deterministic'?: (boolean);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
   '_seed'?: "seed";
   '_suffix'?: "suffix";
   '_reasoningTokens'?: "reasoningTokens";
+  '_deterministic'?: "deterministic";
 }

@@ -1,0 +1,172 @@
+// holds: engine-deterministic
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Answer, Ask } from "../../testing/engine-session.ts";
+import { demoWeights } from "../testing/demo-weights.ts";
+import { TestSession } from "../testing/test-session.ts";
+
+const WORDS = ["loom", "warp", "weft", "heddle", "shuttle", "thread", "cloth", "reed", "treadle"];
+
+/** A prompt of so many words, another one for each seed. */
+function words(count: number, seed: number): string {
+  let state = seed;
+  const draw = () => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
+    return WORDS[(state >>> 16) % WORDS.length];
+  };
+  return Array.from({ length: count }, draw).join(" ");
+}
+
+/** Prompts of many lengths; those of one half continue others. */
+function asksOf(count: number, longest: number): Ask[] {
+  return Array.from({ length: count }, (_, i) => {
+    const begin = words(Math.ceil((longest * ((i >> 1) + 1)) / (count / 2)), (i >> 1) + 1);
+    const prompt = i % 2 === 0 ? begin : `${begin} ${words(3 + (i % 7), i)}`;
+    const sampling = i % 3 === 0 ? { temperature: 0.8, seed: i } : {};
+    return {
+      prompt,
+      maxTokens: 12,
+      ignoreEnd: true,
+      topLogprobs: 3,
+      deterministic: true,
+      sampling,
+    };
+  });
+}
+
+const essence = ({ texts, logprobs, error }: Answer) => ({ texts, logprobs, error });
+
+async function oneByOne(session: TestSession, asks: readonly Ask[]) {
+  const answers = [];
+  for (const ask of asks) answers.push(essence(await session.ask(ask)));
+  return answers;
+}
+
+/** Other requests, which end and begin while the answers are drawn. */
+async function amid(session: TestSession, asks: readonly Ask[]) {
+  const noise = asks.map(({ prompt, maxTokens = 0 }, i) =>
+    session.ask({ prompt: `${prompt}`, maxTokens: maxTokens * (1 + (i % 3)), ignoreEnd: true }),
+  );
+  const answers = await Promise.all(asks.map((ask) => session.ask(ask)));
+  await Promise.all(noise);
+  return answers.map(essence);
+}
+
+describe.each([
+  { model: "the tiny model", weights: undefined, count: 40, longest: 60, contextTokens: 1_024 },
+  {
+    model: "SmolLM2-135M",
+    weights: await demoWeights(),
+    count: 4,
+    longest: 140,
+    contextTokens: 1_024,
+  },
+])("deterministic answers of $model", ({ model, weights, count, longest, contextTokens }) => {
+  if (model !== "the tiny model" && weights === undefined) {
+    it.skip("need its weights", () => undefined);
+    return;
+  }
+  const asks = asksOf(count, longest);
+  let alone: TestSession;
+  let shared: TestSession;
+  let expected: object[];
+  beforeAll(async () => {
+    alone = await TestSession.open({ maxSequences: 1, contextTokens }, weights);
+    shared = await TestSession.open({ maxSequences: 4, contextTokens }, weights);
+    expected = await oneByOne(alone, asks);
+  });
+  afterAll(() => Promise.all([alone.close(), shared.close()]));
+
+  it("are the same in parallel, amid other requests, on another replica", async () => {
+    expect(await amid(shared, asks)).toEqual(expected);
+  });
+
+  it("are the same where their prompts are cached", async () => {
+    const cached = await Promise.all(asks.map((ask) => shared.ask(ask)));
+    expect(cached.map(essence)).toEqual(expected);
+    expect(cached.some(({ cachedTokens }) => cachedTokens > 0)).toBe(true);
+    expect((await oneByOne(alone, asks.toReversed())).toReversed()).toEqual(expected);
+  });
+});
+
+describe("deterministic requests", () => {
+  const options = { maxSequences: 2, contextTokens: 1_024 };
+  const prompt = words(50, 99);
+
+  it("of every kind answer the same as alone", async () => {
+    const base = { prompt, maxTokens: 24, topLogprobs: 2, deterministic: true };
+    const asks: Ask[] = [
+      { ...base, choices: 3, sampling: { temperature: 1, seed: 5 } },
+      { ...base, format: "json_object", maxTokens: 40 },
+      { ...base, echo: true },
+      { ...base, prompt: words(2, 1) },
+      { ...base, prompt: `${prompt} again`, sampling: { repetitionPenalty: 1.2 } },
+    ];
+    const expected = [];
+    for (const ask of asks) expected.push(...(await answersOf(options, [ask])));
+    expect(await answersOf({ ...options, maxSequences: 8 }, asks)).toEqual(expected);
+  });
+
+  it("answer the same after a preemption", async () => {
+    const asks = [1, 2].map((seed) => ({
+      ...{ prompt: words(45, seed), maxTokens: 60, ignoreEnd: true, topLogprobs: 2 },
+      deterministic: true,
+    }));
+    const expected = await answersOf(options, asks);
+    const session = await TestSession.open(options);
+    const ends: string[] = [];
+    const named = async (name: string, answer: Promise<Answer>) => {
+      const answered = essence(await answer);
+      ends.push(name);
+      return answered;
+    };
+    try {
+      const begun = Promise.withResolvers<void>();
+      const low = asks.map((ask) => {
+        const { answer } = session.submit(ask, ({ type }) => type === "delta" && begun.resolve());
+        return named("low", answer);
+      });
+      await begun.promise;
+      const urgent = [3, 4].map((seed) =>
+        session.ask({ prompt: words(30, seed), maxTokens: 8, submit: { priority: 1_000 } }),
+      );
+      await Promise.all([...urgent.map((answer) => named("urgent", answer)), ...low]);
+      expect(await Promise.all(low)).toEqual(expected);
+      expect(ends).toEqual(["urgent", "urgent", "low", "low"]);
+    } finally {
+      await session.close();
+    }
+  });
+
+  it("are those with a seed, or all, where the model's options say so", async () => {
+    const seeded = {
+      prompt,
+      maxTokens: 16,
+      ignoreEnd: true,
+      sampling: { seed: 1 },
+      topLogprobs: 1,
+    };
+    const [expected] = await answersOf(options, [{ ...seeded, deterministic: true }]);
+    const noise = [2, 3, 4].map((seed) => ({ prompt: words(50, seed), maxTokens: 30 }));
+    for (const deterministic of ["seed", "always"] as const) {
+      const decoding = { deterministic };
+      const [answer] = await answersOf({ ...options, decoding }, [seeded, ...noise]);
+      expect(answer).toEqual(expected);
+    }
+  });
+
+  it("are refused by a replica whose cache is one pool", async () => {
+    const pool = { maxSequences: 4, contextTokens: 512, kvTokens: 1_024 };
+    const [answer] = await answersOf(pool, [{ prompt, deterministic: true }]);
+    expect(answer?.error).toMatchObject({ code: "invalid_value", param: "deterministic" });
+  });
+});
+
+async function answersOf(options: Parameters<typeof TestSession.open>[0], asks: readonly Ask[]) {
+  const session = await TestSession.open(options);
+  try {
+    return (await Promise.all(asks.map((ask) => session.ask(ask)))).map(essence);
+  } finally {
+    await session.close();
+  }
+}
