@@ -1,8 +1,9 @@
-import { type KvCache, wholePieces } from "../kv-cache/kv-cache.ts";
+import type { KvCache } from "../kv-cache/kv-cache.ts";
 import {
   type EmbeddedSequence,
   isScoring,
   type Sequence,
+  scoredRows,
   type TextSequence,
   waitingState,
 } from "../kv-cache/sequence.ts";
@@ -31,7 +32,7 @@ import { GrammarShelf } from "./grammar-shelf.ts";
 import type { LoadedModel } from "./model.ts";
 import { OutputRows } from "./output-rows.ts";
 import { youngestOf } from "./preemption.ts";
-import { MAX_SCORED_TOKENS, planPrefill } from "./prefill-plan.ts";
+import { countExact, MAX_SCORED_TOKENS, planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
 import { TokenDraw } from "./token-draw.ts";
@@ -489,21 +490,6 @@ export class BatchLoop {
     youngest.waitingSinceMs = -1;
     this.#queue.pushFront(youngest);
     this.#loadChanged = true;
-  }
-}
-
-/** How many of the batch's rows score tokens of the sequence's prompt. */
-function scoredRows(sequence: TextSequence): number {
-  if (!isScoring(sequence)) return 0;
-  const { computed, promptLength, scored } = sequence;
-  return Math.max(0, Math.min(computed, promptLength - 1) - scored + 1);
-}
-
-/** Counts the planned tokens as exact where they are the piece that follows the exact ones. */
-function countExact(sequence: Sequence): void {
-  const { planned, exact, computed } = sequence;
-  if (sequence.isDeterministic && !isScoring(sequence) && exact === computed) {
-    sequence.exact = wholePieces(computed + planned);
   }
 }
 

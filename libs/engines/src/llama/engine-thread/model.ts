@@ -244,7 +244,8 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
     onCpu: start.device === "cpu",
     canShare,
   };
-  return chooseKvLimits(facts, { ...start, needsSlots: start.deterministic !== "request" });
+  const { deterministic = "request" } = start;
+  return chooseKvLimits(facts, { ...start, needsSlots: deterministic !== "request" });
 }
 
 /** The book-keeping that belongs to the layout of the native cache. */

@@ -1,4 +1,4 @@
-import { PIECE_TOKENS } from "../kv-cache/kv-cache.ts";
+import { PIECE_TOKENS, wholePieces } from "../kv-cache/kv-cache.ts";
 import { isScoring, type Sequence } from "../kv-cache/sequence.ts";
 
 /** Tokens of scored prompts in a step: each has a row of logits, as large as the vocabulary. */
@@ -54,4 +54,12 @@ function grantPiece(sequence: Sequence): number {
   const rest = promptLength - computed;
   sequence.planned = rest > 0 ? Math.min(size, rest) : 1;
   return sequence.planned;
+}
+
+/** Counts the planned tokens as exact where they are the piece that follows the exact ones. */
+export function countExact(sequence: Sequence): void {
+  const { planned, exact, computed } = sequence;
+  if (sequence.isDeterministic && !isScoring(sequence) && exact === computed) {
+    sequence.exact = wholePieces(computed + planned);
+  }
 }

@@ -70,6 +70,13 @@ export function isScoring(sequence: Sequence): boolean {
   return sequence.embedding === undefined && sequence.scored < sequence.promptLength;
 }
 
+/** How many of the batch's rows score tokens of the sequence's prompt. */
+export function scoredRows(sequence: TextSequence): number {
+  if (!isScoring(sequence)) return 0;
+  const { computed, promptLength, scored } = sequence;
+  return Math.max(0, Math.min(computed, promptLength - 1) - scored + 1);
+}
+
 /** A sequence on its arrival. */
 export function waitingState(
   request: ThreadSubmit | ThreadEmbed,

@@ -41,6 +41,7 @@ function submit(firstHandle: number, prompt: Int32Array): ThreadSubmit {
     topLogprobs: -1,
     scoresPrompt: false,
     grammar: NO_GRAMMAR,
+    isDeterministic: false,
     fairKey: "k",
     priority: 0,
   };

@@ -108,10 +108,8 @@ describe("deterministic requests", () => {
   });
 
   it("answer the same after a preemption", async () => {
-    const asks = [1, 2].map((seed) => ({
-      ...{ prompt: words(45, seed), maxTokens: 60, ignoreEnd: true, topLogprobs: 2 },
-      deterministic: true,
-    }));
+    const long = { maxTokens: 60, ignoreEnd: true, topLogprobs: 2, deterministic: true };
+    const asks = [1, 2].map((seed) => ({ ...long, prompt: words(45, seed) }));
     const expected = await answersOf(options, asks);
     const session = await TestSession.open(options);
     const ends: string[] = [];

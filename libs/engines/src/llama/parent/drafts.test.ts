@@ -1,6 +1,5 @@
 // holds: engine-drafts
 
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Answer, Ask } from "../../testing/engine-session.ts";
 import { demoWeights } from "../testing/demo-weights.ts";

@@ -147,9 +147,8 @@ class EngineProcess {
       reader: new PromptReader(llama, rules),
       longPrompts: new LongPrompts({ device, rules }, onFatal),
       grammars: new GrammarBook({ table: vocabulary, style }, command, onFatal),
-      contextTokens,
+      limits: { contextTokens, maxQueued: this.#start.maxQueued },
       deterministic: this.#start.deterministic,
-      maxQueued: this.#start.maxQueued,
       command,
       emit: (events) => this.#emit(events),
     });

@@ -33,6 +33,12 @@ import { LiveReading } from "./live-reading.ts";
 import { LiveRequest, type RequestTexts } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
 
+interface BookLimits {
+  readonly contextTokens: number;
+  /** Requests that may wait. */
+  readonly maxQueued: number;
+}
+
 /** What the book needs to know of the loaded model and its process. */
 interface BookOptions {
   readonly table: VocabularyTable;
@@ -40,9 +46,8 @@ interface BookOptions {
   readonly reader: PromptReader;
   readonly longPrompts: LongPrompts;
   readonly grammars: GrammarBook;
-  readonly contextTokens: number;
+  readonly limits: BookLimits;
   readonly deterministic: DeterministicMode;
-  readonly maxQueued: number;
   /** Sends a command to the engine thread. */
   readonly command: (command: ThreadCommand) => void;
   /** Takes events that come outside of a step. */
@@ -91,7 +96,7 @@ export class RequestBook {
   }
 
   submit(id: number, request: EngineRequest, options: SubmitOptions): void {
-    const { maxQueued } = this.#options;
+    const { maxQueued } = this.#options.limits;
     if (this.#waiting >= maxQueued) {
       const message = `${this.#waiting} requests wait for this model and at most ${maxQueued} may; try again later`;
       this.#options.emit([failedEvent(id, new AppError("overloaded", message))]);
@@ -266,7 +271,7 @@ export class RequestBook {
       this.#options.command({ kind: "embed", firstHandle, prompts, fairKey, priority });
       return;
     }
-    const room = this.#options.contextTokens - live.promptTokens;
+    const room = this.#options.limits.contextTokens - live.promptTokens;
     const prompt = prompts[0] as Int32Array;
     const isOpen = this.#isOpen(live.request, prompt);
     live.read(prompt, isOpen);
@@ -454,7 +459,8 @@ function isComputedAlone(
   return deterministic ?? byMode;
 }
 
-interface ReadPrompt extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
+interface ReadPrompt
+  extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
   /** Tokens of the context that the prompt leaves. */
   readonly room: number;
 }

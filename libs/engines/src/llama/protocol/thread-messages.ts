@@ -22,8 +22,8 @@ export interface ThreadStart {
   readonly prefillBudgetTokens: number;
   /** Absent means the default. */
   readonly draftTokens?: number | undefined;
-  /** Other modes than `request` need a cache with slots. */
-  readonly deterministic: DeterministicMode;
+  /** Absent means `request`; the other modes need a cache with slots. */
+  readonly deterministic?: DeterministicMode | undefined;
   /** Absent means the model's own, at most a default cap. */
   readonly contextTokens?: number | undefined;
   /** Absent means as many as the default and the memory allow. */
