@@ -10,6 +10,7 @@ import { createLogger, type Logger } from "@heddle/observability/logger";
 import { parseJoinToken } from "@heddle/pki/join-token";
 import { closeContext } from "@heddle/rpc/nest/close-context";
 import type { INestApplicationContext } from "@nestjs/common";
+import { readAuthFile } from "./config/auth-file.ts";
 import { type MasterConfig, readConfig, secretPathsOf, usageText } from "./config/config.ts";
 import { VERSION } from "./config/version.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./control-plane/catalog/seed.ts";
@@ -92,6 +93,7 @@ async function openMaster(
   checkNoRecoveryUnderWay(config.dataDirectory);
   // Checks all inputs before it takes part in a group.
   checkBootstrapKey(config.bootstrapKeyFile);
+  if (config.authFile !== undefined) readAuthFile(config.authFile);
   const joinToken = readJoinToken(config.joinTokenFile);
   if (joinToken !== undefined) parseJoinToken(joinToken);
   await checkPort(config.httpHost, config.httpPort, "--http-port");

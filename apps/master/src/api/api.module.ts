@@ -5,6 +5,7 @@ import { ModelsModule } from "../models/models.module.ts";
 import { ProgressModule } from "../nodes/progress/progress.module.ts";
 import { SchedulingModule } from "../orchestration/scheduling/scheduling.module.ts";
 import { TaskOutputModule } from "../task-output/task-output.module.ts";
+import { AccessSeed } from "./access/access-seed.ts";
 import { BindingsController } from "./access/bindings.controller.ts";
 import { RolesController } from "./access/roles.controller.ts";
 import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
@@ -60,6 +61,6 @@ import { UsageController } from "./usage/usage.controller.ts";
     JoinTokensController,
     HealthController,
   ],
-  providers: [EventWatch, ModelPulls, PluginConfigs, StateChanges, JobList, JobService],
+  providers: [AccessSeed, EventWatch, ModelPulls, PluginConfigs, StateChanges, JobList, JobService],
 })
 export class ApiModule {}

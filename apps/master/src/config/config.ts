@@ -26,6 +26,8 @@ export interface MasterConfig {
   readonly modelFile: string | undefined;
   /** The model that `moderation-judge` means; a ready one if absent. */
   readonly moderationJudge: string | undefined;
+  /** The identity provider and the roles that a start sets; without it there are keys only. */
+  readonly authFile: string | undefined;
   /** Redis that counts the limits over all masters; each counts its share if absent. */
   readonly limitsRedis: string | undefined;
   readonly limitsRedisPasswordFile: string | undefined;
@@ -141,6 +143,7 @@ const SETTINGS = {
     "",
     "GGUF file for the built-in models, instead of a profile",
   ],
+  "auth-file": ["HEDDLE_AUTH_FILE", "", "JSON file with the identity provider and the roles"],
   "limits-redis": [
     "HEDDLE_LIMITS_REDIS",
     "",
@@ -229,8 +232,8 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     profile: (values.profile || undefined) as CatalogProfile | undefined,
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     moderationJudge: given("moderation-judge"),
-    limitsRedis: given("limits-redis"),
-    limitsRedisPasswordFile: given("limits-redis-password-file"),
+    authFile: given("auth-file"),
+    ...redisOf(given),
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
     taskLogs: {
@@ -263,6 +266,13 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
   if (!switches["insecure-bind"]) faults.push(...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
   return config;
+}
+
+function redisOf(given: (name: SettingName) => string | undefined) {
+  return {
+    limitsRedis: given("limits-redis"),
+    limitsRedisPasswordFile: given("limits-redis-password-file"),
+  };
 }
 
 function jobTimesOf(whole: (name: SettingName, min: number, max: number) => number): JobTimes {

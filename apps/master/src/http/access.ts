@@ -45,22 +45,32 @@ export class AccessCheck {
   of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => Later<void> {
     if (permission === "public") return () => undefined;
     return (request, reply) => {
-      const key = this.#authenticator.callerOf(request);
-      const refuse = (thrown: unknown): never => {
-        reply.headers(this.#limits.headersOf(key));
-        this.#onLimited(permission, toAppError(thrown));
-        throw thrown;
-      };
-      const go = (reservation: CallReservation) => {
-        finishWith(reply, reservation);
-        authorize(key, permission);
-        request.apiKey = key;
-        request.reservation = reservation;
-        if (key.kind === "key") this.#lastUsed.touch(key.id);
-      };
-      const admitted = this.#admit(key, refuse);
-      return admitted instanceof Promise ? admitted.then(go, refuse) : go(admitted);
+      const check = (caller: Caller) => this.#check(caller, permission, request, reply);
+      const caller = this.#authenticator.callerOf(request);
+      return caller instanceof Promise ? caller.then(check) : check(caller);
     };
+  }
+
+  #check(
+    caller: Caller,
+    permission: string | undefined,
+    request: CallerRequest,
+    reply: FastifyReply,
+  ): Later<void> {
+    const refuse = (thrown: unknown): never => {
+      reply.headers(this.#limits.headersOf(caller));
+      this.#onLimited(permission, toAppError(thrown));
+      throw thrown;
+    };
+    const go = (reservation: CallReservation) => {
+      finishWith(reply, reservation);
+      authorize(caller, permission);
+      request.apiKey = caller;
+      request.reservation = reservation;
+      if (caller.kind === "key") this.#lastUsed.touch(caller.id);
+    };
+    const admitted = this.#admit(caller, refuse);
+    return admitted instanceof Promise ? admitted.then(go, refuse) : go(admitted);
   }
 
   /** From here on the call counts against its limits, whatever its result. */

@@ -1,5 +1,3 @@
-import { KeyVerifier } from "@heddle/auth/key-verifier";
-import type { ApiKeyRecord } from "@heddle/control/state";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import type { Logger } from "@heddle/observability/logger";
 import { Inject, Module, type Type } from "@nestjs/common";
@@ -7,6 +5,7 @@ import { APP_FILTER, HttpAdapterHost, ModulesContainer } from "@nestjs/core";
 import type { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance } from "fastify";
 import { Registry } from "prom-client";
+import { readAuthFile } from "../config/auth-file.ts";
 import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { PEPPER } from "../control-plane/control-plane.module.ts";
@@ -18,7 +17,7 @@ import { ErrorFilter } from "./error-filter.ts";
 import { guardRoutes, type HttpSettings } from "./fastify-server.ts";
 import { IdempotentChanges } from "./idempotent-changes.ts";
 import { Authenticator } from "./identity/authenticator.ts";
-import { CallerResolver } from "./identity/caller-resolver.ts";
+import { AUTH_SETTINGS, openAuthenticator } from "./identity/open-authenticator.ts";
 import { InProcessCalls } from "./in-process-calls.ts";
 import { LastUsed } from "./last-used.ts";
 import { CallLimiter } from "./limits/call-limiter.ts";
@@ -49,14 +48,24 @@ import { listRoutes, ROUTES } from "./route-table.ts";
       useFactory: ({ limiter }: MasterLimits) => limiter,
     },
     {
+      provide: AUTH_SETTINGS,
+      inject: [MASTER_CONFIG],
+      useFactory: ({ authFile }: MasterConfig) => (authFile ? readAuthFile(authFile) : null),
+    },
+    {
+      provide: Authenticator,
+      inject: [CONTROL_PLANE, PEPPER, InProcessCalls, AUTH_SETTINGS, LOGGER],
+      useFactory: openAuthenticator,
+    },
+    {
       provide: AccessCheck,
-      inject: [CONTROL_PLANE, PEPPER, LastUsed, CallLimiter, InferenceMetrics, InProcessCalls],
+      inject: [Authenticator, LastUsed, CallLimiter, InferenceMetrics],
       useFactory: openAccess,
     },
     { provide: ROUTES, inject: [ModulesContainer], useFactory: routesOf },
     { provide: APP_FILTER, useClass: ErrorFilter },
   ],
-  exports: [IdempotentChanges, InProcessCalls, CallLimiter, LastUsed, ROUTES],
+  exports: [IdempotentChanges, InProcessCalls, CallLimiter, LastUsed, AUTH_SETTINGS, ROUTES],
 })
 export class HttpModule {
   /** Guards the routes of all modules: they are added after all modules were made. */
@@ -70,23 +79,14 @@ export class HttpModule {
 }
 
 function openAccess(
-  control: ControlPlane,
-  pepper: Uint8Array,
+  authenticator: Authenticator,
   lastUsed: LastUsed,
   limits: CallLimiter,
   metrics: InferenceMetrics,
-  inProcess: InProcessCalls,
 ): AccessCheck {
-  const verifier = new KeyVerifier<ApiKeyRecord>({
-    lookup: (id) => control.state.keys.get(id),
-    pepper,
-    now: Date.now,
-  });
   const onLimited: OnLimited = (permission, { code }) => {
     if (permission === "inference:create") metrics.failed("", code);
   };
-  const callers = new CallerResolver(() => control.state);
-  const authenticator = new Authenticator(verifier, callers, inProcess);
   return new AccessCheck(authenticator, lastUsed, limits, onLimited);
 }
 

@@ -1,4 +1,5 @@
 import {
+  type AccessMethods,
   type AccessPolicy,
   accessOperations,
   type Binding,
@@ -15,11 +16,13 @@ import {
 } from "@heddle/control/access/records";
 import { Controller, Inject, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import type { AuthSettings } from "../../config/auth-file.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
+import { AUTH_SETTINGS } from "../../http/identity/open-authenticator.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { pageOf } from "../keys/page.ts";
@@ -31,13 +34,16 @@ import { checkBindsRoles, refuseEscalation, refuseRoleEscalation } from "./escal
 export class BindingsController {
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
+  readonly #settings: AuthSettings | null;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(IdempotentChanges) changes: IdempotentChanges,
+    @Inject(AUTH_SETTINGS) settings: AuthSettings | null,
   ) {
     this.#control = control;
     this.#changes = changes;
+    this.#settings = settings;
   }
 
   @Serves(bindingOperations.list)
@@ -68,6 +74,15 @@ export class BindingsController {
     const view = this.#view(binding);
     await propose(this.#control, { type: "binding.remove", atMs: Date.now(), binding });
     return view;
+  }
+
+  @Serves(accessOperations.methods)
+  methods(): AccessMethods {
+    const oauth2 = this.#settings?.oauth2;
+    if (!oauth2) return { object: "access_methods", methods: ["api_key"], oauth2: null };
+    const { issuer, client_id = null, audience, scopes, parameters } = oauth2;
+    const provider = { issuer, client_id, audience: [audience].flat(), scopes, parameters };
+    return { object: "access_methods", methods: ["api_key", "oauth2"], oauth2: provider };
   }
 
   @Serves(accessOperations.policy)

@@ -1,4 +1,6 @@
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
+import type { Later } from "@heddle/auth/limits/limit-store";
+import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import type { FastifyRequest } from "fastify";
@@ -11,24 +13,31 @@ export class Authenticator {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
   readonly #callers: CallerResolver;
   readonly #inProcess: Pick<InProcessCalls, "keyOf">;
+  readonly #tokens: TokenVerifier | undefined;
 
   constructor(
     verifier: KeyVerifier<ApiKeyRecord>,
     callers: CallerResolver,
     inProcess: Pick<InProcessCalls, "keyOf">,
+    tokens: TokenVerifier | undefined,
   ) {
     this.#verifier = verifier;
     this.#callers = callers;
     this.#inProcess = inProcess;
+    this.#tokens = tokens;
   }
 
-  /** Throws `invalid_api_key` for unknown callers. */
-  callerOf({ raw, headers }: FastifyRequest): Caller {
+  /** Throws `invalid_api_key` for unknown callers, or rejects with it. */
+  callerOf({ raw, headers }: FastifyRequest): Later<Caller> {
     const id = this.#inProcess.keyOf(raw);
     if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)));
     refuseRepeated(raw.rawHeaders);
-    const key = known(this.#verifier.verify(tokenOf(headers)));
-    return this.#callers.ofKey(key, headers["x-heddle-project"] as string | undefined);
+    const token = tokenOf(headers);
+    const project = headers["x-heddle-project"] as string | undefined;
+    if (this.#tokens && TokenVerifier.isToken(token)) {
+      return this.#tokens.verify(token).then((user) => this.#callers.ofUser(user, project));
+    }
+    return this.#callers.ofKey(known(this.#verifier.verify(token)), project);
   }
 }
 

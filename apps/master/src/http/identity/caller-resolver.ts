@@ -1,20 +1,11 @@
 import { Grants, grantsOfScopes } from "@heddle/auth/access/grants";
+import type { TokenUser } from "@heddle/auth/oidc/token-user";
 import { AppError } from "@heddle/base/errors";
 import { PROJECT_NAME, SHIPPED_ADMIN_ROLES, SHIPPED_ROLES } from "@heddle/contracts/roles";
 import { bindingKey } from "@heddle/control/access/records";
 import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 import { DEFAULT_PROJECT } from "../limits/call-reservation.ts";
 import type { Caller } from "./caller.ts";
-
-/** A user or service, as a verified token names it. */
-export interface TokenUser {
-  /** In the cluster, as `usr_...`: the same for each token of the subject. */
-  readonly id: string;
-  readonly subject: string;
-  readonly groups: readonly string[];
-  /** Names of roles that the token itself claims, in the whole cluster. */
-  readonly roles: readonly string[];
-}
 
 type AccessState = Pick<ControlState, "keys" | "roles" | "bindings" | "access">;
 

@@ -8,6 +8,7 @@ import {
 } from "@heddle/contracts/api/inference/batches";
 import { Controller, Inject, Param, Query, Req } from "@nestjs/common";
 import type { CallerRequest } from "../../http/access.ts";
+import { type Caller, requestCaller } from "../../http/identity/caller.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
@@ -27,6 +28,7 @@ export class BatchesController {
   @Serves(batchOperations.create)
   async create(@Req() request: CallerRequest): Promise<ApiBatch> {
     const asked = bodyOf(batchOperations.create, request);
+    refuseUser(requestCaller(request));
     const owner = this.#files.ownerOf(request.apiKey);
     await this.#checkInput(owner, asked.input_file_id);
     const nowMs = Date.now();
@@ -98,4 +100,11 @@ export class BatchesController {
     const message = `Invalid value for '${param}': the file ${id} has the purpose ${file.purpose}, and a batch needs one with \`batch\`.`;
     throw new AppError("invalid_value", message, { param });
   }
+}
+
+/** A batch runs for hours by its caller's permissions, and an access token ends before that. */
+function refuseUser({ kind }: Caller): void {
+  if (kind === "key") return;
+  const message = "A batch needs an API key: an access token ends before the batch does.";
+  throw new AppError("permission_denied", message);
 }

@@ -1,4 +1,5 @@
 import type {
+  AccessMethods,
   AccessPolicy,
   AccessPolicySettings,
   Binding,
@@ -75,6 +76,11 @@ export class Access {
 
   constructor(transport: HttpTransport) {
     this.#transport = transport;
+  }
+
+  /** How callers prove who they are; it needs no key. */
+  methods({ signal }: CallOptions = {}): Promise<AccessMethods> {
+    return this.#transport.json({ method: "GET", path: "/access/methods", signal });
   }
 
   /** The default role and the roles of administrators. */

@@ -17,7 +17,7 @@ const project = z
   .optional()
   .describe("The only project in which the role holds; the whole cluster if absent.");
 
-const addBindingRequest = z
+export const addBindingRequest = z
   .strictObject({ kind, subject, role: roleName, project })
   .meta({ id: "BindingSpec" });
 
@@ -75,7 +75,7 @@ export const bindingOperations = {
   },
 } as const satisfies Record<string, ApiOperation>;
 
-const setPolicyRequest = z
+export const setPolicyRequest = z
   .strictObject({
     default_role: roleName
       .nullable()
@@ -121,7 +121,35 @@ const callerSchema = z
 
 export type CallerView = DataOf<typeof callerSchema>;
 
+const methodsSchema = z
+  .object({
+    object: z.literal("access_methods"),
+    methods: z.array(z.enum(["api_key", "oauth2"])),
+    oauth2: z
+      .object({
+        issuer: z.string(),
+        client_id: z.string().nullable().describe("The public client for people."),
+        audience: z.array(z.string()),
+        scopes: z.array(z.string()),
+        parameters: z
+          .record(z.string(), z.string())
+          .describe("Further members of requests to the identity provider."),
+      })
+      .nullable(),
+  })
+  .meta({ id: "AccessMethods", description: "How callers prove who they are." });
+
+export type AccessMethods = DataOf<typeof methodsSchema>;
+
 export const accessOperations = {
+  methods: {
+    operationId: "access.methods",
+    method: "GET",
+    path: "/api/v1/access/methods",
+    permission: "public",
+    summary: "Shows how callers prove who they are, and the identity provider.",
+    replies: { 200: json(methodsSchema) },
+  },
   policy: {
     operationId: "access.policy",
     method: "GET",

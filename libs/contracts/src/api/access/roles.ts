@@ -17,7 +17,7 @@ export const roleName = z
   .regex(ROLE_NAME, "expected 1 to 32 of a-z, 0-9, `.`, `_` and `-`")
   .describe("The name of a role.");
 
-const setRoleRequest = z
+export const setRoleRequest = z
   .strictObject({
     permissions: z.array(grantable).min(1).max(64),
     description: z.string().max(200).default(""),

@@ -1,0 +1,101 @@
+import { readFileSync } from "node:fs";
+import { AppError } from "@heddle/base/errors";
+import { addBindingRequest, setPolicyRequest } from "@heddle/contracts/api/access/bindings";
+import { setRoleRequest } from "@heddle/contracts/api/access/roles";
+import { ROLE_NAME, SHIPPED_ROLES } from "@heddle/contracts/roles";
+import { z } from "zod";
+
+/** Signatures by a private key; with a shared secret every verifier could sign. */
+const ALGORITHMS = [
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "ES256",
+  "ES384",
+  "ES512",
+  "EdDSA",
+] as const;
+
+const claim = z.string().min(1).max(200);
+
+const oauth2 = z.strictObject({
+  issuer: z.string().max(500).refine(isSecureUrl, "expected https://..., or http:// on loopback"),
+  audience: z.union([z.string().min(1), z.array(z.string().min(1)).min(1).max(16)]),
+  client_id: z.string().min(1).max(200).optional(),
+  scopes: z.array(z.string().min(1).max(200)).max(32).default(["openid", "offline_access"]),
+  jwks_uri: z.string().max(500).refine(isSecureUrl, "expected https://...").optional(),
+  algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["RS256", "PS256", "ES256", "EdDSA"]),
+  token_types: z
+    .array(z.string().min(1).max(50))
+    .min(1)
+    .max(8)
+    .default(["at+jwt", "JWT"])
+    .transform((types) => types.map((type) => type.toLowerCase())),
+  clock_skew_seconds: z.int().min(0).max(300).default(30),
+  claims: z
+    .strictObject({
+      user: claim.default("sub"),
+      groups: claim.optional(),
+      roles: claim.optional(),
+    })
+    .prefault({}),
+  parameters: z.record(z.string().max(100), z.string().max(500)).default({}),
+  roles_prefix: z.string().max(100).default("heddle:"),
+});
+
+const rbac = z.strictObject({
+  ...setPolicyRequest.partial().shape,
+  roles: z.record(z.string().regex(ROLE_NAME), setRoleRequest).default({}),
+  bindings: z.array(addBindingRequest).max(10_000).default([]),
+});
+
+const authFile = z
+  .strictObject({
+    method: z.enum(["api_keys", "oauth2"]).default("api_keys"),
+    oauth2: oauth2.optional(),
+    rbac: rbac.optional(),
+  })
+  .refine(({ method, oauth2 }) => (method === "oauth2") === (oauth2 !== undefined), {
+    path: ["oauth2"],
+    message: "it is given with the method oauth2, and only then",
+  })
+  .refine(({ rbac }) => Object.keys(rbac?.roles ?? {}).every((name) => !isShipped(name)), {
+    path: ["rbac", "roles"],
+    message: `${Object.keys(SHIPPED_ROLES).join(", ")} are every cluster's: choose other names`,
+  });
+
+/** How callers prove who they are, and the roles that a start sets. */
+export type AuthSettings = z.output<typeof authFile>;
+
+/** Reads the file. Throws one `invalid_value` with all its faults. */
+export function readAuthFile(path: string): AuthSettings {
+  const { success, data, error } = authFile.safeParse(parsed(path));
+  if (success) return data;
+  const faults = error.issues.map(({ path: at, message }) => {
+    return `${at.length === 0 ? "the file" : at.map(String).join(".")}: ${message}`;
+  });
+  throw new AppError("invalid_value", `--auth-file ${path}: ${faults.join("; ")}.`);
+}
+
+function parsed(path: string): unknown {
+  try {
+    return JSON.parse(readFileSync(path, "utf8"));
+  } catch (error) {
+    const message = `--auth-file ${path} cannot be read as JSON: ${(error as Error).message}.`;
+    throw new AppError("invalid_value", message);
+  }
+}
+
+function isSecureUrl(text: string): boolean {
+  const url = URL.parse(text);
+  if (!url || url.username || url.password || url.search || url.hash) return false;
+  if (url.protocol === "https:") return true;
+  return url.protocol === "http:" && /^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname);
+}
+
+function isShipped(name: string): boolean {
+  return Object.hasOwn(SHIPPED_ROLES, name);
+}

@@ -1,0 +1,53 @@
+import { KeyVerifier } from "@heddle/auth/key-verifier";
+import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
+import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import type { Logger } from "@heddle/observability/logger";
+import type { AuthSettings } from "../../config/auth-file.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import type { InProcessCalls } from "../in-process-calls.ts";
+import { Authenticator } from "./authenticator.ts";
+import { CallerResolver } from "./caller-resolver.ts";
+
+/** The injection token of the AuthSettings; null without an `--auth-file`. */
+export const AUTH_SETTINGS = Symbol("AuthSettings");
+
+export function openAuthenticator(
+  control: ControlPlane,
+  pepper: Uint8Array,
+  inProcess: InProcessCalls,
+  settings: AuthSettings | null,
+  logger: Logger,
+): Authenticator {
+  const verifier = new KeyVerifier<ApiKeyRecord>({
+    lookup: (id) => control.state.keys.get(id),
+    pepper,
+    now: Date.now,
+  });
+  const callers = new CallerResolver(() => control.state);
+  const tokens = settings?.oauth2 && tokenVerifier(settings.oauth2, logger);
+  return new Authenticator(verifier, callers, inProcess, tokens);
+}
+
+function tokenVerifier(
+  settings: NonNullable<AuthSettings["oauth2"]>,
+  logger: Logger,
+): TokenVerifier {
+  const { issuer, jwks_uri: jwksUri, claims, roles_prefix: rolesPrefix } = settings;
+  const keys = new IssuerKeys({
+    issuer,
+    jwksUri,
+    now: () => performance.now(),
+    onFailure: ({ message }) =>
+      logger.warn({ issuer, why: message }, "the identity provider's keys could not be read"),
+  });
+  const rules = {
+    issuer,
+    audience: [settings.audience].flat(),
+    algorithms: settings.algorithms,
+    tokenTypes: settings.token_types,
+    clockSkewS: settings.clock_skew_seconds,
+    claims: { user: claims.user, groups: claims.groups, roles: claims.roles, rolesPrefix },
+  };
+  return new TokenVerifier(rules, keys.find, Date.now);
+}

@@ -1,0 +1,81 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import {
+  type CryptoKey,
+  exportJWK,
+  generateKeyPair,
+  type JWK,
+  type JWTPayload,
+  SignJWT,
+} from "jose";
+
+interface SigningKey {
+  readonly kid: string;
+  readonly alg: string;
+  readonly privateKey: CryptoKey;
+  readonly publicKey: CryptoKey;
+  readonly jwk: JWK;
+}
+
+/** An issuer's metadata and keys over real HTTP; tests change the keys, or break it. */
+export class KeyServer {
+  readonly #server = createServer((request, response) => {
+    this.reads++;
+    if (this.status !== 200) {
+      response.writeHead(this.status).end();
+      return;
+    }
+    response.writeHead(200, { "content-type": "application/json" });
+    const isKeys = request.url === "/keys";
+    const metadata = { issuer: this.namedIssuer ?? this.issuer, jwks_uri: `${this.issuer}/keys` };
+    const keys = { keys: this.keys.map(({ jwk }) => jwk) };
+    response.end(this.text ?? JSON.stringify(isKeys ? keys : metadata));
+  });
+  keys: SigningKey[] = [];
+  /** Requests until now: two for each read of the keys. */
+  reads = 0;
+  status = 200;
+  /** Replaces every answer. */
+  text: string | undefined;
+  /** In place of its own. */
+  namedIssuer: string | undefined;
+
+  get issuer(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async start(): Promise<void> {
+    await new Promise<void>((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
+  }
+
+  async close(): Promise<void> {
+    this.#server.closeAllConnections();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  /** Adds a key of its own to the published ones. */
+  async addKey(kid: string, alg = "RS256"): Promise<SigningKey> {
+    const key = await signingKey(kid, alg);
+    this.keys.push(key);
+    return key;
+  }
+}
+
+/** A new key that no server publishes. */
+export async function signingKey(kid: string, alg = "RS256"): Promise<SigningKey> {
+  const { privateKey, publicKey } = await generateKeyPair(alg, { extractable: true });
+  const jwk = { ...(await exportJWK(publicKey)), kid, alg, use: "sig" };
+  return { kid, alg, privateKey, publicKey, jwk };
+}
+
+/** A token as that key signs it; undefined members of the header and claims are left out. */
+export async function signedToken(
+  { kid, alg, privateKey }: SigningKey,
+  claims: JWTPayload,
+  header: Readonly<Record<string, unknown>> = {},
+): Promise<string> {
+  const fields = { alg, kid, typ: "at+jwt", ...header };
+  return new SignJWT(claims)
+    .setProtectedHeader(JSON.parse(JSON.stringify(fields)))
+    .sign(privateKey);
+}

@@ -1,0 +1,230 @@
+// holds: access-tokens
+
+import { createHmac } from "node:crypto";
+import { exportSPKI, type JWTPayload } from "jose";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { IssuerKeys } from "./issuer-keys.ts";
+import { KeyServer, signedToken, signingKey } from "./testing/key-server.ts";
+import { type TokenRules, TokenVerifier } from "./token-verifier.ts";
+
+const NOW_MS = Date.parse("2026-11-28T12:00:00Z");
+const NOW_S = NOW_MS / 1_000;
+
+const server = new KeyServer();
+let key: Awaited<ReturnType<typeof signingKey>>;
+beforeAll(async () => {
+  await server.start();
+  key = await server.addKey("k1");
+});
+afterAll(() => server.close());
+
+const claims = (more: JWTPayload = {}): JWTPayload => ({
+  iss: server.issuer,
+  aud: "heddle",
+  sub: "alice",
+  iat: NOW_S,
+  exp: NOW_S + 300,
+  ...more,
+});
+
+const rules = (more: Partial<TokenRules> = {}): TokenRules => ({
+  issuer: server.issuer,
+  audience: ["heddle"],
+  algorithms: ["RS256", "ES256"],
+  tokenTypes: ["at+jwt", "jwt"],
+  clockSkewS: 30,
+  claims: { user: "sub", groups: "groups", roles: "realm.roles", rolesPrefix: "heddle:" },
+  ...more,
+});
+
+function verifier(more: Partial<TokenRules> = {}, now = () => NOW_MS): TokenVerifier {
+  const keys = new IssuerKeys({ issuer: server.issuer, now: () => performance.now() });
+  return new TokenVerifier(rules(more), keys.find, now);
+}
+
+const encoded = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+
+describe("access tokens", () => {
+  it("give the user, its groups, and the roles with the prefix", async () => {
+    const more = {
+      groups: ["platform", "vision team", 7, " bad"],
+      realm: { roles: ["heddle:viewer", "admin", "heddle:Bad Name"] },
+    };
+    const user = await verifier().verify(await signedToken(key, claims(more)));
+    expect(user).toMatchObject({
+      subject: "alice",
+      groups: ["platform", "vision team"],
+      roles: ["viewer"],
+    });
+    expect(user.id).toMatch(/^usr_[A-Za-z0-9_-]{22}$/);
+    const other = await verifier().verify(await signedToken(key, claims({ sub: "bob" })));
+    expect(other).toMatchObject({ groups: [], roles: [] });
+    expect(other.id).not.toBe(user.id);
+  });
+
+  it("name the user by an e-mail address only if it is verified", async () => {
+    const names = { user: "email", groups: undefined, roles: undefined, rolesPrefix: "" };
+    const email = "alice@example.com";
+    const good = await signedToken(key, claims({ email, email_verified: true }));
+    expect(await verifier({ claims: names }).verify(good)).toMatchObject({ subject: email });
+    for (const email_verified of [false, undefined, "true"]) {
+      const token = await signedToken(key, claims({ email, email_verified }));
+      await expect(verifier({ claims: names }).verify(token)).rejects.toThrow(/not verified/);
+    }
+  });
+
+  it.each<[string, JWTPayload, RegExp]>([
+    ["that have expired", { exp: NOW_S - 31 }, /has expired/],
+    ["without an expiry", { exp: undefined as never }, /no claim `exp`/],
+    ["that are not valid yet", { nbf: NOW_S + 31 }, /not valid yet/],
+    ["for another audience", { aud: "other" }, /another audience/],
+    ["for several others", { aud: ["a", "b"] }, /another audience/],
+    ["without an audience", { aud: undefined as never }, /no claim `aud`/],
+    ["of another issuer", { iss: "https://other.example" }, /another issuer/],
+    ["of an issuer with a slash more", { iss: `${"http://127.0.0.1"}/` }, /another issuer/],
+    ["without a subject", { sub: undefined as never }, /no claim `sub`/],
+    ["whose subject has a line break", { sub: "a\nb" }, /names no user/],
+    ["whose expiry is a text", { exp: String(NOW_S + 300) as never }, /claim `exp`|no valid/],
+    ["with too many groups", { groups: Array(501).fill("g") }, /501 groups/],
+  ])("%s are refused", async (_, more, reason) => {
+    const token = await signedToken(key, JSON.parse(JSON.stringify(claims(more))));
+    await expect(verifier().verify(token)).rejects.toMatchObject({
+      code: "invalid_api_key",
+      message: expect.stringMatching(reason),
+    });
+  });
+
+  it("within the clock skew are accepted", async () => {
+    for (const more of [{ exp: NOW_S - 29 }, { nbf: NOW_S + 29 }]) {
+      const token = await signedToken(key, claims(more));
+      expect(await verifier().verify(token)).toMatchObject({ subject: "alice" });
+    }
+  });
+
+  it.each<[string, Record<string, unknown>]>([
+    ["an ID token's", { typ: "id+jwt" }],
+    ["a logout token's", { typ: "logout+jwt" }],
+    ["none", { typ: undefined }],
+  ])("of another type are refused: %s", async (_, header) => {
+    const token = await signedToken(key, claims(), header);
+    await expect(verifier().verify(token)).rejects.toThrow(/its type is/);
+  });
+
+  it("without a type are accepted where that is configured", async () => {
+    const token = await signedToken(key, claims(), { typ: undefined });
+    const accepted = verifier({ tokenTypes: ["none"] });
+    expect(await accepted.verify(token)).toMatchObject({ subject: "alice" });
+    const long = await signedToken(key, claims(), { typ: "application/at+jwt" });
+    expect(await verifier().verify(long)).toMatchObject({ subject: "alice" });
+  });
+
+  it("with a critical header that is not understood are refused", async () => {
+    const header = encoded({ alg: "RS256", kid: "k1", typ: "at+jwt", crit: ["x"], x: 1 });
+    const [, payload, signature] = (await signedToken(key, claims())).split(".");
+    await expect(verifier().verify(`${header}.${payload}.${signature}`)).rejects.toThrow(/refused/);
+  });
+});
+
+describe("forged tokens", () => {
+  const refused = (token: string, reason: RegExp) =>
+    expect(verifier().verify(token)).rejects.toMatchObject({
+      code: "invalid_api_key",
+      message: expect.stringMatching(reason),
+    });
+
+  it.each(["none", "None", "NONE", "nOnE", ""])("of the algorithm %j are refused", async (alg) => {
+    const head = encoded({ alg, kid: "k1", typ: "at+jwt" });
+    for (const signature of ["", "AAAA"]) {
+      await refused(`${head}.${encoded(claims())}.${signature}`, /algorithm|no valid signed JWT/);
+    }
+  });
+
+  it("signed by HMAC with the public key are refused", async () => {
+    const pem = await exportSPKI(key.publicKey);
+    for (const secret of [pem, JSON.stringify(key.jwk), String(key.jwk.n)]) {
+      const text = `${encoded({ alg: "HS256", kid: "k1", typ: "at+jwt" })}.${encoded(claims())}`;
+      const signature = createHmac("sha256", secret).update(text).digest("base64url");
+      await refused(`${text}.${signature}`, /algorithm/);
+    }
+  });
+
+  it("that bring their own key are refused", async () => {
+    const own = await signingKey("k1");
+    for (const header of [
+      { jwk: own.jwk },
+      { jku: `${server.issuer}/mine` },
+      { x5u: "https://a" },
+    ]) {
+      await refused(await signedToken(own, claims(), header), /signature is wrong/);
+    }
+    await refused(
+      await signedToken(await signingKey("stranger"), claims()),
+      /no key of the issuer/,
+    );
+  });
+
+  it("of an algorithm that is not accepted are refused, though the key is published", async () => {
+    const ps = await server.addKey("ps", "PS256");
+    await refused(await signedToken(ps, claims()), /algorithm/);
+  });
+
+  it("with a changed part are refused", async () => {
+    const [head, payload, signature = ""] = (await signedToken(key, claims())).split(".");
+    const root = encoded(claims({ sub: "root" }));
+    await refused(`${head}.${root}.${signature}`, /signature is wrong/);
+    const flipped = signature.startsWith("A") ? `B${signature.slice(1)}` : `A${signature.slice(1)}`;
+    await refused(`${head}.${payload}.${flipped}`, /signature is wrong/);
+    await refused(`${head}.${payload}.`, /refused/);
+    await refused(`${head}.${Buffer.from("[]").toString("base64url")}.${signature}`, /refused/);
+  });
+
+  it("that are huge are refused unread", async () => {
+    const before = server.reads;
+    await refused(`eyJ${"a".repeat(9_000)}.a.a`, /at most 8192/);
+    expect(server.reads).toBe(before);
+  });
+
+  it("have another form than keys", () => {
+    for (const text of ["hdl_live_aaaaaaaa_x", "eyJa.b", "eyJa.b.c.d", "a.b.c", ""]) {
+      expect(TokenVerifier.isToken(text), text).toBe(false);
+    }
+    expect(TokenVerifier.isToken("eyJhbGciOiJub25lIn0.e30.")).toBe(true);
+  });
+
+  it("are refused without a part of the token in the message", async () => {
+    const token = await signedToken(await signingKey("canary-kid"), claims({ sub: "canary-sub" }));
+    const error = await verifier()
+      .verify(token)
+      .catch((thrown: Error) => thrown);
+    for (const part of ["canary", ...token.split(".")]) expect(String(error)).not.toContain(part);
+  });
+});
+
+describe("a verified token", () => {
+  it("is remembered for a minute, and never beyond its expiry", async () => {
+    let nowMs = NOW_MS;
+    const token = await signedToken(key, claims({ exp: NOW_S + 50 }));
+    let finds = 0;
+    const keys = new IssuerKeys({ issuer: server.issuer, now: () => performance.now() });
+    const counted = new TokenVerifier(
+      rules({ clockSkewS: 0 }),
+      (header, jws) => {
+        finds++;
+        return keys.find(header, jws);
+      },
+      () => nowMs,
+    );
+    await counted.verify(token);
+    nowMs += 40_000;
+    await counted.verify(token);
+    expect(finds).toBe(1);
+    nowMs += 10_000;
+    await expect(counted.verify(token)).rejects.toThrow(/expired/);
+    const long = await signedToken(key, claims({ exp: NOW_S + 5_000 }));
+    await counted.verify(long);
+    nowMs += 61_000;
+    finds = 0;
+    await counted.verify(long);
+    expect(finds).toBe(1);
+  });
+});

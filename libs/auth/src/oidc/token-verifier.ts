@@ -1,0 +1,123 @@
+import { createHash } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose";
+import { type ClaimNames, refusedToken, type TokenUser, userOfClaims } from "./token-user.ts";
+
+export interface TokenRules {
+  readonly issuer: string;
+  /** The token must be for one of them. */
+  readonly audience: readonly string[];
+  readonly algorithms: readonly string[];
+  /** Accepted `typ` headers in lower case; `none` accepts tokens without one. */
+  readonly tokenTypes: readonly string[];
+  readonly clockSkewS: number;
+  readonly claims: ClaimNames;
+}
+
+/** Longer tokens are refused unread. */
+const MAX_TOKEN_CHARS = 8_192;
+/** A verified token is trusted this long before it is verified again. */
+const TRUSTED_MS = 60_000;
+/** Verified tokens that are remembered; the oldest is evicted. */
+const MAX_REMEMBERED = 10_000;
+
+interface Verified {
+  readonly user: TokenUser;
+  /** When it must be verified again, or has expired. */
+  readonly untilMs: number;
+}
+
+/** Verifies access tokens in the form of a JWT, signed by a key of the issuer. */
+export class TokenVerifier {
+  readonly #rules: TokenRules;
+  readonly #findKey: JWTVerifyGetKey;
+  readonly #now: () => number;
+  /** By the SHA-256 of the text. */
+  readonly #remembered = new Map<string, Verified>();
+
+  /** `now`: milliseconds since the epoch. */
+  constructor(rules: TokenRules, findKey: JWTVerifyGetKey, now: () => number) {
+    this.#rules = rules;
+    this.#findKey = findKey;
+    this.#now = now;
+  }
+
+  /** Whether a text has the form of such a token; keys have not. */
+  static isToken(text: string): boolean {
+    return text.startsWith("eyJ") && text.split(".", 4).length === 3;
+  }
+
+  /** Throws `invalid_api_key` with the reason, or `unavailable` without keys of the issuer. */
+  async verify(text: string): Promise<TokenUser> {
+    if (text.length > MAX_TOKEN_CHARS) {
+      throw refusedToken(
+        `it has ${text.length} characters, and at most ${MAX_TOKEN_CHARS} are read`,
+      );
+    }
+    const name = createHash("sha256").update(text).digest("base64");
+    const known = this.#remembered.get(name);
+    if (known && this.#now() < known.untilMs) return known.user;
+    this.#remembered.delete(name);
+    const payload = await this.#payloadOf(text);
+    const user = userOfClaims(payload, this.#rules.claims);
+    this.#remember(name, { user, untilMs: this.#trustedUntil(payload) });
+    return user;
+  }
+
+  async #payloadOf(text: string): Promise<JWTPayload> {
+    const { issuer, audience, algorithms, tokenTypes, clockSkewS } = this.#rules;
+    try {
+      const { payload, protectedHeader } = await jwtVerify(text, this.#findKey, {
+        issuer,
+        audience: [...audience],
+        algorithms: [...algorithms],
+        clockTolerance: clockSkewS,
+        currentDate: new Date(this.#now()),
+        requiredClaims: ["iss", "aud", "exp", "sub"],
+      });
+      checkType(protectedHeader.typ, tokenTypes);
+      return payload;
+    } catch (error) {
+      throw error instanceof AppError ? error : refusedToken(reasonOf(error));
+    }
+  }
+
+  #trustedUntil({ exp = 0 }: JWTPayload): number {
+    const expiresAtMs = (exp + this.#rules.clockSkewS) * 1_000;
+    return Math.min(this.#now() + TRUSTED_MS, expiresAtMs);
+  }
+
+  #remember(name: string, verified: Verified): void {
+    if (this.#remembered.size >= MAX_REMEMBERED) {
+      const oldest = this.#remembered.keys().next();
+      if (!oldest.done) this.#remembered.delete(oldest.value);
+    }
+    this.#remembered.set(name, verified);
+  }
+}
+
+/** ID tokens and logout tokens are signed by the same keys, and differ by their type. */
+function checkType(typ: string | undefined, accepted: readonly string[]): void {
+  const type = (typ ?? "none").toLowerCase().replace(/^application\//, "");
+  if (accepted.includes(type)) return;
+  throw refusedToken(`its type is ${JSON.stringify(typ ?? "none")}, not ${accepted.join(" or ")}`);
+}
+
+/** Never contains a part of the token but names of its claims. */
+function reasonOf(error: unknown): string {
+  if (error instanceof errors.JWTExpired) return "it has expired; sign in again";
+  if (error instanceof errors.JWTClaimValidationFailed) return claimReason(error);
+  if (error instanceof errors.JOSEAlgNotAllowed) return "its algorithm is not among those accepted";
+  if (error instanceof errors.JWKSNoMatchingKey) return "it is signed by no key of the issuer";
+  if (error instanceof errors.JWKSMultipleMatchingKeys) return "it does not name its key (kid)";
+  if (error instanceof errors.JWSSignatureVerificationFailed) return "its signature is wrong";
+  return "it is no valid signed JWT";
+}
+
+function claimReason({ claim, reason }: errors.JWTClaimValidationFailed): string {
+  if (reason === "missing") return `it has no claim \`${claim}\``;
+  if (claim === "nbf" || claim === "iat") return "it is not valid yet";
+  if (claim === "aud") return "it is for another audience";
+  if (claim === "iss") return "it is of another issuer";
+  return `its claim \`${claim}\` is wrong`;
+}
