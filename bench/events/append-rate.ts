@@ -57,7 +57,7 @@ export async function measureAppends(
 
 async function appendRate(store: Store, batch: number, seconds: number): Promise<number> {
   const entries = Array.from({ length: batch }, (_, at) => Buffer.alloc(entryBytes, at));
-  for (let warmup = 0; warmup < 200; warmup++) await store.append(entries);
+  for (let warmup = 0; warmup < 20; warmup++) await store.append(entries);
   const began = performance.now();
   let appends = 0;
   while (performance.now() - began < seconds * 1_000) {

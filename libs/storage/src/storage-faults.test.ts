@@ -1,9 +1,10 @@
 import { seededRandom } from "@heddle/base/random";
 import { Dice } from "@heddle/simulation/dice";
+import { FailingFiles } from "@heddle/simulation/failing-files";
 import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
 import { describe, expect, it } from "vitest";
 import { SnapshotStore } from "./snapshot-store.ts";
-import type { StorageFile, StorageFiles } from "./storage-files.ts";
+import type { StorageFiles } from "./storage-files.ts";
 import { decodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
 import { WriteAheadLog } from "./write-ahead-log.ts";
 
@@ -35,42 +36,6 @@ const state = (index: number): WalRecord => {
 const mark = (index: number): WalRecord => {
   return { kind: WAL_KINDS.snapshot, term: 1, index, payload: NO_BYTES };
 };
-
-interface CountedFiles extends StorageFiles {
-  count: number;
-  readonly stillOpen: Set<object>;
-}
-
-/** Fails the operation with that number; the others succeed. */
-function failing(disk: SimulatedDisk, at: number, code: string): CountedFiles {
-  const counted = {
-    count: 0,
-    stillOpen: new Set<object>(),
-    async pass<T>(operation: () => Promise<T>): Promise<T> {
-      if (counted.count++ === at) throw Object.assign(new Error(`${code}: it fails`), { code });
-      return operation();
-    },
-    makeDirectory: () => disk.makeDirectory(),
-    list: (directory: string) => disk.list(directory),
-    rename: (from: string, to: string) => counted.pass(() => disk.rename(from, to)),
-    remove: (path: string) => counted.pass(() => disk.remove(path)),
-    syncDirectory: () => counted.pass(() => disk.syncDirectory()),
-    async open(path: string, mode: "buffered" | "durable"): Promise<StorageFile> {
-      const file = await counted.pass(() => disk.open(path, mode));
-      counted.stillOpen.add(file);
-      const { write, truncate, sync, close } = file;
-      file.close = () => {
-        counted.stillOpen.delete(file);
-        return close();
-      };
-      file.write = (buffer, position) => counted.pass(() => write(buffer, position));
-      file.truncate = (size) => counted.pass(() => truncate(size));
-      file.sync = () => counted.pass(() => sync());
-      return file;
-    },
-  };
-  return counted;
-}
 
 interface Acknowledged {
   entries: number;
@@ -113,12 +78,12 @@ describe("storage whose disk fails", () => {
   it.each(["ENOSPC", "EIO"])(
     "has all that it acknowledged, and no file open, after %s at any operation",
     async (code) => {
-      const whole = failing(newDisk(1), -1, code);
+      const whole = new FailingFiles(newDisk(1), -1, code);
       expect(await useStorage(whole)).toEqual({ entries: 30, snapshots: 30 });
-      expect(whole.count).toBeGreaterThan(100);
-      for (let at = 0; at < whole.count; at++) {
+      expect(whole.operations).toBeGreaterThan(100);
+      for (let at = 0; at < whole.operations; at++) {
         const disk = newDisk(at);
-        const files = failing(disk, at, code);
+        const files = new FailingFiles(disk, at, code);
         const acknowledged = await useStorage(files);
         expect(files.stillOpen.size, `files open after operation ${at}`).toBe(0);
         disk.crash();

@@ -33,7 +33,7 @@ beforeAll(async () => {
   await writeFile(file("seven.tlog-proof"), formatTlogProof(await log.prove(7)));
   await writeFile(file("seven"), "event 7");
   const lines: string[] = [];
-  for await (const line of exportLines(log, 100, 200)) lines.push(line);
+  for await (const line of exportLines(log, { first: 100, end: 200 })) lines.push(line);
   await writeFile(file("export"), lines.join(""));
   await writeFile(file("short"), lines.slice(0, -1).join(""));
   await log.close();

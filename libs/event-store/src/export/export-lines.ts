@@ -41,14 +41,24 @@ export interface ExportedEntry {
   readonly data: string;
 }
 
+export interface ExportRange {
+  readonly first: number;
+  /** After the last entry. */
+  readonly end: number;
+  /** A size whose checkpoint the reader has: that one, or the next kept one, is in the export. */
+  readonly since?: number | undefined;
+}
+
+/** Earlier checkpoints of an export, with those of its range first. */
+const MAX_EARLIER = 64;
+
 /**
- * The lines of the entries from `first` to before `end`, by the last checkpoint. Throws `not_found`
- * where it does not cover them, and `gone` where retention removed some.
+ * The lines of a range, by the last checkpoint. Throws `not_found` where it does not cover the range,
+ * and `gone` where retention removed some.
  */
 export async function* exportLines(
   log: EventStore,
-  first: number,
-  end: number,
+  { first, end, since }: ExportRange,
 ): AsyncGenerator<string, void> {
   const checkpoint = log.checkpoint;
   if (!checkpoint) throw notCovered(end, 0);
@@ -64,8 +74,8 @@ export async function* exportLines(
   const left = await tree.subtreeRoots({ begin: 0, end: first });
   const right = await tree.subtreeRoots({ begin: end, end: size });
   yield line({ head: head(first, end, checkpoint, { left, right }) });
-  for (const earlier of log.checkpointSizes) {
-    const note = earlier < size ? await log.checkpointFrom(earlier) : undefined;
+  for (const earlier of earlierSizes(log.checkpointSizes, { first, end, since }, size)) {
+    const note = await log.checkpointFrom(earlier);
     if (!note) continue;
     const proof = (await log.proveConsistency(earlier, size)).map(encodeBase64);
     yield line({ earlier: { checkpoint: formatNote(note), proof } });
@@ -77,6 +87,21 @@ export async function* exportLines(
     if (next === end) break;
   }
   await pages.return();
+}
+
+/** Those in the range spread over it, the last one before it, and that of `since`. */
+function earlierSizes(
+  kept: readonly number[],
+  { first, end, since }: ExportRange,
+  size: number,
+): number[] {
+  const older = kept.filter((each) => each < size);
+  const within = older.filter((each) => each > first && each <= end);
+  const step = Math.ceil(within.length / MAX_EARLIER);
+  const before = older.findLast((each) => each <= first);
+  const known = since === undefined ? undefined : older.find((each) => each >= since);
+  const chosen = [...within.filter((_, at) => at % step === 0), before, known];
+  return [...new Set(chosen)].filter((each) => each !== undefined).sort((a, b) => a - b);
 }
 
 function head(

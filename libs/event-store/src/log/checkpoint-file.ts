@@ -64,7 +64,7 @@ export class CheckpointFile {
     const opened = new CheckpointFile(files, directory, origin, file);
     for (const place of places) opened.#note(place);
     const last = opened.#places.at(-1);
-    if (last) opened.#latest = await opened.#read(last);
+    if (last) opened.#latest = await closedOnFailure(file, () => opened.#read(last));
     return opened;
   }
 
@@ -89,7 +89,7 @@ export class CheckpointFile {
 
   static async #create(files: StorageFiles, directory: string, origin: string) {
     const file = await newFile(files, checkpointPath(directory), origin);
-    await files.syncDirectory(directory);
+    await closedOnFailure(file, () => files.syncDirectory(directory));
     return new CheckpointFile(files, directory, origin, file);
   }
 

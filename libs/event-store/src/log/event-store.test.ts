@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Dice } from "@heddle/simulation/dice";
+import { FailingFiles } from "@heddle/simulation/failing-files";
 import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
 import { nodeStorageFiles, type StorageFiles } from "@heddle/storage/storage-files";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -99,6 +100,27 @@ describe("the event log", () => {
     await log.close();
   });
 
+  it("read: a page of large entries is bounded, from memory and from the disk", async () => {
+    const directory = newDirectory();
+    const { log } = await openLog(directory);
+    const large = Array.from({ length: 100 }, (_, at) => Buffer.alloc(65_535, at));
+    await log.append(large);
+    const sizesOf = async (opened: EventStore) => {
+      const sizes: number[] = [];
+      for await (const { entries: found } of opened.stream(0)) {
+        const before = sizes.reduce((sum, each) => sum + each, 0);
+        for (const [at, entry] of found.entries()) expect(entry[0]).toBe(before + at);
+        sizes.push(found.length);
+      }
+      return sizes;
+    };
+    expect(Math.max(...(await sizesOf(log)))).toBeLessThanOrEqual(16);
+    await log.close();
+    const { log: again } = await openLog(directory);
+    expect(Math.max(...(await sizesOf(again)))).toBeLessThanOrEqual(16);
+    await again.close();
+  });
+
   it("read: numbers that the log does not have are refused", async () => {
     const { log } = await openLog(newDirectory());
     await log.append(entries(0, 2));
@@ -106,6 +128,11 @@ describe("the event log", () => {
     for (const from of [-1, 3, 0.5])
       await expect(log.read(from)).rejects.toThrow("there is no event");
     await log.close();
+  });
+
+  it.each(["", "two\nlines", "a\tb"])("open: the origin %j is refused", async (origin) => {
+    const options = { files: nodeStorageFiles, directory: newDirectory(), origin };
+    await expect(EventStore.open(options)).rejects.toThrow("a log cannot be named");
   });
 
   it("open: the files of another log and a missing segment are refused", async () => {
@@ -217,9 +244,24 @@ describe("checkpoints and retention", () => {
     await expect(log.cosign(2, lines("other\n"), witnesses)).rejects.toThrow("does not fit");
     await expect(log.cosign(2, lines(note.text), trust.keys)).rejects.toThrow("no trusted key");
     await expect(log.cosign(1, lines(note.text), witnesses)).rejects.toThrow("no checkpoint of 1");
-    await log.cosign(2, lines(note.text), witnesses);
+    const unknown = lines(note.text).replace("witness.example", "unknown.example");
+    await log.cosign(2, lines(note.text) + unknown, witnesses);
     expect(log.checkpoint?.signatures.map(({ name }) => name)).toEqual([ORIGIN, "witness.example"]);
     await log.close();
+  });
+
+  it("sign: a checkpoint takes no more signatures than a note may have", async () => {
+    const directory = newDirectory();
+    const { log } = await openLog(directory);
+    const signers = Array.from({ length: 100 }, () =>
+      noteSigner(ORIGIN, generateKeyPairSync("ed25519").privateKey),
+    );
+    await log.sign(signers);
+    await expect(log.sign([signer])).rejects.toThrow("101 signatures; 100 are allowed");
+    await log.close();
+    const { log: again } = await openLog(directory);
+    expect(again.checkpoint?.signatures).toHaveLength(100);
+    await again.close();
   });
 
   it("prove: entries and prefixes are shown by proofs, once a checkpoint covers them", async () => {
@@ -300,6 +342,7 @@ describe("a log whose machine fails", () => {
 
   // holds: events-power-cut
   it("power cut: no acknowledged entry is lost, at any operation", async () => {
+    let crossed = 0;
     for (let seed = 0; seed < 60; seed++) {
       const disk = newDisk(seed);
       const { log } = await openLog("log", disk.mount());
@@ -322,10 +365,12 @@ describe("a log whose machine fails", () => {
       expect(again.checkpointSizes.at(-1) ?? 0, `seed ${seed}`).toBeGreaterThanOrEqual(signed);
       expect(await readAll(again), `seed ${seed}`).toEqual(texts(0, again.size));
       const next = again.size;
+      if (next > 256) crossed++;
       await again.append(entries(next, next + 300));
       expect(Buffer.from(await again.tree().root())).toEqual(Buffer.from(naiveRoot(next + 300)));
       await again.close();
     }
+    expect(crossed).toBeGreaterThan(10);
   });
 
   // holds: events-torn
@@ -396,6 +441,44 @@ describe("a log whose machine fails", () => {
   });
 
   // holds: events-io-errors
+  it.each(["ENOSPC", "EIO"])("%s at any operation: what was answered is there", async (code) => {
+    const use = async (files: StorageFiles) => {
+      const done = { entries: 0, signed: 0 };
+      try {
+        const { log } = await openLog("log", files);
+        try {
+          for (let at = 0; at < 600; at += 90) {
+            done.entries = (await log.append(entries(at, at + 90))).end;
+            if (at % 180 === 0) done.signed = parseCheckpoint((await log.sign([signer])).text).size;
+            await log.prune(at - 90);
+          }
+        } finally {
+          await log.close();
+        }
+      } catch (error) {
+        expect(String(error)).toMatch(/it fails/);
+      }
+      return done;
+    };
+    const whole = new FailingFiles(newDisk(1), -1, code);
+    expect(await use(whole)).toEqual({ entries: 630, signed: 630 });
+    expect(whole.operations).toBeGreaterThan(60);
+    for (let at = 0; at < whole.operations; at++) {
+      const disk = newDisk(at);
+      const files = new FailingFiles(disk, at, code);
+      const done = await use(files);
+      expect(files.stillOpen.size, `files open after operation ${at}`).toBe(0);
+      disk.crash();
+      const { log } = await openLog("log", disk);
+      expect(log.size, `operation ${at}`).toBeGreaterThanOrEqual(done.entries);
+      expect(log.checkpointSizes.at(-1) ?? 0).toBeGreaterThanOrEqual(done.signed);
+      expect(await readAll(log), `operation ${at}`).toEqual(texts(log.first, log.size));
+      await log.append(entries(log.size, log.size + 300));
+      expect(Buffer.from(await log.tree().root())).toEqual(Buffer.from(naiveRoot(log.size)));
+      await log.close();
+    }
+  });
+
   it.each(["ENOSPC", "EIO"])("%s: the log refuses all after a failed write", async (code) => {
     const disk = newDisk(5);
     const { log } = await openLog("log", disk);

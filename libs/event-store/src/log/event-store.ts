@@ -7,9 +7,10 @@ import { leafHash, sameHash } from "../merkle/hash.ts";
 import { TileTree } from "../merkle/proofs.ts";
 import { type ReadTile, TILE_WIDTH } from "../merkle/tile.ts";
 import { isConsistent, isIncluded } from "../merkle/verify-proof.ts";
-import { checkpointText, parseCheckpoint } from "../notes/checkpoint.ts";
-import type { NoteSigner, NoteVerifier } from "../notes/note-key.ts";
+import { checkOrigin, checkpointText, parseCheckpoint } from "../notes/checkpoint.ts";
+import type { NoteKey, NoteSigner, NoteVerifier } from "../notes/note-key.ts";
 import {
+  isSameKey,
   parseSignatures,
   type SignedNote,
   signNote,
@@ -30,7 +31,7 @@ import {
 } from "./log-recovery.ts";
 import { RecentEntries } from "./recent-entries.ts";
 import { MAX_ENTRY_BYTES } from "./segment.ts";
-import { checkSequence, SegmentReader } from "./segment-reader.ts";
+import { checkSequence, PAGE_BYTES, SegmentReader } from "./segment-reader.ts";
 
 export interface EventStoreOptions {
   readonly files: StorageFiles;
@@ -97,10 +98,12 @@ export class EventStore {
 
   /**
    * Opens the log in the directory, or creates one. Throws `server_error` on damage, also where the
-   * last checkpoint covers what is not there, and `conflict` on the files of another log.
+   * last checkpoint covers what is not there, and `conflict` on the files of another log. An origin
+   * that no checkpoint can have is an `invalid_value`.
    */
   static async open(options: EventStoreOptions): Promise<{ log: EventStore; tornBytes: number }> {
     const { files, directory, origin } = options;
+    checkOrigin(origin);
     const width = options.segmentEntries ?? TILE_WIDTH ** 2;
     if (width !== TILE_WIDTH && width !== TILE_WIDTH ** 2) {
       throw new RangeError(`a segment has 256 or 65,536 entries, not ${width}`);
@@ -165,21 +168,21 @@ export class EventStore {
     return appended;
   }
 
-  /** At most `limit` entries, and at least one where there are any from that one on. */
+  /** At most `limit` entries or about 1 MiB, and at least one where there are any from that one on. */
   async read(from: number, limit = TILE_WIDTH): Promise<EntryPage> {
     const size = this.#size;
     checkSequence(from, this.#first, size);
     if (from === size) return { first: from, entries: [] };
     const count = Math.max(1, Math.min(limit, size - from));
-    const recent = this.#recent.from(from, count);
+    const recent = this.#recent.from(from, count, PAGE_BYTES);
     if (recent) return { first: from, entries: recent };
-    const bundle = await this.#reader.bundle(from, this.#active).catch((error: unknown) => {
+    const read = this.#reader.read(from, count, this.#active);
+    const entries = await read.catch((error: unknown) => {
       // Retention may have removed it meanwhile.
       checkSequence(from, this.#first, size);
       throw error;
     });
-    const at = from % TILE_WIDTH;
-    return { first: from, entries: bundle.slice(at, at + count) };
+    return { first: from, entries };
   }
 
   /**
@@ -228,7 +231,7 @@ export class EventStore {
 
   /**
    * Signs the present tree and keeps the checkpoint. Where there is one of this size, it gets the
-   * signatures that it lacks.
+   * signatures that it lacks, if any.
    */
   sign(signers: readonly NoteSigner[]): Promise<SignedNote> {
     return this.#changes.run(async () => {
@@ -239,14 +242,15 @@ export class EventStore {
       const signed = signNote(text, signers);
       const known = this.#checkpoints.latest;
       const note = known?.text === text ? withSignatures(known, signed.signatures) : signed;
+      if (known?.signatures.length === note.signatures.length && known.text === text) return known;
       await this.#checkpoints.put(size, note);
       return note;
     });
   }
 
   /**
-   * Adds signature lines of witnesses to a kept checkpoint. Throws `permission_denied` where one of
-   * the witnesses did not sign it.
+   * Adds the signatures of the given witnesses, of these lines, to a kept checkpoint. Throws
+   * `permission_denied` where none signed it, or where one of their signatures is wrong.
    */
   cosign(size: number, lines: string, witnesses: readonly NoteVerifier[]): Promise<SignedNote> {
     return this.#changes.run(async () => {
@@ -255,8 +259,9 @@ export class EventStore {
         throw new AppError("not_found", `there is no checkpoint of ${size} events`);
       }
       const signatures = parseSignatures(lines);
-      verifyNote({ text: note.text, signatures }, witnesses);
-      const cosigned = withSignatures(note, signatures);
+      const verified = verifyNote({ text: note.text, signatures }, witnesses);
+      const isVerified = (key: NoteKey) => verified.some((witness) => isSameKey(key, witness));
+      const cosigned = withSignatures(note, signatures.filter(isVerified));
       await this.#checkpoints.put(size, cosigned);
       return cosigned;
     });
@@ -363,7 +368,7 @@ export class EventStore {
     await written;
     for (const record of records) {
       const stride = recordBytes(record);
-      offsets.addBytes(offset, stride);
+      offsets.add(offset, stride);
       offset += stride;
     }
     const size = this.#size + entries.length;

@@ -8,20 +8,23 @@ import { TreeFrontier } from "../merkle/frontier.ts";
 import { leafHash } from "../merkle/hash.ts";
 import { TileTree } from "../merkle/proofs.ts";
 import { TILE_WIDTH } from "../merkle/tile.ts";
+import { EntryOffsets } from "./entry-offsets.ts";
 import { HashLevels } from "./hash-levels.ts";
 import { type PlacedRecord, type RecordChain, RecordFile, scanRecords } from "./record-file.ts";
 import {
-  BundleOffsets,
   checkSegmentHead,
   damaged,
   MAX_RECORD_BYTES,
   openSealed,
-  readBundleEntries,
+  readEntries,
   type SegmentShape,
   segmentHead,
   segmentPath,
   segmentsAmong,
 } from "./segment.ts";
+
+/** Of entries that are read at a time. */
+const PIECE_BYTES = 2 ** 20;
 
 /** Where a log is, and what its files look like. */
 export interface LogPlace {
@@ -37,7 +40,7 @@ export interface ActiveSegment {
   readonly first: number;
   readonly path: string;
   readonly file: RecordFile;
-  readonly offsets: BundleOffsets;
+  readonly offsets: EntryOffsets;
 }
 
 export interface RecoveredEvents {
@@ -59,8 +62,10 @@ async function startSegment(
   const path = segmentPath(directory, first);
   const head = { payload: segmentHead(shape, first), index: first };
   const file = await RecordFile.create(files, path, head, { chain, growBytes });
-  await files.syncDirectory(directory);
-  return { first, path, file, offsets: new BundleOffsets(file.end.offset) };
+  return closedOnFailure(file, async () => {
+    await files.syncDirectory(directory);
+    return { first, path, file, offsets: new EntryOffsets(file.end.offset) };
+  });
 }
 
 /**
@@ -125,7 +130,7 @@ async function resumeLog(
   const levels = await openLevels(place, first);
   return closedOnFailure(levels, async () => {
     const frontier = await frontierAt(first, levels);
-    const offsets = new BundleOffsets(head.stride);
+    const offsets = new EntryOffsets(head.stride);
     let isSealed = false;
     const from = { crc: head.previousCrc, group: head.group - 1, offset: 0 };
     const visit = (records: readonly PlacedRecord[]) => {
@@ -134,7 +139,7 @@ async function resumeLog(
         if (kind === WAL_KINDS.snapshot) isSealed = true;
         if (kind !== WAL_KINDS.entry) continue;
         if (index !== frontier.size) throw damaged(path, `it has no entry ${frontier.size}`);
-        offsets.add(placed);
+        offsets.add(placed.offset, placed.record.stride);
         frontier.append(leafHash(payload), levels.add);
       }
     };
@@ -143,7 +148,8 @@ async function resumeLog(
     const active = { first, path, file, offsets };
     const known = { first: firsts[0] as number, levels, frontier, tornBytes: scan.tornBytes };
     if (offsets.count < place.shape.width) return { ...known, active };
-    return { ...known, active: await sealSegment(place, active, levels, isSealed) };
+    const seal = () => sealSegment(place, active, levels, isSealed);
+    return { ...known, active: await closedOnFailure(file, seal) };
   });
 }
 
@@ -208,7 +214,7 @@ async function openLevels(place: LogPlace, sealed: number): Promise<HashLevels> 
   });
 }
 
-/** The entries of a full segment, 256 at a time. */
+/** The entries of a full segment, at most 256 at a time. */
 async function* sealedEntries(
   { files, directory, shape }: LogPlace,
   first: number,
@@ -216,9 +222,11 @@ async function* sealedEntries(
   const path = segmentPath(directory, first);
   const { file, offsets } = await openSealed(files, path, shape.width);
   try {
-    for (let bundle = 0; bundle * TILE_WIDTH < shape.width; bundle++) {
-      const start = first + bundle * TILE_WIDTH;
-      yield await readBundleEntries(file, path, start, offsets.range(bundle));
+    for (let at = 0; at < shape.width; ) {
+      const span = offsets.span(at, TILE_WIDTH, PIECE_BYTES);
+      const entries = await readEntries(file, path, first + at, span);
+      yield entries;
+      at += entries.length;
     }
   } finally {
     await file.close();

@@ -25,10 +25,17 @@ export class RecentEntries {
     this.#first += dropped;
   }
 
-  /** Undefined where the entry is not here. */
-  from(sequence: number, limit: number): Uint8Array[] | undefined {
-    const at = sequence - this.#first;
-    if (at < 0 || at >= this.#entries.length) return undefined;
-    return this.#entries.slice(at, at + limit);
+  /** At least one entry, within the bounds; undefined where it is not here. */
+  from(sequence: number, limit: number, maxBytes: number): Uint8Array[] | undefined {
+    const start = sequence - this.#first;
+    if (start < 0 || start >= this.#entries.length) return undefined;
+    let bytes = 0;
+    let end = start;
+    while (end < this.#entries.length && end - start < limit) {
+      bytes += (this.#entries[end] as Uint8Array).byteLength;
+      if (bytes > maxBytes && end > start) break;
+      end++;
+    }
+    return this.#entries.slice(start, end);
   }
 }

@@ -1,10 +1,11 @@
 import { AppError } from "@heddle/base/errors";
-import { TILE_WIDTH } from "../merkle/tile.ts";
 import type { ActiveSegment, LogPlace } from "./log-recovery.ts";
-import { openSealed, readBundleEntries, type SealedSegment, segmentPath } from "./segment.ts";
+import { openSealed, readEntries, type SealedSegment, segmentPath } from "./segment.ts";
 
 /** Full segments that are kept open. */
 const MAX_OPEN = 8;
+/** Of entries that are read at a time. */
+export const PAGE_BYTES = 2 ** 20;
 
 type ReadableSegment = Pick<SealedSegment, "file" | "offsets">;
 
@@ -25,18 +26,18 @@ export class SegmentReader {
     this.#place = place;
   }
 
-  /** The entries of the bundle that the sequence number is in. */
-  async bundle(sequence: number, active: ActiveSegment): Promise<Uint8Array[]> {
-    const { width } = this.#place.shape;
-    const first = sequence - (sequence % width);
-    const bundle = Math.floor((sequence - first) / TILE_WIDTH);
-    const start = first + bundle * TILE_WIDTH;
+  /** Entries from that one on: at least one, and at most `limit` or about `PAGE_BYTES`. */
+  async read(sequence: number, limit: number, active: ActiveSegment): Promise<Uint8Array[]> {
+    const at = sequence % this.#place.shape.width;
+    const first = sequence - at;
     const segment = this.#take(first, active);
     segment.readers++;
     try {
       const { file, offsets } = await segment.opened;
       const path = segmentPath(this.#place.directory, first);
-      return await readBundleEntries(file, path, start, offsets.range(bundle));
+      const span = offsets.span(at, limit, PAGE_BYTES);
+      const entries = await readEntries(file, path, first + span.first, span);
+      return entries.slice(at - span.first, at - span.first + limit);
     } finally {
       segment.readers--;
       await this.#closeUnused(segment);

@@ -10,8 +10,8 @@ import {
   type WalRecord,
   walRecordBytes,
 } from "@heddle/storage/wal-record";
-import { TILE_WIDTH } from "../merkle/tile.ts";
-import type { PlacedRecord, RecordChain } from "./record-file.ts";
+import { EntryOffsets } from "./entry-offsets.ts";
+import type { RecordChain } from "./record-file.ts";
 
 /** What all segments of a log agree on. */
 export interface SegmentShape {
@@ -27,7 +27,6 @@ export const MAX_RECORD_BYTES = walRecordBytes(MAX_ENTRY_BYTES);
 
 const FORMAT = 1;
 const SUFFIX = /^events-(\d{16})\.log$/;
-const OFFSET_BYTES = 8;
 
 interface SegmentHead extends SegmentShape {
   readonly format: number;
@@ -79,46 +78,10 @@ export function readSegmentHead(
   throw new AppError("conflict", message);
 }
 
-/** Where each run of 256 entries begins in its file, and where the last one ends. */
-export class BundleOffsets {
-  readonly #offsets: number[];
-  count: number;
-  end: number;
-
-  constructor(start: number, offsets: number[] = [], count = 0) {
-    this.#offsets = offsets;
-    this.count = count;
-    this.end = start;
-  }
-
-  add({ offset, record }: PlacedRecord): void {
-    this.addBytes(offset, record.stride);
-  }
-
-  addBytes(offset: number, stride: number): void {
-    if (this.count % TILE_WIDTH === 0) this.#offsets.push(offset);
-    this.count++;
-    this.end = offset + stride;
-  }
-
-  range(bundle: number): { readonly start: number; readonly end: number } {
-    return { start: this.#offsets[bundle] ?? this.end, end: this.#offsets[bundle + 1] ?? this.end };
-  }
-
-  /** The last record of a full segment, by which its entries are found without reading all of it. */
-  seal(): WalRecord {
-    const payload = Buffer.alloc((this.#offsets.length + 1) * OFFSET_BYTES);
-    for (const [at, offset] of [...this.#offsets, this.end].entries()) {
-      payload.writeDoubleLE(offset, at * OFFSET_BYTES);
-    }
-    return { kind: WAL_KINDS.snapshot, term: 0, index: this.count, payload };
-  }
-}
-
 /** A full segment, open for reading. */
 export interface SealedSegment {
   readonly file: StorageFile;
-  readonly offsets: BundleOffsets;
+  readonly offsets: EntryOffsets;
   /** What the next segment continues. */
   readonly chain: RecordChain;
 }
@@ -131,26 +94,20 @@ export async function openSealed(
 ): Promise<SealedSegment> {
   const file = await files.open(path, "read");
   return closedOnFailure(file, async () => {
-    const payload = (width / TILE_WIDTH + 1) * OFFSET_BYTES;
-    const bytes = walRecordBytes(payload);
+    const bytes = walRecordBytes(EntryOffsets.sealBytes(width));
     const tail = Buffer.from(await file.read(bytes, (await file.size()) - bytes));
     const record = decodeWalRecord(tail, 0);
-    if (record?.kind !== WAL_KINDS.snapshot || record.payload.byteLength !== payload) {
-      throw damaged(path, "the list of its entries, at its end, is not readable");
-    }
-    const values = Buffer.from(record.payload);
-    const at = (index: number) => values.readDoubleLE(index * OFFSET_BYTES);
-    const starts = Array.from({ length: width / TILE_WIDTH }, (_, index) => at(index));
-    const offsets = new BundleOffsets(at(width / TILE_WIDTH), starts, width);
+    const offsets = record && EntryOffsets.fromSeal(record, width);
+    if (!offsets) throw damaged(path, "the list of its entries, at its end, is not readable");
     return { file, offsets, chain: { crc: record.crc, group: record.group } };
   });
 }
 
 /**
- * The entries of a bundle, which begins with that sequence number. Throws `server_error` at the first
- * that is damaged.
+ * The entries between two positions, the first with that sequence number. Throws `server_error` at
+ * the first that is damaged.
  */
-export async function readBundleEntries(
+export async function readEntries(
   file: Pick<StorageFile, "read">,
   path: string,
   first: number,

@@ -33,6 +33,7 @@ export function sameHash(one: Uint8Array, other: Uint8Array): boolean {
   return Buffer.compare(one, other) === 0;
 }
 
+/** By way of a text, as Node gives that in less than half of the time of a buffer. */
 function sha256(bytes: Uint8Array): Uint8Array {
-  return hash("sha256", bytes, "buffer");
+  return Buffer.from(hash("sha256", bytes, "binary"), "binary");
 }

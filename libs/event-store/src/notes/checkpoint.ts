@@ -2,7 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { HASH_BYTES } from "../merkle/hash.ts";
 import type { TreeHead } from "../merkle/verify-proof.ts";
 import { decodeBase64, encodeBase64 } from "./base64.ts";
-import type { NoteVerifier } from "./note-key.ts";
+import { isNoteText, type NoteVerifier } from "./note-key.ts";
 import { type SignedNote, verifyNote } from "./signed-note.ts";
 
 /** The text of C2SP tlog-checkpoint: a tree of the log that its origin names. */
@@ -60,6 +60,13 @@ export function verifyCheckpoint(note: SignedNote, trust: LogTrust): Checkpoint 
     throw new AppError("permission_denied", `${message}; it needs 1 and ${quorum}`);
   }
   return checkpoint;
+}
+
+/** Throws `invalid_value` where a checkpoint cannot begin with that name of a log. */
+export function checkOrigin(origin: string): void {
+  if (origin !== "" && !origin.includes("\n") && isNoteText(origin)) return;
+  const message = `a log cannot be named "${origin}". Give one line without control characters`;
+  throw new AppError("invalid_value", message);
 }
 
 /** A decimal number without leading zeros that is exact. */

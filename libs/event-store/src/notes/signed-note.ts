@@ -30,10 +30,8 @@ export interface SignedNote {
 /** Throws `invalid_value` for a text that no note can have. */
 export function signNote(text: string, signers: readonly NoteSigner[]): SignedNote {
   checkText(text);
-  return {
-    text,
-    signatures: signers.map(({ name, id, sign }) => ({ name, id, signature: sign(text) })),
-  };
+  const signed = signers.map(({ name, id, sign }) => ({ name, id, signature: sign(text) }));
+  return withSignatures({ text, signatures: [] }, signed);
 }
 
 export function formatNote({ text, signatures }: SignedNote): string {
@@ -71,18 +69,21 @@ export function verifyNote(
   throw new AppError("permission_denied", message);
 }
 
-/** The note with further signatures of the same text; a key signs once. */
+/**
+ * The note with further signatures of the same text; a key signs once. Throws `invalid_value` where
+ * these are too many for a note.
+ */
 export function withSignatures(note: SignedNote, further: readonly NoteSignature[]): SignedNote {
-  return { ...note, signatures: distinct([...note.signatures, ...further]) };
+  const signatures = distinct([...note.signatures, ...further]);
+  checkCount(signatures);
+  return { ...note, signatures };
 }
 
 /** Reads lines of signatures, as witnesses return them. Throws `invalid_value`. */
 export function parseSignatures(lines: string): NoteSignature[] {
   if (!lines.endsWith("\n")) throw malformed("it does not end with a signature and a newline");
   const parsed = lines.slice(0, -1).split("\n").map(parseSignature);
-  if (parsed.length > MAX_SIGNATURES) {
-    throw malformed(`it has ${parsed.length} signatures; ${MAX_SIGNATURES} are allowed`);
-  }
+  checkCount(parsed);
   return distinct(parsed);
 }
 
@@ -107,7 +108,12 @@ function distinct(signatures: readonly NoteSignature[]): NoteSignature[] {
   );
 }
 
-function isSameKey(one: NoteKey, other: NoteKey): boolean {
+function checkCount({ length }: readonly NoteSignature[]): void {
+  if (length <= MAX_SIGNATURES) return;
+  throw malformed(`it has ${length} signatures; ${MAX_SIGNATURES} are allowed`);
+}
+
+export function isSameKey(one: NoteKey, other: NoteKey): boolean {
   return one.id === other.id && one.name === other.name;
 }
 

@@ -6,7 +6,6 @@ import {
   type ExportHead,
 } from "../export/export-lines.ts";
 import { HASH_BYTES } from "../merkle/hash.ts";
-import { MAX_PROOF_HASHES } from "../merkle/verify-proof.ts";
 import { decodeBase64 } from "../notes/base64.ts";
 
 /** A line of an export in its checked form. */
@@ -23,6 +22,8 @@ export interface ReadHead {
   readonly right: readonly Uint8Array[];
 }
 
+/** A range between two sizes below 2^53 is at most that many complete subtrees. */
+const MAX_HASHES = 2 * 53;
 /** The largest line has a note of 1,000,000 bytes. */
 const MAX_LINE_CHARACTERS = 4_000_000;
 
@@ -102,7 +103,7 @@ function text(value: unknown, number: number): string {
 }
 
 function hashes(value: unknown, number: number): Buffer[] {
-  const list = Array.isArray(value) && value.length <= MAX_PROOF_HASHES ? value : [undefined];
+  const list = Array.isArray(value) && value.length <= MAX_HASHES ? value : [undefined];
   return list.map((each: unknown) => {
     const hash = typeof each === "string" ? decodeBase64(each) : undefined;
     if (hash?.byteLength === HASH_BYTES) return hash;

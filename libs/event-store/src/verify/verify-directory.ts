@@ -144,6 +144,7 @@ class DirectoryCheck {
       const bytes = TILE_WIDTH * HASH_BYTES;
       for (let at = 0; at < this.first; at += TILE_WIDTH) {
         const hashes = await file.read(bytes, at * HASH_BYTES);
+        if (hashes.byteLength < bytes) throw damaged(path, `it ends before entry ${this.first}`);
         for (let from = 0; from < bytes; from += HASH_BYTES) {
           this.#take(hashes.subarray(from, from + HASH_BYTES));
         }

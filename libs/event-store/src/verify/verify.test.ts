@@ -48,9 +48,9 @@ async function newLog(disk = newDisk(), name = "event") {
   return { disk, log, old, note };
 }
 
-async function linesOf(log: EventStore, first: number, end: number): Promise<string[]> {
+async function linesOf(log: EventStore, first: number, end: number, since?: number) {
   const lines: string[] = [];
-  for await (const line of exportLines(log, first, end)) lines.push(line);
+  for await (const line of exportLines(log, { first, end, since })) lines.push(line);
   return lines;
 }
 
@@ -92,7 +92,7 @@ describe("an export", () => {
       [699, 700],
       [256, 512],
     ] as const) {
-      const range = await linesOf(log, first, end);
+      const range = await linesOf(log, first, end, 300);
       expect(await faultsOf(range, [old]), `${first} to ${end}`).toEqual([]);
     }
   });
@@ -104,6 +104,24 @@ describe("an export", () => {
     );
     const empty = await openLog(newDisk());
     await expect(linesOf(empty, 0, 1)).rejects.toThrow("covers 0 events");
+  });
+
+  it("has a bounded number of earlier checkpoints, and that of the asked size", async () => {
+    const often = await openLog(newDisk());
+    for (let at = 0; at < 300; at++) {
+      await often.append(entries(at, at + 1));
+      await often.sign([signer]);
+    }
+    const sizesOf = async (first: number, end: number, since?: number) =>
+      (await linesOf(often, first, end, since))
+        .filter((line) => line.startsWith('{"earlier"'))
+        .map((line) => Number(line.split("\\n")[1]));
+    const all = await sizesOf(0, 300);
+    expect(all.length).toBeLessThanOrEqual(64);
+    expect(all.length).toBeGreaterThan(50);
+    expect(await sizesOf(100, 103)).toEqual([100, 101, 102, 103]);
+    expect(await sizesOf(100, 101, 17)).toEqual([17, 100, 101]);
+    expect((await verifyExport(each(await linesOf(often, 0, 300)), trust)).faults).toEqual([]);
   });
 
   it("shows a changed byte in any part of any line", async () => {
@@ -331,6 +349,17 @@ describe("a directory", () => {
     const file = await cut.disk.open("log/events-0000000000000512.log", "durable");
     await file.truncate(300);
     expect(await kindsOf(cut.disk)).toEqual(["unfinished", "truncated"]);
+  });
+
+  it("names hashes of removed entries that are missing, and does not read on", async () => {
+    const { disk, log } = await newLog();
+    await log.prune(600);
+    await log.close();
+    await disk.rename("log/events-0000000000000512.log", "log/events-0009000000000000.log");
+    const { faults } = await check(disk);
+    expect(faults).toMatchObject([
+      { kind: "changed", message: expect.stringContaining("it ends") },
+    ]);
   });
 
   it("finds a log that was written again, and one that is shorter than it was", async () => {
