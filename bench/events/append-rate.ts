@@ -7,13 +7,20 @@ import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { WAL_KINDS } from "@heddle/storage/wal-record";
 import { median } from "../support/statistics.ts";
 
-/** Entries a second, each append durable before the next. */
+/** Medians of the rounds; each append is durable before the next. */
+interface StoreFigures {
+  readonly perSecond: number;
+  /** Of all threads of the process, for an entry. */
+  readonly cpuMicros: number;
+}
+
 export interface AppendFigures {
+  /** Entries an append. */
   readonly batch: number;
-  readonly ours: number;
+  readonly ours: StoreFigures;
   /** The same file without a tree. */
-  readonly withoutTree: number;
-  readonly sqlite: number;
+  readonly withoutTree: StoreFigures;
+  readonly sqlite: StoreFigures;
 }
 
 interface Store {
@@ -31,42 +38,48 @@ export async function measureAppends(
 ): Promise<AppendFigures[]> {
   const figures: AppendFigures[] = [];
   for (const batch of batches) {
-    const rates = { ours: [] as number[], withoutTree: [] as number[], sqlite: [] as number[] };
+    const runs = { ours: [], withoutTree: [], sqlite: [] } as Record<StoreName, StoreFigures[]>;
     for (let round = 0; round < rounds; round++) {
-      for (const [name, open] of [
-        ["ours", openOurs],
-        ["withoutTree", openWithoutTree],
-        ["sqlite", openSqlite],
-      ] as const) {
+      for (const [name, open] of STORES) {
         rmSync(folder, { recursive: true, force: true });
         mkdirSync(folder, { recursive: true });
-        rates[name].push(await appendRate(await open(folder), batch, seconds));
+        runs[name].push(await measureStore(await open(folder), batch, seconds));
       }
     }
-    const { ours, withoutTree, sqlite } = rates;
+    const { ours, withoutTree, sqlite } = runs;
     figures.push({
       batch,
-      ours: median(ours),
-      withoutTree: median(withoutTree),
-      sqlite: median(sqlite),
+      ours: medians(ours),
+      withoutTree: medians(withoutTree),
+      sqlite: medians(sqlite),
     });
   }
   rmSync(folder, { recursive: true, force: true });
   return figures;
 }
 
-async function appendRate(store: Store, batch: number, seconds: number): Promise<number> {
+function medians(runs: readonly StoreFigures[]): StoreFigures {
+  return {
+    perSecond: median(runs.map(({ perSecond }) => perSecond)),
+    cpuMicros: median(runs.map(({ cpuMicros }) => cpuMicros)),
+  };
+}
+
+async function measureStore(store: Store, batch: number, seconds: number): Promise<StoreFigures> {
   const entries = Array.from({ length: batch }, (_, at) => Buffer.alloc(entryBytes, at));
   for (let warmup = 0; warmup < 20; warmup++) await store.append(entries);
   const began = performance.now();
+  const cpu = process.cpuUsage();
   let appends = 0;
   while (performance.now() - began < seconds * 1_000) {
     await store.append(entries);
     appends++;
   }
-  const rate = (appends * batch) / ((performance.now() - began) / 1_000);
+  const count = appends * batch;
+  const perSecond = count / ((performance.now() - began) / 1_000);
+  const { user, system } = process.cpuUsage(cpu);
   await store.close();
-  return rate;
+  return { perSecond, cpuMicros: (user + system) / count };
 }
 
 async function openOurs(directory: string): Promise<Store> {
@@ -105,3 +118,11 @@ async function openSqlite(directory: string): Promise<Store> {
     close: async () => database.close(),
   };
 }
+
+type StoreName = "ours" | "withoutTree" | "sqlite";
+
+const STORES: readonly (readonly [StoreName, (folder: string) => Promise<Store>])[] = [
+  ["ours", openOurs],
+  ["withoutTree", openWithoutTree],
+  ["sqlite", openSqlite],
+];
