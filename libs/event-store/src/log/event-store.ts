@@ -2,8 +2,7 @@ import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError } from "@heddle/base/errors";
 import type { StorageFiles } from "@heddle/storage/storage-files";
 import { recordBytes, WAL_KINDS } from "@heddle/storage/wal-record";
-import type { TreeFrontier } from "../merkle/frontier.ts";
-import { leafHash, sameHash } from "../merkle/hash.ts";
+import { sameHash } from "../merkle/hash.ts";
 import { TileTree } from "../merkle/proofs.ts";
 import { type ReadTile, TILE_WIDTH } from "../merkle/tile.ts";
 import { isConsistent, isIncluded } from "../merkle/verify-proof.ts";
@@ -32,6 +31,7 @@ import {
 import { RecentEntries } from "./recent-entries.ts";
 import { MAX_ENTRY_BYTES } from "./segment.ts";
 import { checkSequence, PAGE_BYTES, SegmentReader } from "./segment-reader.ts";
+import type { TreeWriter } from "./tree-writer.ts";
 
 export interface EventStoreOptions {
   readonly files: StorageFiles;
@@ -62,7 +62,7 @@ const MAX_STREAMS = 1_024;
 export class EventStore {
   readonly #place: LogPlace;
   readonly #levels: HashLevels;
-  readonly #frontier: TreeFrontier;
+  readonly #tree: TreeWriter;
   readonly #checkpoints: CheckpointFile;
   readonly #reader: SegmentReader;
   readonly #queue: AppendQueue;
@@ -86,10 +86,10 @@ export class EventStore {
   ) {
     this.#place = place;
     this.#levels = recovered.levels;
-    this.#frontier = recovered.frontier;
+    this.#tree = recovered.tree;
     this.#active = recovered.active;
     this.#first = recovered.first;
-    this.#size = recovered.frontier.size;
+    this.#size = recovered.tree.size;
     this.#checkpoints = checkpoints;
     this.#reader = new SegmentReader(place);
     this.#queue = new AppendQueue(this.#size, maxPendingBytes);
@@ -364,7 +364,7 @@ export class EventStore {
     let offset = file.end.offset;
     const written = file.append(records);
     // While the disk works: a failed write ends the log, so the tree is not used after it.
-    for (const entry of entries) this.#frontier.append(leafHash(entry), this.#levels.add);
+    for (const entry of entries) this.#tree.append(entry);
     await written;
     for (const record of records) {
       const stride = recordBytes(record);

@@ -1,5 +1,5 @@
 import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
-import { HASH_BYTES } from "../merkle/hash.ts";
+import { completeRoot, HASH_BYTES, writeLeafHash } from "../merkle/hash.ts";
 import { levelWidth, TILE_WIDTH, type Tile, tileBytes } from "../merkle/tile.ts";
 
 /**
@@ -39,7 +39,17 @@ export class HashLevels {
     return true;
   }
 
-  /** Takes the next hash of a level. */
+  /** Takes the next entry. Returns the root of the tile on level 0 that it completes, if any. */
+  addEntry(entry: Uint8Array): Uint8Array | undefined {
+    const buffer = this.#recent[0] as Buffer;
+    const count = (this.#filled[0] as number) + 1;
+    writeLeafHash(entry, buffer, (count - 1) * HASH_BYTES);
+    this.#filled[0] = count;
+    if (count % TILE_WIDTH !== 0) return undefined;
+    return completeRoot(buffer.subarray((count - TILE_WIDTH) * HASH_BYTES, count * HASH_BYTES));
+  }
+
+  /** Takes the next hash of a level above 0. */
   readonly add = (level: number, hash: Uint8Array): void => {
     const buffer = this.#recent[level];
     if (!buffer) {
@@ -54,12 +64,16 @@ export class HashLevels {
   /** Writes the hashes of the last segment, which is full, and resolves when they are on the disk. */
   async seal(): Promise<void> {
     const sealed = this.#sealed + this.#width;
-    for (const [level, bytes] of [...this.#recent, ...this.#above].entries()) {
+    let isNew = false;
+    const written = [...this.#recent, ...this.#above].map(async (bytes, level) => {
       const file = await this.#file(level);
-      await file.write(bytes, levelWidth(sealed, level) * HASH_BYTES - bytes.byteLength);
+      const at = levelWidth(sealed, level) * HASH_BYTES - bytes.byteLength;
+      if (at === 0) isNew = true;
+      await file.write(bytes, at);
       await file.sync();
-    }
-    await this.#files.syncDirectory(this.#directory);
+    });
+    await Promise.all(written);
+    if (isNew) await this.#files.syncDirectory(this.#directory);
     this.#sealed = sealed;
     this.#above = [];
     // New ones, as readers may still have parts of the old ones.

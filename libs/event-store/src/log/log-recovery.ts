@@ -4,9 +4,6 @@ import {
   type StorageFiles,
 } from "@heddle/storage/storage-files";
 import { decodeWalRecord, type StoredRecord, WAL_KINDS } from "@heddle/storage/wal-record";
-import { TreeFrontier } from "../merkle/frontier.ts";
-import { leafHash } from "../merkle/hash.ts";
-import { TileTree } from "../merkle/proofs.ts";
 import { TILE_WIDTH } from "../merkle/tile.ts";
 import { EntryOffsets } from "./entry-offsets.ts";
 import { HashLevels } from "./hash-levels.ts";
@@ -22,6 +19,7 @@ import {
   segmentPath,
   segmentsAmong,
 } from "./segment.ts";
+import { TreeWriter } from "./tree-writer.ts";
 
 /** Of entries that are read at a time. */
 const PIECE_BYTES = 2 ** 20;
@@ -48,7 +46,7 @@ export interface RecoveredEvents {
   readonly first: number;
   readonly active: ActiveSegment;
   readonly levels: HashLevels;
-  readonly frontier: TreeFrontier;
+  readonly tree: TreeWriter;
   /** Of an unfinished write, which was removed. */
   readonly tornBytes: number;
 }
@@ -108,12 +106,12 @@ async function startLog(
 ): Promise<RecoveredEvents> {
   const levels = await openLevels(place, last);
   return closedOnFailure(levels, async () => {
-    const frontier = await frontierAt(last, levels);
+    const tree = await TreeWriter.after(last, levels);
     return {
       first,
       active: await startSegment(place, last, chain),
       levels,
-      frontier,
+      tree,
       tornBytes: 0,
     };
   });
@@ -129,7 +127,7 @@ async function resumeLog(
   const path = segmentPath(place.directory, first);
   const levels = await openLevels(place, first);
   return closedOnFailure(levels, async () => {
-    const frontier = await frontierAt(first, levels);
+    const tree = await TreeWriter.after(first, levels);
     const offsets = new EntryOffsets(head.stride);
     let isSealed = false;
     const from = { crc: head.previousCrc, group: head.group - 1, offset: 0 };
@@ -138,15 +136,15 @@ async function resumeLog(
         const { kind, payload, index } = placed.record;
         if (kind === WAL_KINDS.snapshot) isSealed = true;
         if (kind !== WAL_KINDS.entry) continue;
-        if (index !== frontier.size) throw damaged(path, `it has no entry ${frontier.size}`);
+        if (index !== tree.size) throw damaged(path, `it has no entry ${tree.size}`);
         offsets.add(placed.offset, placed.record.stride);
-        frontier.append(leafHash(payload), levels.add);
+        tree.append(payload);
       }
     };
     const scan = await scanRecords(reader, path, { maxRecordBytes: MAX_RECORD_BYTES, from, visit });
     const file = await RecordFile.resume(place.files, path, scan, place.growBytes);
     const active = { first, path, file, offsets };
-    const known = { first: firsts[0] as number, levels, frontier, tornBytes: scan.tornBytes };
+    const known = { first: firsts[0] as number, levels, tree, tornBytes: scan.tornBytes };
     if (offsets.count < place.shape.width) return { ...known, active };
     const seal = () => sealSegment(place, active, levels, isSealed);
     return { ...known, active: await closedOnFailure(file, seal) };
@@ -161,8 +159,7 @@ export async function sealSegment(
   isSealed = false,
 ): Promise<ActiveSegment> {
   if (!isSealed) await file.append([offsets.seal()]);
-  await file.trim();
-  await levels.seal();
+  await Promise.all([file.trim(), levels.seal()]);
   await file.close();
   return startSegment(place, first + place.shape.width, file.end);
 }
@@ -202,11 +199,11 @@ async function openLevels(place: LogPlace, sealed: number): Promise<HashLevels> 
   if (await levels.isComplete()) return levels;
   await levels.close();
   const rebuilt = new HashLevels(files, directory, shape.width, 0);
-  const frontier = new TreeFrontier();
+  const tree = await TreeWriter.after(0, rebuilt);
   return closedOnFailure(rebuilt, async () => {
     for (let first = 0; first < sealed; first += shape.width) {
       for await (const entries of sealedEntries(place, first)) {
-        for (const entry of entries) frontier.append(leafHash(entry), rebuilt.add);
+        for (const entry of entries) tree.append(entry);
       }
       await rebuilt.seal();
     }
@@ -231,9 +228,4 @@ async function* sealedEntries(
   } finally {
     await file.close();
   }
-}
-
-async function frontierAt(size: number, levels: HashLevels): Promise<TreeFrontier> {
-  const tree = new TileTree(size, levels.readTile);
-  return new TreeFrontier(size, await tree.subtreeRoots({ begin: 0, end: size }));
 }

@@ -3,37 +3,63 @@ import { hash } from "node:crypto";
 // Hashes of RFC 6962, section 2.1, with SHA-256.
 
 export const HASH_BYTES = 32;
+/** One character a byte. */
+const TEXT = "binary";
 
 /** The root of a tree without leaves. */
-export const EMPTY_ROOT: Uint8Array = sha256(new Uint8Array(0));
+export const EMPTY_ROOT: Uint8Array = hash("sha256", new Uint8Array(0), "buffer");
 
 const LEAF_PREFIX = 0;
 const NODE_PREFIX = 1;
 
+/** Hashes of a full tile, the most that `completeRoot` takes. */
+const MAX_COMPLETE = 256;
 /** Longer leaves get a buffer of their own. */
 const SCRATCH_BYTES = 4_096;
 const scratch = Buffer.alloc(SCRATCH_BYTES);
 scratch[0] = LEAF_PREFIX;
 const node = Buffer.alloc(1 + 2 * HASH_BYTES, NODE_PREFIX);
+const tile = Buffer.alloc(MAX_COMPLETE * HASH_BYTES);
 
 export function leafHash(entry: Uint8Array): Uint8Array {
-  const size = 1 + entry.byteLength;
-  const bytes = size <= SCRATCH_BYTES ? scratch.subarray(0, size) : Buffer.alloc(size);
-  bytes.set(entry, 1);
-  return sha256(bytes);
+  return Buffer.from(digestOf(leafBytes(entry)), TEXT);
+}
+
+/** Writes the hash of a leaf into a buffer, which is faster than one that makes a buffer. */
+export function writeLeafHash(entry: Uint8Array, target: Buffer, at: number): void {
+  target.write(digestOf(leafBytes(entry)), at, TEXT);
 }
 
 export function nodeHash(left: Uint8Array, right: Uint8Array): Uint8Array {
   node.set(left, 1);
   node.set(right, 1 + HASH_BYTES);
-  return sha256(node);
+  return Buffer.from(digestOf(node), TEXT);
+}
+
+/** The root over a power of two of hashes, at most those of a tile. */
+export function completeRoot(hashes: Uint8Array): Uint8Array {
+  tile.set(hashes);
+  for (let width = hashes.byteLength; width > HASH_BYTES; width /= 2) {
+    for (let at = 0; at < width; at += 2 * HASH_BYTES) {
+      tile.copy(node, 1, at, at + 2 * HASH_BYTES);
+      tile.write(digestOf(node), at / 2, TEXT);
+    }
+  }
+  return Buffer.from(tile.subarray(0, HASH_BYTES));
 }
 
 export function sameHash(one: Uint8Array, other: Uint8Array): boolean {
   return Buffer.compare(one, other) === 0;
 }
 
-/** By way of a text, as Node gives that in less than half of the time of a buffer. */
-function sha256(bytes: Uint8Array): Uint8Array {
-  return Buffer.from(hash("sha256", bytes, "binary"), "binary");
+function leafBytes(entry: Uint8Array): Uint8Array {
+  const size = 1 + entry.byteLength;
+  const bytes = size <= SCRATCH_BYTES ? scratch.subarray(0, size) : Buffer.alloc(size);
+  bytes.set(entry, 1);
+  return bytes;
+}
+
+/** SHA-256 as a text of its bytes, which Node gives in less than half of the time of a buffer. */
+function digestOf(bytes: Uint8Array): string {
+  return hash("sha256", bytes, TEXT);
 }

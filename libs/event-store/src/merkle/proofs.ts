@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { EMPTY_ROOT, HASH_BYTES, nodeHash } from "./hash.ts";
+import { completeRoot, EMPTY_ROOT, HASH_BYTES, nodeHash } from "./hash.ts";
 import { levelWidth, type ReadTile, TILE_HEIGHT, TILE_WIDTH, tileBytes } from "./tile.ts";
 import {
   consistencyRanges,
@@ -86,11 +86,4 @@ export class TileTree {
     const message = `tile ${index} of level ${level} has ${bytes.byteLength} bytes, not ${tileBytes(tile)}`;
     throw new AppError("server_error", `${message}: it is damaged, or the tree is smaller`);
   }
-}
-
-/** The root over a power of two of hashes. */
-function completeRoot(hashes: Uint8Array): Uint8Array {
-  if (hashes.byteLength === HASH_BYTES) return hashes;
-  const half = hashes.byteLength / 2;
-  return nodeHash(completeRoot(hashes.subarray(0, half)), completeRoot(hashes.subarray(half)));
 }

@@ -2,8 +2,8 @@ import { HASH_BYTES } from "./hash.ts";
 
 // Tiles of C2SP tlog-tiles: runs of up to 256 hashes of one level, and bundles of as many entries.
 
-/** Hashes of a full tile; levels are `TILE_HEIGHT` binary levels apart. */
 export const TILE_WIDTH = 256;
+/** Binary levels between two levels of tiles. */
 export const TILE_HEIGHT = 8;
 
 export interface Tile {
