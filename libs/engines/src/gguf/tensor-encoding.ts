@@ -37,10 +37,12 @@ export function halfBits(value: number): number {
   return sign | (units + (exponent + 14) * 1024);
 }
 
+/** The bits of one double; one of its own for each value would cost most of the encoding. */
+const double = new DataView(new ArrayBuffer(8));
+
 function exponentOf(size: number): number {
-  const view = new DataView(new ArrayBuffer(8));
-  view.setFloat64(0, size);
-  return ((view.getUint16(0) >> 4) & 0x7ff) - 1023;
+  double.setFloat64(0, size);
+  return ((double.getUint16(0) >> 4) & 0x7ff) - 1023;
 }
 
 function roundHalfEven(value: number): number {
