@@ -1,7 +1,7 @@
 // holds: bound-cycle-steps
 
 import type { Steps } from "@heddle/base/async/steps";
-import { afterEach, expect, it, vi } from "vitest";
+import { afterEach, expect, it } from "vitest";
 import { Ledger } from "./cluster/ledger.ts";
 import { snapshotFrom } from "./cycle/scheduling-cycle.ts";
 import { explain } from "./explain/explain.ts";
@@ -16,20 +16,20 @@ const GPUS = 8;
 const MAX_LOOKS = 3 * NODES;
 const COUNTED = ["fits", "copies", "take", "release", "setLesser"] as const;
 
-afterEach(() => vi.restoreAllMocks());
+const real = Object.fromEntries(COUNTED.map((name) => [name, Ledger.prototype[name]]));
+afterEach(() => Object.assign(Ledger.prototype, real));
 
 /** The maximum number of ledger operations in one step. */
 function longestStep(steps: Steps<unknown>): number {
   let operations = 0;
+  // Not a spy, which would keep the arguments of millions of calls.
   for (const name of COUNTED) {
-    const real = Ledger.prototype[name] as (...args: unknown[]) => unknown;
-    vi.spyOn(Ledger.prototype, name as "fits").mockImplementation(function (
-      this: Ledger,
-      ...args: unknown[]
-    ) {
+    const counted = real[name] as (...args: unknown[]) => unknown;
+    const count = function (this: Ledger, ...args: unknown[]) {
       operations++;
-      return real.apply(this, args) as boolean;
-    });
+      return counted.apply(this, args);
+    };
+    Object.assign(Ledger.prototype, { [name]: count });
   }
   let longest = 0;
   for (let isDone = false; !isDone; ) {
@@ -37,7 +37,7 @@ function longestStep(steps: Steps<unknown>): number {
     isDone = steps.next().done === true;
     longest = Math.max(longest, operations);
   }
-  vi.restoreAllMocks();
+  Object.assign(Ledger.prototype, real);
   return longest;
 }
 

@@ -37,8 +37,8 @@ afterAll(() => cluster.close());
 const config = () => ({
   ...TINY_MODEL,
   data: text,
-  total_steps: 1_000,
-  local_steps: 10,
+  total_steps: 500,
+  local_steps: 5,
   optimizer: "adamw",
 });
 

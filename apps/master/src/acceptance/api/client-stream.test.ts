@@ -4,19 +4,12 @@ import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import type { JobUpdate } from "@heddle/client/resources/jobs/job-stream";
-import { describe, expect, it, type TestContext } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { JobCluster } from "../../../test/job-cluster.ts";
 import { MasterGroup } from "../../../test/master-group.ts";
 
-/** No real worker is needed: these jobs wait, and are suspended, resumed and cancelled. */
+/** It waits while no worker is there: it is suspended, resumed and cancelled. */
 const SPEC = { name: "streamed", command: "true" };
-
-/** Masters of its own for each test, since tests run concurrently. */
-function newGroup({ onTestFinished }: TestContext, count: number): MasterGroup {
-  const group = new MasterGroup(count);
-  onTestFinished(() => group.close());
-  return group;
-}
 
 /**
  * A client of the whole group. Masters are addressed by name, because a restart changes their
@@ -88,13 +81,21 @@ async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpda
   }
 }
 
-describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () => {
-  // holds: client-stream
-  it("resumes over killed and restarted masters, without gap or repeat", async (context) => {
-    const opened: string[] = [];
-    const group = newGroup(context, 3);
+describe("a job's stream from the client", { timeout: 180_000 }, () => {
+  let cluster: JobCluster;
+  let group: MasterGroup;
+  beforeAll(async () => {
+    cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
+    group = cluster.masters;
     await group.startAll();
     await group.leader();
+  });
+  afterEach((context) => cluster.clear(context));
+  afterAll(() => cluster.close());
+
+  // holds: client-stream
+  it("resumes over killed and restarted masters, without gap or repeat", async () => {
+    const opened: string[] = [];
     const heddle = clientOf(group, group.names, opened);
     const { job_id: id } = await heddle.jobs.create(SPEC);
     await eventually(async () => (await heddle.jobs.get(id)).state === "pending", "it waits");
@@ -117,8 +118,9 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
   });
 
   // holds: client-stream
-  it("survives a clean and an unclean restart of the only master", async (context) => {
-    const group = newGroup(context, 1);
+  it("survives a clean and an unclean restart of the only master", async ({ onTestFinished }) => {
+    const group = new MasterGroup(1);
+    onTestFinished(() => group.close());
     await group.startAll();
     const heddle = clientOf(group);
     const { job_id: id } = await heddle.jobs.create(SPEC);
@@ -140,9 +142,7 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     expect(await heddle.jobs.wait(id)).toMatchObject({ state: "cancelled", phase: "CANCELLED" });
   });
 
-  it("ends with the caller's signal, a missing job, and an ended job", async (context) => {
-    const group = newGroup(context, 1);
-    await group.startAll();
+  it("ends with the caller's signal, a missing job, and an ended job", async () => {
     const heddle = clientOf(group);
     const { job_id: id } = await heddle.jobs.create(SPEC, { idempotencyKey: "once" });
     expect(await heddle.jobs.create(SPEC, { idempotencyKey: "once" })).toMatchObject({
@@ -171,13 +171,10 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
   });
 
   // holds: client-logs
-  it("returns every log line once when its master is killed", async (context) => {
-    const cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
-    context.onTestFinished(() => cluster.close());
-    const group = cluster.masters;
+  it("returns every log line once when its master is killed", async ({ onTestFinished }) => {
     const opened: string[] = [];
-    await group.startAll();
     await cluster.startWorker("worker-1");
+    onTestFinished(() => cluster.end("worker-1", "SIGKILL"));
     const leader = await group.leader();
     // Read from a follower first, then from the next.
     const names = [...group.names.filter((name) => name !== leader), leader];
@@ -204,5 +201,6 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await read;
     expect(lines).toEqual(Array.from({ length: 200 }, (_, at) => `line ${at + 1}`));
     expect(new Set(opened).size).toBeGreaterThanOrEqual(2);
+    await group.startMissing();
   });
 });
