@@ -1,9 +1,9 @@
 import "reflect-metadata";
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
-import { endProcess } from "@heddle/base/end-process";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
+import { endProcess } from "@heddle/base/process/end-process";
 import type { Log } from "@heddle/observability/logger";
 import { NestFactory } from "@nestjs/core";
 import { commandFlags } from "./install/command-flags.ts";
