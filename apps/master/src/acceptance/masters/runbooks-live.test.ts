@@ -4,7 +4,8 @@ import { cpSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { freePort } from "@heddle/base/testing/free-ports";
-import { afterEach, describe, expect, it } from "vitest";
+import { SLOW_JOB, writeSlowEnvironment } from "@heddle/base/testing/slow-environment";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { LiveNodes } from "../../../test/live-nodes.ts";
 import { type GroupView, MasterGroup, REAL_MASTER } from "../../../test/master-group.ts";
 import { TINY } from "../../../test/process-cluster.ts";
@@ -22,6 +23,8 @@ let runbook: Runbook;
 /** The address of the master for the requests. */
 let url = "";
 
+const slow = writeSlowEnvironment();
+afterAll(() => slow.remove());
 afterEach(async () => {
   await runbook?.close();
   await Promise.all(started.splice(0).map((nodes) => nodes.close()));
@@ -88,7 +91,7 @@ async function until(id: string, what: string, holds: (job: Job) => boolean): Pr
 
 /** A command that repeatedly writes its identity to a file shared by all attempts of the job. */
 const BEATS = `run="$(date +%s) $(cat /proc/sys/kernel/random/uuid)"
-beat() { echo "$run" >> "$HEDDLE_CHECKPOINT_DIR/beats"; sleep 0.1; }`;
+beat() { echo "$run" >> "$HEDDLE_CHECKPOINT_DIR/beats"; sleep 0.25; }`;
 const FOREVER = `${BEATS}\nwhile :; do beat; done`;
 const UNTIL_RELEASED = `${BEATS}\nuntil [ -e "$HEDDLE_CHECKPOINT_DIR/released" ]; do beat; done`;
 
@@ -126,11 +129,13 @@ async function suspend(id: string): Promise<void> {
   await until(id, "it is suspended", ({ state }) => state === "suspended");
 }
 
+const PLUGINS = ["--plugins", slow.path];
+
 /** A job that trains longer than any test, with a checkpoint every second. */
 const TRAINING = {
   name: "trains",
   algorithm: "ppo",
-  config: { total_timesteps: 50_000_000, num_envs: 4, num_steps: 64 },
+  config: SLOW_JOB,
   checkpoint_config: { interval_seconds: 1, grace_seconds: 30 },
 };
 
@@ -204,9 +209,9 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     const address = `127.0.0.1:${await freePort()}`;
     const nodes = nodesOf(old, address);
     const far = nodesOf(old);
-    const pool = ["--labels", "pool=far"];
+    const pool = [...PLUGINS, "--labels", "pool=far"];
     await Promise.all([
-      nodes.startWorker("near"),
+      nodes.startWorker("near", PLUGINS),
       nodes.startParameterServer("p"),
       far.startWorker("far", pool),
     ]);
@@ -302,7 +307,7 @@ describe("runbooks under load", { timeout: 900_000 }, () => {
     url = group.url("master-3") ?? "";
     const addresses = await Promise.all(group.names.map((name) => group.address(name)));
     const nodes = nodesOf(...addresses);
-    await Promise.all([nodes.startWorker("near"), nodes.startParameterServer("p")]);
+    await Promise.all([nodes.startWorker("near", PLUGINS), nodes.startParameterServer("p")]);
     await answers();
     const steady = await submit({ name: "steady", command: FOREVER });
     const ends = await submit({ name: "ends", command: UNTIL_RELEASED });
