@@ -1,3 +1,5 @@
+// holds: kube-chart
+
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";

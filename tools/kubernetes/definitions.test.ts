@@ -1,3 +1,5 @@
+// holds: kube-definitions
+
 import { readFileSync } from "node:fs";
 import { structuralSchema } from "@heddle/contracts/kubernetes/structural-schema";
 import { expect, it } from "vitest";

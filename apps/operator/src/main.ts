@@ -6,6 +6,8 @@ type Run = (args: readonly string[], log: Log) => Promise<void>;
 /** Loaded by name: the client of Kubernetes is large, and init containers do without it. */
 const COMMANDS: Readonly<Record<string, () => Promise<Run>>> = {
   "create-secret": async () => (await import("./install/create-secret.ts")).createSecret,
+  shrink: async () => (await import("./install/shrink.ts")).shrink,
+  "create-files": async () => (await import("./install/create-files.ts")).createFiles,
   run: async () => (await import("./run-operator.ts")).runOperator,
   enroll: async () => (await import("./install/enroll.ts")).enroll,
 };
@@ -15,6 +17,10 @@ const USAGE = `Usage: heddle-operator COMMAND [flags]
       makes jobs and models of the TrainingJobs and InferenceModels in these namespaces (* for all)
   create-secret --name NAME --namespace NAMESPACE
       makes the Secret of a new cluster in Kubernetes, unless it exists
+  create-files --directory DIR
+      writes the secrets of a new cluster as files, unless they exist
+  shrink --prefix PREFIX --masters N --endpoints URL,... --key-file FILE
+      takes the masters PREFIX-N and later ones out of the group
   enroll --role ROLE --name NAME --data DIR --endpoints URL,... --key-file FILE --token-file FILE
          [--if-running-seconds N]
       writes a join token for a node whose data directory has no certificate; with

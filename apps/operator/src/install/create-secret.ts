@@ -1,16 +1,8 @@
-import { randomBytes } from "node:crypto";
-import { createApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
-import { createAuthority } from "@heddle/pki/certificate-authority";
-import { formatAuthority } from "@heddle/pki/tls-files";
 import { ApiException, CoreV1Api, KubeConfig } from "@kubernetes/client-node";
 import { commandFlags } from "./command-flags.ts";
-
-const SECRETS_KEY_BYTES = 32;
-
-/** What the pods of a cluster mount; the chart's values name the same keys. */
-const SECRET_KEYS = ["ca.pem", "bootstrap-key", "secrets-key"] as const;
+import { newSecrets, SECRET_NAMES } from "./new-secrets.ts";
 
 /**
  * Makes the Secret with a new cluster's certificate authority, first administrator's key and secrets
@@ -32,21 +24,13 @@ export async function createSecret(args: readonly string[], log: Log): Promise<v
   } catch (error) {
     if (!isConflict(error)) throw error;
     const { data = {} } = await api.readNamespacedSecret({ name, namespace });
-    const missing = SECRET_KEYS.filter((key) => !data[key]);
+    const missing = SECRET_NAMES.filter((key) => !data[key]);
     if (missing.length > 0) {
       const message = `The Secret ${namespace}/${name} lacks ${missing.join(", ")}. Add them, or remove it to have a new one made.`;
       throw new AppError("conflict", message);
     }
     log.info({ name, namespace }, "the Secret exists and stays as it is");
   }
-}
-
-async function newSecrets(): Promise<Record<(typeof SECRET_KEYS)[number], string>> {
-  return {
-    "ca.pem": formatAuthority(await createAuthority()),
-    "bootstrap-key": `${createApiKey("live").text}\n`,
-    "secrets-key": `${randomBytes(SECRETS_KEY_BYTES).toString("base64")}\n`,
-  };
 }
 
 function isConflict(error: unknown): boolean {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Job } from "@heddle/contracts/api/job-replies";
 import type { TrainingJobSpec } from "@heddle/contracts/kubernetes/custom-resources";
 import type {
@@ -8,8 +9,19 @@ import type {
 
 export interface TrainingJobStatus extends ResourceStatus {
   readonly jobId?: string | undefined;
+  /** Of the spec that was submitted. */
+  readonly specDigest?: string | undefined;
   readonly suspended?: boolean | undefined;
   readonly completionTime?: string | null | undefined;
+}
+
+/** Fields that a job's object may change. */
+const CHANGEABLE: ReadonlySet<string> = new Set(["suspend", "ttl_seconds_after_finished"]);
+
+/** A digest of what cannot be changed; the API server gives the fields always in the same order. */
+function specDigest(spec: TrainingJobSpec): string {
+  const fixed = Object.entries(spec).filter(([name]) => !CHANGEABLE.has(name));
+  return createHash("sha256").update(JSON.stringify(fixed)).digest("hex").slice(0, 16);
 }
 
 export type TrainingJobObject = CustomResource<TrainingJobSpec, TrainingJobStatus>;
@@ -26,7 +38,7 @@ export function isFinished({ status }: TrainingJobObject): boolean {
 }
 
 /** The status of an object whose job this is; null removes a field. */
-export function statusOfJob(job: Job) {
+export function statusOfJob(job: Job, { spec, status }: TrainingJobObject) {
   const { progress, failure } = job;
   const blocker = job.explanation?.blockers[0];
   const reason = failure?.reason ?? blocker?.reason ?? null;
@@ -36,6 +48,7 @@ export function statusOfJob(job: Job) {
     reason,
     message,
     jobId: job.id,
+    specDigest: status?.specDigest ?? specDigest(spec),
     suspended: job.state === "suspended",
     progress: typeof progress?.progress === "number" ? percent(progress.progress) : null,
     step: progress?.step ?? null,
@@ -47,7 +60,7 @@ export function statusOfJob(job: Job) {
     startTime: job.first_started_at,
     completionTime: job.ended_at,
     remaining: isEnded(job) ? null : remainingOf(progress?.expected_end ?? null),
-    conditions: conditionsOfJob(job, reason, message ?? ""),
+    conditions: [...conditionsOfJob(job, reason, message ?? ""), specCondition(spec, status)],
   };
 }
 
@@ -62,6 +75,14 @@ function conditionsOfJob(job: Job, reason: string | null, message: string): Cond
     { type: "Complete", status: truth(state === "succeeded"), ...why },
     { type: "Failed", status: truth(failed), ...why },
   ];
+}
+
+/** Whether the job has the object's spec: a change of most fields has no effect. */
+function specCondition(spec: TrainingJobSpec, status?: TrainingJobStatus): ConditionNow {
+  const isCurrent = specDigest(spec) === (status?.specDigest ?? specDigest(spec));
+  if (isCurrent) return { type: "SpecCurrent", status: "True", reason: "Submitted", message: "" };
+  const message = `the job keeps the spec that it was submitted with; only ${[...CHANGEABLE].join(" and ")} can be changed`;
+  return { type: "SpecCurrent", status: "False", reason: "Immutable", message };
 }
 
 function truth(value: boolean): "True" | "False" {

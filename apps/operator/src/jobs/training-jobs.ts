@@ -67,16 +67,20 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
       return undefined;
     }
     if (!job && isFinished(object)) return this.#expire(object, api);
-    const owned = await addFinalizer(api, object);
+    // Nothing of a job that has ended has to be removed with its object.
+    const owned = job && isEnded(job) ? object : await addFinalizer(api, object);
     const present = job ?? (await this.#submit(owned, id, api));
     if (!present) return REFUSED_MS;
     const followed = await this.#followSuspension(owned, present, api);
     const shown = followed === present ? present : ((await this.#find(id)) ?? present);
     const { phase } = object.status ?? {};
-    const status = statusOfJob(shown);
+    const status = statusOfJob(shown, owned);
     const written = await writeStatus(api, owned, status);
     if (phase !== status.phase) await this.#announce(written, status);
-    if (isEnded(shown)) return this.#expire(written, api);
+    if (isEnded(shown)) {
+      if (hasFinalizer(written)) await removeFinalizer(api, written);
+      return this.#expire(written, api);
+    }
     expect(id);
     return undefined;
   }

@@ -1,3 +1,5 @@
+// holds: kube-watch
+
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

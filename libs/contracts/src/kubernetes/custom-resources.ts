@@ -120,6 +120,7 @@ export const TRAINING_JOB: ResourceKind = {
   status: {
     ...COMMON_STATUS,
     jobId: { type: "string", description: "The job's id in the HTTP API." },
+    specDigest: { type: "string", description: "Of the spec that was submitted." },
     suspended: { type: "boolean" },
     progress: { type: "string", description: "As 42%." },
     step: { type: "number" },

@@ -1,0 +1,221 @@
+// holds: kube-accepted, kube-installed, kube-faults, kube-members
+
+import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parseAllDocuments, stringify } from "yaml";
+import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
+import { CHART, kubeTool, NO_HELM } from "./kube-tools.ts";
+import type { Manifest } from "./manifest-faults.ts";
+
+const why = whyNoCluster() ?? (kubeTool("helm") ? undefined : NO_HELM);
+const whyNoPods =
+  why ??
+  (process.env["HEDDLE_KUBE_IMAGES"]
+    ? undefined
+    : "HEDDLE_KUBE_IMAGES names no folder with images of deploy/images/build.sh --out");
+if (whyNoPods !== undefined) console.log(`tests of the installed chart are skipped: ${whyNoPods}`);
+
+const suffix = randomBytes(4).toString("hex");
+const namespace = `chart-${suffix}`;
+/** For the values that ask for more rights than restricted pods have. */
+const privileged = `chart-privileged-${suffix}`;
+/** Small enough for one machine, with weights that need no network. */
+const SMALL = {
+  master: {
+    profile: "tiny",
+    resources: { requests: { cpu: "10m", memory: "64Mi" }, limits: { memory: "2Gi" } },
+    extraEnv: [{ name: "HEDDLE_WAL_SEGMENT_MIB", value: "4" }],
+    persistence: { size: "1Gi" },
+  },
+  worker: {
+    simulateGpus: "2xH100-80GB",
+    resources: { requests: { cpu: "10m", memory: "64Mi" } },
+    persistence: { size: "1Gi" },
+  },
+  parameterServer: { replicas: 1, resources: { requests: { cpu: "10m", memory: "64Mi" } } },
+  test: { model: "FamilyA-1-2B" },
+};
+
+const k = (...args: readonly string[]) => kubectl(["--namespace", namespace, ...args]);
+
+function helm(args: readonly string[], values: object = SMALL): string {
+  const env = { ...process.env, KUBECONFIG: process.env["HEDDLE_KUBECONFIG"] };
+  const options = { encoding: "utf8", stdio: "pipe", env, input: stringify(values) } as const;
+  try {
+    return execFileSync(kubeTool("helm") ?? "helm", ["--namespace", namespace, ...args], options);
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout: string; stderr: string };
+    throw new Error(`helm ${args.join(" ")}: ${stdout}${stderr}`);
+  }
+}
+
+/** What the command line writes in the pod of a master that runs. */
+function heddle(command: string): string {
+  const [pod = ""] = k(
+    "get",
+    "pods",
+    "--selector=app.kubernetes.io/component=master",
+    "--field-selector=status.phase=Running",
+    "--output=jsonpath={.items[*].metadata.name}",
+  ).split(" ");
+  const access = "HEDDLE_API_KEY=$(cat /run/heddle/secrets/bootstrap-key)";
+  const endpoint = `HEDDLE_ENDPOINT=http://heddle.${namespace}.svc:80`;
+  const program = `${access} ${endpoint} heddle ${command}`;
+  return k("exec", pod, "--container=master", "--", "sh", "-c", program);
+}
+
+interface Group {
+  readonly leader: string | null;
+  readonly quorum: { readonly voters: number; readonly has_quorum: boolean };
+}
+
+const group = () => JSON.parse(heddle("cluster status --output json")) as Group;
+const groupOf = (voters: number) =>
+  untilFound(`a group of ${voters} masters`, () => {
+    const found = group();
+    return found.quorum.voters === voters && found.quorum.has_quorum && found.leader
+      ? found.leader
+      : undefined;
+  });
+
+beforeAll(() => {
+  if (why !== undefined) return;
+  for (const [name, level] of [
+    [namespace, "restricted"],
+    [privileged, "privileged"],
+  ] as const) {
+    kubectl(["create", "namespace", name]);
+    kubectl(["label", "namespace", name, `pod-security.kubernetes.io/enforce=${level}`]);
+  }
+});
+afterAll(() => {
+  if (why !== undefined) return;
+  kubectl(["delete", "namespace", namespace, privileged, "--wait=false"]);
+});
+
+describe.skipIf(why !== undefined)("the chart on a cluster", { timeout: 300_000 }, () => {
+  const files = ["values.yaml", ...readdirSync(join(CHART, "ci")).map((name) => `ci/${name}`)];
+  it.each(files)("chart: the API server accepts every object of %s", (file) => {
+    const values = join(CHART, file);
+    const isFreed = readFileSync(values, "utf8").includes("privileged: true");
+    const place = isFreed ? privileged : namespace;
+    const args = ["template", "dry", CHART, "--values", values, "--namespace", place];
+    const text = execFileSync(kubeTool("helm") ?? "helm", args, { encoding: "utf8" });
+    const objects = parseAllDocuments(text).flatMap((each) => (each.toJS() as Manifest) ?? []);
+    // Those of other projects' definitions, which this cluster may lack.
+    const foreign = objects.filter(({ apiVersion }) => apiVersion.startsWith("monitoring."));
+    const own = objects.filter((object) => !foreign.includes(object));
+    expect(own.length).toBeGreaterThan(15);
+    const accounts = own.filter(({ kind }) => kind === "ServiceAccount");
+    const apply = (list: readonly Manifest[], ...flags: readonly string[]) =>
+      kubectl(
+        ["apply", "--namespace", place, "--validate=strict", ...flags, "--filename", "-"],
+        list.map((object) => stringify(object, { aliasDuplicateObjects: false })).join("---\n"),
+      );
+    apply(accounts);
+    const accepted = apply(own, "--dry-run=server").trim().split("\n");
+    expect(accepted).toHaveLength(own.length);
+    // A pod that the namespace's level would refuse is only a warning on its template.
+    const pods = own.flatMap(podOf);
+    expect(pods.length).toBeGreaterThan(3);
+    for (const pod of pods) apply([pod], "--dry-run=server");
+    kubectl(["delete", "--namespace", place, "serviceaccount", "--all"]);
+  });
+});
+
+interface PodSpec {
+  readonly volumes?: readonly { readonly name: string }[];
+  readonly runtimeClassName?: string;
+}
+
+/** The pod of a workload, as its controller would make it, but for what a node must have installed. */
+function podOf({ kind, metadata, ...rest }: Manifest): Manifest[] {
+  const spec = rest["spec"] as { readonly template?: { readonly spec?: PodSpec } } | undefined;
+  const pod = spec?.template?.spec;
+  if (!pod || !["StatefulSet", "DaemonSet", "Deployment", "Job"].includes(kind)) return [];
+  const { volumes = [], runtimeClassName: _, ...others } = pod;
+  const claims = volumes.some(({ name }) => name === "data")
+    ? []
+    : [{ name: "data", emptyDir: {} }];
+  const name = `${metadata.name}-${kind.toLowerCase()}`;
+  const own = { ...others, volumes: [...volumes, ...claims] };
+  return [{ apiVersion: "v1", kind: "Pod", metadata: { name }, spec: own }];
+}
+
+describe.skipIf(whyNoPods !== undefined)("an installed chart", { timeout: 600_000 }, () => {
+  const install = (...args: readonly string[]) =>
+    helm([...args, "heddle", CHART, "--values", "-", "--wait", "--timeout", "300s"]);
+
+  beforeAll(() => {
+    // Another release may have left earlier ones; a new cluster has none.
+    const definitions = kubectl(["get", "crd", "--output=name"]);
+    if (!definitions.includes("heddle.dev")) return;
+    kubectl([
+      "apply",
+      "--server-side",
+      "--force-conflicts",
+      "--filename",
+      join(CHART, "files/crds"),
+    ]);
+  });
+
+  it("chart: is installed with nothing else, and a model answers", async () => {
+    install("install");
+    await groupOf(3);
+    expect(helm(["test", "heddle"])).toMatch(/Phase: +Succeeded/);
+    expect(heddle("workers list")).toMatch(/heddle-worker-0 +ready/);
+    expect(heddle("workers list")).toMatch(/heddle-parameter-server-0 +ready/);
+  });
+
+  it("chart: a TrainingJob gets GPUs of a worker's pod", () => {
+    const spec = { command: "echo hello from $HEDDLE_NODE", resources: { gpu_count: 2 } };
+    const metadata = { name: "hello", namespace };
+    const job = { apiVersion: "heddle.dev/v1alpha1", kind: "TrainingJob", metadata, spec };
+    kubectl(["apply", "--filename", "-"], JSON.stringify(job));
+    k("wait", "--for=condition=Complete", "--timeout=120s", "trainingjob/hello");
+    const id = k("get", "tj", "hello", "--output=jsonpath={.status.jobId}");
+    expect(heddle(`jobs logs ${id}`)).toContain("hello from heddle-worker-0");
+  });
+
+  it("chart: the group outlives its leader's pod, which comes back", async () => {
+    const leader = await groupOf(3);
+    k("delete", "pod", leader, "--force", "--grace-period=0");
+    const next = await untilFound("another leader", () => {
+      const { leader: found, quorum } = group();
+      return found && found !== leader && quorum.has_quorum ? found : undefined;
+    });
+    expect(next).not.toBe(leader);
+    k("rollout", "status", "statefulset/heddle-master", "--timeout=240s");
+    await groupOf(3);
+  });
+
+  it("chart: a worker's pod that is killed keeps its name and its certificate", async () => {
+    k("delete", "pod", "heddle-worker-0", "--force", "--grace-period=0");
+    k("rollout", "status", "statefulset/heddle-worker", "--timeout=240s");
+    const log = await untilFound("the init container's log", () => {
+      return k("logs", "heddle-worker-0", "--container=enroll") || undefined;
+    });
+    expect(log).toContain("the node is enrolled already");
+    await untilFound("a ready worker", () => {
+      return /heddle-worker-0 +ready/.test(heddle("workers list")) || undefined;
+    });
+  });
+
+  it("chart: masters join and leave with the value of their number", async () => {
+    install("upgrade", "--set", "master.replicas=5");
+    await groupOf(5);
+    install("upgrade", "--set", "master.replicas=3");
+    await groupOf(3);
+    k("rollout", "status", "statefulset/heddle-master", "--timeout=240s");
+    expect(helm(["test", "heddle"])).toMatch(/Phase: +Succeeded/);
+  });
+
+  it("chart: removal leaves the Secret and the masters' claims", async () => {
+    helm(["uninstall", "heddle", "--wait"]);
+    expect(k("get", "secret", "heddle-cluster", "--output=name")).toContain("heddle-cluster");
+    expect(k("get", "pvc", "--output=name").match(/data-heddle-master-/g)).toHaveLength(3);
+  });
+});
