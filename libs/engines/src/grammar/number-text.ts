@@ -39,6 +39,13 @@ export function numberPattern(bounds: NumberBounds): string | undefined {
   return patterns.length === 0 ? undefined : patterns.join("|");
 }
 
+/** The regular expression of a number's texts without an exponent. */
+export function spellingsOf(value: number): string {
+  const { isNegative, whole, fraction } = signed(value);
+  const sign = value === 0 ? "-?" : isNegative ? "-" : "";
+  return `${sign}${whole}${fraction === "" ? "(?:\\.0+)?" : `\\.${fraction}0*`}`;
+}
+
 /** A bound with its sign. */
 interface Signed extends Bound {
   readonly isNegative: boolean;

@@ -73,9 +73,14 @@ export function notBeginning(pattern: string): TextSet {
   return notMatching(`(?:${pattern})[^]*`);
 }
 
-function notMatching(pattern: string): TextSet {
+/** The texts that do not match as a whole. */
+export function notMatching(pattern: string): TextSet {
+  return complementOf(matchingTexts(pattern));
+}
+
+/** All other texts; the given set is used up. */
+export function complementOf(texts: TextSet): TextSet {
   return limited(() => {
-    const texts = matchingTexts(pattern);
     texts.complement(states());
     return minimized(texts);
   });

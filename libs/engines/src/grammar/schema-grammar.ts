@@ -1,20 +1,24 @@
 import { FORMATS } from "./formats.ts";
 import { ANY_CHARACTER, JsonTexts, SPACE } from "./json-texts.ts";
 import { multiplesOf } from "./multiple-text.ts";
-import { numberPattern } from "./number-text.ts";
+import { numberPattern, spellingsOf } from "./number-text.ts";
 import { GrammarBuilder, type GrammarProgram, GrammarTooLarge } from "./program.ts";
 import {
   both,
+  complementOf,
   isEmpty,
   matchingTexts,
+  notMatching,
   type TextSet,
   textsWith,
   toBytes,
   UnsupportedPattern,
+  words,
 } from "./regular-text.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
 import { SchemaReader } from "./schema-reader.ts";
 import {
+  isNothing,
   type JsonType,
   keywordsOf,
   type Located,
@@ -45,6 +49,9 @@ export class SchemaGrammar {
   readonly #reader: SchemaReader;
   /** The nodes of schemas that others refer to, by their pointers. */
   readonly #referred = new Map<string, number>();
+  /** Those of several schemas at once, by the ids of these. */
+  readonly #mergedNodes = new Map<string, number>();
+  readonly #ids = new Map<unknown, number>();
   #anything: number | undefined;
 
   constructor(builder: GrammarBuilder, document: unknown) {
@@ -74,11 +81,13 @@ export class SchemaGrammar {
   }
 
   #value(located: Located): number {
-    if (located.schema === false) return this.#builder.never();
+    if (isNothing(located)) return this.#builder.never();
+    if (located.isNegated) return this.#merged([located]);
     const keywords = keywordsOf(located);
     const combining = this.#reader.onlyKeyword(keywords);
     if (combining === "$ref") return this.#target(String(keywords["$ref"]), located.pointer);
-    if (combining === "anyOf" || combining === "oneOf") {
+    const isChoice = combining === "oneOf" && this.#reader.areExclusive(located);
+    if (combining === "anyOf" || (combining === "oneOf" && isChoice)) {
       const options = this.#reader.alternatives(located, combining);
       return this.#builder.choice(options.map((option) => this.#value(option)));
     }
@@ -103,9 +112,27 @@ export class SchemaGrammar {
     const [first, ...others] = schemas;
     if (first === undefined) return this.#any();
     if (others.length === 0) return this.#value(first);
-    if (schemas.some(({ schema }) => schema === false)) return this.#builder.never();
-    const shapes = this.#reader.shapesOfAll(schemas);
-    return this.#builder.choice(shapes.map((shape) => this.#ofShape(shape)));
+    return schemas.some(isNothing) ? this.#builder.never() : this.#merged(schemas);
+  }
+
+  /** The node of the shapes of all of these, which may come again within it. */
+  #merged(schemas: readonly Located[]): number {
+    const key = schemas.map((located) => this.#idOf(located)).join();
+    const known = this.#mergedNodes.get(key);
+    if (known !== undefined) return known;
+    const node = this.#builder.reserve();
+    this.#mergedNodes.set(key, node);
+    const options = this.#faultsAt(schemas[0]?.pointer ?? "", () =>
+      this.#reader.shapesOfAll(schemas).map((shape) => this.#ofShape(shape)),
+    );
+    this.#builder.define(node, { kind: "choice", options });
+    return node;
+  }
+
+  #idOf({ schema, isNegated }: Located): string {
+    const id = this.#ids.get(schema) ?? this.#ids.size;
+    this.#ids.set(schema, id);
+    return `${isNegated ? "!" : ""}${id}`;
   }
 
   #any(): number {
@@ -134,9 +161,9 @@ export class SchemaGrammar {
   #ofType(name: JsonType, shape: SchemaShape): number {
     switch (name) {
       case "null":
-        return this.#texts.literal("null");
+        return isExcluded(shape, "null") ? this.#builder.never() : this.#texts.literal("null");
       case "boolean":
-        return this.#texts.anyOf(["true", "false"]);
+        return this.#texts.anyOf(["true", "false"].filter((text) => !isExcluded(shape, text)));
       case "integer":
       case "number":
         return this.#number(shape, name === "integer");
@@ -155,12 +182,39 @@ export class SchemaGrammar {
   #number(shape: SchemaShape, isInteger: boolean): number {
     const pattern = numberPattern({ ...shape, isInteger });
     if (pattern === undefined) return this.#builder.never();
+    const excluded = shape.excluded.filter(({ schema }) => typeof schema === "number");
+    if (shape.isFractional || excluded.length > 0) {
+      return this.#numberWithout(shape, excluded, pattern);
+    }
     if (shape.multiples.length > 0) return this.#multiple(shape.multiples, pattern);
     const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = shape;
     const isFree = [minimum, exclusiveMinimum, maximum, exclusiveMaximum].every(
       (b) => b === undefined,
     );
     return isFree ? this.#texts.common(pattern) : this.#texts.pattern(pattern);
+  }
+
+  /** Of at most so many digits that no two texts are one number. */
+  #numberWithout(
+    { isFractional, multiples }: SchemaShape,
+    excluded: readonly Located[],
+    pattern: string,
+  ): number {
+    const place = excluded[0]?.pointer ?? multiples[0]?.pointer ?? "";
+    if (multiples.length > 0) {
+      throw new SchemaFault(place, "multipleOf beside not is not supported");
+    }
+    const spelled = excluded.map(({ schema }) => spellingsOf(schema as number));
+    return this.#faultsAt(place, () => {
+      const sets = [
+        matchingTexts(pattern),
+        matchingTexts(DISTINCT_NUMBER),
+        ...(isFractional ? [matchingTexts(FRACTIONAL)] : []),
+        ...(spelled.length > 0 ? [notMatching(spelled.join("|"))] : []),
+      ];
+      const texts = sets.reduce((all, set) => both(all, set));
+      return isEmpty(texts) ? this.#builder.never() : this.#builder.text(toBytes(texts, "plain"));
+    });
   }
 
   #multiple(steps: readonly Located[], pattern: string): number {
@@ -185,8 +239,16 @@ export class SchemaGrammar {
   }
 
   /** The texts that all patterns and formats allow, of the right length; undefined without any. */
-  #restricted({ patterns, formats, minLength, maxLength }: SchemaShape): TextSet | undefined {
+  #restricted(shape: SchemaShape): TextSet | undefined {
+    const { patterns, formats, lackedPatterns, minLength, maxLength } = shape;
+    const excluded = shape.excluded.filter(({ schema }) => typeof schema === "string");
     const sets = [
+      ...lackedPatterns.map(({ schema, pointer }) =>
+        this.#faultsAt(pointer, () => complementOf(textsWith(schema as string))),
+      ),
+      ...(excluded.length > 0
+        ? [complementOf(words(excluded.map(({ schema }) => schema as string)))]
+        : []),
       ...patterns.map(({ schema, pointer }) =>
         this.#faultsAt(pointer, () => textsWith(schema as string)),
       ),
@@ -195,7 +257,8 @@ export class SchemaGrammar {
     if (sets.length === 0) return undefined;
     if (minLength > 0 || maxLength < Number.POSITIVE_INFINITY) {
       const most = maxLength === Number.POSITIVE_INFINITY ? "" : maxLength;
-      const pointer = patterns[0]?.pointer ?? formats[0]?.pointer ?? "";
+      const pointer =
+        (patterns[0] ?? formats[0] ?? lackedPatterns[0] ?? excluded[0])?.pointer ?? "";
       sets.push(
         this.#faultsAt(pointer, () => matchingTexts(`${ANY_CHARACTER}{${minLength},${most}}`)),
       );
@@ -217,6 +280,7 @@ export class SchemaGrammar {
   }
 
   #object(shape: SchemaShape): number {
+    refuseExcluded(shape, (value) => !Array.isArray(value));
     const members = membersOf(shape);
     const others = this.#otherMembers(shape, members.length);
     const comma = this.#texts.common(`,${SPACE}`);
@@ -284,6 +348,7 @@ export class SchemaGrammar {
 
   #array(shape: SchemaShape): number {
     const { minItems, maxItems, items } = shape;
+    refuseExcluded(shape, Array.isArray);
     if (minItems > maxItems) return this.#builder.never();
     const prefix = shape.prefix.slice(0, maxItems);
     const isClosed = prefix.length > 0 && items.length === 0 && minItems <= prefix.length;
@@ -315,6 +380,26 @@ export class SchemaGrammar {
     const rest = canBeEmpty ? this.#builder.choice([this.#texts.literal(close), filled]) : filled;
     return this.#builder.sequence([this.#texts.literal(open), rest], true);
   }
+}
+
+/** A number in at most 15 digits: two such texts of different values are different numbers. */
+const DISTINCT_NUMBER = "-?[\\d.]{1,16}";
+const FRACTIONAL = "-?\\d+\\.\\d*[1-9]\\d*";
+
+function isExcluded({ excluded }: SchemaShape, text: string): boolean {
+  return excluded.some(({ schema }) => JSON.stringify(schema) === text);
+}
+
+/** Throws where a value is excluded that is an object or an array of that kind. */
+function refuseExcluded({ excluded }: SchemaShape, isOfKind: (value: unknown) => boolean): void {
+  const value = excluded.find(
+    ({ schema }) => typeof schema === "object" && schema !== null && isOfKind(schema),
+  );
+  if (value === undefined) return;
+  throw new SchemaFault(
+    value.pointer,
+    "objects and arrays in enum or const within not are not supported",
+  );
 }
 
 interface Member {

@@ -8,10 +8,6 @@ const TYPES: ReadonlySet<string> = new Set<JsonType>([
 
 /** Keywords that forbid values and are not supported, unless their value forbids nothing. */
 const REFUSED: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
-  ["not", () => false],
-  ["if", () => false],
-  ["then", () => true],
-  ["else", () => true],
   ["dependentRequired", isEmptyObject],
   ["dependentSchemas", isEmptyObject],
   ["dependencies", isEmptyObject],
@@ -32,14 +28,21 @@ function isEmptyObject(value: unknown): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).length === 0;
 }
 
-/** What the schema's own keywords say, without those that combine schemas. Throws a SchemaFault. */
-export function ownShape(keywords: Record<string, unknown>, pointer: string): SchemaShape {
+/**
+ * What the schema's own keywords say, without those that combine schemas. Throws a SchemaFault.
+ * Keywords that speak of one type alone imply it, unless what they say is to be exact.
+ */
+export function ownShape(
+  keywords: Record<string, unknown>,
+  pointer: string,
+  isExact = false,
+): SchemaShape {
   const read = new KeywordReader(keywords, pointer);
   read.refuseUnsupported();
   const isWhole = Number.isInteger(keywords["multipleOf"]);
   return {
     ...openShape(pointer),
-    types: read.types(isWhole),
+    types: isExact && keywords["type"] === undefined ? undefined : read.types(isWhole),
     values: read.values(),
     ...read.numberBounds(),
     multiples: read.multiples(),
@@ -59,7 +62,8 @@ export function ownShape(keywords: Record<string, unknown>, pointer: string): Sc
   };
 }
 
-class KeywordReader {
+/** Reads keywords one by one; throws a SchemaFault where a value cannot be. */
+export class KeywordReader {
   readonly #keywords: Record<string, unknown>;
   readonly #pointer: string;
 

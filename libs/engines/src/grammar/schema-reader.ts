@@ -1,10 +1,13 @@
 import { FORMATS } from "./formats.ts";
 import { isMultipleOf } from "./multiple-text.ts";
+import { negated, violations } from "./schema-complement.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
 import { ownShape } from "./schema-keywords.ts";
 import {
   areDisjoint,
   bothShapes,
+  canonical,
+  isNothing,
   type JsonType,
   keywordsOf,
   type Located,
@@ -76,16 +79,20 @@ export class SchemaReader {
     return { schema, pointer: decoded(reference).slice(1) };
   }
 
-  /** The schemas of `anyOf` or `oneOf`; those of `oneOf` must exclude one another. */
+  /** Whether no value can be valid for two of the alternatives. */
+  areExclusive(located: Located): boolean {
+    const options = this.alternatives(located, "oneOf");
+    return this.#overlap(options, under(located.pointer, "oneOf"), []) === undefined;
+  }
+
+  /** The schemas of a keyword that has a list of them. */
   alternatives({ schema, pointer }: Located, keyword: "anyOf" | "oneOf" | "allOf"): Located[] {
     const list = (schema as Record<string, unknown>)[keyword];
     const place = under(pointer, keyword);
     if (!Array.isArray(list) || list.length === 0 || list.length > MAX_ALTERNATIVES) {
       throw new SchemaFault(place, `expected a list of 1 to ${MAX_ALTERNATIVES} schemas`);
     }
-    const options = list.map((option, at) => ({ schema: option, pointer: under(place, at) }));
-    if (keyword === "oneOf") this.#checkDisjoint(options, place);
-    return options;
+    return list.map((option, at) => ({ schema: option, pointer: under(place, at) }));
   }
 
   /** The shapes of which a valid value has one. */
@@ -114,6 +121,8 @@ export class SchemaReader {
     const { types } = shape;
     if (types !== undefined && !types.has(type) && !(type === "integer" && types.has("number")))
       return false;
+    const text = canonical(value);
+    if (shape.excluded.some(({ schema }) => canonical(schema) === text)) return false;
     if (typeof value === "number") return isWithin(shape, value);
     if (typeof value === "string") return matches(shape, value);
     if (type !== "object" && type !== "array") return true;
@@ -126,34 +135,107 @@ export class SchemaReader {
   }
 
   /** `chain` has the references that led here: a schema that is part of itself adds nothing. */
-  #shapes(located: Located, chain: readonly string[]): SchemaShape[] {
-    if (located.schema === false) return [];
+  #shapes(located: Located, chain: readonly string[], isExact = false): SchemaShape[] {
+    if (isNothing(located)) return [];
+    if (located.isNegated) return this.#complement(located, chain);
     const keywords = keywordsOf(located);
     const { pointer } = located;
-    let shapes = [ownShape(keywords, pointer)];
+    const parts = [[ownShape(keywords, pointer, isExact)]];
+    const read = (part: Located, links = chain) => this.#shapes(part, links, isExact);
     if (keywords["$ref"] !== undefined) {
-      const target = this.find(String(keywords["$ref"]), pointer);
-      if (chain.includes(target.pointer)) {
-        throw new SchemaFault(
-          under(pointer, "$ref"),
-          "it refers to itself beside other keywords, which is not supported",
-        );
-      }
-      shapes = this.#combined(shapes, this.#shapes(target, [...chain, target.pointer]), pointer);
+      const { target, links } = this.#follow(located, chain);
+      parts.push(read(target, links));
     }
     if (keywords["allOf"] !== undefined) {
-      for (const part of this.alternatives(located, "allOf")) {
-        shapes = this.#combined(shapes, this.#shapes(part, chain), pointer);
-      }
+      parts.push(...this.alternatives(located, "allOf").map((part) => read(part)));
+    }
+    if (keywords["anyOf"] !== undefined) {
+      parts.push(this.alternatives(located, "anyOf").flatMap((option) => read(option)));
+    }
+    if (keywords["oneOf"] !== undefined) parts.push(this.#oneOf(located, chain, isExact));
+    if (keywords["not"] !== undefined) parts.push(read(negated(memberOf(located, "not"))));
+    if (keywords["if"] !== undefined) parts.push(this.#conditional(located, read));
+    return parts.reduce((shapes, part) => this.#combined(shapes, part, pointer));
+  }
+
+  #follow(located: Located, chain: readonly string[]) {
+    const { pointer } = located;
+    const target = this.find(String(keywordsOf(located)["$ref"]), pointer);
+    if (!chain.includes(target.pointer)) return { target, links: [...chain, target.pointer] };
+    throw new SchemaFault(
+      under(pointer, "$ref"),
+      "it refers to itself beside other keywords, which is not supported",
+    );
+  }
+
+  /** The shapes of values that are not valid. */
+  #complement(located: Located, chain: readonly string[]): SchemaShape[] {
+    const { schema, pointer } = located;
+    if (schema === false) return [openShape(pointer)];
+    const keywords = keywordsOf({ schema, pointer });
+    const shapes = violations(keywords, pointer);
+    const wrong = (part: Located, links = chain) => this.#complement(part, links);
+    if (keywords["$ref"] !== undefined) {
+      const { target, links } = this.#follow({ schema, pointer }, chain);
+      shapes.push(...wrong(target, links));
+    }
+    if (keywords["allOf"] !== undefined) {
+      shapes.push(...this.alternatives(located, "allOf").flatMap((part) => wrong(part)));
     }
     for (const keyword of ["anyOf", "oneOf"] as const) {
       if (keywords[keyword] === undefined) continue;
-      const options = this.alternatives(located, keyword).flatMap((option) =>
-        this.#shapes(option, chain),
-      );
-      shapes = this.#combined(shapes, options, pointer);
+      const options = this.alternatives(located, keyword);
+      if (keyword === "oneOf") this.#requireExclusive(options, under(pointer, keyword), chain);
+      const all = options.map((option) => wrong(option));
+      shapes.push(...all.reduce((some, more) => this.#combined(some, more, pointer)));
+    }
+    if (keywords["not"] !== undefined) {
+      shapes.push(...this.#shapes(memberOf(located, "not"), chain, true));
+    }
+    if (keywords["if"] !== undefined) {
+      const { condition, consequence, otherwise } = conditionalOf(located);
+      const isMet = this.#shapes(condition, chain, true);
+      shapes.push(...this.#combined(isMet, consequence ? wrong(consequence) : [], pointer));
+      shapes.push(...this.#combined(wrong(condition), otherwise ? wrong(otherwise) : [], pointer));
     }
     return shapes;
+  }
+
+  /** One alternative is valid, and no other. */
+  #oneOf(located: Located, chain: readonly string[], isExact: boolean): SchemaShape[] {
+    const options = this.alternatives(located, "oneOf");
+    const place = under(located.pointer, "oneOf");
+    const shapes = options.map((option) => this.#shapes(option, chain, isExact));
+    if (this.#overlap(options, place, chain) === undefined) return shapes.flat();
+    return shapes.flatMap((own, at) => {
+      const others = options.filter((_, other) => other !== at);
+      return others.reduce((some, other) => {
+        const outside = this.#without(other, chain, under(place, at));
+        return this.#combined(some, outside, located.pointer).filter(
+          ({ types }) => types?.size !== 0,
+        );
+      }, own);
+    });
+  }
+
+  #without(option: Located, chain: readonly string[], pointer: string): SchemaShape[] {
+    try {
+      return this.#complement(option, chain);
+    } catch (error) {
+      if (!(error instanceof SchemaFault)) throw error;
+      throw new SchemaFault(pointer, `${OVERLAPS} (at ${error.pointer}, ${error.message})`);
+    }
+  }
+
+  #conditional(located: Located, read: (part: Located) => SchemaShape[]): SchemaShape[] {
+    const { condition, consequence, otherwise } = conditionalOf(located);
+    const { pointer } = located;
+    const met = read(condition);
+    const unmet = read(negated(condition));
+    return [
+      ...(consequence ? this.#combined(met, read(consequence), pointer) : met),
+      ...(otherwise ? this.#combined(unmet, read(otherwise), pointer) : unmet),
+    ];
   }
 
   #combined(
@@ -170,23 +252,51 @@ export class SchemaReader {
     return left.flatMap((a) => right.map((b) => bothShapes(a, b)));
   }
 
-  #checkDisjoint(options: readonly Located[], pointer: string): void {
-    if (options.length === 1) return;
-    const shapes = options.map((option) => this.#shapes(option, []));
+  #requireExclusive(options: readonly Located[], pointer: string, chain: readonly string[]): void {
+    const one = this.#overlap(options, pointer, chain);
+    if (one !== undefined) throw new SchemaFault(under(pointer, one), OVERLAPS);
+  }
+
+  /** The first alternative that a later one may share a value with. */
+  #overlap(
+    options: readonly Located[],
+    pointer: string,
+    chain: readonly string[],
+  ): number | undefined {
+    if (options.length === 1) return undefined;
+    const shapes = options.map((option) => this.#shapes(option, chain, true));
     // Compared in pairs: a few dozen alternatives are many.
     if (shapes.reduce((sum, { length }) => sum + length, 0) > MAX_PAIRED) {
       throw new SchemaFault(pointer, `oneOf has more than ${MAX_PAIRED} alternatives; use anyOf`);
     }
-    shapes.forEach((ofOne, one) => {
-      for (const ofOther of shapes.slice(one + 1)) {
-        if (ofOne.every((a) => ofOther.every((b) => areDisjoint(a, b)))) continue;
-        throw new SchemaFault(
-          under(pointer, one),
-          "a value may be valid for this and a later alternative of oneOf; use anyOf, or distinguish them by type or by a required const",
-        );
-      }
-    });
+    const overlaps = (ofOne: readonly SchemaShape[], ofOther: readonly SchemaShape[]) =>
+      !ofOne.every((a) => ofOther.every((b) => areDisjoint(a, b)));
+    const found = shapes.findIndex((ofOne, one) =>
+      shapes.slice(one + 1).some((ofOther) => overlaps(ofOne, ofOther)),
+    );
+    return found < 0 ? undefined : found;
   }
+}
+
+const OVERLAPS =
+  "a value may be valid for this and a later alternative of oneOf; use anyOf, or distinguish them by type or by a required const";
+
+interface Conditional {
+  readonly condition: Located;
+  readonly consequence: Located | undefined;
+  readonly otherwise: Located | undefined;
+}
+
+function conditionalOf(located: Located): Conditional {
+  const keywords = Object(located.schema) as Record<string, unknown>;
+  const part = (name: string) => (name in keywords ? memberOf(located, name) : undefined);
+  return { condition: memberOf(located, "if"), consequence: part("then"), otherwise: part("else") };
+}
+
+/** The schema that is a keyword's value. */
+function memberOf({ schema, pointer }: Located, keyword: string): Located {
+  const keywords = schema as Record<string, unknown>;
+  return { schema: keywords[keyword], pointer: under(pointer, keyword) };
 }
 
 /** Alternatives of `oneOf` that are compared with one another. */
@@ -218,6 +328,7 @@ function typeOf(value: unknown): JsonType {
 function isWithin(shape: SchemaShape, value: number): boolean {
   const { minimum, exclusiveMinimum, maximum, exclusiveMaximum, multiples } = shape;
   return (
+    !(shape.isFractional && Number.isInteger(value)) &&
     multiples.every(({ schema }) => isMultipleOf(value, schema as number)) &&
     value >= (minimum ?? Number.NEGATIVE_INFINITY) &&
     value <= (maximum ?? Number.POSITIVE_INFINITY) &&
@@ -226,10 +337,12 @@ function isWithin(shape: SchemaShape, value: number): boolean {
   );
 }
 
-function matches({ minLength, maxLength, patterns, formats }: SchemaShape, value: string): boolean {
+function matches(shape: SchemaShape, value: string): boolean {
+  const { minLength, maxLength, patterns, formats, lackedPatterns } = shape;
   const { length } = [...value];
   if (length < minLength || length > maxLength) return false;
   return (
+    !lackedPatterns.some(({ schema }) => new RegExp(schema as string, "u").test(value)) &&
     patterns.every(({ schema }) => new RegExp(schema as string, "u").test(value)) &&
     formats.every(({ schema }) =>
       new RegExp(`^(?:${FORMATS.get(schema as string)})$`, "u").test(value),

@@ -7,6 +7,8 @@ export type JsonType = "null" | "boolean" | "integer" | "number" | "string" | "o
 export interface Located {
   readonly schema: unknown;
   readonly pointer: string;
+  /** What is meant are the values that are not valid for it. */
+  readonly isNegated?: boolean | undefined;
 }
 
 /** What one schema says, with what it refers to merged in: all of it holds of a value. */
@@ -15,6 +17,10 @@ export interface SchemaShape {
   readonly types: ReadonlySet<JsonType> | undefined;
   /** The values of `enum` and `const`. */
   readonly values: readonly unknown[] | undefined;
+  /** Values that it is not. */
+  readonly excluded: readonly Located[];
+  /** Of numbers: none is whole. */
+  readonly isFractional: boolean;
   readonly minimum: number | undefined;
   readonly exclusiveMinimum: number | undefined;
   readonly maximum: number | undefined;
@@ -25,6 +31,8 @@ export interface SchemaShape {
   readonly maxLength: number;
   readonly patterns: readonly Located[];
   readonly formats: readonly Located[];
+  /** Patterns that a text does not have. */
+  readonly lackedPatterns: readonly Located[];
   /** All schemas of a member hold of it. */
   readonly properties: ReadonlyMap<string, readonly Located[]>;
   readonly required: ReadonlySet<string>;
@@ -45,6 +53,8 @@ export function openShape(pointer: string): SchemaShape {
     pointer,
     types: undefined,
     values: undefined,
+    excluded: [],
+    isFractional: false,
     minimum: undefined,
     exclusiveMinimum: undefined,
     maximum: undefined,
@@ -54,6 +64,7 @@ export function openShape(pointer: string): SchemaShape {
     maxLength: Number.POSITIVE_INFINITY,
     patterns: [],
     formats: [],
+    lackedPatterns: [],
     properties: new Map(),
     required: new Set(),
     additional: [],
@@ -73,6 +84,8 @@ export function bothShapes(a: SchemaShape, b: SchemaShape): SchemaShape {
     pointer: a.pointer,
     types: bothTypes(a.types, b.types),
     values: bothValues(a.values, b.values),
+    excluded: [...a.excluded, ...b.excluded],
+    isFractional: a.isFractional || b.isFractional,
     minimum: larger(a.minimum, b.minimum),
     exclusiveMinimum: larger(a.exclusiveMinimum, b.exclusiveMinimum),
     maximum: smaller(a.maximum, b.maximum),
@@ -82,6 +95,7 @@ export function bothShapes(a: SchemaShape, b: SchemaShape): SchemaShape {
     maxLength: Math.min(a.maxLength, b.maxLength),
     patterns: [...a.patterns, ...b.patterns],
     formats: [...a.formats, ...b.formats],
+    lackedPatterns: [...a.lackedPatterns, ...b.lackedPatterns],
     properties: bothProperties(a, b),
     required: new Set([...a.required, ...b.required]),
     additional: [...a.additional, ...b.additional],
@@ -118,7 +132,7 @@ function bothValues(
 }
 
 /** Equal for equal JSON values, whatever the order of their members. */
-function canonical(value: unknown): string {
+export function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
@@ -176,12 +190,19 @@ function haveDisjointMember(a: SchemaShape, b: SchemaShape): boolean {
 
 /** Whether a shape never has the member. */
 function lacks(shape: SchemaShape, name: string): boolean {
-  if (shape.properties.has(name)) return false;
+  const own = shape.properties.get(name);
+  if (own !== undefined) return own.some(isNothing);
   return shape.additional.some(({ schema }) => schema === false);
 }
 
+/** Whether no value is meant. */
+export function isNothing({ schema, isNegated = false }: Located): boolean {
+  return schema === isNegated;
+}
+
 function valuesOf(schemas: readonly Located[] | undefined): readonly unknown[] | undefined {
-  for (const { schema } of schemas ?? []) {
+  for (const { schema, isNegated } of schemas ?? []) {
+    if (isNegated) continue;
     const { enum: values, const: value } = Object(schema) as Record<string, unknown>;
     if (value !== undefined) return [value];
     if (Array.isArray(values)) return values;

@@ -95,7 +95,7 @@ describe("the official client's typed errors", () => {
     [
       {
         tools: [
-          { type: "function", function: { name: "f", parameters: { not: { type: "null" } } } },
+          { type: "function", function: { name: "f", parameters: { contains: { type: "null" } } } },
         ],
       },
       "tools[0].function.parameters",

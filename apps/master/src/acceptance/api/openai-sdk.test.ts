@@ -396,10 +396,10 @@ describe("json_schema", () => {
   });
 
   it("is refused with the place of a keyword that is not supported", async () => {
-    const format = { ...response_format, json_schema: { name: "n", schema: { not: {} } } };
+    const format = { ...response_format, json_schema: { name: "n", schema: { contains: {} } } };
     const error = await whole({ ...ask("x"), response_format: format }).catch((thrown) => thrown);
     expect(error).toMatchObject({ status: 400, param: "response_format.json_schema.schema" });
-    expect(error.message).toContain("/not");
+    expect(error.message).toContain("/contains");
   });
 });
 

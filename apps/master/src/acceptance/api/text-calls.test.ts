@@ -290,7 +290,7 @@ it("messages: faults are Anthropic's errors and name their field", async () => {
   await refused({ messages: [{ role: "assistant", content: "I" }] }, "messages[0].role");
   await refused({ thinking: { type: "enabled", budget_tokens: 1024 } }, "thinking.type");
   await refused({ tools: [weather, weather] }, "tools[1].name");
-  const not = { ...weather, input_schema: { type: "object", not: {} } };
+  const not = { ...weather, input_schema: { type: "object", contains: {} } };
   await refused({ tools: [{ ...weather, name: "a" }, not] }, "tools[1].input_schema");
   await refused({ messages: [{ role: "user", content: "x ".repeat(9000) }] }, "messages");
   const heddle = new Heddle({ endpoint: cluster.url, auth_token: cluster.adminKey });
@@ -354,11 +354,11 @@ it("responses: JSON by a schema is parsed by the official client", async () => {
   const format = { type: "json_schema" as const, name: "weather", schema: schema ?? {} };
   const { output_parsed } = await openai.responses.parse({ ...QUESTION, text: { format } });
   expect(Object.keys(output_parsed ?? {})).toEqual(["city", "unit"]);
-  const wrong = { ...format, schema: { type: "object", not: {} } };
+  const wrong = { ...format, schema: { type: "object", contains: {} } };
   await expect(
     openai.responses.create({ ...QUESTION, text: { format: wrong } }),
   ).rejects.toMatchObject({ status: 400, param: "text.format.schema" });
-  const tools = [{ ...FORECAST, parameters: { type: "object", not: {} } }];
+  const tools = [{ ...FORECAST, parameters: { type: "object", contains: {} } }];
   await expect(openai.responses.create({ ...QUESTION, tools })).rejects.toMatchObject({
     status: 400,
     param: "tools[0].parameters",

@@ -280,10 +280,10 @@ describe("the llama engine on a tiny model", () => {
       return (await session.ask({ prompt: PROMPT, format })).error;
     };
     const param = "response_format.json_schema.schema";
-    expect(await refused({ properties: { a: { not: {} } } })).toMatchObject({
+    expect(await refused({ properties: { a: { contains: {} } } })).toMatchObject({
       code: "invalid_value",
       param,
-      message: expect.stringContaining("/properties/a/not"),
+      message: expect.stringContaining("/properties/a/contains"),
     });
     // Its automaton has 2^n states.
     expect(await refused({ type: "string", pattern: "a.{30}$" })).toMatchObject({
