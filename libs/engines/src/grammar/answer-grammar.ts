@@ -1,5 +1,6 @@
 import type { ReasoningStyle } from "@heddle/contracts/engine";
 import type { CallForm, FormPart } from "../text/call-form.ts";
+import { rawParameters } from "../text/calls/raw-parameters.ts";
 import { JsonTexts } from "./json-texts.ts";
 import { exactBytes, markedBytes } from "./marked-bytes.ts";
 import { GrammarBuilder, type GrammarProgram } from "./program.ts";
@@ -15,6 +16,9 @@ import { SchemaFault } from "./schema-fault.ts";
 import { compileSchema, SchemaGrammar } from "./schema-grammar.ts";
 
 const MAX_CALLS = 64;
+/** Messages of reasoning before an answer. */
+const MAX_EARLIER_MESSAGES = 8;
+const HARMONY_MARKS = "<\\|(?:channel|message|start|end|return|call|constrain)\\|>";
 const THINK = "<think>";
 const THOUGHT = "</think>";
 /** White space around reasoning. */
@@ -77,8 +81,9 @@ class AnswerGrammar {
   }
 
   root(source: AnswerSource): number {
+    const { reasoning, form } = this.#style;
+    if (form.family === "harmony") return this.#harmony(source);
     const answer = this.#answer(source);
-    const { reasoning } = this.#style;
     if (reasoning === undefined) return answer;
     const blank = this.#texts.common(BLANK);
     const free = this.#builder.text(toBytes(lacking(literalPattern(THOUGHT)), "plain"));
@@ -102,6 +107,31 @@ class AnswerGrammar {
     return this.#builder.choice([free, this.#builder.sequence([this.#texts.common(BLANK), calls])]);
   }
 
+  /** Reasoning in messages of its own, then the answer's, or a call: the form has one in a turn. */
+  #harmony({ tools, isRequired, answer }: AnswerSource): number {
+    const free = this.#builder.text(toBytes(lacking(HARMONY_MARKS), "plain"));
+    const again = this.#written("<|end|><|start|>assistant");
+    const before = ["analysis", "commentary"].map((channel) =>
+      this.#builder.sequence([this.#written(`<|channel|>${channel}<|message|>`), free, again]),
+    );
+    const head = this.#written("<|channel|>final<|message|>");
+    const final = this.#builder.sequence([
+      head,
+      answer === undefined ? free : this.#ofSchema(answer),
+    ]);
+    const calls = tools.map(({ name, parameters }) => {
+      const order = this.#builder.choice([
+        this.#written(`<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>`),
+        this.#written(` to=functions.${name}<|channel|>commentary <|constrain|>json<|message|>`),
+        this.#written(` to=functions.${name}<|channel|>commentary json<|message|>`),
+      ]);
+      return this.#builder.sequence([order, this.#argumentsOf(name, parameters)]);
+    });
+    const last = tools.length > 0 && isRequired ? calls : [final, ...calls];
+    const earlier = this.#builder.repeat(this.#builder.choice(before), 0, MAX_EARLIER_MESSAGES);
+    return this.#builder.sequence([earlier, this.#builder.choice(last)]);
+  }
+
   #ofSchema(answer: unknown): number {
     return new SchemaGrammar(this.#builder, answer).root();
   }
@@ -113,7 +143,9 @@ class AnswerGrammar {
       this.#builder.sequence([
         this.#texts.literal(name),
         ...middle,
-        this.#argumentsOf(name, parameters),
+        form.isTagged
+          ? this.#taggedArguments(name, parameters)
+          : this.#argumentsOf(name, parameters),
       ]),
     );
     const call = this.#builder.sequence([
@@ -130,6 +162,15 @@ class AnswerGrammar {
   #argumentsOf(name: string, parameters: unknown): number {
     try {
       return new SchemaGrammar(this.#builder, closed(parameters)).objectRoot();
+    } catch (error) {
+      throw error instanceof SchemaFault ? new ToolFault(name, error) : error;
+    }
+  }
+
+  #taggedArguments(name: string, parameters: unknown): number {
+    try {
+      const raw = rawParameters(parameters);
+      return new SchemaGrammar(this.#builder, closed(parameters)).taggedRoot(raw);
     } catch (error) {
       throw error instanceof SchemaFault ? new ToolFault(name, error) : error;
     }

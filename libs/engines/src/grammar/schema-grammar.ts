@@ -7,6 +7,8 @@ import {
   both,
   complementOf,
   isEmpty,
+  lacking,
+  literalPattern,
   matchingTexts,
   notMatching,
   type TextSet,
@@ -27,6 +29,11 @@ import {
 } from "./schema-shape.ts";
 
 const ALL_TYPES: readonly JsonType[] = ["object", "array", "string", "number", "boolean", "null"];
+/** What ends the value of a parameter that is an element. */
+const ELEMENT_CLOSE = "</parameter>";
+const ELEMENT_END = `\n${ELEMENT_CLOSE}\n`;
+/** Members that no schema names, as elements. */
+const MAX_FREE_ELEMENTS = 64;
 const ANYTHING: Located = { schema: true, pointer: "" };
 
 /** The grammar of the JSON texts that are valid for a schema. Throws a SchemaFault. */
@@ -70,6 +77,74 @@ export class SchemaGrammar {
     const whole = this.#reader.find("#", "");
     const isObject: Located = { schema: { type: "object" }, pointer: "" };
     return this.#productive(this.#all([isObject, whole]));
+  }
+
+  /**
+   * The node of an object's members as elements, `<parameter=NAME>`, in the order of `properties`.
+   * The texts of `raw` are as they are; other values are JSON.
+   */
+  taggedRoot(raw: ReadonlySet<string>): number {
+    const whole = this.#reader.find("#", "");
+    const isObject: Located = { schema: { type: "object" }, pointer: "" };
+    const shapes = this.#reader.shapesOfAll([isObject, whole]);
+    return this.#productive(
+      this.#builder.choice(shapes.map((shape) => this.#elements(shape, raw))),
+    );
+  }
+
+  #elements(shape: SchemaShape, raw: ReadonlySet<string>): number {
+    if (shape.values !== undefined) {
+      throw new SchemaFault(shape.pointer, "enum or const of whole arguments is not supported");
+    }
+    const members = membersOf(shape);
+    const parts = members.map(({ name, schemas, isRequired }) => {
+      if (/[>\n]/.test(name)) {
+        const place = schemas[0]?.pointer ?? shape.pointer;
+        throw new SchemaFault(place, "a parameter's name with > or a line break is not supported");
+      }
+      const value = raw.has(name) ? this.#rawText(schemas) : this.#all(schemas);
+      const element = this.#builder.sequence([
+        this.#texts.literal(`<parameter=${name}>\n`),
+        value,
+        this.#texts.literal(ELEMENT_END),
+      ]);
+      return isRequired ? element : this.#builder.optional(element);
+    });
+    const isOpen = members.length === 0 && !shape.additional.some(isNothing);
+    const others = isOpen ? Number.POSITIVE_INFINITY : 0;
+    this.#checkCounts(shape, members.length, others);
+    if (!isOpen) return this.#builder.sequence(parts);
+    const other = this.#builder.sequence([
+      this.#texts.common("<parameter=[a-zA-Z0-9_.-]{1,64}>\\n"),
+      this.#all(shape.additional),
+      this.#texts.literal(ELEMENT_END),
+    ]);
+    const most = Math.min(shape.maxProperties, MAX_FREE_ELEMENTS);
+    return this.#builder.repeat(other, Math.min(1, shape.minProperties), most);
+  }
+
+  /** Texts without quotes, which do not contain what ends them. */
+  #rawText(schemas: readonly Located[]): number {
+    const ends = () => lacking(literalPattern(ELEMENT_CLOSE));
+    const options = this.#reader.shapesOfAll(schemas).map((shape) => {
+      const { minLength, maxLength, pointer } = shape;
+      if (shape.values !== undefined) {
+        const valid = shape.values.filter((value) => this.#reader.allows(shape, value));
+        const texts = valid.map(String).filter((text) => !text.includes(ELEMENT_CLOSE));
+        return texts.length === 0 ? this.#builder.never() : this.#texts.anyOf(texts);
+      }
+      if (shape.types !== undefined && !shape.types.has("string")) return this.#builder.never();
+      if (minLength > maxLength) return this.#builder.never();
+      return this.#faultsAt(pointer, () => {
+        const isFree = minLength === 0 && maxLength === Number.POSITIVE_INFINITY;
+        const most = maxLength === Number.POSITIVE_INFINITY ? "" : maxLength;
+        const counted = isFree ? undefined : `${ANY_CHARACTER}{${minLength},${most}}`;
+        const own = this.#restricted(shape) ?? (counted && matchingTexts(counted));
+        const texts = own ? both(own, ends()) : ends();
+        return isEmpty(texts) ? this.#builder.never() : this.#builder.text(toBytes(texts, "plain"));
+      });
+    });
+    return this.#builder.choice(options);
   }
 
   #productive(root: number): number {

@@ -6,7 +6,15 @@ export type FormPart =
 
 /** How a model family writes calls of tools: `open`, calls with `between` between them, and `close`. */
 export interface CallForm {
-  readonly family: "hermes" | "llama" | "mistral" | "mistral-args" | "granite";
+  readonly family:
+    | "hermes"
+    | "llama"
+    | "mistral"
+    | "mistral-args"
+    | "granite"
+    | "deepseek"
+    | "qwen-coder"
+    | "harmony";
   /** No text before the calls has it. */
   readonly mark: string;
   /** Those of its texts that a vocabulary may have as control tokens. */
@@ -20,6 +28,12 @@ export interface CallForm {
   readonly close: string;
   /** An answer that begins like a call is one, without the mark. */
   readonly isBare?: boolean | undefined;
+  /** Each argument is an element of its own: texts as they are, all else as JSON. */
+  readonly isTagged?: boolean | undefined;
+  /** What a template that writes calls has before a name, where that is not `before`. */
+  readonly shown?: string | undefined;
+  /** It is the model's own though its template presents no tools. */
+  readonly isNative?: boolean | undefined;
   /** The template refuses ids of calls that are not nine letters and digits. */
   readonly hasShortIds?: boolean | undefined;
 }
@@ -97,12 +111,73 @@ const GRANITE: CallForm = {
   close: "]",
 };
 
+/** As DeepSeek V3 and R1 write calls. */
+const DEEPSEEK: CallForm = {
+  family: "deepseek",
+  mark: "<｜tool▁calls▁begin｜>",
+  tokens: [
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁sep｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+  ],
+  open: ["<｜tool▁calls▁begin｜>"],
+  before: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+  middle: ["\n```json\n"],
+  after: ["\n```<｜tool▁call▁end｜>"],
+  between: "\n",
+  close: "<｜tool▁calls▁end｜>",
+  isNative: true,
+};
+
+/** As DeepSeek V3.1 does. */
+const DEEPSEEK_ARGS: CallForm = {
+  ...DEEPSEEK,
+  before: "<｜tool▁call▁begin｜>",
+  middle: ["<｜tool▁sep｜>"],
+  after: ["<｜tool▁call▁end｜>"],
+  between: "",
+};
+
+const QWEN_CODER: CallForm = {
+  family: "qwen-coder",
+  mark: "<tool_call>",
+  tokens: ["<tool_call>", "</tool_call>"],
+  open: [],
+  before: "<tool_call>\n<function=",
+  middle: [">\n"],
+  after: ["</function>\n</tool_call>"],
+  between: "\n",
+  close: "",
+  isTagged: true,
+};
+
+/** As gpt-oss writes: messages in channels, one of which may be a call. */
+const HARMONY: CallForm = {
+  family: "harmony",
+  mark: "<|channel|>",
+  tokens: ["<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"],
+  open: [],
+  before: "<|channel|>commentary to=functions.",
+  middle: [" <|constrain|>json<|message|>"],
+  after: [],
+  between: "",
+  close: "",
+  shown: "to=functions.",
+  isNative: true,
+};
+
 /** The first of which a template has all of `has` and none of `lacks` is its form. */
 const FAMILIES: readonly {
   readonly form: CallForm;
   readonly has: readonly string[];
   readonly lacks?: readonly string[];
 }[] = [
+  { form: HARMONY, has: ["<|channel|>", "<|message|>", "analysis"] },
+  { form: DEEPSEEK, has: ["<｜tool▁calls▁begin｜>", "```json"] },
+  { form: DEEPSEEK_ARGS, has: ["<｜tool▁calls▁begin｜>"] },
+  { form: QWEN_CODER, has: ["<tool_call>", "<function=", "<parameter="] },
   { form: MISTRAL_IDS, has: ["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"] },
   { form: MISTRAL_ARGS, has: ["[TOOL_CALLS]", "[ARGS]"] },
   { form: MISTRAL, has: ["[TOOL_CALLS]"] },
@@ -115,12 +190,15 @@ const FAMILIES: readonly {
   { form: HERMES, has: ["<tool_call>"], lacks: ["<function=", "<arg_key>"] },
 ];
 
-/** The form in which a chat template that presents tools asks for calls; undefined for all others. */
+/**
+ * The form in which a chat template asks for calls; undefined for one that presents no tools, unless
+ * its model has a form all the same.
+ */
 export function callFormOf(template: string): CallForm | undefined {
-  if (!/\btools\b/.test(template)) return undefined;
-  return FAMILIES.find(
+  const form = FAMILIES.find(
     ({ has, lacks = [] }) =>
       has.every((text) => template.includes(text)) &&
       !lacks.some((text) => template.includes(text)),
   )?.form;
+  return form?.isNative || /\btools\b/.test(template) ? form : undefined;
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { callFormOf } from "./call-form.ts";
 import { CallReader } from "./call-reader.ts";
+import { HarmonyReader } from "./calls/harmony-reader.ts";
 
 // What templates of the families have, as far as it decides their form.
 const MARKS = {
@@ -9,6 +10,8 @@ const MARKS = {
   mistral: "tools [TOOL_CALLS] [",
   "mistral-args": "tools [TOOL_CALLS] [CALL_ID] [ARGS]",
   granite: "tools <|tool_call|> <|start_of_role|>",
+  deepseek: "<｜tool▁calls▁begin｜> ```json",
+  "qwen-coder": "tools <tool_call> <function= <parameter=",
 } as const;
 
 const WEATHER = '{"city": "Ri\\"}{o ☃", "days": [1, {"n": 2}]}';
@@ -47,6 +50,29 @@ const RECORDED: readonly [family: keyof typeof MARKS, text: string, expected: st
     BOTH,
   ],
   ["granite", "No call <|tool", "No call <|tool"],
+  [
+    "deepseek",
+    `Yes.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n\`\`\`json\n${WEATHER}\n\`\`\`<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n\`\`\`json\n{}\n\`\`\`<｜tool▁call▁end｜><｜tool▁calls▁end｜>`,
+    `Yes.${BOTH}`,
+  ],
+  [
+    "qwen-coder",
+    'So:\n<tool_call>\n<function=weather>\n<parameter=city>\nRi"}{o ☃\n</parameter>\n<parameter=days>\n[1, {"n": 2}]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>',
+    `So:\n${BOTH}`,
+  ],
+  [
+    "qwen-coder",
+    "<tool_call>\n<function=weather>\n<parameter=city>\n\n\\ two\nlines\n\n</parameter>\n</function>\n</tool_call>",
+    '<tool_call>\n{"name": "weather", "arguments": {"city": "\\n\\\\ two\\nlines\\n"}}\n</tool_call>',
+  ],
+];
+
+const TOOLS = [
+  {
+    name: "weather",
+    parameters: '{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"array"}}}',
+  },
+  { name: "now", parameters: "{}" },
 ];
 
 function formOf(family: keyof typeof MARKS) {
@@ -56,7 +82,7 @@ function formOf(family: keyof typeof MARKS) {
 }
 
 function read(family: keyof typeof MARKS, pieces: readonly string[], style?: "open" | "tagged") {
-  const reader = new CallReader(formOf(family), style, ["weather", "now"]);
+  const reader = new CallReader(formOf(family), style, TOOLS);
   return pieces.map((piece) => reader.push(piece)).join("") + reader.finish();
 }
 
@@ -78,11 +104,42 @@ describe("call reader: a recorded answer becomes calls wherever it is cut:", () 
   });
 
   it("arguments come piece by piece, and those that are cut stay cut", () => {
-    const reader = new CallReader(formOf("mistral-args"), undefined, ["now"]);
+    const reader = new CallReader(formOf("mistral-args"), undefined, TOOLS);
     expect(reader.push("[TOOL_CALLS]now[ARG")).toBe('<tool_call>\n{"name": "now", "arguments": ');
     expect(reader.push('S]{"a')).toBe('{"a');
     expect(reader.push('": "x')).toBe('": "x');
     expect(reader.finish()).toBe("");
+  });
+});
+
+describe("harmony reader: messages of channels become text wherever they are cut:", () => {
+  const analysis = "<|channel|>analysis<|message|>Hm, <think>?<|end|><|start|>assistant";
+  const thought = "<think>Hm, <think>?</think>";
+  const call = `<tool_call>\n{"name": "weather", "arguments": ${WEATHER}}\n</tool_call>`;
+  it.each([
+    ["plain text", "plain text"],
+    ["<|channel|>final<|message|>Hello", "Hello"],
+    [`${analysis}<|channel|>final<|message|>Hello<|return|>`, `${thought}Hello`],
+    [
+      `${analysis}<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>${WEATHER}<|call|>`,
+      `${thought}I look.${call}`,
+    ],
+    [` to=functions.weather<|channel|>commentary json<|message|>${WEATHER}`, call],
+    ["<|channel|>analysis<|message|>cut", "<think>cut"],
+    [
+      '<|channel|>commentary to=functions.now<|message|>{"a',
+      '<tool_call>\n{"name": "now", "arguments": {"a',
+    ],
+    ["<|channel|>final<|message|>a <| b", "a <| b"],
+  ])("%j", (text, expected) => {
+    const read = (pieces: readonly string[]) => {
+      const reader = new HarmonyReader();
+      return pieces.map((piece) => reader.push(piece)).join("") + reader.finish();
+    };
+    for (let cut = 0; cut <= text.length; cut++) {
+      expect(read([text.slice(0, cut), text.slice(cut)])).toBe(expected);
+    }
+    expect(read([...text])).toBe(expected);
   });
 });
 
@@ -93,6 +150,8 @@ describe("call form: a template's is", () => {
     ["tools <function= <tool_call>", undefined],
     ["tools <tool_call> <arg_key>", undefined],
     [MARKS.hermes, "hermes"],
+    ["<｜tool▁calls▁begin｜>", "deepseek"],
+    ["<|channel|><|message|>analysis", "harmony"],
     [`${MARKS.llama} <tool_call>`, "hermes"],
   ])("%j: %s", (template, family) => {
     expect(callFormOf(template)?.family).toBe(family);

@@ -1,5 +1,8 @@
-import type { ReasoningStyle } from "@heddle/contracts/engine";
+import type { ReasoningStyle, ToolDefinition } from "@heddle/contracts/engine";
 import { type CallForm, HERMES } from "./call-form.ts";
+import { beginningOf, ObjectEnd } from "./calls/object-end.ts";
+import { rawParameters } from "./calls/raw-parameters.ts";
+import { TaggedArguments } from "./calls/tagged-arguments.ts";
 
 const THINK = "<think>";
 const THOUGHT = "</think>";
@@ -16,16 +19,17 @@ export class CallReader {
   #part: "begin" | "reasoning" | "answer" | "text" | "between" | "name" | "gap" | "arguments";
   #held = "";
   #calls = 0;
-  /** Where the arguments are: how deeply nested, and in a string or not. */
-  #depth = 0;
-  #isInString = false;
-  #isEscaped = false;
+  /** Where the arguments of a call are. */
+  #object = new ObjectEnd();
+  #tagged: TaggedArguments | undefined;
+  readonly #tools: readonly ToolDefinition[];
 
-  /** `names` are the functions that may be called. */
-  constructor(form: CallForm, style: ReasoningStyle | undefined, names: readonly string[]) {
+  /** `tools` are the functions that may be called. */
+  constructor(form: CallForm, style: ReasoningStyle | undefined, tools: readonly ToolDefinition[]) {
     this.#form = form;
+    this.#tools = tools;
     this.#part = style === "open" ? "reasoning" : style === "tagged" ? "begin" : "answer";
-    const bare = form.isBare ? names.map((name) => `${form.before}${name}"`) : [];
+    const bare = form.isBare ? tools.map(({ name }) => `${form.before}${name}"`) : [];
     this.#beginnings = [form.mark, ...bare];
   }
 
@@ -119,8 +123,16 @@ export class CallReader {
     if (end < 0) return undefined;
     const name = this.#held.slice(0, end);
     this.#held = this.#held.slice(end);
-    this.#part = "gap";
+    this.#beginArguments(name);
     return `${this.#calls++ === 0 ? "" : HERMES.between}${HERMES.before}${name}${HERMES.middle.join("")}`;
+  }
+
+  #beginArguments(name: string): void {
+    this.#object = new ObjectEnd();
+    this.#part = this.#form.isTagged ? "arguments" : "gap";
+    if (!this.#form.isTagged) return;
+    const tool = this.#tools.find((each) => each.name === name);
+    this.#tagged = new TaggedArguments(rawParameters(JSON.parse(tool?.parameters ?? "{}")));
   }
 
   /** Arguments are an object. */
@@ -134,25 +146,17 @@ export class CallReader {
 
   #arguments(): string | undefined {
     if (this.#held === "") return undefined;
-    let length = 0;
-    let isWhole = false;
-    while (length < this.#held.length && !isWhole)
-      isWhole = this.#isLast(this.#held[length++] as string);
-    const text = this.#letOut(length) ?? "";
-    if (!isWhole) return text;
+    const taken = this.#tagged?.take(this.#held) ?? (this.#tagged ? undefined : this.#ofObject());
+    if (taken === undefined) return undefined;
+    this.#held = this.#held.slice(taken.length);
+    if (!taken.isWhole) return taken.json;
     this.#part = "between";
-    return text + HERMES.after.join("");
+    return taken.json + HERMES.after.join("");
   }
 
-  /** Whether the arguments end with the character. */
-  #isLast(character: string): boolean {
-    if (this.#isEscaped) this.#isEscaped = false;
-    else if (this.#isInString && character === "\\") this.#isEscaped = true;
-    else if (character === '"') this.#isInString = !this.#isInString;
-    else if (this.#isInString) return false;
-    else if (character === "{" || character === "[") this.#depth++;
-    else if (character === "}" || character === "]") return --this.#depth === 0;
-    return false;
+  #ofObject() {
+    const { length, isWhole } = this.#object.take(this.#held);
+    return { length, json: this.#held.slice(0, length), isWhole };
   }
 
   #letOut(length: number): string | undefined {
@@ -161,12 +165,4 @@ export class CallReader {
     this.#held = this.#held.slice(length);
     return text;
   }
-}
-
-/** The length of the longest beginning of the mark that the text ends with. */
-function beginningOf(mark: string, text: string): number {
-  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--) {
-    if (text.endsWith(mark.slice(0, length))) return length;
-  }
-  return 0;
 }

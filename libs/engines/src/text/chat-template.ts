@@ -1,5 +1,10 @@
 import { AppError } from "@heddle/base/errors";
-import type { ChatMessage, ReasoningEffort, ToolDefinition } from "@heddle/contracts/engine";
+import type {
+  ChatMessage,
+  ReasoningEffort,
+  ToolCall,
+  ToolDefinition,
+} from "@heddle/contracts/engine";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { type CallForm, callFormOf, HERMES } from "./call-form.ts";
 import { effortVariables } from "./reasoning-effort.ts";
@@ -11,6 +16,7 @@ import {
   toolShape,
   withoutSystem,
   withoutTools,
+  withToolPrompt,
   writtenCalls,
 } from "./tool-prompt.ts";
 
@@ -39,6 +45,9 @@ const PROBE: readonly ChatMessage[] = [
   { role: "user", content: "d" },
 ];
 
+/** What a template prints that joins an object to a text. */
+const PRINTED_OBJECT = "[object ";
+
 /** A template may not build a list longer than this. */
 const MAX_RANGE_ITEMS = 100_000;
 
@@ -56,8 +65,12 @@ export class ChatTemplate {
   readonly #testsForNone: boolean;
   readonly #knowsToolCalls: boolean;
   readonly #takesOneCall: boolean;
-  /** In which form it asks for calls; undefined where it presents no tools. */
-  #form: CallForm | undefined;
+  /** In which form its model writes calls; undefined where none is known. */
+  readonly #form: CallForm | undefined;
+  /** Whether it presents tools, and writes calls in that form. */
+  readonly #shows: { readonly tools: boolean; readonly calls: boolean };
+  /** It joins the arguments of a call to other texts: they are no object there. */
+  #hasTextArguments = false;
   /** The same of a template that presents tools and drops calls: they become text in that form. */
   readonly #writtenForm: CallForm | undefined;
 
@@ -73,11 +86,13 @@ export class ChatTemplate {
     this.#now = now;
     this.#knowsDeveloper = /["']developer["']/.test(source);
     this.#knowsToolCalls = /\btool_calls\b|\|\s*tojson\b/.test(source);
-    this.#takesOneCall = /\btool_calls\s*\|\s*length\s*==\s*1/.test(source);
+    this.#takesOneCall = /\btool_calls\s*\|\s*length\s*==\s*1|\btool_calls\[0\]/.test(source);
     this.#testsForNone = /\bcontent\b['"\])]*\s+is\s+(not\s+)?none\b/i.test(source);
-    this.#form = callFormOf(source);
-    this.#writtenForm = /\btool_calls\b/.test(source) ? undefined : this.#form;
-    if (this.#form !== undefined && !this.#shows(this.#form)) this.#form = undefined;
+    const form = callFormOf(source);
+    this.#writtenForm = /\btool_calls\b/.test(source) ? undefined : form;
+    this.#shows = this.#probe(form);
+    const isShown = this.#shows.tools && this.#shows.calls;
+    this.#form = isShown || form?.isNative ? form : undefined;
   }
 
   /** The form in which a model of this template calls tools. */
@@ -86,14 +101,23 @@ export class ChatTemplate {
   }
 
   /** Whether the template shows a tool, and a call of it in that form. */
-  #shows(form: CallForm): boolean {
-    try {
-      const text = this.#run(PROBE, { addGenerationPrompt: true, tools: [PROBE_TOOL] });
-      const described = PROBE_TOOL.description;
-      return text.includes(described) && text.includes(`${form.before}${PROBE_TOOL.name}`);
-    } catch {
-      return false;
+  #probe(form: CallForm | undefined): { tools: boolean; calls: boolean } {
+    const none = { tools: false, calls: false };
+    if (form === undefined) return none;
+    for (const isText of [false, true]) {
+      this.#hasTextArguments = isText;
+      try {
+        const text = this.#run(PROBE, { addGenerationPrompt: true, tools: [PROBE_TOOL] });
+        const calls = text.includes(`${form.shown ?? form.before}${PROBE_TOOL.name}`);
+        if (!text.includes(PRINTED_OBJECT)) {
+          return { tools: text.includes(PROBE_TOOL.description), calls };
+        }
+      } catch {
+        // Perhaps it takes the arguments as a text.
+      }
     }
+    this.#hasTextArguments = false;
+    return none;
   }
 
   /**
@@ -103,7 +127,12 @@ export class ChatTemplate {
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): string {
     const { tools = [] } = options;
-    const isText = tools.length > 0 ? this.#form === undefined : !this.#knowsToolCalls;
+    const form = this.#form;
+    if (tools.length > 0 && form !== undefined && this.#shows.calls && !this.#shows.tools) {
+      return this.render(withToolPrompt(messages, tools, form), { ...options, tools: [] });
+    }
+    const isText =
+      tools.length > 0 ? form === undefined || !this.#shows.tools : !this.#knowsToolCalls;
     if (!isText || (tools.length === 0 && !messages.some(isOfTools))) {
       try {
         return this.#named(this.#takesOneCall ? oneCallEach(messages) : messages, options);
@@ -112,7 +141,7 @@ export class ChatTemplate {
         if (tools.length === 0 || isRefusal(error)) throw error;
       }
     }
-    const plain = withoutTools(messages, tools);
+    const plain = withoutTools(messages, tools, form);
     const textual = { ...options, tools: [] };
     try {
       return this.#named(plain, textual);
@@ -193,7 +222,7 @@ export class ChatTemplate {
     // A template that never tests for none would print it or fail on it.
     const content = message.content ?? (this.#testsForNone ? null : "");
     const { name, toolCallId, toolCalls = [] } = message;
-    const calls = toolCalls.map((call) => toolCallShape({ ...call, id: this.#idOf(call.id) }));
+    const calls = toolCalls.map((call) => this.#callShape({ ...call, id: this.#idOf(call.id) }));
     const sent = {
       content,
       ...(name === undefined ? {} : { name }),
@@ -204,6 +233,10 @@ export class ChatTemplate {
     const form = this.#writtenForm;
     if (form === undefined || calls.length === 0) return { role, ...quoted };
     return { role, content: `${quoted.content ?? ""}${writtenCalls(form, toolCalls, quote)}` };
+  }
+
+  #callShape(call: ToolCall) {
+    return this.#hasTextArguments ? call : toolCallShape(call);
   }
 
   #idOf(id: string): string {

@@ -16,16 +16,26 @@ export function toolShape({ name, description = "", parameters }: ToolDefinition
 export function withoutTools(
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
+  form: CallForm = HERMES,
 ): ChatMessage[] {
   const plain: ChatMessage[] = [];
   for (const message of messages) {
     const last = plain.at(-1);
-    if (message.role !== "tool") plain.push(asText(message));
+    if (message.role !== "tool") plain.push(asText(message, form));
     else if (last?.role === "user" && isAnswer(last)) {
       plain[plain.length - 1] = { ...last, content: `${last.content}\n${answerText(message)}` };
     } else plain.push({ role: "user", content: answerText(message) });
   }
-  return tools.length === 0 ? plain : withSystem(plain, promptOf(tools));
+  return tools.length === 0 ? plain : withSystem(plain, promptOf(tools, form));
+}
+
+/** The same conversation for a template that writes calls and presents no tools. */
+export function withToolPrompt(
+  messages: readonly ChatMessage[],
+  tools: readonly ToolDefinition[],
+  form: CallForm,
+): ChatMessage[] {
+  return withSystem(messages, promptOf(tools, form));
 }
 
 /** The same where the template refuses a system message: its text comes before the first user's. */
@@ -91,7 +101,7 @@ export function shortId(id: string): string {
   return createHash("sha256").update(id).digest("hex").slice(0, 9);
 }
 
-function promptOf(tools: readonly ToolDefinition[]): string {
+function promptOf(tools: readonly ToolDefinition[], form: CallForm): string {
   const list = tools.map((tool) => JSON.stringify(toolShape(tool))).join("\n");
   return `# Tools
 
@@ -102,10 +112,18 @@ You are provided with function signatures within <tools></tools> XML tags:
 ${list}
 </tools>
 
-For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+${form.family === HERMES.family ? HERMES_WORDS : wordsOf(form)}`;
+}
+
+const HERMES_WORDS = `For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
 <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>`;
+
+function wordsOf(form: CallForm): string {
+  const call = `${form.before}<function-name>${plainest(form.middle)}<args-json-object>${plainest(form.after)}`;
+  return `For function calls, write exactly:
+${plainest(form.open)}${call}${form.close}`;
 }
 
 function withSystem(messages: readonly ChatMessage[], text: string): ChatMessage[] {
@@ -116,9 +134,9 @@ function withSystem(messages: readonly ChatMessage[], text: string): ChatMessage
   return [{ ...first, content: `${first.content ?? ""}\n\n${text}` }, ...others];
 }
 
-function asText({ toolCalls = [], ...message }: ChatMessage): ChatMessage {
+function asText({ toolCalls = [], ...message }: ChatMessage, form: CallForm): ChatMessage {
   if (toolCalls.length === 0) return message;
-  const calls = writtenCalls(HERMES, toolCalls, (text) => text);
+  const calls = writtenCalls(form, toolCalls, (text) => text);
   const before = message.content === null || message.content === "" ? [] : [message.content];
   return { ...message, content: [...before, calls].join("\n") };
 }

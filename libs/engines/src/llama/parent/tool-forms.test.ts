@@ -3,6 +3,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { TestSession } from "../testing/test-session.ts";
@@ -22,6 +23,8 @@ function templateOf(shown: string, call: string, turn = ""): string {
   );
 }
 
+/** As DeepSeek's templates join them to the text before. */
+const TEXT_ARGUMENTS = "{{ '' + c.function.arguments }}";
 const HERMES_CALL = `<tool_call>\n{"name": "${NAME}", "arguments": ${ARGUMENTS}}\n</tool_call>`;
 const LIST_CALL = `[TOOL_CALLS] [{"name": "${NAME}", "arguments": ${ARGUMENTS}}]`;
 const TEMPLATES = {
@@ -36,8 +39,27 @@ const TEMPLATES = {
     "<|start_of_role|>",
     `<|tool_call|>[{"name": "${NAME}", "arguments": ${ARGUMENTS}}]`,
   ),
+  deepseek: templateOf(
+    "",
+    `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>${NAME}\n\`\`\`json\n${TEXT_ARGUMENTS}\n\`\`\`<｜tool▁call▁end｜><｜tool▁calls▁end｜>`,
+  ),
+  "deepseek-args": templateOf(
+    "",
+    `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>${NAME}<｜tool▁sep｜>${TEXT_ARGUMENTS}<｜tool▁call▁end｜><｜tool▁calls▁end｜>`,
+  ),
+  "qwen-coder": templateOf(
+    "<parameter=",
+    `<tool_call>\n<function=${NAME}>\n{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>`,
+  ),
   none: templateOf("", NAME),
 };
+
+const HARMONY = templateOf(
+  "<|channel|>analysis",
+  `<|channel|>commentary to=functions.${NAME} <|constrain|>json<|message|>${ARGUMENTS}`,
+);
+/** Draws the letter wherever the grammar takes it. */
+const preferred = (letter: string) => [{ token: 4 + letter.charCodeAt(0), bias: 100 }];
 
 const weather = {
   name: "weather",
@@ -89,6 +111,11 @@ describe("calls of tools in a family's form", () => {
       for (const call of several.texts[0]?.split("</tool_call>\n") ?? []) {
         expect(call.replace(/(<\/tool_call>)?$/, "</tool_call>")).toMatch(CALL);
       }
+      const free = await ask(session, ["now"], {
+        toolUse: { choice: "auto", names: ["now"], parallel: false },
+        maxTokens: 30,
+      });
+      expect(free.error).toBeUndefined();
       const cut = await ask(session, ["weather"], { maxTokens: 3 });
       expect(cut.reasons).toEqual(["length"]);
     } finally {
@@ -106,6 +133,93 @@ describe("calls of tools in a family's form", () => {
       expect(usage?.completionTokens).toBeLessThanOrEqual(rest.length + 2);
     } finally {
       await session.close();
+    }
+  });
+});
+
+describe("calls of tools as elements, as Qwen3-Coder writes them", () => {
+  const parameters = {
+    type: "object",
+    properties: {
+      path: { $ref: "#/$defs/path" },
+      mode: { enum: ["r", "w"] },
+      text: { type: "string", maxLength: 12 },
+      lines: { type: "array", items: { type: "integer" }, maxItems: 3 },
+      note: { type: ["string", "null"], maxLength: 4 },
+    },
+    required: ["path", "text", "lines", "note"],
+    additionalProperties: false,
+    $defs: { path: { type: "string", pattern: "^/[a-z<\\n]{1,6}$" } },
+  };
+
+  it("have arguments that are valid for any schema, texts as they are", async () => {
+    const session = await open(TEMPLATES["qwen-coder"]);
+    const validate = new Ajv2020({ strict: false }).compile(parameters);
+    try {
+      for (let seed = 1; seed <= 8; seed++) {
+        const tool = { name: "save", parameters: JSON.stringify(parameters) };
+        const { texts, error } = await ask(session, ["save"], {
+          tools: [tool],
+          maxTokens: 900,
+          sampling: { temperature: 1.5, seed },
+        });
+        expect(error).toBeUndefined();
+        const args: unknown = JSON.parse(CALL.exec(texts[0] ?? "")?.[2] ?? "null");
+        expect(validate(args), JSON.stringify(args)).toBe(true);
+      }
+    } finally {
+      await session.close();
+    }
+  });
+
+  it("name the place of a parameter that cannot be written", async () => {
+    const session = await open(TEMPLATES["qwen-coder"]);
+    try {
+      const tool = {
+        name: "f",
+        parameters: '{"type":"object","properties":{"a>b":{"type":"string"}}}',
+      };
+      const { error } = await ask(session, ["f"], { tools: [tool] });
+      expect(error).toMatchObject({ param: "tools[0].function.parameters" });
+      expect(error?.message).toContain("/properties/a>b");
+    } finally {
+      await session.close();
+    }
+  });
+});
+
+describe("channels, as gpt-oss writes them", () => {
+  const marks = {
+    "<|endoftext|>": "<|channel|>",
+    "<|im_start|>": "<|message|>",
+    "<pad>": "<|constrain|>",
+  };
+
+  it("are read, be they tokens or not; JSON is in the final one", async () => {
+    for (const controls of [{}, marks]) {
+      const session = await open(HARMONY.replaceAll("<|im_start|>", "[S]"), controls);
+      try {
+        const call = await ask(session, ["weather"], {
+          sampling: { temperature: 1, seed: 1, logitBias: preferred(" ") },
+        });
+        expect(call.error).toBeUndefined();
+        expect(call.texts[0]).toMatch(CALL);
+        const schema = '{"type":"integer","minimum":0,"maximum":99}';
+        const json = await session.ask({
+          prompt: [{ role: "user", content: "hm" }],
+          format: { kind: "json_schema", schema },
+          maxTokens: 400,
+          sampling: { temperature: 1, seed: 3, logitBias: preferred("f") },
+        });
+        expect(json.texts[0]).toMatch(/^\d{1,2}$/);
+        const thought = await ask(session, ["weather"], {
+          sampling: { temperature: 1, seed: 1, logitBias: [{ token: 0, bias: 100 }, ...preferred("<"), ...preferred("a")] },
+          maxTokens: 100,
+        });
+        expect(thought.texts[0]).toMatch(/^<think>[a<]+/);
+      } finally {
+        await session.close();
+      }
     }
   });
 });

@@ -8,6 +8,7 @@ import type {
 import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
 import { HERMES } from "../../text/call-form.ts";
 import { CallReader } from "../../text/call-reader.ts";
+import { HarmonyReader } from "../../text/calls/harmony-reader.ts";
 import { REASONING_TAGS } from "../../text/reasoning-style.ts";
 import { ENDED_LENGTH, ENDED_STOP } from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
@@ -29,7 +30,7 @@ export class LiveRequest extends LiveWork {
   readonly request: GenerateRequest;
   #completionTokens = 0;
   #texts: (ChoiceText | undefined)[];
-  #readers: readonly CallReader[] = [];
+  #readers: readonly (CallReader | HarmonyReader)[] = [];
   /** Of each choice, before its first text: what the prompt's end means for how it is to be read. */
   readonly #firstTexts: string[] = [];
   readonly #given: RequestTexts;
@@ -70,8 +71,12 @@ export class LiveRequest extends LiveWork {
     const { toolUse, choices, echo } = this.request;
     const { style } = this.#given;
     const reasoning = style.reasoning && (isOpen ? "open" : "tagged");
-    if (toolUse !== undefined && style.form.family !== HERMES.family) {
-      const reader = () => new CallReader(style.form, reasoning, toolUse.names);
+    const { family } = style.form;
+    if (family === "harmony" && this.request.input.kind === "chat") {
+      this.#readers = Array.from({ length: choices }, () => new HarmonyReader());
+    } else if (toolUse !== undefined && family !== HERMES.family) {
+      const tools = callableTools(this.request);
+      const reader = () => new CallReader(style.form, reasoning, tools);
       this.#readers = Array.from({ length: choices }, reader);
     }
     if (reasoning !== style.reasoning) {
@@ -142,4 +147,12 @@ export class LiveRequest extends LiveWork {
     const plain = { type: "delta", id: this.id, choice, text, tokens } as const;
     events.push(logprobs === undefined ? plain : { ...plain, logprobs });
   }
+}
+
+/** The tools of the input that may be called, with their places in the request. */
+export function callableTools({ input, toolUse }: GenerateRequest) {
+  const defined = input.kind === "chat" ? (input.tools ?? []) : [];
+  return defined
+    .map((tool, at) => ({ ...tool, at }))
+    .filter(({ name }) => toolUse?.names.includes(name));
 }

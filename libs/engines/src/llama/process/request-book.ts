@@ -30,7 +30,7 @@ import type { GrammarBook } from "./grammar-book.ts";
 import type { GrammarSource } from "./grammar-thread.ts";
 import { LiveEmbedding } from "./live-embedding.ts";
 import { LiveReading } from "./live-reading.ts";
-import { LiveRequest, type RequestTexts } from "./live-request.ts";
+import { callableTools, LiveRequest, type RequestTexts } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
 
 interface BookLimits {
@@ -294,7 +294,7 @@ export class RequestBook {
     if (this.#texts.style.reasoning === undefined) return undefined;
     const { reader } = this.#options;
     const tokens = reasoningBudget(request, reader.template);
-    if (tokens === undefined) return undefined;
+    if (tokens === undefined || this.#texts.style.form.family === "harmony") return undefined;
     this.#closing ??= reader.within(`\n${REASONING_TAGS[1]}\n\n`);
     return { tokens, isOpen, closing: this.#closing };
   }
@@ -427,19 +427,13 @@ function checkEffort(
 }
 
 /** What the text must be; undefined for free text. */
-function grammarOf(
-  { input, format, toolUse }: GenerateRequest,
-  isOpen: boolean,
-): GrammarSource | undefined {
+function grammarOf(request: GenerateRequest, isOpen: boolean): GrammarSource | undefined {
+  const { format, toolUse } = request;
   const schema = schemaOf(format);
   if (toolUse === undefined) return schema === undefined ? undefined : { schema, isOpen };
-  const defined = input.kind === "chat" ? (input.tools ?? []) : [];
-  const tools = defined
-    .map((tool, at) => ({ ...tool, at }))
-    .filter(({ name }) => toolUse.names.includes(name));
   return {
     schema,
-    tools,
+    tools: callableTools(request),
     isRequired: toolUse.choice === "required",
     isParallel: toolUse.parallel,
     isOpen,
