@@ -38,14 +38,19 @@ export class InProcessCalls {
     return this.#keys.get(request);
   }
 
-  /** Rejects when the signal aborts. */
+  /** Rejects when the signal aborts; the call then ends as that of a caller who has hung up. */
   async post({ path, body, keyId }: InProcessCall, signal: AbortSignal): Promise<InProcessReply> {
     const instance = this.#host.httpAdapter.getInstance<FastifyInstance>();
+    let hangUp = () => {};
     const { statusCode, headers, payload } = await inject(
       (request, response) => {
         const message = request as unknown as IncomingMessage;
+        const raw = response as unknown as ServerResponse;
         this.#keys.set(message, keyId);
-        instance.routing(message, response as unknown as ServerResponse);
+        // Once its body is read, the request itself no longer notices the signal.
+        hangUp = () => raw.destroy();
+        signal.addEventListener("abort", hangUp, { once: true });
+        instance.routing(message, raw);
       },
       {
         method: "POST",
@@ -54,7 +59,7 @@ export class InProcessCalls {
         payload: body,
         signal,
       },
-    );
+    ).finally(() => signal.removeEventListener("abort", hangUp));
     return { status: statusCode, headers, body: payload };
   }
 }

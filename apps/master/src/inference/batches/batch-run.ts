@@ -17,6 +17,8 @@ const PART_BYTES = 16 * 2 ** 20;
 /** Failures of the store that pass. */
 const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overloaded"];
 const STORE_BACKOFF = { baseMs: 250, maxMs: 5_000 };
+/** Between tries to store results where there is no room. */
+const ROOM_BACKOFF = { baseMs: 1_000, maxMs: 15_000 };
 
 /** What a run works with. */
 export interface BatchRunParts {
@@ -206,7 +208,7 @@ export class BatchRun {
     const piece = results.take();
     const { request_counts: counts } = this.#stored.batch;
     const { progress } = this.#stored;
-    await this.#persisted(async () => {
+    await this.#withRoom(async () => {
       const sinceMs = performance.now();
       const after = {
         ...results.after(piece),
@@ -215,10 +217,36 @@ export class BatchRun {
       };
       await this.#update((stored) => {
         const request_counts = countsAfter(counts, piece);
-        return { ...stored, progress: after, batch: { ...stored.batch, request_counts } };
+        const batch = { ...stored.batch, request_counts, errors: null };
+        return { ...stored, progress: after, batch };
       }, sinceMs);
     });
     results.written(piece);
+  }
+
+  /**
+   * Results wait until there is room for them, and so do further lines: nothing of them is lost. The
+   * batch says so. Once it has to end it waits no longer.
+   */
+  async #withRoom(write: () => Promise<void>): Promise<void> {
+    await retry(() => this.#persisted(write), {
+      backoff: ROOM_BACKOFF,
+      signal: this.#left.signal,
+      isPassing: (error) => isFull(error) && !this.#stopped.signal.aborted,
+      onRetry: (error, tries) => {
+        if (tries === 1) void this.#sayFull(toAppError(error)).catch(() => undefined);
+      },
+    });
+  }
+
+  /** The record has room for it, since it is no larger than the results that will be taken from it. */
+  async #sayFull({ code, message }: AppError): Promise<void> {
+    const text = `Results wait to be stored. ${message}`;
+    const data = [{ code, message: text, param: null, line: null }];
+    await this.#update((stored) => ({
+      ...stored,
+      batch: { ...stored.batch, errors: { object: "list", data } },
+    }));
   }
 
   /** Small contents are joined with those before them, so that they stay few. */
@@ -319,6 +347,10 @@ export class BatchRun {
       isPassing: (error) => PASSING.includes(toAppError(error).code),
     });
   }
+}
+
+function isFull(error: unknown): boolean {
+  return toAppError(error).code === "insufficient_storage";
 }
 
 function countsAfter(

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
 import OpenAI, { toFile } from "openai";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 
@@ -45,7 +45,11 @@ const chatLine = (id: string, more: object = {}): Line => ({
 
 async function create(
   lines: readonly (Line | string)[],
-  { client = openai, url = CHAT }: { client?: OpenAI; url?: string } = {},
+  {
+    client = openai,
+    url = CHAT,
+    window = "24h",
+  }: { client?: OpenAI; url?: string; window?: string } = {},
 ): Promise<OpenAI.Batch> {
   const text = lines.map((line) => (typeof line === "string" ? line : JSON.stringify(line)));
   const file = await client.files.create({
@@ -55,7 +59,7 @@ async function create(
   return client.batches.create({
     input_file_id: file.id,
     endpoint: url as OpenAI.BatchCreateParams["endpoint"],
-    completion_window: "24h",
+    completion_window: window as "24h",
     metadata: { run: "1" },
   });
 }
@@ -169,6 +173,80 @@ describe("batches: their lines", () => {
     expect((await openai.batches.retrieve(id)).request_counts?.completed).toBe(0);
     server.dispatch.script = {};
     expect((await ended(id)).request_counts).toEqual({ total: 2, completed: 2, failed: 0 });
+  });
+});
+
+describe("batches: the end of their window", () => {
+  const HOUR_S = 3_600;
+
+  it("keeps what was done, and gives every other line an error", async () => {
+    const key = clientOf((await server.addKey()).text);
+    const gate = Promise.withResolvers<void>();
+    server.dispatch.script = { startAfter: gate.promise };
+    const asked = { client: key, window: "1h" };
+    // A key's third batch waits until one of two has ended.
+    const calls = server.dispatch.calls.length;
+    const holding = [await create([chatLine("a")], asked), await create([chatLine("b")], asked)];
+    const slow = Array.from({ length: 4 }, (_, at) => chatLine(`slow${at}`, { max_tokens: 9_000 }));
+    const late = await create([chatLine("quick"), ...slow], asked);
+    expect((late.expires_at ?? 0) - late.created_at).toBe(HOUR_S);
+    await eventually(() => server.dispatch.calls.length > calls);
+    vi.useFakeTimers({ toFake: ["Date"], now: (late.expires_at ?? 0) * 1000 - 3_000 });
+    try {
+      server.dispatch.script = { tokenDelayMs: 50 };
+      gate.resolve();
+      for (const { id } of holding) expect((await ended(id, key)).status).toBe("completed");
+      const batch = await ended(late.id, key);
+      expect(batch.status).toBe("expired");
+      expect(batch.expired_at).toBeGreaterThan(0);
+      expect(batch.request_counts).toEqual({ total: 5, completed: 1, failed: 4 });
+      const output = await resultsOf(batch.output_file_id, key);
+      expect(output.map(({ custom_id }) => custom_id)).toEqual(["quick"]);
+      const errors = await resultsOf(batch.error_file_id, key);
+      expect(errors.map(({ custom_id }) => custom_id)).toEqual(slow.map((each) => each.custom_id));
+      expect(errors.every(({ error }) => error?.code === "batch_expired")).toBe(true);
+      await eventually(() => server.dispatch.running === 0);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+});
+
+describe("batches: a store that is full", () => {
+  const setRoom = (mib: number) =>
+    send(server, "PUT", "/api/v1/cluster/settings/owner_documents_mib", { value: mib });
+
+  it("refuses new ones, and results wait for room without being lost", async () => {
+    const key = clientOf((await server.addKey()).text);
+    const gate = Promise.withResolvers<void>();
+    server.dispatch.script = { startAfter: gate.promise };
+    // Together over a mebibyte of results.
+    const lines = Array.from({ length: 40 }, (_, at) => chatLine(`c${at}`, { max_tokens: 5_000 }));
+    const { id } = await create(lines, { client: key });
+    await setRoom(1);
+    try {
+      gate.resolve();
+      await eventually(async () => (await key.batches.retrieve(id)).errors?.data?.length === 1);
+      const waiting = await key.batches.retrieve(id);
+      expect(waiting.status).toBe("in_progress");
+      expect(waiting.errors?.data?.[0]).toMatchObject({
+        code: "insufficient_storage",
+        message: expect.stringMatching(/^Results wait to be stored\. This key's documents are/),
+      });
+      await setRoom(0);
+      await expect(create([chatLine("a")], { client: key })).rejects.toMatchObject({ status: 507 });
+    } finally {
+      await setRoom(5_120);
+    }
+    const calls = server.dispatch.calls.length;
+    const batch = await ended(id, key);
+    expect(batch).toMatchObject({ status: "completed", errors: null });
+    const output = await resultsOf(batch.output_file_id, key);
+    expect(output.map(({ custom_id }) => custom_id).sort()).toEqual(
+      lines.map(({ custom_id }) => custom_id).sort(),
+    );
+    // No line ran twice.
+    expect(server.dispatch.calls.length - calls).toBeLessThanOrEqual(8);
   });
 });
 

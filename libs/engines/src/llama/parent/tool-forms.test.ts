@@ -213,7 +213,11 @@ describe("channels, as gpt-oss writes them", () => {
         });
         expect(json.texts[0]).toMatch(/^\d{1,2}$/);
         const thought = await ask(session, ["weather"], {
-          sampling: { temperature: 1, seed: 1, logitBias: [{ token: 0, bias: 100 }, ...preferred("<"), ...preferred("a")] },
+          sampling: {
+            temperature: 1,
+            seed: 1,
+            logitBias: [{ token: 0, bias: 100 }, ...preferred("<"), ...preferred("a")],
+          },
           maxTokens: 100,
         });
         expect(thought.texts[0]).toMatch(/^<think>[a<]+/);
