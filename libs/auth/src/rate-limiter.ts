@@ -90,6 +90,8 @@ export class RateLimiter {
     const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
     const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
     usage.requestsUntilMs = Math.max(usage.requestsUntilMs, now) + WINDOW_MS / requestLimit;
+    // What it will have used counts from now on, also where it reserves nothing.
+    usage.tokensUntilMs = Math.max(usage.tokensUntilMs, now);
     usage.running++;
     const reservation = new RateReservation(usage, requestLimit, tokenLimit, this.#options.now);
     const lacking = tokens > 0 ? reservation.reserve(tokens) : undefined;
@@ -99,8 +101,10 @@ export class RateLimiter {
 
   /** Counts a running call that something else has admitted; undefined at the bound on ids. */
   adopt(id: string, limits: RateLimits): RateReservation | undefined {
-    const usage = this.#usageOf(id, this.#options.now());
+    const now = this.#options.now();
+    const usage = this.#usageOf(id, now);
     if (!usage) return undefined;
+    usage.tokensUntilMs = Math.max(usage.tokensUntilMs, now);
     usage.running++;
     const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
     const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;

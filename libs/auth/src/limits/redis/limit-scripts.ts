@@ -85,11 +85,12 @@ for i = 2, #KEYS do
   local waitR, afterR = wait(r, arg(6), arg(1))
   local waitT, afterT = wait(t, arg(7), arg(2))
   local by = nil
-  if arg(6) > 0 and arg(3) >= 0 and calls + 1 > arg(3) then by = 'concurrency'
+  if arg(8) > 0 and arg(4) >= 0 and spent + arg(8) > arg(4) then by = 'spend'
+  elseif arg(6) > 0 and arg(3) >= 0 and calls + 1 > arg(3) then by = 'concurrency'
   elseif waitR > 0 then by = 'requests'
-  elseif waitT > 0 then by = 'tokens'
-  elseif arg(8) > 0 and arg(4) >= 0 and spent + arg(8) > arg(4) then by = 'spend' end
-  if by and not refused then refused = { i - 2, by, by == 'tokens' and waitT or waitR } end
+  elseif waitT > 0 then by = 'tokens' end
+  -- A budget that is spent is named before all else: to wait does not help.
+  if by and (not refused or (by == 'spend' and refused[2] ~= 'spend')) then refused = { i - 2, by, by == 'tokens' and waitT or waitR } end
   state.afterR, state.afterT = afterR, afterT
 end
 local reply = { refused and 'no' or 'ok' }
