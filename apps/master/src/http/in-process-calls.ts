@@ -38,7 +38,7 @@ export class InProcessCalls {
     return this.#keys.get(request);
   }
 
-  /** Rejects when the signal aborts; the call then ends as that of a caller who has hung up. */
+  /** Rejects when the signal aborts; the call then ends as when a caller closes its connection. */
   async post({ path, body, keyId }: InProcessCall, signal: AbortSignal): Promise<InProcessReply> {
     const instance = this.#host.httpAdapter.getInstance<FastifyInstance>();
     let hangUp = () => {};

@@ -1,6 +1,6 @@
 import { FORMATS } from "./formats.ts";
 import { isMultipleOf } from "./multiple-text.ts";
-import { negated, violations } from "./schema-complement.ts";
+import { keywordViolations, negated } from "./schema-complement.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
 import { ownShape } from "./schema-keywords.ts";
 import {
@@ -173,7 +173,7 @@ export class SchemaReader {
     const { schema, pointer } = located;
     if (schema === false) return [openShape(pointer)];
     const keywords = keywordsOf({ schema, pointer });
-    const shapes = violations(keywords, pointer);
+    const shapes = keywordViolations(keywords, pointer);
     const wrong = (part: Located, links = chain) => this.#complement(part, links);
     if (keywords["$ref"] !== undefined) {
       const { target, links } = this.#follow({ schema, pointer }, chain);
