@@ -21,7 +21,10 @@ const HELD_ONLY = [
  * those that combine schemas. Each keyword speaks of one type, and values of others do not violate it.
  * Throws a SchemaFault that names a keyword that cannot be held so.
  */
-export function keywordViolations(keywords: Record<string, unknown>, pointer: string): SchemaShape[] {
+export function keywordViolations(
+  keywords: Record<string, unknown>,
+  pointer: string,
+): SchemaShape[] {
   const read = new KeywordReader(keywords, pointer);
   read.refuseUnsupported();
   for (const keyword of HELD_ONLY) {
