@@ -28,6 +28,9 @@ const pages = (): readonly (readonly [string, string | RegExp])[] => [
   [`/console/jobs/${job}`, "Facts"],
   [`/console/jobs/${job}?part=logs`, /line \d+/],
   [`/console/jobs/${job}?part=events`, "running"],
+  ["/console/submit", "It would start at once"],
+  ["/console/models", "Replicas"],
+  ["/console/playground", "Compare with"],
 ];
 
 describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
@@ -81,6 +84,57 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await page.getByRole("button", { name: "Cancel job" }).click();
     await page.getByRole("button", { name: "Cancel the job" }).click();
     await title(page, /cancelled/);
+    await page.context().close();
+  });
+
+  it("playground: an answer streams with its speed, and a long one is stopped", async () => {
+    const page = await rig.signedIn("/console/playground");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByText(/first token after .* tokens\/s/).waitFor();
+    await page.getByLabel("Most tokens").fill("4000");
+    await page.getByLabel("System message").fill("Repeat.");
+    await page.getByLabel("Question").fill("Count.");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page
+      .getByText(/^stopped|· stopped|stopped ·/)
+      .first()
+      .waitFor();
+    await page.getByRole("button", { name: "View code" }).click();
+    await page.getByRole("button", { name: "Python" }).click();
+    await page.getByText("from openai import OpenAI").waitFor();
+    await page.context().close();
+  });
+
+  it("submit: a wrong field is named while it is written, and the right job starts", async () => {
+    const page = await rig.signedIn("/console/submit");
+    const source = page.getByLabel("The whole job, as YAML or JSON");
+    await source.fill("name: written\ncommand: echo done\nresorces: {}\n");
+    await page
+      .getByText(/resorces/)
+      .last()
+      .waitFor();
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("button", { name: "Submit", exact: true }).isDisabled()).toBe(true);
+    await source.fill("name: written\ncommand: echo done\n");
+    await page.getByLabel("Memory (GB)").fill("2");
+    expect(await source.inputValue()).toContain("memory_gb: 2");
+    await page.getByText("It would start at once").waitFor();
+    await page.getByRole("button", { name: "Submit", exact: true }).click();
+    await title(page, /written/);
+    rig.errors.length = 0;
+    await page.context().close();
+  });
+
+  it("models: a model is unloaded and loaded again", async () => {
+    await rig.call("POST", "/models", { id: "own", source: "builtin://tiny", replicas: 1 });
+    const page = await rig.signedIn("/console/models");
+    const card = page.locator("section", { has: page.getByRole("heading", { name: "own" }) });
+    await card.getByRole("button", { name: "Unload", exact: true }).click();
+    await page.getByRole("button", { name: "Unload it" }).click();
+    await card.getByRole("button", { name: "Load", exact: true }).click();
+    await page.getByRole("button", { name: "Set" }).click();
+    await card.getByRole("heading").getByText("ready").waitFor();
     await page.context().close();
   });
 

@@ -36,6 +36,25 @@ const routeTree = root.addChildren([
   }),
   createRoute({
     getParentRoute: () => root,
+    path: "/submit",
+    component: lazyRouteComponent(() => import("./submit/submit-page.tsx"), "SubmitPage"),
+    validateSearch: (search: Record<string, unknown>) => ({ from: text(search["from"]) }),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/models",
+    component: lazyRouteComponent(() => import("./models/models-page.tsx"), "ModelsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/playground",
+    component: lazyRouteComponent(
+      () => import("./playground/playground-page.tsx"),
+      "PlaygroundPage",
+    ),
+  }),
+  createRoute({
+    getParentRoute: () => root,
     path: "/jobs",
     component: lazyRouteComponent(() => import("./jobs/jobs-page.tsx"), "JobsPage"),
     validateSearch: (search: Record<string, unknown>) => ({

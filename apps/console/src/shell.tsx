@@ -11,6 +11,8 @@ const PAGES = [
   ["/", STRINGS.pages.overview],
   ["/nodes", STRINGS.pages.nodes],
   ["/jobs", STRINGS.pages.jobs],
+  ["/models", STRINGS.pages.models],
+  ["/playground", STRINGS.pages.playground],
 ] as const;
 
 const THEMES = ["system", "light", "dark"] as const;
@@ -53,6 +55,7 @@ export function Shell() {
 
 function titleOf(path: string): string {
   const own = PAGES.find(([to]) => to !== "/" && path.startsWith(to));
+  if (path.startsWith("/submit")) return STRINGS.pages.submit;
   return own?.[1] ?? STRINGS.pages.overview;
 }
 

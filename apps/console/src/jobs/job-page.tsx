@@ -2,7 +2,7 @@ import type { Job } from "@heddle/contracts/api/job-replies";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { jobQuery } from "../data/queries.ts";
-import { useSession } from "../session/session.ts";
+import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { CodeBlock } from "../ui/code-block.tsx";
 import { PageHead, Waiting } from "../ui/parts.tsx";
@@ -22,6 +22,7 @@ export function JobPage() {
   const { part: asked } = useSearch({ from: "/jobs/$id" });
   const { heddle } = useSession();
   const { data: job, error } = useQuery(jobQuery(heddle, id));
+  const mayCreate = useMay("jobs:create");
   const part = PARTS.find((each) => each === asked) ?? "summary";
   if (!job) {
     return (
@@ -40,6 +41,11 @@ export function JobPage() {
           </>
         }
       >
+        {mayCreate && (
+          <Link className="button" to="/submit" search={{ from: id }}>
+            {STRINGS.jobs.again}
+          </Link>
+        )}
         <JobActions job={job} />
       </PageHead>
       <nav className="parts" aria-label={STRINGS.jobs.sections}>

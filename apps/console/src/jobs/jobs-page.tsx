@@ -6,7 +6,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useCallback, useEffect, useMemo } from "react";
 import { useLiveEvents } from "../data/live-events.ts";
 import { isEndedState, jobPagesQuery, newestJobsQuery } from "../data/queries.ts";
-import { useSession } from "../session/session.ts";
+import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { formatCompact, formatCount, formatPercent, formatSpan, formatTime } from "../ui/format.ts";
 import { Meter, PageHead, Waiting } from "../ui/parts.tsx";
@@ -26,9 +26,16 @@ export function JobsPage() {
   const { state, ...named } = useSearch({ from: "/jobs" });
   const filters: JobFilters = { ...named, state: STATES.find((each) => each === state) };
   const { rows, error, more } = useJobRows(filters);
+  const mayCreate = useMay("jobs:create");
   return (
     <div className="page page-fill">
-      <PageHead title={STRINGS.pages.jobs} />
+      <PageHead title={STRINGS.pages.jobs}>
+        {mayCreate && (
+          <Link className="button primary" to="/submit" search={{ from: undefined }}>
+            {text.submit}
+          </Link>
+        )}
+      </PageHead>
       <Filters />
       {rows ? (
         <VirtualTable

@@ -62,7 +62,7 @@ export function Meter({ share, text }: { readonly share: number; readonly text: 
 /** A small table whose rows are all in the document. */
 export function PlainTable({ label, head, rows }: PlainTableOptions) {
   return (
-    <div className="plain-table">
+    <div className="plain-table" tabIndex={0}>
       <table aria-label={label}>
         <thead>
           <tr>
