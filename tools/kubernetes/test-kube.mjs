@@ -22,6 +22,12 @@ const isOwn = kubeconfig === undefined;
 if (isOwn) {
   const lines = rigRun("up", { stdio: ["ignore", "pipe", "inherit"], encoding: "utf8" });
   kubeconfig = /KUBECONFIG=(\S+)/.exec(lines)?.[1];
+  if (kubeconfig === undefined) {
+    console.error(
+      `rig.sh up names no KUBECONFIG: ${lines.trim()}. Give HEDDLE_KUBECONFIG if it runs.`,
+    );
+    process.exit(1);
+  }
 }
 if (rig !== undefined && images !== undefined) {
   for (const file of readdirSync(images)) rigRun("load", { stdio: "inherit" }, join(images, file));
