@@ -1,24 +1,38 @@
 import { type JobArtifact, jobOperations } from "@heddle/contracts/api/job-operations";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { responseDrained } from "../../http/drained.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { ArtifactReader, type KnownArtifact } from "../../task-output/artifact-reader.ts";
 import { byteRange } from "../../task-output/byte-range.ts";
 import type { ByteRange } from "../../task-output/checked-bytes.ts";
+import { jobOfCaller } from "../jobs/job-access.ts";
 
 /** The artifacts of a job's tasks: `GET /jobs/{id}/artifacts` and `.../artifacts/{name}`. */
 @Controller()
 export class ArtifactsController {
   readonly #artifacts: ArtifactReader;
+  readonly #control: ControlPlane;
 
-  constructor(@Inject(ArtifactReader) artifacts: ArtifactReader) {
+  constructor(
+    @Inject(ArtifactReader) artifacts: ArtifactReader,
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+  ) {
     this.#artifacts = artifacts;
+    this.#control = control;
+  }
+
+  #check(id: string, request: CallerRequest): void {
+    jobOfCaller(this.#control.state, id, requestCaller(request), "jobs:read");
   }
 
   @Serves(jobOperations.artifacts)
-  list(@Param("id") id: string) {
+  list(@Param("id") id: string, @Req() request: CallerRequest) {
+    this.#check(id, request);
     return { object: "list" as const, data: this.#artifacts.list(id).map(viewArtifact) };
   }
 
@@ -27,9 +41,10 @@ export class ArtifactsController {
     @Param("id") id: string,
     @Param("name") name: string,
     @Query() { rank }: QueryOf<typeof jobOperations.artifact>,
-    @Req() request: FastifyRequest,
+    @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
+    this.#check(id, request);
     const known = this.#artifacts.find(id, name, rank);
     const etag = `"${known.artifact.sha256}"`;
     reply.headers({ etag, "accept-ranges": "bytes", "cache-control": "private, no-transform" });

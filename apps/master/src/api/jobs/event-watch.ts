@@ -1,3 +1,4 @@
+import { grants as permits } from "@heddle/auth/scopes";
 import { StepQueue } from "@heddle/base/async/step-queue";
 import { STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
@@ -18,10 +19,12 @@ import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { EventRecord, JobRecord } from "@heddle/control/jobs/records/records";
 import type { ControlState } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply } from "fastify";
 import { HEARTBEAT_MS } from "../../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { EventStream } from "../../http/event-stream.ts";
+import { type Caller, requestCaller } from "../../http/identity/caller.ts";
 import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { viewFailure } from "./job-view.ts";
 import { viewProgress } from "./progress-view.ts";
@@ -34,11 +37,17 @@ const MAX_READ = 1_000;
 const LOOK_MS = 30_000;
 
 export interface EventRequest {
-  readonly request: FastifyRequest;
+  readonly request: CallerRequest;
   readonly reply: FastifyReply;
   readonly query: EventQuery;
   /** Only this job's events. */
   readonly jobId?: string | undefined;
+}
+
+/** Whose events are read, and by whom. */
+interface Wanted {
+  readonly jobId: string | undefined;
+  readonly caller: Caller;
 }
 
 /** Events after a position, and the state at the end of the read. */
@@ -79,7 +88,10 @@ export class EventWatch {
       return this.#stream(request, reply, after ?? this.#beginning(jobId), jobId);
     }
     const from = after ?? { index: 0, ordinal: 0 };
-    const { events } = await this.#reads.run(() => this.#read(from, limit ?? DEFAULT_LIMIT, jobId));
+    const wanted = { jobId, caller: requestCaller(request) };
+    const { events } = await this.#reads.run(() =>
+      this.#read(from, limit ?? DEFAULT_LIMIT, wanted),
+    );
     const last = events.at(-1);
     const data = events.map((event) => viewEvent(this.#control.state, event));
     const next = last ? positionText(last) : null;
@@ -118,13 +130,14 @@ export class EventWatch {
     return index > this.#control.appliedIndex;
   }
 
-  *#read(after: Position, limit: number, jobId: string | undefined): Steps<EventsRead> {
+  *#read(after: Position, limit: number, { jobId, caller }: Wanted): Steps<EventsRead> {
     const log = this.#control.jobs.events;
     const events: EventRecord[] = [];
     let looks = 0;
     for (const event of log.after(after)) {
       if (++looks % STEP_ITEMS === 0) yield;
       if (jobId !== undefined && !isOfJob(event, jobId)) continue;
+      if (!sees(caller, event)) continue;
       events.push(event);
       if (events.length === limit) break;
     }
@@ -139,7 +152,7 @@ export class EventWatch {
   }
 
   async #stream(
-    request: FastifyRequest,
+    request: CallerRequest,
     reply: FastifyReply,
     from: Position,
     jobId: string | undefined,
@@ -153,6 +166,7 @@ export class EventWatch {
     });
     // The start of the stream, so that a client without events can resume too.
     stream.write(`id: ${positionText(from)}\nretry: 1000\n\n`);
+    const wanted = { jobId, caller: requestCaller(request) };
     let position = from;
     let progressAtMs: number | undefined;
     const sendProgress = (job: JobRecord | undefined) => {
@@ -164,7 +178,7 @@ export class EventWatch {
       stream.write(`event: progress\ndata: ${JSON.stringify(data)}\n\n`);
     };
     while (!gone.signal.aborted) {
-      const read = () => this.#read(position, MAX_READ, jobId);
+      const read = () => this.#read(position, MAX_READ, wanted);
       // Urgent: a stream that was accepted is not refused later.
       const { events, job, isMore, position: next } = await this.#reads.run(read, true);
       if (gone.signal.aborted) break;
@@ -195,6 +209,12 @@ function later(a: Position, b: Position): Position {
 
 function isOfJob({ what }: EventRecord, jobId: string): boolean {
   return what.type === "job" && what.jobId === jobId;
+}
+
+/** Events of other projects' jobs are hidden, and those of nodes from callers of projects. */
+function sees({ grants, scopes }: Caller, { what }: EventRecord): boolean {
+  if (what.type === "job") return grants.may("jobs:read", what.project);
+  return grants.isOfCluster || permits(scopes, "cluster:read");
 }
 
 /** An event as the API shows it; a job's end has its whole failure. */

@@ -14,3 +14,8 @@ export function newJobId(nowMs: number): string {
   const random = [...randomBytes(RANDOM_DIGITS)].map((byte) => ALPHABET[byte % 32]).join("");
   return `job_${time}${random}`;
 }
+
+/** Whether a text has the form of such an id. */
+export function isJobId(text: string): boolean {
+  return /^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/.test(text);
+}

@@ -16,6 +16,7 @@ import { viewJob } from "./job-view.ts";
 
 const MAC_BYTES = 16;
 
+type MayRead = (project: string) => boolean;
 type Filters = Omit<JobsQuery, "limit" | "cursor" | "consistency">;
 
 /** Pages of jobs, one made at a time. */
@@ -36,8 +37,10 @@ export class JobList {
     this.#pepper = pepper;
   }
 
-  page(query: JobsQuery): Promise<Page<JobSummary>> {
-    return this.#lists.run(() => listJobs(this.#control, query, this.#pepper, this.#progress));
+  /** Only jobs of projects that `mayRead` accepts. */
+  page(query: JobsQuery, mayRead: MayRead): Promise<Page<JobSummary>> {
+    const views = { progress: this.#progress, mayRead };
+    return this.#lists.run(() => listJobs(this.#control, query, this.#pepper, views));
   }
 }
 
@@ -46,7 +49,7 @@ function* listJobs(
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
   { limit, cursor, consistency: _, ...filters }: JobsQuery,
   pepper: Uint8Array,
-  progress: Pick<ProgressBook, "of">,
+  { progress, mayRead }: { progress: Pick<ProgressBook, "of">; mayRead: MayRead },
 ): Steps<Page<JobSummary>> {
   const before = cursor === undefined ? undefined : openCursor(cursor, filters, pepper);
   const passes = filterOf(filters);
@@ -58,7 +61,7 @@ function* listJobs(
     if (++looks % STEP_ITEMS === 0) yield;
     const job = state.jobs.get(id);
     const spec = state.specs.get(id);
-    if (!job || !spec || !passes(job, spec)) continue;
+    if (!job || !spec || !mayRead(job.project) || !passes(job, spec)) continue;
     if (data.length === limit || bytes >= MAX_PAGE_BYTES) {
       const next = sealCursor(last!.submittedIndex, filters, pepper);
       return { object: "list", data, has_more: true, next_cursor: next };

@@ -11,11 +11,13 @@ import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
+import { type Caller, requestCaller } from "../../http/identity/caller.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
 import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
+import { jobOfCaller, noJob, seesJobsOf } from "./job-access.ts";
 import { viewWholeJob } from "./job-view.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
 import { StateChanges } from "./state-changes.ts";
@@ -65,7 +67,7 @@ export class JobService {
     const body = this.#specBody(request);
     const requested = () => requestedSubmission(parseJsonBody(body), submitter);
     return this.#changes.make(request, reply, requested, (answer, { wasThere }) =>
-      wasThere ? submitted(this.find(answer.job_id)) : answer,
+      wasThere ? submitted(this.#find(answer.job_id)) : answer,
     );
   }
 
@@ -84,30 +86,34 @@ export class JobService {
   }
 
   #submitter(request: CallerRequest): Submitter {
-    const { nodes, servers, models } = this.state;
-    const key = request.apiKey;
-    if (!key) throw new Error("no call gets here without a key");
-    return { key, nodes, servers, models, pluginConfigs: this.#pluginConfigs };
+    const { nodes, servers, models, jobs } = this.state;
+    const caller = requestCaller(request);
+    return { caller, nodes, servers, models, jobs, pluginConfigs: this.#pluginConfigs };
   }
 
-  find(id: string): JobRecord {
+  #find(id: string): JobRecord {
     const job = this.state.jobs.get(id);
-    if (!job) throw new AppError("not_found", `No job has the id ${id}.`);
+    if (!job) throw noJob(id);
     return job;
+  }
+
+  /** A job that the caller may read; one of another's project is `not_found`. */
+  find(id: string, caller: Caller): JobRecord {
+    return jobOfCaller(this.state, id, caller, "jobs:read");
   }
 
   /** Resolves with the job once it differs from `seen`, is final, or the time has passed. */
   async changed(
-    id: string,
+    { id, caller }: { readonly id: string; readonly caller: Caller },
     seen: string | undefined,
     waitMs: number,
     signal: AbortSignal,
   ): Promise<JobRecord> {
-    const first = this.find(id);
+    const first = this.find(id, caller);
     const known = seen ?? `"${first.changedIndex}"`;
     const untilMs = performance.now() + waitMs;
     for (;;) {
-      const job = this.find(id);
+      const job = this.#find(id);
       const leftMs = untilMs - performance.now();
       const isDone = leftMs <= 0 || this.#isFinal(job);
       if (signal.aborted || isDone || known !== `"${job.changedIndex}"`) return job;
@@ -128,14 +134,27 @@ export class JobService {
     request: CallerRequest,
     reply: FastifyReply,
   ): Promise<JobRecord> {
+    jobOfCaller(this.state, command.jobId, requestCaller(request), "jobs:cancel");
     const requested = () => ({ command, answer: command.jobId });
-    return this.#changes.make(request, reply, requested, (id) => this.find(id));
+    return this.#changes.make(request, reply, requested, (id) => this.#find(id));
   }
 
   /** The whole job, with the reasons why it waits, if it does. */
-  async view(job: JobRecord): Promise<Job> {
-    const view = viewWholeJob(this.state, job, this.#progress.of(job));
+  async view(job: JobRecord, caller: Caller): Promise<Job> {
+    const view = withoutOthers(viewWholeJob(this.state, job, this.#progress.of(job)), (id) =>
+      seesJobsOf(caller, this.state.jobs.get(id)?.project ?? ""),
+    );
     const explanation = WAITING.has(job.state) ? await this.#explainer.explain(job) : undefined;
     return { ...view, explanation: explanation ? viewExplanation(explanation) : null };
   }
+}
+
+/** Without the id of a job that the reader does not see, for which this one leaves its place. */
+function withoutOthers<View extends Pick<Job, "leaving">>(
+  view: View,
+  sees: (jobId: string) => boolean,
+): View {
+  const { leaving } = view;
+  if (!leaving?.for_job || sees(leaving.for_job)) return view;
+  return { ...view, leaving: { ...leaving, for_job: null } };
 }

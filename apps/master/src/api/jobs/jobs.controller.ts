@@ -7,6 +7,7 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { EventWatch } from "./event-watch.ts";
 import { JobList } from "./job-list.ts";
@@ -44,8 +45,9 @@ export class JobsController {
   }
 
   @Serves(jobOperations.list)
-  list(@Query() query: QueryOf<typeof jobOperations.list>) {
-    return this.#list.page(query);
+  list(@Req() request: CallerRequest, @Query() query: QueryOf<typeof jobOperations.list>) {
+    const { grants } = requestCaller(request);
+    return this.#list.page(query, (project) => grants.may("jobs:read", project));
   }
 
   @Serves(jobOperations.get)
@@ -56,13 +58,14 @@ export class JobsController {
     @Query() { wait }: QueryOf<typeof jobOperations.get>,
   ) {
     const known = request.headers["if-none-match"];
-    const job = await this.#jobs.changed(id, known, wait * 1_000, closed(reply));
+    const caller = requestCaller(request);
+    const job = await this.#jobs.changed({ id, caller }, known, wait * 1_000, closed(reply));
     reply.header("etag", etagOf(job));
     if (known !== undefined && matches(known, job)) {
       reply.code(304);
       return undefined;
     }
-    return this.#jobs.view(job);
+    return this.#jobs.view(job, caller);
   }
 
   @Serves(jobOperations.cancel)
@@ -87,7 +90,7 @@ export class JobsController {
     @Query() query: EventQuery,
     @Param("id") id: string,
   ): Promise<void> {
-    this.#jobs.find(id);
+    this.#jobs.find(id, requestCaller(request));
     await this.#events.answer({ request, reply, query, jobId: id });
   }
 
@@ -100,7 +103,7 @@ export class JobsController {
       reply,
     );
     reply.header("etag", etagOf(job));
-    return this.#jobs.view(job);
+    return this.#jobs.view(job, requestCaller(request));
   }
 }
 

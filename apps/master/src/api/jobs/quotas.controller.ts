@@ -11,9 +11,11 @@ import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { pageOf } from "../keys/page.ts";
+import { seesJobsOf } from "./job-access.ts";
 
 const DEFAULT_QUEUE: QueueRecord = { name: "default", strategy: DEFAULT_SETTINGS.defaultStrategy };
 
@@ -35,9 +37,15 @@ export class QuotasController {
   }
 
   @Serves(projectOperations.list)
-  listProjects(@Query() query: QueryOf<typeof projectOperations.list>) {
+  listProjects(
+    @Req() request: CallerRequest,
+    @Query() query: QueryOf<typeof projectOperations.list>,
+  ) {
     const nowMs = Date.now();
-    const projects = [...this.#control.state.projects.values()];
+    const caller = requestCaller(request);
+    const projects = [...this.#control.state.projects.values()].filter(({ name }) =>
+      seesJobsOf(caller, name),
+    );
     return pageOf(
       projects.map((project) => viewProject(project, nowMs)),
       query,
@@ -45,8 +53,13 @@ export class QuotasController {
   }
 
   @Serves(projectOperations.get)
-  getProject(@Param("name") name: string): Project {
-    const project = this.#control.state.projects.get(name);
+  getProject(@Param("name") name: string, @Req() request: CallerRequest): Project {
+    const isSeen = seesJobsOf(requestCaller(request), name);
+    return this.#project(isSeen ? name : undefined, name);
+  }
+
+  #project(seen: string | undefined, name: string): Project {
+    const project = seen === undefined ? undefined : this.#control.state.projects.get(seen);
     if (!project) throw new AppError("not_found", `No project has the name ${name}.`);
     return viewProject(project, Date.now());
   }
@@ -58,7 +71,7 @@ export class QuotasController {
     @Param("name") name: string,
   ) {
     const requested = () => ({ command: requestedProject(name, request), answer: name });
-    return this.#changes.make(request, reply, requested, () => this.getProject(name));
+    return this.#changes.make(request, reply, requested, () => this.#project(name, name));
   }
 
   @Serves(queueOperations.list)

@@ -1,5 +1,6 @@
 // holds: sched-explain
 
+import { Grants } from "@heddle/auth/access/grants";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { ControlCommand } from "@heddle/control/command";
 import type { SpecChange } from "@heddle/control/jobs/commands/spec-changes";
@@ -9,9 +10,21 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { ListedNodes } from "../../../test/fixtures.ts";
 import { VolatileControl } from "../../../test/test-master.ts";
+import type { Caller } from "../../http/identity/caller.ts";
 import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
 import { dryRun } from "./submission.ts";
+
+const SUBMITTER: Caller = {
+  kind: "key",
+  id: "k",
+  name: "k",
+  scopes: ["jobs:create"],
+  models: [],
+  limits: {},
+  project: "default",
+  grants: new Grants().allow(["jobs:create"], undefined),
+};
 
 type Offers = readonly Parameters<typeof nodeOffer>[1][];
 
@@ -27,7 +40,7 @@ async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   const pluginConfigs = new PluginConfigs(new ListedNodes());
   return (body: object) => {
     const runs = "algorithm" in body ? {} : { command: "x" };
-    const submitter = { key: { id: "k", scopes: [], models: [] }, pluginConfigs, ...control.state };
+    const submitter = { caller: SUBMITTER, pluginConfigs, ...control.state };
     return dryRun(control, explainer, { name: "n", ...runs, ...body }, submitter);
   };
 }

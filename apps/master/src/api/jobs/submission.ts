@@ -13,15 +13,17 @@ import { registrationOf } from "@heddle/control/jobs/records/model-registration"
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
 import { queuedFrom } from "@heddle/control/jobs/scheduling/scheduling-input";
-import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
+import type { ControlState } from "@heddle/control/state";
 import { isSameEntry, jobEntry } from "@heddle/scheduler/plan-entry";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { refusalError } from "../../control-plane/propose.ts";
 import type { RequestedChange } from "../../http/idempotent-changes.ts";
+import { type Caller, callerText } from "../../http/identity/caller.ts";
 import { requireListed } from "../../models/model-catalog.ts";
 import { viewBlocker, viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
-import { newJobId } from "./job-id.ts";
+import { requireInProject, seesJobsOf } from "./job-access.ts";
+import { isJobId, newJobId } from "./job-id.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
 
@@ -32,12 +34,41 @@ export function requestedSubmission(
 ): RequestedChange<SubmittedJob> {
   const atMs = Date.now();
   const made = newJobId(atMs);
-  const { id, ...spec } = readSpec(withName(body, made), submitter);
-  checkPrivileges(spec, submitter);
-  checkModel(spec, submitter);
+  const { id, ...spec } = checkedSpec(body, made, submitter);
   const jobId = id ?? made;
   const answer = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
   return { command: { type: "job.submit", atMs, jobId, spec }, answer };
+}
+
+/** The spec, if the submitter may submit it; its project is by default the submitter's. */
+function checkedSpec(body: Record<string, unknown>, madeId: string, submitter: Submitter) {
+  const { project } = submitter.caller;
+  const spec = readSpec({ project, ...withName(body, madeId) }, submitter);
+  requireInProject(submitter.caller, "jobs:create", spec.project, "project");
+  checkDependencies(spec, submitter);
+  checkPrivileges(spec, submitter);
+  checkModel(spec, submitter);
+  return spec;
+}
+
+/**
+ * A caller of projects depends only on jobs that it sees. The refusal is the same for ids of other
+ * projects' jobs and for unknown ones.
+ */
+function checkDependencies(
+  { dependencies }: SubmitJob,
+  { jobs, caller }: Pick<Submitter, "jobs" | "caller">,
+): void {
+  if (caller.grants.isOfCluster) return;
+  for (const [at, id] of dependencies.entries()) {
+    if (!isJobId(id)) continue;
+    const job = jobs.get(id);
+    if (job && seesJobsOf(caller, job.project)) continue;
+    const param = `dependencies[${at}]`;
+    throw new AppError("unprocessable", `Invalid value for '${param}': no job has the id ${id}.`, {
+      param,
+    });
+  }
 }
 
 /**
@@ -61,30 +92,33 @@ export function submitted({
   return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
 }
 
-/** The submitter's key, and the state that the job depends on. */
-export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
-  readonly key: Pick<ApiKeyRecord, "id" | "scopes" | "models">;
+/** Who submits, and the state that the job depends on. */
+export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models" | "jobs"> {
+  readonly caller: Caller;
   readonly pluginConfigs: PluginConfigs;
 }
 
 /** The node's network reaches its loopback, like the node's other processes. */
-function checkPrivileges(spec: SubmitJob, { key }: Pick<Submitter, "key">): void {
-  if (spec.container_options?.network !== "host" || grants(key.scopes, "jobs:privileged")) return;
-  const message =
-    "The API key lacks the permission jobs:privileged, which the network `host` of a container needs.";
+function checkPrivileges(spec: SubmitJob, { caller }: Pick<Submitter, "caller">): void {
+  if (spec.container_options?.network !== "host" || grants(caller.scopes, "jobs:privileged"))
+    return;
+  const message = `${callerText(caller)} lacks the permission jobs:privileged, which the network \`host\` of a container needs.`;
   throw new AppError("permission_denied", message, { param: "container_options.network" });
 }
 
 /** A job with a model to serve needs a free id, and a key that may deploy. */
-function checkModel(spec: SubmitJob, { key, models }: Pick<Submitter, "key" | "models">): void {
+function checkModel(
+  spec: SubmitJob,
+  { caller, models }: Pick<Submitter, "caller" | "models">,
+): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
   const param = "config.register_as";
-  if (!grants(key.scopes, "models:deploy")) {
-    const message = "The API key lacks the permission models:deploy, which `register_as` needs.";
+  if (!grants(caller.scopes, "models:deploy")) {
+    const message = `${callerText(caller)} lacks the permission models:deploy, which \`register_as\` needs.`;
     throw new AppError("permission_denied", message, { param });
   }
-  requireListed(wanted.modelId, key, param);
+  requireListed(wanted.modelId, caller, param);
   const known = models.get(wanted.modelId);
   if (!known || (wanted.replaces && known.lineage)) return;
   const how = known.lineage
@@ -102,9 +136,7 @@ export async function dryRun(
   submitter: Submitter,
 ): Promise<DryRun> {
   const made = newJobId(Date.now());
-  const { id, ...spec } = readSpec(withName(body, made), submitter);
-  checkPrivileges(spec, submitter);
-  checkModel(spec, submitter);
+  const { id, ...spec } = checkedSpec(body, made, submitter);
   const jobId = id ?? made;
   const { state, jobs: index } = control;
   const version = versionOf(state);

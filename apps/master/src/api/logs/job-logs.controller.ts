@@ -2,15 +2,19 @@ import { isUtf8 } from "node:buffer";
 import type { ServerResponse } from "node:http";
 import { jobOperations, type LogEntry, type LogsQuery } from "@heddle/contracts/api/job-operations";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply } from "fastify";
 import { HEARTBEAT_MS } from "../../config/config.ts";
 import { PEPPER } from "../../control-plane/control-plane.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
 import { responseDrained } from "../../http/drained.ts";
 import { EventStream } from "../../http/event-stream.ts";
+import { type Caller, requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { type LogCursor, writeCursor } from "../../task-output/log-cursor.ts";
 import type { LogItem } from "../../task-output/log-lines.ts";
 import { type LogBatch, LogReader } from "../../task-output/log-reader.ts";
+import { jobOfCaller } from "../jobs/job-access.ts";
 import { logQuery } from "./log-query.ts";
 
 /** `GET /jobs/{id}/logs`: plain text, or lines with their origin as ndjson or server-sent events. */
@@ -18,19 +22,26 @@ import { logQuery } from "./log-query.ts";
 export class JobLogsController {
   readonly #reader: LogReader;
   readonly #pepper: Uint8Array;
+  readonly #control: ControlPlane;
 
-  constructor(@Inject(LogReader) reader: LogReader, @Inject(PEPPER) pepper: Uint8Array) {
+  constructor(
+    @Inject(LogReader) reader: LogReader,
+    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+  ) {
     this.#reader = reader;
     this.#pepper = pepper;
+    this.#control = control;
   }
 
   @Serves(jobOperations.logs)
   async logs(
     @Param("id") id: string,
     @Query() query: LogsQuery,
-    @Req() request: FastifyRequest,
+    @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
+    this.#check(id, requestCaller(request));
     const accept = request.headers.accept ?? "";
     const resumed = request.headers["last-event-id"];
     const cursor = resumed ? String(resumed) : query.cursor;
@@ -51,6 +62,13 @@ export class JobLogsController {
       // The head is sent: only a broken stream can report the error.
       raw.destroy(error instanceof Error ? error : undefined);
     }
+  }
+
+  /** Logs outlive their jobs: then only callers of the whole cluster read them. */
+  #check(id: string, caller: Caller): void {
+    const { state } = this.#control;
+    const isKnown = state.jobs.has(id) || !caller.grants.isOfCluster;
+    if (isKnown) jobOfCaller(state, id, caller, "jobs:read");
   }
 
   #lines(raw: ServerResponse, isStructured: boolean): Output {

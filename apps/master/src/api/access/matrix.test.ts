@@ -1,0 +1,119 @@
+// holds: access-matrix
+
+import type { Route } from "@heddle/contracts/api/cluster";
+import { SHIPPED_ROLES } from "@heddle/contracts/roles";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { send } from "../../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+
+// The matrix of roles and routes, generated from the route table of a live master.
+
+/** What each role may do in the whole cluster, written out: not read from the roles themselves. */
+const EVERYWHERE: Readonly<Record<string, readonly string[]>> = {
+  viewer: ["jobs:read", "models:read", "files:read", "batches:read", "cluster:read"],
+  developer: [
+    "inference:create",
+    "models:read",
+    "files:read",
+    "files:write",
+    "batches:read",
+    "batches:write",
+    "jobs:read",
+    "jobs:create",
+    "jobs:cancel",
+    "cluster:read",
+  ],
+  operator: [
+    "inference:create",
+    "inference:priority",
+    "models:read",
+    "models:deploy",
+    "files:read",
+    "files:write",
+    "batches:read",
+    "batches:write",
+    "jobs:read",
+    "jobs:create",
+    "jobs:cancel",
+    "jobs:privileged",
+    "cluster:read",
+  ],
+};
+/** Permissions that no role has in a project. */
+const OF_CLUSTER = [
+  "cluster:read",
+  "cluster:admin",
+  "models:deploy",
+  "jobs:privileged",
+  "inference:priority",
+];
+const NO_ID = "job_00000000000000000000000000";
+
+let server: TestMaster;
+let routes: Route[];
+beforeAll(async () => {
+  server = await startTestMaster();
+  const reply = await send(server, "GET", "/api/v1/endpoints");
+  routes = ((await reply.json()) as { data: Route[] }).data;
+});
+afterAll(() => server.master.close());
+
+async function keyOf(spec: object): Promise<string> {
+  const reply = await send(server, "POST", "/api/v1/keys", { name: "matrix", ...spec });
+  expect(reply.status).toBe(200);
+  return ((await reply.json()) as { key: string }).key;
+}
+
+/** A call that changes nothing: its ids are unknown, and its body is invalid. */
+async function statusOf({ method, path }: Route, key: string): Promise<number> {
+  const at = path.replace(/[:*][A-Za-z]+/g, NO_ID);
+  const body = method === "GET" || method === "DELETE" ? undefined : { no_such_field: 1 };
+  const reply = await send(server, method, at, body, { key });
+  await reply.body?.cancel();
+  return reply.status;
+}
+
+/** The routes on which the master disagrees with the expectation. */
+async function disagreements(key: string, may: (permission: string) => boolean): Promise<string[]> {
+  const found: string[] = [];
+  for (const route of routes) {
+    const { permission = "" } = route;
+    const isOpen = permission === "public" || permission === "authenticated";
+    const status = await statusOf(route, key);
+    const isAdmitted = status !== 401 && status !== 403;
+    if (isAdmitted === (isOpen || may(permission))) continue;
+    found.push(`${route.method} ${route.path} (${permission}): ${status}`);
+  }
+  return found;
+}
+
+describe("roles and routes", { timeout: 120_000 }, () => {
+  it("cover every shipped role and many routes", () => {
+    expect([...Object.keys(EVERYWHERE), "admin"]).toEqual(Object.keys(SHIPPED_ROLES));
+    expect(routes.length).toBeGreaterThan(60);
+  });
+
+  it.each(Object.keys(EVERYWHERE))("%s in the whole cluster", async (role) => {
+    const key = await keyOf({ role });
+    const may = (permission: string) => EVERYWHERE[role]?.includes(permission) === true;
+    expect(await disagreements(key, may)).toEqual([]);
+  });
+
+  it("admin in the whole cluster", async () => {
+    expect(await disagreements(await keyOf({ role: "admin" }), () => true)).toEqual([]);
+  });
+
+  it.each(Object.keys(SHIPPED_ROLES))("%s in one project", async (role) => {
+    const key = await keyOf({ role, project: "vision" });
+    const may = (permission: string) => {
+      if (OF_CLUSTER.includes(permission)) return false;
+      return role === "admin" || EVERYWHERE[role]?.includes(permission) === true;
+    };
+    expect(await disagreements(key, may)).toEqual([]);
+  });
+
+  it("no role", async () => {
+    const { text } = await server.addKey({ scopes: [] });
+    expect(await disagreements(text, () => false)).toEqual([]);
+  });
+});

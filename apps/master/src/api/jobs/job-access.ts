@@ -1,0 +1,45 @@
+import { AppError } from "@heddle/base/errors";
+import type { JobRecord } from "@heddle/control/jobs/records/records";
+import type { ControlState } from "@heddle/control/state";
+import { type Caller, callerText } from "../../http/identity/caller.ts";
+
+type JobPermission = "jobs:read" | "jobs:cancel" | "jobs:create";
+
+const OF_JOBS: readonly JobPermission[] = ["jobs:read", "jobs:cancel", "jobs:create"];
+
+/** Whether a caller may know that jobs of the project exist. */
+export function seesJobsOf({ grants }: Caller, project: string): boolean {
+  return OF_JOBS.some((permission) => grants.may(permission, project));
+}
+
+/**
+ * The job, if the caller has the permission in its project. A job of a project that is not the
+ * caller's is `not_found`, in the same words as one that does not exist.
+ */
+export function jobOfCaller(
+  { jobs }: Pick<ControlState, "jobs">,
+  id: string,
+  caller: Caller,
+  permission: JobPermission,
+): JobRecord {
+  const job = jobs.get(id);
+  if (!job || !seesJobsOf(caller, job.project)) throw noJob(id);
+  requireInProject(caller, permission, job.project);
+  return job;
+}
+
+export function noJob(id: string): AppError {
+  return new AppError("not_found", `No job has the id ${id}.`);
+}
+
+/** Throws `permission_denied`; the same for a project that does not exist. */
+export function requireInProject(
+  caller: Caller,
+  permission: JobPermission,
+  project: string,
+  param?: string,
+): void {
+  if (caller.grants.may(permission, project)) return;
+  const message = `${callerText(caller)} lacks the permission ${permission} in the project ${project}.`;
+  throw new AppError("permission_denied", message, { param });
+}
