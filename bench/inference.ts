@@ -4,7 +4,12 @@ import { catalogOf } from "@heddle/contracts/catalog";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { printComparison } from "./inference/comparison.ts";
 import { measureConstrained, printConstrained } from "./inference/constrained.ts";
-import { compareDrafts } from "./inference/drafts.ts";
+import {
+  compareDecoding,
+  DETERMINISTIC,
+  type DecodingChange,
+  DRAFTS,
+} from "./inference/decoding.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
 import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
 import { compareRouting } from "./inference/routing.ts";
@@ -27,7 +32,7 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 
 const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
   [--model-file FILE.gguf, else the demo weights] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
-  [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing|schema|drafts]`;
+  [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing|schema|drafts|deterministic]`;
 const options = readOptions(usage, [
   "model-file",
   "peer",
@@ -54,6 +59,7 @@ const plan = {
 await withCleanup(async () => {
   if (options["only"] === "routing") return measureRouting();
   if (options["only"] === "drafts") return measureDrafts();
+  if (options["only"] === "deterministic") return measureDeterministic();
   if (options["only"] === "overhead") {
     const cluster = await heddleUp(["--profile", "tiny"]);
     const overhead = await measureOverhead(cluster);
@@ -144,10 +150,10 @@ async function measureRouting(): Promise<void> {
   writeReport(options, "inference", { rounds: measured, verdicts });
 }
 
-async function measureDrafts(): Promise<void> {
-  const gains = await compareDrafts(await modelFile(), rounds);
+async function measureDecoding(title: string, change: DecodingChange) {
+  const gains = await compareDecoding(await modelFile(), rounds, change);
   printTable(
-    "Decoding with drafts against without, medians",
+    title,
     ["workload", "speed", "CPU", "answers"],
     gains.map(({ workload, speed, cpu, isEqual }) => [
       workload,
@@ -156,6 +162,17 @@ async function measureDrafts(): Promise<void> {
       isEqual ? "equal" : "different",
     ]),
   );
+  return gains;
+}
+
+/** What deterministic answers cost; there is no bar. */
+async function measureDeterministic(): Promise<void> {
+  const gains = await measureDecoding("Deterministic against usual, medians", DETERMINISTIC);
+  writeReport(options, "inference", { gains, verdicts: [] });
+}
+
+async function measureDrafts(): Promise<void> {
+  const gains = await measureDecoding("Decoding with drafts against without, medians", DRAFTS);
   const [copied, ...others] = gains.filter(({ workload }) => !workload.includes("4 at once"));
   const least = Math.min(...others.map(({ cpu }) => cpu));
   const verdicts = [

@@ -4,8 +4,8 @@ import { sampleProcess } from "../support/proc-files.ts";
 import { randomWords } from "../support/prompts.ts";
 import { median } from "../support/statistics.ts";
 
-/** What answers cost without drafts over what they cost with them; above 1 drafts are faster. */
-export interface DraftGain {
+/** What answers cost as usual over what they cost with other options; above 1 those are faster. */
+export interface DecodingGain {
   readonly workload: string;
   readonly speed: number;
   readonly cpu: number;
@@ -18,6 +18,15 @@ interface Workload {
   readonly maxTokens: number;
   readonly sampling: object;
   readonly prompts: (round: number) => readonly string[];
+  /** Whether the prompts are computed before the measurement, so that only decoding counts. */
+  readonly isCached: boolean;
+}
+
+/** Two ways to serve the same file, by `options.decoding`. */
+export interface DecodingChange {
+  readonly usual: object;
+  readonly changed: object;
+  readonly workloads: readonly Workload[];
 }
 
 interface Cost {
@@ -26,67 +35,89 @@ interface Cost {
   readonly texts: readonly string[];
 }
 
-const plain = "bench-no-drafts";
-const drafting = "bench-drafts";
+const usual = "bench-usual";
+const changed = "bench-changed";
 const greedy = { temperature: 0 };
+const drawn = { temperature: 0.8, seed: 7 };
 
-const words = (count: number) => (round: number) =>
-  Array.from({ length: count }, (_, i) => randomWords(48, 300_000 + 100 * round + i));
+const words =
+  (count: number, length = 48) =>
+  (round: number) =>
+    Array.from({ length: count }, (_, i) => randomWords(length, 300_000 + 100 * round + i));
 
-const workloads: readonly Workload[] = [
-  { name: "fields of the prompt, 1 at once", maxTokens: 160, sampling: greedy, prompts: copies(1) },
-  { name: "fields of the prompt, 4 at once", maxTokens: 80, sampling: greedy, prompts: copies(4) },
-  { name: "free text, greedy", maxTokens: 96, sampling: greedy, prompts: words(1) },
-  {
-    name: "free text, temperature 0.8",
-    maxTokens: 96,
-    sampling: { temperature: 0.8, seed: 7 },
-    prompts: words(1),
-  },
-  {
-    name: "free text, temperature 0.8, 4 at once",
-    maxTokens: 48,
-    sampling: { temperature: 0.8, seed: 7 },
-    prompts: words(4),
-  },
-];
+/** A workload that decodes `maxTokens` for each prompt. */
+const decoding = (
+  name: string,
+  maxTokens: number,
+  sampling: object,
+  prompts: Workload["prompts"],
+): Workload => ({ name, maxTokens, sampling, prompts, isCached: true });
 
-/**
- * The same file served with and without drafts. Each prompt is cached by both before it is measured,
- * so that only decoding counts, and both alternate within seconds.
- */
-export async function compareDrafts(
+/** Without drafts, and with them. */
+export const DRAFTS: DecodingChange = {
+  usual: { draft_tokens: 0 },
+  changed: {},
+  workloads: [
+    decoding("fields of the prompt, 1 at once", 160, greedy, copies(1)),
+    decoding("fields of the prompt, 4 at once", 80, greedy, copies(4)),
+    decoding("free text, greedy", 96, greedy, words(1)),
+    decoding("free text, temperature 0.8", 96, drawn, words(1)),
+    decoding("free text, temperature 0.8, 4 at once", 48, drawn, words(4)),
+  ],
+};
+
+/** As usual, and deterministic. */
+export const DETERMINISTIC: DecodingChange = {
+  usual: {},
+  changed: { deterministic: "always" },
+  workloads: [
+    {
+      name: "prompts of 400 words",
+      maxTokens: 1,
+      sampling: greedy,
+      prompts: words(1, 400),
+      isCached: false,
+    },
+    // The rest of a prompt behind its last whole piece is computed again, so the answers are long.
+    decoding("free text, greedy", 384, greedy, words(1)),
+    decoding("free text, greedy, 4 at once", 384, greedy, words(4)),
+  ],
+};
+
+/** Both ways alternate within seconds. */
+export async function compareDecoding(
   modelFile: string,
   rounds: number,
-): Promise<readonly DraftGain[]> {
+  change: DecodingChange,
+): Promise<readonly DecodingGain[]> {
   const cluster = await heddleUp(["--profile", "tiny"]);
   const source = pathToFileURL(modelFile).href;
   const options = { threads: 1, max_sequences: 4, context_tokens: 2_048, kv_tokens: 8_192 };
-  for (const [id, drafts] of [
-    [plain, { decoding: { draft_tokens: 0 } }],
-    [drafting, {}],
+  for (const [id, decoding] of [
+    [usual, change.usual],
+    [changed, change.changed],
   ] as const) {
-    await cluster.api.serve({ id, source, options: { ...options, ...drafts } }, 120_000);
+    await cluster.api.serve({ id, source, options: { ...options, decoding } }, 120_000);
   }
   const key = await cluster.api.createLimitedKey();
-  const gains: DraftGain[] = [];
-  for (const workload of workloads) {
-    const pairs: { readonly plain: Cost; readonly drafting: Cost }[] = [];
+  const gains: DecodingGain[] = [];
+  for (const workload of change.workloads) {
+    const pairs: { readonly usual: Cost; readonly changed: Cost }[] = [];
     // The first round only warms up: the engines learn what a drafted token costs.
     for (let round = 0; round <= rounds; round += 1) {
       const costs = new Map<string, Cost>();
-      const order = round % 2 === 0 ? [plain, drafting] : [drafting, plain];
+      const order = round % 2 === 0 ? [usual, changed] : [changed, usual];
       for (const model of order) {
         costs.set(model, await costOf(cluster, { key, model, workload, round }));
       }
-      const pair = { plain: costs.get(plain)!, drafting: costs.get(drafting)! };
+      const pair = { usual: costs.get(usual)!, changed: costs.get(changed)! };
       if (round > 0) pairs.push(pair);
     }
     const gain = {
       workload: workload.name,
-      speed: median(pairs.map((pair) => pair.plain.ms / pair.drafting.ms)),
-      cpu: median(pairs.map((pair) => pair.plain.cpuMs / pair.drafting.cpuMs)),
-      isEqual: pairs.every((pair) => pair.plain.texts.join() === pair.drafting.texts.join()),
+      speed: median(pairs.map((pair) => pair.usual.ms / pair.changed.ms)),
+      cpu: median(pairs.map((pair) => pair.usual.cpuMs / pair.changed.cpuMs)),
+      isEqual: pairs.every((pair) => pair.usual.texts.join() === pair.changed.texts.join()),
     };
     console.log(gain);
     gains.push(gain);
@@ -102,9 +133,11 @@ interface Turn {
 }
 
 async function costOf(cluster: RunningHeddle, turn: Turn): Promise<Cost> {
-  const { maxTokens } = turn.workload;
+  const { maxTokens, isCached } = turn.workload;
   const prompts = turn.workload.prompts(turn.round);
-  await Promise.all(prompts.map((prompt) => complete(cluster, turn, { prompt, maxTokens: 1 })));
+  if (isCached) {
+    await Promise.all(prompts.map((prompt) => complete(cluster, turn, { prompt, maxTokens: 1 })));
+  }
   const cpuBefore = cpuMs(cluster);
   const startedAt = performance.now();
   const texts = await Promise.all(
