@@ -288,7 +288,7 @@ it("messages: faults are Anthropic's errors and name their field", async () => {
     "messages[0].content[0].tool_use_id",
   );
   await refused({ messages: [{ role: "assistant", content: "I" }] }, "messages[0].role");
-  await refused({ thinking: { type: "enabled", budget_tokens: 1024 } }, "thinking.type");
+  await refused({ thinking: { type: "enabled", budget_tokens: 1024 } }, "thinking.budget_tokens");
   await refused({ tools: [weather, weather] }, "tools[1].name");
   const not = { ...weather, input_schema: { type: "object", contains: {} } };
   await refused({ tools: [{ ...weather, name: "a" }, not] }, "tools[1].input_schema");
