@@ -331,7 +331,7 @@ describe("command line", () => {
     const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");
     const own = loaded.filter((url) => !url.includes("/commander/"));
     const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
-    const verbs = ["cluster", "file", "job", "limit"].map((each) => `${each}-verbs.ts`);
+    const verbs = ["cluster", "event", "file", "job", "limit"].map((each) => `${each}-verbs.ts`);
     expect([...ours].sort()).toEqual(
       [...verbs, "command-line.ts", "main.ts", "program.ts"]
         .sort()

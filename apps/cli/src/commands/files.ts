@@ -1,5 +1,4 @@
 import { openAsBlob } from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { FileSpec } from "@heddle/client/resources/inference/files";
@@ -8,8 +7,8 @@ import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../command-context.ts";
 import { watchInterrupts } from "../interrupt.ts";
 import { wholeNumberOf } from "../number-flags.ts";
+import { printDownload, saveDownload } from "../output/download.ts";
 import { type Column, printChange, printRecord, printRows } from "../output/rows.ts";
-import { drained } from "../output/terminal.ts";
 
 const COLUMNS: readonly Column<ApiFile>[] = [
   { header: "ID", value: ({ id }) => id },
@@ -74,14 +73,12 @@ export async function fetchFile(command: Command): Promise<number> {
   const { outputFile } = command.opts<{ outputFile?: string }>();
   const file = await context.heddle.files.retrieve(id);
   const target = outputFile ?? basename(file.filename);
+  const content = (signal?: AbortSignal) => bytesOf(context, file, signal);
   if (target === "-") {
-    for await (const chunk of bytesOf(context, file)) {
-      process.stdout.write(chunk);
-      await drained(process.stdout);
-    }
+    await printDownload(content);
     return 0;
   }
-  await save(context, file, resolve(target));
+  await saveDownload(resolve(target), content);
   printRecord({ ...file, file: resolve(target) }, target, context.format, context.data);
   return 0;
 }
@@ -96,29 +93,6 @@ export async function deleteFile(command: Command): Promise<number> {
     context,
   );
   return 0;
-}
-
-/** Renamed to the target only when complete. */
-async function save(context: CommandContext, file: ApiFile, target: string): Promise<void> {
-  const draft = `${target}.partial`;
-  const interrupts = watchInterrupts();
-  try {
-    const written = await open(draft, "w");
-    try {
-      for await (const chunk of bytesOf(context, file, interrupts.signal)) {
-        await written.write(chunk);
-      }
-      await written.sync();
-    } finally {
-      await written.close();
-    }
-    await rename(draft, target);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  } finally {
-    interrupts.release();
-  }
 }
 
 /** Throws where the content ends before its size. */

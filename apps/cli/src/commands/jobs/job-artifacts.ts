@@ -1,14 +1,12 @@
 import { createHash } from "node:crypto";
-import { open, rename, rm } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { JobArtifact } from "@heddle/contracts/api/job-operations";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
-import { watchInterrupts } from "../../interrupt.ts";
 import { wholeNumberOf } from "../../number-flags.ts";
+import { printDownload, saveDownload } from "../../output/download.ts";
 import { printRecord, printRows } from "../../output/rows.ts";
-import { drained } from "../../output/terminal.ts";
 import { printFailure } from "./job-watch.ts";
 
 interface ArtifactFlags {
@@ -31,8 +29,12 @@ export async function jobArtifacts(command: Command): Promise<number> {
     throw new AppError("not_found", `The job ${id} has no artifact ${name}; it has: ${names}.`);
   }
   const target = flags.outputFile ?? basename(name);
-  if (target === "-") return print(context, id, found);
-  await save(context, id, found, resolve(target));
+  const content = (signal?: AbortSignal) => bytesOf(context, id, found, signal);
+  if (target === "-") {
+    await printDownload(content);
+    return 0;
+  }
+  await saveDownload(resolve(target), content);
   printRecord({ ...found, file: resolve(target) }, target, context.format, context.data);
   return 0;
 }
@@ -61,51 +63,19 @@ async function list(
   return 0;
 }
 
-async function print(
-  context: CommandContext,
-  id: string,
-  { name, rank, sha256 }: JobArtifact,
-): Promise<number> {
-  const hash = createHash("sha256");
-  for await (const chunk of context.heddle.jobs.artifact(id, name, { rank })) {
-    hash.update(chunk);
-    process.stdout.write(chunk);
-    await drained(process.stdout);
-  }
-  checkDigest(name, hash.digest("hex"), sha256);
-  return 0;
-}
-
-/** Renamed to the target only when complete and checked. */
-async function save(
+/** Throws where the content has another digest. */
+async function* bytesOf(
   { heddle }: CommandContext,
   id: string,
   { name, rank, sha256 }: JobArtifact,
-  target: string,
-): Promise<void> {
-  const draft = `${target}.partial`;
-  const interrupts = watchInterrupts();
+  signal?: AbortSignal,
+): AsyncGenerator<Uint8Array, void> {
   const hash = createHash("sha256");
-  try {
-    const file = await open(draft, "w");
-    try {
-      const { signal } = interrupts;
-      for await (const chunk of heddle.jobs.artifact(id, name, { rank, signal })) {
-        hash.update(chunk);
-        await file.write(chunk);
-      }
-      checkDigest(name, hash.digest("hex"), sha256);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(draft, target);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  } finally {
-    interrupts.release();
+  for await (const chunk of heddle.jobs.artifact(id, name, { rank, signal })) {
+    hash.update(chunk);
+    yield chunk;
   }
+  checkDigest(name, hash.digest("hex"), sha256);
 }
 
 function checkDigest(name: string, found: string, expected: string): void {

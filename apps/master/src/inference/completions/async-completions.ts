@@ -10,6 +10,7 @@ import type { CallerRequest } from "../../http/access.ts";
 import { idempotencyKeyOf } from "../../http/idempotent-changes.ts";
 import { canonicalJson, parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
+import { type DetachedRun, DetachedRuns, savedOrNewer } from "../detached-runs.ts";
 import { fingerprintOf, InferenceCalls } from "../inference-calls.ts";
 import {
   CompletionStore,
@@ -20,20 +21,15 @@ import {
 } from "./completion-store.ts";
 import { type PreparedCompletion, TextCompletions } from "./text-completions.ts";
 
-/** Completions that run on this master without their clients. */
-const MAX_RUNNING = 1_024;
 const POLL_S = "1";
 
-interface Running {
+interface Running extends DetachedRun {
   readonly owner: string;
-  readonly abort: AbortController;
   readonly begun: StoredCompletion;
   readonly version: number;
   /** As it ended. */
   readonly ended: Promise<StoredCompletion>;
   readonly resolve: (ended: StoredCompletion) => void;
-  /** Its end is being stored: what others change now comes too late. */
-  isEnding: boolean;
 }
 
 /** Whether the caller asks for an answer that it polls (RFC 7240). */
@@ -48,8 +44,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
   readonly #completions: TextCompletions;
   readonly #store: CompletionStore;
   readonly #log: Logger;
-  readonly #running = new Map<string, Running>();
-  readonly #unsubscribe: () => void;
+  readonly #running: DetachedRuns<Running>;
 
   constructor(
     @Inject(InferenceCalls) calls: InferenceCalls,
@@ -62,15 +57,11 @@ export class AsyncCompletions implements OnApplicationShutdown {
     this.#completions = completions;
     this.#store = store;
     this.#log = log;
-    // Any master may cancel one: the master that runs it sees the change.
-    this.#unsubscribe = control.onApplied((command) => {
-      if (command?.type === "document.put") this.#yieldTo(command.document.id);
-      else if (command?.type === "document.delete") this.#yieldTo(command.id);
-    });
+    this.#running = new DetachedRuns(control, "completion");
   }
 
   onApplicationShutdown(): void {
-    this.#unsubscribe();
+    this.#running.close();
   }
 
   /** Starts one and answers 202; a retry with the same `Idempotency-Key` gets the same answer. */
@@ -112,22 +103,17 @@ export class AsyncCompletions implements OnApplicationShutdown {
     }
     const running = this.#running.get(id);
     if (running?.owner === owner) {
-      running.abort.abort(cancelled());
+      running.abort.abort(this.#running.cancelled());
       return completionView(await running.ended);
     }
     const ended = { ...stored, status: "cancelled" as const };
-    try {
-      await this.#store.save(owner, ended, version);
-      return completionView(ended);
-    } catch (thrown) {
-      if (toAppError(thrown).code !== "precondition_failed") throw thrown;
-      return this.retrieve(http, id);
-    }
-  }
-
-  #yieldTo(id: string): void {
-    const running = this.#running.get(id);
-    if (running && !running.isEnding) running.abort.abort(cancelled());
+    return savedOrNewer(
+      async () => {
+        await this.#store.save(owner, ended, version);
+        return completionView(ended);
+      },
+      () => this.retrieve(http, id),
+    );
   }
 
   async #start(
@@ -135,10 +121,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
     reply: FastifyReply,
     name: { readonly owner: string; readonly id: string; readonly request: string },
   ): Promise<void> {
-    if (this.#running.size >= MAX_RUNNING) {
-      const message = `This master runs ${MAX_RUNNING} completions without clients already. Try again shortly.`;
-      throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
-    }
+    this.#running.expectRoom();
     let running: Running | undefined;
     const prepared = await this.#calls.detach(
       reply,
@@ -181,7 +164,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
       const version = await this.#store.save(owner, begun, 0);
       const { promise: ended, resolve } = Promise.withResolvers<StoredCompletion>();
       const running = { owner, abort, begun, version, ended, resolve, isEnding: false };
-      this.#running.set(id, running);
+      this.#running.add(id, running);
       return running;
     } catch (thrown) {
       if (isFirst) this.#store.running.delete(id);
@@ -242,8 +225,4 @@ async function accept(reply: FastifyReply, begun: StoredCompletion): Promise<voi
       "retry-after": POLL_S,
     })
     .send(completionView(begun));
-}
-
-function cancelled(): AppError {
-  return new AppError("cancelled", "The completion was cancelled.");
 }

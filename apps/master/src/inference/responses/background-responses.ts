@@ -1,4 +1,4 @@
-import { AppError, toAppError } from "@heddle/base/errors";
+import { type AppError, toAppError } from "@heddle/base/errors";
 import type { ResponseRequest } from "@heddle/contracts/api/responses/request";
 import type { Logger } from "@heddle/observability/logger";
 import { Inject, type OnApplicationShutdown } from "@nestjs/common";
@@ -6,6 +6,7 @@ import type { FastifyReply } from "fastify";
 import { LOGGER } from "../../config/config.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
+import { type DetachedRun, DetachedRuns, savedOrNewer } from "../detached-runs.ts";
 import { InferenceCalls } from "../inference-calls.ts";
 import type { Piece } from "./pieces.ts";
 import {
@@ -19,21 +20,17 @@ import type { ResponseSource } from "./response-source.ts";
 import { type KeptResponse, ResponseStore, type StoredResponse, shown } from "./response-store.ts";
 import { ResponseStreams } from "./response-streams.ts";
 
-/** Responses that run on this master without their clients. */
-const MAX_RUNNING = 1_024;
-
 /** Pieces of one progress: it goes to other masters as one message. */
 const MAX_PROGRESS_PIECES = 64;
 
 /** A response in the background, while it runs on this master. */
-export class RunningResponse implements ResponseSource {
+export class RunningResponse implements ResponseSource, DetachedRun {
   readonly prepared: PreparedResponse;
   readonly abort: AbortController;
   /** Of the stored response without an outcome. */
   readonly version: number;
   hasBegun = false;
   outcome: Outcome | undefined;
-  /** Its end is being stored: what others change now comes too late. */
   isEnding = false;
   readonly ended = Promise.withResolvers<void>();
   #change = Promise.withResolvers<void>();
@@ -103,8 +100,7 @@ export class BackgroundResponses implements OnApplicationShutdown {
   readonly #store: ResponseStore;
   readonly #streams: ResponseStreams;
   readonly #log: Logger;
-  readonly #running = new Map<string, RunningResponse>();
-  readonly #unsubscribe: () => void;
+  readonly #running: DetachedRuns<RunningResponse>;
 
   constructor(
     @Inject(InferenceCalls) calls: InferenceCalls,
@@ -119,23 +115,16 @@ export class BackgroundResponses implements OnApplicationShutdown {
     this.#store = store;
     this.#streams = streams;
     this.#log = log;
-    // Any master may cancel or delete a response: the one that runs it sees the change.
-    this.#unsubscribe = control.onApplied((command) => {
-      if (command?.type === "document.put") this.#yieldTo(command.document.id);
-      else if (command?.type === "document.delete") this.#yieldTo(command.id);
-    });
+    this.#running = new DetachedRuns(control, "response");
   }
 
   onApplicationShutdown(): void {
-    this.#unsubscribe();
+    this.#running.close();
   }
 
   /** Starts the response, and answers with it or with its events. */
   async answer(http: CallerRequest, reply: FastifyReply, request: ResponseRequest): Promise<void> {
-    if (this.#running.size >= MAX_RUNNING) {
-      const message = `This master runs ${MAX_RUNNING} responses in the background already. Try again shortly.`;
-      throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
-    }
+    this.#running.expectRoom();
     let running: RunningResponse | undefined;
     const prepared = await this.#calls.detach(
       reply,
@@ -167,24 +156,19 @@ export class BackgroundResponses implements OnApplicationShutdown {
     const { id } = stored.head;
     const running = this.find(id, owner);
     if (running) {
-      running.abort.abort(cancelled());
+      running.abort.abort(this.#running.cancelled());
       await running.ended.promise;
       return running.stored;
     }
-    const outcome = failureOutcome(cancelled(), NO_USAGE);
+    const outcome = failureOutcome(this.#running.cancelled(), NO_USAGE);
     const ended = { ...stored, outcome };
-    try {
-      await this.#store.save(owner, ended, version);
-      return ended;
-    } catch (thrown) {
-      if (toAppError(thrown).code !== "precondition_failed") throw thrown;
-      return (await this.#store.get(owner, id)).stored;
-    }
-  }
-
-  #yieldTo(id: string): void {
-    const running = this.#running.get(id);
-    if (running && !running.isEnding) running.abort.abort(cancelled());
+    return savedOrNewer(
+      async () => {
+        await this.#store.save(owner, ended, version);
+        return ended;
+      },
+      async () => (await this.#store.get(owner, id)).stored,
+    );
   }
 
   async #begin(
@@ -200,7 +184,7 @@ export class BackgroundResponses implements OnApplicationShutdown {
       const begun = { head, input, hasBegun: false, pieces: [] };
       const version = await this.#store.save(owner, begun, 0);
       const running = new RunningResponse(prepared, abort, version);
-      this.#running.set(head.id, running);
+      this.#running.add(head.id, running);
       return running;
     } catch (thrown) {
       this.#store.running.delete(head.id);
@@ -249,12 +233,8 @@ export class BackgroundResponses implements OnApplicationShutdown {
       return failureOutcome(error, call.usage);
     }
     const kept = await this.#store.find(owner, id).catch(() => undefined);
-    return kept?.stored.outcome ?? failureOutcome(cancelled(), call.usage);
+    return kept?.stored.outcome ?? failureOutcome(this.#running.cancelled(), call.usage);
   }
 }
 
 const NO_USAGE = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-
-function cancelled(): AppError {
-  return new AppError("cancelled", "The response was cancelled.");
-}
