@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { programOf } from "@heddle/base/testing/programs";
@@ -22,6 +22,7 @@ import {
   startServer,
   ticketOf,
 } from "@heddle/parameters/testing/server-processes";
+import { TEXT } from "@heddle/training/testing/tiny-language-model";
 
 const trainerProgram = programOf("trainer");
 
@@ -43,6 +44,13 @@ export class TrainingCluster {
   readonly #servers: ServerProcess[] = [];
   readonly #trainers = new Set<ChildProcess>();
   readonly #clients: ParameterServerClient[] = [];
+
+  /** Writes the text that `TINY_MODEL` learns from, and returns its path. */
+  writeText(): string {
+    const path = join(this.folder, "text.txt");
+    writeFileSync(path, TEXT);
+    return path;
+  }
 
   /** Starts a parameter server; its data is kept under the name. */
   async startServer(name: string, port = 0): Promise<ServerProcess> {

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
-import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
+import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import {
   distance,
@@ -22,8 +22,7 @@ let text = "";
 beforeAll(async () => {
   cluster = new TrainingCluster();
   server = await cluster.startServer("s0");
-  text = join(cluster.folder, "text.txt");
-  writeFileSync(text, TEXT);
+  text = cluster.writeText();
 });
 afterAll(() => cluster.close());
 

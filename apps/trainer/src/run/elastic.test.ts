@@ -1,5 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { until } from "@heddle/base/testing/until";
 import type { LostWorker } from "@heddle/contracts/generated/heddle/v1/LostWorker";
@@ -8,7 +7,7 @@ import { shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { asMaster, type ServerProcess } from "@heddle/parameters/testing/server-processes";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
-import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
+import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TrainingCluster, type TrainingJob } from "../../test/training-cluster.ts";
 
@@ -40,8 +39,7 @@ async function release(job: TrainingJob, rank: number, incarnation: number): Pro
 
 /** Longer than any test observes it, unless the test sets another length. */
 function weave(tasks: number, more: object = {}): TrainingJob {
-  const data = join(cluster.folder, "text.txt");
-  writeFileSync(data, TEXT);
+  const data = cluster.writeText();
   const steps = { total_steps: 1_000_000, local_steps: 10, fragments: 2, overlap_steps: 3 };
   const config = { ...TINY_MODEL, data, ...steps, ...more };
   return cluster.job("weave", config, servers, { tasks, failureTolerance: 1 });

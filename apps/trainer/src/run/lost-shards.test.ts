@@ -1,9 +1,7 @@
 // holds: ps-lost-server, train-lost-shards
 
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
+import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 
@@ -18,8 +16,7 @@ let config: object;
 
 beforeAll(() => {
   cluster = new TrainingCluster();
-  const data = join(cluster.folder, "text.txt");
-  writeFileSync(data, TEXT);
+  const data = cluster.writeText();
   // Longer than the test.
   config = { ...TINY_MODEL, data, total_steps: 100_000, local_steps: 10 };
 });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
-import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
+import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { distance, TrainingCluster, weightsOf } from "../../test/training-cluster.ts";
 
@@ -21,8 +21,7 @@ const newServer = () => cluster.startServer(`s${started++}`);
 
 beforeAll(() => {
   cluster = new TrainingCluster();
-  text = join(cluster.folder, "text.txt");
-  writeFileSync(text, TEXT);
+  text = cluster.writeText();
 });
 /** Two running ones: those of the last test, and new ones in place of those it killed. */
 beforeEach(async () => {

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
-import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
+import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { distance, TrainingCluster, weightsOf } from "../../test/training-cluster.ts";
 
@@ -17,8 +17,7 @@ let text = "";
 beforeAll(async () => {
   cluster = new TrainingCluster();
   servers = await Promise.all([cluster.startServer("s0"), cluster.startServer("s1")]);
-  text = join(cluster.folder, "text.txt");
-  writeFileSync(text, TEXT);
+  text = cluster.writeText();
 });
 afterAll(() => cluster.close());
 
