@@ -3,12 +3,15 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { Heddle } from "@heddle/client/heddle";
+import { TokenStore } from "./auth/token-store.ts";
 
 /** The cluster's address and the key. */
 export interface Connection {
   /** For example `http://127.0.0.1:8080`, without a trailing slash. */
   readonly endpoint: string;
   readonly apiKey: string | undefined;
+  /** Gives the access token of a sign-in, where no key is given. */
+  readonly login?: (() => Promise<string>) | undefined;
   readonly endpointSource: ConnectionSource;
   /** Further masters of the cluster, tried if the first is unreachable. */
   readonly others?: readonly string[] | undefined;
@@ -24,7 +27,8 @@ interface ConnectionFlags {
 const DEFAULT_ENDPOINT = "http://127.0.0.1:8080";
 
 /**
- * A flag overrides the environment, which overrides the credentials file of `heddle up`. The file's
+ * A flag overrides the environment, which overrides the sign-in of `heddle auth login`, and that the
+ * credentials file of `heddle up`. The file's
  * key is sent to the file's endpoints only: a mistyped `--endpoint` must not receive an
  * administrator's key.
  */
@@ -45,19 +49,29 @@ export function findConnection(
   const isOurs = own?.includes(asked) || own?.includes(numbered(asked));
   // `localhost` may resolve to anything, so the key goes to the file's own address.
   const endpoint = isOurs && !own?.includes(asked) ? numbered(asked) : asked;
-  const apiKey = findKey(flags, env) ?? (isOurs ? file?.apiKey : undefined);
+  const named = findKey(flags, env);
+  const login = named === undefined ? loginOf(endpoint, env) : undefined;
+  const apiKey = named ?? (isOurs && !login ? file?.apiKey : undefined);
   const others = file?.endpoints.slice(1).map((other) => originOf(other, endpointSource));
   // A named endpoint is used alone.
   const isOfFile = endpointSource === "credentials file" && others && others.length > 0;
-  return { endpoint, apiKey, endpointSource, ...(isOfFile ? { others } : {}) };
+  return { endpoint, apiKey, login, endpointSource, ...(isOfFile ? { others } : {}) };
+}
+
+/** What gives the access token of a sign-in to that cluster; undefined without one. */
+function loginOf(endpoint: string, env: NodeJS.ProcessEnv): Connection["login"] {
+  const store = new TokenStore(dataDirectory(undefined, env));
+  if (!store.get(endpoint)) return undefined;
+  return async () => (await import("./auth/fresh-token.ts")).freshToken(store, endpoint);
 }
 
 /** A client of that cluster, whose errors name the source of the address. */
 export function clientOf(connection: Connection, maxRetries?: number): Heddle {
-  const { endpoint, others = [], apiKey, endpointSource } = connection;
+  const { endpoint, others = [], apiKey, login, endpointSource } = connection;
   return new Heddle({
     endpoint: [endpoint, ...others],
     auth_token: apiKey,
+    auth: login,
     maxRetries,
     retryRefused: false,
     hints: { endpointSource, noKey: `No API key was sent${whyNoKey(connection)}.` },

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Command, Option } from "commander";
 import { addAccess } from "./access-verbs.ts";
+import { addAuth } from "./auth-verbs.ts";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
 import { addEvents } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
@@ -32,6 +33,7 @@ export function makeProgram(lazy: Lazy): Command {
   addChat(program, lazy);
   addReaders(program, lazy);
   addKeys(program, lazy);
+  addAuth(program, lazy);
   addAccess(program, lazy);
   addLimits(program, lazy);
   addUsage(program, lazy);

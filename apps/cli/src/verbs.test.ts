@@ -39,6 +39,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "keys list": [],
   "keys rotate": ["x"],
   "keys revoke": ["x"],
+  "auth status": [],
   "roles list": [],
   "roles get": ["x"],
   "roles set": ["x", "--permissions", "jobs:read"],
@@ -79,12 +80,16 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "cluster snapshot": [],
   "cluster backup": [],
 };
+/** Those that ask no cluster, or ask it without a key. */
 const WITHOUT_CLUSTER = [
   "up",
+  "auth login",
+  "auth logout",
+  "auth token",
   "endpoints list",
+  "events verify",
   "cluster restore",
   "cluster recover",
-  "events verify",
 ];
 
 const program = makeProgram(() => async () => {});

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { AppError } from "@heddle/base/errors";
+import { isLoopback } from "@heddle/base/network-address";
 import { addBindingRequest, setPolicyRequest } from "@heddle/contracts/api/access/bindings";
 import { setRoleRequest } from "@heddle/contracts/api/access/roles";
 import { ROLE_NAME, SHIPPED_ROLES } from "@heddle/contracts/roles";
@@ -93,7 +94,7 @@ function isSecureUrl(text: string): boolean {
   const url = URL.parse(text);
   if (!url || url.username || url.password || url.search || url.hash) return false;
   if (url.protocol === "https:") return true;
-  return url.protocol === "http:" && /^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname);
+  return url.protocol === "http:" && isLoopback(url.hostname);
 }
 
 function isShipped(name: string): boolean {

@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import { isLoopback } from "@heddle/base/network-address";
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey } from "jose";
 import { fetchJson } from "./fetch-json.ts";
 
@@ -113,8 +114,6 @@ function keySetOf(given: unknown): JSONWebKeySet {
 function secureUrl(given: unknown, name: string): URL {
   const url = typeof given === "string" ? URL.parse(given) : null;
   if (url?.protocol === "https:") return url;
-  if (url?.protocol === "http:" && LOOPBACK.test(url.hostname)) return url;
+  if (url?.protocol === "http:" && isLoopback(url.hostname)) return url;
   throw new Error(`the ${name} ${JSON.stringify(given)} is not an https:// address`);
 }
-
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
