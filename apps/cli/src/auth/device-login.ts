@@ -31,7 +31,7 @@ export async function deviceLogin(
 ): Promise<IssuedTokens> {
   const { server, client } = await openProvider(of);
   if (!server.device_authorization_endpoint) {
-    const message = `The identity provider ${of.issuer} has no sign-in by device code (RFC 8628).`;
+    const message = `The identity provider ${of.issuer} offers no device codes (RFC 8628).`;
     throw new AppError("invalid_value", message);
   }
   const begun = await asked(of, async () => {
