@@ -51,6 +51,20 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "keys.rotate": ["POST /api/v1/keys/:id/rotate", ({ keys }) => keys.rotate("a b")],
   "keys.revoke": ["DELETE /api/v1/keys/:id", ({ keys }) => keys.revoke("a b")],
   "usage.list": ["GET /api/v1/usage", ({ usage }) => usage.list({ group_by: ["key"] }).page()],
+  "roles.list": ["GET /api/v1/roles", ({ roles }) => roles.list().page()],
+  "roles.get": ["GET /api/v1/roles/:name", ({ roles }) => roles.get("a b")],
+  "roles.set": [
+    "PUT /api/v1/roles/:name",
+    ({ roles }) => roles.set("contract", { permissions: ["jobs:read"] }),
+  ],
+  "roles.remove": ["DELETE /api/v1/roles/:name", ({ roles }) => roles.remove("a b")],
+  "bindings.list": ["GET /api/v1/bindings", ({ bindings }) => bindings.list().page()],
+  "bindings.add": ["POST /api/v1/bindings", ({ bindings }) => bindings.add(BINDING)],
+  "bindings.remove": ["DELETE /api/v1/bindings", ({ bindings }) => bindings.remove(BINDING)],
+  "access.methods": ["GET /api/v1/access/methods", ({ access }) => access.methods()],
+  "access.policy": ["GET /api/v1/access/policy", ({ access }) => access.policy()],
+  "access.setPolicy": ["PUT /api/v1/access/policy", ({ access }) => access.setPolicy({})],
+  "access.whoami": ["GET /api/v1/access/whoami", ({ access }) => access.whoami()],
   "limits.list": ["GET /api/v1/limits", ({ limits }) => limits.list().page()],
   "limits.get": ["GET /api/v1/limits/:kind/:name", ({ limits }) => limits.get("key", "a b")],
   "limits.set": ["PUT /api/v1/limits/:kind/:name", ({ limits }) => limits.set("key", "a b", {})],
@@ -223,6 +237,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
 
 type Call = (heddle: Heddle) => Promise<unknown>;
 const ASKED = { role: "user" as const, content: "?" };
+const BINDING = { kind: "user" as const, subject: "a b", role: "viewer" };
 const SPEC = { name: "contract", command: "true" };
 
 let api: JobApi;
