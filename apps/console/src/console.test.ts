@@ -31,6 +31,11 @@ const pages = (): readonly (readonly [string, string | RegExp])[] => [
   ["/console/submit", "It would start at once"],
   ["/console/models", "Replicas"],
   ["/console/playground", "Compare with"],
+  ["/console/gpus", "worker-1"],
+  ["/console/usage", "Input tokens"],
+  ["/console/events", "counts"],
+  ["/console/control-plane", "master-1"],
+  ["/console/settings", "max_concurrent_jobs"],
 ];
 
 describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
@@ -71,6 +76,19 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     expect(stored).toBe('[{},""]');
     rig.errors.length = 0;
     await page.context().close();
+  });
+
+  it("sign-in: the link that the start prints works once", async () => {
+    const link = /http:\S+\/console\/#sign-in=[\w-]+/.exec(rig.output)?.[0] ?? "";
+    const path = link.slice(rig.url.length);
+    const page = await rig.open(path);
+    await title(page, "Overview");
+    expect(page.url()).toBe(`${rig.url}/console/`);
+    const second = await rig.open(path);
+    await second.getByText(/This sign-in link was used already/).waitFor();
+    rig.errors.length = 0;
+    await page.context().close();
+    await second.context().close();
   });
 
   it("jobs: a cancel is confirmed, and the page follows the job without a reload", async () => {

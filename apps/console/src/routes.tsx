@@ -23,6 +23,34 @@ function NotFound() {
 const text = (value: unknown) => (typeof value === "string" && value !== "" ? value : undefined);
 
 const routeTree = root.addChildren([
+  createRoute({
+    getParentRoute: () => root,
+    path: "/gpus",
+    component: lazyRouteComponent(() => import("./gpus/gpus-page.tsx"), "GpusPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/usage",
+    component: lazyRouteComponent(() => import("./usage/usage-page.tsx"), "UsagePage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/events",
+    component: lazyRouteComponent(() => import("./events/events-page.tsx"), "EventsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/control-plane",
+    component: lazyRouteComponent(
+      () => import("./control-plane/control-plane-page.tsx"),
+      "ControlPlanePage",
+    ),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/settings",
+    component: lazyRouteComponent(() => import("./settings/settings-page.tsx"), "SettingsPage"),
+  }),
   createRoute({ getParentRoute: () => root, path: "/", component: OverviewPage }),
   createRoute({
     getParentRoute: () => root,

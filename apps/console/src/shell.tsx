@@ -10,9 +10,14 @@ import { applyTheme, chosenTheme, type ThemeChoice } from "./ui/theme.ts";
 const PAGES = [
   ["/", STRINGS.pages.overview],
   ["/nodes", STRINGS.pages.nodes],
+  ["/gpus", STRINGS.pages.gpus],
   ["/jobs", STRINGS.pages.jobs],
   ["/models", STRINGS.pages.models],
   ["/playground", STRINGS.pages.playground],
+  ["/usage", STRINGS.pages.usage],
+  ["/events", STRINGS.pages.events],
+  ["/control-plane", STRINGS.pages.controlPlane],
+  ["/settings", STRINGS.pages.settings],
 ] as const;
 
 const THEMES = ["system", "light", "dark"] as const;

@@ -306,8 +306,23 @@ class LocalCluster {
       .filter(({ name }) => left.includes(name));
     const isDemo = this.#notice === undefined && options.profile === "demo" && model !== undefined;
     const asked = { model: model?.id, notice: isDemo ? DEMO_NOTICE : this.#notice };
-    const facts = { options, masters, secrets, models, ...asked, dataIsDefault };
+    const signInLink = options.once ? undefined : await this.#signInLink(masters[0]?.http);
+    const facts = { options, masters, secrets, models, ...asked, dataIsDefault, signInLink };
     this.#output.data.write(startTable(facts, this.#output.data));
+  }
+
+  /** Only the master that has made a link knows it; without one users paste the key. */
+  async #signInLink(port: number | undefined): Promise<string | undefined> {
+    if (port === undefined) return undefined;
+    const { apiKey } = this.#setup.secrets;
+    const endpoint = `http://${LOOPBACK}:${port}`;
+    const client = clientOf({ endpoint, others: [], apiKey, endpointSource: "--endpoint" }, 0);
+    try {
+      const { code } = await client.access.createSignInLink({ signal: this.#stop });
+      return `${endpoint}/console/#sign-in=${code}`;
+    } catch {
+      return undefined;
+    }
   }
 
   #say(text: string): void {

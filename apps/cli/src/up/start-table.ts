@@ -20,6 +20,8 @@ interface StartFacts {
   readonly notice?: string | undefined;
   /** True if the data directory is the CLI's default. */
   readonly dataIsDefault: boolean;
+  /** Opens the console with a session, once. */
+  readonly signInLink?: string | undefined;
 }
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..", "..");
@@ -40,6 +42,7 @@ export function startTable(facts: StartFacts, out: Terminal): string {
       options.masters > 1 ? `API (${name})` : "API",
       `http://${LOOPBACK}:${http}/api/v1`,
     ]),
+    ...consoleRows(facts, out),
     ["processes", processes(options)],
     ...(options.simulatedGpus
       ? [["GPUs", `${options.simulatedGpus} on each worker, simulated`] as [string, string]]
@@ -60,6 +63,20 @@ export function startTable(facts: StartFacts, out: Terminal): string {
     ...(options.once || facts.model === undefined ? [] : [tryTable(facts, facts.model, out)]),
   ];
   return `\n${sections.join("\n\n")}\n\n`;
+}
+
+/** The console is in a running cluster alone. */
+function consoleRows(facts: StartFacts, out: Terminal): [string, string][] {
+  const { options, masters, signInLink } = facts;
+  if (options.once || masters[0] === undefined) return [];
+  const address = `http://${LOOPBACK}:${masters[0].http}/console/`;
+  if (signInLink === undefined) return [["console", address]];
+  return [
+    [
+      "console",
+      `${out.paint("bold", signInLink)}   (signs in once, within an hour; later: ${address})`,
+    ],
+  ];
 }
 
 function processes(options: UpOptions): string {

@@ -14,7 +14,8 @@ export function EventLine({ event }: { readonly event: ClusterEvent }) {
   );
 }
 
-function EventSubject({ event }: { readonly event: ClusterEvent }) {
+/** A link to what an event is about. */
+export function EventSubject({ event }: { readonly event: ClusterEvent }) {
   if (event.type === "node") {
     return (
       <Link className="name" to="/nodes/$id" params={{ id: event.node }}>

@@ -8,6 +8,7 @@ import { TaskOutputModule } from "../task-output/task-output.module.ts";
 import { AccessSeed } from "./access/access-seed.ts";
 import { BindingsController } from "./access/bindings.controller.ts";
 import { RolesController } from "./access/roles.controller.ts";
+import { SignInController } from "./access/sign-in.controller.ts";
 import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
 import { BackupController } from "./cluster/backup.controller.ts";
 import { ClusterController } from "./cluster/cluster.controller.ts";
@@ -42,6 +43,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     TaskOutputModule,
   ],
   controllers: [
+    SignInController,
     ModelsController,
     KeysController,
     RolesController,

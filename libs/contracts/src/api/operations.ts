@@ -1,5 +1,6 @@
 import { accessOperations, bindingOperations } from "./access/bindings.ts";
 import { roleOperations } from "./access/roles.ts";
+import { signInOperations } from "./access/sign-in.ts";
 import { chatOperations } from "./chat.ts";
 import { clusterOperations } from "./cluster.ts";
 import { completionOperations } from "./completions.ts";
@@ -48,6 +49,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   roles: roleOperations,
   bindings: bindingOperations,
   access: accessOperations,
+  signIn: signInOperations,
   limits: limitOperations,
   usage: usageOperations,
   cluster: clusterOperations,

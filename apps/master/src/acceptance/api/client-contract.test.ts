@@ -47,6 +47,11 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     ({ settings }) => settings.set("job_timeout", 90_000),
   ],
   "keys.list": ["GET /api/v1/keys", ({ keys }) => keys.list().page()],
+  "access.createSignInLink": [
+    "POST /api/v1/access/sign-in-links",
+    ({ access }) => access.createSignInLink(),
+  ],
+  "access.signIn": ["POST /api/v1/access/sign-in", ({ access }) => access.signIn("used")],
   "keys.create": ["POST /api/v1/keys", ({ keys }) => keys.create({ name: "contract" })],
   "keys.rotate": ["POST /api/v1/keys/:id/rotate", ({ keys }) => keys.rotate("a b")],
   "keys.revoke": ["DELETE /api/v1/keys/:id", ({ keys }) => keys.revoke("a b")],

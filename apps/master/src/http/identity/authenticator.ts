@@ -63,7 +63,7 @@ function refuseRepeated(rawHeaders: readonly string[]): void {
 }
 
 /** The API key of the headers: a bearer token, or `x-api-key` as Anthropic's clients send it. */
-function tokenOf({ authorization, "x-api-key": apiKey }: FastifyRequest["headers"]): string {
+export function tokenOf({ authorization, "x-api-key": apiKey }: FastifyRequest["headers"]): string {
   if (!authorization && typeof apiKey === "string" && apiKey !== "") return apiKey;
   if (!authorization) {
     const message = "No API key was given. Send the header `Authorization: Bearer <API_KEY>`.";

@@ -7,6 +7,7 @@ import type {
   CallerView,
 } from "@heddle/contracts/api/access/bindings";
 import type { RoleSettings, RoleView } from "@heddle/contracts/api/access/roles";
+import type { SignedIn, SignInLink } from "@heddle/contracts/api/access/sign-in";
 import { Pages } from "../../pages.ts";
 import { pathPart } from "../../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
@@ -92,6 +93,17 @@ export class Access {
   setPolicy(settings: AccessPolicySettings, options: ChangeOptions = {}): Promise<AccessPolicy> {
     const path = "/access/policy";
     return this.#transport.change({ method: "PUT", path, body: settings }, options);
+  }
+
+  /** A code that signs a browser in as this client, once, at the master that answers. */
+  createSignInLink({ signal }: CallOptions = {}): Promise<SignInLink> {
+    return this.#transport.json({ method: "POST", path: "/access/sign-in-links", signal });
+  }
+
+  /** Redeems the code of such a link; it needs no key. */
+  signIn(code: string, { signal }: CallOptions = {}): Promise<SignedIn> {
+    const body = { code };
+    return this.#transport.json({ method: "POST", path: "/access/sign-in", body, signal });
   }
 
   /** Who this client is for the cluster, and what it may do. */
