@@ -17,9 +17,13 @@ const SWITCHED = `${CHATML_TEMPLATE}{% if add_generation_prompt %}<think>
 /** As gpt-oss's: the effort is a part of the prompt. */
 const EFFORTS = `{{ 'effort ' + (reasoning_effort or 'medium') }}{{ 'QZQZ' if reasoning_effort == 'high' }}${CHATML_TEMPLATE}{# <think> #}`;
 
+/** As gpt-oss's, with its channels. */
+const CHANNELS = `${EFFORTS}{# <|start|> <|channel|>analysis<|message|> commentary to=functions. #}`;
+
 const sessions = new Map<string, TestSession>();
 beforeAll(async () => {
-  for (const [name, chatTemplate] of Object.entries({ switched: SWITCHED, efforts: EFFORTS })) {
+  const templates = { switched: SWITCHED, efforts: EFFORTS, channels: CHANNELS };
+  for (const [name, chatTemplate] of Object.entries(templates)) {
     sessions.set(name, await TestSession.open({ chatTemplate }));
   }
   sessions.set("plain", await TestSession.open());
@@ -120,5 +124,14 @@ describe("reasoning: its effort", () => {
     expect((await ask("plain", "high")).error).toMatchObject(refusal);
     expect((await ask("plain", undefined, { reasoningTokens: 5 })).error).toMatchObject(refusal);
     expect((await ask("plain", "none")).error).toBeUndefined();
+  });
+
+  it("cannot be a number of tokens where the reasoning is a channel", async () => {
+    const { error } = await ask("channels", "low", { reasoningTokens: 5 });
+    expect(error).toMatchObject({
+      code: "unsupported_parameter",
+      param: "thinking.budget_tokens",
+    });
+    expect((await ask("channels", "low")).error).toBeUndefined();
   });
 });

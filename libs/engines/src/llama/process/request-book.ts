@@ -8,9 +8,9 @@ import type {
   GenerateRequest,
   InputReading,
   PairInput,
-  ReasoningStyle,
   SubmitOptions,
 } from "@heddle/contracts/engine";
+import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
 import { reasoningBudget } from "../../text/reasoning-effort.ts";
 import { REASONING_TAGS } from "../../text/reasoning-style.ts";
 import {
@@ -210,7 +210,7 @@ export class RequestBook {
     const use = live instanceof LiveEmbedding ? "embed" : "generate";
     try {
       validate(live, table.flags.length, abilities);
-      if (live instanceof LiveRequest) checkEffort(live.request, this.#texts.style.reasoning);
+      if (live instanceof LiveRequest) checkEffort(live.request, this.#texts.style);
       if (!LongPrompts.areLong(inputs)) {
         this.#constrain(
           live,
@@ -416,11 +416,16 @@ function validateText(
 /** Throws where the model has no reasoning that an effort could be of; "none" is what it does. */
 function checkEffort(
   { input, reasoningTokens }: GenerateRequest,
-  style: ReasoningStyle | undefined,
+  { reasoning, form }: AnswerStyle,
 ): void {
+  if (reasoningTokens !== undefined && form.family === "harmony") {
+    const param = "thinking.budget_tokens";
+    const message = `'${param}' is not supported by this model, whose reasoning has efforts and no bound. Leave it out, or give 'output_config.effort'.`;
+    throw new AppError("unsupported_parameter", message, { param });
+  }
   const effort = input.kind === "chat" ? input.effort : undefined;
   const isAsked = (effort !== undefined && effort !== "none") || reasoningTokens !== undefined;
-  if (!isAsked || style !== undefined) return;
+  if (!isAsked || reasoning !== undefined) return;
   const message =
     "Unsupported value for 'reasoning_effort': this model does not reason. Leave it out, or choose a model that reasons.";
   throw new AppError("unsupported_parameter", message, { param: "reasoning_effort" });
