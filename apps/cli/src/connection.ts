@@ -72,6 +72,7 @@ export function clientOf(connection: Connection, maxRetries?: number): Heddle {
     endpoint: [endpoint, ...others],
     auth_token: apiKey,
     auth: login,
+    project: process.env["HEDDLE_PROJECT"] || undefined,
     maxRetries,
     retryRefused: false,
     hints: { endpointSource, noKey: `No API key was sent${whyNoKey(connection)}.` },

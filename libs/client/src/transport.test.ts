@@ -64,6 +64,14 @@ describe("a call", () => {
     expect(keys).not.toContain(seen.at(-1)?.headers["idempotency-key"]);
   });
 
+  // holds: access-projects
+  it("names the client's project, if it has one", async () => {
+    const { seen, endpoint } = await serve(reported);
+    await new Heddle({ endpoint, project: "vision" }).jobs.create(spec);
+    await new Heddle({ endpoint }).jobs.create(spec);
+    expect(seen.map(({ headers }) => headers["x-heddle-project"])).toEqual(["vision", undefined]);
+  });
+
   // holds: client-retries
   it("fails after two retries, or after the configured number", async () => {
     const { seen, endpoint } = await serve(busy);

@@ -16,20 +16,26 @@ import {
 } from "./retry.ts";
 
 /** The cluster's address, the credentials and the limits of a call. */
-export interface HeddleOptions {
+export interface HeddleOptions extends CommandLineOptions {
   /** A master, a load balancer, or several masters, which are tried in turn. */
   readonly endpoint: string | readonly string[];
   readonly auth_token?: string | undefined;
   /** Returns the key for each request, for keys that change. */
   readonly auth?: (() => string | Promise<string>) | undefined;
+  /** The project in which every call acts; by default the caller's own. */
+  readonly project?: string | undefined;
   /** Milliseconds for one try; of a stream, until its head. Default: 30,000. */
   readonly timeout?: number | undefined;
   /** Tries after the first one. Default: 2. */
   readonly maxRetries?: number | undefined;
-  /** False: no retry if every endpoint is on loopback and refused the connection. */
-  readonly retryRefused?: boolean | undefined;
   /** Replaces the global one, for proxies and tests. */
   readonly fetch?: typeof globalThis.fetch | undefined;
+}
+
+/** Of command lines, whose user sees the errors. */
+interface CommandLineOptions {
+  /** False: no retry if every endpoint is on loopback and refused the connection. */
+  readonly retryRefused?: boolean | undefined;
   readonly hints?: ErrorHints | undefined;
 }
 
@@ -214,12 +220,13 @@ export class HttpTransport {
     authorization: Record<string, string>,
   ): Promise<Response> {
     const { method, query, body, form, headers, signal } = request;
-    const { fetch = globalThis.fetch } = this.#options;
+    const { fetch = globalThis.fetch, project } = this.#options;
     return await fetch(`${urlOf(base, request)}${queryText(query)}`, {
       method,
       headers: {
         accept: "application/json",
         ...authorization,
+        ...(project === undefined ? {} : { "x-heddle-project": project }),
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },

@@ -34,7 +34,12 @@ const cluster = createServer(async (request, response) => {
   const user = await verifier.verify(token).catch(() => undefined);
   if (!user) return send(401, { code: "invalid_api_key", detail: "Refused." });
   const caller = { object: "caller", id: user.id, kind: "user", name: user.subject };
-  send(200, { ...caller, project: "default", permissions: [], projects: [] });
+  send(200, {
+    ...caller,
+    project: request.headers["x-heddle-project"] ?? "default",
+    permissions: [],
+    projects: [],
+  });
 });
 const endpoint = () => `http://127.0.0.1:${(cluster.address() as AddressInfo).port}`;
 
@@ -157,6 +162,12 @@ it("auth token: prints a service's token by its secret, and says when it is refu
   writeFileSync(secret, "wrong");
   const refused = await heddle(words);
   expect([refused.code, refused.stderr]).toEqual([4, expect.stringContaining("refused")]);
+}, 60_000);
+
+it("auth status: asks for the project of HEDDLE_PROJECT", async () => {
+  await byBrowser();
+  vi.stubEnv("HEDDLE_PROJECT", "vision");
+  expect((await heddle("auth status")).stdout).toMatch(/alice +vision/);
 }, 60_000);
 
 it("auth: without a sign-in, or with a damaged file, it says what to do", async () => {
