@@ -1,5 +1,6 @@
-// holds: console-pages, console-permissions
+// holds: console-pages, console-permissions, console-leader
 
+import { eventually } from "@heddle/base/testing/eventually";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM, violations } from "../test/browser.ts";
@@ -12,7 +13,7 @@ let job = "";
 
 beforeAll(async () => {
   if (!CHROMIUM) return;
-  await rig.start("--simulate-gpus", "4xH100-80GB");
+  await rig.start("--simulate-gpus", "4xH100-80GB", "--masters", "3", "--parameter-servers", "0");
   job = (await rig.call("POST", "/jobs", { name: "counts", command: STEPS }))["job_id"] ?? "";
 }, MINUTES_MS);
 afterAll(() => rig.close());
@@ -39,23 +40,26 @@ const pages = (): readonly (readonly [string, string | RegExp])[] => [
 ];
 
 describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
-  it.each([
-    ["light", 1280],
-    ["dark", 390],
-  ] as const)(
-    "pages: %s at %i px, without errors and violations",
-    async (colorScheme, width) => {
-      const page = await rig.signedIn("/console/", {
-        colorScheme,
-        viewport: { width, height: 800 },
-      });
+  it(
+    "pages: dark and light, narrow and wide, without errors and violations",
+    async () => {
+      const page = await rig.signedIn();
+      const looks = [
+        ["dark", 390],
+        ["light", 1280],
+      ] as const;
       for (const [path, shown] of pages()) {
         // Within the page: a reload would end the session.
         await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
         await page.getByText(shown).first().waitFor();
-        expect(await violations(page), path).toEqual([]);
-        const wide = "document.documentElement.scrollWidth > innerWidth";
-        expect(await page.evaluate(wide), `${path} is wider than the window`).toBe(false);
+        for (const [colorScheme, width] of looks) {
+          await page.emulateMedia({ colorScheme });
+          await page.setViewportSize({ width, height: 800 });
+          const look = `${path}, ${colorScheme}`;
+          expect(await violations(page), look).toEqual([]);
+          const isWide = "document.documentElement.scrollWidth > innerWidth";
+          expect(await page.evaluate(isWide), `${look} is wider than the window`).toBe(false);
+        }
       }
       expect(rig.errors).toEqual([]);
       await page.context().close();
@@ -177,6 +181,24 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await rig.call("DELETE", `/keys/${id}`);
     await page.getByText(/The session has ended/).waitFor();
     expect(await page.getByText("Jobs by state").count()).toBe(0);
+    rig.errors.length = 0;
+    await page.context().close();
+  });
+
+  it("leader: an open page shows the next one within 5 s, without a reload", async () => {
+    const leader = (await rig.leaderOf("master-1")) ?? "";
+    const other = leader === "master-1" ? "master-2" : "master-1";
+    const page = await rig.signedIn("/console/control-plane", {}, rig.key, other);
+    await page.getByText(`Leader: ${leader}`).waitFor();
+    await page.evaluate("window.isSamePage = true");
+    rig.killMaster(leader);
+    let next: string | undefined;
+    await eventually(async () => {
+      next = await rig.leaderOf(other);
+      return next !== undefined && next !== leader;
+    });
+    await page.getByText(`Leader: ${next}`).waitFor({ timeout: 5_000 });
+    expect(await page.evaluate("window.isSamePage")).toBe(true);
     rig.errors.length = 0;
     await page.context().close();
   });

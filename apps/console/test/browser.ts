@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -70,6 +70,35 @@ export class ConsoleRig {
     this.#browser = await browser;
   }
 
+  /** The address of a master, as the start has printed it. */
+  #addressOf(name: string): string {
+    const row = new RegExp(`API \\(${name}\\) +(\\S+)/api/v1`).exec(this.#output);
+    return row?.[1] ?? this.url;
+  }
+
+  /** The leader as a master knows it. */
+  async leaderOf(name: string): Promise<string | undefined> {
+    const reply = await fetch(`${this.#addressOf(name)}/api/v1/cluster/status`, {
+      headers: { authorization: `Bearer ${this.key}` },
+    });
+    return ((await reply.json()) as { leader: string | null }).leader ?? undefined;
+  }
+
+  /** Kills the process of a master; it is restarted. */
+  killMaster(name: string): void {
+    const directory = join(this.folder, "data", name);
+    const pid = readdirSync("/proc").find((each) => {
+      if (!/^\d+$/.test(each)) return false;
+      try {
+        return readFileSync(`/proc/${each}/cmdline`, "latin1").split("\0").includes(directory);
+      } catch {
+        return false; // It has ended meanwhile.
+      }
+    });
+    if (pid === undefined) throw new Error(`no process of ${name} was found`);
+    process.kill(Number(pid), "SIGKILL");
+  }
+
   async call(method: string, path: string, body?: unknown): Promise<Record<string, string>> {
     const reply = await fetch(`${this.url}/api/v1${path}`, {
       method,
@@ -81,7 +110,11 @@ export class ConsoleRig {
   }
 
   /** A new page at the path, before its sign-in. */
-  async open(path = "/console/", options: BrowserContextOptions = {}): Promise<Page> {
+  async open(
+    path = "/console/",
+    options: BrowserContextOptions = {},
+    master = "master-1",
+  ): Promise<Page> {
     const context = await this.#browser!.newContext({
       viewport: { width: 1280, height: 800 },
       ...options,
@@ -92,13 +125,18 @@ export class ConsoleRig {
       if (message.type() === "error") this.errors.push(message.text());
     });
     page.on("pageerror", ({ message }) => this.errors.push(message));
-    await page.goto(`${this.url}${path}`);
+    await page.goto(`${this.#addressOf(master)}${path}`);
     return page;
   }
 
   /** A page at the path, signed in. */
-  async signedIn(path?: string, options?: BrowserContextOptions, key = this.key): Promise<Page> {
-    const page = await this.open(path, options);
+  async signedIn(
+    path?: string,
+    options?: BrowserContextOptions,
+    key = this.key,
+    master?: string,
+  ): Promise<Page> {
+    const page = await this.open(path, options, master);
     await page.getByLabel("API key").fill(key);
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("navigation", { name: "Pages" }).waitFor();
@@ -126,6 +164,8 @@ interface Violation {
 /** What axe finds against WCAG on the page as it is now. */
 export async function violations(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
-  const found = (await page.evaluate("axe.run().then((all) => all.violations)")) as Violation[];
+  const found = (await page.evaluate(
+    `axe.run(document, { resultTypes: ["violations"] }).then((all) => all.violations)`,
+  )) as Violation[];
   return found.map(({ id, nodes }) => `${id}: ${nodes[0]?.html ?? ""}`);
 }
