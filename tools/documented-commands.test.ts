@@ -42,6 +42,7 @@ const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
   "README.md": ["needs a fresh clone", "runs the tests themselves"],
   "docs/benchmarks.md": ["measures for minutes"],
   "docs/guide/engines.md": ["needs an upstream"],
+  "docs/guide/kubernetes.md": ["builds images"],
   "docs/verification.md": ["runs the tests themselves"],
   "libs/simulation/README.md": ["simulates for minutes"],
 };
