@@ -310,7 +310,9 @@ describe("HTTP: every route", () => {
     const init = { method: route.method, headers: { "content-type": "application/json" } };
     const anonymous = await raw(path, init);
     if (route.permission === "public") {
-      expect(anonymous.status).toBeLessThan(400);
+      // Without a body, a route that reads one says what is missing.
+      if (route.method === "GET") expect(anonymous.status).toBeLessThan(400);
+      else expect(anonymous.status).toBe(400);
       return;
     }
     expect(anonymous.status).toBe(401);
