@@ -21,9 +21,10 @@ export type TextSet = DFA;
 const MAX_STATES = 20_000;
 const LAST_CODE_POINT = 0x10ffff;
 const LAST_BYTE = 0xff;
-/** Mark the beginning and the end of the text while assertions are resolved; no text has them. */
-const BEGIN: Char = 0;
-const END: Char = 1;
+/** Mark the beginning and the end of the text while assertions are resolved: surrogates, which no text has. */
+const BEGIN: Char = 0xd800;
+const END: Char = 0xd801;
+const UNMARKED = "[^\\ud800\\ud801]*";
 
 /** Thrown for a regular expression that is no regular language, as with a back reference. */
 export class UnsupportedPattern extends Error {}
@@ -38,12 +39,12 @@ export function textsWith(pattern: string): TextSet {
   return limited(() => {
     const found = parse(pattern);
     resolveAssertions(found);
-    const begin = parse(`(?:\\0[^\\0\\x01]*)?`);
-    const end = parse(`(?:[^\\0\\x01]*\\x01)?`);
+    const begin = parse(`(?:\\ud800${UNMARKED})?`);
+    const end = parse(`(?:${UNMARKED}\\ud801)?`);
     const whole = NFA.fromRegex(begin, OPTIONS, {}, nodes());
     whole.append(NFA.fromRegex(found, OPTIONS, {}, nodes()));
     whole.append(NFA.fromRegex(end, OPTIONS, {}, nodes()));
-    const framed = determined(parse("\\0[^\\0\\x01]*\\x01"));
+    const framed = determined(parse(`\\ud800${UNMARKED}\\ud801`));
     return unframed(DFA.fromIntersection(DFA.fromFA(whole, states()), framed, states()));
   });
 }

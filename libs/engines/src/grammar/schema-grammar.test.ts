@@ -333,6 +333,12 @@ describe("schema grammar: exclusion is exact for", () => {
       ["1", "1.0", "10"],
     ],
     ["a pattern", { type: "string", not: { pattern: "^x" } }, ['"ax"', '""'], ['"x"', '"xy"']],
+    [
+      "a pattern beside control characters",
+      { type: "string", not: { pattern: "x" } },
+      ['"\\u0000"', '"\\u0001a"'],
+      ['"\\u0000x"', '"x\\u0001"'],
+    ],
     ["bounds", { type: "integer", not: { minimum: 3, maximum: 5 } }, ["2", "6"], ["3", "4", "5"]],
     [
       "a member",
