@@ -11,7 +11,7 @@ import {
   ticketOf,
 } from "@heddle/parameters/testing/server-processes";
 import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leader.ts";
 
 // The executor of training jobs in a whole worker, with a real parameter server.
@@ -23,17 +23,16 @@ const waitMs = 120_000;
 let leader: TestLeader;
 let server: ServerProcess;
 
-// Each job has shards of its own on it.
-beforeAll(async () => {
-  server = await startServer();
-});
-afterAll(stopServers);
-
 beforeEach(async () => {
   leader = new TestLeader();
   await leader.listen();
+  server = await startServer();
 });
-afterEach(() => leader.close());
+
+afterEach(async () => {
+  await leader.close();
+  await stopServers();
+});
 
 const training = (algorithm: string, config: object): Partial<TaskSpec> => ({
   executor: "training",
