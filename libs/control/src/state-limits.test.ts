@@ -163,6 +163,17 @@ test("state: a full share of nodes refuses a new node, but no known one", () => 
   expect(made.do({ type: "node.join", offer: nodeOffer("n0") })).toEqual({ ok: true });
 });
 
+test("state: above a lowered limit a known node joins again, but not with more", () => {
+  const made = cluster(32);
+  const labels = (kib: number) => ({ labels: { text: "x".repeat(kib * KIB) } });
+  for (let n = 0; made.join(`n${n}`, labels(10)).ok; n++);
+  made.do({ type: "setting.put", name: "state_mib", value: 16 });
+  const { cluster: use } = stateUse(made.control.state);
+  expect(use.bytes).toBeGreaterThan(use.limit);
+  expect(made.join("n1", labels(10))).toEqual({ ok: true });
+  expect(made.join("n1", labels(11))).toMatchObject({ code: "insufficient_storage" });
+});
+
 test("state: masters agree on the bytes after a restore", async () => {
   const made = cluster(16);
   made.join("a");

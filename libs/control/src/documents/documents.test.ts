@@ -191,6 +191,31 @@ test("documents: an expired one counts as absent, and the leader's command remov
   ]);
 });
 
+test("documents: lists hold an owner's documents of a kind, oldest first", () => {
+  const control = newestControl();
+  const name = (id: string) => ({ kind: "response", id, owner: "aaaaaaaa" }) as const;
+  const ids = () => {
+    const list = control.documents.list("aaaaaaaa", "response");
+    return Array.from({ length: list.length }, (_, at) => list.at(at)?.id);
+  };
+  for (const id of ["e", "a", "d", "b", "c"]) put(control, id);
+  put(control, "f", { kind: "file" });
+  put(control, "g", { owner: "bbbbbbbb" });
+  expect(ids()).toEqual(["e", "a", "d", "b", "c"]);
+  // A changed document keeps its place, and those of the list can be found.
+  put(control, "a", { bytes: 11 });
+  expect(ids()).toEqual(["e", "a", "d", "b", "c"]);
+  const list = control.documents.list("aaaaaaaa", "response");
+  const places = ids().map((id) =>
+    list.placeOf(control.state.documents.get(documentKey(name(id ?? "")))!),
+  );
+  expect(places).toEqual([0, 1, 2, 3, 4]);
+  for (const id of ["d", "e", "c"]) {
+    applyTo(control, { type: "document.delete", atMs: 2, ...name(id) });
+  }
+  expect(ids()).toEqual(["a", "b"]);
+});
+
 test("documents: limits say what is full and which setting raises it", () => {
   const control = limited();
   const owner = "bbbbbbbb";

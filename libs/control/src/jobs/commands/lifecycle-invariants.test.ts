@@ -5,8 +5,10 @@ import { expect, test } from "vitest";
 import { NEWEST_VERSION } from "../../cluster-version.ts";
 import type { ControlCommand } from "../../command.ts";
 import { ReplicatedControl } from "../../replicated-control.ts";
+import { JobIndex } from "../index/job-index.ts";
 import { isTerminal, isUnderWay } from "../records/lifecycle.ts";
 import type { JobRecord, JobsState } from "../records/records.ts";
+import { indexView } from "../testing/index-view.ts";
 import { RANDOM_LIMITS, RandomCommands } from "../testing/random-commands.ts";
 
 /** Sequences are short; the nightly run multiplies their number. */
@@ -197,6 +199,11 @@ function checkCapacity(state: JobsState): void {
   for (const [key, milli] of held) if (milli > 1_000) throw new Error(`${key} holds ${milli}`);
 }
 
+/** The index that apply keeps equals one built from the state alone. */
+function checkIndex({ state, jobs }: ReplicatedControl): void {
+  expect(indexView(jobs, state)).toEqual(indexView(new JobIndex(state), state));
+}
+
 function controlOf(version: number): ReplicatedControl {
   const control = new ReplicatedControl();
   control.state.cluster.set("version", version);
@@ -231,6 +238,7 @@ async function runSequence(seed: number): Promise<void> {
     control.apply({ type: "control", command }, index);
     check(control.state, seen, index);
     if (held) checkQuota(control.state, command.atMs, held);
+    if (index === cut || index === length) checkIndex(control);
     if (seed % 7 === 0 && index === cut) snapshot = [...control.snapshot()];
   }
   for (const { what } of control.state.events.values()) {

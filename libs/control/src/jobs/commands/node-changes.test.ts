@@ -132,6 +132,59 @@ test("task places: a node without a limit takes any number", () => {
   expect(cluster.join("b", { maxTasks: 0 })).toMatchObject({ ok: false, code: "invalid_value" });
 });
 
+test.each([
+  ["cpuMilli", -1],
+  ["cpuMilli", 0.5],
+  ["memoryMib", Number.NaN],
+  ["localSsdGb", 2 ** 53],
+  ["ioOperationsPerSec", -0.5],
+  ["networkMbps", Number.POSITIVE_INFINITY],
+  ["gpuCount", -1],
+  ["gpuCount", 1.5],
+  ["gpuCount", 1e9],
+  ["maxTasks", 1.5],
+])("offer: a node with %s %d is refused", (name, value) => {
+  const cluster = new PlannedCluster();
+  expect(cluster.join("a", { [name]: value })).toMatchObject({ ok: false, code: "invalid_value" });
+  expect(cluster.control.state.nodes.size).toBe(0);
+  expect(cluster.join("a", { [name]: 2 })).toEqual({ ok: true });
+});
+
+test.each(["", "a b", "ä", "x".repeat(129)])("offer: the node id %j is refused", (id) => {
+  const cluster = new PlannedCluster();
+  expect(cluster.join(id)).toMatchObject({ ok: false, code: "invalid_value" });
+});
+
+test("nodes: at their limit the one lost first makes room, if it holds nothing", () => {
+  const cluster = new PlannedCluster();
+  const { nodes } = cluster.control.state;
+  const lose = (id: string) =>
+    cluster.do({ type: "node.lost", nodeIds: [id], fencedAtMs: cluster.atMs + 1_000 });
+  cluster.join("busy");
+  cluster.submit(1);
+  cluster.run(1);
+  for (let n = 1; n < 20_000; n++) cluster.join(`n${n}`, { gpuCount: 0 });
+  expect(cluster.join("one-more")).toMatchObject({ ok: false, code: "overloaded" });
+  for (const id of ["busy", "n7", "n3"]) lose(id);
+  expect(cluster.join("one-more")).toEqual({ ok: true });
+  expect([nodes.has("busy"), nodes.has("n7"), nodes.has("n3")]).toEqual([true, false, true]);
+  expect(cluster.join("and-another")).toEqual({ ok: true });
+  expect(nodes.has("n3")).toBe(false);
+  expect(cluster.join("too-many")).toMatchObject({ ok: false, code: "overloaded" });
+  // A known node joins as before.
+  expect(cluster.join("n9")).toEqual({ ok: true });
+});
+
+test("tasks: a waiting job is divided again when a node changes the type of its GPUs", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuType: "H100", gpuCount: 2 });
+  cluster.join("b", { gpuType: "A100", gpuCount: 4 });
+  cluster.submit(1, { resources: { gpu_count: 8, gpu_type: "H100" } });
+  expect(cluster.job(1).tasks).toBe(4);
+  cluster.join("b", { gpuType: "H100", gpuCount: 4 });
+  expect(cluster.job(1).tasks).toBe(2);
+});
+
 // holds: life-silent-losses
 test("silent losses: a job that its nodes do not survive ends with the reason", () => {
   const cluster = new PlannedCluster();

@@ -313,6 +313,15 @@ test("training: succeeds with rank 0, also without a lost task; not without rank
   expect(job(1)).not.toHaveProperty("failure.reason");
 });
 
+test("training: does not succeed while one of two missing tasks may be alive", () => {
+  runThree({ failure_tolerance: 2 });
+  reportRanks([2], "exited", LOST);
+  reportRanks([0], "exited", WELL);
+  expect(job(1)).toMatchObject({ state: "recovering", liveTasks: 1 });
+  reportRanks([1], "exited", LOST);
+  expect(job(1)).toMatchObject({ state: "succeeded", attempt: 1 });
+});
+
 test("training: where rank 0 is lost, the ends of the others do not end the job", () => {
   runThree();
   reportRanks([0], "exited", LOST);

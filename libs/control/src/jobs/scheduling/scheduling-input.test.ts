@@ -51,6 +51,20 @@ test("scheduling input: shared storage goes in queue order; others see what is m
   ]);
 });
 
+test("scheduling input: a running job holds its shared storage; others hold none", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.do({ type: "setting.put", name: "shared_storage_gb", value: 100 });
+  cluster.submit(1, { resources: { shared_storage_gb: 60 } });
+  cluster.submit(2);
+  cluster.run(1);
+  const { running } = cluster.view().snapshot;
+  expect(running.map(({ id, shared }) => [id, shared])).toEqual([
+    [jobId(1), { storageMb: 60_000, places: new Map() }],
+    [jobId(2), undefined],
+  ]);
+});
+
 // holds: sched-shared-storage
 test.each([
   ["a dependency", { dependencies: [jobId(9)] }],
