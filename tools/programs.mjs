@@ -19,8 +19,8 @@ import { bundleConsole, consoleInputs, SITE } from "./console.mjs";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const TARGET = join(ROOT, "packaged");
-/** What is started as a process or a thread, by its name. */
-const PROGRAM = /(^|\/)(main|[\w-]+-(main|thread)|engine-process)\.js$/;
+/** What is started as a process or a thread, by its name, and the module that plugins import. */
+const PROGRAM = /(^|\/)(main|[\w-]+-(main|thread)|engine-process|plugin-kit)\.js$/;
 /** Programs of tests: a master and a worker with scripted parts. */
 const TEST_PROGRAMS = "{apps,libs}/*/test/scripted-{main,worker}.ts";
 const TEST_TARGET = join(ROOT, "node_modules/.cache/heddle-test-programs");

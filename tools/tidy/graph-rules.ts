@@ -24,6 +24,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   observability: ["base"],
   engines: ["base", "contracts", "client"],
   client: ["contracts"],
+  "plugin-kit": ["base", "contracts", "observability", "training"],
 };
 
 /** Where libs may use Nest: the transport of gRPC, and the ground of a node. */

@@ -7,6 +7,7 @@ import { addEvents } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
 import { addLimits, addUsage } from "./limit-verbs.ts";
+import { addPlugins } from "./plugin-verbs.ts";
 
 /**
  * All verbs with their arguments and options. Only commander is loaded here: `lazy` loads a verb's
@@ -42,6 +43,7 @@ export function makeProgram(lazy: Lazy): Command {
   addCluster(program, lazy);
   addJobs(program, lazy);
   addEvents(program, lazy);
+  addPlugins(program, lazy);
   hintAtHelp(program, program.name());
   return program;
 }
@@ -97,7 +99,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--upstreams <file>", "JSON file: servers for models, their keys, commands")
     .option("--artifacts-replica <place>", "DIR or s3://BUCKET/PREFIX for copies of job artifacts")
     .option("--device <device>", "device for models: cpu or a GPU index (default: cpu)")
-    .option("--plugins <files>", "comma-separated plugin files for training jobs")
+    .option("--plugins <files>", "comma-separated plugins: files, folders, packages, lists (.json)")
     .option("--task-users <range>", "user ids for tasks, for example 200000-200999, or own")
     .option(
       "--task-isolation <kind>",

@@ -65,6 +65,8 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "workers drain": ["x"],
   "workers resume": ["x"],
   "queues list": [],
+  "plugins list": [],
+  "plugins inspect": ["x"],
   "queues set": ["x"],
   "projects list": [],
   "projects get": ["x"],

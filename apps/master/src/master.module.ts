@@ -16,6 +16,7 @@ import { ModelsModule } from "./models/models.module.ts";
 import { NodesModule } from "./nodes/nodes.module.ts";
 import { OrchestrationModule } from "./orchestration/orchestration.module.ts";
 import { TasksModule } from "./orchestration/tasks/tasks.module.ts";
+import { PluginsModule } from "./plugins/plugins.module.ts";
 import { TaskOutputModule } from "./task-output/task-output.module.ts";
 import { UsageModule } from "./usage/usage.module.ts";
 
@@ -47,6 +48,7 @@ export function masterModule(
     imports: [
       configModule(config, logger),
       controlPlaneModule(open),
+      PluginsModule,
       DocumentsModule,
       UsageModule,
       CallsModule,

@@ -4,6 +4,7 @@ import { Events } from "./resources/cluster/events.ts";
 import { Keys } from "./resources/cluster/keys.ts";
 import { LimitsResource } from "./resources/cluster/limits.ts";
 import { Models } from "./resources/cluster/models.ts";
+import { Plugins } from "./resources/cluster/plugins.ts";
 import { Projects } from "./resources/cluster/projects.ts";
 import { Queues } from "./resources/cluster/queues.ts";
 import { Settings } from "./resources/cluster/settings.ts";
@@ -37,6 +38,7 @@ export class Heddle {
   readonly events: Events;
   readonly cluster: Cluster;
   readonly settings: Settings;
+  readonly plugins: Plugins;
   readonly keys: Keys;
   readonly roles: Roles;
   readonly bindings: RoleBindings;
@@ -65,6 +67,7 @@ export class Heddle {
     this.events = new Events(transport);
     this.cluster = new Cluster(transport);
     this.settings = new Settings(transport);
+    this.plugins = new Plugins(transport);
     this.keys = new Keys(transport);
     this.roles = new Roles(transport);
     this.bindings = new RoleBindings(transport);

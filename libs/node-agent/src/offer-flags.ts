@@ -18,7 +18,7 @@ export const OFFER_FLAGS = {
   "max-tasks": ["N", "maximum number of tasks (default: a share of 64 per CPU, at most 256)"],
   checkpoints: ["DIR", "checkpoint directory (default: with the tasks)"],
   "task-log-mib": ["MIB", "maximum log size per stream of a task, in MiB"],
-  plugins: ["FILE,...", "plugin files with training algorithms and environments"],
+  plugins: ["PLACE,...", "plugins: files, folders, packages, lists of them (.json)"],
   "artifacts-mib": ["MIB", "maximum total size of artifacts on this node, in MiB"],
   "artifacts-hours": ["HOURS", "retention of artifacts, in hours"],
   "artifacts-replica": [
@@ -58,7 +58,7 @@ export interface WorkerOffer {
   readonly maxTasks?: number | undefined;
   /** The directory of checkpoints; absent: with the tasks. */
   readonly checkpointDirectory?: string | undefined;
-  /** Plugin files with algorithms and environments for training; absent for none. */
+  /** Plugins: files, folders, packages, and lists of them; absent for none. */
   readonly plugins?: readonly string[] | undefined;
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
@@ -99,8 +99,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     networkMbps: networkGbps && networkGbps * 1_000,
     maxTasks: number("max-tasks", MAX_TASKS),
     checkpointDirectory: flags["checkpoints"],
-    // Trainers run in folders of their own.
-    plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/).map((file) => resolve(file)),
+    plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/),
     maxLogBytes: logMib && logMib * 2 ** 20,
     artifactReplica: flags["artifacts-replica"],
     maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,

@@ -73,7 +73,12 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
     ...secretsKeyFlag(layout.options.secretsKeyFile),
     ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
     ...(ports.length > 1 ? ["--peers", peers] : []),
+    ...pluginFlag(layout.options),
   ]);
+}
+
+function pluginFlag({ plugins }: UpOptions): string[] {
+  return plugins.length > 0 ? ["--plugins", plugins.join(",")] : [];
 }
 
 export function secretsKeyFlag(file: string | undefined): string[] {
@@ -125,7 +130,7 @@ function workerFlags({ data, options }: ClusterLayout): string[] {
     "--task-hidden",
     data.path,
     ...options.workerFlags,
-    ...(options.plugins.length > 0 ? ["--plugins", options.plugins.join(",")] : []),
+    ...pluginFlag(options),
   ];
 }
 

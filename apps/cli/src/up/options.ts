@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
 import { type OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-flags";
+import { findSource } from "@heddle/plugin-kit/loading/plugin-source";
 import { dataDirectory } from "../connection.ts";
 import { isBlockedPort } from "../http/blocked-ports.ts";
 
@@ -22,7 +23,7 @@ export interface UpOptions {
   readonly profile: Profile | undefined;
   /** Simulated devices of each worker, marked in the table. */
   readonly simulatedGpus: string | undefined;
-  /** Plugin files for training jobs, for every worker. */
+  /** Plugins of every master and worker. */
   readonly plugins: readonly string[];
   /** Flags of every worker about its tasks, its offers and its device. */
   readonly workerFlags: readonly string[];
@@ -93,7 +94,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     profile: chooseProfile(flags),
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     simulatedGpus: flags.simulateGpus,
-    plugins: pluginFiles(flags.plugins ?? ""),
+    plugins: pluginPlaces(flags.plugins ?? ""),
     workerFlags: workerFlags(flags),
     tls: flags.tls ?? false,
     secretsKeyFile: secretsKeyFile(flags.secretsKeyFile ?? env["HEDDLE_SECRETS_KEY_FILE"]),
@@ -158,12 +159,24 @@ function replicaPlace(text: string | undefined): string | undefined {
   return text === undefined || text.startsWith("s3://") ? text : resolve(text);
 }
 
-/** A missing file is reported here, not only in a worker's log. */
-function pluginFiles(text: string): string[] {
+/** A missing plugin is reported here, not only in the logs of masters and workers. */
+function pluginPlaces(text: string): string[] {
   return text
     .split(",")
     .filter((part) => part !== "")
-    .map((part) => existingFile("--plugins", part));
+    .map((part) => {
+      const path = resolve(part.replace(/^~(?=\/)/, homedir()));
+      const isPackage = !existsSync(path) && !/[/\\.]/.test(part.replace(/^@[^/]*\//, ""));
+      return isPackage ? installedPackage(part) : existingFile("--plugins", part);
+    });
+}
+
+function installedPackage(name: string): string {
+  try {
+    return findSource({ from: name }).root;
+  } catch (error) {
+    throw new AppError("invalid_value", `--plugins: ${(error as Error).message}`);
+  }
 }
 
 function existingFile(flag: string, text: string): string {

@@ -10,6 +10,7 @@ import { BindingsController } from "./access/bindings.controller.ts";
 import { RolesController } from "./access/roles.controller.ts";
 import { SignInController } from "./access/sign-in.controller.ts";
 import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
+import { ApiDescription } from "./cluster/api-description.ts";
 import { BackupController } from "./cluster/backup.controller.ts";
 import { ClusterController } from "./cluster/cluster.controller.ts";
 import { HealthController } from "./cluster/health.controller.ts";
@@ -30,6 +31,8 @@ import { LimitsController } from "./limits/limits.controller.ts";
 import { JobLogsController } from "./logs/job-logs.controller.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ModelsController } from "./models/models.controller.ts";
+import { PluginRoutesModule } from "./plugins/plugin-routes.module.ts";
+import { PluginsController } from "./plugins/plugins.controller.ts";
 import { UsageController } from "./usage/usage.controller.ts";
 
 /** The orchestration API: jobs, models, keys, nodes and the cluster. */
@@ -41,6 +44,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     SchedulingModule,
     ProgressModule,
     TaskOutputModule,
+    PluginRoutesModule,
   ],
   controllers: [
     SignInController,
@@ -60,9 +64,19 @@ import { UsageController } from "./usage/usage.controller.ts";
     ClusterController,
     MastersController,
     SettingsController,
+    PluginsController,
     JoinTokensController,
     HealthController,
   ],
-  providers: [AccessSeed, EventWatch, ModelPulls, PluginConfigs, StateChanges, JobList, JobService],
+  providers: [
+    AccessSeed,
+    ApiDescription,
+    EventWatch,
+    ModelPulls,
+    PluginConfigs,
+    StateChanges,
+    JobList,
+    JobService,
+  ],
 })
 export class ApiModule {}

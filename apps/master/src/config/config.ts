@@ -31,6 +31,8 @@ export interface MasterConfig {
   /** Redis that counts the limits over all masters; each counts its share if absent. */
   readonly limitsRedis: string | undefined;
   readonly limitsRedisPasswordFile: string | undefined;
+  /** Plugins of this master: files, folders, packages, and lists of them that end in `.json`. */
+  readonly plugins: readonly string[];
   /** This master's name in the cluster. */
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty for a single master. */
@@ -151,6 +153,7 @@ const SETTINGS = {
   ],
   "limits-redis-password-file": ["HEDDLE_LIMITS_REDIS_PASSWORD_FILE", "", "its password"],
   "moderation-judge": ["HEDDLE_MODERATION_JUDGE", "", "the model that moderation-judge asks"],
+  plugins: ["HEDDLE_PLUGINS", "", "plugins: files, folders, packages, lists of them (.json)"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters including this one: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a write-ahead log segment, in MiB"],
@@ -233,7 +236,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     moderationJudge: given("moderation-judge"),
     authFile: given("auth-file"),
-    ...redisOf(given),
+    ...addedBy(given),
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
     taskLogs: {
@@ -268,8 +271,10 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
   return config;
 }
 
-function redisOf(given: (name: SettingName) => string | undefined) {
+/** What is added from elsewhere: plugins, and Redis for limits. */
+function addedBy(given: (name: SettingName) => string | undefined) {
   return {
+    plugins: (given("plugins") ?? "").split(",").filter(Boolean),
     limitsRedis: given("limits-redis"),
     limitsRedisPasswordFile: given("limits-redis-password-file"),
   };

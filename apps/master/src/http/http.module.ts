@@ -1,5 +1,6 @@
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import type { Logger } from "@heddle/observability/logger";
+import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import { Inject, Module, type Type } from "@nestjs/common";
 import { APP_FILTER, HttpAdapterHost, ModulesContainer } from "@nestjs/core";
 import type { FastifyAdapter } from "@nestjs/platform-fastify";
@@ -11,6 +12,7 @@ import type { MasterConfig } from "../config/config.ts";
 import { PEPPER } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { MetricsModule } from "../metrics/metrics.module.ts";
+import { pluginOperationsOf } from "../plugins/plugin-operations.ts";
 import { UsageBook } from "../usage/usage-book.ts";
 import { AccessCheck, type OnLimited } from "./access.ts";
 import { ErrorFilter } from "./error-filter.ts";
@@ -62,7 +64,7 @@ import { listRoutes, ROUTES } from "./route-table.ts";
       inject: [Authenticator, LastUsed, CallLimiter, InferenceMetrics],
       useFactory: openAccess,
     },
-    { provide: ROUTES, inject: [ModulesContainer], useFactory: routesOf },
+    { provide: ROUTES, inject: [ModulesContainer, PluginSet], useFactory: routesOf },
     { provide: APP_FILTER, useClass: ErrorFilter },
   ],
   exports: [IdempotentChanges, InProcessCalls, CallLimiter, LastUsed, AUTH_SETTINGS, ROUTES],
@@ -90,7 +92,10 @@ function openAccess(
   return new AccessCheck(authenticator, lastUsed, limits, onLimited);
 }
 
-function routesOf(modules: ModulesContainer) {
+function routesOf(modules: ModulesContainer, plugins: PluginSet) {
   const controllers = [...modules.values()].flatMap((each) => [...each.controllers.values()]);
-  return listRoutes(controllers.map(({ metatype }) => metatype as Type));
+  return listRoutes(
+    controllers.map(({ metatype }) => metatype as Type),
+    pluginOperationsOf(plugins),
+  );
 }

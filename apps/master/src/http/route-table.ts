@@ -1,14 +1,22 @@
 import type { Route } from "@heddle/contracts/api/cluster";
+import type { ApiOperation } from "@heddle/contracts/api/operation";
 import { RequestMethod, type Type } from "@nestjs/common";
-import { operationOf } from "./serves.ts";
+import { operationOf, routePath } from "./serves.ts";
 
 /** The injection token of the table of all routes. */
 export const ROUTES = Symbol("routes");
 
-/** Every route of the controllers, read from their decorators, ordered by path. */
-export function listRoutes(controllers: readonly Type[]): Route[] {
+/**
+ * Every route of the controllers, read from their decorators, and of further operations, ordered by
+ * path.
+ */
+export function listRoutes(
+  controllers: readonly Type[],
+  further: readonly ApiOperation[] = [],
+): Route[] {
   return controllers
     .flatMap(routesOf)
+    .concat(further.map(routeOf))
     .sort((a, b) => a.path.localeCompare(b.path) || a.method.localeCompare(b.method));
 }
 
@@ -56,6 +64,10 @@ function routesOf(controller: Type): Route[] {
       { method: RequestMethod[method] ?? "", path: join(base, String(path)), permission, summary },
     ];
   });
+}
+
+function routeOf({ method, path, permission, summary }: ApiOperation): Route {
+  return { method, path: routePath(path), permission, summary };
 }
 
 function join(base: string, path: string): string {

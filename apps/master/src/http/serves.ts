@@ -56,6 +56,6 @@ export function operationOf(handler: object): ApiOperation | undefined {
 }
 
 /** `/jobs/{id}` as `/jobs/:id`. */
-function routePath(path: string): string {
+export function routePath(path: string): string {
   return path.replace(/\{(\w+)\}/g, ":$1");
 }

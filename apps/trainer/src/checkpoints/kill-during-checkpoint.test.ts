@@ -88,7 +88,7 @@ test("kill -9 during pushes and checkpoints: each update is applied once in the 
     { round: 5, act: "push", afterMs: 4 },
     { round: 6, act: "checkpoint", afterMs: 4 },
   ];
-  const orders = { plugins: [plugin], keepCheckpoints: 3 };
+  const orders = { plugins: [{ from: plugin }], keepCheckpoints: 3 };
   const job = cluster.job("counter", { parameter_servers: 2, deaths }, [server, server], orders);
   const names: (string | undefined)[] = [];
   let resumeFrom = "";

@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { FAILURE_PREFIX } from "@heddle/contracts/trainer/exit-codes";
+import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 import { PluginError, pluginError } from "../plans/plugin/plugin-error.ts";
 import { exitCodeOf } from "../trainer-errors.ts";
 
@@ -9,7 +10,7 @@ import { exitCodeOf } from "../trainer-errors.ts";
 const NOTHING_TO_WAIT_FOR = 13;
 
 /** The plugins whose code may run in this process; known once the orders are read. */
-let plugins: readonly string[] = [];
+let plugins: readonly PluginEntry[] = [];
 let isOver = false;
 
 /**
@@ -27,9 +28,9 @@ export function installExitHandlers(): void {
   });
 }
 
-/** The files of plugins that are about to be loaded. */
-export function expectPlugins(files: readonly string[]): void {
-  plugins = files;
+/** The plugins that are about to be loaded. */
+export function expectPlugins(entries: readonly PluginEntry[]): void {
+  plugins = entries;
 }
 
 /** Ends the process with this code. */
@@ -57,13 +58,13 @@ export function exitWithError(error: unknown): never {
 /** An unhandled error, attributed to the plugin in its stack. */
 function attributedError(error: unknown): unknown {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
-  const plugin = plugins.find((file) => stack.includes(pathToFileURL(resolve(file)).href));
-  return plugin === undefined ? error : pluginError(`the plugin ${plugin}`, error);
+  const plugin = plugins.find(({ from }) => stack.includes(pathToFileURL(resolve(from)).href));
+  return plugin === undefined ? error : pluginError(`the plugin ${plugin.from}`, error);
 }
 
 function endedEarly(code: number): AppError {
   const what = `the process ended with exit code ${code} before its task was done`;
   if (plugins.length === 0) return new AppError("server_error", what);
-  const why = `a plugin must not end it, nor wait for what never comes (${plugins.join(", ")})`;
+  const why = `a plugin must not end it, nor wait for what never comes (${plugins.map(({ from }) => from).join(", ")})`;
   return new PluginError(`${what}: ${why}`);
 }

@@ -218,7 +218,7 @@ test("plugin environment: what it throws fails the task without a retry", async 
   const plugin = join(cluster.folder, "rough.mjs");
   writeFileSync(plugin, ROUGH_SEA);
   const trainer = cluster
-    .job("ppo", { environment: "RoughSea-v0" }, servers, { plugins: [plugin] })
+    .job("ppo", { environment: "RoughSea-v0" }, servers, { plugins: [{ from: plugin }] })
     .start();
   expect(await trainer.ended()).toBe(65);
   expect(trainer.output.trim().split("\n").at(-1)).toBe(
@@ -234,7 +234,7 @@ test("plugin: a system error is in the last line, and may be retried", async () 
   const source = ROUGH_SEA.replace(/throw [^;]*;/, `${read};`);
   writeFileSync(plugin, `import { readFileSync } from "node:fs";\n${source}`);
   const trainer = cluster
-    .job("ppo", { environment: "RoughSea-v0" }, servers, { plugins: [plugin] })
+    .job("ppo", { environment: "RoughSea-v0" }, servers, { plugins: [{ from: plugin }] })
     .start();
   expect(await trainer.ended()).toBe(70);
   expect(trainer.output.trim().split("\n").at(-1)).toBe(

@@ -11,6 +11,7 @@ import {
   type TrainingConfig,
 } from "@heddle/contracts/training";
 import { trainingFaults } from "@heddle/contracts/training-faults";
+import { findSource } from "@heddle/plugin-kit/loading/plugin-source";
 import type { Backend } from "@heddle/training/backend";
 import { initialParameters } from "@heddle/training/initialize";
 import { elementCount } from "@heddle/training/ir/value";
@@ -63,7 +64,10 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   const joined = await joinUnlessEnded(shards, initial, orders, log);
   if (!joined) return;
   const { client, done } = joined;
-  const code = codeVersion(orders.release, orders.plugins ?? []);
+  const code = codeVersion(
+    orders.release,
+    (orders.plugins ?? []).map((entry) => findSource(entry).file),
+  );
   const run: Run = { orders, control, config, backend, plan, shards, client, done, code };
   try {
     await trainAndLeave(run);

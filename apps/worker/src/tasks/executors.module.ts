@@ -3,6 +3,7 @@ import { checkpointRootOf, WORKER_OPTIONS, type WorkerOptions } from "../config/
 import { Isolation } from "./isolation/isolation.ts";
 import { TASK_NODE, type TaskNode } from "./task-node.ts";
 import { WorkerExecutors } from "./worker-executors.ts";
+import { pluginFolders } from "./worker-plugins.ts";
 
 /** What this machine can run tasks with, and how far it isolates them. */
 @Module({
@@ -20,14 +21,14 @@ export class ExecutorsModule {}
 
 /** Logs the isolation, with what is missing and how to get it. */
 async function findIsolation(options: WorkerOptions, { log }: TaskNode): Promise<Isolation> {
-  const { hiddenPaths = [], secretPaths = [], plugins = [] } = options;
+  const { hiddenPaths = [], secretPaths = [] } = options;
   const isolation = await Isolation.find({
     dataDirectory: options.dataDirectory,
     checkpointRoot: checkpointRootOf(options),
     taskUsers: options.taskUsers,
     hidden: [...hiddenPaths, ...secretPaths],
     writable: options.writablePaths,
-    programs: plugins,
+    programs: pluginFolders(options),
   });
   const { level, reasons } = isolation;
   if (level === "none" && options.isIsolationOptional !== true) {

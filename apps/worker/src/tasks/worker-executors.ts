@@ -6,6 +6,7 @@ import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
 import type { TaskNode } from "./task-node.ts";
+import { pluginsOf } from "./worker-plugins.ts";
 
 /** The executors that this worker has found, and what it reports of them to the masters. */
 export class WorkerExecutors {
@@ -23,9 +24,11 @@ export class WorkerExecutors {
   static async find(
     node: TaskNode,
     isolation: Isolation,
-    { isIsolationOptional, plugins = [] }: WorkerOptions,
+    options: WorkerOptions,
   ): Promise<WorkerExecutors> {
     const { id, log } = node;
+    const { isIsolationOptional } = options;
+    const plugins = pluginsOf(options, log);
     const branch = CgroupBranch.open(id);
     log.info(CgroupBranch.words(branch), "how tasks are bounded");
     const processes = new ProcessExecutor(id, branch, isolation);

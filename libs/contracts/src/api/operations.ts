@@ -19,6 +19,7 @@ import { limitOperations } from "./limits/limits.ts";
 import { usageOperations } from "./limits/usage.ts";
 import { modelOperations } from "./models.ts";
 import type { ApiOperation } from "./operation.ts";
+import { pluginOperations } from "./plugins/plugins.ts";
 import { projectOperations } from "./projects.ts";
 import { queueOperations } from "./queues.ts";
 import { conversationOperations } from "./responses/conversations.ts";
@@ -53,6 +54,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   limits: limitOperations,
   usage: usageOperations,
   cluster: clusterOperations,
+  plugins: pluginOperations,
   settings: settingOperations,
   health: healthOperations,
 };
@@ -74,11 +76,16 @@ const INFERENCE_SUBJECTS: ReadonlySet<string> = new Set([
 ]);
 const API_ROOT = /^\/api\/v1\/([^/?]+)/;
 
+/** The routes of plugins lie below it, each under its plugin's name. */
+export const PLUGIN_ROUTES = "/api/v1/custom";
+
 const orchestrationRoots = new Set(
   Object.entries(OPERATIONS)
     .filter(([subject]) => !INFERENCE_SUBJECTS.has(subject))
     .flatMap(([, operations]) => Object.values(operations))
-    .flatMap(({ path }) => API_ROOT.exec(path)?.[1] ?? []),
+    .map(({ path }) => path)
+    .concat(PLUGIN_ROUTES)
+    .flatMap((path) => API_ROOT.exec(path)?.[1] ?? []),
 );
 
 /** Which errors an API answers with: RFC 9457's problems, OpenAI's or Anthropic's. */

@@ -1,3 +1,5 @@
+import type { PluginEntry } from "./plugin-entry.ts";
+
 /**
  * The input of a trainer's process, as JSON on standard input, which no other process can read: it
  * holds the task's credentials. It holds none of the node's.
@@ -38,8 +40,8 @@ export interface TrainerOrders {
   readonly threads: number;
   /** Whether the task holds a GPU that is not simulated. */
   readonly hasGpu: boolean;
-  /** Plugin files, in load order; absent for none. */
-  readonly plugins?: readonly string[] | undefined;
+  /** Plugins, in load order; absent for none. */
+  readonly plugins?: readonly PluginEntry[] | undefined;
   /** The version of the worker's package. */
   readonly release: string;
   readonly checkpointDirectory: string;

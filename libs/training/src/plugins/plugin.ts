@@ -3,38 +3,6 @@ import type { Backend } from "../backend.ts";
 import type { Environment } from "../environments/environment.ts";
 import type { Parameters } from "../parameter-client.ts";
 import type { AlgorithmPlan } from "../training-loop.ts";
-import type { PluginToolkit } from "./toolkit.ts";
-
-/** The API version that a plugin must declare. */
-export const PLUGIN_API_VERSION = 1;
-
-/**
- * The default export of a plugin's ES module. It needs no imports: `setup` receives all that it can
- * use.
- */
-export interface TrainingPlugin {
-  /** Letters, digits, `.`, `_` and `-`. */
-  readonly name: string;
-  readonly version: string;
-  readonly apiVersion: number;
-  /**
-   * Adds the plugin's algorithms and environments; called once in each trainer's process, before
-   * its job begins.
-   */
-  setup(api: TrainingPluginApi): void | Promise<void>;
-}
-
-export interface TrainingPluginApi {
-  readonly environments: {
-    /** An environment that jobs name in `config.environment`. Throws where the name is taken. */
-    add(name: string, make: () => Environment): void;
-  };
-  readonly algorithms: {
-    /** An algorithm that jobs name in `algorithm`. Throws where the name is taken. */
-    add(name: string, algorithm: PluginAlgorithm): void;
-  };
-  readonly toolkit: PluginToolkit;
-}
 
 /** A training algorithm: the schema of its config, and the plan for a config. */
 export interface PluginAlgorithm {

@@ -46,6 +46,8 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     "PUT /api/v1/cluster/settings/:name",
     ({ settings }) => settings.set("job_timeout", 90_000),
   ],
+  "plugins.list": ["GET /api/v1/plugins", ({ plugins }) => plugins.list()],
+  "plugins.get": ["GET /api/v1/plugins/:name", ({ plugins }) => plugins.get("a b")],
   "keys.list": ["GET /api/v1/keys", ({ keys }) => keys.list().page()],
   "access.createSignInLink": [
     "POST /api/v1/access/sign-in-links",

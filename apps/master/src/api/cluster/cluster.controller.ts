@@ -5,39 +5,35 @@ import {
   type ClusterMetricsReply,
   type ClusterStatusReply,
   clusterOperations,
-  type Route,
 } from "@heddle/contracts/api/cluster";
-import { openApiDocument } from "@heddle/contracts/openapi";
 import { Controller, Inject, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import { VERSION } from "../../config/version.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
-import { ROUTES } from "../../http/route-table.ts";
 import { Serves } from "../../http/serves.ts";
 import { ClusterMetrics } from "../../metrics/cluster-metrics.ts";
 import { ClusterReport } from "../../metrics/cluster-report.ts";
 import { clusterResources } from "../../nodes/cluster-resources.ts";
 import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
+import { ApiDescription } from "./api-description.ts";
 
 @Controller()
 export class ClusterController {
   readonly #report: ClusterReport;
-  readonly #routes: readonly Route[];
+  readonly #description: ApiDescription;
   readonly #metrics: ClusterMetrics;
   readonly #resources: SharedRun<readonly Buffer[]>;
-  #document: string | undefined;
 
   constructor(
     @Inject(ClusterReport) report: ClusterReport,
-    @Inject(ROUTES) routes: readonly Route[],
+    @Inject(ApiDescription) description: ApiDescription,
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(ClusterMetrics) metrics: ClusterMetrics,
     @Inject(NODE_DIRECTORY) directory: NodeDirectory,
     @Inject(StepQueue) views: StepQueue,
   ) {
     this.#report = report;
-    this.#routes = routes;
+    this.#description = description;
     this.#metrics = metrics;
     this.#resources = new SharedRun(views, (inSteps) =>
       inSteps(() => resourcesJson(directory.nodes(), control)),
@@ -61,14 +57,12 @@ export class ClusterController {
 
   @Serves(clusterOperations.endpoints)
   endpoints() {
-    return { object: "list" as const, data: this.#routes };
+    return { object: "list" as const, data: this.#description.routes };
   }
 
-  /** Generated once, at the first call. */
   @Serves(clusterOperations.openapi)
   async openapi(@Res() reply: FastifyReply): Promise<void> {
-    this.#document ??= JSON.stringify(openApiDocument(VERSION));
-    await reply.type("application/json; charset=utf-8").send(this.#document);
+    await reply.type("application/json; charset=utf-8").send(this.#description.document);
   }
 }
 

@@ -1,16 +1,19 @@
+import { readFileSync } from "node:fs";
 import { toAppError } from "@heddle/base/errors";
+import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { algorithmSchemas } from "./algorithm-schemas.ts";
 import { loadPlugins } from "./load-plugins.ts";
 
-// Prints what plugins add, for a worker that must not load them itself: only JSON on standard
-// output, or the reason on standard error.
+// Prints what the plugins on standard input add, for a worker that must not load them itself: only
+// JSON on standard output, or the reason on standard error.
 
 const print = process.stdout.write.bind(process.stdout);
 // Output of plugins belongs to the logs of their jobs; here it would corrupt the answer.
 process.stdout.write = () => true;
 try {
-  const { algorithms, environments } = await loadPlugins(process.argv.slice(2));
+  const entries = JSON.parse(readFileSync(0, "utf8")) as PluginEntry[];
+  const { algorithms, environments } = await loadPlugins(entries);
   const added = [...environments.keys()].filter((name) => !ENVIRONMENTS.has(name));
   const lists = { algorithms: [...algorithms.keys()], environments: added };
   const names = { ...lists, ...algorithmSchemas(algorithms) };

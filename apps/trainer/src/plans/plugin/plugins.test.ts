@@ -74,7 +74,7 @@ async function runPlan(plan: TrainingPlan): Promise<{ reports: RoundReport[]; en
 }
 
 test("example environment: ppo trains on it and learns", async () => {
-  const plugins = await loadPlugins(EXAMPLES);
+  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
   const config = parseTrainingConfig("ppo", {
     environment: "GridWorld-v0",
     total_timesteps: 40_000,
@@ -87,7 +87,7 @@ test("example environment: ppo trains on it and learns", async () => {
 }, 120_000);
 
 test("example algorithm: learns CartPole, stops at its target, leaves a policy", async () => {
-  const plugins = await loadPlugins(EXAMPLES);
+  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
   const config = parsePluginTraining("evolution-strategies", {
     seed: 3,
     environment: "CartPole-v1",
@@ -110,7 +110,7 @@ it.each([
   [{ deviation: "big" }, /config\.deviation/],
   [{ environment: "Nowhere-v0" }, /no environment "Nowhere-v0": there are .*GridWorld-v0/],
 ])("schema: the plugin's own refuses %o by name", async (config, message) => {
-  const plugins = await loadPlugins(EXAMPLES);
+  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
   const parsed = parsePluginTraining("evolution-strategies", config);
   expect(() => pluginPlan(parsed, plugins, backend, SOLE)).toThrow(message);
 });
@@ -122,7 +122,7 @@ test("common fields: are checked for a plugin's algorithm too, and are not its o
 });
 
 test("algorithm: an unknown one is refused with the list of known ones", async () => {
-  const plugins = await loadPlugins(EXAMPLES);
+  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
   const parsed = parsePluginTraining("magic", {});
   expect(() => pluginPlan(parsed, plugins, backend, SOLE)).toThrow(
     /no algorithm "magic": there are ppo, weave, evolution-strategies/,
@@ -152,11 +152,11 @@ it.each([
 ])("plugin: a faulty one is refused with its file and the reason: %s", async (text, reason) => {
   const file = join(folder, "faulty.mjs");
   writeFileSync(file, text);
-  await expect(loadPlugins([file])).rejects.toMatchObject({
+  await expect(loadPlugins([{ from: file }])).rejects.toMatchObject({
     code: "invalid_value",
     message: expect.stringMatching(reason),
   });
-  await expect(loadPlugins([file])).rejects.toThrow(file);
+  await expect(loadPlugins([{ from: file }])).rejects.toThrow(file);
 });
 
 const ADAM = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 };
@@ -377,7 +377,7 @@ const SEA = {
 };
 
 test("schemas: are reported within the size bound; the example's fit", async () => {
-  const { algorithms } = await loadPlugins(EXAMPLES);
+  const { algorithms } = await loadPlugins(EXAMPLES.map((from) => ({ from })));
   const [example] = algorithms.values();
   if (!example) throw new Error("the example has an algorithm");
   const sized = (bytes: number) => ({

@@ -38,7 +38,7 @@ export interface IsolationOptions {
   readonly hidden?: readonly string[] | undefined;
   /** Further paths to which they write. */
   readonly writable?: readonly string[] | undefined;
-  /** Files of the operator's that tasks load, as plugins. */
+  /** Folders of the operator's whose code tasks load, as plugins. */
   readonly programs: readonly string[];
 }
 

@@ -7,7 +7,7 @@ const own = fileURLToPath(import.meta.url);
 
 /** What every task of this worker may read: Node and the installed code, which trainers run. */
 export function codePaths(programs: readonly string[]): string[] {
-  return [dirname(realpathSync(process.execPath)), codeRoot(), ...programs.map(dirname)];
+  return [dirname(realpathSync(process.execPath)), codeRoot(), ...programs];
 }
 
 /** The folder of packages that this file is installed in, or the repository. */

@@ -16,7 +16,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 test("describePlugins: a separate process loads the plugins and names what they add", async () => {
-  expect(await describePlugins(EXAMPLES)).toEqual({
+  expect(await describePlugins(EXAMPLES.map((from) => ({ from })))).toEqual({
     algorithms: ["evolution-strategies"],
     environments: ["GridWorld-v0"],
     schemas: { "evolution-strategies": expect.stringContaining('"generations":{"type":"integer"') },
@@ -24,8 +24,8 @@ test("describePlugins: a separate process loads the plugins and names what they 
   });
   expect(await describePlugins([])).toEqual(NO_PLUGINS);
   const missing = join(folder, "missing.mjs");
-  await expect(describePlugins([missing])).rejects.toThrow(
-    /missing\.mjs cannot be used: Cannot find/,
+  await expect(describePlugins([{ from: missing }])).rejects.toThrow(
+    /missing\.mjs cannot be used: there is no file/,
   );
 });
 
@@ -36,7 +36,7 @@ test("describePlugins: printing and timers do no harm; exiting or hanging is ref
       file,
       `${text}\nexport default { name: "p", version: "1", apiVersion: 1, setup() {} };`,
     );
-    return describePlugins([file], limitMs);
+    return describePlugins([{ from: file }], limitMs);
   };
   const prints = `setInterval(() => {}, 1e6); console.log("x".repeat(3e6)); process.on("exit", () => console.log("[]"));`;
   expect(await described(prints)).toEqual(NO_PLUGINS);

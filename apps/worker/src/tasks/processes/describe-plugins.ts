@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { AppError } from "@heddle/base/errors";
+import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 import { type PluginNames, pluginNamesSchema } from "@heddle/contracts/trainer/plugin-names";
 import { trainerProgram } from "./trainer-program.ts";
 
@@ -22,18 +23,20 @@ const run = promisify(execFile);
  * own. Rejects with an AppError `invalid_value` that names the unusable file and the reason.
  */
 export async function describePlugins(
-  files: readonly string[],
+  entries: readonly PluginEntry[],
   limitMs = DESCRIBE_MS,
 ): Promise<PluginNames> {
-  if (files.length === 0) return NO_PLUGINS;
+  if (entries.length === 0) return NO_PLUGINS;
+  const files = entries.map(({ from }) => from);
   const program = trainerProgram("plans/plugin/plugin-names-main");
   // A plugin that never returns and ignores SIGTERM must not block the worker's start.
   const options = { timeout: limitMs, killSignal: "SIGKILL", maxBuffer: MAX_OUTPUT } as const;
-  const output = await run(process.execPath, [program, ...files], options).catch(
-    (cause: unknown) => {
-      throw describeFault(files, cause, limitMs);
-    },
-  );
+  const running = run(process.execPath, [program], options);
+  // Settings of plugins are nothing for other users of this machine to see.
+  running.child.stdin?.on("error", () => undefined).end(JSON.stringify(entries));
+  const output = await running.catch((cause: unknown) => {
+    throw describeFault(files, cause, limitMs);
+  });
   try {
     return pluginNamesSchema.parse(JSON.parse(output.stdout));
   } catch (cause) {

@@ -10,6 +10,7 @@ import {
   EXIT_UNWRITABLE,
 } from "@heddle/contracts/trainer/exit-codes";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
+import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 import type { PluginNames } from "@heddle/contracts/trainer/plugin-names";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
@@ -28,8 +29,8 @@ import { SocketFolders } from "./socket-folders.ts";
 import { trainerProgram } from "./trainer-program.ts";
 
 interface TrainingSettings {
-  /** Files of plugins, for trainers to load. */
-  readonly plugins: readonly string[];
+  /** For trainers to load. */
+  readonly plugins: readonly PluginEntry[];
   /** Where the folders of the tasks' sockets may lie. */
   readonly socketRoots: readonly string[];
 }
@@ -49,7 +50,7 @@ export class TrainingExecutor implements Executor {
   readonly schemas: Readonly<Record<string, string>>;
   readonly #processes: ProcessExecutor;
   readonly #node: TaskNode;
-  readonly #plugins: readonly string[];
+  readonly #plugins: readonly PluginEntry[];
   readonly #sockets: SocketFolders;
 
   private constructor(

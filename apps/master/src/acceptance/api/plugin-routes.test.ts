@@ -1,0 +1,210 @@
+// holds: plugins-routes, plugins-refused
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
+import { Heddle } from "@heddle/client/heddle";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ProcessCluster } from "../../../test/process-cluster.ts";
+
+// A master's process with good, misbehaving and refused plugins, asked over HTTP.
+
+const folder = mkdtempSync(join(tmpdir(), "heddle-plugin-routes-"));
+let cluster: ProcessCluster;
+let heddle: Heddle;
+
+const NOTES = `
+import { definePlugin, refusal, z } from "heddle/plugin-kit";
+const note = z.object({ id: z.string(), text: z.string(), by: z.string().optional() });
+export default definePlugin({
+  name: "notes", version: "1.2.0", apiVersion: 1, capabilities: ["routes"],
+  config: z.strictObject({ greeting: z.string().max(20) }),
+  setup({ routes, config }) {
+    const notes = new Map();
+    routes.add({ method: "PUT", path: "/notes/{id}", permission: "models:deploy", summary: "Writes a note.",
+      body: z.strictObject({ text: z.string().min(1).max(10) }), reply: note,
+      handle: ({ params, body, caller }) => {
+        if (params.id === "taken") throw refusal("conflict", "The note is taken.", "id");
+        const made = { id: params.id, text: body.text, by: caller.name };
+        notes.set(params.id, made);
+        return made;
+      } });
+    routes.add({ method: "GET", path: "/notes", permission: "jobs:read", summary: "Lists notes.",
+      query: z.object({ limit: z.coerce.number().int().min(1).max(9).default(5) }),
+      reply: z.array(note), handle: ({ query }) => [...notes.values()].slice(0, query.limit) });
+    routes.add({ method: "GET", path: "/count", permission: "public", summary: "Counts.",
+      query: z.object({ to: z.coerce.number() }), events: { n: z.object({ n: z.number() }) },
+      async *handle({ query }) {
+        for (let n = 1; n <= query.to; n++) yield { event: "n", data: { n } };
+        if (query.to > 5) throw new Error("no further");
+      } });
+    routes.add({ method: "DELETE", path: "/notes", permission: "authenticated", summary: "Clears.",
+      handle: () => { notes.clear(); } });
+    routes.add({ method: "POST", path: "/greet", permission: "public", summary: "Greets.",
+      body: z.object({}), reply: z.object({ text: z.string() }), handle: () => ({ text: config.greeting }) });
+  },
+});`;
+
+const WILD = `
+export default { name: "wild", version: "1", apiVersion: 1, capabilities: ["routes"], setup({ routes }) {
+  const add = (path, handle) => routes.add({ method: "POST", path, permission: "public", summary: "Ends.", handle });
+  add("/exit", () => process.exit(1));
+  add("/hang", () => { for (;;) {} });
+} };`;
+
+beforeAll(async () => {
+  const write = (name: string, code: string) => writeFileSync(join(folder, name), code);
+  write("notes.mjs", NOTES);
+  write("wild.mjs", WILD);
+  write("old.mjs", 'export default { name: "old", version: "1", apiVersion: 0, setup() {} };');
+  write("open.mjs", WILD.replace("permission: ", "allowed: ").replace('"wild"', '"open"'));
+  const digest = `sha256:${"0".repeat(64)}`;
+  const plugins = [
+    { from: "./notes.mjs", config: { greeting: "Hello" } },
+    { from: "./notes.mjs", config: { greeting: "again" } },
+    { from: "./wild.mjs" },
+    { from: "./old.mjs" },
+    { from: "./open.mjs" },
+    { from: "./notes.mjs", config: { greeting: 1, other: 2 } },
+    { from: "./wild.mjs", digest },
+    { from: "./none.mjs" },
+  ];
+  write("list.json", JSON.stringify({ plugins }));
+  write("broken.json", '{ "plugin": [] }');
+  const setting = [join(folder, "list.json"), join(folder, "broken.json")].join(",");
+  cluster = await ProcessCluster.start({ workers: 0, masterFlags: ["--plugins", setting] });
+  heddle = new Heddle({ endpoint: cluster.url, auth_token: cluster.adminKey });
+});
+afterAll(async () => {
+  await cluster.close();
+  rmSync(folder, { recursive: true });
+});
+
+async function call(method: string, path: string, body?: unknown, key = cluster.adminKey) {
+  const reply = await fetch(`${cluster.url}/api/v1/custom${path}`, {
+    method,
+    headers: {
+      ...(key && { authorization: `Bearer ${key}` }),
+      ...(body !== undefined && { "content-type": "application/json" }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const text = await reply.text();
+  const isJson = reply.headers.get("content-type")?.includes("json");
+  return { status: reply.status, body: isJson ? JSON.parse(text) : text };
+}
+
+test("a route parses its input by its schemas and answers by them", async () => {
+  const made = await call("PUT", "/notes/notes/a", { text: "first" });
+  expect(made).toEqual({
+    status: 200,
+    body: { id: "a", text: "first", by: "bootstrap administrator" },
+  });
+  expect(await call("GET", "/notes/notes?limit=1")).toMatchObject({ body: [{ id: "a" }] });
+  expect(await call("DELETE", "/notes/notes")).toEqual({ status: 204, body: "" });
+  expect((await call("GET", "/notes/notes")).body).toEqual([]);
+  expect((await call("POST", "/notes/greet", {}, "")).body).toEqual({ text: "Hello" });
+});
+
+test("wrong input and refusals are problems that name what is wrong", async () => {
+  const long = await call("PUT", "/notes/notes/a", { text: "far too long", more: 1 });
+  expect(long).toMatchObject({ status: 400, body: { code: "invalid_value" } });
+  expect(long.body.errors.map(({ pointer }: { pointer: string }) => pointer).sort()).toEqual([
+    "#/more",
+    "#/text",
+  ]);
+  expect(await call("GET", "/notes/notes?limit=99")).toMatchObject({
+    status: 400,
+    body: { errors: [{ pointer: "#/limit" }] },
+  });
+  expect(await call("GET", "/notes/notes?limits=9")).toMatchObject({
+    status: 400,
+    body: { detail: expect.stringContaining("'limit'") },
+  });
+  expect(await call("PUT", "/notes/notes/taken", { text: "x" })).toMatchObject({
+    status: 409,
+    body: { detail: "The note is taken.", errors: [{ pointer: "#/id" }] },
+  });
+  expect((await call("PATCH", "/notes/notes")).status).toBe(405);
+  expect((await call("POST", "/notes/notes", {})).status).toBe(405);
+  expect((await call("GET", "/nobody/notes")).status).toBe(404);
+});
+
+test("permissions: each route has its own, and keys without it are refused", async () => {
+  const reader = await cluster.createKey({ scopes: ["jobs:read"] });
+  expect((await call("GET", "/notes/notes", undefined, reader)).status).toBe(200);
+  expect((await call("PUT", "/notes/notes/a", { text: "x" }, reader)).status).toBe(403);
+  expect((await call("DELETE", "/notes/notes", undefined, "")).status).toBe(401);
+});
+
+test("a stream's events arrive; a fault after the first is an event", async () => {
+  const three = [1, 2, 3].map((n) => `event: n\ndata: {"n":${n}}\n\n`).join("");
+  expect((await call("GET", "/notes/count?to=3")).body).toBe(three);
+  const failed = String((await call("GET", "/notes/count?to=6")).body);
+  expect(failed).toContain('{"n":6}');
+  expect(failed).toMatch(/event: error\ndata: .*server_error/);
+  expect(failed).not.toContain("no further");
+});
+
+test("documents: routes are in the served OpenAPI document and in the endpoints", async () => {
+  const reply = await fetch(`${cluster.url}/api/v1/openapi.json`);
+  const document = (await reply.json()) as Record<string, never>;
+  expect(await new Validator().validate(structuredClone(document))).toMatchObject({ valid: true });
+  expect(document).toMatchObject({
+    paths: {
+      "/api/v1/custom/notes/notes/{id}": {
+        put: {
+          "x-permission": "models:deploy",
+          parameters: [{ name: "id", in: "path" }],
+          requestBody: {
+            content: {
+              "application/json": { schema: { properties: { text: { maxLength: 10 } } } },
+            },
+          },
+        },
+      },
+    },
+  });
+  const endpoints = (await (await cluster.request("GET", "/api/v1/endpoints")).json()) as {
+    data: unknown[];
+  };
+  expect(endpoints.data).toContainEqual({
+    method: "PUT",
+    path: "/api/v1/custom/notes/notes/:id",
+    permission: "models:deploy",
+    summary: "Writes a note.",
+  });
+});
+
+test("a plugin that ends or blocks is answered for, counted and started again", async () => {
+  expect(await call("POST", "/wild/exit", undefined, "")).toMatchObject({ status: 503 });
+  const faults = async () => (await heddle.plugins.get("wild")).faults;
+  await eventually(async () => (await faults()).exited === 1, "the end is counted");
+  const back = async () => (await heddle.plugins.get("wild")).state === "ready";
+  await eventually(back, "it is started again", 20_000);
+  const hung = call("POST", "/wild/hang", undefined, "");
+  // Meanwhile the master and other plugins answer.
+  const startedMs = performance.now();
+  expect((await call("GET", "/notes/notes")).status).toBe(200);
+  expect(performance.now() - startedMs).toBeLessThan(2_000);
+  expect((await hung).status).toBeGreaterThanOrEqual(503);
+  await eventually(async () => (await faults()).blocked === 1, "the block is counted", 20_000);
+  expect(await cluster.metric("heddle_plugin_faults_total", 'kind="blocked"')).toBe(1);
+});
+
+test("refused plugins are listed with the reason, and the master serves", async () => {
+  const all = await heddle.plugins.list();
+  const reasons = all.filter(({ state }) => state === "refused").map(({ reason }) => reason);
+  expect(reasons).toEqual([
+    expect.stringContaining("has its name notes already"),
+    expect.stringContaining("its apiVersion is 0"),
+    expect.stringContaining("declares no permission"),
+    expect.stringMatching(/config\.greeting: .*; config: .*other/),
+    expect.stringContaining("which is not allowed"),
+    expect.stringContaining("there is no file"),
+    expect.stringContaining('Unrecognized key: "plugin"'),
+  ]);
+  expect((await call("POST", "/open/exit", undefined, "")).status).toBe(404);
+});

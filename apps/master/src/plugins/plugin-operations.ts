@@ -1,0 +1,42 @@
+import type { ApiOperation } from "@heddle/contracts/api/operation";
+import { PLUGIN_ROUTES } from "@heddle/contracts/api/operations";
+import type { RouteDescription } from "@heddle/plugin-kit/host/description";
+import type { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
+import type { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
+import { z } from "zod";
+
+/** A route of a plugin, and the operation as which it is served. */
+export interface ServedRoute {
+  readonly plugin: HostedPlugin;
+  readonly route: RouteDescription;
+  readonly operation: ApiOperation;
+}
+
+/** The routes of all plugins. */
+export function pluginRoutes(plugins: PluginSet): ServedRoute[] {
+  return plugins.usable.flatMap((plugin) =>
+    (plugin.description?.routes ?? []).map((route) => {
+      return { plugin, route, operation: operationOf(plugin.name, route) };
+    }),
+  );
+}
+
+export function pluginOperationsOf(plugins: PluginSet): ApiOperation[] {
+  return pluginRoutes(plugins).map(({ operation }) => operation);
+}
+
+/** The plugin parses query and body by its own schemas; here only unknown parameters are refused. */
+function operationOf(name: string, route: RouteDescription): ApiOperation {
+  const { method, path, permission, summary, query, body } = route;
+  const parameters = Object.keys((query?.["properties"] ?? {}) as object);
+  return {
+    operationId: `custom.${name}.${method.toLowerCase()}${path.replace(/[^A-Za-z0-9]+/g, "_")}`,
+    method,
+    path: `${PLUGIN_ROUTES}/${name}${path}`,
+    permission: permission as ApiOperation["permission"],
+    summary,
+    query: z.object(Object.fromEntries(parameters.map((each) => [each, z.unknown().optional()]))),
+    ...(body && { body: z.looseObject({}) }),
+    replies: {},
+  };
+}

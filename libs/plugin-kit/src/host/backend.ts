@@ -1,0 +1,21 @@
+import type { PluginDescription } from "./description.ts";
+import type { PluginCall, RouteCall } from "./plugin-calls.ts";
+
+/** How a plugin fails; each is counted. */
+export const PLUGIN_FAULT_KINDS = ["threw", "late", "blocked", "exited", "memory"] as const;
+export type PluginFaultKind = (typeof PLUGIN_FAULT_KINDS)[number];
+
+/** Where a plugin's code runs: in its own process, or in this one. */
+export interface PluginBackend {
+  readonly description: PluginDescription;
+  /** Of its own process; 0 without one. */
+  readonly memoryBytes: number;
+  call(call: PluginCall, signal: AbortSignal): Promise<unknown>;
+  stream(call: RouteCall, signal: AbortSignal): AsyncIterable<string>;
+  close(): void;
+}
+
+/** An error that the plugin threw; its message is for the log. */
+export class PluginFault extends Error {
+  override readonly name = "PluginFault";
+}

@@ -1,0 +1,36 @@
+import { fileURLToPath } from "node:url";
+import type { HostedEntry } from "../loading/plugin-list.ts";
+import { codeFolders } from "../loading/plugin-source.ts";
+
+/** The folder of Heddle's programs and packages. */
+const HEDDLE = fileURLToPath(new URL("../../../../", import.meta.url));
+
+/**
+ * Node's flags for a plugin's process. It may read its own files and packages and those that the
+ * list names; it may start no processes and load no native code.
+ */
+export function childFlags(entry: HostedEntry): string[] {
+  const { read, write, memoryMib } = entry;
+  const readable = [HEDDLE, ...codeFolders(entry), ...read, ...write];
+  return [
+    "--permission",
+    ...readable.map((path) => `--allow-fs-read=${asGiven(path)}`),
+    ...write.map((path) => `--allow-fs-write=${asGiven(path)}`),
+    `--max-old-space-size=${memoryMib}`,
+    "--disable-warning=ExperimentalWarning",
+    "--disable-warning=SecurityWarning",
+  ];
+}
+
+/** Node takes `*` at the end of a path as a pattern, and only existing folders as folders. */
+function asGiven(path: string): string {
+  return path.replace(/\*+$/, "");
+}
+
+const PASSED =
+  /^(PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|NODE_EXTRA_CA_CERTS|PLUGIN_\w+|(HTTPS?|NO)_PROXY)$/i;
+
+/** Of this process's environment what a plugin may know: no keys of Heddle. */
+export function pluginEnvironment(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => PASSED.test(name)));
+}

@@ -1,0 +1,94 @@
+import { z } from "zod";
+import type { LoadedPlugin } from "../loading/load-plugin.ts";
+import { CAPABILITIES } from "../plugin.ts";
+import type { PluginRoute } from "../points/routes.ts";
+
+const text = z.string().max(4_096);
+const name = z.string().max(128);
+const names = z.array(name).max(1_024);
+const jsonSchema = z.record(z.string(), z.unknown());
+
+const routeDescription = z.object({
+  key: text,
+  method: z.enum(["GET", "POST", "PUT", "DELETE"]),
+  path: text,
+  permission: text,
+  summary: text,
+  timeoutMs: z.number(),
+  /** JSON Schemas. */
+  query: jsonSchema.optional(),
+  body: jsonSchema.optional(),
+  reply: jsonSchema.optional(),
+  events: z.record(z.string(), jsonSchema).optional(),
+});
+
+/** What a plugin is and adds, as data. */
+export const pluginDescription = z.object({
+  name,
+  version: text,
+  capabilities: z.array(z.enum(CAPABILITIES)),
+  digest: text,
+  /** The JSON Schema of its settings. */
+  config: jsonSchema.optional(),
+  routes: z.array(routeDescription).max(256),
+  admission: z.array(z.object({ name, onFailure: z.enum(["refuse", "admit"]) })).max(16),
+  filters: names,
+  scores: names,
+  algorithms: names,
+  environments: names,
+  commands: z.array(z.object({ name, summary: text })).max(16),
+});
+
+export type PluginDescription = z.output<typeof pluginDescription>;
+export type RouteDescription = z.output<typeof routeDescription>;
+
+const DEFAULT_TIMEOUT_MS = 10_000;
+
+/** Describes what a plugin has added. Throws where a schema has no JSON Schema. */
+export function describePlugin(loaded: LoadedPlugin): PluginDescription {
+  const { plugin, source, capabilities, registry } = loaded;
+  return {
+    name: plugin.name,
+    version: plugin.version,
+    capabilities: [...capabilities],
+    digest: source.digest,
+    config: plugin.config && jsonSchemaOf(plugin.config, "input"),
+    routes: [...registry.routes].map(([key, route]) => describeRoute(key, route)),
+    admission: [...registry.admission.values()].map(({ name, onFailure = "refuse" }) => {
+      return { name, onFailure };
+    }),
+    filters: [...registry.filters.keys()],
+    scores: [...registry.scores.keys()],
+    algorithms: [...registry.algorithms.keys()],
+    environments: [...registry.environments.keys()],
+    commands: [...registry.commands.values()].map(({ name, summary }) => ({ name, summary })),
+  };
+}
+
+function describeRoute(key: string, route: PluginRoute): RouteDescription {
+  const { method, path, permission, summary, query, body, reply, events, timeoutMs } = route;
+  const ofEvents = Object.entries(events ?? {}).map(([event, schema]) => {
+    return [event, jsonSchemaOf(schema, "output")] as const;
+  });
+  return {
+    key,
+    method,
+    path,
+    permission,
+    summary,
+    timeoutMs: timeoutMs ?? DEFAULT_TIMEOUT_MS,
+    query: query && jsonSchemaOf(query, "output"),
+    body: body && jsonSchemaOf(body, "input"),
+    reply: reply && jsonSchemaOf(reply, "output"),
+    events: events && Object.fromEntries(ofEvents),
+  };
+}
+
+function jsonSchemaOf(schema: z.ZodType, io: "input" | "output"): Record<string, unknown> {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, {
+    io,
+    unrepresentable: "any",
+    reused: "inline",
+  });
+  return json;
+}

@@ -1,0 +1,246 @@
+// holds: plugins-contained
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
+import { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
+import { afterAll, expect, test } from "vitest";
+import { readPluginSetting } from "../loading/plugin-list.ts";
+import { findSource } from "../loading/plugin-source.ts";
+import type { RouteCall } from "./plugin-calls.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "heddle-plugins-"));
+const secret = mkdtempSync(join(tmpdir(), "heddle-secret-"));
+writeFileSync(join(secret, "key"), "secret");
+const running: HostedPlugin[] = [];
+afterAll(() => {
+  for (const plugin of running) plugin.close();
+  for (const each of [folder, secret]) rmSync(each, { recursive: true });
+});
+
+const lines: string[] = [];
+const note = (fields: object, message: string) =>
+  void lines.push(JSON.stringify([fields, message]));
+const log = { info: note, warn: note, error: note };
+
+let count = 0;
+/** A plugin with one route, which runs this code. */
+function plugin(body: string, rest: Readonly<Record<string, unknown>> = {}, more = ""): string {
+  const file = join(folder, `plugin-${++count}.mjs`);
+  const route = `{ method: "GET", path: "/do", permission: "jobs:read", summary: "Does.", timeoutMs: 500,
+    reply: z.object({ ok: z.boolean() }), handle: async ({ query }) => { ${body} } }`;
+  const fields = JSON.stringify({
+    name: `plugin-${count}`,
+    version: "1.0.0",
+    apiVersion: 1,
+    ...rest,
+  });
+  writeFileSync(
+    file,
+    `import { definePlugin, refusal, z } from "heddle/plugin-kit";
+     import { readFileSync } from "node:fs";
+     export default definePlugin({ ...${fields}, capabilities: ["routes"], ${more}
+       setup({ routes, config, log }) { routes.add(${route}); } });`,
+  );
+  return file;
+}
+
+async function start(file: string, settings: object = {}): Promise<HostedPlugin> {
+  const list = join(folder, `list-${++count}.json`);
+  writeFileSync(list, JSON.stringify({ plugins: [{ from: file, ...settings }] }));
+  const { entries, unreadable } = readPluginSetting([list], folder);
+  expect(unreadable).toEqual([]);
+  const started = await HostedPlugin.start(entries[0]!, log);
+  running.push(started);
+  return started;
+}
+
+const CALL: RouteCall = {
+  point: "route",
+  key: "GET /do",
+  params: {},
+  query: {},
+  body: undefined,
+  caller: undefined,
+};
+const call = (plugin: HostedPlugin) => plugin.call(CALL, { timeoutMs: 500 });
+
+for (const isolation of ["process", "none"]) {
+  test(`${isolation}: a call is answered; what it throws is the plugin's fault, counted`, async () => {
+    const good = await start(plugin("return { ok: true };"), { isolation });
+    expect(good.status()).toMatchObject({ state: "ready", reason: undefined });
+    expect(await call(good)).toBe('{"ok":true}');
+    const bad = await start(plugin('throw new Error("my secret detail");'), { isolation });
+    const failed = call(bad);
+    await expect(failed).rejects.toMatchObject({ code: "server_error" });
+    await expect(failed).rejects.not.toThrow("my secret detail");
+    expect(lines.join()).toContain("my secret detail");
+    const wrong = await start(plugin("return { ok: 1 };"), { isolation });
+    await expect(call(wrong)).rejects.toMatchObject({ code: "server_error" });
+    expect([bad, wrong].map((each) => each.status().faults.threw)).toEqual([1, 1]);
+    const refusing = await start(plugin('throw refusal("conflict", "taken", "name");'), {
+      isolation,
+    });
+    await expect(call(refusing)).rejects.toMatchObject({ code: "conflict", param: "name" });
+    expect(refusing.status().faults.threw).toBe(0);
+  });
+
+  test(`${isolation}: a call that never ends is late, counted, and others are answered`, async () => {
+    const slow = await start(plugin("await new Promise(() => {});"), { isolation });
+    await expect(call(slow)).rejects.toMatchObject({ code: "deadline_exceeded" });
+    expect(slow.status()).toMatchObject({ state: "ready", faults: { late: 1 } });
+  });
+}
+
+const ENDINGS = [
+  ["exits", "process.exit(3);", "exited"],
+  ["sends itself a signal", 'process.kill(process.pid, "SIGKILL");', "exited"],
+  ["aborts", "process.abort();", "exited"],
+  [
+    "rejects without a handler",
+    'Promise.reject(new Error("lost")); return { ok: true };',
+    "exited",
+  ],
+  [
+    "fills its memory",
+    "const all = []; for (;;) { all.push(Buffer.alloc(1e6, 1)); await null; }",
+    "blocked|memory",
+  ],
+  ["blocks its loop", "for (;;) {}", "blocked"],
+] as const;
+
+test.concurrent.for(ENDINGS)(
+  "a plugin that %s is started again and counted",
+  { timeout: 60_000 },
+  async ([, body, kind]) => {
+    const plug = await start(plugin(`if (!globalThis.calm) { ${body} }`), { memory_mib: 200 });
+    await call(plug).catch(() => undefined);
+    const counted = () =>
+      kind.split("|").some((each) => plug.status().faults[each as "exited"] > 0);
+    await eventually(async () => counted() && plug.state === "ready", "it is ready again", 50_000);
+    expect(plug.status().restarts).toBeGreaterThan(0);
+  },
+);
+
+test("a plugin may not read other files, signal others or start processes", async () => {
+  const file = join(secret, "key");
+  const tries = {
+    read: `readFileSync(${JSON.stringify(file)});`,
+    signal: "process.kill(process.ppid, 0);",
+    start: '(await import("node:child_process")).execFileSync("true");',
+    environment: "if (!process.env.HEDDLE_SECRETS_KEY) throw 1;",
+  };
+  process.env["HEDDLE_SECRETS_KEY"] = "secret";
+  for (const [what, body] of Object.entries(tries)) {
+    const plug = await start(plugin(`${body} return { ok: true };`));
+    await expect(call(plug), what).rejects.toMatchObject({ code: "server_error" });
+    expect(plug.state, what).toBe("ready");
+  }
+  delete process.env["HEDDLE_SECRETS_KEY"];
+  const allowed = await start(plugin(`${tries.read} return { ok: true };`), { read: [secret] });
+  expect(await call(allowed)).toBe('{"ok":true}');
+});
+
+test("an end of a stream by the caller ends it in the plugin; a flood is bounded", async () => {
+  const file = join(folder, "stream.mjs");
+  writeFileSync(
+    file,
+    `import { z } from "heddle/plugin-kit";
+     let sent = 0;
+     export default { name: "stream", version: "1", apiVersion: 1, capabilities: ["routes"],
+       setup({ routes }) {
+         const common = { method: "GET", permission: "public", summary: "Counts." };
+         routes.add({ ...common, path: "/do", events: { n: z.number() },
+           async *handle() { for (;;) { yield { event: "n", data: sent++ }; await null; } } });
+         routes.add({ ...common, path: "/sent", reply: z.number(), handle: () => sent });
+       } };`,
+  );
+  const plug = await start(file);
+  const sent = () => plug.call({ ...CALL, key: "GET /sent" }, { timeoutMs: 2_000 });
+  const seen: string[] = [];
+  for await (const text of plug.stream(CALL, { timeoutMs: 2_000 })) {
+    seen.push(text);
+    if (seen.length === 5) {
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      break;
+    }
+  }
+  expect(seen[4]).toBe("event: n\ndata: 4\n\n");
+  const first = Number(await sent());
+  expect(first).toBeLessThan(100);
+  expect(Number(await sent())).toBe(first);
+});
+
+const REFUSALS = [
+  ["its apiVersion is 2, and this master has 1", () => plugin("", { apiVersion: 2 })],
+  ["its name is ../x", () => plugin("", { name: "../x" })],
+  ["config.size: ", () => plugin("", {}, "config: z.object({ size: z.number() }),")],
+  ["it takes no config", () => plugin(""), { config: { a: 1 } }],
+  ["which is not allowed", () => plugin(""), { digest: `sha256:${"0".repeat(64)}` }],
+  ["its setup takes longer than", () => write("return new Promise(() => {});")],
+  ["there is no file", () => join(folder, "none.mjs")],
+  [
+    "does not provide an export named 'nothing'",
+    () => write('import { nothing } from "heddle/plugin-kit";'),
+  ],
+  ["while it loaded, its process ended with the exit code 0", () => write("process.exit(0);")],
+  ["declares no permission", () => write(routeOf("permission: undefined"))],
+  ["declares the permission everything", () => write(routeOf('permission: "everything"'))],
+  ["does not declare it", () => write(routeOf('permission: "public"'), "[]")],
+  ["there is no capability magic", () => write("", '["magic"]')],
+] as const;
+
+function write(setup: string, capabilities = '["routes"]'): string {
+  const file = join(folder, `other-${++count}.mjs`);
+  const [head, body] =
+    setup.startsWith("import") || setup.startsWith("process") ? [setup, ""] : ["", setup];
+  writeFileSync(
+    file,
+    `${head}\nexport default { name: "other", version: "1", apiVersion: 1, capabilities: ${capabilities}, setup({ routes }) { ${body} } };`,
+  );
+  return file;
+}
+
+function routeOf(field: string): string {
+  return `routes.add({ method: "GET", path: "/x", summary: "S.", handle: () => 1, ${field} });`;
+}
+
+test.for(REFUSALS)(
+  "refused with the reason: %s",
+  { timeout: 30_000 },
+  async ([reason, file, settings]) => {
+    const plug = await start(file(), settings);
+    expect(plug.status()).toMatchObject({
+      state: "refused",
+      reason: expect.stringContaining(reason),
+    });
+    await expect(call(plug)).rejects.toMatchObject({ code: "unavailable" });
+  },
+);
+
+test("digests: what is imported must be part of it, and as it was", async () => {
+  const package_ = join(folder, "package");
+  mkdirSync(package_);
+  writeFileSync(join(package_, "package.json"), '{ "type": "module", "exports": "./main.js" }');
+  writeFileSync(join(package_, "part.js"), "export const ok = true;");
+  const main = (from: string) =>
+    `import { z } from "heddle/plugin-kit"; import { ok } from "${from}";
+     export default { name: "parts", version: "1", apiVersion: 1, capabilities: ["routes"], setup({ routes }) {
+       routes.add({ method: "GET", path: "/do", permission: "public", summary: "S.",
+         reply: z.object({ ok: z.boolean() }), handle: () => ({ ok }) }); } };`;
+  writeFileSync(join(package_, "main.js"), main("./part.js"));
+  const { digest } = findSource({ from: package_, base: folder });
+  const good = await start(package_, { digest });
+  expect(await call(good)).toBe('{"ok":true}');
+  writeFileSync(join(package_, "part.js"), "export const ok = false;");
+  const changed = await start(package_, { digest });
+  expect(changed.status().reason).toContain("which is not allowed");
+  writeFileSync(join(folder, "outside.js"), "export const ok = true;");
+  const alone = join(folder, "alone.mjs");
+  writeFileSync(alone, main("./outside.js"));
+  const loose = await start(alone);
+  expect(loose.state).toBe("ready");
+  const held = await start(alone, { digest: findSource({ from: alone, base: folder }).digest });
+  expect(held.status().reason).toContain("is no part of");
+});

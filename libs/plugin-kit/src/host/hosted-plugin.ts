@@ -1,0 +1,281 @@
+import { Backoff } from "@heddle/base/backoff";
+import { AppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
+import type { HostedEntry } from "../loading/plugin-list.ts";
+import {
+  PLUGIN_FAULT_KINDS,
+  type PluginBackend,
+  PluginFault,
+  type PluginFaultKind,
+} from "./backend.ts";
+import type { PluginDescription } from "./description.ts";
+import { loadInline } from "./inline-plugin.ts";
+import type { PluginCall, RouteCall } from "./plugin-calls.ts";
+import { PluginProcess } from "./plugin-process.ts";
+
+/** Calls of one plugin at a time; further ones are refused. */
+const MAX_CALLS = 256;
+const RESTART = { baseMs: 500, maxMs: 60_000 };
+/** A process that lived so long starts again without a long delay. */
+const STEADY_MS = 60_000;
+
+export type PluginState = "ready" | "restarting" | "refused" | "idle";
+
+/** A plugin of this process as operators see it. */
+export interface PluginStatus {
+  readonly from: string;
+  /** `idle`: it adds nothing that runs here, so it has no process. */
+  readonly state: PluginState;
+  /** Why it is refused or restarts. */
+  readonly reason: string | undefined;
+  readonly isolation: HostedEntry["isolation"];
+  readonly description: PluginDescription | undefined;
+  readonly calls: number;
+  readonly restarts: number;
+  readonly faults: Readonly<Record<PluginFaultKind, number>>;
+  readonly memoryBytes: number;
+}
+
+interface CallOptions {
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One plugin of this process: starts it, bounds its calls, counts its faults, starts it again. */
+export class HostedPlugin {
+  readonly entry: HostedEntry;
+  readonly #log: Log;
+  readonly #backoff = new Backoff(RESTART);
+  readonly #faults = Object.fromEntries(PLUGIN_FAULT_KINDS.map((kind) => [kind, 0])) as Record<
+    PluginFaultKind,
+    number
+  >;
+  #backend: PluginBackend | undefined;
+  #description: PluginDescription | undefined;
+  #state: PluginState = "restarting";
+  #reason: string | undefined;
+  #calls = 0;
+  #running = 0;
+  #restarts = 0;
+  #startedMs = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  private constructor(entry: HostedEntry, log: Log) {
+    this.entry = entry;
+    this.#log = log;
+  }
+
+  /** Resolves when the plugin is loaded or refused. */
+  static async start(entry: HostedEntry, log: Log): Promise<HostedPlugin> {
+    const plugin = new HostedPlugin(entry, log);
+    try {
+      await plugin.#load();
+    } catch (error) {
+      plugin.refuse((error as Error).message);
+    }
+    return plugin;
+  }
+
+  get description(): PluginDescription | undefined {
+    return this.#description;
+  }
+
+  get name(): string {
+    return this.#description?.name ?? this.entry.from;
+  }
+
+  get state(): PluginState {
+    return this.#state;
+  }
+
+  status(): PluginStatus {
+    const { from, isolation } = this.entry;
+    return {
+      from,
+      state: this.#state,
+      reason: this.#reason,
+      isolation,
+      description: this.#description,
+      calls: this.#calls,
+      restarts: this.#restarts,
+      faults: { ...this.#faults },
+      memoryBytes: this.#backend?.memoryBytes ?? 0,
+    };
+  }
+
+  /** It stays out of use until the process starts again. */
+  refuse(reason: string): void {
+    this.#state = "refused";
+    this.#reason = reason;
+    this.#backend?.close();
+    this.#backend = undefined;
+    this.#log.error({ plugin: this.name, reason }, "a plugin is refused");
+  }
+
+  /** The plugin's answer. Rejects with an AppError, also for faults of the plugin. */
+  async call(call: PluginCall, { timeoutMs, signal }: CallOptions): Promise<unknown> {
+    const backend = this.#admit();
+    const limit = new TimeLimit(timeoutMs, signal);
+    try {
+      return await backend.call(call, limit.signal);
+    } catch (error) {
+      throw this.#attributed(error, limit, timeoutMs);
+    } finally {
+      limit.clear();
+      this.#running--;
+    }
+  }
+
+  /** The events of a stream as text; each must come within the time limit. */
+  async *stream(call: RouteCall, { timeoutMs, signal }: CallOptions): AsyncGenerator<string> {
+    const backend = this.#admit();
+    const limit = new TimeLimit(timeoutMs, signal);
+    try {
+      for await (const text of backend.stream(call, limit.signal)) {
+        limit.clear();
+        yield text;
+        limit.restart();
+      }
+    } catch (error) {
+      throw this.#attributed(error, limit, timeoutMs);
+    } finally {
+      limit.clear();
+      this.#running--;
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#backend?.close();
+  }
+
+  async #load(): Promise<void> {
+    const { entry } = this;
+    const log = (line: string) => this.#log.info({ plugin: this.name, line }, "a plugin's output");
+    const backend =
+      entry.isolation === "none"
+        ? await loadInline(entry, log)
+        : await PluginProcess.start({
+            entry,
+            log,
+            onEnd: (kind, reason) => this.#onEnd(kind, reason),
+          });
+    if (this.#closed) return backend.close();
+    this.#use(backend);
+  }
+
+  #use(backend: PluginBackend): void {
+    const { description } = backend;
+    const before = this.#description;
+    if (before && JSON.stringify(before) !== JSON.stringify(description)) {
+      backend.close();
+      throw new Error("it is another plugin since this process started: restart this process");
+    }
+    this.#description = description;
+    this.#reason = undefined;
+    this.#startedMs = performance.now();
+    const { routes, admission, filters, scores } = description;
+    const isUsed = [routes, admission, filters, scores].some(({ length }) => length > 0);
+    this.#state = isUsed ? "ready" : "idle";
+    if (isUsed) this.#backend = backend;
+    else backend.close();
+  }
+
+  #onEnd(kind: PluginFaultKind, reason: string): void {
+    this.#backend = undefined;
+    this.#faults[kind]++;
+    if (this.#state === "refused") return;
+    if (performance.now() - this.#startedMs > STEADY_MS) this.#backoff.reset();
+    this.#log.warn({ plugin: this.name, kind, reason }, "a plugin is started again");
+    this.#restartLater(reason);
+  }
+
+  #restartLater(reason: string): void {
+    this.#state = "restarting";
+    this.#reason = reason;
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => void this.#restart(), this.#backoff.nextMs());
+    this.#timer.unref();
+  }
+
+  async #restart(): Promise<void> {
+    this.#restarts++;
+    try {
+      await this.#load();
+    } catch (error) {
+      this.#restartLater((error as Error).message);
+    }
+  }
+
+  #admit(): PluginBackend {
+    const backend = this.#backend;
+    if (!backend) {
+      const message = `The plugin ${this.name} is not available: ${this.#reason ?? this.#state}.`;
+      throw new AppError("unavailable", message, { retryAfterMs: 1_000 });
+    }
+    if (this.#running >= MAX_CALLS) {
+      const message = `The plugin ${this.name} runs ${MAX_CALLS} calls, as many as it may.`;
+      throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
+    }
+    this.#running++;
+    this.#calls++;
+    return backend;
+  }
+
+  #attributed(thrown: unknown, { isLate }: TimeLimit, timeoutMs: number): AppError {
+    if (isLate) {
+      this.#faults.late++;
+      const message = `The plugin ${this.name} gave no answer within ${timeoutMs} ms.`;
+      return new AppError("deadline_exceeded", message);
+    }
+    if (thrown instanceof AppError) return thrown;
+    this.#faults.threw++;
+    const detail = thrown instanceof PluginFault ? thrown.message : String(thrown);
+    this.#log.warn({ plugin: this.name, detail }, "a plugin has thrown");
+    return new AppError(
+      "server_error",
+      `The plugin ${this.name} had an error; the master's log has it.`,
+      {
+        cause: thrown,
+      },
+    );
+  }
+}
+
+/** Aborts with the caller's signal, or when the time has passed. */
+class TimeLimit {
+  readonly #abort = new AbortController();
+  readonly #ms: number;
+  readonly #outer: AbortSignal | undefined;
+  readonly #onOuter = () => this.#abort.abort();
+  #timer: NodeJS.Timeout | undefined;
+  isLate = false;
+
+  constructor(ms: number, outer: AbortSignal | undefined) {
+    this.#ms = ms;
+    this.#outer = outer;
+    if (outer?.aborted) this.#abort.abort();
+    outer?.addEventListener("abort", this.#onOuter, { once: true });
+    this.restart();
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  restart(): void {
+    clearTimeout(this.#timer);
+    this.#outer?.addEventListener("abort", this.#onOuter, { once: true });
+    this.#timer = setTimeout(() => {
+      this.isLate = true;
+      this.#abort.abort();
+    }, this.#ms);
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+    this.#outer?.removeEventListener("abort", this.#onOuter);
+  }
+}

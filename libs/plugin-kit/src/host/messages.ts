@@ -1,0 +1,23 @@
+import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
+import type { PluginHostKind } from "../plugin.ts";
+import type { CallError, PluginCall } from "./plugin-calls.ts";
+
+/** To a plugin's process. */
+export type ToPlugin =
+  | { readonly type: "load"; readonly entry: PluginEntry; readonly kind: PluginHostKind }
+  | { readonly type: "call"; readonly id: number; readonly call: PluginCall }
+  /** A call whose answer is a stream; `more` asks for its next items. */
+  | { readonly type: "stream"; readonly id: number; readonly call: PluginCall }
+  | { readonly type: "more"; readonly id: number; readonly count: number }
+  | { readonly type: "cancel"; readonly id: number }
+  | { readonly type: "ping" };
+
+/** From a plugin's process, which may send anything. */
+export type FromPlugin =
+  | { readonly type: "loaded"; readonly description: unknown }
+  | { readonly type: "refused"; readonly reason: string }
+  | { readonly type: "result"; readonly id: number; readonly value: unknown }
+  | { readonly type: "failed"; readonly id: number; readonly error: CallError }
+  | { readonly type: "item"; readonly id: number; readonly text: string }
+  | { readonly type: "end"; readonly id: number }
+  | { readonly type: "pong"; readonly memoryBytes: number };

@@ -1,0 +1,191 @@
+import { AppError, type ErrorCode, isErrorCode } from "@heddle/base/errors";
+import { RequestFaults, type ValidationFault, validate } from "@heddle/contracts/validation";
+import { z } from "zod";
+import type { Registry } from "../loading/registry.ts";
+import type {
+  AdmissionAnswer,
+  AdmittedJob,
+  CandidateNode,
+  Submission,
+  WaitingJob,
+} from "../points/jobs.ts";
+import type { PluginRoute, RouteCaller, RouteEvent } from "../points/routes.ts";
+
+/** A route's request as it crosses to the plugin's process. */
+export interface RouteCall {
+  readonly point: "route";
+  readonly key: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: unknown;
+  readonly body: unknown;
+  readonly caller: RouteCaller | undefined;
+}
+
+interface AdmissionCall {
+  readonly point: "admission";
+  readonly name: string;
+  readonly job: AdmittedJob;
+  readonly submission: Submission;
+}
+
+/** Which nodes the plugin's filters and scores choose for jobs. */
+interface NodesCall {
+  readonly point: "nodes";
+  readonly jobs: readonly WaitingJob[];
+  readonly nodes: readonly CandidateNode[];
+}
+
+export type PluginCall = RouteCall | AdmissionCall | NodesCall;
+
+/** For each job of the call: the nodes that are excluded, and the scores, by position. */
+export type NodesAnswer = readonly {
+  readonly excluded: readonly number[];
+  readonly scores: readonly number[];
+}[];
+
+/** Characters of an answer. */
+const MAX_ANSWER_CHARACTERS = 16_777_216;
+
+/** Runs calls on what a plugin has added: in its own process, or in the master's. */
+export class PluginCalls {
+  readonly #registry: Registry;
+
+  constructor(registry: Registry) {
+    this.#registry = registry;
+  }
+
+  /** The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer. */
+  async call(call: PluginCall, signal: AbortSignal): Promise<unknown> {
+    if (call.point === "route") return this.#answer(call, signal);
+    if (call.point === "admission") return this.#review(call);
+    return this.#nodes(call);
+  }
+
+  async #answer(call: RouteCall, signal: AbortSignal): Promise<string> {
+    const route = this.#route(call.key);
+    const value = await route.handle(requestOf(route, call, signal));
+    if (!route.reply) return "";
+    return jsonOf(checked(route.reply, value, "its answer"), "its answer");
+  }
+
+  /** The events of a stream as text, until it ends or the signal aborts. */
+  async *stream(call: RouteCall, signal: AbortSignal): AsyncGenerator<string> {
+    const route = this.#route(call.key);
+    const events = await route.handle(requestOf(route, call, signal));
+    if (typeof (events as AsyncIterable<unknown>)?.[Symbol.asyncIterator] !== "function") {
+      throw new Error("its `handle` gives no async iterable of events");
+    }
+    for await (const given of events as AsyncIterable<RouteEvent>) {
+      if (signal.aborted) return;
+      const { event, data } = given ?? {};
+      const schema = Object.hasOwn(route.events ?? {}, event) ? route.events?.[event] : undefined;
+      if (!schema)
+        throw new Error(`it gives the event ${String(event)}, which it does not declare`);
+      const what = `its event ${event}`;
+      yield `event: ${event}\ndata: ${jsonOf(checked(schema, data, what), what)}\n\n`;
+    }
+  }
+
+  #route(key: string): PluginRoute {
+    const route = this.#registry.routes.get(key);
+    if (!route) throw new Error(`there is no route ${key}`);
+    return route;
+  }
+
+  async #review({ name, job, submission }: AdmissionCall): Promise<AdmissionAnswer> {
+    const rule = this.#registry.admission.get(name);
+    if (!rule) throw new Error(`there is no admission rule ${name}`);
+    const answer: unknown = await rule.review(job, submission);
+    return answer === undefined ? undefined : checked(admissionAnswer, answer, "its answer");
+  }
+
+  #nodes({ jobs, nodes }: NodesCall): NodesAnswer {
+    const { filters, scores } = this.#registry;
+    return jobs.map((job) => ({
+      excluded: [...nodes.keys()].filter((at) =>
+        [...filters.values()].some((rule) => !rule.admits(job, nodes[at]!)),
+      ),
+      scores:
+        scores.size === 0
+          ? []
+          : nodes.map((node) => {
+              let sum = 0;
+              for (const rule of scores.values()) sum += finite(rule.name, rule.score(job, node));
+              return sum;
+            }),
+    }));
+  }
+}
+
+const admissionAnswer = z.union([
+  z.strictObject({ change: z.record(z.string(), z.unknown()) }),
+  z.strictObject({ refuse: z.string().min(1).max(2_000), param: z.string().max(200).optional() }),
+]);
+
+function requestOf(
+  route: PluginRoute,
+  { params, query, body, caller }: RouteCall,
+  signal: AbortSignal,
+) {
+  return {
+    params,
+    query: route.query ? validate(route.query, query) : {},
+    body: route.body ? validate(route.body, body) : {},
+    caller,
+    signal,
+  };
+}
+
+/** What is not as declared is a fault of the plugin, not of its caller. */
+function checked<Schema extends z.ZodType>(schema: Schema, value: unknown, what: string) {
+  const { data, error } = schema.safeParse(value);
+  if (!error) return data as z.output<Schema>;
+  const [first] = error.issues;
+  throw new Error(
+    `${what} is not as its schema says: ${first?.path.join(".") || "it"}: ${first?.message}`,
+  );
+}
+
+function jsonOf(value: unknown, what: string): string {
+  const text = JSON.stringify(value);
+  if (text === undefined) throw new Error(`${what} has no JSON`);
+  if (text.length <= MAX_ANSWER_CHARACTERS) return text;
+  throw new Error(`${what} has ${text.length} characters, more than ${MAX_ANSWER_CHARACTERS}`);
+}
+
+function finite(name: string, value: unknown): number {
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw new Error(`the score ${name} gives ${String(value)}: give a finite number`);
+}
+
+/** An error as it crosses from the plugin's process. */
+export interface CallError {
+  /** Absent: a fault of the plugin. */
+  readonly code?: ErrorCode | undefined;
+  readonly message: string;
+  readonly param?: string | undefined;
+  readonly faults?: readonly ValidationFault[] | undefined;
+}
+
+const MAX_MESSAGE_CHARACTERS = 2_000;
+
+export function callErrorOf(thrown: unknown): CallError {
+  const { message, stack } = thrown instanceof Error ? thrown : { message: String(thrown) };
+  if (!isRefusal(thrown)) return { message: (stack ?? message).slice(0, MAX_MESSAGE_CHARACTERS) };
+  const { code, param, cause } = thrown;
+  const faults = cause instanceof RequestFaults ? cause.faults : undefined;
+  return { code, param, message: message.slice(0, MAX_MESSAGE_CHARACTERS), faults };
+}
+
+/** Also an error of another copy of the kit. */
+function isRefusal(thrown: unknown): thrown is AppError {
+  return (
+    thrown instanceof Error && thrown.name === "AppError" && isErrorCode((thrown as AppError).code)
+  );
+}
+
+/** The refusal that the caller sees; undefined for a fault of the plugin. */
+export function callRefusal({ code, message, param, faults }: CallError): AppError | undefined {
+  if (code === undefined) return undefined;
+  return new AppError(code, message, { param, cause: faults && new RequestFaults(faults) });
+}

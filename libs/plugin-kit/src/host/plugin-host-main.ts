@@ -1,0 +1,106 @@
+import { loadPlugin } from "../loading/load-plugin.ts";
+import { describePlugin } from "./description.ts";
+import type { FromPlugin, ToPlugin } from "./messages.ts";
+import { callErrorOf, PluginCalls, type RouteCall } from "./plugin-calls.ts";
+
+// The process of one plugin. Its parent starts it, asks it, and ends it.
+
+const toParent = process.send?.bind(process);
+if (!toParent) throw new Error("this program is started by a process of Heddle");
+const send = (message: FromPlugin): void => {
+  toParent(message);
+};
+// Plugins have no way to the parent but their answers, and end no process but this one.
+process.send = undefined as never;
+process.kill = ((pid: number) => {
+  if (pid === process.pid) process.exit(1);
+  throw new Error("a plugin may not send signals to other processes");
+}) as typeof process.kill;
+process.once("disconnect", () => process.exit(0));
+
+let calls: PluginCalls | undefined;
+const running = new Map<number, AbortController>();
+/** What streams wait for: the number of items that may be sent, and who waits for more. */
+const credits = new Map<number, { count: number; wake: () => void }>();
+
+process.on("message", (message: ToPlugin) => {
+  switch (message.type) {
+    case "load":
+      void load(message);
+      break;
+    case "call":
+      void run(message.id, async (signal) => {
+        const value = await ready().call(message.call, signal);
+        send({ type: "result", id: message.id, value });
+      });
+      break;
+    case "stream":
+      void run(message.id, (signal) => stream(message.id, message.call as RouteCall, signal));
+      break;
+    case "more":
+      grant(message.id, message.count);
+      break;
+    case "cancel":
+      running.get(message.id)?.abort();
+      grant(message.id, 0);
+      break;
+    case "ping":
+      send({ type: "pong", memoryBytes: process.memoryUsage.rss() });
+  }
+});
+
+/** Lets a stream send so many more items; it also looks whether it was cancelled. */
+function grant(id: number, count: number): void {
+  const credit = credits.get(id);
+  if (!credit) return;
+  credit.count += count;
+  credit.wake();
+}
+
+async function load({ entry, kind }: Extract<ToPlugin, { type: "load" }>): Promise<void> {
+  try {
+    const log = (message: string) => void process.stdout.write(`${message}\n`);
+    const loaded = await loadPlugin(entry, { kind, log });
+    calls = new PluginCalls(loaded.registry);
+    send({ type: "loaded", description: describePlugin(loaded) });
+  } catch (error) {
+    send({ type: "refused", reason: error instanceof Error ? error.message : String(error) });
+  }
+}
+
+function ready(): PluginCalls {
+  if (!calls) throw new Error("the plugin is not loaded");
+  return calls;
+}
+
+async function run(id: number, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const abort = new AbortController();
+  running.set(id, abort);
+  try {
+    await work(abort.signal);
+  } catch (error) {
+    send({ type: "failed", id, error: callErrorOf(error) });
+  } finally {
+    running.delete(id);
+    credits.delete(id);
+  }
+}
+
+async function stream(id: number, call: RouteCall, signal: AbortSignal): Promise<void> {
+  const credit = { count: 0, wake: () => {} };
+  credits.set(id, credit);
+  const granted = async () => {
+    while (credit.count === 0 && !signal.aborted) {
+      await new Promise<void>((resolve) => {
+        credit.wake = resolve;
+      });
+    }
+  };
+  for await (const text of ready().stream(call, signal)) {
+    await granted();
+    if (signal.aborted) return;
+    credit.count--;
+    send({ type: "item", id, text });
+  }
+  send({ type: "end", id });
+}

@@ -1,0 +1,309 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { extname } from "node:path";
+import type { Readable } from "node:stream";
+import { fileURLToPath } from "node:url";
+import { Channel } from "@heddle/base/channel";
+import { AppError } from "@heddle/base/errors";
+import type { HostedEntry } from "../loading/plugin-list.ts";
+import { type PluginBackend, PluginFault, type PluginFaultKind } from "./backend.ts";
+import { childFlags, pluginEnvironment } from "./child-flags.ts";
+import { type PluginDescription, pluginDescription } from "./description.ts";
+import type { FromPlugin, ToPlugin } from "./messages.ts";
+import { type CallError, callRefusal, type PluginCall, type RouteCall } from "./plugin-calls.ts";
+
+const PROGRAM = fileURLToPath(
+  new URL(`./plugin-host-main${extname(import.meta.url)}`, import.meta.url),
+);
+/** Its module and its setup have 10 s each. */
+const START_MS = 25_000;
+const PING_MS = 1_000;
+/** Pings without an answer after which its loop counts as blocked. */
+const MISSED_PINGS = 5;
+/** Events of a stream on their way. */
+const CREDITS = 32;
+const LINE_CHARACTERS = 2_000;
+/** Lines of its output that are logged in a second; the rest is dropped. */
+const LINES_PER_SECOND = 50;
+
+export interface PluginProcessOptions {
+  readonly entry: HostedEntry;
+  log(line: string): void;
+  /** Called once, when the process has ended other than by `close`. */
+  onEnd(kind: PluginFaultKind, reason: string): void;
+}
+
+interface PendingCall {
+  resolve(value: unknown): void;
+  reject(error: Error): void;
+}
+
+/** A plugin in a process of its own, from its start to its end. */
+export class PluginProcess implements PluginBackend {
+  readonly description: PluginDescription;
+  readonly #child: ChildProcess;
+  readonly #errors: ErrorOutput;
+  readonly #calls = new Map<number, PendingCall>();
+  readonly #streams = new Map<number, Channel<string>>();
+  readonly #options: PluginProcessOptions;
+  readonly #pings: NodeJS.Timeout;
+  #missed = 0;
+  #lastId = 0;
+  #memoryBytes = 0;
+  #ending: { readonly kind: PluginFaultKind; readonly reason: string } | undefined;
+  #closed = false;
+
+  /** Starts the process and has it load the plugin. Rejects with the reason of a refusal. */
+  static async start(options: PluginProcessOptions): Promise<PluginProcess> {
+    const { entry } = options;
+    const child = fork(PROGRAM, [], {
+      execArgv: childFlags(entry),
+      env: pluginEnvironment(process.env),
+      serialization: "advanced",
+      stdio: ["ignore", "pipe", "pipe", "ipc"],
+    });
+    const errors = new ErrorOutput();
+    logLines(child.stdout, options.log);
+    logLines(child.stderr, (line) => {
+      errors.read(line);
+      options.log(line);
+    });
+    try {
+      const description = await descriptionOf(child, entry, errors);
+      return new PluginProcess(child, description, errors, options);
+    } catch (error) {
+      child.kill("SIGKILL");
+      throw error;
+    }
+  }
+
+  private constructor(
+    child: ChildProcess,
+    description: PluginDescription,
+    errors: ErrorOutput,
+    options: PluginProcessOptions,
+  ) {
+    this.#child = child;
+    this.#errors = errors;
+    this.description = description;
+    this.#options = options;
+    child.on("message", (message) => this.#receive(message as FromPlugin));
+    child.once("exit", (code, signal) => this.#ended(code, signal));
+    child.on("error", () => this.#end("exited", "its process could not be reached"));
+    this.#pings = setInterval(() => this.#ping(), PING_MS);
+    this.#pings.unref();
+    if (child.exitCode !== null || child.signalCode !== null) {
+      setImmediate(() => this.#ended(child.exitCode, child.signalCode));
+    }
+  }
+
+  get memoryBytes(): number {
+    return this.#memoryBytes;
+  }
+
+  call(call: PluginCall, signal: AbortSignal): Promise<unknown> {
+    const id = ++this.#lastId;
+    return new Promise((resolve, reject) => {
+      const onAbort = () => {
+        this.#calls.delete(id);
+        this.#send({ type: "cancel", id });
+        reject(new AppError("cancelled", "The call was cancelled."));
+      };
+      const settle = () => {
+        this.#calls.delete(id);
+        signal.removeEventListener("abort", onAbort);
+      };
+      this.#calls.set(id, {
+        resolve: (value) => {
+          settle();
+          resolve(value);
+        },
+        reject: (error) => {
+          settle();
+          reject(error);
+        },
+      });
+      if (signal.aborted) return onAbort();
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#send({ type: "call", id, call });
+    });
+  }
+
+  async *stream(call: RouteCall, signal: AbortSignal): AsyncGenerator<string> {
+    const id = ++this.#lastId;
+    const events = new Channel<string>(CREDITS);
+    const onAbort = () => events.fail(new AppError("cancelled", "The call was cancelled."));
+    this.#streams.set(id, events);
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      this.#send({ type: "stream", id, call });
+      this.#send({ type: "more", id, count: CREDITS });
+      for await (const text of events) {
+        yield text;
+        this.#send({ type: "more", id, count: 1 });
+      }
+    } finally {
+      this.#streams.delete(id);
+      signal.removeEventListener("abort", onAbort);
+      this.#send({ type: "cancel", id });
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#child.kill("SIGKILL");
+  }
+
+  /** The plugin's messages may be anything: what does not belong is dropped. */
+  #receive(message: FromPlugin): void {
+    switch (message?.type) {
+      case "result":
+        this.#calls.get(message.id)?.resolve(message.value);
+        break;
+      case "failed":
+        this.#failed(message.id, message.error);
+        break;
+      case "item":
+        this.#received(message.id, message.text);
+        break;
+      case "end":
+        this.#streams.get(message.id)?.close();
+        break;
+      case "pong":
+        this.#missed = 0;
+        this.#measured(Number(message.memoryBytes));
+    }
+  }
+
+  #received(id: number, text: unknown): void {
+    const events = this.#streams.get(id);
+    if (!events || typeof text !== "string" || events.ended || events.push(text)) return;
+    events.fail(new PluginFault("it sends more events than it was asked for"));
+  }
+
+  #failed(id: number, given: CallError): void {
+    const { code, message, param, faults } = given ?? {};
+    const known = { code, message: String(message), param, faults };
+    const error = callRefusal(known) ?? new PluginFault(known.message);
+    this.#calls.get(id)?.reject(error);
+    this.#streams.get(id)?.fail(error);
+  }
+
+  #measured(bytes: number): void {
+    this.#memoryBytes = bytes;
+    const { memoryMib } = this.#options.entry;
+    if (bytes <= memoryMib * 2 ** 20) return;
+    this.#end(
+      "memory",
+      `its process has ${Math.ceil(bytes / 2 ** 20)} MiB, more than ${memoryMib}`,
+    );
+  }
+
+  #ping(): void {
+    if (this.#missed >= MISSED_PINGS) {
+      this.#end("blocked", `its process did not answer for ${MISSED_PINGS * PING_MS} ms`);
+    }
+    this.#missed++;
+    this.#send({ type: "ping" });
+  }
+
+  /** Ends the process, whatever it does. */
+  #end(kind: PluginFaultKind, reason: string): void {
+    this.#ending ??= { kind, reason };
+    this.#child.kill("SIGKILL");
+  }
+
+  #ended(code: number | null, signal: string | null): void {
+    clearInterval(this.#pings);
+    const { kind, reason } = this.#ending ?? this.#errors.exitOf(code, signal);
+    const error = new AppError(
+      "unavailable",
+      `The plugin ${this.description.name} has ended: ${reason}.`,
+      {
+        retryAfterMs: 1_000,
+      },
+    );
+    for (const call of [...this.#calls.values()]) call.reject(error);
+    for (const events of this.#streams.values()) events.fail(error);
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#options.onEnd(kind, reason);
+  }
+
+  #send(message: ToPlugin): void {
+    if (this.#child.connected) this.#child.send(message, () => undefined);
+  }
+}
+
+/** What a process writes to its standard error says why it ended. */
+class ErrorOutput {
+  lastLine = "";
+  #isMemory = false;
+
+  read(line: string): void {
+    if (line.trim() !== "") this.lastLine = line.trim();
+    // Node's words for a full heap, before it aborts.
+    if (/out of memory/i.test(line)) this.#isMemory = true;
+  }
+
+  exitOf(code: number | null, signal: string | null): { kind: PluginFaultKind; reason: string } {
+    if (this.#isMemory) return { kind: "memory", reason: "its process had no memory left" };
+    const how = signal === null ? `the exit code ${code}` : `the signal ${signal}`;
+    return { kind: "exited", reason: `its process ended with ${how}` };
+  }
+}
+
+/** What the loaded plugin says of itself. */
+function descriptionOf(
+  child: ChildProcess,
+  entry: HostedEntry,
+  errors: ErrorOutput,
+): Promise<PluginDescription> {
+  return new Promise((resolve, reject) => {
+    const settle = (finish: () => void) => {
+      clearTimeout(late);
+      child.off("message", onMessage).off("exit", onExit).off("error", onError);
+      finish();
+    };
+    const fail = (reason: string) => settle(() => reject(new Error(reason)));
+    const onMessage = (message: unknown) => {
+      const { type, reason, description } = (message ?? {}) as Record<string, unknown>;
+      if (type === "refused") return fail(String(reason).slice(0, LINE_CHARACTERS));
+      if (type !== "loaded") return;
+      const { data, error } = pluginDescription.safeParse(description);
+      if (data) settle(() => resolve(data));
+      else fail(`it describes itself wrongly: ${error.message}`);
+    };
+    const onExit = (code: number | null, signal: string | null) => {
+      const { reason } = errors.exitOf(code, signal);
+      const last = errors.lastLine;
+      fail(`while it loaded, ${reason}${last && `; its last line: ${last}`}`);
+    };
+    const onError = (error: Error) => fail(error.message);
+    const late = setTimeout(() => fail(`it did not load within ${START_MS} ms`), START_MS);
+    child.on("message", onMessage).once("exit", onExit).once("error", onError);
+    const load: ToPlugin = { type: "load", entry, kind: "master" };
+    child.send(load, () => undefined);
+  });
+}
+
+/** Its output as lines of the log, at a bounded rate and length. */
+function logLines(stream: Readable | null, log: (line: string) => void): void {
+  let second = 0;
+  let lines = 0;
+  let rest = "";
+  const show = (line: string) => {
+    const now = Math.floor(performance.now() / 1_000);
+    if (now !== second) [second, lines] = [now, 0];
+    lines++;
+    if (lines <= LINES_PER_SECOND) log(line.slice(0, LINE_CHARACTERS));
+    else if (lines === LINES_PER_SECOND + 1) log("more output in this second is not shown");
+  };
+  stream?.setEncoding("utf8").on("data", (text: string) => {
+    const [first = "", ...more] = text.split("\n");
+    rest = (rest + first).slice(0, LINE_CHARACTERS);
+    for (const line of more) {
+      show(rest);
+      rest = line.slice(0, LINE_CHARACTERS);
+    }
+  });
+}

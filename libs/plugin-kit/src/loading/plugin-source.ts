@@ -1,0 +1,136 @@
+import { createHash } from "node:crypto";
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+} from "node:fs";
+import { dirname, isAbsolute, join, relative, sep } from "node:path";
+import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
+
+const MAX_FILES = 20_000;
+const MAX_BYTES = 268_435_456;
+
+/** Where a plugin's code is. */
+export interface PluginSource {
+  /** The module with the plugin as its default export. */
+  readonly file: string;
+  /** The folder of its package, or the file alone. */
+  readonly root: string;
+  /** Of all its files: `sha256:` and hexadecimal digits. */
+  readonly digest: string;
+  /** The digest of each file by its path. */
+  readonly files: ReadonlyMap<string, string>;
+}
+
+/** Finds a plugin's code and reads its digest. Throws with what is missing. */
+export function findSource({ from, base = process.cwd() }: PluginEntry): PluginSource {
+  const place = isAbsolute(from) ? from : packageFolder(from, base);
+  const stat = statSync(place, { throwIfNoEntry: false });
+  if (!stat) throw new Error(`there is no file or folder ${place}`);
+  const root = realpathSync(place);
+  if (stat.isFile()) {
+    const digest = fileDigest(readFileSync(root));
+    return { file: root, root, digest: `sha256:${digest}`, files: new Map([[root, digest]]) };
+  }
+  const file = realpathSync(entryOf(root));
+  const files = filesOf(root);
+  const hash = createHash("sha256");
+  for (const [path, digest] of files) {
+    hash.update(`${relative(root, path).replaceAll(sep, "/")}\0${digest}\n`);
+  }
+  return { file, root, digest: `sha256:${hash.digest("hex")}`, files };
+}
+
+/** A plugin's folder, and the folders of packages in and above it. */
+export function codeFolders(entry: PluginEntry): string[] {
+  const { root } = findSource(entry);
+  const own = statSync(root).isFile() ? dirname(root) : root;
+  const folders = [own];
+  for (let folder = own; folder !== dirname(folder); folder = dirname(folder)) {
+    const packages = join(folder, "node_modules");
+    if (existsSync(packages)) folders.push(packages);
+    const manifest = join(folder, "package.json");
+    if (existsSync(manifest)) folders.push(manifest);
+  }
+  return folders;
+}
+
+function packageFolder(name: string, base: string): string {
+  for (let folder = base; ; folder = dirname(folder)) {
+    const found = join(folder, "node_modules", name);
+    if (existsSync(join(found, "package.json"))) return found;
+    if (folder === dirname(folder)) break;
+  }
+  throw new Error(
+    `there is no file ${join(base, name)} and no package ${name} in node_modules of ${base} or above: give a path, or install the package there`,
+  );
+}
+
+interface Manifest {
+  readonly exports?: unknown;
+  readonly main?: unknown;
+}
+
+/** The module that a package's folder exports. */
+function entryOf(folder: string): string {
+  const file = join(folder, "package.json");
+  const manifest = existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as Manifest) : {};
+  const given = exported(manifest.exports) ?? manifest.main;
+  const names = typeof given === "string" ? [given] : ["index.js", "index.mjs", "index.ts"];
+  const found = names.map((name) => join(folder, name)).find((path) => existsSync(path));
+  if (found !== undefined) return found;
+  throw new Error(
+    `the folder ${folder} has no module ${names.join(", ")}: name it in \`exports\` of its package.json`,
+  );
+}
+
+function exported(exports: unknown): string | undefined {
+  if (typeof exports === "string") return exports;
+  if (typeof exports !== "object" || exports === null) return undefined;
+  const {
+    ".": main,
+    import: imported,
+    node,
+    default: fallback,
+  } = exports as Record<string, unknown>;
+  for (const each of [main, imported, node, fallback]) {
+    const found = exported(each);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** By path, in the order of the names. Links count by what they name, and are not followed. */
+function filesOf(root: string): ReadonlyMap<string, string> {
+  const files = new Map<string, string>();
+  let bytes = 0;
+  const visit = (folder: string): void => {
+    const names = readdirSync(folder, { withFileTypes: true });
+    for (const entry of names.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      const path = join(folder, entry.name);
+      if (entry.name === ".git") continue;
+      if (entry.isDirectory()) visit(path);
+      else if (entry.isSymbolicLink()) files.set(path, fileDigest(Buffer.from(readlinkSync(path))));
+      else if (entry.isFile()) {
+        bytes += statSync(path).size;
+        if (bytes <= MAX_BYTES) files.set(path, fileDigest(readFileSync(path)));
+      }
+      if (files.size > MAX_FILES || bytes > MAX_BYTES) throw tooLarge(root);
+    }
+  };
+  visit(root);
+  return files;
+}
+
+function tooLarge(root: string): Error {
+  const bounds = `${MAX_FILES} files or ${MAX_BYTES / 2 ** 20} MiB`;
+  return new Error(`the folder ${root} has more than ${bounds}: bundle the plugin into one file`);
+}
+
+/** Of the bytes of one file, hexadecimal. */
+export function fileDigest(bytes: Uint8Array | string): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
