@@ -22,6 +22,8 @@ const SETUP_MS = 10_000;
 export interface PluginHost {
   readonly kind: PluginHostKind;
   log(message: string): void;
+  /** Their names are taken. */
+  readonly builtInAlgorithms?: readonly string[];
   /** In trainers only. */
   readonly toolkit?: PluginToolkit;
 }
@@ -42,7 +44,7 @@ export async function loadPlugin(entry: PluginEntry, host: PluginHost): Promise<
   const plugin = await within(importPlugin(source.file, host.kind), "its module");
   const capabilities = capabilitiesOf(plugin);
   const config = parsedConfig(plugin, entry.config);
-  const registry = new Registry(capabilities);
+  const registry = new Registry(capabilities, host.builtInAlgorithms);
   const setup = async () => plugin.setup(apiOf(registry, config, host));
   await within(setup(), "its setup");
   return { plugin, source, capabilities, registry };

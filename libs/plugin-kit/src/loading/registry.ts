@@ -25,9 +25,12 @@ export class Registry {
   readonly environments = new Map<string, () => Environment>();
   readonly commands = new Map<string, CommandVerb>();
   readonly #capabilities: ReadonlySet<Capability>;
+  readonly #builtIn: readonly string[];
 
-  constructor(capabilities: readonly Capability[]) {
+  /** Algorithms of these names are the host's own. */
+  constructor(capabilities: readonly Capability[], builtIn: readonly string[] = []) {
     this.#capabilities = new Set(capabilities);
+    this.#builtIn = builtIn;
   }
 
   addRoute(route: PluginRoute): void {
@@ -69,7 +72,7 @@ export class Registry {
   addAlgorithm(name: string, algorithm: PluginAlgorithm): void {
     this.#needs("algorithms");
     checkName("algorithm", name);
-    if (this.algorithms.has(name)) throw taken("algorithm", name);
+    if (this.algorithms.has(name) || this.#builtIn.includes(name)) throw taken("algorithm", name);
     checkAlgorithm(name, algorithm);
     this.algorithms.set(name, algorithm);
   }

@@ -19,15 +19,15 @@ const BUILT_IN_ALGORITHMS: readonly string[] = ["ppo", "weave"];
 export async function loadPlugins(entries: readonly PluginEntry[]): Promise<LoadedPlugins> {
   const environments = new Map(ENVIRONMENTS);
   const algorithms = new Map<string, PluginAlgorithm>();
-  const log = (message: string) => void process.stdout.write(`${message}\n`);
+  const host = {
+    kind: "trainer",
+    toolkit: PLUGIN_TOOLKIT,
+    builtInAlgorithms: BUILT_IN_ALGORITHMS,
+    log: (message: string) => void process.stdout.write(`${message}\n`),
+  } as const;
   for (const entry of entries) {
     try {
-      const host = { kind: "trainer", toolkit: PLUGIN_TOOLKIT, log } as const;
       const { registry } = await loadPlugin(entry, host);
-      const builtIn = [...registry.algorithms.keys()].find((name) =>
-        BUILT_IN_ALGORITHMS.includes(name),
-      );
-      if (builtIn !== undefined) throw taken("algorithm", builtIn);
       addTo(environments, "environment", registry.environments);
       addTo(algorithms, "algorithm", registry.algorithms);
     } catch (cause) {

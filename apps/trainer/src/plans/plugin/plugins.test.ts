@@ -301,7 +301,7 @@ it.each([
   const file = join(folder, "rude.mjs");
   writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
   const main = programOf("trainer");
-  const input = JSON.stringify({ plugins: [file], algorithm: "mine", config: {} });
+  const input = JSON.stringify({ plugins: [{ from: file }], algorithm: "mine", config: {} });
   const { status, stderr } = spawnSync(process.execPath, [main], { input, encoding: "utf8" });
   expect(stderr.trim().split("\n").at(-1)).toMatch(expected);
   expect(status).toBe(EXIT_UNUSABLE);
