@@ -3,7 +3,10 @@
 import type { LostWorker } from "@heddle/contracts/generated/heddle/v1/LostWorker";
 import type { LostWorkerReply } from "@heddle/contracts/generated/heddle/v1/LostWorkerReply";
 import {
+  checkpointShards,
+  listCheckpoints,
   openShards,
+  restoreShards,
   type ShardSetAccess,
   shardStatuses,
 } from "@heddle/parameters/shards/shard-set";
@@ -46,6 +49,9 @@ async function release({ spec }: ShardSetAccess, rank: number, incarnation: numb
 
 const terms = { weight: 1, learningRate: 1 };
 const zeros = () => tensors(() => 0);
+
+const versionsOf = async (job: ShardSetAccess) =>
+  (await shardStatuses(job)).map(({ version }) => version);
 
 async function openJob(fragments: number) {
   const addresses = servers.map(({ address }) => address);
@@ -169,11 +175,35 @@ test("fragments: have their own versions, and each moves its share of the model"
   // The first fragment is the first half of all elements, within the first tensor.
   expect(into.weight[0]).toBe(-2);
   expect(into.gain[300]).toBe(0);
-  const versions = (await shardStatuses(job)).map(({ version }) => version);
-  expect(versions).toEqual([1, 1, 0, 0]);
+  expect(await versionsOf(job)).toEqual([1, 1, 0, 0]);
   const whole = 37 * 531 + 7 + 301;
   const { bytesPushed, bytesPulled } = first?.traffic ?? { bytesPushed: 0, bytesPulled: 0 };
   expect(bytesPushed).toBe(bytesPulled);
   // Slabs are padded to 256 elements.
   expect(Math.abs(bytesPushed / 4 - whole / 2)).toBeLessThan(2 * 256);
+});
+
+test("fragments: a checkpoint holds each at its version, and is on both servers", async () => {
+  const job = await openJob(2);
+  const clients = await Promise.all([0, 1, 2].map((rank) => joinJob(job, rank, { fragment: 1 })));
+  const first = await joinJob(job, 0, { fragment: 0 });
+  for (const client of [first, ...clients.slice(0, 1)]) await client.initialize(zeros());
+  for (const client of clients) {
+    await client.push(
+      tensors(() => 2),
+      terms,
+    );
+  }
+  await clients[0]?.pull(zeros());
+  const { spec } = job;
+  const addresses = servers.map(({ address }) => address);
+  expect(await checkpointShards(job, "c")).toMatchObject({ version: 1, pieces: 4, uncopied: [] });
+  const found = await listCheckpoints(job);
+  expect([...(found.get("c") ?? [])].sort()).toEqual([...addresses].sort());
+  const again = jobOn(spec.servers, { ...spec, attempt: 2 });
+  const there = { name: "c", pieces: 4, servers: addresses };
+  await expect(restoreShards(again, [])).rejects.toMatchObject({ code: "not_found" });
+  const { used, refused } = await restoreShards(again, [{ ...there, name: "absent" }, there]);
+  expect([used.name, refused]).toEqual(["c", [expect.stringMatching(/^absent: /)]]);
+  expect(await versionsOf(again)).toEqual([0, 0, 1, 1]);
 });

@@ -1,4 +1,4 @@
-import { once } from "node:events";
+import { getEventListeners, once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
@@ -49,6 +49,14 @@ function sinkOf(most = Number.POSITIVE_INFINITY) {
 const answerOf = (...pieces: Uint8Array[]): DataAnswer => {
   return { version: 3, bytes: pieces.reduce((sum, { length }) => sum + length, 0), pieces };
 };
+
+test("data: an ended request leaves no listener on its signal", async () => {
+  const { target } = await listening(async () => answerOf(Uint8Array.of(1)));
+  const connection = await connected(target);
+  const { signal } = new AbortController();
+  for (let n = 0; n < 3; n++) await connection.request({ n }, sinkOf(), signal);
+  expect(getEventListeners(signal, "abort")).toEqual([]);
+});
 
 test("data: requests of one connection get their answers in turn, then released", async () => {
   const asked: object[] = [];
