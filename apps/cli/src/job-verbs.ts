@@ -60,12 +60,12 @@ function addReaders(jobs: Command, lazy: Lazy): void {
   jobs
     .command("get")
     .description("show a job")
-    .argument("<id>", "job id")
+    .argument("<job>", "job id or name")
     .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).getJob));
   jobs
     .command("logs")
     .description("print the logs of a job")
-    .argument("<id>", "job id")
+    .argument("<job>", "job id or name")
     .option("-f, --follow", "follow the logs until the job ends")
     .option("--tail <n>", "number of lines from the end of each log")
     .option(
@@ -79,7 +79,7 @@ function addReaders(jobs: Command, lazy: Lazy): void {
   jobs
     .command("artifacts")
     .description("list the artifacts of a job, or download one")
-    .argument("<id>", "job id")
+    .argument("<job>", "job id or name")
     .argument("[name]", "artifact to download")
     .option(
       "-O, --output-file <file>",
@@ -90,12 +90,12 @@ function addReaders(jobs: Command, lazy: Lazy): void {
   jobs
     .command("watch")
     .description("show the updates of a job until it ends")
-    .argument("<id>", "job id")
+    .argument("<job>", "job id or name")
     .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).watchJob));
   jobs
     .command("wait")
     .description("wait until a job ends; exits with 8 unless it succeeds")
-    .argument("<id>", "job id")
+    .argument("<job>", "job id or name")
     .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).waitForJob));
 }
 
@@ -109,7 +109,7 @@ function addChanges(jobs: Command, lazy: Lazy): void {
     jobs
       .command(verb)
       .description(text)
-      .argument("<id...>", "job ids")
+      .argument("<job...>", "job ids or names")
       .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).jobChange(verb)));
   }
 }

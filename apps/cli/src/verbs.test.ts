@@ -210,7 +210,7 @@ fix Check that the cluster is running: \`heddle up\` starts one, --endpoint sele
     expect(await heddle("jobs get", [""], endpoint, "good")).toEqual({
       code: 2,
       stdout: "",
-      stderr: 'heddle: <id> "": the value is empty.\n(see heddle jobs get --help)\n',
+      stderr: 'heddle: <job> "": the value is empty.\n(see heddle jobs get --help)\n',
     });
   });
 });

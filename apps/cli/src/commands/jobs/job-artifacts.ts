@@ -7,6 +7,7 @@ import { type CommandContext, commandContext } from "../../command-context.ts";
 import { wholeNumberOf } from "../../number-flags.ts";
 import { printDownload, saveDownload } from "../../output/download.ts";
 import { printRecord, printRows } from "../../output/rows.ts";
+import { resolveJobId } from "./job-id.ts";
 import { printFailure } from "./job-watch.ts";
 
 interface ArtifactFlags {
@@ -15,10 +16,11 @@ interface ArtifactFlags {
   readonly rank?: string;
 }
 
-/** `heddle jobs artifacts <id> [name]`: lists a job's artifacts, or downloads one. */
+/** `heddle jobs artifacts <job> [name]`: lists a job's artifacts, or downloads one. */
 export async function jobArtifacts(command: Command): Promise<number> {
   const context = commandContext(command);
-  const [id = "", name] = command.args;
+  const [given, name] = command.args;
+  const id = await resolveJobId(context.heddle, given);
   const flags = command.opts() as ArtifactFlags;
   const artifacts = await context.heddle.jobs.artifacts(id);
   if (name === undefined) return await list(context, id, artifacts);

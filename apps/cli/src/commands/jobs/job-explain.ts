@@ -5,17 +5,17 @@ import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
 import { printRecord, printRows } from "../../output/rows.ts";
 import type { Terminal } from "../../output/terminal.ts";
+import { resolveJobId } from "./job-id.ts";
 import { readJobSpec } from "./job-spec.ts";
 import { throwSpecFault } from "./spec-fault.ts";
 
-/** `heddle jobs explain <id | file>`: why a job waits, or what a spec would lead to. */
+/** `heddle jobs explain <job | file>`: why a job waits, or what a spec would lead to. */
 export async function explainJob(command: Command): Promise<number> {
   const [given = ""] = command.args;
   const context = commandContext(command);
-  const isJob = given.startsWith("job_") && !existsSync(given);
-  if (!isJob) return explainDryRun(context, await readJobSpec(command), given);
+  if (isSpec(given)) return explainDryRun(context, await readJobSpec(command), given);
   const { heddle, data, messages, format } = context;
-  const job = await heddle.jobs.get(given);
+  const job = await heddle.jobs.get(await resolveJobId(heddle, given));
   if (format !== "table" && format !== "wide") {
     printRecord(job.explanation, job.id, format, data);
   } else if (job.explanation) {
@@ -25,6 +25,11 @@ export async function explainJob(command: Command): Promise<number> {
     messages.write(`${job.name} is ${job.state}: it does not wait\n`);
   }
   return 0;
+}
+
+/** Whether it names a file, standard input or nothing, and no job. */
+function isSpec(given: string): boolean {
+  return given === "" || given === "-" || /\/|\.(ya?ml|json)$/.test(given) || existsSync(given);
 }
 
 /** Prints the result of a dry run; exit code 8 if the job can never run here. */

@@ -6,6 +6,7 @@ import { watchInterrupts } from "../../interrupt.ts";
 import { wholeNumberOf } from "../../number-flags.ts";
 import { isRecordFormat, printStreamed } from "../../output/rows.ts";
 import { drained } from "../../output/terminal.ts";
+import { resolveJobId } from "./job-id.ts";
 
 interface LogFlags {
   readonly follow?: boolean;
@@ -16,10 +17,10 @@ interface LogFlags {
   readonly attempt?: string;
 }
 
-/** `heddle jobs logs <id>`: with several tasks each line starts with its rank. */
+/** `heddle jobs logs <job>`: with several tasks each line starts with its rank. */
 export async function printLogs(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);
-  const [id = ""] = command.args;
+  const id = await resolveJobId(heddle, command.args[0]);
   const options = optionsOf(command.opts() as LogFlags);
   const interrupts = watchInterrupts();
   try {

@@ -8,18 +8,21 @@ import { watchInterrupts } from "../../interrupt.ts";
 import { JobProgressView } from "../../output/job-progress.ts";
 import { isRecordFormat, printChange, printStreamed } from "../../output/rows.ts";
 import type { Terminal } from "../../output/terminal.ts";
+import { resolveJobId } from "./job-id.ts";
 
 /** The exit code if the awaited job did not succeed. */
 const JOB_FAILED = 8;
 
-/** `heddle jobs watch <id>`. */
-export function watchJob(command: Command): Promise<number> {
-  return followJob(commandContext(command), command.args[0] ?? "");
+/** `heddle jobs watch <job>`. */
+export async function watchJob(command: Command): Promise<number> {
+  const context = commandContext(command);
+  return followJob(context, await resolveJobId(context.heddle, command.args[0]));
 }
 
-/** `heddle jobs wait <id>`. */
-export function waitForJob(command: Command): Promise<number> {
-  return endOfJob(commandContext(command), command.args[0] ?? "");
+/** `heddle jobs wait <job>`. */
+export async function waitForJob(command: Command): Promise<number> {
+  const context = commandContext(command);
+  return endOfJob(context, await resolveJobId(context.heddle, command.args[0]));
 }
 
 /**

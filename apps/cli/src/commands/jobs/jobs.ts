@@ -8,6 +8,7 @@ import { wholeNumberOf } from "../../number-flags.ts";
 import { progressText } from "../../output/job-progress.ts";
 import { type Column, isRecordFormat, printRecord, printRows } from "../../output/rows.ts";
 import { writeBlockers } from "./job-explain.ts";
+import { resolveJobId } from "./job-id.ts";
 import { printFailure } from "./job-watch.ts";
 
 const LIST_AGAIN_MS = 2_000;
@@ -72,10 +73,10 @@ async function printList(
   return 0;
 }
 
-/** `heddle jobs get <id>`. */
+/** `heddle jobs get <job>`. */
 export async function getJob(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
-  const job = await heddle.jobs.get(command.args[0] ?? "");
+  const job = await heddle.jobs.get(await resolveJobId(heddle, command.args[0]));
   if (format !== "table" && format !== "wide") {
     printRecord(job, job.id, format, data);
     return 0;
@@ -139,7 +140,7 @@ function exitText({ exit_code: code, signal, reason }: NonNullable<Job["task_lis
 }
 
 /**
- * `heddle jobs cancel|suspend|resume <id...>`: in order, until one fails. As records: one, or a
+ * `heddle jobs cancel|suspend|resume <job...>`: in order, until one fails. As records: one, or a
  * list if several ids are given.
  */
 export function jobChange(verb: "cancel" | "suspend" | "resume") {
@@ -148,8 +149,8 @@ export function jobChange(verb: "cancel" | "suspend" | "resume") {
     const isRecord = isRecordFormat(format);
     const changed: Job[] = [];
     try {
-      for (const id of command.args) {
-        const job = await heddle.jobs[verb](id);
+      for (const given of command.args) {
+        const job = await heddle.jobs[verb](await resolveJobId(heddle, given));
         changed.push(job);
         if (format === "name") data.write(`${job.id}\n`);
         else if (!isRecord) messages.write(`${job.id} is ${job.state}\n`);

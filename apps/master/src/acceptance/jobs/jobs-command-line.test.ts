@@ -92,6 +92,13 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(shown.stdout).toMatch(/^state +succeeded since /m);
     expect(shown.stdout).toMatch(/^0 +worker-1 .*exited/m);
     expect((await heddle(["jobs", "get", id, "-o", "name"])).stdout).toBe(`${id}\n`);
+    // A name means the newest job that has it.
+    expect((await heddle(["jobs", "get", "hello", "-o", "name"])).stdout).toBe(`${id}\n`);
+    expect((await heddle(["jobs", "logs", "hello"])).stdout).toBe(logs.stdout);
+    expect(await heddle(["jobs", "cancel", "nobody"])).toMatchObject({
+      code: 3,
+      stderr: /No job has the id or name nobody/,
+    });
   });
 
   // holds: task-simulated-gpu
